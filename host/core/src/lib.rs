@@ -1,0 +1,41 @@
+//! The path from a question to a policy update, one file per stage:
+//!
+//! ```text
+//! question ─▶ rollout ─▶ sentence ─▶ triplet ─▶ count ─▶ verdict ─▶ returns ─▶ advantage ─▶ update
+//! ```
+//!
+//! Each file holds the type of its stage, the pure function that makes it, and its tests. [`step`] runs them in this
+//! order, generic over five traits: [`Sampler`], [`Extractor`], [`Counter`], [`Rules`] and [`Learner`]. The heavy
+//! machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime) lives behind them, in other crates.
+//!
+//! Characters are Unicode code points throughout: every text length, offset and span is counted in them.
+
+pub mod advantage;
+pub mod count;
+pub mod question;
+pub mod response;
+pub mod returns;
+pub mod rollout;
+pub mod sentence;
+pub mod step;
+pub mod text;
+pub mod trace;
+pub mod triplet;
+pub mod update;
+pub mod verdict;
+
+pub use advantage::{AdvantageSettings, Advantages, ScaleRewards};
+pub use count::{Count, Counter, Query};
+pub use question::Question;
+pub use response::{Label, Response};
+pub use returns::{Ablation, RewardSettings, SentenceMean};
+pub use rollout::{Rollout, Sampler, Sampling};
+pub use sentence::{Alignment, Reading, Section, Sentence};
+pub use step::{Scorers, StepError, StepReport, StepSettings, score, step};
+pub use trace::{SentenceTrace, Trace};
+pub use triplet::{Extractor, Triplet};
+pub use update::{Learner, UpdateReport};
+pub use verdict::{RuleSentence, Rules, Verdict};
+
+/// What a heavy part hands back when it cannot do its work; the parts' own error types stay behind it.
+pub type PartError = Box<dyn std::error::Error + Send + Sync + 'static>;

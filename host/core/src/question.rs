@@ -1,0 +1,125 @@
+//! Stage 1: file → questions.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+/// One prompt with its gold answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Question {
+    /// The user message, sent as it is.
+    pub question: String,
+    /// Every spelling that counts as right; never empty.
+    pub golds: Vec<String>,
+    /// Where the answer was found, if the file says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+}
+
+/// Why a question file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuestionError {
+    /// The file cannot be read.
+    #[error("cannot read the question file {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file is no JSON list.
+    #[error("{} is not a JSON list of questions: {source}", path.display())]
+    NotAList {
+        /// Which file.
+        path: PathBuf,
+        /// Where the JSON breaks.
+        source: serde_json::Error,
+    },
+    /// One record does not have the fields it needs.
+    #[error(
+        "{}: record {record}: {problem}; a record has `question` with `answers` (golds separated by `;`), or with `answer` and `aliases`",
+        path.display()
+    )]
+    Record {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        record: usize,
+        /// What is missing or wrong.
+        problem: String,
+    },
+    /// The list has no record.
+    #[error("{} holds no question", path.display())]
+    Empty {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+/// The two layouts in use: training files carry `answers`, evaluation sets `answer` and `aliases`.
+#[derive(Deserialize)]
+struct Record {
+    question: String,
+    answers: Option<String>,
+    answer: Option<String>,
+    #[serde(default)]
+    aliases: Vec<String>,
+    title: Option<String>,
+}
+
+/// Reads a JSON list of questions in either layout.
+///
+/// # Errors
+/// Where the file cannot be read or a record lacks a field; the message names the record.
+pub fn read_questions(path: &Path) -> Result<Vec<Question>, QuestionError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| QuestionError::Read { path: path.to_owned(), source })?;
+    let records: Vec<serde_json::Value> =
+        serde_json::from_str(&text).map_err(|source| QuestionError::NotAList { path: path.to_owned(), source })?;
+    if records.is_empty() {
+        return Err(QuestionError::Empty { path: path.to_owned() });
+    }
+    let question = |(index, value)| {
+        parse_record(value).map_err(|problem| QuestionError::Record { path: path.to_owned(), record: index + 1, problem })
+    };
+    records.into_iter().enumerate().map(question).collect()
+}
+
+fn parse_record(value: serde_json::Value) -> Result<Question, String> {
+    let record: Record = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    let golds = match (record.answers, record.answer) {
+        (Some(answers), _) => split_golds(&answers),
+        (None, Some(answer)) => std::iter::once(answer).chain(record.aliases).collect(),
+        (None, None) => return Err("missing field `answers`".to_owned()),
+    };
+    if golds.is_empty() {
+        return Err("no gold answer".to_owned());
+    }
+    Ok(Question { question: record.question, golds, title: record.title })
+}
+
+/// The gold answers of a training record: separated by `;`, blank ones ignored.
+#[must_use]
+pub fn split_golds(answers: &str) -> Vec<String> {
+    answers.split(';').map(crate::text::strip).filter(|gold| !gold.is_empty()).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_layouts_are_read() {
+        let train = serde_json::json!({"question": "q", "answers": "Paris; Lutetia;;", "title": "Paris"});
+        assert_eq!(parse_record(train).unwrap().golds, ["Paris", "Lutetia"]);
+        let eval = serde_json::json!({"question": "q", "answer": "a;b", "aliases": ["c"]});
+        assert_eq!(parse_record(eval).unwrap().golds, ["a;b", "c"]);
+    }
+
+    #[test]
+    fn a_missing_field_is_named() {
+        assert!(parse_record(serde_json::json!({"answers": "x"})).unwrap_err().contains("question"));
+        assert!(parse_record(serde_json::json!({"question": "x"})).unwrap_err().contains("answers"));
+    }
+}

@@ -1,0 +1,174 @@
+//! The response-level rewards: is the answer right (string match), and is the format kept.
+
+use serde::{Deserialize, Serialize};
+use unicode_normalization::UnicodeNormalization;
+
+use crate::text::{is_space, strip, words};
+
+const THINK: &str = "<think>";
+const END_THINK: &str = "</think>";
+const ANSWER: &str = "<answer>";
+const END_ANSWER: &str = "</answer>";
+/// Characters of reasoning below which the format is not kept.
+const MIN_REASONING: usize = 30;
+const REFUSALS: [&str; 3] = ["i don't know", "i do not know", "i don\u{2019}t know"];
+
+/// The judge's word on a completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Label {
+    /// The answer matches a gold.
+    Good,
+    /// It matches none.
+    Bad,
+    /// A refusal, or nothing at all.
+    NotAttempted,
+}
+
+impl Label {
+    /// R^j of the paper: GOOD +2, the others −1.
+    #[must_use]
+    pub fn reward(self) -> f64 {
+        if self == Label::Good { 2.0 } else { -1.0 }
+    }
+}
+
+/// Both response-level rewards of one completion.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// The judge's label.
+    pub label: Label,
+    /// R^j.
+    pub judge: f64,
+    /// R^f, +1 or −1.
+    pub format: f64,
+}
+
+/// Judges one completion against its golds and checks its format.
+#[must_use]
+pub fn respond(completion: &str, golds: &[String]) -> Response {
+    let label = judge(completion, golds);
+    Response { label, judge: label.reward(), format: format_reward(completion) }
+}
+
+/// The text that is graded: after the first `<answer>`, up to `</answer>` or the end; all of it where there is no tag.
+#[must_use]
+pub fn extract_answer(completion: &str) -> &str {
+    let answer = match completion.split_once(ANSWER) {
+        Some((_, rest)) => rest.split(END_ANSWER).next().unwrap_or(rest),
+        None => completion,
+    };
+    strip(answer)
+}
+
+/// The training judge (paper, App. judge): normalised string match in both directions.
+#[must_use]
+pub fn judge(completion: &str, golds: &[String]) -> Label {
+    let answer = extract_answer(completion);
+    let spoken = answer.to_lowercase();
+    if REFUSALS.contains(&strip(&spoken)) {
+        return Label::NotAttempted;
+    }
+    match_golds(answer, golds)
+}
+
+/// NOT_ATTEMPTED where nothing is left of `answer` after normalising; otherwise GOOD if it equals, contains or is
+/// contained in a gold.
+#[must_use]
+pub fn match_golds(answer: &str, golds: &[String]) -> Label {
+    let answer = normalize(answer);
+    if answer.is_empty() {
+        return Label::NotAttempted;
+    }
+    let matches = |gold: &String| {
+        let gold = normalize(gold);
+        !gold.is_empty() && (answer.contains(&gold) || gold.contains(&answer))
+    };
+    if golds.iter().any(matches) { Label::Good } else { Label::Bad }
+}
+
+/// NFKD, lower case, articles and punctuation dropped, words joined by one space.
+///
+/// NFKD splits accents off, and a combining mark is no word character: an accented word falls into pieces, and a lone
+/// “a” among them is dropped as an article. The published method does the same to golds and answers alike.
+#[must_use]
+pub fn normalize(text: &str) -> String {
+    let lowered = text.nfkd().collect::<String>().to_lowercase();
+    words(&lowered).filter(|word| !matches!(*word, "a" | "an" | "the")).collect::<Vec<_>>().join(" ")
+}
+
+/// R^f: +1 where the completion reasons and then answers, −1 elsewhere.
+///
+/// `<think>` may be missing (chat templates open it in the prompt) and `</think>`, `</answer>` too. The reasoning must
+/// have [`MIN_REASONING`] characters, an ASCII letter, and must not begin with `<`: without these, an empty or
+/// tag-only block earned the reward.
+#[must_use]
+pub fn format_reward(completion: &str) -> f64 {
+    if keeps_format(completion) { 1.0 } else { -1.0 }
+}
+
+fn keeps_format(completion: &str) -> bool {
+    let body = completion.strip_prefix(THINK).unwrap_or(completion).trim_start_matches(is_space);
+    if body.is_empty() || body.starts_with('<') {
+        return false;
+    }
+    let Some((region, answer)) = body.split_once(ANSWER) else { return false };
+    let answer = answer.trim_start_matches(is_space);
+    let Some(first) = answer.chars().next() else { return false };
+    let tail = &answer[first.len_utf8()..];
+    if region.contains(THINK) || tail.contains(THINK) || tail.contains(ANSWER) {
+        return false;
+    }
+    reasoning(region).is_some_and(|text| text.contains(|c: char| c.is_ascii_alphabetic()))
+}
+
+/// The shortest prefix of `region` with at least [`MIN_REASONING`] characters that only white space and at most one
+/// `</think>` follow.
+fn reasoning(region: &str) -> Option<&str> {
+    let trimmed = region.trim_end_matches(is_space);
+    let closed = trimmed.strip_suffix(END_THINK).and_then(|inside| prefix_within(inside, inside));
+    closed.or_else(|| prefix_within(trimmed, region))
+}
+
+/// The shortest prefix of `whole` that covers `least` without its trailing white space and is long enough.
+fn prefix_within<'a>(least: &str, whole: &'a str) -> Option<&'a str> {
+    let needed = least.trim_end_matches(is_space).chars().count().max(MIN_REASONING);
+    match whole.char_indices().nth(needed) {
+        Some((end, _)) => Some(&whole[..end]),
+        None => (whole.chars().count() == needed).then_some(whole),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn golds(list: &[&str]) -> Vec<String> {
+        list.iter().map(|gold| (*gold).to_owned()).collect()
+    }
+
+    #[test]
+    fn the_judge_matches_both_ways_and_knows_refusals() {
+        assert_eq!(judge("<think>x</think><answer>The Paris!</answer> y", &golds(&["paris"])), Label::Good);
+        assert_eq!(judge("<answer>Par</answer>", &golds(&["Rome", "Paris"])), Label::Good);
+        assert_eq!(judge("<answer>I don\u{2019}t know</answer>", &golds(&["know"])), Label::NotAttempted);
+        assert_eq!(judge("<answer>...</answer>", &golds(&["x"])), Label::NotAttempted);
+        assert_eq!(judge("<answer>Rome</answer>", &golds(&["Paris"])), Label::Bad);
+    }
+
+    #[test]
+    fn normalising_drops_articles_and_breaks_accents_apart() {
+        assert_eq!(normalize(" The  Beatles—a band "), "beatles band");
+        assert_eq!(normalize("Dvo\u{159}\u{e1}k"), "dvor k");
+    }
+
+    #[test]
+    fn the_format_needs_reasoning_of_thirty_characters_with_a_letter() {
+        let of = |think: &str| format_reward(&format!("<think>{think}</think><answer>x</answer>"));
+        assert_eq!(of("Paris is the capital city of France."), 1.0);
+        assert_eq!(of("unknown"), -1.0);
+        assert_eq!(of("123456789012345678901234567890"), -1.0);
+        assert_eq!(of("<b>Paris is the capital city of France."), -1.0);
+        assert_eq!(format_reward("Paris is the capital city of France."), -1.0);
+    }
+}

@@ -1,0 +1,183 @@
+//! Stage 7: verdicts + spans → per-token returns.
+//!
+//! R_t = λ_j R^j + λ_f R^f + 1[σ(t) > 0] · λ_c · r_σ(t)  (paper, Eq. token reward). The ablations change this line only.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Alignment, Reading, Response};
+
+/// What of the full method a run leaves out (paper, ablation table). A4, no self-filter, is a choice of data.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ablation {
+    /// The full method.
+    #[default]
+    None,
+    /// A1: no co-occurrence term. Nothing is extracted or counted.
+    NoCooccurrence,
+    /// A2: no judge.
+    NoJudge,
+    /// A3: the sentence rewards become one scalar of the whole response; see [`SentenceMean`].
+    ResponseLevel,
+}
+
+/// How A3 makes one scalar of a completion's sentence rewards. The paper's three descriptions of A3 contradict each
+/// other, so each of its readings is here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SentenceMean {
+    /// Mean over all sentences, neutral ones included.
+    #[default]
+    OverSentences,
+    /// Mean over the sentences that had a count.
+    OverCounted,
+    /// Weighted by tokens, so that the completion's mean return equals the full method's.
+    TokenWeighted,
+    /// Sum over all sentences.
+    Total,
+}
+
+/// Weights and switches of the reward.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RewardSettings {
+    /// λ_j, weight of the judge.
+    pub lambda_judge: f64,
+    /// λ_f, weight of the format reward.
+    pub lambda_format: f64,
+    /// λ_c, weight of the sentence rewards.
+    pub lambda_corver: f64,
+    /// Below this alignment rate a completion's sentence rewards are dropped.
+    pub min_alignment: f64,
+    /// What is left out.
+    pub ablation: Ablation,
+    /// How A3 averages.
+    pub sentence_mean: SentenceMean,
+    /// Whose behaviour to follow where the paper and the published code differ.
+    pub reading: Reading,
+}
+
+impl Default for RewardSettings {
+    fn default() -> Self {
+        Self {
+            lambda_judge: 1.0,
+            lambda_format: 1.0,
+            lambda_corver: 1.0,
+            min_alignment: 0.5,
+            ablation: Ablation::None,
+            sentence_mean: SentenceMean::OverSentences,
+            reading: Reading::Paper,
+        }
+    }
+}
+
+impl RewardSettings {
+    /// Whether any sentence reward can reach a token: if not, nothing need be extracted or counted.
+    #[must_use]
+    pub fn rewards_sentences(&self) -> bool {
+        self.ablation != Ablation::NoCooccurrence && self.lambda_corver != 0.0
+    }
+}
+
+/// What the sentences of one completion earned.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SentenceReward {
+    /// As the rule said; 0 where it abstained.
+    pub reward: f64,
+    /// Whether a count decided it.
+    pub counted: bool,
+}
+
+/// `[T]` the return of each token of one completion.
+///
+/// `sentences` has one entry per sentence, or is empty where the sentence signal was dropped.
+#[must_use]
+pub fn token_returns(
+    response: &Response,
+    alignment: &Alignment,
+    sentences: &[SentenceReward],
+    settings: &RewardSettings,
+) -> Vec<f64> {
+    let judge = if settings.ablation == Ablation::NoJudge { 0.0 } else { settings.lambda_judge * response.judge };
+    let base = judge + settings.lambda_format * response.format;
+    let of_sentence = |sentence: &Option<usize>| {
+        sentence.and_then(|index| sentences.get(index)).map_or(0.0, |sentence| settings.lambda_corver * sentence.reward)
+    };
+    match settings.ablation {
+        Ablation::NoCooccurrence => vec![base; alignment.sentence_of.len()],
+        Ablation::ResponseLevel => {
+            let scalar = settings.lambda_corver * response_scalar(settings.sentence_mean, alignment, sentences);
+            vec![base + scalar; alignment.sentence_of.len()]
+        }
+        Ablation::None | Ablation::NoJudge => {
+            alignment.sentence_of.iter().map(|sentence| base + of_sentence(sentence)).collect()
+        }
+    }
+}
+
+fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[SentenceReward]) -> f64 {
+    let average = |total: f64, count: usize| if count == 0 { 0.0 } else { total / count as f64 };
+    let total = sentences.iter().map(|sentence| sentence.reward).sum::<f64>();
+    match mean {
+        SentenceMean::Total => total,
+        SentenceMean::OverSentences => average(total, sentences.len()),
+        SentenceMean::OverCounted => {
+            let counted = || sentences.iter().filter(|sentence| sentence.counted);
+            average(counted().map(|sentence| sentence.reward).sum(), counted().count())
+        }
+        SentenceMean::TokenWeighted => {
+            let aligned = alignment.sentence_of.iter().flatten();
+            let paid = aligned.filter_map(|index| sentences.get(*index)).map(|sentence| sentence.reward).sum();
+            average(paid, alignment.sentence_of.len())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Label;
+
+    const RIGHT: Response = Response { label: Label::Good, judge: 2.0, format: 1.0 };
+
+    fn alignment(sentence_of: &[Option<usize>]) -> Alignment {
+        Alignment { sentence_of: sentence_of.to_vec(), rate: 1.0 }
+    }
+
+    fn rewards(list: &[(f64, bool)]) -> Vec<SentenceReward> {
+        list.iter().map(|&(reward, counted)| SentenceReward { reward, counted }).collect()
+    }
+
+    #[test]
+    fn a_token_earns_its_sentence() {
+        let returns = token_returns(
+            &RIGHT,
+            &alignment(&[None, Some(0), Some(1)]),
+            &rewards(&[(0.1, true), (-0.3, true)]),
+            &RewardSettings::default(),
+        );
+        assert_eq!(returns, [3.0, 3.1, 2.7]);
+    }
+
+    #[test]
+    fn ablations_leave_out_what_they_say() {
+        let of = |ablation, sentence_mean| {
+            let settings = RewardSettings { ablation, sentence_mean, ..RewardSettings::default() };
+            let sentences = rewards(&[(0.1, true), (-0.3, true), (0.0, false)]);
+            token_returns(&RIGHT, &alignment(&[None, Some(0), Some(0), Some(1)]), &sentences, &settings)
+        };
+        let close = |returns: Vec<f64>, expected: f64| returns.iter().all(|value| (value - expected).abs() < 1e-12);
+        assert!(close(of(Ablation::NoCooccurrence, SentenceMean::OverSentences), 3.0));
+        assert_eq!(of(Ablation::NoJudge, SentenceMean::OverSentences), [1.0, 1.1, 1.1, 0.7]);
+        assert!(close(of(Ablation::ResponseLevel, SentenceMean::OverSentences), 3.0 - 0.2 / 3.0));
+        assert!(close(of(Ablation::ResponseLevel, SentenceMean::OverCounted), 2.9));
+        assert!(close(of(Ablation::ResponseLevel, SentenceMean::Total), 2.8));
+        assert!(close(of(Ablation::ResponseLevel, SentenceMean::TokenWeighted), 3.0 - 0.1 / 4.0));
+    }
+
+    #[test]
+    fn a_dropped_signal_pays_the_response_alone() {
+        let returns = token_returns(&RIGHT, &alignment(&[Some(0), None]), &[], &RewardSettings::default());
+        assert_eq!(returns, [3.0, 3.0]);
+    }
+}

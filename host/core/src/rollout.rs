@@ -1,0 +1,65 @@
+//! Stage 2: question → rollouts. G sampled completions for each prompt.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{PartError, Question};
+
+/// One sampled completion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Rollout {
+    /// Index of its question in the step.
+    pub question: usize,
+    /// `[T]` token ids; a stop token that ended it is the last of them.
+    pub tokens: Vec<u32>,
+    /// `[T]` nats, under the policy and temperature that sampled them.
+    pub log_probs: Vec<f32>,
+    /// The tokens decoded together, special tokens skipped.
+    pub text: String,
+    /// `[T]` the characters of `text` that each token stands for; `None` for a special token that `text` leaves out.
+    pub token_spans: Vec<Option<Range<usize>>>,
+    /// Ended by a stop token; `false` where the length limit cut it off.
+    pub finished: bool,
+}
+
+/// How to draw completions.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Sampling {
+    /// G, completions per prompt.
+    pub num_generations: usize,
+    /// Tokens; longer completions are cut off.
+    pub max_completion_length: usize,
+    /// 0 decodes greedily.
+    pub temperature: f64,
+    /// Nucleus mass; 1 keeps every token.
+    pub top_p: f64,
+    /// Most probable tokens kept; 0 keeps every token.
+    pub top_k: usize,
+}
+
+impl Default for Sampling {
+    /// The paper's rollouts (App. hyper-parameters).
+    fn default() -> Self {
+        Self { num_generations: 16, max_completion_length: 1024, temperature: 1.0, top_p: 1.0, top_k: 0 }
+    }
+}
+
+impl Sampling {
+    /// One most probable completion per prompt.
+    #[must_use]
+    pub fn greedy(max_completion_length: usize) -> Self {
+        Self { num_generations: 1, max_completion_length, temperature: 0.0, top_p: 1.0, top_k: 0 }
+    }
+}
+
+/// The policy, as something to draw from.
+pub trait Sampler {
+    /// `questions.len() × num_generations` rollouts, those of one question next to each other, in question order.
+    /// `seed` decides every draw.
+    ///
+    /// # Errors
+    /// Where a prompt cannot be rendered or the device fails.
+    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError>;
+}

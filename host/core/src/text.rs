@@ -1,0 +1,72 @@
+//! What “white space” and “word” mean here. The method was published in Python, whose classes differ from Rust's:
+//! U+001C–U+001F are white space, and combining marks are not part of a word.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// White space as the published method counts it.
+#[must_use]
+pub fn is_space(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
+}
+
+/// Cuts white space off both ends.
+#[must_use]
+pub fn strip(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+/// The maximal runs of letters, numbers and underscores.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    static WORD: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"[\p{L}\p{N}_]+").expect("a constant pattern that compiles"));
+    WORD.find_iter(text).map(|found| found.as_str())
+}
+
+/// Translates byte offsets of one text into character offsets.
+pub(crate) struct CharOffsets<'a> {
+    text: &'a str,
+    /// `(byte, char)` known last; queries mostly move forward.
+    last: std::cell::Cell<(usize, usize)>,
+}
+
+impl<'a> CharOffsets<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, last: std::cell::Cell::new((0, 0)) }
+    }
+
+    /// The number of characters before byte `offset`, which must lie on a character boundary.
+    pub(crate) fn at(&self, offset: usize) -> usize {
+        let (byte, chars) = self.last.get();
+        let found = if offset >= byte {
+            chars + self.text[byte..offset].chars().count()
+        } else {
+            self.text[..offset].chars().count()
+        };
+        self.last.set((offset, found));
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_of_old_terminals_are_white_space() {
+        assert_eq!(strip("\u{1c}a b\u{1f}\u{3000}"), "a b");
+        assert!(!is_space('\u{200b}'));
+    }
+
+    #[test]
+    fn a_combining_mark_ends_a_word() {
+        assert_eq!(words("Dvor\u{30c}ák").collect::<Vec<_>>(), ["Dvor", "ák"]);
+    }
+
+    #[test]
+    fn offsets_go_back_and_forth() {
+        let offsets = CharOffsets::new("aéb");
+        assert_eq!((offsets.at(3), offsets.at(1), offsets.at(4)), (2, 1, 3));
+    }
+}

@@ -1,0 +1,61 @@
+//! Why a completion earned what it earned.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Response, Section, Triplet, Verdict};
+
+/// Everything that went into the returns of one completion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// The prompt.
+    pub question: String,
+    /// What was generated.
+    pub completion: String,
+    /// Judge and format.
+    pub response: Response,
+    /// See [`crate::Alignment::rate`].
+    pub alignment_rate: f64,
+    /// The sentence rewards were dropped: too few tokens could be aligned. Nothing was then extracted or counted.
+    pub fallback: bool,
+    /// In the order of the completion, think first.
+    pub sentences: Vec<SentenceTrace>,
+    /// Mean return over the tokens (R_k); the response-level return where there are none.
+    pub mean_return: f64,
+}
+
+/// One sentence's way to its reward.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SentenceTrace {
+    /// The sentence.
+    pub text: String,
+    /// Its block.
+    pub section: Section,
+    /// What the extractor found.
+    pub triplets: Vec<Triplet>,
+    /// What the rule said; `None` where the signal was dropped.
+    pub verdict: Option<Verdict>,
+    /// From its first to past its last aligned token.
+    pub tokens: Option<Range<usize>>,
+}
+
+impl SentenceTrace {
+    /// What its tokens were paid, before λ_c.
+    #[must_use]
+    pub fn reward(&self) -> f64 {
+        self.verdict.as_ref().and_then(|verdict| verdict.reward).map_or(0.0, f64::from)
+    }
+
+    /// Whether the corpus attests it: the rule paid it for a count.
+    #[must_use]
+    pub fn is_supported(&self) -> bool {
+        self.reward() > 0.0
+    }
+
+    /// Whether a count decided its reward, so that support can be asked about at all.
+    #[must_use]
+    pub fn is_counted(&self) -> bool {
+        self.verdict.as_ref().is_some_and(|verdict| verdict.count.is_some())
+    }
+}

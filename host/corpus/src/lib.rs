@@ -1,0 +1,1 @@
+//! build, open, verify and query a suffix-array index.

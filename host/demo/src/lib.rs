@@ -1,0 +1,1 @@
+//! the small fictional world that is the default of every command.

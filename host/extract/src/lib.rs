@@ -1,0 +1,1 @@
+//! sentences to triplets through ONNX Runtime.

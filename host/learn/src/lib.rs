@@ -1,0 +1,1 @@
+//! libtorch: models, LoRA, sampling, the GRPO update.

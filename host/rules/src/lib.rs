@@ -1,0 +1,1 @@
+//! load, version, limit and run reward plugins.

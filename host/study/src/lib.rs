@@ -1,0 +1,1 @@
+//! what surrounds training: evaluation and the run directory.
