@@ -41,9 +41,9 @@ pub struct Advantages {
     pub values: Vec<Vec<f64>>,
     /// Mean R_k over the batch.
     pub reward: f64,
-    /// Mean over the groups of the standard deviation of R_k.
+    /// Standard deviation of R_k: the mean over the groups, or the batch's where that is the scale.
     pub reward_std: f64,
-    /// Share of groups without spread.
+    /// Share of groups for which that deviation is zero.
     pub frac_reward_zero_std: f64,
 }
 
@@ -56,8 +56,10 @@ pub fn normalize(returns: &[Vec<f64>], num_generations: usize, settings: &Advant
     let completion_means: Vec<f64> = returns.iter().map(|row| mean(row)).collect();
     let groups = completion_means.chunks(num_generations);
     let centres: Vec<f64> = groups.clone().map(mean).collect();
-    let spreads: Vec<f64> = groups.map(unbiased_std).collect();
-    let batch_spread = unbiased_std(&completion_means);
+    let spreads: Vec<f64> = match settings.scale_rewards {
+        ScaleRewards::Batch => vec![unbiased_std(&completion_means); groups.len()],
+        ScaleRewards::Group | ScaleRewards::None => groups.map(unbiased_std).collect(),
+    };
 
     let values = returns
         .iter()
@@ -69,8 +71,7 @@ pub fn normalize(returns: &[Vec<f64>], num_generations: usize, settings: &Advant
                 return vec![0.0; row.len()];
             }
             let scale = match settings.scale_rewards {
-                ScaleRewards::Group => spread + EPSILON,
-                ScaleRewards::Batch => batch_spread + EPSILON,
+                ScaleRewards::Group | ScaleRewards::Batch => spread + EPSILON,
                 ScaleRewards::None => 1.0,
             };
             row.iter().map(|value| (value - centre) / scale).collect()

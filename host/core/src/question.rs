@@ -73,15 +73,18 @@ struct Record {
 /// # Errors
 /// Where the file cannot be read or a record lacks a field; the message names the record.
 pub fn read_questions(path: &Path) -> Result<Vec<Question>, QuestionError> {
-    let text =
-        std::fs::read_to_string(path).map_err(|source| QuestionError::Read { path: path.to_owned(), source })?;
+    let text = std::fs::read_to_string(path).map_err(|source| QuestionError::Read { path: path.to_owned(), source })?;
     let records: Vec<serde_json::Value> =
         serde_json::from_str(&text).map_err(|source| QuestionError::NotAList { path: path.to_owned(), source })?;
     if records.is_empty() {
         return Err(QuestionError::Empty { path: path.to_owned() });
     }
     let question = |(index, value)| {
-        parse_record(value).map_err(|problem| QuestionError::Record { path: path.to_owned(), record: index + 1, problem })
+        parse_record(value).map_err(|problem| QuestionError::Record {
+            path: path.to_owned(),
+            record: index + 1,
+            problem,
+        })
     };
     records.into_iter().enumerate().map(question).collect()
 }

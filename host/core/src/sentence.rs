@@ -172,25 +172,25 @@ fn split_by_search(completion: &str) -> Split {
     if strip(completion).is_empty() {
         return Split::default();
     }
+    // The block's trimmed text, and where its closing tag ends.
     let block = |open: &str, close: &str| {
-        let (_, rest) = completion.split_once(open)?;
-        let (inside, _) = rest.split_once(close)?;
-        Some(strip(inside)).filter(|text| !text.is_empty())
+        let start = completion.find(open)? + open.len();
+        let length = completion[start..].find(close)?;
+        Some((strip(&completion[start..start + length]), start + length + close.len()))
     };
     let offsets = CharOffsets::new(completion);
     let mut split = Split::default();
-    let mut searched_to = 0; // bytes
-    let blocks = [(Section::Think, block(TAGS[0], TAGS[1])), (Section::Answer, block(TAGS[2], TAGS[3]))];
-    for (section, text) in blocks {
-        let Some(text) = text else { continue };
-        let start = completion[searched_to..].find(text).map(|at| searched_to + at);
+    let (think, answer) = (block(TAGS[0], TAGS[1]), block(TAGS[2], TAGS[3]));
+    let after_think = think.map_or(0, |(_, end)| end);
+    for (section, block, from) in [(Section::Think, think, 0), (Section::Answer, answer, after_think)] {
+        let Some((text, _)) = block.filter(|(text, _)| !text.is_empty()) else { continue };
+        let start = completion[from..].find(text).map(|at| from + at);
         if let Some(start) = start {
-            searched_to = start + text.len();
-            split.sections.push(offsets.at(start)..offsets.at(searched_to));
+            split.sections.push(offsets.at(start)..offsets.at(start + text.len()));
         }
         search_sentences(completion, text, section, start, &offsets, &mut split.sentences);
     }
-    if blocks.iter().all(|(_, text)| text.is_none()) {
+    if [think, answer].iter().flatten().all(|(text, _)| text.is_empty()) {
         split.sections.push(0..completion.chars().count());
         search_sentences(completion, completion, Section::Body, Some(0), &offsets, &mut split.sentences);
     }
@@ -302,10 +302,10 @@ mod tests {
         assert_eq!(of("<think>A.</think><answer>B"), [(Section::Think, "A.".into()), (Section::Answer, "B".into())]);
         assert_eq!(of("A.</think><answer>B"), [(Section::Think, "A.".into()), (Section::Answer, "B".into())]);
         assert_eq!(of("<think>A. C"), [(Section::Think, "A.".into()), (Section::Think, "C".into())]);
-        assert_eq!(of("<answer>B</answer><think>A.</think>"), [
-            (Section::Think, "A.".into()),
-            (Section::Answer, "B".into())
-        ]);
+        assert_eq!(
+            of("<answer>B</answer><think>A.</think>"),
+            [(Section::Think, "A.".into()), (Section::Answer, "B".into())]
+        );
         assert_eq!(of("no block. At all"), [(Section::Body, "no block.".into()), (Section::Body, "At all".into())]);
     }
 

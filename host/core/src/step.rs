@@ -136,7 +136,8 @@ pub fn score(
     let mut sentences = rule_sentences(&drafts);
     let texts: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
     let extract_start = Instant::now();
-    let triplets = if texts.is_empty() { Vec::new() } else { scorers.extractor.extract(&texts).map_err(StepError::Extract)? };
+    let triplets =
+        if texts.is_empty() { Vec::new() } else { scorers.extractor.extract(&texts).map_err(StepError::Extract)? };
     seconds.extract = extract_start.elapsed().as_secs_f64();
     for (sentence, triplets) in sentences.iter_mut().zip(triplets) {
         sentence.triplets = triplets;
@@ -144,8 +145,11 @@ pub fn score(
 
     let judge_start = Instant::now();
     let mut counter = Timed { inner: &mut *scorers.counter, seconds: 0.0 };
-    let verdicts =
-        if sentences.is_empty() { Vec::new() } else { scorers.rules.judge(&sentences, &mut counter).map_err(StepError::Judge)? };
+    let verdicts = if sentences.is_empty() {
+        Vec::new()
+    } else {
+        scorers.rules.judge(&sentences, &mut counter).map_err(StepError::Judge)?
+    };
     seconds.count = counter.seconds;
     seconds.rule = judge_start.elapsed().as_secs_f64() - counter.seconds;
     for (sentence, verdict) in sentences.into_iter().zip(verdicts) {

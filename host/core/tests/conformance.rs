@@ -1,0 +1,146 @@
+//! The pure stages against vectors from the authors' published code. Run with `CORVER_SHARED=DIR`.
+
+#[path = "../../../tests/golden.rs"]
+mod golden;
+
+use corver_core::advantage::{AdvantageSettings, ScaleRewards, normalize};
+use corver_core::response::{self, format_reward, judge};
+use corver_core::returns::{Ablation, RewardSettings, SentenceMean, SentenceReward, token_returns};
+use corver_core::sentence::{Reading, align, spans_of_pieces, split, split_sentences};
+use corver_core::{Alignment, Label, Response, question};
+use golden::{check_all, close, numbers, same, strings, token_map};
+use serde_json::Value;
+
+fn text<'a>(row: &'a Value, field: &str) -> &'a str {
+    row[field].as_str().unwrap_or_else(|| panic!("{field} is no string"))
+}
+
+#[test]
+fn sentences_are_split() {
+    check_all("split_sentences", |row| {
+        let got: Vec<&str> = split_sentences(text(row, "text")).collect();
+        same("sentences", got, strings(&row["sentences"]).iter().map(String::as_str).collect())
+    });
+}
+
+#[test]
+fn answers_are_normalised() {
+    check_all("normalize", |row| {
+        same("normalized", response::normalize(text(row, "text")).as_str(), text(row, "normalized"))
+    });
+}
+
+#[test]
+fn completions_are_judged() {
+    check_all("judge", |row| {
+        let completion = text(row, "completion");
+        let label = judge(completion, &question::split_golds(text(row, "gold")));
+        let expected = match text(row, "label") {
+            "GOOD" => Label::Good,
+            "BAD" => Label::Bad,
+            _ => Label::NotAttempted,
+        };
+        same("extracted", response::extract_answer(completion), text(row, "extracted"))?;
+        same("label", label, expected)?;
+        same("reward", label.reward(), row["reward"].as_f64().unwrap())
+    });
+}
+
+#[test]
+fn formats_are_checked() {
+    check_all("format_reward", |row| {
+        same("reward", format_reward(text(row, "completion")), row["reward"].as_f64().unwrap())
+    });
+}
+
+#[test]
+fn tokens_are_aligned_as_the_published_code_does() {
+    check_all("alignment", |row| {
+        let pieces: Vec<Option<&str>> = row["token_texts"].as_array().unwrap().iter().map(Value::as_str).collect();
+        let mask = numbers(&row["mask"]);
+        // Masked positions are no tokens of the completion; here they can only stand at the end or be skipped alike.
+        let kept: Vec<usize> = (0..pieces.len()).filter(|at| mask[*at] != 0.0).collect();
+        let spans = spans_of_pieces(&kept.iter().map(|at| pieces[*at]).collect::<Vec<_>>());
+        let split = split(text(row, "decoded"), Reading::Reference);
+        let alignment = align(&split, &spans);
+        let expected_map = token_map(&row["map"]);
+        same("map", alignment.sentence_of, kept.iter().map(|at| expected_map[*at]).collect())?;
+        let sentences: Vec<String> = split.sentences.into_iter().map(|sentence| sentence.text).collect();
+        same("sentences", sentences, strings(&row["sentences"]))?;
+        close("rate", alignment.rate, row["alignment_rate"].as_f64().unwrap(), 1e-12, 1e-9)
+    });
+}
+
+/// `[B][T]`, cut where the mask ends.
+fn unpadded(values: &Value, mask: &Value) -> Vec<Vec<f64>> {
+    let rows = values.as_array().unwrap().iter().zip(mask.as_array().unwrap());
+    rows.map(|(row, mask)| {
+        let mask = numbers(mask);
+        numbers(row).into_iter().zip(mask).filter(|(_, mask)| *mask != 0.0).map(|(value, _)| value).collect()
+    })
+    .collect()
+}
+
+#[test]
+fn advantages_are_normalised_within_their_group() {
+    check_all("advantages", |row| {
+        let settings = AdvantageSettings {
+            scale_rewards: serde_json::from_value::<ScaleRewards>(row["scale_rewards"].clone()).unwrap(),
+            min_spread: 0.0,
+        };
+        let num_generations = row["num_generations"].as_u64().unwrap() as usize;
+        let advantages = normalize(&unpadded(&row["returns"], &row["mask"]), num_generations, &settings);
+        let expected = unpadded(&row["advantages"], &row["mask"]);
+        // Where the spread is rounding noise, the quotient by 1e-4 is noise as well.
+        let absolute = if row["kind"] == "equal_rk" { 1e-6 } else { 1e-9 };
+        for (got, expected) in advantages.values.iter().flatten().zip(expected.iter().flatten()) {
+            close("advantage", *got, *expected, absolute, 1e-9)?;
+        }
+        close("reward_std", advantages.reward_std, row["reward_std_mean"].as_f64().unwrap(), 1e-9, 1e-6)?;
+        close("frac_zero_std", advantages.frac_reward_zero_std, row["frac_zero_std"].as_f64().unwrap(), 1e-9, 1e-6)
+    });
+}
+
+#[test]
+fn the_response_level_ablation_has_four_readings() {
+    check_all("a3_advantages", |row| {
+        let readings = [
+            ("mean_over_sentences", Ablation::ResponseLevel, SentenceMean::OverSentences),
+            ("mean_over_counted", Ablation::ResponseLevel, SentenceMean::OverCounted),
+            ("token_weighted", Ablation::ResponseLevel, SentenceMean::TokenWeighted),
+            ("total_over_sentences", Ablation::ResponseLevel, SentenceMean::Total),
+            ("full", Ablation::None, SentenceMean::OverSentences),
+        ];
+        let num_generations = row["num_generations"].as_u64().unwrap() as usize;
+        for (name, ablation, sentence_mean) in readings {
+            let settings = RewardSettings { ablation, sentence_mean, ..RewardSettings::default() };
+            let completions = row["completions"].as_array().unwrap();
+            let returns: Vec<Vec<f64>> =
+                completions.iter().map(|completion| a3_returns(completion, &settings)).collect();
+            let got = normalize(&returns, num_generations, &AdvantageSettings::default());
+            let expected = row["advantages"][name].as_array().unwrap_or_else(|| panic!("no {name}"));
+            for (got, expected) in got.values.iter().zip(expected) {
+                let expected = numbers(expected);
+                for (got, expected) in got.iter().zip(&expected) {
+                    close(name, *got, *expected, 1e-6, 1e-6)?;
+                }
+                if expected[got.len()..].iter().any(|padding| *padding != 0.0) {
+                    return Err(format!("{name}: padding is not zero"));
+                }
+            }
+        }
+        Ok(())
+    });
+}
+
+fn a3_returns(completion: &Value, settings: &RewardSettings) -> Vec<f64> {
+    let (judge, format) = (completion["judge_reward"].as_f64().unwrap(), completion["format_reward"].as_f64().unwrap());
+    let counted = completion["counted"].as_array().unwrap().iter().map(|counted| counted.as_bool().unwrap());
+    let sentences: Vec<SentenceReward> = numbers(&completion["sentence_rewards"])
+        .into_iter()
+        .zip(counted)
+        .map(|(reward, counted)| SentenceReward { reward, counted })
+        .collect();
+    let alignment = Alignment { sentence_of: token_map(&completion["map"]), rate: 1.0 };
+    token_returns(&Response { label: Label::Bad, judge, format }, &alignment, &sentences, settings)
+}
