@@ -1,0 +1,162 @@
+//! The whole loop with plain stand-ins for the heavy parts: what `step` hands from stage to stage, and what it does
+//! when one of them fails.
+
+use corver_core::{
+    Ablation, Advantages, Count, Counter, Extractor, Learner, PartError, Query, Question, RewardSettings, Rollout,
+    RuleSentence, Rules, Sampler, Sampling, Scorers, StepError, StepSettings, Triplet, UpdateReport, Verdict, step,
+};
+
+/// Answers from a script; one character is one token.
+struct ScriptedPolicy {
+    completions: Vec<&'static str>,
+    learned: Vec<Vec<f64>>,
+}
+
+impl Sampler for ScriptedPolicy {
+    fn sample(&mut self, questions: &[Question], sampling: &Sampling, _: u64) -> Result<Vec<Rollout>, PartError> {
+        assert_eq!(self.completions.len(), questions.len() * sampling.num_generations);
+        let rollout = |(index, text): (usize, &&'static str)| {
+            let length = text.chars().count();
+            Rollout {
+                question: index / sampling.num_generations,
+                tokens: vec![7; length],
+                log_probs: vec![-1.0; length],
+                text: (*text).to_owned(),
+                token_spans: (0..length).map(|at| Some(at..at + 1)).collect(),
+                finished: true,
+            }
+        };
+        Ok(self.completions.iter().enumerate().map(rollout).collect())
+    }
+}
+
+impl Learner for ScriptedPolicy {
+    fn update(&mut self, _: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {
+        self.learned = advantages.values.clone();
+        Ok(UpdateReport::default())
+    }
+}
+
+/// “X is in Y.” is the triplet (X, is in, Y).
+#[derive(Default)]
+struct IsIn {
+    seen: Vec<String>,
+}
+
+impl Extractor for IsIn {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        self.seen.extend(sentences.iter().map(|sentence| (*sentence).to_owned()));
+        let parse = |sentence: &&str| {
+            let parts = sentence.trim_end_matches('.').split_once(" is in ");
+            parts
+                .map(|(head, tail)| Triplet { head: head.into(), relation: "is in".into(), tail: tail.into() })
+                .into_iter()
+                .collect()
+        };
+        Ok(sentences.iter().map(parse).collect())
+    }
+}
+
+/// Knows that Paris is in France.
+struct Atlas;
+
+impl Counter for Atlas {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        let count = |query: &Query| Count {
+            query: query.clone(),
+            occurrences: Some(if query.to_string() == "Paris AND France" { 50 } else { 0 }),
+            exact: true,
+        };
+        Ok(queries.iter().map(count).collect())
+    }
+}
+
+/// +0.5 for a pair that the corpus holds, −0.5 for one that it does not; abstains without a triplet.
+struct Attested;
+
+impl Rules for Attested {
+    fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
+        let judge = |sentence: &RuleSentence| {
+            let Some(triplet) = sentence.triplets.first() else { return Ok(Verdict::default()) };
+            let all_of = vec![vec![triplet.head.clone()], vec![triplet.tail.clone()]];
+            let counts = counter.count(&[Query { all_of, enough: None }])?;
+            let count = counts[0].occurrences;
+            let reward = Some(if count > Some(0) { 0.5 } else { -0.5 });
+            Ok(Verdict { reward, count, triplet: Some(0), note: None, counts })
+        };
+        sentences.iter().map(judge).collect()
+    }
+}
+
+struct Broken;
+
+impl Rules for Broken {
+    fn judge(&mut self, _: &[RuleSentence], _: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
+        Err("the rule trapped".into())
+    }
+}
+
+const RIGHT: &str = "<think>Paris is in France. That much is beyond any doubt.</think><answer>Paris</answer>";
+const WRONG: &str = "<think>Rome is in France. That much is beyond any doubt.</think><answer>Rome</answer>";
+
+fn settings(rewards: RewardSettings) -> StepSettings {
+    StepSettings { sampling: Sampling { num_generations: 2, ..Sampling::default() }, rewards, ..Default::default() }
+}
+
+fn question() -> Vec<Question> {
+    vec![Question { question: "What is the capital?".into(), golds: vec!["Paris".into()], title: None }]
+}
+
+#[test]
+fn a_supported_sentence_is_worth_more_than_its_neighbours() {
+    let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
+    let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Attested);
+    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules };
+    let report = step(&mut policy, &mut scorers, &question(), &settings(RewardSettings::default()), 1).unwrap();
+
+    let sentences: Vec<f64> = report.traces.iter().map(|trace| trace.sentences[0].reward()).collect();
+    assert_eq!(sentences, [0.5, -0.5]);
+    assert_eq!(report.traces[0].sentences[0].tokens, Some(7..26));
+    assert_eq!(report.traces[0].sentences[0].verdict.as_ref().unwrap().count, Some(50));
+    assert_eq!(report.traces[1].sentences[1].reward(), 0.0);
+
+    // Token 0 is a tag; token 7 belongs to the first sentence.
+    let right = &policy.learned[0];
+    let wrong = &policy.learned[1];
+    assert!(right[7] > right[0] && wrong[7] < wrong[0]);
+    assert!(right[0] > wrong[0], "the judge separates the two answers");
+    assert_eq!(extractor.seen.len(), 6, "all sentences of the step in one call");
+}
+
+#[test]
+fn without_the_cooccurrence_term_nothing_is_extracted() {
+    let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
+    let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Broken);
+    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules };
+    let rewards = RewardSettings { ablation: Ablation::NoCooccurrence, ..RewardSettings::default() };
+    let report = step(&mut policy, &mut scorers, &question(), &settings(rewards), 1).unwrap();
+    assert!(extractor.seen.is_empty());
+    assert!(report.traces.iter().all(|trace| !trace.fallback));
+    assert_eq!(policy.learned[0][0], policy.learned[0][7]);
+}
+
+#[test]
+fn a_completion_that_cannot_be_aligned_earns_its_response_alone() {
+    let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
+    let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Attested);
+    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules };
+    let rewards = RewardSettings { min_alignment: 1.1, ..RewardSettings::default() };
+    let report = step(&mut policy, &mut scorers, &question(), &settings(rewards), 1).unwrap();
+    assert!(report.traces.iter().all(|trace| trace.fallback && trace.sentences[0].verdict.is_none()));
+    assert_eq!(policy.learned[0][0], policy.learned[0][7]);
+}
+
+#[test]
+fn a_failing_part_stops_the_step_before_anything_is_learned() {
+    let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
+    let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Broken);
+    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules };
+    let error = step(&mut policy, &mut scorers, &question(), &settings(RewardSettings::default()), 1).err().unwrap();
+    assert!(matches!(error, StepError::Judge(_)));
+    assert!(policy.learned.is_empty());
+}

@@ -1,0 +1,172 @@
+//! Completions that were written elsewhere, for `corver-host score`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use corver_core::question::split_golds;
+use corver_core::{Extractor, PartError, Question, Rollout, Triplet};
+use serde::Deserialize;
+
+/// Why a file of completions cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScoreFileError {
+    /// The file cannot be read.
+    #[error("cannot read the completions {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A line is not what it should be.
+    #[error(
+        "{}:{line}: {source}; a line is {{\"question\", \"answers\", \"completion\"}}, with \"triplets\" as [[sentence, [[head, relation, tail], …]], …] where no extractor runs",
+        path.display()
+    )]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// Two lines give different triplets for one sentence.
+    #[error("{}:{line}: other triplets were given before for the sentence {sentence:?}", path.display())]
+    Conflict {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// The sentence.
+        sentence: String,
+    },
+    /// No triplets for a sentence that needs them.
+    #[error("no triplets are given for the sentence {sentence:?}")]
+    NotGiven {
+        /// The sentence.
+        sentence: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    #[serde(default)]
+    question: String,
+    #[serde(default)]
+    answers: String,
+    completion: String,
+    triplets: Option<Vec<(String, Vec<(String, String, String)>)>>,
+}
+
+/// Triplets that come with the completions, in place of an extractor.
+#[derive(Debug, Default)]
+pub struct GivenTriplets(HashMap<String, Vec<Triplet>>);
+
+/// What a file of completions holds.
+pub struct Completions {
+    /// One per completion.
+    pub questions: Vec<Question>,
+    /// Text without tokens.
+    pub rollouts: Vec<Rollout>,
+    /// Present where every line gives its triplets.
+    pub triplets: Option<GivenTriplets>,
+}
+
+/// Reads completions, one JSON object per line.
+///
+/// # Errors
+/// Where the file cannot be read, a line is malformed, or two lines contradict each other.
+pub fn read_completions(path: &Path) -> Result<Completions, ScoreFileError> {
+    let read = |source| ScoreFileError::Read { path: path.to_owned(), source };
+    let mut completions = Completions { questions: Vec::new(), rollouts: Vec::new(), triplets: None };
+    let mut given = GivenTriplets::default();
+    let mut all_given = true;
+    for (number, text) in BufReader::new(File::open(path).map_err(read)?).lines().enumerate() {
+        let text = text.map_err(read)?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let at = |source| ScoreFileError::Line { path: path.to_owned(), line: number + 1, source };
+        let line: Line = serde_json::from_str(&text).map_err(at)?;
+        all_given &= line.triplets.is_some();
+        for (sentence, triplets) in line.triplets.into_iter().flatten() {
+            given.add(sentence, triplets).map_err(|sentence| ScoreFileError::Conflict {
+                path: path.to_owned(),
+                line: number + 1,
+                sentence,
+            })?;
+        }
+        completions.rollouts.push(text_rollout(completions.questions.len(), line.completion));
+        completions.questions.push(Question {
+            question: line.question,
+            golds: split_golds(&line.answers),
+            title: None,
+        });
+    }
+    completions.triplets = all_given.then_some(given);
+    Ok(completions)
+}
+
+fn text_rollout(question: usize, text: String) -> Rollout {
+    Rollout { question, tokens: Vec::new(), log_probs: Vec::new(), text, token_spans: Vec::new(), finished: true }
+}
+
+impl GivenTriplets {
+    fn add(&mut self, sentence: String, triplets: Vec<(String, String, String)>) -> Result<(), String> {
+        let triplets: Vec<Triplet> =
+            triplets.into_iter().map(|(head, relation, tail)| Triplet { head, relation, tail }).collect();
+        match self.0.get(&sentence) {
+            Some(known) if *known != triplets => Err(sentence),
+            _ => {
+                self.0.insert(sentence, triplets);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Extractor for GivenTriplets {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        let given = |sentence: &&str| {
+            let known = self.0.get(*sentence).cloned();
+            known.ok_or_else(|| ScoreFileError::NotGiven { sentence: (*sentence).to_owned() }.into())
+        };
+        sentences.iter().map(given).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Completions, ScoreFileError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        read_completions(file.path())
+    }
+
+    #[test]
+    fn triplets_may_come_with_the_completions() {
+        let text = r#"{"question": "q", "answers": "a; b", "completion": "A is B.", "triplets": [["A is B.", [["A", "is", "B"]]]]}"#;
+        let mut completions = read(text).unwrap();
+        assert_eq!(completions.questions[0].golds, ["a", "b"]);
+        let given = completions.triplets.as_mut().unwrap();
+        assert_eq!(given.extract(&["A is B."]).unwrap()[0][0].tail, "B");
+        assert!(given.extract(&["C."]).unwrap_err().to_string().contains("C."));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let error = read("{\"completion\": \"x\"}\n{\"question\": \"y\"}\n").err().unwrap().to_string();
+        assert!(error.contains(":2:") && error.contains("completion"), "{error}");
+        let twice = r#"{"completion": "x", "triplets": [["S.", []], ["S.", [["A", "r", "B"]]]]}"#;
+        assert!(matches!(read(twice), Err(ScoreFileError::Conflict { .. })));
+    }
+}
