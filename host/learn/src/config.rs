@@ -1,0 +1,337 @@
+//! A decoder's shape, read from and written to Hugging Face's config.json.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::error::{LearnError, Result};
+
+/// The architectures, as `model_type` spells them.
+pub const SUPPORTED: &[&str] = &["llama", "qwen2", "qwen3", "olmo2"];
+
+/// What sets the supported architectures apart; everything else they share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// Llama 3.x: the plain form.
+    Llama,
+    /// Qwen2 and 2.5: biases on q, k and v.
+    Qwen2,
+    /// Qwen3: RMS norm over each head of q and k.
+    Qwen3,
+    /// OLMo-2: norms behind the blocks instead of before them, RMS norm over the whole of q and k.
+    Olmo2,
+}
+
+impl Family {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Llama => "llama",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+            Self::Olmo2 => "olmo2",
+        }
+    }
+
+    fn architecture(self) -> &'static str {
+        match self {
+            Self::Llama => "LlamaForCausalLM",
+            Self::Qwen2 => "Qwen2ForCausalLM",
+            Self::Qwen3 => "Qwen3ForCausalLM",
+            Self::Olmo2 => "Olmo2ForCausalLM",
+        }
+    }
+}
+
+/// Llama 3.1's stretching of the slow rotary frequencies.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+pub struct Llama3Scaling {
+    /// How far slow frequencies are stretched.
+    pub factor: f64,
+    /// Wave lengths above `original_max_position_embeddings / low_freq_factor` are stretched in full.
+    pub low_freq_factor: f64,
+    /// Wave lengths below `original_max_position_embeddings / high_freq_factor` stay as they are.
+    pub high_freq_factor: f64,
+    /// Context length of pre-training, tokens.
+    pub original_max_position_embeddings: f64,
+}
+
+/// The shape of a decoder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModelConfig {
+    /// Architecture.
+    pub family: Family,
+    /// V, rows of the embedding.
+    pub vocab_size: usize,
+    /// D, width of the residual stream.
+    pub hidden_size: usize,
+    /// Width of the feed-forward block.
+    pub intermediate_size: usize,
+    /// Decoder layers.
+    pub num_layers: usize,
+    /// Query heads.
+    pub num_heads: usize,
+    /// Key/value heads; divides `num_heads`.
+    pub num_kv_heads: usize,
+    /// Width of one head; even.
+    pub head_dim: usize,
+    /// Longest sequence, tokens.
+    pub max_positions: usize,
+    /// ε of every RMS norm.
+    pub norm_eps: f64,
+    /// Base of the rotary frequencies.
+    pub rope_theta: f64,
+    /// Llama 3.1's stretching, where there is one.
+    pub rope_scaling: Option<Llama3Scaling>,
+    /// The output layer is the embedding.
+    pub tie_embeddings: bool,
+}
+
+/// config.json as it stands in the file; unknown keys are other programs' business.
+#[derive(Deserialize)]
+struct Raw {
+    vocab_size: usize,
+    hidden_size: usize,
+    intermediate_size: usize,
+    num_hidden_layers: usize,
+    num_attention_heads: usize,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    max_position_embeddings: Option<usize>,
+    rms_norm_eps: Option<f64>,
+    rope_theta: Option<f64>,
+    rope_scaling: Option<Value>,
+    /// Newer files keep both rotary settings in here.
+    rope_parameters: Option<Value>,
+    tie_word_embeddings: Option<bool>,
+    attention_bias: Option<bool>,
+    mlp_bias: Option<bool>,
+    hidden_act: Option<String>,
+    use_sliding_window: Option<bool>,
+    quantization_config: Option<Value>,
+}
+
+impl ModelConfig {
+    /// Reads a config.json.
+    ///
+    /// # Errors
+    /// A file that cannot be read, an unknown `model_type`, or a variation that is not computed here.
+    pub fn read(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(LearnError::io("read", path))?;
+        let malformed =
+            |expected: &str, got: String| LearnError::Malformed { path: path.into(), expected: expected.into(), got };
+        let value: Value = serde_json::from_str(&text).map_err(|e| malformed("JSON", e.to_string()))?;
+        let model_type = value.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        // Before the fields: another architecture names them differently, and that is not what is wrong then.
+        let family = match model_type.as_str() {
+            "llama" => Family::Llama,
+            "qwen2" => Family::Qwen2,
+            "qwen3" => Family::Qwen3,
+            "olmo2" => Family::Olmo2,
+            _ => {
+                return Err(LearnError::UnknownModelType { path: path.into(), got: model_type, supported: SUPPORTED });
+            }
+        };
+        let raw: Raw =
+            serde_json::from_value(value).map_err(|e| malformed("a decoder's configuration", e.to_string()))?;
+        raw.refuse_variations(family, path)?;
+        let rope = Rope::read(&raw, path)?;
+        let heads = raw.num_attention_heads;
+        let config = Self {
+            family,
+            vocab_size: raw.vocab_size,
+            hidden_size: raw.hidden_size,
+            intermediate_size: raw.intermediate_size,
+            num_layers: raw.num_hidden_layers,
+            num_heads: heads,
+            num_kv_heads: raw.num_key_value_heads.unwrap_or(heads),
+            head_dim: raw.head_dim.unwrap_or(raw.hidden_size / heads.max(1)),
+            max_positions: raw.max_position_embeddings.unwrap_or(2048),
+            norm_eps: raw.rms_norm_eps.unwrap_or(if family == Family::Olmo2 { 1e-5 } else { 1e-6 }),
+            rope_theta: rope.theta,
+            rope_scaling: rope.scaling,
+            tie_embeddings: raw.tie_word_embeddings.unwrap_or(false),
+        };
+        config.check().map_err(|(expected, got)| malformed(expected, got))?;
+        Ok(config)
+    }
+
+    /// Sizes that attention can work with; otherwise (expected, got).
+    pub(crate) fn check(&self) -> std::result::Result<(), (&'static str, String)> {
+        let sizes = [
+            self.vocab_size,
+            self.hidden_size,
+            self.intermediate_size,
+            self.num_layers,
+            self.num_heads,
+            self.num_kv_heads,
+            self.head_dim,
+            self.max_positions,
+        ];
+        if sizes.contains(&0) {
+            return Err(("sizes above 0", format!("{self:?}")));
+        }
+        if !self.num_heads.is_multiple_of(self.num_kv_heads) {
+            let got = format!("{} heads over {} key/value heads", self.num_heads, self.num_kv_heads);
+            return Err(("num_key_value_heads that divides num_attention_heads", got));
+        }
+        if !self.head_dim.is_multiple_of(2) {
+            return Err(("an even head_dim", self.head_dim.to_string()));
+        }
+        Ok(())
+    }
+
+    /// The content of a config.json that `transformers` loads too; `dtype` is its name for the stored precision.
+    #[must_use]
+    pub fn to_json(&self, dtype: &str) -> Value {
+        let mut json = json!({
+            "architectures": [self.family.architecture()],
+            "model_type": self.family.name(),
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.hidden_size,
+            "intermediate_size": self.intermediate_size,
+            "num_hidden_layers": self.num_layers,
+            "num_attention_heads": self.num_heads,
+            "num_key_value_heads": self.num_kv_heads,
+            "head_dim": self.head_dim,
+            "max_position_embeddings": self.max_positions,
+            "rms_norm_eps": self.norm_eps,
+            "rope_theta": self.rope_theta,
+            "tie_word_embeddings": self.tie_embeddings,
+            "hidden_act": "silu",
+            "torch_dtype": dtype,
+        });
+        if self.family != Family::Qwen2 {
+            json["attention_bias"] = json!(false);
+        }
+        if let Some(s) = &self.rope_scaling {
+            json["rope_scaling"] = json!({
+                "rope_type": "llama3",
+                "factor": s.factor,
+                "low_freq_factor": s.low_freq_factor,
+                "high_freq_factor": s.high_freq_factor,
+                "original_max_position_embeddings": s.original_max_position_embeddings,
+            });
+        }
+        json
+    }
+}
+
+impl Raw {
+    /// Refuses what would otherwise be computed wrongly in silence.
+    fn refuse_variations(&self, family: Family, path: &Path) -> Result<()> {
+        let refuse =
+            |key, got: String, expected| Err(LearnError::UnsupportedConfig { path: path.into(), key, got, expected });
+        if self.attention_bias == Some(true) {
+            return refuse("attention_bias", "true".into(), "false");
+        }
+        if self.mlp_bias == Some(true) {
+            return refuse("mlp_bias", "true".into(), "false");
+        }
+        if self.use_sliding_window == Some(true) {
+            return refuse("use_sliding_window", "true".into(), "false");
+        }
+        if let Some(activation) = self.hidden_act.as_ref().filter(|a| *a != "silu") {
+            return refuse("hidden_act", activation.clone(), "silu");
+        }
+        if let Some(quantization) = &self.quantization_config {
+            return refuse("quantization_config", quantization.to_string(), "an unquantised model");
+        }
+        if family == Family::Qwen2 && self.head_dim.is_some_and(|d| d * self.num_attention_heads != self.hidden_size) {
+            return refuse("head_dim", format!("{:?}", self.head_dim), "hidden_size / num_attention_heads");
+        }
+        Ok(())
+    }
+}
+
+struct Rope {
+    theta: f64,
+    scaling: Option<Llama3Scaling>,
+}
+
+impl Rope {
+    fn read(raw: &Raw, path: &Path) -> Result<Self> {
+        let inside = raw.rope_parameters.as_ref().or(raw.rope_scaling.as_ref()).filter(|v| !v.is_null());
+        let theta = raw.rope_theta.or_else(|| inside?.get("rope_theta")?.as_f64()).unwrap_or(10_000.0);
+        let kind = inside.and_then(|v| v.get("rope_type").or_else(|| v.get("type")));
+        let scaling = match kind.and_then(Value::as_str) {
+            None | Some("default") => None,
+            Some("llama3") => {
+                // `kind` was found inside it.
+                let settings = inside.cloned().unwrap_or_default();
+                Some(serde_json::from_value(settings).map_err(|e| LearnError::Malformed {
+                    path: path.into(),
+                    expected: "llama3 rope settings".into(),
+                    got: e.to_string(),
+                })?)
+            }
+            Some(other) => {
+                return Err(LearnError::UnsupportedConfig {
+                    path: path.into(),
+                    key: "rope_scaling",
+                    got: other.into(),
+                    expected: "`default` or `llama3`",
+                });
+            }
+        };
+        Ok(Self { theta, scaling })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(json: &str) -> Result<ModelConfig> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config.json");
+        std::fs::write(&path, json).unwrap();
+        ModelConfig::read(&path)
+    }
+
+    const LLAMA: &str = r#"{"model_type":"llama","vocab_size":128256,"hidden_size":3072,"intermediate_size":8192,
+        "num_hidden_layers":28,"num_attention_heads":24,"num_key_value_heads":8,"head_dim":128,
+        "max_position_embeddings":131072,"rms_norm_eps":1e-5,"rope_theta":500000.0,"tie_word_embeddings":true,
+        "attention_bias":false,"mlp_bias":false,"hidden_act":"silu",
+        "rope_scaling":{"factor":32.0,"high_freq_factor":4.0,"low_freq_factor":1.0,
+                        "original_max_position_embeddings":8192,"rope_type":"llama3"}}"#;
+
+    #[test]
+    fn llama_3_2_3b() {
+        let config = read(LLAMA).unwrap();
+        assert_eq!((config.family, config.num_kv_heads, config.tie_embeddings), (Family::Llama, 8, true));
+        assert_eq!(config.rope_scaling.unwrap().factor, 32.0);
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let config = read(LLAMA).unwrap();
+        assert_eq!(read(&config.to_json("bfloat16").to_string()).unwrap(), config);
+    }
+
+    #[test]
+    fn newer_files_keep_theta_in_rope_parameters() {
+        let config = read(
+            r#"{"model_type":"qwen3","vocab_size":10,"hidden_size":8,"intermediate_size":8,"num_hidden_layers":1,
+                "num_attention_heads":2,"rope_parameters":{"rope_type":"default","rope_theta":1000000}}"#,
+        )
+        .unwrap();
+        assert_eq!((config.rope_theta, config.head_dim, config.num_kv_heads), (1e6, 4, 2));
+    }
+
+    #[test]
+    fn an_unknown_architecture_names_the_known_ones() {
+        let error = read(r#"{"model_type":"gpt2"}"#).unwrap_err().to_string();
+        assert!(error.contains("gpt2") && error.contains("llama, qwen2, qwen3, olmo2"), "{error}");
+    }
+
+    #[test]
+    fn variations_are_refused_by_name() {
+        let error = read(&LLAMA.replace("\"attention_bias\":false", "\"attention_bias\":true")).unwrap_err();
+        assert!(matches!(error, LearnError::UnsupportedConfig { key: "attention_bias", .. }), "{error}");
+        let error = read(&LLAMA.replace("\"llama3\"", "\"yarn\"")).unwrap_err();
+        assert!(matches!(error, LearnError::UnsupportedConfig { key: "rope_scaling", .. }), "{error}");
+        let error = read(&LLAMA.replace("\"num_key_value_heads\":8", "\"num_key_value_heads\":7")).unwrap_err();
+        assert!(error.to_string().contains("24 heads over 7"), "{error}");
+    }
+}

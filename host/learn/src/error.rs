@@ -1,0 +1,139 @@
+//! What can go wrong in this crate, with what the reader needs to mend it.
+
+use std::path::PathBuf;
+
+/// Errors of the learner.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LearnError {
+    /// A file could not be read or written.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// “read”, “write”, …
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file is there but does not hold what it should.
+    #[error("{path}: expected {expected}, got {got}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        expected: String,
+        /// What it holds.
+        got: String,
+    },
+    /// `model_type` in config.json names an architecture that this crate does not have.
+    #[error("{path}: model_type `{got}` is not supported; supported are {}", supported.join(", "))]
+    UnknownModelType {
+        /// config.json.
+        path: PathBuf,
+        /// The value there.
+        got: String,
+        /// The values that work.
+        supported: &'static [&'static str],
+    },
+    /// config.json asks for a variation that this crate does not compute.
+    #[error("{path}: `{key}` is {got}; only {expected} is supported")]
+    UnsupportedConfig {
+        /// config.json.
+        path: PathBuf,
+        /// The key there.
+        key: &'static str,
+        /// Its value.
+        got: String,
+        /// What works.
+        expected: &'static str,
+    },
+    /// A weight is missing, superfluous or of the wrong shape.
+    #[error("{path}: tensor `{name}`: expected {expected}, got {got}")]
+    Weight {
+        /// The model folder or adapter file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// Shape or presence that the configuration asks for.
+        expected: String,
+        /// What is there.
+        got: String,
+    },
+    /// The device string is none of the known forms.
+    #[error("device `{got}` is not one of auto, cpu, cuda, cuda:N")]
+    UnknownDevice {
+        /// The string.
+        got: String,
+    },
+    /// A CUDA device was asked for and cannot be had.
+    #[error("device `{device}` is not available: {missing}; {remedy}")]
+    NoCuda {
+        /// The string.
+        device: String,
+        /// What this machine lacks.
+        missing: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// A setting has a value that makes no sense.
+    #[error("setting `{key}` = {got}: expected {expected}")]
+    Setting {
+        /// The setting.
+        key: &'static str,
+        /// Its value.
+        got: String,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// The chat template cannot be rendered.
+    #[error("{path}: the chat template failed: {source}")]
+    Template {
+        /// The file that holds the template.
+        path: PathBuf,
+        /// minijinja's reason.
+        source: minijinja::Error,
+    },
+    /// The tokenizer refused its input.
+    #[error("tokenizer: {reason}")]
+    Tokenizer {
+        /// The library's words.
+        reason: String,
+    },
+    /// The caller's data do not fit together.
+    #[error("{what}: expected {expected}, got {got}")]
+    Input {
+        /// Which argument.
+        what: &'static str,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        got: String,
+    },
+    /// The loss or the gradient is not finite; the weights are unchanged.
+    #[error(
+        "{what} is {got} at step {step}; the weights are unchanged. Lower the learning rate or inspect the advantages"
+    )]
+    NotFinite {
+        /// “loss” or “gradient norm”.
+        what: &'static str,
+        /// The value.
+        got: f64,
+        /// Optimiser steps done so far.
+        step: usize,
+    },
+    /// libtorch failed.
+    #[error("libtorch: {0}")]
+    Torch(#[from] tch::TchError),
+}
+
+/// Shorthand of this crate.
+pub type Result<T> = std::result::Result<T, LearnError>;
+
+impl LearnError {
+    /// For `map_err` on system calls.
+    pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}

@@ -1,0 +1,121 @@
+//! Tensors on disk (safetensors), and files that are either whole or absent.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use tch::{Device, Kind, Tensor};
+
+use crate::error::{LearnError, Result};
+
+/// Writes `bytes` under a temporary name, syncs, and renames: readers see the old file or the new one.
+pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".tmp");
+    let temporary = PathBuf::from(temporary);
+    let mut file = std::fs::File::create(&temporary).map_err(LearnError::io("create", &temporary))?;
+    file.write_all(bytes).map_err(LearnError::io("write", &temporary))?;
+    file.sync_all().map_err(LearnError::io("sync", &temporary))?;
+    std::fs::rename(&temporary, path).map_err(LearnError::io("rename to", path))
+}
+
+/// Writes tensors in the layout that `transformers` and `peft` read.
+pub(crate) fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
+    let mut stored = Vec::with_capacity(tensors.len());
+    for (name, tensor) in tensors {
+        let tensor = tensor.f_detach()?.f_to_device(Device::Cpu)?.f_contiguous()?;
+        let dtype = match tensor.f_kind()? {
+            Kind::Float => Dtype::F32,
+            Kind::BFloat16 => Dtype::BF16,
+            Kind::Double => Dtype::F64,
+            other => {
+                return Err(LearnError::Weight {
+                    path: path.into(),
+                    name: name.clone(),
+                    expected: "f32, bf16 or f64".into(),
+                    got: format!("{other:?}"),
+                });
+            }
+        };
+        let mut bytes = vec![0; tensor.numel() * dtype.bitsize() / 8];
+        tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
+        stored.push((name, dtype, tensor.size().iter().map(|&n| n as usize).collect::<Vec<_>>(), bytes));
+    }
+    let refused = |e: safetensors::SafeTensorError| LearnError::Malformed {
+        path: path.into(),
+        expected: "tensors that safetensors can hold".into(),
+        got: e.to_string(),
+    };
+    let mut views = Vec::with_capacity(stored.len());
+    for (name, dtype, shape, bytes) in &stored {
+        views.push((name.as_str(), TensorView::new(*dtype, shape.clone(), bytes).map_err(refused)?));
+    }
+    let header = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let bytes = safetensors::serialize(views, Some(header)).map_err(refused)?;
+    write_whole(path, &bytes)
+}
+
+/// Reads every tensor of one file; `kind` converts the floating-point ones, `None` leaves them as stored.
+pub(crate) fn read_tensors(path: &Path, kind: Option<Kind>, device: Device) -> Result<BTreeMap<String, Tensor>> {
+    let bytes = std::fs::read(path).map_err(LearnError::io("read", path))?;
+    let file = SafeTensors::deserialize(&bytes).map_err(|e| LearnError::Malformed {
+        path: path.into(),
+        expected: "a safetensors file".into(),
+        got: e.to_string(),
+    })?;
+    let mut tensors = BTreeMap::new();
+    for (name, view) in file.iter() {
+        let stored = match view.dtype() {
+            Dtype::F32 => Kind::Float,
+            Dtype::BF16 => Kind::BFloat16,
+            Dtype::F16 => Kind::Half,
+            Dtype::F64 => Kind::Double,
+            other => {
+                return Err(LearnError::Weight {
+                    path: path.into(),
+                    name: name.into(),
+                    expected: "a floating-point tensor".into(),
+                    got: format!("{other:?}"),
+                });
+            }
+        };
+        let shape: Vec<i64> = view.shape().iter().map(|&n| n as i64).collect();
+        let tensor = Tensor::f_from_data_size(view.data(), &shape, stored)?;
+        let tensor = tensor.f_to_device(device)?.f_to_kind(kind.unwrap_or(stored))?;
+        tensors.insert(name.to_owned(), tensor);
+    }
+    Ok(tensors)
+}
+
+/// Reads a model folder's weights: model.safetensors, or the shards that model.safetensors.index.json lists.
+pub(crate) fn read_model(folder: &Path, kind: Kind, device: Device) -> Result<BTreeMap<String, Tensor>> {
+    let index_path = folder.join("model.safetensors.index.json");
+    if !index_path.exists() {
+        return read_tensors(&folder.join("model.safetensors"), Some(kind), device);
+    }
+    #[derive(serde::Deserialize)]
+    struct Index {
+        weight_map: BTreeMap<String, String>,
+    }
+    let text = std::fs::read_to_string(&index_path).map_err(LearnError::io("read", &index_path))?;
+    let index: Index = serde_json::from_str(&text).map_err(|e| LearnError::Malformed {
+        path: index_path.clone(),
+        expected: "a weight_map".into(),
+        got: e.to_string(),
+    })?;
+    let shards: std::collections::BTreeSet<&String> = index.weight_map.values().collect();
+    let mut tensors = BTreeMap::new();
+    for shard in shards {
+        // A shard is a sibling of its index: a path in there would be a way out of the folder.
+        if Path::new(shard).file_name() != Some(shard.as_ref()) {
+            return Err(LearnError::Malformed {
+                path: index_path,
+                expected: "shard names without folders".into(),
+                got: shard.clone(),
+            });
+        }
+        tensors.extend(read_tensors(&folder.join(shard), Some(kind), device)?);
+    }
+    Ok(tensors)
+}

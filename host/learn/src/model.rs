@@ -1,0 +1,405 @@
+//! A decoder-only language model: Llama 3.x, Qwen2/2.5, Qwen3 and OLMo-2 in one.
+
+use std::path::Path;
+
+use tch::{Device, Kind, Tensor};
+
+use crate::attention::{Attention, Pass};
+use crate::cache::{KvCache, Prefix};
+use crate::config::{Family, ModelConfig};
+use crate::device::Precision;
+use crate::error::{LearnError, Result};
+use crate::files;
+use crate::linear::Linear;
+use crate::rope::Rope;
+use crate::weights::{Role, Weights};
+
+/// The model; weights are frozen unless [`Model::train_all`] says otherwise.
+#[derive(Debug)]
+pub struct Model {
+    config: ModelConfig,
+    kind: Kind,
+    device: Device,
+    /// `[V, D]`
+    embedding: Tensor,
+    layers: Vec<Layer>,
+    /// `[D]`
+    norm: Tensor,
+    /// `[V, D]`; `None` where the embedding serves.
+    head: Option<Tensor>,
+    rope: Rope,
+}
+
+#[derive(Debug)]
+struct Layer {
+    attention: Attention,
+    feed_forward: FeedForward,
+    attention_norm: Tensor,
+    feed_forward_norm: Tensor,
+    /// Norms stand behind their block (OLMo-2) instead of before it.
+    norm_behind: bool,
+    eps: f64,
+}
+
+/// SwiGLU.
+#[derive(Debug)]
+struct FeedForward {
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+}
+
+impl Model {
+    /// Loads a Hugging Face folder: config.json and model.safetensors, or its shards.
+    ///
+    /// # Errors
+    /// An unreadable file, an architecture that is not supported, a weight that is missing, superfluous or misshapen.
+    pub fn load(folder: &Path, precision: Precision, device: Device) -> Result<Self> {
+        let config = ModelConfig::read(&folder.join("config.json"))?;
+        let kind = precision.kind(device);
+        let mut weights = Weights::open(folder, kind, device)?;
+        let model = Self::build(config, kind, device, &mut weights)?;
+        let tied = model.head.is_none();
+        weights.finish(|name| (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq"))?;
+        Ok(model)
+    }
+
+    /// A model whose weights are drawn from `seed`, in f32.
+    ///
+    /// # Errors
+    /// Sizes that do not fit together, or no memory on the device.
+    pub fn random(config: ModelConfig, seed: u64, device: Device) -> Result<Self> {
+        config.check().map_err(|(expected, got)| LearnError::Input {
+            what: "model config",
+            expected: expected.into(),
+            got,
+        })?;
+        Self::build(config, Kind::Float, device, &mut Weights::Random { seed, kind: Kind::Float, device })
+    }
+
+    fn build(config: ModelConfig, kind: Kind, device: Device, weights: &mut Weights) -> Result<Self> {
+        let (v, d) = (config.vocab_size, config.hidden_size);
+        let embedding = weights.take("model.embed_tokens.weight", Role::Matrix, &[v, d])?;
+        let layers = (0..config.num_layers).map(|n| Layer::build(&config, n, weights)).collect::<Result<_>>()?;
+        let norm = weights.take("model.norm.weight", Role::Norm, &[d])?;
+        let head = match config.tie_embeddings {
+            true => None,
+            false => Some(weights.take("lm_head.weight", Role::Matrix, &[v, d])?),
+        };
+        let rope = Rope::new(&config, kind, device)?;
+        Ok(Self { config, kind, device, embedding, layers, norm, head, rope })
+    }
+
+    /// Writes config.json and model.safetensors, as `transformers` reads them; the folder is made if need be.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        std::fs::create_dir_all(folder).map_err(LearnError::io("create", folder))?;
+        let tensors: Vec<_> =
+            self.parameters().into_iter().map(|(name, tensor)| (name, tensor.shallow_clone())).collect();
+        files::write_tensors(&folder.join("model.safetensors"), &tensors)?;
+        let dtype = if self.kind == Kind::BFloat16 { "bfloat16" } else { "float32" };
+        let config = format!("{:#}\n", self.config.to_json(dtype));
+        files::write_whole(&folder.join("config.json"), config.as_bytes())
+    }
+
+    /// The shape.
+    #[must_use]
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Where the weights are.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Dtype of the weights.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Base weights with their Hugging Face names.
+    #[must_use]
+    pub fn parameters(&self) -> Vec<(String, &Tensor)> {
+        let mut all = vec![("model.embed_tokens.weight".to_owned(), &self.embedding)];
+        for (n, layer) in self.layers.iter().enumerate() {
+            layer.parameters(n, &mut all);
+        }
+        all.push(("model.norm.weight".into(), &self.norm));
+        all.extend(self.head.as_ref().map(|head| ("lm_head.weight".to_owned(), head)));
+        all
+    }
+
+    /// Whether gradients reach the base weights.
+    pub fn train_all(&mut self, on: bool) {
+        for (_, tensor) in self.parameters() {
+            // The flag is set on the tensor itself; the returned handle is the same one.
+            let _ = tensor.set_requires_grad(on);
+        }
+    }
+
+    /// `tokens` `[B, T]` i64 → the final hidden states `[B, T, D]`, causal. Shorter rows are padded **at the right**
+    /// with any valid id: no real token looks at a later one, so that padding needs no mask and changes nothing.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn hidden(&self, tokens: &Tensor) -> Result<Tensor> {
+        self.forward(tokens, &mut Pass::Whole)
+    }
+
+    /// `hidden` `[…, D]` → logits `[…, V]` f32.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
+        Ok(hidden.f_linear(self.head_weight(), None::<&Tensor>)?.f_to_kind(Kind::Float)?)
+    }
+
+    /// `[V, D]`
+    pub(crate) fn head_weight(&self) -> &Tensor {
+        self.head.as_ref().unwrap_or(&self.embedding)
+    }
+
+    /// Runs the prompts once; returns their keys and values, and the logits `[Q, V]` of each one's next token.
+    pub(crate) fn prefill(&self, prompts: &[&[u32]]) -> Result<(Prefix, Tensor)> {
+        let tokens = self.batch(prompts)?;
+        let mut layers = Vec::with_capacity(self.layers.len());
+        let hidden = self.forward(&tokens, &mut Pass::Prefill(&mut layers))?; // [Q, P, D]
+        let lengths: Vec<usize> = prompts.iter().map(|p| p.len()).collect();
+        let longest = tokens.size()[1];
+        let last: Vec<i64> = lengths.iter().enumerate().map(|(q, &n)| q as i64 * longest + n as i64 - 1).collect();
+        let last = Tensor::f_from_slice(&last)?.f_to_device(self.device)?;
+        let logits = self.logits(&hidden.f_flatten(0, 1)?.f_index_select(0, &last)?)?;
+        Ok((Prefix { layers, lengths }, logits))
+    }
+
+    /// `tokens` `[N]` i64, one per row of the cache → logits `[N, V]` of the next ones.
+    pub(crate) fn step(&self, tokens: &Tensor, cache: &mut KvCache) -> Result<Tensor> {
+        let hidden = self.forward(&tokens.f_unsqueeze(1)?, &mut Pass::Step(cache))?;
+        cache.advance()?;
+        self.logits(&hidden.f_squeeze_dim(1)?)
+    }
+
+    /// Rows of ids → `[B, T]` i64 on the device, padded at the right with 0.
+    pub(crate) fn batch(&self, rows: &[&[u32]]) -> Result<Tensor> {
+        let longest = rows.iter().map(|r| r.len()).max().unwrap_or(0);
+        let mut flat = Vec::with_capacity(rows.len() * longest);
+        for row in rows {
+            if row.is_empty() || row.len() > self.config.max_positions {
+                return Err(LearnError::Input {
+                    what: "token sequence",
+                    expected: format!("1 to {} tokens", self.config.max_positions),
+                    got: format!("{} tokens", row.len()),
+                });
+            }
+            if let Some(id) = row.iter().find(|&&id| id as usize >= self.config.vocab_size) {
+                return Err(LearnError::Input {
+                    what: "token id",
+                    expected: format!("ids below {} (the model's vocabulary)", self.config.vocab_size),
+                    got: id.to_string(),
+                });
+            }
+            flat.extend(row.iter().map(|&id| i64::from(id)));
+            flat.resize(flat.len() + longest - row.len(), 0);
+        }
+        Ok(Tensor::f_from_slice(&flat)?.f_view([rows.len() as i64, longest as i64])?.f_to_device(self.device)?)
+    }
+
+    fn forward(&self, tokens: &Tensor, pass: &mut Pass<'_>) -> Result<Tensor> {
+        let angles = match pass {
+            Pass::Step(cache) => self.rope.angles(cache.next_position())?,
+            _ => self.rope.angles(&Tensor::f_arange(tokens.size()[1], (Kind::Int64, self.device))?)?,
+        };
+        let mut x = Tensor::f_embedding(&self.embedding, tokens, -1, false, false)?; // [B, T, D]
+        for (n, layer) in self.layers.iter().enumerate() {
+            x = layer.forward(&x, |x| layer.attention.forward(x, &angles, pass, n))?;
+        }
+        rms_norm(&x, &self.norm, self.config.norm_eps)
+    }
+}
+
+impl Layer {
+    fn build(config: &ModelConfig, n: usize, weights: &mut Weights) -> Result<Self> {
+        let prefix = format!("model.layers.{n}");
+        let (d, wide) = (config.hidden_size, config.intermediate_size);
+        let norm_behind = config.family == Family::Olmo2;
+        let attention = Attention::build(config, &prefix, weights)?;
+        let feed_forward = FeedForward {
+            gate: Linear::build(&format!("{prefix}.mlp.gate_proj"), wide, d, false, weights)?,
+            up: Linear::build(&format!("{prefix}.mlp.up_proj"), wide, d, false, weights)?,
+            down: Linear::build(&format!("{prefix}.mlp.down_proj"), d, wide, false, weights)?,
+        };
+        let [first, second] = norm_names(norm_behind);
+        Ok(Self {
+            attention,
+            feed_forward,
+            attention_norm: weights.take(&format!("{prefix}.{first}"), Role::Norm, &[d])?,
+            feed_forward_norm: weights.take(&format!("{prefix}.{second}"), Role::Norm, &[d])?,
+            norm_behind,
+            eps: config.norm_eps,
+        })
+    }
+
+    fn forward(&self, x: &Tensor, attend: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+        let norm = |x: &Tensor, weight| rms_norm(x, weight, self.eps);
+        if self.norm_behind {
+            let x = x.f_add(&norm(&attend(x)?, &self.attention_norm)?)?;
+            return Ok(x.f_add(&norm(&self.feed_forward.forward(&x)?, &self.feed_forward_norm)?)?);
+        }
+        let x = x.f_add(&attend(&norm(x, &self.attention_norm)?)?)?;
+        Ok(x.f_add(&self.feed_forward.forward(&norm(&x, &self.feed_forward_norm)?)?)?)
+    }
+
+    fn parameters<'a>(&'a self, n: usize, all: &mut Vec<(String, &'a Tensor)>) {
+        let prefix = format!("model.layers.{n}");
+        let [first, second] = norm_names(self.norm_behind);
+        all.push((format!("{prefix}.{first}"), &self.attention_norm));
+        all.push((format!("{prefix}.{second}"), &self.feed_forward_norm));
+        all.extend(self.attention.norms().into_iter().map(|(name, t)| (format!("{prefix}.self_attn.{name}"), t)));
+        for (name, linear) in self.linears() {
+            all.push((format!("{prefix}.{name}.weight"), &linear.weight));
+            all.extend(linear.bias.as_ref().map(|bias| (format!("{prefix}.{name}.bias"), bias)));
+        }
+    }
+
+    fn linears(&self) -> [(&'static str, &Linear); 7] {
+        [
+            ("self_attn.q_proj", &self.attention.q),
+            ("self_attn.k_proj", &self.attention.k),
+            ("self_attn.v_proj", &self.attention.v),
+            ("self_attn.o_proj", &self.attention.o),
+            ("mlp.gate_proj", &self.feed_forward.gate),
+            ("mlp.up_proj", &self.feed_forward.up),
+            ("mlp.down_proj", &self.feed_forward.down),
+        ]
+    }
+}
+
+impl FeedForward {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.down.forward(&self.gate.forward(x)?.f_silu()?.f_mul(&self.up.forward(x)?)?)
+    }
+}
+
+/// Hugging Face names of the attention's and the feed-forward block's norm.
+fn norm_names(norm_behind: bool) -> [&'static str; 2] {
+    match norm_behind {
+        true => ["post_attention_layernorm.weight", "post_feedforward_layernorm.weight"],
+        false => ["input_layernorm.weight", "post_attention_layernorm.weight"],
+    }
+}
+
+fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
+    Ok(x.f_rms_norm(weight.size(), Some(weight), eps)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{tiny, tiny_config};
+
+    const FAMILIES: [&str; 4] = ["llama", "qwen2", "qwen3", "olmo2"];
+
+    fn differ(a: &Tensor, b: &Tensor) -> f64 {
+        (a - b).abs().max().double_value(&[])
+    }
+
+    #[test]
+    fn padding_at_the_right_changes_nothing() {
+        for family in FAMILIES {
+            let model = tiny(family, 1);
+            let (short, long): (&[u32], &[u32]) = (&[4, 5, 6], &[1, 2, 3, 4, 5, 6, 7, 8]);
+            let alone = model.hidden(&model.batch(&[short]).unwrap()).unwrap();
+            let padded = model.hidden(&model.batch(&[short, long]).unwrap()).unwrap();
+            assert!(differ(&alone.select(0, 0), &padded.select(0, 0).narrow(0, 0, 3)) < 1e-5, "{family}");
+        }
+    }
+
+    #[test]
+    fn later_tokens_do_not_reach_earlier_ones() {
+        let model = tiny("qwen3", 2);
+        let a = model.hidden(&model.batch(&[&[1, 2, 3, 4]]).unwrap()).unwrap();
+        let b = model.hidden(&model.batch(&[&[1, 2, 3, 9]]).unwrap()).unwrap();
+        assert!(differ(&a.narrow(1, 0, 3), &b.narrow(1, 0, 3)) < 1e-6);
+        assert!(differ(&a.select(1, 3), &b.select(1, 3)) > 1e-4);
+    }
+
+    #[test]
+    fn what_is_saved_loads_as_the_same_model() {
+        for family in FAMILIES {
+            let model = tiny(family, 3);
+            let dir = tempfile::tempdir().unwrap();
+            model.save(dir.path()).unwrap();
+            let again = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap();
+            let tokens = model.batch(&[&[1, 5, 2]]).unwrap();
+            assert_eq!(differ(&model.hidden(&tokens).unwrap(), &again.hidden(&tokens).unwrap()), 0.0, "{family}");
+        }
+    }
+
+    #[test]
+    fn shards_load_like_one_file() {
+        let model = tiny("llama", 4);
+        let dir = tempfile::tempdir().unwrap();
+        model.save(dir.path()).unwrap();
+        let all = files::read_tensors(&dir.path().join("model.safetensors"), None, Device::Cpu).unwrap();
+        std::fs::remove_file(dir.path().join("model.safetensors")).unwrap();
+        let mut weight_map = serde_json::Map::new();
+        let all: Vec<_> = all.into_iter().collect();
+        for (n, part) in all.chunks(all.len() / 2 + 1).enumerate() {
+            let name = format!("model-{n}.safetensors");
+            let part: Vec<_> = part.iter().map(|(k, t)| (k.clone(), t.shallow_clone())).collect();
+            files::write_tensors(&dir.path().join(&name), &part).unwrap();
+            weight_map.extend(part.into_iter().map(|(k, _)| (k, name.clone().into())));
+        }
+        let index = serde_json::json!({ "weight_map": weight_map }).to_string();
+        std::fs::write(dir.path().join("model.safetensors.index.json"), index).unwrap();
+        let again = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap();
+        let tokens = model.batch(&[&[1, 5, 2]]).unwrap();
+        assert_eq!(differ(&model.hidden(&tokens).unwrap(), &again.hidden(&tokens).unwrap()), 0.0);
+    }
+
+    #[test]
+    fn weights_that_do_not_fit_are_named() {
+        let model = tiny("llama", 5);
+        let dir = tempfile::tempdir().unwrap();
+        model.save(dir.path()).unwrap();
+        let path = dir.path().join("model.safetensors");
+        let tensors: Vec<_> = files::read_tensors(&path, None, Device::Cpu).unwrap().into_iter().collect();
+
+        let missing: Vec<_> = tensors.iter().filter(|(n, _)| n != "lm_head.weight").map(clone).collect();
+        files::write_tensors(&path, &missing).unwrap();
+        let error = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap_err().to_string();
+        assert!(error.contains("lm_head.weight") && error.contains("no such tensor"), "{error}");
+
+        let mut surplus: Vec<_> = tensors.iter().map(clone).collect();
+        surplus.push(("model.layers.0.self_attn.q_proj.bias".into(), Tensor::from_slice(&[0f32])));
+        files::write_tensors(&path, &surplus).unwrap();
+        let error = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap_err().to_string();
+        assert!(error.contains("q_proj.bias"), "{error}");
+
+        let wrong: Vec<_> = tensors
+            .iter()
+            .map(|(n, t)| (n.clone(), if n == "model.norm.weight" { t.narrow(0, 0, 3) } else { t.copy() }));
+        files::write_tensors(&path, &wrong.collect::<Vec<_>>()).unwrap();
+        let error = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap_err().to_string();
+        assert!(error.contains("model.norm.weight") && error.contains("[16]") && error.contains("[3]"), "{error}");
+    }
+
+    fn clone((name, tensor): &(String, Tensor)) -> (String, Tensor) {
+        (name.clone(), tensor.shallow_clone())
+    }
+
+    #[test]
+    fn a_seed_makes_one_model() {
+        let weights = |seed| {
+            let model = Model::random(tiny_config("qwen2"), seed, Device::Cpu).unwrap();
+            Vec::<f32>::try_from(model.embedding.flatten(0, -1)).unwrap()
+        };
+        assert_eq!(weights(1), weights(1));
+        assert_ne!(weights(1), weights(2));
+    }
+}

@@ -1,0 +1,315 @@
+//! Drawing completions: every prompt is run once, its keys and values are spread over its samples, and all rows are
+//! decoded together; rows that have ended leave the batch.
+//!
+//! Each row draws from its own random stream, named by seed, prompt and sample, so that a row's draws depend neither on
+//! the other rows nor on when they end. (The logits do, in their last bits: matrix products round differently at
+//! different batch sizes. The same call gives the same result.)
+
+use corver_core::Sampling;
+use tch::{Device, Kind, Tensor};
+
+use crate::cache::KvCache;
+use crate::error::{LearnError, Result};
+use crate::model::Model;
+use crate::random::Stream;
+
+/// One drawn completion, as ids.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Completion {
+    /// `[T]`; a stop token that ended it is the last of them.
+    pub tokens: Vec<u32>,
+    /// `[T]` nats: log-softmax of the logits divided by the temperature (1 where decoding is greedy), over the whole
+    /// vocabulary, before top-k and top-p cut it down. This is the policy that the loss differentiates.
+    pub log_probs: Vec<f32>,
+    /// Ended by a stop token.
+    pub finished: bool,
+}
+
+/// Draws `sampling.num_generations` completions for each prompt; those of one prompt next to each other, in prompt order.
+///
+/// # Errors
+/// Settings out of range, an empty or too long prompt, or a device that fails.
+pub fn sample(
+    model: &Model,
+    prompts: &[&[u32]],
+    sampling: &Sampling,
+    stop: &[u32],
+    seed: u64,
+) -> Result<Vec<Completion>> {
+    check(sampling)?;
+    let mut rows = Vec::with_capacity(prompts.len() * sampling.num_generations);
+    for (prompt, tokens) in prompts.iter().enumerate() {
+        let room = model.config().max_positions.saturating_sub(tokens.len());
+        let limit = sampling.max_completion_length.min(room);
+        for n in 0..sampling.num_generations {
+            let draws = Stream::new(seed, "sample", &[prompt as u64, n as u64]);
+            rows.push(Row { prompt, limit, draws, done: Completion::empty() });
+        }
+    }
+    if rows.iter().all(|row| row.limit == 0) {
+        return Ok(rows.into_iter().map(|row| row.done).collect());
+    }
+    let _guard = tch::no_grad_guard();
+    decode(model, prompts, sampling, stop, &mut rows)?;
+    Ok(rows.into_iter().map(|row| row.done).collect())
+}
+
+struct Row {
+    prompt: usize,
+    limit: usize,
+    draws: Stream,
+    done: Completion,
+}
+
+impl Completion {
+    fn empty() -> Self {
+        Self { tokens: Vec::new(), log_probs: Vec::new(), finished: false }
+    }
+}
+
+impl Row {
+    fn is_open(&self) -> bool {
+        !self.done.finished && self.done.tokens.len() < self.limit
+    }
+
+    fn push(&mut self, token: u32, log_prob: f32, stop: &[u32]) {
+        if self.is_open() {
+            self.done.tokens.push(token);
+            self.done.log_probs.push(log_prob);
+            self.done.finished = stop.contains(&token);
+        }
+    }
+}
+
+fn check(sampling: &Sampling) -> Result<()> {
+    let wrong = |key, got: f64, expected| Err(LearnError::Setting { key, got: got.to_string(), expected });
+    if !(sampling.temperature >= 0.0 && sampling.temperature.is_finite()) {
+        return wrong("temperature", sampling.temperature, "a finite number, 0 or more");
+    }
+    if !(sampling.top_p > 0.0 && sampling.top_p <= 1.0) {
+        return wrong("top_p", sampling.top_p, "above 0 and at most 1");
+    }
+    Ok(())
+}
+
+/// Tokens by which the cache grows; a multiple of every burst.
+const CACHE_BLOCK: usize = 64;
+
+/// Tokens decoded between two looks at the results. A look waits for the GPU, so there it pays to look seldom; on the
+/// CPU it costs nothing, while a row that has ended costs a row of work.
+fn burst_length(device: Device) -> usize {
+    if device.is_cuda() { 16 } else { 4 }
+}
+
+fn decode(model: &Model, prompts: &[&[u32]], sampling: &Sampling, stop: &[u32], rows: &mut [Row]) -> Result<()> {
+    let burst = burst_length(model.device());
+    let mut open: Vec<usize> = (0..rows.len()).filter(|&r| rows[r].is_open()).collect(); // cache row → row
+    let (prefix, first) = model.prefill(prompts)?;
+    let of_row: Vec<usize> = open.iter().map(|&r| rows[r].prompt).collect();
+    let mut cache = prefix.expand(&of_row, CACHE_BLOCK)?;
+    drop(prefix);
+    let index: Vec<i64> = of_row.iter().map(|&p| p as i64).collect();
+    let mut logits = first.f_index_select(0, &Tensor::f_from_slice(&index)?.f_to_device(model.device())?)?; // [N, V]
+    loop {
+        let draws = upload_draws(rows, &open, burst, model.device())?;
+        let (mut tokens, mut log_probs) = (Vec::with_capacity(burst), Vec::with_capacity(burst));
+        for n in 0..burst {
+            let drawn = choose(&logits, sampling, &draws.f_select(1, n as i64)?)?;
+            logits = model.step(&drawn.0, &mut cache)?;
+            tokens.push(drawn.0);
+            log_probs.push(drawn.1);
+        }
+        collect(rows, &open, &tokens, &log_probs, stop)?;
+        let still: Vec<usize> = (0..open.len()).filter(|&i| rows[open[i]].is_open()).collect();
+        if still.is_empty() {
+            return Ok(());
+        }
+        // Copying the cache costs about as much as one step's attention: worth it for an eighth of the rows.
+        if still.len() * 8 <= open.len() * 7 || cache.room() < burst {
+            keep(&mut cache, &mut logits, &still)?;
+            open = still.into_iter().map(|i| open[i]).collect();
+        }
+    }
+}
+
+/// `[N, burst]` f32 uniform draws.
+fn upload_draws(rows: &mut [Row], open: &[usize], burst: usize, device: Device) -> Result<Tensor> {
+    let draws: Vec<f32> =
+        open.iter().flat_map(|&r| (0..burst).map(move |_| r)).map(|r| rows[r].draws.uniform()).collect();
+    Ok(Tensor::f_from_slice(&draws)?.f_view([open.len() as i64, burst as i64])?.f_to_device(device)?)
+}
+
+fn collect(rows: &mut [Row], open: &[usize], tokens: &[Tensor], log_probs: &[Tensor], stop: &[u32]) -> Result<()> {
+    let tokens = Vec::<i64>::try_from(Tensor::f_stack(tokens, 1)?.f_flatten(0, -1)?)?;
+    let log_probs = Vec::<f32>::try_from(Tensor::f_stack(log_probs, 1)?.f_flatten(0, -1)?)?;
+    let burst = tokens.len() / open.len().max(1);
+    for (i, (token, log_prob)) in tokens.into_iter().zip(log_probs).enumerate() {
+        // Ids are indices into the vocabulary, which fit 32 bits.
+        rows[open[i / burst]].push(token as u32, log_prob, stop);
+    }
+    Ok(())
+}
+
+fn keep(cache: &mut KvCache, logits: &mut Tensor, still: &[usize]) -> Result<()> {
+    cache.keep(still, CACHE_BLOCK)?;
+    let index: Vec<i64> = still.iter().map(|&i| i as i64).collect();
+    *logits = logits.f_index_select(0, &Tensor::f_from_slice(&index)?.f_to_device(logits.device())?)?;
+    Ok(())
+}
+
+/// One token per row: (ids `[N]` i64, log-probabilities `[N]` f32). `logits` `[N, V]` f32, `draws` `[N]` in [0, 1).
+fn choose(logits: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<(Tensor, Tensor)> {
+    let greedy = sampling.temperature == 0.0;
+    let scaled = if greedy { logits.shallow_clone() } else { logits.f_div_scalar(sampling.temperature)? };
+    let log_probs = scaled.f_log_softmax(-1, Kind::Float)?;
+    let tokens = if greedy {
+        logits.f_argmax(-1, false)?
+    } else if sampling.top_p < 1.0 || sampling.top_k > 0 {
+        draw_from_top(&log_probs, sampling, draws)?
+    } else {
+        invert(&log_probs.f_exp()?, draws)?
+    };
+    let chosen = log_probs.f_gather(1, &tokens.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?;
+    Ok((tokens, chosen))
+}
+
+/// The `top_k` most probable tokens, and of those the shortest list whose probability before its last token is below
+/// `top_p`, as `transformers` does.
+fn draw_from_top(log_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<Tensor> {
+    let vocab = log_probs.size()[1];
+    let k = if sampling.top_k == 0 { vocab } else { vocab.min(i64::try_from(sampling.top_k).unwrap_or(i64::MAX)) };
+    let (values, ids) = log_probs.f_topk(k, -1, true, true)?; // [N, k], falling
+    let probs = values.f_softmax(-1, Kind::Float)?;
+    let before = probs.f_cumsum(-1, Kind::Float)?.f_sub(&probs)?;
+    let kept = probs.f_mul(&before.f_lt(sampling.top_p)?)?;
+    let place = invert(&kept, draws)?;
+    Ok(ids.f_gather(1, &place.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?)
+}
+
+/// The first index at which the running sum of `weights` `[N, V]` (≥ 0, not all 0) exceeds `draws × total`: a draw in
+/// proportion to the weights. A weight of 0 is never drawn.
+fn invert(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
+    let sums = weights.f_cumsum(-1, Kind::Float)?;
+    let vocab = sums.size()[1];
+    let total = sums.f_narrow(1, vocab - 1, 1)?; // [N, 1]
+    let goal = total.f_mul(&draws.f_unsqueeze(1)?)?;
+    // Rounding may lift the product to the total itself; the first index that reaches the total is then right.
+    let place = sums.f_gt_tensor(&goal)?.f_logical_or(&sums.f_eq_tensor(&total)?)?;
+    Ok(place.f_to_kind(Kind::Uint8)?.f_argmax(-1, false)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::tiny;
+
+    fn settings(temperature: f64, n: usize, length: usize) -> Sampling {
+        Sampling { num_generations: n, max_completion_length: length, temperature, top_p: 1.0, top_k: 0 }
+    }
+
+    /// The plain way: no cache, one row, whole sequence each time.
+    fn greedy_reference(model: &Model, prompt: &[u32], length: usize) -> Vec<u32> {
+        let mut tokens = prompt.to_vec();
+        for _ in 0..length {
+            let hidden = model.hidden(&model.batch(&[&tokens]).unwrap()).unwrap();
+            let logits = model.logits(&hidden.select(1, -1)).unwrap();
+            tokens.push(logits.argmax(-1, false).int64_value(&[0]) as u32);
+        }
+        tokens[prompt.len()..].to_vec()
+    }
+
+    #[test]
+    fn greedy_with_cache_equals_greedy_without() {
+        for family in ["llama", "qwen2", "qwen3", "olmo2"] {
+            let model = tiny(family, 5);
+            let prompts: [&[u32]; 3] = [&[1, 2, 3, 4, 5, 6], &[7], &[8, 9, 10]];
+            let got = sample(&model, &prompts, &settings(0.0, 2, 11), &[], 0).unwrap();
+            for (p, prompt) in prompts.iter().enumerate() {
+                let expected = greedy_reference(&model, prompt, 11);
+                assert_eq!(got[2 * p].tokens, expected, "{family}, prompt {p}");
+                assert_eq!(got[2 * p + 1].tokens, expected);
+                assert!(!got[2 * p].finished);
+            }
+        }
+    }
+
+    #[test]
+    fn log_probs_are_those_of_a_plain_forward_pass() {
+        let model = tiny("qwen3", 6);
+        let prompt: &[u32] = &[3, 1, 4];
+        for c in sample(&model, &[&[9, 9, 9, 9, 9, 9], prompt], &settings(0.7, 3, 9), &[], 42).unwrap().split_off(3) {
+            let all = [prompt, &c.tokens].concat();
+            let logits = model.logits(&model.hidden(&model.batch(&[&all]).unwrap()).unwrap()).unwrap();
+            let log_probs = (logits / 0.7).log_softmax(-1, Kind::Float);
+            for (t, (&token, &got)) in c.tokens.iter().zip(&c.log_probs).enumerate() {
+                let expected = log_probs.double_value(&[0, (prompt.len() + t - 1) as i64, i64::from(token)]);
+                assert!((f64::from(got) - expected).abs() < 1e-5, "{got} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let model = tiny("llama", 7);
+        let draw = |seed| sample(&model, &[&[1, 2], &[3]], &settings(1.0, 4, 8), &[], seed).unwrap();
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+        let rows = draw(1);
+        assert!(rows[0].tokens != rows[1].tokens, "samples of a group differ");
+    }
+
+    #[test]
+    fn rows_end_at_stop_tokens_and_leave_the_others_alone() {
+        let model = tiny("llama", 8);
+        let free = sample(&model, &[&[1, 2], &[3, 4, 5]], &settings(1.0, 4, 20), &[], 3).unwrap();
+        let stop = free[0].tokens[5];
+        let stopped = sample(&model, &[&[1, 2], &[3, 4, 5]], &settings(1.0, 4, 20), &[stop], 3).unwrap();
+        for (free, stopped) in free.iter().zip(&stopped) {
+            let end = free.tokens.iter().position(|&t| t == stop).map_or(20, |at| at + 1);
+            assert_eq!(stopped.tokens, free.tokens[..end]);
+            assert_eq!(stopped.finished, free.tokens.contains(&stop));
+            assert_eq!(stopped.log_probs.len(), end);
+        }
+    }
+
+    #[test]
+    fn draws_follow_the_weights() {
+        let weights = Tensor::from_slice(&[0.0f32, 0.25, 0.0, 0.5, 0.25, 0.0]).view([1, 6]);
+        for (draw, expected) in [(0.0, 1), (0.2, 1), (0.25, 3), (0.74, 3), (0.75, 4), (0.999_999_94, 4)] {
+            let got = invert(&weights, &Tensor::from_slice(&[draw as f32])).unwrap();
+            assert_eq!(got.int64_value(&[0]), expected, "{draw}");
+        }
+    }
+
+    #[test]
+    fn top_k_and_top_p_cut_the_tail() {
+        let log_probs = Tensor::from_slice(&[0.1f32, 0.4, 0.2, 0.3]).log().view([1, 4]);
+        let reach = |top_p, top_k| -> Vec<i64> {
+            let sampling = Sampling { top_p, top_k, ..settings(1.0, 1, 1) };
+            let mut seen: Vec<i64> = (0..100)
+                .map(|i| {
+                    let draw = Tensor::from_slice(&[i as f32 / 100.0]);
+                    draw_from_top(&log_probs, &sampling, &draw).unwrap().int64_value(&[0])
+                })
+                .collect();
+            seen.sort_unstable();
+            seen.dedup();
+            seen
+        };
+        assert_eq!(reach(1.0, 2), [1, 3]);
+        assert_eq!(reach(0.5, 0), [1, 3]);
+        assert_eq!(reach(0.75, 0), [1, 2, 3]);
+        assert_eq!(reach(0.3, 0), [1]);
+        assert_eq!(reach(1.0, 0), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        let model = tiny("llama", 9);
+        let bad = Sampling { top_p: 0.0, ..settings(1.0, 1, 1) };
+        let error = sample(&model, &[&[1]], &bad, &[], 0).unwrap_err();
+        assert!(matches!(error, LearnError::Setting { key: "top_p", .. }));
+        assert!(sample(&model, &[&[]], &settings(1.0, 1, 1), &[], 0).is_err());
+        assert!(sample(&model, &[&[99]], &settings(1.0, 1, 1), &[], 0).is_err());
+    }
+}

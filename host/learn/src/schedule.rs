@@ -1,0 +1,55 @@
+//! Cosine learning-rate schedule with linear warm-up, as `transformers`' `cosine`.
+
+/// Rate as a function of the step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CosineSchedule {
+    base: f64,
+    total_steps: usize,
+    warmup_steps: usize,
+}
+
+impl CosineSchedule {
+    /// `warmup_ratio` of `total_steps`, rounded up, rise linearly **from 0**: the first step of a run with warm-up
+    /// changes nothing. Then half a cosine falls to 0.
+    #[must_use]
+    pub fn new(base: f64, total_steps: usize, warmup_ratio: f64) -> Self {
+        Self { base, total_steps, warmup_steps: (total_steps as f64 * warmup_ratio).ceil() as usize }
+    }
+
+    /// Steps of the linear rise.
+    #[must_use]
+    pub fn warmup_steps(&self) -> usize {
+        self.warmup_steps
+    }
+
+    /// The rate of the step that follows `done` finished ones.
+    #[must_use]
+    pub fn rate(&self, done: usize) -> f64 {
+        if done < self.warmup_steps {
+            return self.base * done as f64 / self.warmup_steps as f64;
+        }
+        let progress =
+            (done - self.warmup_steps) as f64 / (self.total_steps.saturating_sub(self.warmup_steps)).max(1) as f64;
+        self.base * (0.5 * (1.0 + (std::f64::consts::PI * progress).cos())).max(0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rises_from_zero_then_falls_to_zero() {
+        let schedule = CosineSchedule::new(2.0, 100, 0.03);
+        assert_eq!(schedule.warmup_steps(), 3);
+        assert_eq!(schedule.rate(0), 0.0);
+        assert!((schedule.rate(1) - 2.0 / 3.0).abs() < 1e-12);
+        assert_eq!(schedule.rate(3), 2.0);
+        assert!(schedule.rate(100).abs() < 1e-12);
+    }
+
+    #[test]
+    fn without_warmup_the_first_step_has_the_full_rate() {
+        assert_eq!(CosineSchedule::new(1.0, 10, 0.0).rate(0), 1.0);
+    }
+}
