@@ -1,1 +1,18 @@
-//! the small fictional world that is the default of every command.
+//! The small fictional world that is the default of every command: an encyclopaedia of invented people, films and
+//! places, with the facts, articles, questions and sentences that go with it, all from one seed.
+//!
+//! [`World`] holds entities and facts; [`article`] tells them in running text, [`phrasing`] asks about them,
+//! [`sentence`] states them, true or not.
+
+pub mod article;
+pub mod name;
+pub mod phrasing;
+pub mod relation;
+pub mod sentence;
+pub mod world;
+
+pub use article::Article;
+pub use phrasing::Split;
+pub use relation::{Kind, Relation};
+pub use sentence::Sample;
+pub use world::{Entity, EntityId, Fact, World, WorldSize};

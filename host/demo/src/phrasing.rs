@@ -1,0 +1,69 @@
+//! Facts → questions, in several phrasings.
+
+use corver_core::Question;
+
+use crate::world::{EntityId, Fact, World};
+
+/// Which phrasings of a question to use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Split {
+    /// What the policy is trained on.
+    Train,
+    /// What accuracy is measured on; never trained on.
+    HeldOut,
+}
+
+impl World {
+    /// The questions of a fact, one per phrasing of the split.
+    pub fn questions_of<'a>(&'a self, fact: &'a Fact, split: Split) -> impl Iterator<Item = Question> + 'a {
+        let wording = fact.relation.wording();
+        let patterns = match split {
+            Split::Train => wording.train_questions,
+            Split::HeldOut => wording.held_out_questions,
+        };
+        patterns.iter().map(|pattern| Question {
+            question: pattern.replace("{H}", self.name(fact.head)),
+            golds: fact.tails.iter().map(|&tail| self.name(tail).to_owned()).collect(),
+            title: Some(self.name(fact.head).to_owned()),
+        })
+    }
+
+    /// Every question of the split.
+    #[must_use]
+    pub fn questions(&self, split: Split) -> Vec<Question> {
+        self.facts().iter().flat_map(|fact| self.questions_of(fact, split)).collect()
+    }
+
+    /// Whether a statement with this value would be true.
+    #[must_use]
+    pub fn is_true(&self, fact: &Fact, tail: EntityId) -> bool {
+        fact.tails.contains(&tail)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::WorldSize;
+
+    #[test]
+    fn no_question_is_in_both_splits() {
+        let world = World::generate(1, &WorldSize::default());
+        let texts = |split| world.questions(split).into_iter().map(|q| q.question).collect::<HashSet<_>>();
+        let (train, held_out) = (texts(Split::Train), texts(Split::HeldOut));
+        assert_eq!(train.len(), 6 * world.facts().len());
+        assert_eq!(held_out.len(), 2 * world.facts().len());
+        assert!(train.is_disjoint(&held_out));
+    }
+
+    #[test]
+    fn golds_are_names_of_the_world() {
+        let world = World::generate(1, &WorldSize::default());
+        for question in world.questions(Split::Train) {
+            assert!(!question.golds.is_empty());
+            assert!(question.golds.iter().all(|gold| world.entities().iter().any(|entity| &entity.name == gold)));
+        }
+    }
+}

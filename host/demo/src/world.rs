@@ -1,0 +1,275 @@
+//! Entities and facts from a seed.
+
+use std::ops::Range;
+
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use crate::name::{Namer, pick};
+use crate::relation::{Kind, Relation};
+
+/// Index of an entity in its world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntityId(pub(crate) u32);
+
+/// Something with a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entity {
+    /// What it is.
+    pub kind: Kind,
+    /// Two capitalised words.
+    pub name: String,
+}
+
+/// One true statement of the world.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    /// Who has the property.
+    pub head: EntityId,
+    /// Which property.
+    pub relation: Relation,
+    /// Its values; each one alone answers the question. Never empty.
+    pub tails: Vec<EntityId>,
+    /// In how many articles it stands: 0 for what nobody wrote down, up to 32 for what everybody knows.
+    pub fame: u32,
+}
+
+/// How many entities of each kind a world has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "one number per kind")]
+pub struct WorldSize {
+    pub people: usize,
+    pub films: usize,
+    pub books: usize,
+    pub cities: usize,
+    pub countries: usize,
+    pub companies: usize,
+}
+
+impl Default for WorldSize {
+    /// The shipped demo: 332 facts.
+    fn default() -> Self {
+        Self { people: 64, films: 36, books: 28, cities: 30, countries: 10, companies: 16 }
+    }
+}
+
+impl WorldSize {
+    /// A world of the demo's proportions with at least `facts` facts.
+    #[must_use]
+    pub fn with_facts(facts: usize) -> Self {
+        let base = Self::default();
+        let scale = |count: usize| (count * facts).div_ceil(base.num_facts()).max(4);
+        Self {
+            people: scale(base.people).next_multiple_of(MARRIED_ONE_IN),
+            films: scale(base.films),
+            books: scale(base.books),
+            cities: scale(base.cities),
+            countries: scale(base.countries),
+            companies: scale(base.companies),
+        }
+    }
+
+    /// How many facts a world of this size has.
+    #[must_use]
+    pub fn num_facts(&self) -> usize {
+        let married = self.people / MARRIED_ONE_IN * 2;
+        3 * self.films + 2 * self.books + self.people + married + self.cities + self.countries + 2 * self.companies
+    }
+
+    fn of(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Person => self.people,
+            Kind::Film => self.films,
+            Kind::Book => self.books,
+            Kind::City => self.cities,
+            Kind::Country => self.countries,
+            Kind::Company => self.companies,
+        }
+    }
+}
+
+/// One couple for this many people.
+const MARRIED_ONE_IN: usize = 4;
+
+/// A fictional encyclopaedia.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct World {
+    pub(crate) seed: u64,
+    entities: Vec<Entity>,
+    /// Entities of one kind stand together, in the order of [`Kind::ALL`].
+    by_kind: [Range<u32>; Kind::ALL.len()],
+    /// Sorted by head.
+    facts: Vec<Fact>,
+}
+
+impl World {
+    /// The world of a seed; equal arguments give equal worlds, on every machine.
+    ///
+    /// # Panics
+    /// Where a kind has fewer than four entities or more than fit into `u32`.
+    #[must_use]
+    pub fn generate(seed: u64, size: &WorldSize) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut namer = Namer::new();
+        let mut entities = Vec::new();
+        let by_kind = Kind::ALL.map(|kind| {
+            let count = size.of(kind);
+            assert!(count >= 4, "a world needs at least four of each kind, and {count} of {kind:?} were asked for");
+            let start = u32_len(entities.len());
+            let names = namer.names(kind, count, &mut rng);
+            entities.extend(names.into_iter().map(|name| Entity { kind, name }));
+            start..u32_len(entities.len())
+        });
+        let mut world = Self { seed, entities, by_kind, facts: Vec::new() };
+        world.facts = world.draw_facts(&mut rng);
+        world
+    }
+
+    fn draw_facts(&self, rng: &mut impl Rng) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        for relation in Relation::ALL {
+            match relation {
+                Relation::Married => self.draw_couples(&mut facts, rng),
+                Relation::Capital => self.draw_capitals(&mut facts, rng),
+                _ => self.draw_values(relation, &mut facts, rng),
+            }
+        }
+        // A capital lies in its country.
+        let capitals: Vec<(EntityId, EntityId)> =
+            facts.iter().filter(|f| f.relation == Relation::Capital).map(|f| (f.tails[0], f.head)).collect();
+        for (city, country) in capitals {
+            let lies_in = facts.iter_mut().find(|f| f.relation == Relation::LiesIn && f.head == city);
+            lies_in.expect("every city lies in a country").tails = vec![country];
+        }
+        facts.sort_by_key(|fact| (fact.head, fact.relation));
+        facts
+    }
+
+    fn draw_values(&self, relation: Relation, facts: &mut Vec<Fact>, rng: &mut impl Rng) {
+        let (head_kind, tail_kind) = relation.kinds();
+        let num_tails = if relation == Relation::Starred { 2 } else { 1 };
+        for head in self.ids(head_kind) {
+            let mut tails: Vec<EntityId> = Vec::with_capacity(num_tails);
+            while tails.len() < num_tails {
+                let tail = self.any(tail_kind, rng);
+                if !tails.contains(&tail) {
+                    tails.push(tail);
+                }
+            }
+            facts.push(Fact { head, relation, tails, fame: draw_fame(rng) });
+        }
+    }
+
+    fn draw_couples(&self, facts: &mut Vec<Fact>, rng: &mut impl Rng) {
+        let mut people: Vec<EntityId> = self.ids(Kind::Person).collect();
+        people.shuffle(rng);
+        for couple in people.chunks_exact(2).take(people.len() / MARRIED_ONE_IN) {
+            for (head, tail) in [(couple[0], couple[1]), (couple[1], couple[0])] {
+                facts.push(Fact { head, relation: Relation::Married, tails: vec![tail], fame: draw_fame(rng) });
+            }
+        }
+    }
+
+    fn draw_capitals(&self, facts: &mut Vec<Fact>, rng: &mut impl Rng) {
+        let mut cities: Vec<EntityId> = self.ids(Kind::City).collect();
+        cities.shuffle(rng);
+        for (head, city) in self.ids(Kind::Country).zip(cities) {
+            facts.push(Fact { head, relation: Relation::Capital, tails: vec![city], fame: draw_fame(rng) });
+        }
+    }
+
+    /// Every entity.
+    #[must_use]
+    pub fn entities(&self) -> &[Entity] {
+        &self.entities
+    }
+
+    /// Every fact, sorted by head.
+    #[must_use]
+    pub fn facts(&self) -> &[Fact] {
+        &self.facts
+    }
+
+    /// The entity behind an id of this world.
+    #[must_use]
+    pub fn entity(&self, id: EntityId) -> &Entity {
+        &self.entities[id.0 as usize]
+    }
+
+    /// An entity's name.
+    #[must_use]
+    pub fn name(&self, id: EntityId) -> &str {
+        &self.entity(id).name
+    }
+
+    /// The entities of one kind.
+    pub fn ids(&self, kind: Kind) -> impl ExactSizeIterator<Item = EntityId> + use<> {
+        self.by_kind[kind as usize].clone().map(EntityId)
+    }
+
+    /// What is true of an entity.
+    #[must_use]
+    pub fn facts_of(&self, head: EntityId) -> &[Fact] {
+        let start = self.facts.partition_point(|fact| fact.head < head);
+        let end = self.facts.partition_point(|fact| fact.head <= head);
+        &self.facts[start..end]
+    }
+
+    /// Any entity of a kind, each as likely.
+    pub fn any(&self, kind: Kind, rng: &mut impl Rng) -> EntityId {
+        EntityId(rng.random_range(self.by_kind[kind as usize].clone()))
+    }
+}
+
+fn u32_len(len: usize) -> u32 {
+    u32::try_from(len).expect("a world has fewer than 2^32 entities")
+}
+
+/// How many articles state a fact: a tenth are stated nowhere, three tenths in 16 to 32 articles.
+fn draw_fame(rng: &mut impl Rng) -> u32 {
+    let articles =
+        pick(&[(0..=0), (1..=2), (1..=3), (3..=6), (3..=9), (6..=12), (8..=15), (16..=24), (20..=28), (20..=32)], rng);
+    rng.random_range(articles.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_decides_the_world() {
+        let size = WorldSize::default();
+        assert_eq!(World::generate(7, &size), World::generate(7, &size));
+        assert_ne!(World::generate(7, &size).entities, World::generate(8, &size).entities);
+    }
+
+    #[test]
+    fn facts_fit_their_relation() {
+        let size = WorldSize::with_facts(2000);
+        let world = World::generate(3, &size);
+        assert_eq!(world.facts().len(), size.num_facts());
+        assert!(world.facts().len() >= 2000);
+        for fact in world.facts() {
+            let (head, tail) = fact.relation.kinds();
+            assert_eq!(world.entity(fact.head).kind, head);
+            assert!(fact.tails.iter().all(|&id| world.entity(id).kind == tail));
+            assert!(!fact.tails.contains(&fact.head));
+            assert!(world.facts_of(fact.head).contains(fact));
+        }
+    }
+
+    #[test]
+    fn a_capital_lies_in_its_country() {
+        let world = World::generate(5, &WorldSize::default());
+        for fact in world.facts().iter().filter(|fact| fact.relation == Relation::Capital) {
+            let lies_in = world.facts_of(fact.tails[0]).iter().find(|fact| fact.relation == Relation::LiesIn).unwrap();
+            assert_eq!(lies_in.tails, [fact.head]);
+        }
+    }
+
+    #[test]
+    fn the_default_size_is_as_documented() {
+        assert_eq!(WorldSize::default().num_facts(), 332);
+    }
+}
