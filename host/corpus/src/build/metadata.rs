@@ -1,0 +1,204 @@
+//! A line of JSONL taken apart, and a line of `metadata.K` put together as Python's `json.dumps` writes it.
+//!
+//! Fields keep their order, which is why this does not go through a sorted map; strings are escaped to ASCII, which is
+//! what makes `metaoff.K`, counted in characters by the official builder, right in bytes as well.
+
+use std::fmt::{self, Write};
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+
+/// A document's text, and its other fields as a JSON object.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Parsed {
+    pub(super) text: String,
+    pub(super) other_fields: String,
+}
+
+/// Takes a line apart; the error says what is wrong with it.
+pub(super) fn parse(line: &str) -> Result<Parsed, String> {
+    if line.trim().is_empty() {
+        return Err("the line is empty".to_owned());
+    }
+    serde_json::from_str::<Parsed>(line).map_err(|e| e.to_string())
+}
+
+/// A line of `metadata.K`. `number` counts from 0; `other_fields` is a JSON object.
+pub(super) fn line(file: &str, number: u64, other_fields: &str) -> String {
+    let mut line = "{\"path\": ".to_owned();
+    write_string(file, &mut line);
+    let _ = writeln!(line, ", \"linenum\": {number}, \"metadata\": {other_fields}}}"); // a String takes everything
+    line
+}
+
+impl<'de> Deserialize<'de> for Parsed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Parsed;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
+                let (mut text, mut other_fields) = (None, "{".to_owned());
+                while let Some(key) = map.next_key::<String>()? {
+                    if key == "text" {
+                        text = Some(map.next_value::<String>()?);
+                        continue;
+                    }
+                    separate(&mut other_fields);
+                    write_string(&key, &mut other_fields);
+                    other_fields.push_str(": ");
+                    map.next_value_seed(Transcribe(&mut other_fields))?;
+                }
+                other_fields.push('}');
+                let text = text.ok_or_else(|| A::Error::missing_field("text"))?;
+                Ok(Parsed { text, other_fields })
+            }
+        }
+
+        deserializer.deserialize_map(Object)
+    }
+}
+
+/// Writes any JSON value into a string as it is read.
+struct Transcribe<'s>(&'s mut String);
+
+impl<'de> DeserializeSeed<'de> for Transcribe<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Transcribe<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.0.push_str("null");
+        Ok(())
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.0.push_str(if value { "true" } else { "false" });
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        let _ = write!(self.0, "{value}");
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        let _ = write!(self.0, "{value}");
+        Ok(())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
+        let _ = write!(self.0, "{value:?}"); // as Python: the shortest digits that give the number back
+        Ok(())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<(), E> {
+        write_string(value, self.0);
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
+        self.0.push('[');
+        let start = self.0.len();
+        loop {
+            let before = self.0.len();
+            if before > start {
+                self.0.push_str(", ");
+            }
+            if sequence.next_element_seed(Transcribe(self.0))?.is_none() {
+                self.0.truncate(before);
+                break;
+            }
+        }
+        self.0.push(']');
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        self.0.push('{');
+        while let Some(key) = map.next_key::<String>()? {
+            separate(self.0);
+            write_string(&key, self.0);
+            self.0.push_str(": ");
+            map.next_value_seed(Transcribe(self.0))?;
+        }
+        self.0.push('}');
+        Ok(())
+    }
+}
+
+/// A comma, unless an object has just been opened.
+fn separate(out: &mut String) {
+    if !out.ends_with('{') {
+        out.push_str(", ");
+    }
+}
+
+fn write_string(value: &str, out: &mut String) {
+    out.push('"');
+    for c in value.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            ' '..='\u{7f}' => out.push(c),
+            _ => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_keep_their_order_and_strings_are_ascii() {
+        let parsed =
+            parse(r#"{"title": "Æon \"𝄞\"\n", "text": "a", "n": [1, -2, 0.5, [], {}], "b": {"y": null, "x": true}}"#);
+        let parsed = parsed.unwrap();
+        assert_eq!(parsed.text, "a");
+        let fields =
+            r#"{"title": "\u00c6on \"\ud834\udd1e\"\n", "n": [1, -2, 0.5, [], {}], "b": {"y": null, "x": true}}"#;
+        assert_eq!(parsed.other_fields, fields);
+        assert_eq!(line("a.jsonl", 7, "{}"), "{\"path\": \"a.jsonl\", \"linenum\": 7, \"metadata\": {}}\n");
+    }
+
+    #[test]
+    fn bad_lines_say_what_is_wrong() {
+        for (line, problem) in [
+            ("", "empty"),
+            ("[1]", "a JSON object"),
+            ("{\"title\": 1}", "missing field `text`"),
+            ("{\"text\": 1}", "expected a string"),
+            ("{\"text\": \"a\"", "EOF"),
+            ("{\"text\": \"a\"} {}", "trailing"),
+        ] {
+            let message = parse(line).unwrap_err();
+            assert!(message.contains(problem), "{line}: {message}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Counting co-occurrences: AND of ORs of n-grams within a token window.
+//!
+//! A match starts as one occurrence of the rarest clause, a range of one position, and takes in the nearest occurrence
+//! of every further clause ([`crate::join`] has the rule). What is left is counted.
+
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clause::ShardClause;
+use crate::error::{Error, Result};
+use crate::index::Index;
+use crate::join::{Neighbours, Range};
+use crate::shard::Shard;
+
+/// AND of clauses; a clause is an OR of terms; a term is an n-gram of token ids. Nothing in it is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Cnf(Vec<Vec<Vec<u32>>>);
+
+impl Cnf {
+    /// Checks that there is a clause, and in each clause a term, and in each term a token.
+    ///
+    /// # Errors
+    /// [`Error::EmptyQuery`] names the part that is empty.
+    pub fn new(clauses: Vec<Vec<Vec<u32>>>) -> Result<Self> {
+        let empty = |part| Err(Error::EmptyQuery { part });
+        if clauses.is_empty() {
+            return empty("query");
+        }
+        if clauses.iter().any(Vec::is_empty) {
+            return empty("clause");
+        }
+        if clauses.iter().flatten().any(Vec::is_empty) {
+            return empty("term");
+        }
+        Ok(Self(clauses))
+    }
+
+    /// The clauses.
+    pub fn clauses(&self) -> &[Vec<Vec<u32>>] {
+        &self.0
+    }
+}
+
+/// Which numbers [`Index::count_cnf`] gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Bit-equal to the official engine (`infini-gram` 2.6.0): a clause above the cap is cut to a pseudo-random part of its
+    /// occurrences and the count scaled up, and a document boundary is two (for u16) adjacent `FF` bytes at any alignment.
+    #[default]
+    Compatible,
+    /// The same ranges, but no clause is ever cut, and a document boundary is a separator token. Usually no slower.
+    Exact,
+}
+
+/// The settings of a co-occurrence count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CnfOptions {
+    /// Occurrences of a clause, over all shards, above which [`Mode::Compatible`] cuts it. At least 1.
+    pub max_clause_freq: u64,
+    /// How far the next clause may be from the range so far, in tokens. At least 1.
+    pub max_diff_tokens: u64,
+    /// Which numbers to give.
+    pub mode: Mode,
+}
+
+/// The paper's settings: 500,000 occurrences, 1,000 tokens, the official engine's numbers.
+impl Default for CnfOptions {
+    fn default() -> Self {
+        Self { max_clause_freq: 500_000, max_diff_tokens: 1_000, mode: Mode::Compatible }
+    }
+}
+
+/// The answer of [`Index::count_cnf`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct CnfCount {
+    /// Matches found, scaled up where clauses were cut.
+    pub count: u64,
+    /// The official engine's flag: the count was scaled. A clause that lost less than half is *not* flagged there.
+    pub approx: bool,
+    /// Some clause was cut, whether or not the count was scaled for it.
+    pub sampled: bool,
+    /// The search stopped at `enough`; there may be more matches than `count`.
+    pub at_least: bool,
+}
+
+impl CnfCount {
+    /// Whether `count` is the number of matches, and neither an estimate nor a lower bound.
+    pub fn is_exact(&self) -> bool {
+        !self.sampled && !self.at_least
+    }
+}
+
+impl Index {
+    /// Counts the matches of a CNF query. With `enough`, the search may stop once the count has reached that number.
+    ///
+    /// # Errors
+    /// Where an option is 0, a token id does not fit the index, or the suffix array is damaged.
+    pub fn count_cnf(&self, cnf: &Cnf, options: &CnfOptions, enough: Option<u64>) -> Result<CnfCount> {
+        let Some(plan) = Plan::new(self, cnf, options)? else { return Ok(CnfCount::default()) };
+        let mut answer = CnfCount {
+            approx: plan.shards.iter().any(|clauses| scale(clauses) != 1.0),
+            sampled: plan.shards.iter().flatten().any(|clause| clause.sampled),
+            ..CnfCount::default()
+        };
+        for (shard, clauses) in self.shards.iter().zip(&plan.shards) {
+            let scale = scale(clauses);
+            let scaled = |matches: u64| (matches as f64 * scale) as u64; // in floating point, as the official engine does
+            let mut matches = 0;
+            if let [only] = clauses.as_slice() {
+                matches = only.num_positions(); // a range of one position crosses no boundary
+            } else {
+                plan.visit(shard, clauses, |_| {
+                    matches += 1;
+                    match enough {
+                        Some(enough) if answer.count + scaled(matches) >= enough => ControlFlow::Break(()),
+                        _ => ControlFlow::Continue(()),
+                    }
+                })?;
+            }
+            answer.count += scaled(matches);
+            if enough.is_some_and(|enough| answer.count >= enough) {
+                answer.at_least = true;
+                break;
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Where the matches begin: per shard the first token of every match, in the order of the suffix array. One place
+    /// may begin several matches.
+    ///
+    /// # Errors
+    /// As [`Index::count_cnf`].
+    pub fn find_cnf(&self, cnf: &Cnf, options: &CnfOptions) -> Result<Vec<Vec<u64>>> {
+        let Some(plan) = Plan::new(self, cnf, options)? else { return Ok(vec![Vec::new(); self.shards.len()]) };
+        let find = |(shard, clauses): (&Shard, &Vec<ShardClause>)| {
+            let mut starts = Vec::new();
+            plan.visit(shard, clauses, |range| {
+                starts.push(range.left);
+                ControlFlow::Continue(())
+            })?;
+            Ok(starts)
+        };
+        self.shards.iter().zip(&plan.shards).map(find).collect()
+    }
+}
+
+/// By how much a shard's matches are multiplied.
+fn scale(clauses: &[ShardClause]) -> f64 {
+    clauses.iter().map(|clause| clause.factor as f64).product()
+}
+
+/// A query with its terms found: for each shard the clauses, rarest first.
+struct Plan<'a> {
+    /// The terms of each clause as bytes of the stream.
+    terms: Vec<Vec<Vec<u8>>>,
+    shards: Vec<Vec<ShardClause>>,
+    options: &'a CnfOptions,
+}
+
+impl<'a> Plan<'a> {
+    /// `None` where some clause occurs in no shard at all.
+    fn new(index: &Index, cnf: &Cnf, options: &'a CnfOptions) -> Result<Option<Self>> {
+        for (option, value) in
+            [("max_clause_freq", options.max_clause_freq), ("max_diff_tokens", options.max_diff_tokens)]
+        {
+            if value == 0 {
+                return Err(Error::Option { option, got: value, expected: "at least 1" });
+            }
+        }
+        let encode = |clause: &Vec<Vec<u32>>| clause.iter().map(|term| index.encode(term)).collect::<Result<Vec<_>>>();
+        let terms = cnf.0.iter().map(encode).collect::<Result<Vec<_>>>()?;
+
+        let mut shards: Vec<Vec<ShardClause>> = index.shards.iter().map(|_| Vec::with_capacity(terms.len())).collect();
+        for (number, terms) in terms.iter().enumerate() {
+            let mut occurrences = 0;
+            for (shard, clauses) in index.shards.iter().zip(&mut shards) {
+                let clause = ShardClause::find(shard, number, terms)?;
+                occurrences += clause.count;
+                clauses.push(clause);
+            }
+            if occurrences == 0 {
+                return Ok(None);
+            }
+        }
+        let cap = options.max_clause_freq.div_ceil(shards.len() as u64);
+        for clauses in &mut shards {
+            if options.mode == Mode::Compatible {
+                clauses.iter_mut().for_each(|clause| clause.sample(cap));
+            }
+            // Stable: the official engine leaves up to 16 equally frequent clauses in the order given.
+            clauses.sort_by_key(|clause| clause.count);
+        }
+        Ok(Some(Self { terms, shards, options }))
+    }
+
+    /// Shows every match in a shard to `visit`, until that breaks.
+    fn visit(
+        &self,
+        shard: &Shard,
+        clauses: &[ShardClause],
+        mut visit: impl FnMut(Range) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let Some((rarest, further)) = clauses.split_first() else { return Ok(()) };
+        let mut further = further
+            .iter()
+            .map(|clause| Neighbours::new(shard, clause, &self.terms[clause.number], self.options.max_diff_tokens))
+            .collect::<Result<Vec<_>>>()?;
+        // One range at a time through all clauses: ranges never meet, and so the search can stop at any of them.
+        'ranges: for rank in rarest.ranks() {
+            let mut range = Range::at(shard.position(rank)?);
+            for neighbours in &mut further {
+                match neighbours.extend(range)? {
+                    Some(longer) => range = longer,
+                    None => continue 'ranges,
+                }
+            }
+            if !range.crosses_documents(shard, self.options.mode) && visit(range).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

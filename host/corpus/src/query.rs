@@ -1,0 +1,126 @@
+//! Words instead of token ids: an index with its tokenizer.
+
+use std::path::Path;
+
+use crate::cnf::{Cnf, CnfCount, CnfOptions};
+use crate::error::{Error, Result};
+use crate::index::{Index, OpenOptions};
+use crate::tokenizer::Tokenizer;
+
+/// An index that is asked in words.
+#[derive(Debug)]
+pub struct Corpus {
+    index: Index,
+    tokenizer: Tokenizer,
+}
+
+/// The answer of [`Corpus::count_words`].
+pub type WordCount = CnfCount;
+
+impl Corpus {
+    /// Opens an index that holds its tokenizer, as every index that [`crate::build`] makes does.
+    ///
+    /// # Errors
+    /// As [`Index::open`]; and where the folder holds no tokenizer, or another than the index was built with.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        let index = Index::open_with(dir, OpenOptions::default())?;
+        let path = index.tokenizer_path();
+        if !path.exists() {
+            return Err(Error::NoTokenizer { path: index.path().to_owned() });
+        }
+        Self::new(index, Tokenizer::from_file(path)?)
+    }
+
+    /// Joins an index and a tokenizer.
+    ///
+    /// # Errors
+    /// Where the index says that it was built with another one, or is too narrow for the vocabulary.
+    pub fn new(index: Index, tokenizer: Tokenizer) -> Result<Self> {
+        if let Some(expected) = index.manifest().and_then(|manifest| manifest.tokenizer.as_ref())
+            && expected != tokenizer.fingerprint()
+        {
+            return Err(Error::TokenizerMismatch {
+                path: index.path().to_owned(),
+                expected: expected.clone(),
+                got: tokenizer.fingerprint().to_owned(),
+            });
+        }
+        let largest = tokenizer.num_ids().saturating_sub(1);
+        if largest > index.token_width().largest_token() {
+            return Err(Error::TokenTooLarge { token: largest, width: index.token_width() });
+        }
+        Ok(Self { index, tokenizer })
+    }
+
+    /// The index.
+    pub fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// Counts how often all clauses occur together, a clause being an OR of words (or of several words in a row). One clause
+    /// of one word is counted as it is, whatever its frequency. `None` where a word has no tokens: then there is
+    /// nothing to count.
+    ///
+    /// # Errors
+    /// As [`Index::count_cnf`]; and where the query or a clause is empty, or a word cannot be tokenised.
+    pub fn count_words(
+        &self,
+        all_of: &[Vec<String>],
+        options: &CnfOptions,
+        enough: Option<u64>,
+    ) -> Result<Option<WordCount>> {
+        let mut clauses = Vec::with_capacity(all_of.len());
+        for words in all_of {
+            let clause = words.iter().map(|word| self.tokenizer.encode_word(word)).collect::<Result<Vec<_>>>()?;
+            if clause.iter().any(Vec::is_empty) {
+                return Ok(None);
+            }
+            clauses.push(clause);
+        }
+        if let [clause] = clauses.as_slice()
+            && let [term] = clause.as_slice()
+        {
+            return Ok(Some(WordCount { count: self.index.count(term)?, ..WordCount::default() }));
+        }
+        self.index.count_cnf(&Cnf::new(clauses)?, options, enough).map(Some)
+    }
+}
+
+/// Reads `a AND b OR c` as a AND (b OR c): the operators are upper-case words, and there are no brackets.
+///
+/// # Errors
+/// [`Error::EmptyQuery`] where nothing stands on one side of an operator.
+pub fn parse_query(text: &str) -> Result<Vec<Vec<String>>> {
+    let clause = |text: &str| -> Vec<String> { text.split(" OR ").map(|word| word.trim().to_owned()).collect() };
+    let all_of: Vec<Vec<String>> = text.split(" AND ").map(clause).collect();
+    if all_of.iter().flatten().any(String::is_empty) {
+        return Err(Error::EmptyQuery { part: if text.trim().is_empty() { "query" } else { "term" } });
+    }
+    Ok(all_of)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn and_binds_looser_than_or() {
+        assert_eq!(
+            parse_query("Levi Stadium AND Denver OR Colorado").unwrap(),
+            [vec!["Levi Stadium"], vec!["Denver", "Colorado"]]
+        );
+        assert_eq!(parse_query("Band and Order").unwrap(), [["Band and Order"]]);
+    }
+
+    #[test]
+    fn a_missing_word_is_an_error() {
+        for text in ["", "  ", "a AND ", "a OR  AND b"] {
+            assert!(matches!(parse_query(text), Err(Error::EmptyQuery { .. })), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Looking for a clause's terms in the text itself.
+//!
+//! A term is looked for by its rarest token: most windows do not hold that token at all, and comparing one token with
+//! a block of them is what the compiler turns into vector instructions.
+
+use crate::error::Result;
+use crate::format::TokenWidth;
+use crate::segment::Segment;
+use crate::shard::Shard;
+
+/// Tokens compared at a time: a few vector registers' worth.
+const BLOCK: usize = 32;
+
+/// The terms of a clause that occur in the shard.
+pub(crate) struct Scanner<'a> {
+    shard: &'a Shard,
+    terms: Vec<Term<'a>>,
+}
+
+struct Term<'a> {
+    bytes: &'a [u8],
+    /// Which token of the term is the rarest.
+    rarest: usize,
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn new(shard: &'a Shard, terms: &'a [Vec<u8>], segments: &[Segment]) -> Result<Self> {
+        let mut present = Vec::with_capacity(terms.len());
+        for (bytes, segment) in terms.iter().zip(segments) {
+            if segment.len() > 0 {
+                present.push(Term { bytes, rarest: rarest_token(shard, bytes)? });
+            }
+        }
+        Ok(Self { shard, terms: present })
+    }
+
+    /// The last occurrence that starts in `[from, to)`, and how many tokens were looked at.
+    pub(crate) fn last_in(&self, from: u64, to: u64) -> (Option<u64>, u64) {
+        let (mut best, mut seen) = (None, 0);
+        for term in &self.terms {
+            let from = best.map_or(from, |position: u64| position + 1).max(from); // a second term must do better
+            let (found, looked_at) = match self.shard.width {
+                TokenWidth::U8 => last_in::<1>(self.shard.stream(), term, from, to),
+                TokenWidth::U16 => last_in::<2>(self.shard.stream(), term, from, to),
+                TokenWidth::U32 => last_in::<4>(self.shard.stream(), term, from, to),
+            };
+            best = found.or(best);
+            seen += looked_at;
+        }
+        (best, seen)
+    }
+
+    /// The first occurrence that starts in `[from, to)`, and how many tokens were looked at.
+    pub(crate) fn first_in(&self, from: u64, to: u64) -> (Option<u64>, u64) {
+        let (mut best, mut seen) = (None, 0);
+        for term in &self.terms {
+            let to = best.unwrap_or(to);
+            let (found, looked_at) = match self.shard.width {
+                TokenWidth::U8 => first_in::<1>(self.shard.stream(), term, from, to),
+                TokenWidth::U16 => first_in::<2>(self.shard.stream(), term, from, to),
+                TokenWidth::U32 => first_in::<4>(self.shard.stream(), term, from, to),
+            };
+            best = found.or(best);
+            seen += looked_at;
+        }
+        (best, seen)
+    }
+}
+
+fn rarest_token(shard: &Shard, term: &[u8]) -> Result<usize> {
+    let width = shard.width.bytes();
+    if term.len() == width {
+        return Ok(0);
+    }
+    let mut rarest = (u64::MAX, 0);
+    for (number, token) in term.chunks_exact(width).enumerate() {
+        rarest = rarest.min((shard.find(token)?.len(), number));
+    }
+    Ok(rarest.1)
+}
+
+/// The window `[from, to)` of starting positions, moved to where the term's rarest token would be and cut at the end.
+fn window(num_tokens: usize, term_tokens: usize, rarest: usize, from: u64, to: u64) -> (usize, usize) {
+    let last_start = (num_tokens + 1).saturating_sub(term_tokens) as u64; // exclusive
+    let to = to.min(last_start);
+    if from >= to {
+        return (0, 0);
+    }
+    (from as usize + rarest, to as usize + rarest)
+}
+
+fn last_in<const W: usize>(stream: &[u8], term: &Term<'_>, from: u64, to: u64) -> (Option<u64>, u64) {
+    let (text, term_tokens) = (stream.as_chunks::<W>().0, term.bytes.as_chunks::<W>().0);
+    let (from, to) = window(text.len(), term_tokens.len(), term.rarest, from, to);
+    let mut end = to;
+    while let Some(found) = rfind(&text[from..end], term_tokens[term.rarest]) {
+        let start = from + found - term.rarest;
+        if text[start..].starts_with(term_tokens) {
+            return (Some(start as u64), (to - from - found) as u64);
+        }
+        end = from + found;
+    }
+    (None, (to - from) as u64)
+}
+
+fn first_in<const W: usize>(stream: &[u8], term: &Term<'_>, from: u64, to: u64) -> (Option<u64>, u64) {
+    let (text, term_tokens) = (stream.as_chunks::<W>().0, term.bytes.as_chunks::<W>().0);
+    let (from, to) = window(text.len(), term_tokens.len(), term.rarest, from, to);
+    let mut begin = from;
+    while let Some(found) = find(&text[begin..to], term_tokens[term.rarest]) {
+        let start = begin + found - term.rarest;
+        if text[start..].starts_with(term_tokens) {
+            return (Some(start as u64), (begin + found + 1 - from) as u64);
+        }
+        begin += found + 1;
+    }
+    (None, (to - from) as u64)
+}
+
+fn find<const W: usize>(text: &[[u8; W]], token: [u8; W]) -> Option<usize> {
+    let (blocks, rest) = text.as_chunks::<BLOCK>();
+    for (number, block) in blocks.iter().enumerate() {
+        if holds(block, token) {
+            let within = block.iter().position(|&t| t == token)?;
+            return Some(number * BLOCK + within);
+        }
+    }
+    Some(text.len() - rest.len() + rest.iter().position(|&t| t == token)?)
+}
+
+fn rfind<const W: usize>(text: &[[u8; W]], token: [u8; W]) -> Option<usize> {
+    let (rest, blocks) = text.as_rchunks::<BLOCK>();
+    for (number, block) in blocks.iter().enumerate().rev() {
+        if holds(block, token) {
+            let within = block.iter().rposition(|&t| t == token)?;
+            return Some(rest.len() + number * BLOCK + within);
+        }
+    }
+    rest.iter().rposition(|&t| t == token)
+}
+
+/// No early exit: that is what makes it vector code.
+fn holds<const W: usize>(block: &[[u8; W]; BLOCK], token: [u8; W]) -> bool {
+    block.iter().fold(false, |held, &t| held | (t == token))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn term(bytes: &[u8], rarest: usize) -> Term<'_> {
+        Term { bytes, rarest }
+    }
+
+    #[test]
+    fn both_directions_find_what_a_plain_search_finds() {
+        let text: Vec<u8> = (0..500_u32).map(|i| (i * i % 7) as u8).collect();
+        for (pattern, rarest) in [(vec![2], 0), (vec![4, 2], 1), (vec![1, 4, 2], 2), (vec![3], 0)] {
+            let starts: Vec<u64> =
+                (0..text.len()).filter(|&i| text[i..].starts_with(&pattern)).map(|i| i as u64).collect();
+            for (from, to) in [(0, 500), (0, 0), (3, 90), (100, 101), (460, 2_000), (37, 69)] {
+                let inside = || starts.iter().copied().filter(|start| (from..to).contains(start));
+                assert_eq!(first_in::<1>(&text, &term(&pattern, rarest), from, to).0, inside().next());
+                assert_eq!(last_in::<1>(&text, &term(&pattern, rarest), from, to).0, inside().last());
+            }
+        }
+    }
+
+    #[test]
+    fn a_term_longer_than_the_text_is_nowhere() {
+        assert_eq!(first_in::<1>(&[1, 2], &term(&[1, 2, 3], 0), 0, 10).0, None);
+        assert_eq!(last_in::<1>(&[1, 2], &term(&[1, 2, 3], 2), 0, 10).0, None);
+    }
+}

@@ -1,0 +1,175 @@
+//! One shard: three mapped files whose sizes were checked, and readers that check every value they hand out.
+
+use std::path::Path;
+
+use crate::bytes::Bytes;
+use crate::error::{Error, Result};
+use crate::first::FirstTokens;
+use crate::format::{Family, Manifest, TokenWidth, pointer_width};
+
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(crate) width: TokenWidth,
+    /// Tokens in the stream, separators included. At least 1.
+    pub(crate) num_tokens: u64,
+    /// Bytes per entry of the table, 1–8.
+    pub(crate) pointer_width: usize,
+    pub(crate) first: FirstTokens,
+    stream: Bytes,
+    table: Bytes,
+    offsets: Bytes,
+}
+
+impl Shard {
+    /// Maps the shard's files. Costs the same for every size of index: nothing is scanned.
+    pub(crate) fn open(dir: &Path, number: usize, width: TokenWidth, manifest: Option<&Manifest>) -> Result<Self> {
+        let open = |family: Family| -> Result<Bytes> {
+            let bytes = Bytes::open(&family.path(dir, number))?;
+            if let Some(manifest) = manifest {
+                check_against_manifest(&bytes, &family.file_name(number), manifest)?;
+            }
+            Ok(bytes)
+        };
+        let (stream, table, offsets) = (open(Family::Tokenized)?, open(Family::Table)?, open(Family::Offset)?);
+
+        let wrong_size = |bytes: &Bytes, expected: String| Error::Size {
+            path: bytes.path().to_owned(),
+            bytes: bytes.len() as u64,
+            expected,
+        };
+        if stream.len() % width.bytes() != 0 {
+            return Err(wrong_size(&stream, format!("{width} tokens need a multiple of {}", width.bytes())));
+        }
+        let num_tokens = stream.len() / width.bytes();
+        let pointer = table.len() / num_tokens;
+        if table.len() % num_tokens != 0 || !(pointer_width(stream.len() as u64)..=8).contains(&pointer) {
+            return Err(wrong_size(
+                &table,
+                format!("{num_tokens} tokens need as many equal pointers of at most 8 bytes"),
+            ));
+        }
+        if offsets.len() % 8 != 0 || offsets.len() / 8 > num_tokens {
+            return Err(wrong_size(
+                &offsets,
+                format!("8 bytes for each of at most {num_tokens} documents were expected"),
+            ));
+        }
+
+        let shard = Self {
+            width,
+            num_tokens: num_tokens as u64,
+            pointer_width: pointer,
+            first: FirstTokens::new(width),
+            stream,
+            table,
+            offsets,
+        };
+        shard.check_ends()?;
+        Ok(shard)
+    }
+
+    /// First and last entry of every file: the cheap signs of a foreign index or of another token width.
+    fn check_ends(&self) -> Result<()> {
+        let separator = self.width.separator();
+        match self.token(0) {
+            Some(token) if token == separator => {}
+            token => {
+                return Err(Error::Corrupt {
+                    path: self.stream.path().to_owned(),
+                    entry: 0,
+                    got: u64::from(token.unwrap_or_default()),
+                    expected: "a stream starts with the separator of its token width",
+                });
+            }
+        }
+        self.position(0)?;
+        self.position(self.num_tokens - 1)?;
+        self.document_start(0)?;
+        self.document_start(self.num_documents() - 1)?;
+        Ok(())
+    }
+
+    pub(crate) fn num_documents(&self) -> u64 {
+        (self.offsets.len() / 8) as u64
+    }
+
+    /// The token stream as it lies on disk.
+    pub(crate) fn stream(&self) -> &[u8] {
+        &self.stream
+    }
+
+    /// The token at a position; `None` past the end.
+    pub(crate) fn token(&self, position: u64) -> Option<u32> {
+        self.width.read(&self.stream, position)
+    }
+
+    /// Where the suffix of a rank starts, in tokens. `rank` must be below `num_tokens`.
+    pub(crate) fn position(&self, rank: u64) -> Result<u64> {
+        let at = rank as usize * self.pointer_width;
+        // One unaligned read of eight bytes and a mask; only the table's last few entries take the second way.
+        let bytes: [u8; 8] = match self.table.get(at..at + 8) {
+            Some(eight) => eight.try_into().expect("the slice has eight bytes"),
+            None => {
+                let mut padded = [0; 8];
+                let entry = &self.table[at..at + self.pointer_width];
+                padded[..entry.len()].copy_from_slice(entry);
+                padded
+            }
+        };
+        let pointer = u64::from_le_bytes(bytes) & (u64::MAX >> (64 - 8 * self.pointer_width));
+        let width = self.width.bytes() as u64; // a power of two
+        if pointer >= self.stream.len() as u64 || pointer & (width - 1) != 0 {
+            return Err(self.corrupt_pointer(rank, pointer));
+        }
+        Ok(pointer >> width.trailing_zeros())
+    }
+
+    #[cold]
+    fn corrupt_pointer(&self, rank: u64, pointer: u64) -> Error {
+        Error::Corrupt {
+            path: self.table.path().to_owned(),
+            entry: rank,
+            got: pointer,
+            expected: "a pointer is the byte offset of a token inside the stream",
+        }
+    }
+
+    /// Position of a document's leading separator, in tokens. `document` must be below `num_documents`.
+    pub(crate) fn document_start(&self, document: u64) -> Result<u64> {
+        let at = document as usize * 8;
+        let offset = u64::from_le_bytes(self.offsets[at..at + 8].try_into().expect("the slice has eight bytes"));
+        let width = self.width.bytes() as u64;
+        let position = offset / width;
+        if offset % width != 0 || self.token(position) != Some(self.width.separator()) {
+            return Err(Error::Corrupt {
+                path: self.offsets.path().to_owned(),
+                entry: document,
+                got: offset,
+                expected: "an offset is the byte offset of a separator in the stream",
+            });
+        }
+        Ok(position)
+    }
+
+    pub(crate) fn table_path(&self) -> &Path {
+        self.table.path()
+    }
+
+    pub(crate) fn offsets_path(&self) -> &Path {
+        self.offsets.path()
+    }
+
+    /// Bytes of the three files.
+    pub(crate) fn num_bytes(&self) -> u64 {
+        (self.stream.len() + self.table.len() + self.offsets.len()) as u64
+    }
+}
+
+fn check_against_manifest(bytes: &Bytes, name: &str, manifest: &Manifest) -> Result<()> {
+    let expected = match manifest.files.get(name) {
+        Some(record) if record.bytes == bytes.len() as u64 => return Ok(()),
+        Some(record) => format!("the manifest says {}", record.bytes),
+        None => "the manifest does not list this file".to_owned(),
+    };
+    Err(Error::Size { path: bytes.path().to_owned(), bytes: bytes.len() as u64, expected })
+}

@@ -1,0 +1,123 @@
+//! Checking all of an index, which opening it does not: that would take time that grows with the index.
+
+use std::cmp::Ordering;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::format::{FileRecord, Manifest};
+use crate::index::{Index, OpenOptions};
+use crate::shard::Shard;
+
+/// How much of the suffix array to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    /// The order of so many neighbouring suffixes per shard, evenly spread.
+    Sampled(u64),
+    /// The order of all. Takes a while on a big index, and very long where one text repeats through most of it.
+    Full,
+}
+
+/// What [`verify`] looked at, and found right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Verified {
+    /// Files whose checksum is the manifest's; 0 without a manifest.
+    pub checksums: u64,
+    /// Documents whose offset leads to a separator, and between which there is no other.
+    pub documents: u64,
+    /// Pairs of neighbouring suffixes in the right order.
+    pub suffix_pairs: u64,
+}
+
+/// Verifies the index in a folder: sizes, checksums where there is a manifest, the documents' offsets, and the order of
+/// the suffix array.
+///
+/// # Errors
+/// The first thing that is wrong, with file and place.
+pub fn verify(dir: impl AsRef<Path>, options: OpenOptions, level: Level) -> Result<Verified> {
+    let index = Index::open_with(dir, options)?;
+    let mut verified = Verified::default();
+    if let Some(manifest) = index.manifest() {
+        verified.checksums = verify_checksums(index.path(), manifest)?;
+    }
+    for shard in &index.shards {
+        verified.documents += verify_offsets(shard)?;
+        verified.suffix_pairs += verify_order(shard, level)?;
+    }
+    Ok(verified)
+}
+
+fn verify_checksums(dir: &Path, manifest: &Manifest) -> Result<u64> {
+    for (name, FileRecord { bytes, blake3 }) in &manifest.files {
+        let path = dir.join(name);
+        let file = match std::fs::File::open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Error::MissingFile { path }),
+            Err(e) => return Err(Error::io("open", &path)(e)),
+        };
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(file).map_err(Error::io("read", &path))?;
+        if hasher.count() != *bytes {
+            let expected = format!("the manifest says {bytes}");
+            return Err(Error::Size { path, bytes: hasher.count(), expected });
+        }
+        let got = hasher.finalize().to_hex();
+        if got.as_str() != blake3 {
+            return Err(Error::Checksum { path, expected: blake3.clone(), got: got.to_string() });
+        }
+    }
+    Ok(manifest.files.len() as u64)
+}
+
+/// The offsets must be the separators' positions, ascending, all of them.
+fn verify_offsets(shard: &Shard) -> Result<u64> {
+    let mut previous = None;
+    for document in 0..shard.num_documents() {
+        let start = shard.document_start(document)?; // a separator, or an error
+        if previous.is_some_and(|previous| start <= previous) {
+            return Err(Error::Corrupt {
+                path: shard.offsets_path().to_owned(),
+                entry: document,
+                got: start,
+                expected: "documents start one after the other",
+            });
+        }
+        previous = Some(start);
+    }
+    let width = shard.width.bytes();
+    let separators = shard.stream().chunks_exact(width).filter(|token| token.iter().all(|&b| b == 0xFF)).count() as u64;
+    if separators != shard.num_documents() {
+        return Err(Error::Corrupt {
+            path: shard.offsets_path().to_owned(),
+            entry: shard.num_documents(),
+            got: separators,
+            expected: "there are as many offsets as separators in the stream",
+        });
+    }
+    Ok(separators)
+}
+
+/// Every suffix must be smaller than the next. Where all are, no two are the same, and the table is a permutation.
+fn verify_order(shard: &Shard, level: Level) -> Result<u64> {
+    let pairs = shard.num_tokens - 1;
+    let step = match level {
+        Level::Full | Level::Sampled(0) => 1,
+        Level::Sampled(wanted) => pairs.div_ceil(wanted).max(1),
+    };
+    let width = shard.width.bytes();
+    let suffix = |rank: u64| Ok(&shard.stream()[shard.position(rank)? as usize * width..]);
+    let mut checked = 0;
+    for rank in (0..pairs).step_by(step as usize) {
+        if suffix(rank)?.cmp(suffix(rank + 1)?) != Ordering::Less {
+            return Err(Error::Corrupt {
+                path: shard.table_path().to_owned(),
+                entry: rank + 1,
+                got: shard.position(rank + 1)?,
+                expected: "every suffix is greater than the one before it",
+            });
+        }
+        checked += 1;
+    }
+    Ok(checked)
+}
