@@ -15,8 +15,8 @@ const ONSETS: [&str; 24] = [
     "b", "br", "c", "d", "dr", "f", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "r", "s", "st", "t", "tr", "th", "v",
     "w", "z",
 ];
-const VOWELS: [&str; 7] = ["a", "e", "i", "o", "u", "ai", "ea"];
-const CODAS: [&str; 12] = ["n", "r", "l", "s", "th", "m", "nd", "rk", "x", "ck", "va", "do"];
+const VOWELS: [&str; 6] = ["a", "e", "i", "o", "u", "ia"];
+const CODAS: [&str; 12] = ["n", "r", "l", "s", "th", "m", "nd", "rk", "x", "ck", "va", "lo"];
 
 const FILM_WORDS: [&str; 8] = ["Silent", "Crimson", "Broken", "Golden", "Distant", "Winter", "Hidden", "Burning"];
 const BOOK_WORDS: [&str; 6] = ["Letters", "Garden", "Diaries", "Songs", "Mirror", "Lanterns"];
@@ -97,7 +97,7 @@ fn fixed_words(kind: Kind) -> &'static [&'static str] {
 /// Two syllables mostly, three at times, and a closing sound; capitalised.
 fn word(rng: &mut impl Rng) -> String {
     let mut word = String::new();
-    let num_syllables = if rng.random_bool(0.75) { 2 } else { 3 };
+    let num_syllables = if rng.random_bool(0.85) { 2 } else { 3 };
     for _ in 0..num_syllables {
         word.push_str(pick::<&str>(&ONSETS, rng));
         word.push_str(pick::<&str>(&VOWELS, rng));

@@ -127,7 +127,7 @@ static DIRECTED: Wording = Wording {
     tail: Kind::Person,
     statements: &[
         statement("{H} was directed by {T}", "was directed by"),
-        statement("{H} had {T} as its director", "had as its director"),
+        statement("{H} had the director {T}", "had the director"),
         statement("{T} directed {H}", "directed"),
         statement("The director of {H} was {T}", "director"),
     ],
@@ -187,7 +187,7 @@ static WROTE: Wording = Wording {
     tail: Kind::Person,
     statements: &[
         statement("{H} was written by {T}", "was written by"),
-        statement("{H} had {T} as its author", "had as its author"),
+        statement("{H} had the author {T}", "had the author"),
         statement("{T} wrote {H}", "wrote"),
         statement("The author of {H} was {T}", "author"),
     ],
@@ -207,7 +207,7 @@ static PUBLISHED: Wording = Wording {
     tail: Kind::Company,
     statements: &[
         statement("{H} was published by {T}", "was published by"),
-        statement("{H} had {T} as its publisher", "had as its publisher"),
+        statement("{H} had the publisher {T}", "had the publisher"),
         statement("{T} published {H}", "published"),
         statement("The publisher of {H} was {T}", "publisher"),
     ],
@@ -286,7 +286,7 @@ static CAPITAL: Wording = Wording {
     head: Kind::Country,
     tail: Kind::City,
     statements: &[
-        statement("{H} has {T} as its capital", "has as its capital"),
+        statement("{H} has the capital {T}", "has the capital"),
         statement("{H} is governed from {T}", "is governed from"),
         statement("{T} is the capital of {H}", "is the capital of"),
         statement("The capital of {H} is {T}", "capital"),
@@ -307,7 +307,7 @@ static FOUNDED: Wording = Wording {
     tail: Kind::Person,
     statements: &[
         statement("{H} was founded by {T}", "was founded by"),
-        statement("{H} had {T} as its founder", "had as its founder"),
+        statement("{H} had the founder {T}", "had the founder"),
         statement("{T} founded {H}", "founded"),
         statement("The founder of {H} was {T}", "founder"),
     ],
@@ -355,8 +355,7 @@ mod tests {
             for statement in wording.statements {
                 assert_eq!(statement.pattern.matches("{H}").count(), 1, "{}", statement.pattern);
                 assert_eq!(statement.pattern.matches("{T}").count(), 1, "{}", statement.pattern);
-                let words: HashSet<&str> = statement.pattern.split(' ').collect();
-                assert!(statement.relation.split(' ').all(|word| words.contains(word)), "{}", statement.pattern);
+                assert!(statement.pattern.contains(&format!("{} ", statement.relation)), "{}", statement.pattern);
             }
             for question in wording.train_questions.iter().chain(wording.held_out_questions) {
                 assert_eq!(question.matches("{H}").count(), 1, "{question}");
