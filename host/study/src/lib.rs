@@ -10,10 +10,12 @@ pub mod metrics;
 pub mod run_dir;
 pub mod schedule;
 pub mod score_file;
-#[cfg(feature = "torch")]
 pub mod train;
+#[cfg(feature = "torch")]
+mod trainee;
 
 pub use evaluate::{Evaluation, evaluate};
 pub use index_counter::IndexCounter;
 pub use run_dir::{Manifest, RunDir, RunDirError};
+pub use train::{Observer, Plan, Summary, SystemPrompts, TrainError, Trainee, train};
 pub use score_file::{GivenTriplets, read_completions};

@@ -13,6 +13,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -196,6 +197,49 @@ impl RunDir {
         let mut text = serde_json::to_vec_pretty(value).map_err(|error| io("write", &path)(error.into()))?;
         text.push(b'\n');
         self.write(name, &text)
+    }
+
+    /// Writes a file of JSON lines in one piece.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn write_lines<T: Serialize>(&self, name: &str, lines: &[T]) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        let mut text = Vec::new();
+        for line in lines {
+            serde_json::to_writer(&mut text, line).map_err(|error| io("write", &path)(error.into()))?;
+            text.push(b'\n');
+        }
+        self.write(name, &text)
+    }
+
+    /// A JSON file of the run; `None` where it is not there yet.
+    ///
+    /// # Errors
+    /// Where it cannot be read or understood.
+    pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RunDirError> {
+        let Some(text) = self.read(name)? else { return Ok(None) };
+        let damaged = |source| RunDirError::Damaged { path: self.path.join(name), source };
+        serde_json::from_str(&text).map(Some).map_err(damaged)
+    }
+
+    /// The JSON lines of a log; none where it is not there yet.
+    ///
+    /// # Errors
+    /// Where it cannot be read or understood.
+    pub fn read_lines<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, RunDirError> {
+        let text = self.read(name)?.unwrap_or_default();
+        let damaged = |source| RunDirError::Damaged { path: self.path.join(name), source };
+        text.lines().map(|line| serde_json::from_str(line).map_err(damaged)).collect()
+    }
+
+    fn read(&self, name: &str) -> Result<Option<String>, RunDirError> {
+        let path = self.path.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io("read", &path)(error)),
+        }
     }
 
     /// Writes a file in one piece: it appears whole, under its name, or not at all.

@@ -39,11 +39,8 @@ fn completions_are_graded_in_both_readings() {
 fn shares_and_f1_are_computed() {
     check_all("eval_metrics", |row| {
         let count = |field: &str| row[field].as_u64().unwrap() as usize;
-        let grades = Grades {
-            correct: count("correct"),
-            incorrect: count("incorrect"),
-            not_attempted: count("not_attempted"),
-        };
+        let grades =
+            Grades { correct: count("correct"), incorrect: count("incorrect"), not_attempted: count("not_attempted") };
         let expect = |field: &str, got: f64| close(field, got, row[field].as_f64().unwrap(), 1e-12, 1e-12);
         expect("correct_rate", grades.rate(grades.correct))?;
         expect("incorrect_rate", grades.rate(grades.incorrect))?;

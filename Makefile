@@ -1,0 +1,44 @@
+# Two commands do all set-up: `make train` and `make test`. Everything they install goes into .deps/, target/ and
+# plugins/; a second run installs nothing and needs no network.
+SHELL := bash
+CARGO ?= cargo
+# One profile for building, testing and linting: libtorch's C++ bindings are then compiled once.
+PROFILE := --release
+HOST := target/release/corver-host
+
+.PHONY: help setup plugins build train test conformance bench lint clean
+
+help: ## what there is to make
+	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## libtorch, ONNX Runtime and the WebAssembly toolchain
+	@host/setup/system.sh
+	@host/setup/libtorch.sh
+	@host/setup/onnxruntime.sh
+
+plugins: setup ## the reward rules, as WebAssembly, into plugins/dist/
+	@plugins/build.sh
+
+build: setup plugins ## the corver-host binary
+	$(CARGO) build $(PROFILE) --workspace
+
+train: build ## train on the built-in demo and print what changed
+	$(HOST) train
+
+test: build ## every test; CORVER_SHARED=DIR adds those that need real text and golden vectors
+	$(CARGO) test $(PROFILE) --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
+	$(CARGO) test $(PROFILE) --workspace --no-fail-fast
+
+conformance: build ## the golden vectors in CORVER_SHARED=DIR alone
+	@test -n "$(CORVER_SHARED)" || { echo "usage: make conformance CORVER_SHARED=DIR" >&2; exit 2; }
+	$(CARGO) test $(PROFILE) --workspace --no-fail-fast --test conformance --test triplet_conformance
+
+bench: build ## every criterion benchmark
+	$(CARGO) bench --profile release --workspace --benches
+
+lint: setup ## formatting and clippy, warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(PROFILE) --workspace --all-targets -- -D warnings
+
+clean: ## everything that was built or installed here
+	rm -rf target plugins/target plugins/dist .deps

@@ -1,0 +1,56 @@
+//! The dependency graph: a heavy library is named by one crate alone, and nothing light depends on something heavy.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Crate → the crates that its own manifest names (features ignored, tests and build scripts left out).
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--offline", "--manifest-path"])
+        .arg(manifest)
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
+    let packages = metadata["packages"].as_array().unwrap().iter().map(|package| {
+        let normal = package["dependencies"].as_array().unwrap().iter().filter(|dependency| dependency["kind"].is_null());
+        (name(package), normal.map(name).collect())
+    });
+    packages.collect()
+}
+
+fn users<'a>(graph: &'a BTreeMap<String, BTreeSet<String>>, library: &str) -> Vec<&'a str> {
+    graph.iter().filter(|(_, uses)| uses.contains(library)).map(|(name, _)| name.as_str()).collect()
+}
+
+#[test]
+fn each_heavy_library_has_one_owner() {
+    let graph = dependencies();
+    assert_eq!(users(&graph, "wasmtime"), ["corver-rules"]);
+    assert_eq!(users(&graph, "ort"), ["corver-extract"]);
+    assert_eq!(users(&graph, "memmap2"), ["corver-corpus"]);
+    assert_eq!(users(&graph, "clap"), ["corver-host"]);
+    assert_eq!(users(&graph, "tch"), ["corver-learn"]);
+}
+
+#[test]
+fn core_is_light_and_everything_points_towards_it() {
+    let graph = dependencies();
+    let light = ["regex", "serde", "serde_json", "thiserror", "unicode-normalization"];
+    assert!(graph["corver-core"].iter().all(|used| light.contains(&used.as_str())), "{:?}", graph["corver-core"]);
+
+    let ours = |name: &str| -> BTreeSet<&str> {
+        graph[name].iter().filter(|used| used.starts_with("corver-")).map(String::as_str).collect()
+    };
+    assert!(ours("corver-corpus").is_empty(), "the corpus engine is usable alone");
+    assert!(ours("corver-sdk").is_empty(), "guests and host share no crate: the WIT files are the contract");
+    for part in ["corver-extract", "corver-rules", "corver-learn"] {
+        assert_eq!(ours(part), BTreeSet::from(["corver-core"]), "{part}");
+    }
+    assert!(!ours("corver-study").contains("corver-demo") && !ours("corver-demo").contains("corver-study"));
+}
