@@ -1,0 +1,119 @@
+//! The door: which files are rules. Everything here reads bytes; nothing runs.
+
+use std::path::Path;
+
+use wasmparser::{Encoding, Parser, Payload};
+
+use crate::RuleError;
+use crate::v0_1::VERSION;
+
+const EXPORT: &str = "corver:reward/sentence-scoring";
+/// `types` has no functions: a component names it because its exports use the types.
+const ALLOWED_IMPORTS: [&str; 2] = ["corver:reward/diagnostics", "corver:reward/types"];
+
+/// What a file says about itself at its outermost level.
+#[derive(Debug, PartialEq)]
+struct Outline {
+    encoding: Encoding,
+    imports: Vec<String>,
+    exports: Vec<String>,
+    /// Carries the contract that a module was compiled against.
+    has_contract: bool,
+}
+
+/// The component in `wasm`, if it is a rule that this host can run: a module is wrapped, a component stays as it is.
+pub(crate) fn component(path: &Path, wasm: Vec<u8>) -> Result<Vec<u8>, RuleError> {
+    if !wasm.starts_with(b"\0asm") {
+        return Err(RuleError::NotWasm { path: path.into() });
+    }
+    let invalid = |detail: String| RuleError::Invalid { path: path.into(), detail };
+    let outline = outline(&wasm).map_err(|error| invalid(error.to_string()))?;
+    let is_module = outline.encoding == Encoding::Module;
+    if is_module && !outline.has_contract {
+        return Err(RuleError::ForeignModule { path: path.into() });
+    }
+    check_version(path, &outline.exports)?;
+    check_imports(path, &outline.imports)?;
+    if !is_module {
+        return Ok(wasm);
+    }
+    wit_component::ComponentEncoder::default()
+        .validate(true)
+        .module(&wasm)
+        .and_then(|mut encoder| encoder.encode())
+        .map_err(|error| invalid(format!("{error:#}")))
+}
+
+fn outline(wasm: &[u8]) -> wasmparser::Result<Outline> {
+    let mut outline =
+        Outline { encoding: Encoding::Module, imports: Vec::new(), exports: Vec::new(), has_contract: false };
+    let mut depth = 0_usize;
+    for payload in Parser::new(0).parse_all(wasm) {
+        match payload? {
+            Payload::Version { encoding, .. } => {
+                if depth == 0 {
+                    outline.encoding = encoding;
+                }
+                depth += 1;
+            }
+            Payload::End(_) => depth -= 1,
+            // What nested modules and components import is given to them inside the file.
+            _ if depth > 1 => {}
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    let import = import?;
+                    outline.imports.push(format!("{}#{}", import.module, import.name));
+                }
+            }
+            Payload::ExportSection(section) => {
+                for export in section {
+                    outline.exports.push(export?.name.to_owned());
+                }
+            }
+            Payload::ComponentImportSection(section) => {
+                for import in section {
+                    outline.imports.push(import?.name.name.to_owned());
+                }
+            }
+            Payload::ComponentExportSection(section) => {
+                for export in section {
+                    outline.exports.push(export?.name.name.to_owned());
+                }
+            }
+            Payload::CustomSection(section) if section.name().starts_with("component-type") => {
+                outline.has_contract = true;
+            }
+            _ => {}
+        }
+    }
+    Ok(outline)
+}
+
+/// Splits `package:name/interface@version#function`.
+fn interface_and_version(name: &str) -> (&str, &str) {
+    let interface = name.split('#').next().unwrap_or(name);
+    interface.split_once('@').unwrap_or((interface, ""))
+}
+
+fn check_version(path: &Path, exports: &[String]) -> Result<(), RuleError> {
+    let found = exports.iter().map(|name| interface_and_version(name)).find(|&(interface, _)| interface == EXPORT);
+    match found {
+        Some((_, VERSION)) => Ok(()),
+        Some((_, found)) => Err(RuleError::Version { path: path.into(), found: found.to_owned(), spoken: VERSION }),
+        None => Err(RuleError::ForeignExports { path: path.into(), exports: exports.to_vec() }),
+    }
+}
+
+fn check_imports(path: &Path, imports: &[String]) -> Result<(), RuleError> {
+    let allowed = |import: &&String| match interface_and_version(import) {
+        (interface, VERSION) => ALLOWED_IMPORTS.contains(&interface),
+        _ => false,
+    };
+    let Some(import) = imports.iter().find(|import| !allowed(import)) else { return Ok(()) };
+    let hint = if import.starts_with("wasi") {
+        "Rules have no clock, files or network: build it with `--target wasm32-unknown-unknown` instead of a WASI target"
+    } else {
+        "Take the code that needs it out of the rule"
+    };
+    Err(RuleError::ForeignImport { path: path.into(), import: import.clone(), hint })
+}

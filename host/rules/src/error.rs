@@ -1,0 +1,264 @@
+//! Everything that can go wrong with a rule, and whose turn it is then.
+
+use std::path::PathBuf;
+
+use corver_core::PartError;
+
+/// Why a rule cannot be loaded, or why a batch has no verdicts.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleError {
+    /// The file cannot be read.
+    #[error("cannot read the plugin {path}")]
+    Read {
+        /// The plugin file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Larger than [`crate::Limits::file_bytes`].
+    #[error("the plugin {path} has {got} bytes; at most {limit} are allowed (limits.file_bytes)")]
+    FileSize {
+        /// The plugin file.
+        path: PathBuf,
+        /// Bytes allowed.
+        limit: u64,
+        /// Bytes it has.
+        got: u64,
+    },
+    /// Something else than WebAssembly.
+    #[error(
+        "{path} is not a WebAssembly file; give the .wasm that `cargo build --release --target wasm32-unknown-unknown` made"
+    )]
+    NotWasm {
+        /// The plugin file.
+        path: PathBuf,
+    },
+    /// It begins as WebAssembly and breaks off or contradicts itself.
+    #[error("{path} is damaged or no valid WebAssembly: {detail}; build it again")]
+    Invalid {
+        /// The plugin file.
+        path: PathBuf,
+        /// What the parser or compiler said.
+        detail: String,
+    },
+    /// A WebAssembly module that knows nothing of the contract.
+    #[error(
+        "{path} is a WebAssembly module, but no CorVer rule: it does not carry the contract. Write it with `corver-sdk` and `corver_sdk::export!`"
+    )]
+    ForeignModule {
+        /// The plugin file.
+        path: PathBuf,
+    },
+    /// A component with another purpose.
+    #[error("{path} does not export corver:reward/sentence-scoring, so it is no sentence rule; it exports {exports:?}")]
+    ForeignExports {
+        /// The plugin file.
+        path: PathBuf,
+        /// What it exports instead.
+        exports: Vec<String>,
+    },
+    /// Built against another version of the contract.
+    #[error(
+        "{path} speaks corver:reward@{found}; this host speaks {spoken}. Rebuild the plugin against a corver-sdk of {spoken}, or use the host that it was made for"
+    )]
+    Version {
+        /// The plugin file.
+        path: PathBuf,
+        /// Version in its exports.
+        found: String,
+        /// Version of this host.
+        spoken: &'static str,
+    },
+    /// It wants something from the host that no rule gets.
+    #[error("{path} imports `{import}`; a rule may import nothing but corver:reward/diagnostics. {hint}")]
+    ForeignImport {
+        /// The plugin file.
+        path: PathBuf,
+        /// The name of the import.
+        import: String,
+        /// What its author can do.
+        hint: &'static str,
+    },
+    /// The rule refuses its settings.
+    #[error("plugin {plugin} {version} refuses its settings: {message}")]
+    Settings {
+        /// The rule's name.
+        plugin: String,
+        /// The rule's version.
+        version: String,
+        /// The rule's own words.
+        message: String,
+    },
+    /// The rule broke the contract or a limit.
+    #[error("plugin {plugin} {version} {fault}{}", quoted(said))]
+    Broken {
+        /// The rule's name; the file's until the rule has told its name.
+        plugin: String,
+        /// The rule's version.
+        version: String,
+        /// What it did.
+        fault: Box<Fault>,
+        /// What it reported before, a panic text for example.
+        said: Vec<String>,
+    },
+    /// The corpus index failed, not the rule.
+    #[error("the corpus could not answer plugin {plugin}")]
+    Counter {
+        /// The rule's name.
+        plugin: String,
+        /// What the index said.
+        #[source]
+        source: PartError,
+    },
+    /// The corpus index broke its own contract.
+    #[error("the corpus answered {got} of {expected} queries; this is a defect of the host")]
+    Answers {
+        /// Queries asked.
+        expected: usize,
+        /// Counts that came back.
+        got: usize,
+    },
+    /// The machine cannot run WebAssembly as configured.
+    #[error("cannot set up the WebAssembly engine: {detail}")]
+    Engine {
+        /// What the engine said.
+        detail: String,
+    },
+}
+
+fn quoted(said: &[String]) -> String {
+    if said.is_empty() { String::new() } else { format!("; it reported: {}", said.join(" | ")) }
+}
+
+/// What a rule did that it must not. Sentences are named by completion and index, both counted from 0.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Too slow, or endless.
+    #[error("ran longer than {limit_ms} ms in one call (limits.call_ms)")]
+    Time {
+        /// Milliseconds allowed.
+        limit_ms: u64,
+    },
+    /// Too much linear memory.
+    #[error("wanted {asked} more bytes of memory where {limit} are allowed in all (limits.memory_bytes)")]
+    Memory {
+        /// Bytes allowed.
+        limit: usize,
+        /// Bytes of the growth that was refused.
+        asked: usize,
+    },
+    /// Too large a table.
+    #[error("wanted {asked} more table elements where {limit} are allowed in all (limits.table_elements)")]
+    Table {
+        /// Elements allowed.
+        limit: usize,
+        /// Elements of the growth that was refused.
+        asked: usize,
+    },
+    /// Too deep a recursion.
+    #[error("used up its stack of {limit} bytes (limits.stack_bytes)")]
+    Stack {
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// A panic, or another instruction that stops it.
+    #[error("stopped with a trap: {0}")]
+    Trap(wasmtime::Trap),
+    /// It cannot be started.
+    #[error("cannot be instantiated: {detail}")]
+    Start {
+        /// What the engine said.
+        detail: String,
+    },
+    /// Its answer does not follow the calling convention, or is larger than allowed.
+    #[error("gave an answer that cannot be read, with at most {limit} bytes (limits.output_bytes): {detail}")]
+    Answer {
+        /// Bytes allowed.
+        limit: usize,
+        /// What the engine said.
+        detail: String,
+    },
+    /// Not one outcome per sentence.
+    #[error("answered {expected} sentences with {got} outcomes")]
+    Outcomes {
+        /// Sentences in the call.
+        expected: usize,
+        /// Outcomes it gave.
+        got: usize,
+    },
+    /// NaN or an infinity.
+    #[error("gave sentence {index} of completion {completion} the reward {reward}; it must be finite")]
+    NotFinite {
+        /// Completion of the sentence.
+        completion: u32,
+        /// The sentence.
+        index: u32,
+        /// The reward.
+        reward: f32,
+    },
+    /// A verdict about a triplet that is not there.
+    #[error("names triplet {got} in sentence {index} of completion {completion}, which has {triplets}")]
+    Triplet {
+        /// Completion of the sentence.
+        completion: u32,
+        /// The sentence.
+        index: u32,
+        /// Triplets the sentence has.
+        triplets: usize,
+        /// The one it names.
+        got: u32,
+    },
+    /// A text that is too long.
+    #[error("gave a {what} of {got} bytes; at most {limit} are allowed (limits.text_bytes)")]
+    Text {
+        /// What the text was meant for.
+        what: &'static str,
+        /// Bytes allowed.
+        limit: usize,
+        /// Bytes it has.
+        got: usize,
+    },
+    /// A query without words, or with too many.
+    #[error(
+        "asked for a query of {got} words; from 1 to {limit} are allowed, none of the clauses empty (limits.words_per_query)"
+    )]
+    Words {
+        /// Words allowed.
+        limit: usize,
+        /// Words it has.
+        got: usize,
+    },
+    /// Too many queries for one sentence.
+    #[error(
+        "asked {got} queries for sentence {index} of completion {completion}; at most {limit} are allowed (limits.queries_per_sentence)"
+    )]
+    SentenceQueries {
+        /// Completion of the sentence.
+        completion: u32,
+        /// The sentence.
+        index: u32,
+        /// Queries allowed.
+        limit: usize,
+        /// Queries asked.
+        got: usize,
+    },
+    /// Too many queries altogether.
+    #[error("asked {got} different queries in one batch; at most {limit} are allowed (limits.queries_per_batch)")]
+    BatchQueries {
+        /// Queries allowed.
+        limit: usize,
+        /// Queries asked.
+        got: usize,
+    },
+    /// It never stops asking.
+    #[error("still asks about {open} sentences after {limit} rounds of answers (limits.rounds)")]
+    Rounds {
+        /// Rounds allowed.
+        limit: u32,
+        /// Sentences without a verdict.
+        open: usize,
+    },
+}

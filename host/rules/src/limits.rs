@@ -1,0 +1,110 @@
+//! How much of everything a rule may have.
+
+use serde::{Deserialize, Serialize};
+use wasmtime::ResourceLimiter;
+
+/// Bounds on what a rule may use and answer. The defaults leave a wide margin over the shipped rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Largest plugin file, bytes.
+    pub file_bytes: u64,
+    /// Wall-clock milliseconds for one call, whatever the size of its batch; enforced in steps of 10.
+    pub call_ms: u64,
+    /// All linear memories together, bytes.
+    pub memory_bytes: usize,
+    /// All tables together, elements.
+    pub table_elements: usize,
+    /// Native stack of a call, bytes.
+    pub stack_bytes: usize,
+    /// Everything that one call hands back, as laid out in the host's memory, bytes.
+    pub output_bytes: usize,
+    /// Any single text, bytes.
+    pub text_bytes: usize,
+    /// Queries that one sentence may ask for, all rounds together.
+    pub queries_per_sentence: usize,
+    /// Words of one query, all clauses together.
+    pub words_per_query: usize,
+    /// Queries of one batch, all rounds together, repetitions not counted.
+    pub queries_per_batch: usize,
+    /// How often a batch may be answered and called again.
+    pub rounds: u32,
+    /// Messages kept of one instance, each cut at `text_bytes`; further ones are dropped.
+    pub reports: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            file_bytes: 64 << 20,
+            call_ms: 10_000,
+            memory_bytes: 256 << 20,
+            table_elements: 100_000,
+            stack_bytes: 512 << 10,
+            output_bytes: 128 << 20,
+            text_bytes: 64 << 10,
+            queries_per_sentence: 64,
+            words_per_query: 256,
+            queries_per_batch: 1_000_000,
+            rounds: 4,
+            reports: 16,
+        }
+    }
+}
+
+/// What wasmtime asks before an instance grows; a refusal ends the call at once.
+#[derive(Debug)]
+pub(crate) struct Allowance {
+    memory_left: usize,
+    table_left: usize,
+}
+
+/// A growth that was refused.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("growing by {asked} {what} is {over} beyond the limit")]
+pub(crate) struct Refused {
+    pub(crate) what: &'static str,
+    pub(crate) asked: usize,
+    over: usize,
+}
+
+pub(crate) const MEMORY: &str = "bytes of memory";
+pub(crate) const TABLE: &str = "table elements";
+
+impl Allowance {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self { memory_left: limits.memory_bytes, table_left: limits.table_elements }
+    }
+}
+
+fn take(left: &mut usize, what: &'static str, current: usize, desired: usize) -> wasmtime::Result<bool> {
+    let asked = desired.saturating_sub(current);
+    match left.checked_sub(asked) {
+        Some(rest) => *left = rest,
+        None => return Err(Refused { what, asked, over: asked - *left }.into()),
+    }
+    Ok(true)
+}
+
+impl ResourceLimiter for Allowance {
+    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        take(&mut self.memory_left, MEMORY, current, desired)
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+        take(&mut self.table_left, TABLE, current, desired)
+    }
+
+    // A Rust rule that became a component has four core instances, one memory and two tables.
+    fn instances(&self) -> usize {
+        64
+    }
+
+    fn memories(&self) -> usize {
+        16
+    }
+
+    fn tables(&self) -> usize {
+        16
+    }
+}

@@ -1,0 +1,124 @@
+//! The shipped rules, as WebAssembly, through the whole host side.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
+use corver_rules::{LoadOptions, Rule, RuleError};
+use serde_json::{Value, json};
+
+const DIRECTED: &str = "Mario AND Camerini AND Il AND Seduttore";
+const STARRED: &str = "Il AND Seduttore AND Sophia AND Loren";
+
+/// Counts by query text; unknown queries cannot be answered. Keeps what it was asked.
+#[derive(Default)]
+struct FakeIndex {
+    counts: BTreeMap<String, u64>,
+    asked: Vec<Query>,
+}
+
+impl FakeIndex {
+    fn new(counts: &[(&str, u64)]) -> Self {
+        Self { counts: counts.iter().map(|&(query, n)| (query.to_owned(), n)).collect(), asked: Vec::new() }
+    }
+}
+
+impl Counter for FakeIndex {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        self.asked.extend_from_slice(queries);
+        let count = |query: &Query| Count {
+            query: query.clone(),
+            occurrences: self.counts.get(&query.to_string()).copied(),
+            exact: true,
+        };
+        Ok(queries.iter().map(count).collect())
+    }
+}
+
+fn load(name: &str, settings: Value) -> Result<Rule, RuleError> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist").join(name).with_extension("wasm");
+    assert!(path.exists(), "{} is not built: run plugins/build.sh", path.display());
+    Rule::load(&path, LoadOptions { settings, ..LoadOptions::default() })
+}
+
+fn sentence(completion: u32, index: u32, triplets: &[(&str, &str, &str)]) -> RuleSentence {
+    let triplet = |&(head, relation, tail): &(&str, &str, &str)| Triplet {
+        head: head.into(),
+        relation: relation.into(),
+        tail: tail.into(),
+    };
+    let triplets = triplets.iter().map(triplet).collect();
+    RuleSentence { completion, index, text: "It is so.".into(), section: Section::Think, triplets }
+}
+
+/// The paper's example.
+fn film() -> RuleSentence {
+    sentence(0, 0, &[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")])
+}
+
+#[test]
+fn the_papers_example() {
+    let directed_so = format!("{DIRECTED} AND directed");
+    let counts = [(DIRECTED, 50), (STARRED, 0), (directed_so.as_str(), 9)];
+    for (name, reward, count, asked) in [("first", 0.1, 50, 1), ("min", -0.3, 0, 2), ("relcheck", 0.1, 50, 2)] {
+        let rule = load(name, Value::Null).unwrap();
+        assert_eq!((rule.name(), rule.manifest().version.as_str()), (name, "0.1.0"));
+        let verdicts = rule.judge(&[film()], &mut FakeIndex::new(&counts)).unwrap();
+        assert_eq!((verdicts[0].reward, verdicts[0].count), (Some(reward), Some(count)), "{name}");
+        assert_eq!(verdicts[0].counts.len(), asked, "{name}");
+    }
+    let loren = sentence(0, 0, &[("Sophia Loren", "directed", "Il Seduttore")]);
+    let mut index = FakeIndex::new(&[("Sophia AND Loren AND Il AND Seduttore", 20)]);
+    index.counts.insert("Sophia AND Loren AND Il AND Seduttore AND directed".into(), 0);
+    let verdicts = load("relcheck", Value::Null).unwrap().judge(&[loren], &mut index).unwrap();
+    assert_eq!(verdicts[0].reward, Some(-0.05));
+}
+
+#[test]
+fn a_query_goes_to_the_index_once_and_its_answer_to_every_asker() {
+    let rule = load("first", Value::Null).unwrap();
+    let batch = [film(), sentence(0, 1, &[]), sentence(1, 0, &[("He", "directed", "Il Seduttore")]), film()];
+    let mut index = FakeIndex::new(&[(DIRECTED, 3)]);
+    let verdicts = rule.judge(&batch, &mut index).unwrap();
+    assert_eq!(index.asked.len(), 1);
+    assert_eq!(index.asked[0].enough, Some(20));
+    assert_eq!(verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(), [Some(-0.1), None, None, Some(-0.1)]);
+    assert_eq!(verdicts[3].counts[0].occurrences, Some(3));
+    assert_eq!(verdicts[1].note.as_deref(), Some("no valid triplet"));
+}
+
+#[test]
+fn settings_reach_the_rule_and_wrong_ones_are_named() {
+    let rule = load("first", json!({"tiers": {"rewards": [-1.0, -0.1, 0.0, 0.1]}})).unwrap();
+    let verdicts = rule.judge(&[film()], &mut FakeIndex::new(&[(DIRECTED, 0)])).unwrap();
+    assert_eq!(verdicts[0].reward, Some(-1.0));
+
+    let refused = |settings| match load("relcheck", settings) {
+        Err(RuleError::Settings { plugin, message, .. }) => format!("{plugin}: {message}"),
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(json!({"penality": 0})).contains("relcheck: penality: unknown field `penality`"));
+    assert!(refused(json!({"tiers": {"rewards": [1, "x"]}})).contains("relcheck: tiers.rewards[1]: invalid type"));
+    assert!(refused(json!({"tiers": {"thresholds": [20, 5]}})).contains("must ascend"));
+    assert!(refused(json!([])).contains("invalid"));
+}
+
+#[test]
+fn the_schema_names_every_setting_with_its_default() {
+    let rule = load("relcheck", Value::Null).unwrap();
+    let schema: Value = serde_json::from_str(&rule.manifest().settings_schema).unwrap();
+    assert_eq!(schema["properties"]["penalty"]["default"], json!(-0.05));
+    assert_eq!(schema["properties"]["tiers"]["default"]["rewards"], json!([-0.3, -0.1, 0.0, 0.1]));
+    assert_eq!(schema["additionalProperties"], json!(false));
+}
+
+#[test]
+fn compiled_rules_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm");
+    let options = LoadOptions { cache_dir: Some(folder.path().join("rules")), ..LoadOptions::default() };
+    let hash = Rule::load(&path, options.clone()).unwrap().hash().to_owned();
+    assert_eq!(std::fs::read_dir(folder.path().join("rules")).unwrap().count(), 1);
+    let again = Rule::load(&path, options).unwrap();
+    assert_eq!((again.hash(), hash.len()), (hash.as_str(), 64));
+}

@@ -1,0 +1,70 @@
+//! First: how often do subject and object of the sentence's first fact occur together in the corpus?
+//! One look-up per sentence (paper, “First”).
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence by the count of its first valid triplet.
+    pub struct First {
+        /// From the count to the reward.
+        pub tiers: Tiers = Tiers::default(),
+    }
+}
+
+impl SentenceRule for First {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
+        let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
+        let count = corpus.count(&query.enough(self.tiers.top()))?;
+        verdict(self.tiers.reward(count)).because(index, count)
+    }
+}
+
+corver_sdk::export!(First);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::testing::{counts, run, sentence};
+
+    const FILM: &[(&str, &str, &str)] =
+        &[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
+
+    #[test]
+    fn only_the_first_fact_counts() {
+        // The paper's example.
+        let text = sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", FILM);
+        let judged = run(&First::default(), &text, &counts(&[("Mario AND Camerini AND Il AND Seduttore", 50)]));
+        assert_eq!((judged.reward, judged.count, judged.triplet), (Some(0.1), Some(50), Some(0)));
+        assert_eq!(judged.asked.len(), 1);
+    }
+
+    #[test]
+    fn pronouns_are_passed_over() {
+        let text =
+            sentence("He was born in Rome.", &[("He", "born in", "Rome"), ("Mario Camerini", "born in", "Rome")]);
+        let judged = run(&First::default(), &text, &counts(&[("Mario AND Camerini AND Rome", 3)]));
+        assert_eq!((judged.reward, judged.triplet), (Some(-0.1), Some(1)));
+    }
+
+    #[test]
+    fn a_sentence_without_a_usable_fact_is_no_ones_fault() {
+        let nothing = counts(&[]);
+        assert_eq!(run(&First::default(), &sentence("Well.", &[]), &nothing).reward, None);
+        // The first valid triplet decides, even if it makes no query.
+        let narrow = [("Rome", "is", "rome"), ("Mario Camerini", "directed", "Il Seduttore")];
+        assert_eq!(run(&First::default(), &sentence("Rome is Rome.", &narrow), &nothing).reward, None);
+        let unknown = counts(&[]).without("Mario AND Camerini AND Il AND Seduttore");
+        assert_eq!(run(&First::default(), &sentence("It is so.", FILM), &unknown).reward, Some(0.0));
+    }
+
+    #[test]
+    fn settings_change_the_map_and_are_checked() {
+        let rule = First::from_json(r#"{"tiers": {"rewards": [-1.0, -0.1, 0.0, 0.1]}}"#).unwrap();
+        let unseen = counts(&[("Mario AND Camerini AND Il AND Seduttore", 0)]);
+        assert_eq!(run(&rule, &sentence("So it is.", FILM), &unseen).reward, Some(-1.0));
+        let error = First::from_json(r#"{"tiers": {"thresholds": [5]}}"#).unwrap_err();
+        assert!(error.contains("tiers: `rewards` must have 3 entries"), "{error}");
+        let error = First::from_json(r#"{"tires": {}}"#).unwrap_err();
+        assert!(error.contains("unknown field `tires`, expected `tiers`"), "{error}");
+    }
+}

@@ -1,0 +1,66 @@
+//! Min: a sentence is as well attested as the least attested of its facts.
+//! One look-up per valid triplet, all asked for at once (paper, “Min”).
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence by the smallest count of its valid triplets.
+    pub struct Min {
+        /// From the count to the reward.
+        pub tiers: Tiers = Tiers::default(),
+    }
+}
+
+impl SentenceRule for Min {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        let (indices, queries): (Vec<usize>, Vec<Query>) = sentence
+            .valid_triplets()
+            .filter_map(|(index, triplet)| Some((index, triplet.word_query()?.enough(self.tiers.top()))))
+            .unzip();
+        if queries.is_empty() {
+            return abstain("no valid triplet with two content words");
+        }
+        let counts = corpus.count_all(&queries)?;
+        // A fact that the index cannot count says nothing about the others.
+        match indices.into_iter().zip(counts).filter(|(_, count)| count.is_some()).min_by_key(|&(_, count)| count) {
+            Some((index, count)) => verdict(self.tiers.reward(count)).because(index, count),
+            None => verdict(self.tiers.reward(None)),
+        }
+    }
+}
+
+corver_sdk::export!(Min);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::testing::{counts, run, sentence};
+
+    const FILM: &[(&str, &str, &str)] =
+        &[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
+    const DIRECTED: &str = "Mario AND Camerini AND Il AND Seduttore";
+    const STARRED: &str = "Il AND Seduttore AND Sophia AND Loren";
+
+    #[test]
+    fn the_least_attested_fact_decides() {
+        // The paper's example.
+        let text = sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", FILM);
+        let judged = run(&Min::default(), &text, &counts(&[(DIRECTED, 50), (STARRED, 0)]));
+        assert_eq!((judged.reward, judged.count, judged.triplet), (Some(-0.3), Some(0), Some(1)));
+        assert_eq!(judged.asked, [DIRECTED, STARRED]);
+    }
+
+    #[test]
+    fn unknown_counts_are_left_out() {
+        let text = sentence("It is so.", FILM);
+        assert_eq!(run(&Min::default(), &text, &counts(&[(DIRECTED, 50)]).without(STARRED)).reward, Some(0.1));
+        let none = counts(&[]).without(DIRECTED).without(STARRED);
+        assert_eq!(run(&Min::default(), &text, &none).reward, Some(0.0));
+    }
+
+    #[test]
+    fn triplets_without_a_query_are_left_out() {
+        let text = sentence("It is so.", &[("Rome", "is", "rome"), ("She", "saw", "Rome"), FILM[0]]);
+        assert_eq!(run(&Min::default(), &text, &counts(&[(DIRECTED, 7)])).triplet, Some(2));
+        assert_eq!(run(&Min::default(), &sentence("Well.", &[]), &counts(&[])).reward, None);
+    }
+}

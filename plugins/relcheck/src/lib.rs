@@ -1,0 +1,80 @@
+//! RelCheck: as First, but where subject and object are well attested, do they also occur with the relation?
+//! One look-up per sentence, two for well attested pairs (paper, appendix on RelCheck).
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence by the count of its first valid triplet, and checks the relation of a well attested one.
+    pub struct RelCheck {
+        /// From the count to the reward.
+        pub tiers: Tiers = Tiers::default(),
+        /// The reward of a pair in the highest tier that never occurs with its relation.
+        pub penalty: f64 = -0.05,
+    }
+}
+
+impl SentenceRule for RelCheck {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
+        let Some(pair) = triplet.word_query() else { return abstain("fewer than two content words") };
+        let count = corpus.count(&pair.clone().enough(self.tiers.top()))?;
+        if count >= Some(self.tiers.top()) {
+            // None: the pair makes a query, so pair and relation do too. Equal: the relation adds no word.
+            let related = triplet.relation_query().filter(|related| *related != pair);
+            if let Some(related) = related
+                && corpus.count(&related.enough(1))? == Some(0)
+            {
+                return verdict(self.penalty).because(index, count).note("never with this relation");
+            }
+        }
+        verdict(self.tiers.reward(count)).because(index, count)
+    }
+}
+
+corver_sdk::export!(RelCheck);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::testing::{counts, run, sentence};
+
+    const PAIR: &str = "Sophia AND Loren AND Il AND Seduttore";
+    const RELATED: &str = "Sophia AND Loren AND Il AND Seduttore AND directed";
+
+    fn loren_directed(corpus: &[(&str, u64)]) -> corver_sdk::testing::Judged {
+        let text = sentence("Sophia Loren directed Il Seduttore.", &[("Sophia Loren", "directed", "Il Seduttore")]);
+        run(&RelCheck::default(), &text, &counts(corpus))
+    }
+
+    #[test]
+    fn a_well_attested_pair_needs_its_relation() {
+        // The paper's example.
+        assert_eq!(loren_directed(&[(PAIR, 20), (RELATED, 0)]).reward, Some(-0.05));
+        assert_eq!(loren_directed(&[(PAIR, 20), (RELATED, 1)]).reward, Some(0.1));
+    }
+
+    #[test]
+    fn other_pairs_are_looked_up_once() {
+        let judged = loren_directed(&[(PAIR, 19)]);
+        assert_eq!((judged.reward, judged.asked.len()), (Some(0.0), 1));
+        assert_eq!(loren_directed(&[(PAIR, 0)]).reward, Some(-0.3));
+    }
+
+    #[test]
+    fn an_unknown_or_empty_relation_changes_nothing() {
+        let text = sentence("It is so.", &[("Sophia Loren", "directed", "Il Seduttore")]);
+        let unknown = counts(&[(PAIR, 99)]).without(RELATED);
+        assert_eq!(run(&RelCheck::default(), &text, &unknown).reward, Some(0.1));
+        let blank = sentence("It is so.", &[("Sophia Loren", " ", "Il Seduttore")]);
+        assert_eq!(run(&RelCheck::default(), &blank, &counts(&[(PAIR, 99)])).asked.len(), 1);
+    }
+
+    #[test]
+    fn only_the_first_fact_counts() {
+        // The paper's other example: the first fact is well attested, with its relation.
+        let film = [("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
+        let text = sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &film);
+        let pair = "Mario AND Camerini AND Il AND Seduttore";
+        let corpus = counts(&[(pair, 50), ("Mario AND Camerini AND Il AND Seduttore AND directed", 12)]);
+        assert_eq!(run(&RelCheck::default(), &text, &corpus).reward, Some(0.1));
+    }
+}

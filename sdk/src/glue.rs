@@ -1,0 +1,68 @@
+//! Between the component's exports and a [`SentenceRule`].
+
+use std::sync::OnceLock;
+
+use crate::bindings;
+use crate::{Ask, Corpus, Judgement, Manifest, Sentence, SentenceRule};
+
+/// Makes a rule the component that this crate compiles to. Its name, version and summary are the package's.
+#[macro_export]
+macro_rules! export {
+    ($rule:ty) => {
+        const _: () = {
+            /// The component.
+            struct Component;
+            static RULE: ::std::sync::OnceLock<$rule> = ::std::sync::OnceLock::new();
+
+            impl $crate::bindings::Guest for Component {
+                fn describe() -> $crate::Manifest {
+                    $crate::glue::describe::<$rule>(
+                        env!("CARGO_PKG_NAME"),
+                        env!("CARGO_PKG_VERSION"),
+                        env!("CARGO_PKG_DESCRIPTION"),
+                    )
+                }
+
+                fn configure(settings: String) -> Result<(), String> {
+                    $crate::glue::configure(&RULE, &settings)
+                }
+
+                fn score(batch: Vec<$crate::Sentence>) -> Vec<$crate::bindings::Outcome> {
+                    $crate::glue::score(&RULE, &batch)
+                }
+            }
+
+            // Natively a rule is a library to test; only WebAssembly has exports of these names.
+            #[cfg(target_family = "wasm")]
+    $crate::bindings::export!(Component with_types_in $crate::bindings);
+        };
+    };
+}
+
+pub fn describe<R: SentenceRule>(name: &str, version: &str, summary: &str) -> Manifest {
+    hand_over_panics();
+    Manifest { name: name.into(), version: version.into(), summary: summary.into(), settings_schema: R::schema() }
+}
+
+pub fn configure<R: SentenceRule>(rule: &OnceLock<R>, settings: &str) -> Result<(), String> {
+    hand_over_panics();
+    rule.set(R::from_json(settings)?).map_err(|_| "the rule is configured already".to_owned())
+}
+
+pub fn score<R: SentenceRule>(rule: &OnceLock<R>, batch: &[Sentence]) -> Vec<bindings::Outcome> {
+    let rule = rule.get().expect("the contract: `configure` comes before `score`");
+    batch
+        .iter()
+        .map(|sentence| match rule.score(sentence, &Corpus::new(&sentence.counts)) {
+            Ok(Judgement::Score(verdict)) => bindings::Outcome::Score(verdict),
+            Ok(Judgement::Abstain(why)) => bindings::Outcome::Abstain(why),
+            Err(Ask(queries)) => bindings::Outcome::Ask(queries),
+        })
+        .collect()
+}
+
+/// A panic ends as a trap without words; its text takes this way out. Natively, panics keep the hook they have.
+fn hand_over_panics() {
+    #[cfg(target_family = "wasm")]
+    std::panic::set_hook(Box::new(|panic| bindings::report(&panic.to_string())));
+}

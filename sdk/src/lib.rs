@@ -1,0 +1,71 @@
+//! What a reward rule is written with.
+//!
+//! A rule is a pure function from one sentence, its triplets and the corpus counts it asks for to a verdict. It imports
+//! nothing, keeps no state and reads no clock. This is a whole one:
+//!
+//! ```
+//! use corver_sdk::prelude::*;
+//!
+//! settings! {
+//!     /// Pays a sentence whose first fact the corpus attests.
+//!     pub struct Attested {
+//!         /// Counts up to this one earn nothing, in occurrences.
+//!         pub noise_floor: u64 = 0,
+//!     }
+//! }
+//!
+//! impl SentenceRule for Attested {
+//!     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+//!         let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
+//!         let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
+//!         let count = corpus.count(&query)?; // the first time round, this asks the host and stops here
+//!         verdict(if count > Some(self.noise_floor) { 0.1 } else { -0.3 }).because(index, count)
+//!     }
+//! }
+//!
+//! corver_sdk::export!(Attested);
+//! ```
+//!
+//! `cargo build --release --target wasm32-unknown-unknown` makes the file that `corver-host train --plugin` takes.
+//! `cargo test` is native: [`testing`] has a corpus to fill in by hand.
+
+pub mod bindings;
+mod corpus;
+#[doc(hidden)]
+pub mod glue;
+mod outcome;
+mod settings;
+pub mod testing;
+mod text;
+mod tiers;
+mod words;
+
+#[doc(hidden)]
+pub use schemars;
+#[doc(hidden)]
+pub use serde;
+
+pub use bindings::{Count, Manifest, Query, Section, Sentence, Triplet, Verdict};
+pub use corpus::{Ask, Corpus};
+pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, verdict};
+pub use settings::Settings;
+pub use tiers::{Tiers, TiersError};
+pub use words::{content_words, is_pronoun, relation_words, word_query};
+
+/// Everything a rule usually needs.
+pub mod prelude {
+    pub use crate::{
+        Corpus, Outcome, OutcomeExt as _, Query, Section, Sentence, SentenceRule, Settings as _, Tiers, Triplet,
+        abstain, settings, verdict,
+    };
+}
+
+/// A reward for single sentences. The implementing type holds the rule's settings; [`settings!`] declares it.
+pub trait SentenceRule: Settings {
+    /// Judges one sentence. Called again with more counts until it no longer asks; each call must decide from its
+    /// arguments alone.
+    ///
+    /// # Errors
+    /// [`Ask`] where `corpus` does not hold a count yet; `?` passes it on.
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome;
+}

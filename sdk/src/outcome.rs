@@ -1,0 +1,58 @@
+//! What a rule answers.
+
+use crate::{Ask, Verdict};
+
+/// A rule's answer for one sentence: a judgement, or the counts it still needs. `?` on [`crate::Corpus::count`] makes
+/// the latter.
+pub type Outcome = Result<Judgement, Ask>;
+
+/// A final answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Judgement {
+    /// A reward and why.
+    Score(Verdict),
+    /// Nothing to say, and why: the sentence earns 0.
+    Abstain(Option<String>),
+}
+
+/// Rewards the sentence. The number must be finite as a 32-bit float, or the host refuses the whole batch.
+#[expect(clippy::missing_errors_doc, reason = "never an error: the type is what `SentenceRule::score` returns")]
+pub fn verdict(reward: f64) -> Outcome {
+    Ok(Judgement::Score(Verdict { reward: reward as f32, count: None, triplet: None, note: None }))
+}
+
+/// Says nothing about the sentence, which then earns 0; `why` appears in the trace.
+#[expect(clippy::missing_errors_doc, reason = "never an error: the type is what `SentenceRule::score` returns")]
+pub fn abstain(why: &str) -> Outcome {
+    Ok(Judgement::Abstain(Some(why.to_owned())))
+}
+
+/// Adds to a verdict what it rests on. Leaves abstentions and asks as they are.
+#[expect(clippy::missing_errors_doc, reason = "an ask stays an ask; no error of their own")]
+pub trait OutcomeExt {
+    /// The triplet, by its place in the sentence, and the count that decided.
+    fn because(self, triplet: usize, count: Option<u64>) -> Outcome;
+
+    /// Words for the trace.
+    fn note(self, note: &str) -> Outcome;
+}
+
+impl OutcomeExt for Outcome {
+    fn because(self, triplet: usize, count: Option<u64>) -> Outcome {
+        // A list from the host has fewer than 2³² entries.
+        self.map(|judgement| judgement.with(|verdict| (verdict.triplet, verdict.count) = (Some(triplet as u32), count)))
+    }
+
+    fn note(self, note: &str) -> Outcome {
+        self.map(|judgement| judgement.with(|verdict| verdict.note = Some(note.to_owned())))
+    }
+}
+
+impl Judgement {
+    fn with(mut self, change: impl FnOnce(&mut Verdict)) -> Self {
+        if let Self::Score(verdict) = &mut self {
+            change(verdict);
+        }
+        self
+    }
+}

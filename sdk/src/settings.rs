@@ -1,0 +1,75 @@
+//! A rule's settings: a struct with defaults, read from JSON, strict about unknown keys.
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+
+/// What [`crate::settings!`] makes of a struct.
+pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static {
+    /// Reads a JSON object; keys that are absent keep their defaults.
+    ///
+    /// # Errors
+    /// A message that names the key that is wrong or unknown.
+    fn from_json(json: &str) -> Result<Self, String> {
+        // serde would read a list as a struct too, field by field.
+        if !json.trim_start().starts_with('{') {
+            return Err("invalid settings: a JSON object is expected".to_owned());
+        }
+        let mut reader = serde_json::Deserializer::from_str(json);
+        let settings = serde_path_to_error::deserialize(&mut reader).map_err(|error| error.to_string())?;
+        reader.end().map_err(|error| error.to_string())?;
+        Ok(settings)
+    }
+
+    /// The JSON schema of these settings, defaults and doc comments included.
+    #[must_use]
+    fn schema() -> String {
+        schemars::generate::SchemaSettings::default()
+            .into_generator()
+            .into_root_schema_for::<Self>()
+            .to_value()
+            .to_string()
+    }
+}
+
+impl<T: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static> Settings for T {}
+
+/// Declares a rule and its settings: a struct whose every field has a default. Doc comments become the descriptions in
+/// the JSON schema; keys that are no field are refused.
+///
+/// ```
+/// use corver_sdk::{Settings, settings};
+///
+/// settings! {
+///     /// Pays what is well attested.
+///     pub struct Attested {
+///         /// In occurrences.
+///         pub floor: u64 = 20,
+///     }
+/// }
+///
+/// assert_eq!(Attested::from_json("{}").unwrap().floor, 20);
+/// assert!(Attested::from_json(r#"{"flor": 3}"#).unwrap_err().contains("unknown field `flor`, expected `floor`"));
+/// ```
+#[macro_export]
+macro_rules! settings {
+    (
+        $(#[$about:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[$field_about:meta])* $field_visibility:vis $field:ident: $type:ty = $default:expr),* $(,)?
+        }
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, $crate::serde::Serialize, $crate::serde::Deserialize, $crate::schemars::JsonSchema)]
+        #[serde(crate = "corver_sdk::serde", default, deny_unknown_fields)]
+        #[schemars(crate = "corver_sdk::schemars")]
+        $visibility struct $name {
+            $($(#[$field_about])* $field_visibility $field: $type,)*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($field: $default,)* }
+            }
+        }
+    };
+}

@@ -1,0 +1,22 @@
+//! White space and lower case as the reference implementation's language sees them: a count depends on them.
+
+/// Unicode white space and the four information separators U+001C to U+001F, which `char::is_whitespace` leaves out.
+pub(crate) fn is_space(c: char) -> bool {
+    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+}
+
+/// Without the white space at both ends.
+pub(crate) fn strip(text: &str) -> &str {
+    text.trim_matches(is_space)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_are_space_and_zero_width_characters_are_not() {
+        assert_eq!(strip("\u{1c}\u{a0} a\u{200b}\u{1f}"), "a\u{200b}");
+        assert_eq!(strip(" \u{3000}\t"), "");
+    }
+}

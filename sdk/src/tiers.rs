@@ -1,0 +1,138 @@
+//! From a count to a reward, by steps.
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A step function from counts to rewards. The default is the paper's: 0 → −0.3, 1–4 → −0.1, 5–19 → 0.0, 20 and more
+/// → +0.1.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "Steps")]
+pub struct Tiers {
+    thresholds: Vec<u64>,
+    rewards: Vec<f64>,
+}
+
+/// A reward for counts of 0, one for counts from 1 on, and one more from each threshold on.
+#[derive(Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+struct Steps {
+    /// Counts, ascending, the first at least 2.
+    thresholds: Vec<u64>,
+    /// Two more than thresholds.
+    rewards: Vec<f64>,
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self { thresholds: vec![5, 20], rewards: vec![-0.3, -0.1, 0.0, 0.1] }
+    }
+}
+
+impl Default for Tiers {
+    fn default() -> Self {
+        let Steps { thresholds, rewards } = Steps::default();
+        Self { thresholds, rewards }
+    }
+}
+
+impl TryFrom<Steps> for Tiers {
+    type Error = TiersError;
+
+    fn try_from(steps: Steps) -> Result<Self, TiersError> {
+        Self::new(steps.thresholds, steps.rewards)
+    }
+}
+
+impl Tiers {
+    /// `rewards[0]` for a count of 0, `rewards[1]` from 1 on, `rewards[i + 2]` from `thresholds[i]` on.
+    ///
+    /// # Errors
+    /// Where the thresholds do not ascend from 2 on, or there are not two more rewards than thresholds, or a reward is
+    /// not finite.
+    pub fn new(thresholds: Vec<u64>, rewards: Vec<f64>) -> Result<Self, TiersError> {
+        let ascending = thresholds.is_sorted_by(|a, b| a < b) && thresholds.first().is_none_or(|&first| first >= 2);
+        if !ascending {
+            return Err(TiersError::Thresholds(thresholds));
+        }
+        if rewards.len() != thresholds.len() + 2 {
+            return Err(TiersError::Rewards { thresholds: thresholds.len(), rewards: rewards.len() });
+        }
+        // `as f32`: what a verdict carries.
+        match rewards.iter().find(|&&reward| !(reward as f32).is_finite()) {
+            Some(&reward) => Err(TiersError::NotFinite(reward)),
+            None => Ok(Self { thresholds, rewards }),
+        }
+    }
+
+    /// What this count earns; an unknown count earns 0.
+    #[must_use]
+    pub fn reward(&self, count: Option<u64>) -> f64 {
+        match count {
+            None => 0.0,
+            Some(0) => self.rewards[0],
+            Some(count) => self.rewards[1 + self.thresholds.iter().filter(|&&threshold| count >= threshold).count()],
+        }
+    }
+
+    /// The count from which on the reward no longer changes.
+    #[must_use]
+    pub fn top(&self) -> u64 {
+        self.thresholds.last().copied().unwrap_or(1)
+    }
+}
+
+/// Why no step function can be made of these settings.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum TiersError {
+    /// Not ascending, or the first below 2.
+    Thresholds(Vec<u64>),
+    /// The numbers of both do not fit together.
+    Rewards {
+        /// How many thresholds there are.
+        thresholds: usize,
+        /// How many rewards there are.
+        rewards: usize,
+    },
+    /// A reward that no verdict can carry.
+    NotFinite(f64),
+}
+
+impl fmt::Display for TiersError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thresholds(got) => write!(f, "`thresholds` must ascend and start at 2 or above; got {got:?}"),
+            Self::Rewards { thresholds, rewards } => {
+                let expected = thresholds + 2;
+                write!(f, "`rewards` must have {expected} entries, two more than `thresholds`; got {rewards}")
+            }
+            Self::NotFinite(got) => write!(f, "`rewards` must be finite 32-bit numbers; got {got}"),
+        }
+    }
+}
+
+impl std::error::Error for TiersError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_begin_at_their_thresholds() {
+        let tiers = Tiers::default();
+        let rewards =
+            [None, Some(0), Some(1), Some(4), Some(5), Some(19), Some(20), Some(u64::MAX)].map(|n| tiers.reward(n));
+        assert_eq!(rewards, [0.0, -0.3, -0.1, -0.1, 0.0, 0.0, 0.1, 0.1]);
+        assert_eq!(tiers.top(), 20);
+    }
+
+    #[test]
+    fn settings_that_do_not_fit_together_are_refused() {
+        assert_eq!(Tiers::new(vec![20, 5], vec![0.0; 4]), Err(TiersError::Thresholds(vec![20, 5])));
+        assert_eq!(Tiers::new(vec![1], vec![0.0; 3]), Err(TiersError::Thresholds(vec![1])));
+        assert_eq!(Tiers::new(vec![5], vec![0.0; 2]), Err(TiersError::Rewards { thresholds: 1, rewards: 2 }));
+        assert_eq!(Tiers::new(vec![], vec![0.0, 1e300]), Err(TiersError::NotFinite(1e300)));
+    }
+}
