@@ -2,6 +2,7 @@
 
 mod attention;
 mod cache;
+mod chat;
 pub mod config;
 pub mod device;
 pub mod error;
@@ -14,8 +15,10 @@ mod rope;
 pub mod sample;
 pub mod schedule;
 pub mod sft;
+mod spans;
 #[cfg(test)]
 mod testing;
+pub mod tokenizer;
 mod weights;
 
 pub use config::{Family, Llama3Scaling, ModelConfig};
@@ -26,3 +29,4 @@ pub use optimizer::{AdamW, AdamWSettings, clip_gradients};
 pub use sample::{Completion, sample};
 pub use schedule::CosineSchedule;
 pub use sft::{Example, FitSettings, fit};
+pub use tokenizer::{Decoded, PolicyTokenizer};

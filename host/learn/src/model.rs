@@ -381,7 +381,7 @@ mod tests {
         let error = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap_err().to_string();
         assert!(error.contains("q_proj.bias"), "{error}");
 
-        let wrong: Vec<_> = tensors
+        let wrong = tensors
             .iter()
             .map(|(n, t)| (n.clone(), if n == "model.norm.weight" { t.narrow(0, 0, 3) } else { t.copy() }));
         files::write_tensors(&path, &wrong.collect::<Vec<_>>()).unwrap();

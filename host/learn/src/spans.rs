@@ -1,0 +1,123 @@
+//! Which characters of a decoded text each token stands for.
+//!
+//! Decoding tokens one by one loses the pieces of split characters and, with SentencePiece-style tokenizers, leading
+//! spaces. Here a short window of tokens is decoded with and without the newest one, and the difference is compared
+//! with the whole text: exact for every decoder whose output grows with its input, at a cost linear in the tokens.
+
+use std::ops::Range;
+
+use crate::error::Result;
+
+/// Stands for undecodable bytes, among them those of a character whose last piece is still to come.
+const UNFINISHED: char = '\u{FFFD}';
+
+/// Half-open ranges of characters, one per token: in order, without gaps. Pieces of one character all cover it; a
+/// token that adds nothing (a stripped leading space) gets an empty range.
+pub(crate) fn token_spans(
+    text: &str,
+    tokens: &[u32],
+    decode: impl Fn(&[u32]) -> Result<String>,
+) -> Result<Vec<Range<usize>>> {
+    let text: Vec<char> = text.chars().collect();
+    let mut spans = Vec::with_capacity(tokens.len());
+    // tokens[window..settled] decode to `before`, which ends where text[..done] ends, between two characters.
+    let (mut window, mut settled, mut done) = (0, 0, 0);
+    let mut before: Vec<char> = Vec::new();
+    let mut reach = 0; // characters complete with the tokens so far
+    for newest in 0..tokens.len() {
+        let now: Vec<char> = decode(&tokens[window..=newest])?.chars().collect();
+        let expected = before.iter().chain(&text[done..]);
+        let common = now.iter().zip(expected).take_while(|(a, b)| a == b).count();
+        let complete = (done + common.saturating_sub(before.len())).max(reach);
+        let whole = common == now.len() && now.len() >= before.len();
+        let end = if whole { complete } else { (complete + 1).min(text.len()) };
+        spans.push(reach..end.max(reach));
+        reach = complete;
+        if whole && now.last() != Some(&UNFINISHED) {
+            (window, settled, done) = (settled, newest + 1, complete);
+            before = decode(&tokens[window..settled])?.chars().collect();
+        }
+    }
+    Ok(spans)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::testing::{byte_level_tokenizer, metaspace_tokenizer};
+    use crate::tokenizer::PolicyTokenizer;
+
+    fn pieces(tokenizer: &PolicyTokenizer, tokens: &[u32]) -> (String, Vec<Range<usize>>) {
+        let text = tokenizer.decode(tokens).unwrap();
+        let spans = token_spans(&text, tokens, |ids| tokenizer.decode(ids)).unwrap();
+        (text, spans)
+    }
+
+    fn byte_ids(tokenizer: &PolicyTokenizer, text: &str) -> Vec<u32> {
+        text.chars().map(|c| tokenizer.id(&c.to_string()).unwrap()).collect()
+    }
+
+    #[test]
+    fn byte_level_pieces_of_a_character_share_it() {
+        let tokenizer = byte_level_tokenizer();
+        // “a”, the two bytes of é, “ ”, the four bytes of 😀, “b”, in GPT-2's byte alphabet.
+        let tokens = byte_ids(tokenizer, "aÃ©ĠðŁĺĢb");
+        let (text, spans) = pieces(tokenizer, &tokens);
+        assert_eq!(text, "aé 😀b");
+        assert_eq!(spans, [0..1, 1..2, 1..2, 2..3, 3..4, 3..4, 3..4, 3..4, 4..5]);
+    }
+
+    #[test]
+    fn metaspace_keeps_the_spaces() {
+        let tokenizer = metaspace_tokenizer();
+        let tokens: Vec<u32> = ["▁he", "l", "l", "o", "▁", "<0xC3>", "<0xA9>", "<0xC3>", "<0xA9>", "▁he"]
+            .iter()
+            .map(|t| tokenizer.id(t).unwrap())
+            .collect();
+        let (text, spans) = pieces(tokenizer, &tokens);
+        assert_eq!(text, "hello éé he");
+        let expected = [0..2, 2..3, 3..4, 4..5, 5..6, 6..7, 6..7, 7..8, 7..8, 8..11];
+        assert_eq!(spans, expected);
+    }
+
+    #[test]
+    fn a_character_cut_off_at_the_end_is_covered() {
+        let tokenizer = byte_level_tokenizer();
+        let (text, spans) = pieces(tokenizer, &byte_ids(tokenizer, "aðŁ"));
+        assert_eq!(text, "a\u{FFFD}");
+        assert_eq!(spans, [0..1, 1..2, 2..2]);
+    }
+
+    proptest! {
+        /// Any ids, sensible or not: the ranges are in order, leave no gap and cover the text.
+        #[test]
+        fn spans_cover_every_text(seed in proptest::collection::vec(0u32..600, 0..60)) {
+            for tokenizer in [byte_level_tokenizer(), metaspace_tokenizer()] {
+                let tokens: Vec<u32> = seed.iter().map(|id| id % tokenizer.vocab_size() as u32)
+                    .filter(|&id| !tokenizer.is_hidden(id)).collect();
+                let (text, spans) = pieces(tokenizer, &tokens);
+                let length = text.chars().count();
+                let mut covered = 0;
+                for span in spans {
+                    prop_assert!(span.start <= covered && span.start <= span.end && span.end <= length, "{span:?}");
+                    covered = covered.max(span.end);
+                }
+                prop_assert_eq!(covered, length);
+            }
+        }
+
+        /// Where nothing is split, the characters of a range are the token's own.
+        #[test]
+        fn whole_tokens_get_their_own_text(text in "[a-z ]{0,40}") {
+            let tokenizer = byte_level_tokenizer();
+            let tokens = tokenizer.encode(&text).unwrap();
+            let (decoded, spans) = pieces(tokenizer, &tokens);
+            prop_assert_eq!(&decoded, &text);
+            for (token, span) in tokens.iter().zip(spans) {
+                prop_assert_eq!(tokenizer.decode(&[*token]).unwrap(), &text[span]);
+            }
+        }
+    }
+}
