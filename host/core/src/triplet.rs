@@ -1,8 +1,17 @@
 //! Stage 4: sentences → triplets. The extractor's reply, read tolerantly.
+//!
+//! A reply is a list of lists: `[["head", "relation", "tail"], …]`, or `[]`. Language models write such lists almost
+//! right, so the grammar is the published parser's, which takes nearly everything:
+//!
+//! - quotes (`"…"`, `“…”`) only suspend brackets and commas; text outside them is glued on;
+//! - inside quotes a backslash takes the next character as it is;
+//! - empty elements vanish, and the comma after a third element's text belongs to the text, so that four become three;
+//! - of several top-level lists the last one closed counts; lists that never close are taken as far as they go.
 
 use serde::{Deserialize, Serialize};
 
 use crate::PartError;
+use crate::text::{is_space, strip};
 
 /// One fact that a sentence states.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -32,4 +41,226 @@ pub enum Element {
     Text(String),
     /// A bracketed list.
     List(Vec<Element>),
+}
+
+/// Why a reply cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseError {
+    /// A `]` ends text that stands in no list.
+    #[error("`]` after character {at} ends the text {text:?}, but no list is open")]
+    NotInList {
+        /// Characters before the bracket.
+        at: usize,
+        /// The text.
+        text: String,
+    },
+    /// Lists in lists in lists, and so on; no extractor means that.
+    #[error("`[` after character {at} opens a list at depth {MAX_DEPTH}")]
+    TooDeep {
+        /// Characters before the bracket.
+        at: usize,
+    },
+}
+
+/// Replies nest two deep; more than this is noise, and would only exhaust the stack of whoever walks it.
+const MAX_DEPTH: usize = 128;
+
+/// The elements of the outermost list of `text`.
+///
+/// # Errors
+/// A `]` after text that stands in no list, or nesting beyond reason.
+pub fn parse_elements(text: &str) -> Result<Vec<Element>, ParseError> {
+    let mut open = OpenLists::default();
+    let mut closing_quote = None;
+    let mut chars = text.chars().enumerate();
+    while let Some((at, c)) = chars.next() {
+        match (closing_quote, c) {
+            (Some(_), '\\') => open.pending.extend(chars.next().map(|(_, taken)| taken)),
+            (Some(quote), _) if c == quote => closing_quote = None,
+            (Some(_), _) => open.pending.push(c),
+            (None, '"') => closing_quote = Some('"'),
+            (None, '“') => closing_quote = Some('”'),
+            (None, '[') => open.open(at)?,
+            (None, ']') => open.close(at)?,
+            (None, ',') => open.comma(),
+            (None, _) if is_space(c) => {
+                if !open.pending.is_empty() {
+                    open.pending.push(' ');
+                }
+            }
+            (None, _) => open.pending.push(c),
+        }
+    }
+    Ok(open.finish())
+}
+
+/// Lists that have not been closed yet.
+#[derive(Default)]
+struct OpenLists {
+    /// Outermost first.
+    lists: Vec<Vec<Element>>,
+    /// The text read since the last separator; text before the first bracket stays in here.
+    pending: String,
+    closed: Option<Vec<Element>>,
+}
+
+impl OpenLists {
+    fn open(&mut self, at: usize) -> Result<(), ParseError> {
+        if self.lists.len() == MAX_DEPTH {
+            return Err(ParseError::TooDeep { at });
+        }
+        self.lists.push(Vec::new());
+        Ok(())
+    }
+
+    fn close(&mut self, at: usize) -> Result<(), ParseError> {
+        let text = strip(&self.pending);
+        if self.lists.is_empty() && !text.is_empty() {
+            return Err(ParseError::NotInList { at, text: text.to_owned() });
+        }
+        self.end_element();
+        if let Some(list) = self.lists.pop() {
+            match self.lists.last_mut() {
+                Some(parent) => parent.push(Element::List(list)),
+                None => self.closed = Some(list),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends an element, or, in an inner list that has two already, belongs to the third one's text.
+    fn comma(&mut self) {
+        let third = self.lists.len() >= 2 && self.lists.last().is_some_and(|list| list.len() >= 2);
+        if third && !strip(&self.pending).is_empty() {
+            self.pending.push(',');
+        } else {
+            self.end_element();
+        }
+    }
+
+    fn end_element(&mut self) {
+        let text = std::mem::take(&mut self.pending);
+        if let Some(list) = self.lists.last_mut()
+            && !strip(&text).is_empty()
+        {
+            list.push(Element::Text(strip(&text).to_owned()));
+        }
+    }
+
+    fn finish(mut self) -> Vec<Element> {
+        if let Some(closed) = self.closed {
+            return closed;
+        }
+        self.end_element();
+        let fold = |inner: Vec<Element>, mut outer: Vec<Element>| {
+            outer.push(Element::List(inner));
+            outer
+        };
+        self.lists.into_iter().rev().reduce(fold).unwrap_or_default()
+    }
+}
+
+/// A model's reply: one leading `entities:` is dropped; an unreadable reply holds nothing.
+#[must_use]
+pub fn read_reply(reply: &str) -> Vec<Element> {
+    let reply = strip(reply);
+    parse_elements(strip(reply.strip_prefix("entities:").unwrap_or(reply))).unwrap_or_default()
+}
+
+/// The triplets of a reply, in order: its lists of exactly three whose first and last are text. Whether head and tail
+/// are any good is the rule's business. A list in the relation's place counts as its words.
+#[must_use]
+pub fn triplets_from_reply(reply: &str) -> Vec<Triplet> {
+    let triplet = |element| match element {
+        Element::List(list) => match <[Element; 3]>::try_from(list).ok()? {
+            [Element::Text(head), relation, Element::Text(tail)] => {
+                Some(Triplet { head, relation: relation.into_text(), tail })
+            }
+            _ => None,
+        },
+        Element::Text(_) => None,
+    };
+    read_reply(reply).into_iter().filter_map(triplet).collect()
+}
+
+impl Element {
+    fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::List(list) => list.into_iter().map(Self::into_text).collect::<Vec<_>>().join(" "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(text: &str) -> Element {
+        Element::Text(text.to_owned())
+    }
+
+    fn triplet(head: &str, relation: &str, tail: &str) -> Triplet {
+        Triplet { head: head.to_owned(), relation: relation.to_owned(), tail: tail.to_owned() }
+    }
+
+    #[test]
+    fn a_clean_reply() {
+        let reply =
+            r#"entities: [["Mario Camerini", "directed", "Il Seduttore"], ["Il Seduttore", "starred", "Loren"]]"#;
+        let expected =
+            [triplet("Mario Camerini", "directed", "Il Seduttore"), triplet("Il Seduttore", "starred", "Loren")];
+        assert_eq!(triplets_from_reply(reply), expected);
+        assert!(triplets_from_reply("[]").is_empty());
+    }
+
+    #[test]
+    fn a_question_has_no_triplet() {
+        assert!(triplets_from_reply(r#"[["Il Seduttore", "director"]]"#).is_empty());
+    }
+
+    #[test]
+    fn a_fourth_element_belongs_to_the_third() {
+        assert_eq!(triplets_from_reply(r#"[["A", "r", "B", "C"]]"#), [triplet("A", "r", "B, C")]);
+    }
+
+    #[test]
+    fn a_reply_that_was_cut_off_counts_as_far_as_it_goes() {
+        assert_eq!(triplets_from_reply(r#"[["A", "r", "B"], ["C", "s", "D"#)[1], triplet("C", "s", "D"));
+    }
+
+    #[test]
+    fn a_list_for_a_relation_is_its_words() {
+        assert_eq!(triplets_from_reply(r#"[["A", ["born", ["in"]], "B"]]"#), [triplet("A", "born in", "B")]);
+        assert!(triplets_from_reply(r#"[[["A"], "r", "B"]]"#).is_empty());
+    }
+
+    #[test]
+    fn text_outside_every_list_is_an_error() {
+        let error = parse_elements("no list]").unwrap_err();
+        assert_eq!(error, ParseError::NotInList { at: 7, text: "no list".to_owned() });
+        assert_eq!(parse_elements("before [a]"), Ok(vec![text("before a")]));
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        assert_eq!(parse_elements(&"[".repeat(1_000_000)), Err(ParseError::TooDeep { at: MAX_DEPTH }));
+    }
+
+    proptest! {
+        #[test]
+        fn no_reply_makes_it_panic(reply in r#"([\[\]",“”\\ a-c]|entities:|\PC){0,60}"#) {
+            prop_assert!(triplets_from_reply(&reply).len() <= reply.len());
+        }
+
+        #[test]
+        fn a_quoted_triplet_is_read_back(parts in proptest::array::uniform3(r#"[a-zA-Z',\[\]é]([a-zA-Z ',\[\]é]{0,10}[a-z])?"#)) {
+            let reply = serde_json::to_string(&[&parts]).unwrap();
+            let [head, relation, tail] = &parts;
+            prop_assert_eq!(triplets_from_reply(&reply), [triplet(head, relation, tail)]);
+        }
+    }
 }

@@ -1,0 +1,36 @@
+//! The reply parser against vectors from the authors' published code. Run with `CORVER_SHARED=DIR`.
+
+#[path = "../../../tests/golden.rs"]
+mod golden;
+
+use corver_core::triplet::{Element, parse_elements, read_reply, triplets_from_reply};
+use golden::{check_all, same};
+use serde_json::{Value, json};
+
+fn text<'a>(row: &'a Value, field: &str) -> &'a str {
+    row[field].as_str().unwrap_or_else(|| panic!("{field} is no string"))
+}
+
+fn as_json(elements: &[Element]) -> Value {
+    serde_json::to_value(elements).expect("elements are plain data")
+}
+
+#[test]
+fn replies_are_parsed() {
+    check_all("parse_case", |row| {
+        let got = parse_elements(text(row, "text"));
+        same("raises", json!(got.is_err()), row["raises"].clone())?;
+        same("parsed", got.map_or(Value::Null, |elements| as_json(&elements)), row["parsed"].clone())
+    });
+}
+
+#[test]
+fn replies_are_cleaned_first() {
+    check_all("extract_postprocess", |row| {
+        let reply = text(row, "response");
+        same("triplets", as_json(&read_reply(reply)), row["triplets"].clone())?;
+        let whole = row["triplets"].as_array().expect("a list").iter().filter_map(Value::as_array);
+        let valid = whole.filter(|list| list.len() == 3 && list[0].is_string() && list[2].is_string());
+        same("number of triplets", triplets_from_reply(reply).len(), valid.count())
+    });
+}
