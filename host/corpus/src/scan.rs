@@ -161,7 +161,7 @@ mod tests {
             for (from, to) in [(0, 500), (0, 0), (3, 90), (100, 101), (460, 2_000), (37, 69)] {
                 let inside = || starts.iter().copied().filter(|start| (from..to).contains(start));
                 assert_eq!(first_in::<1>(&text, &term(&pattern, rarest), from, to).0, inside().next());
-                assert_eq!(last_in::<1>(&text, &term(&pattern, rarest), from, to).0, inside().last());
+                assert_eq!(last_in::<1>(&text, &term(&pattern, rarest), from, to).0, inside().next_back());
             }
         }
     }

@@ -232,8 +232,8 @@ fn micro_cases_are_answered_as_the_official_engine_does() {
     let mut asked = 0;
     for case in cases {
         let path = folder.path().join(&case.name);
-        let pointer_width = Some(case.pointer_width);
-        build_from_streams(&case.shards, TokenWidth::U16, &path, &pointers_of(pointer_width)).unwrap();
+        let build_options = BuildOptions { pointer_width: Some(case.pointer_width), ..BuildOptions::default() };
+        build_from_streams(&case.shards, TokenWidth::U16, &path, &build_options).unwrap();
         verify(&path, OpenOptions::default(), Level::Full).unwrap();
         let index = Index::open(&path).unwrap();
         assert!(index.info().shards.iter().all(|shard| shard.pointer_width == case.pointer_width));
@@ -258,12 +258,6 @@ fn micro_cases_are_answered_as_the_official_engine_does() {
 
 fn options(max_clause_freq: u64, max_diff_tokens: u64) -> CnfOptions {
     CnfOptions { max_clause_freq, max_diff_tokens, mode: Mode::Compatible }
-}
-
-fn pointers_of(pointer_width: Option<usize>) -> BuildOptions<'static> {
-    let mut options = BuildOptions::default();
-    options.pointer_width = pointer_width;
-    options
 }
 
 /// The official engine gives byte offsets, and no list at all where a clause is absent from every shard.

@@ -1,0 +1,243 @@
+//! Folders that are no index, or no longer one, and builds that do not come to their end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use corver_corpus::{
+    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, OpenOptions, TOKENIZER, TokenWidth,
+    Tokenizer, build, build_from_documents, build_from_tokens, verify,
+};
+
+const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+    "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
+    "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3},"unk_token":"[UNK]"}}"#;
+
+/// Three documents of u16 tokens.
+fn index_in(folder: &Path) -> PathBuf {
+    let path = folder.join("index");
+    let documents = [vec![1, 2, 3, 1, 2], vec![2, 3], vec![1; 200]];
+    build_from_tokens(documents, TokenWidth::U16, &path, &BuildOptions::default()).unwrap();
+    path
+}
+
+fn open_error(path: &Path) -> Error {
+    Index::open(path).map(|_| ()).expect_err("this is no index")
+}
+
+#[test]
+fn folders_without_an_index_say_so() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(open_error(folder.path()), Error::NotAnIndex { .. }));
+    fs::write(folder.path().join("notes.txt"), "hello").unwrap();
+    assert!(matches!(open_error(folder.path()), Error::NotAnIndex { .. }));
+    assert!(matches!(open_error(&folder.path().join("nowhere")), Error::Io { .. }));
+}
+
+#[test]
+fn every_missing_emptied_or_truncated_file_is_noticed_at_open() {
+    for with_manifest in [true, false] {
+        for name in ["tokenized.0", "table.0", "offset.0"] {
+            for damage in ["remove", "empty", "cut one byte", "halve", "double"] {
+                let folder = tempfile::tempdir().unwrap();
+                let index = index_in(folder.path());
+                if !with_manifest {
+                    fs::remove_file(index.join(MANIFEST)).unwrap();
+                }
+                let file = index.join(name);
+                let bytes = fs::read(&file).unwrap();
+                match damage {
+                    "remove" => fs::remove_file(&file).unwrap(),
+                    "empty" => fs::write(&file, []).unwrap(),
+                    "cut one byte" => fs::write(&file, &bytes[..bytes.len() - 1]).unwrap(),
+                    "halve" => fs::write(&file, &bytes[..bytes.len() / 2]).unwrap(),
+                    _ => fs::write(&file, bytes.repeat(2)).unwrap(),
+                }
+                // Without a manifest nobody knows how many documents or how wide the pointers were; `verify` finds out.
+                let unknowable = !with_manifest
+                    && matches!((name, damage), ("table.0", "double") | ("offset.0", "halve" | "double"));
+                match Index::open(&index) {
+                    Ok(_) if unknowable => {
+                        assert!(verify(&index, OpenOptions::default(), Level::Full).is_err(), "{name}: {damage}");
+                    }
+                    Err(Error::Size { .. } | Error::MissingFile { .. } | Error::NotAnIndex { .. }) => {}
+                    Err(Error::Corrupt { .. }) if !with_manifest => {}
+                    other => panic!("{name}: {damage}, manifest {with_manifest}: {other:?}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_shard_in_the_middle_is_no_smaller_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index");
+    build_from_tokens(vec![vec![1]; 9], TokenWidth::U16, &path, &BuildOptions::with_shards(3)).unwrap();
+    fs::remove_file(path.join(MANIFEST)).unwrap();
+    assert_eq!(Index::open(&path).unwrap().num_shards(), 3);
+    fs::remove_file(path.join("tokenized.1")).unwrap();
+    assert!(matches!(open_error(&path), Error::MissingFile { path } if path.ends_with("tokenized.1")));
+}
+
+/// Every bit of every file, one at a time: an answer or a typed error, never a panic, and `verify` always notices.
+#[test]
+fn no_flipped_bit_leads_astray() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index");
+    build_from_tokens([vec![1, 2, 3, 1, 2], vec![2, 3]], TokenWidth::U16, &path, &BuildOptions::default()).unwrap();
+    let cnf = Cnf::new(vec![vec![vec![1], vec![2, 3]], vec![vec![3]], vec![vec![2]]]).unwrap();
+    let mut refused = 0;
+    for name in ["tokenized.0", "table.0", "offset.0"] {
+        let file = path.join(name);
+        let whole = fs::read(&file).unwrap();
+        for bit in 0..8 * whole.len() {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&file, &damaged).unwrap();
+            match Index::open(&path) {
+                Ok(index) => {
+                    let answers =
+                        [index.count(&[1, 2]).map(drop), index.count_cnf(&cnf, &CnfOptions::default(), None).map(drop)];
+                    for answer in answers {
+                        assert!(matches!(answer, Ok(()) | Err(Error::Corrupt { .. })), "{name}, bit {bit}: {answer:?}");
+                    }
+                    let verdict = verify(&path, OpenOptions::default(), Level::Full);
+                    assert!(matches!(verdict, Err(Error::Checksum { .. })), "{name}, bit {bit}: {verdict:?}");
+                }
+                Err(error) => {
+                    assert!(matches!(error, Error::Corrupt { .. }), "{name}, bit {bit}: {error}");
+                    refused += 1;
+                }
+            }
+        }
+        fs::write(&file, &whole).unwrap();
+    }
+    assert!(refused > 0);
+    verify(&path, OpenOptions::default(), Level::Full).unwrap();
+}
+
+#[test]
+fn the_order_of_suffixes_is_verified_without_checksums_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = index_in(folder.path());
+    fs::remove_file(index.join(MANIFEST)).unwrap();
+    let table = index.join("table.0");
+    let mut pointers = fs::read(&table).unwrap();
+    pointers.swap(20, 22); // two-byte pointers: ranks 10 and 11 change places
+    pointers.swap(21, 23);
+    fs::write(&table, pointers).unwrap();
+    let error = verify(&index, OpenOptions::default(), Level::Full).unwrap_err();
+    assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with("table.0")), "{error}");
+}
+
+#[test]
+fn another_token_width_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = index_in(folder.path());
+    let as_u32 = || OpenOptions::with_token_width(TokenWidth::U32);
+    assert!(matches!(Index::open_with(&index, as_u32()), Err(Error::Option { .. })));
+    fs::remove_file(index.join(MANIFEST)).unwrap();
+    assert!(Index::open_with(&index, as_u32()).is_err());
+    assert!(Index::open_with(&index, OpenOptions::with_token_width(TokenWidth::U16)).is_ok());
+}
+
+#[test]
+fn a_manifest_of_the_future_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = index_in(folder.path());
+    fs::write(index.join(MANIFEST), r#"{"format":"corver-index","version":9,"news":1}"#).unwrap();
+    assert!(matches!(open_error(&index), Error::ManifestVersion { .. }));
+    fs::write(index.join(MANIFEST), "{").unwrap();
+    assert!(matches!(open_error(&index), Error::Json { .. }));
+}
+
+#[test]
+fn bad_queries_are_typed_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = Index::open(index_in(folder.path())).unwrap();
+    for (cnf, part) in [(vec![], "query"), (vec![vec![]], "clause"), (vec![vec![vec![]]], "term")] {
+        assert!(matches!(Cnf::new(cnf), Err(Error::EmptyQuery { part: p }) if p == part));
+    }
+    assert!(matches!(index.count(&[65_536]), Err(Error::TokenTooLarge { token: 65_536, .. })));
+    let cnf = Cnf::new(vec![vec![vec![1]]]).unwrap();
+    for options in [
+        CnfOptions { max_clause_freq: 0, ..CnfOptions::default() },
+        CnfOptions { max_diff_tokens: 0, ..CnfOptions::default() },
+    ] {
+        assert!(matches!(index.count_cnf(&cnf, &options, None), Err(Error::Option { got: 0, .. })));
+    }
+    let far = CnfOptions { max_diff_tokens: u64::MAX, ..CnfOptions::default() };
+    let pair = Cnf::new(vec![vec![vec![3]], vec![vec![2]]]).unwrap();
+    assert_eq!(index.count_cnf(&pair, &far, None).unwrap().count, 2); // and nothing overflows
+}
+
+#[test]
+fn a_failed_build_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("index");
+    let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
+    let input = folder.path().join("corpus.jsonl");
+    let attempt = |text: &str| {
+        fs::write(&input, text).unwrap();
+        build(std::slice::from_ref(&input), &tokenizer, &out, &BuildOptions::default()).map(drop)
+    };
+    for (text, wrong_line) in [
+        ("{\"text\":\"red\"}\nred\n", 2),
+        ("{\"text\":\"red\"}\n\n", 2),
+        ("{\"text\":1}\n", 1),
+        ("{\"title\":\"red\"}", 1),
+    ] {
+        match attempt(text) {
+            Err(Error::BadLine { path, line, .. }) => assert_eq!((path, line), (input.clone(), wrong_line)),
+            other => panic!("{text:?}: {other:?}"),
+        }
+    }
+    assert!(matches!(attempt(""), Err(Error::EmptyShard { documents: 0, .. })));
+    let missing = folder.path().join("missing.jsonl");
+    assert!(matches!(build(&[missing], &tokenizer, &out, &BuildOptions::default()), Err(Error::Io { .. })));
+    assert!(matches!(
+        build(&[out.with_extension("txt")], &tokenizer, &out, &BuildOptions::default()),
+        Err(Error::InputKind { .. })
+    ));
+    fs::write(folder.path().join("broken.jsonl.gz"), [0x1f, 0x8b, 8, 0]).unwrap();
+    let broken = folder.path().join("broken.jsonl.gz");
+    assert!(matches!(
+        build(std::slice::from_ref(&broken), &tokenizer, &out, &BuildOptions::default()),
+        Err(Error::BadLine { .. })
+    ));
+    fs::remove_file(broken).unwrap();
+
+    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["corpus.jsonl"]);
+
+    attempt("{\"text\":\"red fox\"}\n{\"text\":\"fox\",\"id\":7}\n").unwrap();
+    assert!(matches!(attempt("{\"text\":\"red\"}\n"), Err(Error::AlreadyExists { .. })));
+}
+
+#[test]
+fn an_index_carries_its_tokenizer() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("index");
+    let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
+    let manifest =
+        build_from_documents(["red fox", "fox den", "red red den"], &tokenizer, &out, &BuildOptions::default())
+            .unwrap();
+    assert_eq!((manifest.documents, manifest.tokens, manifest.token_width), (3, 10, TokenWidth::U8));
+
+    let corpus = Corpus::open(&out).unwrap();
+    let ask = |all_of: &[&[&str]]| {
+        let all_of: Vec<Vec<String>> =
+            all_of.iter().map(|any| any.iter().map(|&word| word.to_owned()).collect()).collect();
+        corpus.count_words(&all_of, &CnfOptions::default(), None).unwrap().map(|answer| answer.count)
+    };
+    assert_eq!(ask(&[&["red"]]), Some(3));
+    assert_eq!(ask(&[&["red"], &["den", "fox"]]), Some(1)); // the other "red"s take in "den" across a boundary
+    assert_eq!(ask(&[&["fox den"]]), Some(1));
+    assert_eq!(ask(&[&["red"], &[""]]), None);
+    assert!(matches!(corpus.count_words(&[], &CnfOptions::default(), None), Err(Error::EmptyQuery { .. })));
+
+    let other = Tokenizer::from_bytes(WORDS.replace("den", "lair")).unwrap();
+    assert!(matches!(Corpus::new(Index::open(&out).unwrap(), other), Err(Error::TokenizerMismatch { .. })));
+    fs::remove_file(out.join(TOKENIZER)).unwrap();
+    assert!(matches!(Corpus::open(&out), Err(Error::NoTokenizer { .. })));
+}
