@@ -156,3 +156,111 @@ fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
 pub(crate) fn check_text(what: &'static str, text: &str, limit: usize) -> Result<(), Fault> {
     if text.len() > limit { Err(Fault::Text { what, limit, got: text.len() }) } else { Ok(()) }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use corver_core::Section;
+
+    use super::*;
+
+    /// Counts a query's clauses, and keeps what each call asked.
+    #[derive(Default)]
+    struct Clauses(Vec<Vec<String>>);
+
+    impl Counter for Clauses {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+            self.0.push(queries.iter().map(Query::to_string).collect());
+            // The index may answer under a query of its own making; the rule must still find its answer.
+            let count = |query: &Query| Count {
+                query: Query { all_of: Vec::new(), enough: None },
+                occurrences: Some(query.all_of.len() as u64),
+                exact: true,
+            };
+            Ok(queries.iter().map(count).collect())
+        }
+    }
+
+    fn sentence(completion: u32, index: u32) -> RuleSentence {
+        RuleSentence { completion, index, text: "Well.".into(), section: Section::Think, triplets: Vec::new() }
+    }
+
+    fn query(word: &str) -> Query {
+        Query { all_of: vec![vec![word.into()]], enough: None }
+    }
+
+    fn score(reward: f32) -> Outcome {
+        Outcome::Score { reward, count: None, triplet: None, note: None }
+    }
+
+    #[test]
+    fn completions_with_open_questions_come_again_whole() {
+        let sentences = [sentence(0, 0), sentence(1, 0), sentence(1, 1), sentence(2, 0)];
+        let mut calls = Vec::new();
+        let mut index = Clauses::default();
+        let verdicts = judge(&sentences, &Limits::default(), &mut index, |batch| {
+            calls.push(batch.iter().map(|(sentence, counts)| (sentence.completion, counts.len())).collect::<Vec<_>>());
+            // Sentence 1 of completion 1 asks twice, all others are content; the last round revises its neighbour.
+            let answer = |&(sentence, counts): &(&RuleSentence, &[Count])| match (sentence.completion, sentence.index) {
+                (1, 1) if counts.len() < 2 => Outcome::Ask(vec![query(["a", "b"][counts.len()])]),
+                _ => score(calls.len() as f32),
+            };
+            Ok::<_, Infallible>(batch.iter().map(answer).collect())
+        })
+        .unwrap();
+        assert_eq!(calls, [vec![(0, 0), (1, 0), (1, 0), (2, 0)], vec![(1, 0), (1, 1)], vec![(1, 0), (1, 2)]]);
+        assert_eq!(
+            verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(),
+            [Some(1.0), Some(3.0), Some(3.0), Some(1.0)]
+        );
+        assert_eq!(verdicts[2].counts.iter().map(|count| count.query.to_string()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(index.0, [["a"], ["b"]]);
+    }
+
+    #[test]
+    fn each_query_is_looked_up_once_a_batch() {
+        let sentences = [sentence(0, 0), sentence(0, 1)];
+        let mut index = Clauses::default();
+        let verdicts = judge(&sentences, &Limits::default(), &mut index, |batch| {
+            let answer = |(_, counts): &(&RuleSentence, &[Count])| match counts.len() {
+                0 => Outcome::Ask(vec![query("a"), query("b"), query("a")]),
+                2 => Outcome::Ask(vec![query("b"), query("c")]),
+                _ => score(counts.iter().filter_map(|count| count.occurrences).sum::<u64>() as f32),
+            };
+            Ok::<_, Infallible>(batch.iter().map(answer).collect())
+        })
+        .unwrap();
+        assert_eq!(index.0, [vec!["a", "b"], vec!["c"]]);
+        assert_eq!(verdicts[1].reward, Some(3.0));
+    }
+
+    #[test]
+    fn a_verdict_that_turns_into_an_abstention_is_one() {
+        let sentences = [sentence(0, 0), sentence(0, 1)];
+        let mut round = 0;
+        let verdicts = judge(&sentences, &Limits::default(), &mut Clauses::default(), |_| {
+            round += 1;
+            Ok::<_, Infallible>(match round {
+                1 => vec![score(1.0), Outcome::Ask(vec![query("a")])],
+                _ => vec![Outcome::Abstain { note: Some("on second thoughts".into()) }, score(2.0)],
+            })
+        })
+        .unwrap();
+        assert_eq!((verdicts[0].reward, verdicts[0].note.as_deref()), (None, Some("on second thoughts")));
+    }
+
+    #[test]
+    fn an_index_that_answers_too_little_is_an_error() {
+        struct Silent;
+        impl Counter for Silent {
+            fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+                Ok(Vec::new())
+            }
+        }
+        let stop = judge(&[sentence(0, 0)], &Limits::default(), &mut Silent, |_| {
+            Ok::<_, Infallible>(vec![Outcome::Ask(vec![query("a")])])
+        });
+        assert!(matches!(stop, Err(Stop::Answers { expected: 1, got: 0 })));
+    }
+}

@@ -1,0 +1,79 @@
+//! Rules written in WebAssembly text, so that they can do what no compiler would let them.
+
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+const CONTRACT: &str = include_str!("../../../../wit/corver.wit");
+
+/// A module that follows the contract; every part can be replaced by a hostile one. Its memory holds texts from 0 on,
+/// prepared answers from 64 on, and what the host hands in from 65,536 on.
+pub struct Guest {
+    /// Declarations beside the regular ones.
+    pub extra: &'static str,
+    /// Pages of 64 KiB.
+    pub pages: u32,
+    /// Bodies of the exported functions; each leaves the address of its answer.
+    pub describe: &'static str,
+    pub configure: &'static str,
+    pub score: &'static str,
+    /// Version of the contract.
+    pub version: &'static str,
+}
+
+/// Address 256 holds one outcome, address 320 a list with that outcome alone.
+pub const SCORE_ZERO: &str = "i32.const 320";
+
+impl Default for Guest {
+    /// A well-behaved rule: every sentence earns 0, if there is only one.
+    fn default() -> Self {
+        let (describe, configure) = ("i32.const 64", "i32.const 128");
+        Self { extra: "", pages: 4, describe, configure, score: SCORE_ZERO, version: "0.1.0" }
+    }
+}
+
+impl Guest {
+    /// The core module, contract included, as a compiler would make it.
+    pub fn module(&self) -> Vec<u8> {
+        let mut module = self.plain_module();
+        let mut resolve = Resolve::default();
+        let wit = CONTRACT.replace("@0.1.0", &format!("@{}", self.version));
+        let package = resolve.push_source("corver.wit", &wit).unwrap();
+        let world = resolve.select_world(&[package], Some("sentence-rule")).unwrap();
+        embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+        module
+    }
+
+    /// The same, already wrapped.
+    pub fn component(&self) -> Vec<u8> {
+        ComponentEncoder::default().module(&self.module()).unwrap().encode().unwrap()
+    }
+
+    /// Without the contract.
+    pub fn plain_module(&self) -> Vec<u8> {
+        let Self { extra, pages, describe, configure, score, version } = self;
+        let interface = format!("corver:reward/sentence-scoring@{version}");
+        wat::parse_str(format!(
+            r#"(module
+                (import "corver:reward/diagnostics@{version}" "report" (func $report (param i32 i32)))
+                (memory (export "memory") {pages})
+                (global $top (mut i32) (i32.const 65536))
+                {extra}
+                (data (i32.const 0) "hostile")
+                (data (i32.const 16) "1.2.3")
+                (data (i32.const 32) "panicked at rule.rs:7")
+                ;; the manifest: four texts, each an address and a length
+                (data (i32.const 64) "\00\00\00\00\07\00\00\00\10\00\00\00\05\00\00\00\00\00\00\00\07\00\00\00\00\00\00\00\00\00\00\00")
+                ;; 128: `ok`. 256: the outcome `score` with reward 0. 320: a list of one outcome, at 256
+                (data (i32.const 320) "\00\01\00\00\01\00\00\00")
+                (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32)
+                    (local $at i32)
+                    (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
+                    (global.set $top (i32.add (local.get $at) (local.get $size)))
+                    (local.get $at))
+                (func (export "{interface}#describe") (result i32) {describe})
+                (func (export "{interface}#configure") (param i32 i32) (result i32) {configure})
+                (func $score (export "{interface}#score") (param i32 i32) (result i32) {score}))"#
+        ))
+        .unwrap()
+    }
+}
