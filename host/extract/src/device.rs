@@ -1,0 +1,55 @@
+//! Where the graph runs.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::ExtractError;
+
+/// An execution provider of ONNX Runtime.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Device {
+    /// The processor.
+    #[default]
+    Cpu,
+    /// The NVIDIA GPU of this number.
+    Cuda(u16),
+}
+
+impl FromStr for Device {
+    type Err = ExtractError;
+
+    fn from_str(text: &str) -> Result<Self, ExtractError> {
+        let unknown = || ExtractError::UnknownDevice { got: text.to_owned() };
+        match text.split_once(':') {
+            None if text == "cpu" => Ok(Self::Cpu),
+            None if text == "cuda" => Ok(Self::Cuda(0)),
+            Some(("cuda", number)) => number.parse().map(Self::Cuda).map_err(|_| unknown()),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_read_as_they_are_written() {
+        for device in [Device::Cpu, Device::Cuda(0), Device::Cuda(3)] {
+            assert_eq!(device.to_string().parse::<Device>().unwrap(), device);
+        }
+        assert_eq!("cuda".parse::<Device>().unwrap(), Device::Cuda(0));
+        for wrong in ["", "gpu", "cuda:", "cuda:-1", "cpu:0"] {
+            assert!(matches!(wrong.parse::<Device>(), Err(ExtractError::UnknownDevice { .. })), "{wrong}");
+        }
+    }
+}
