@@ -5,13 +5,17 @@
 //! [`sentence`] states them, true or not.
 
 pub mod article;
+mod error;
 pub mod name;
 pub mod phrasing;
+pub mod policy;
 pub mod relation;
 pub mod sentence;
+pub mod tokenizer;
 pub mod world;
 
 pub use article::Article;
+pub use error::DemoError;
 pub use phrasing::Split;
 pub use relation::{Kind, Relation};
 pub use sentence::Sample;

@@ -140,6 +140,13 @@ pub(crate) fn pronoun(kind: Kind, id: EntityId) -> &'static str {
     }
 }
 
+/// Every name and every way to begin a sentence, as texts of their own, for the tokenizer to learn from.
+pub(crate) fn text_for_vocabulary(world: &World) -> impl Iterator<Item = String> + '_ {
+    let names = world.entities().iter().flat_map(|entity| [entity.name.clone(), format!("the {}", entity.name)]);
+    let remarks = REMARKS.iter().chain(&EMPTY_REMARKS).map(|remark| remark.repeat(2));
+    names.chain(remarks)
+}
+
 fn nothing(text: String) -> Sample {
     Sample { text, triplets: Vec::new() }
 }

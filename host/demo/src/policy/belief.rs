@@ -1,0 +1,185 @@
+//! What the policy believes about each fact, right or wrong, and how it puts it into words.
+//!
+//! A policy that knew everything would leave nothing to learn, one that knew nothing would never be rewarded. So each
+//! fact has a profile: known, confused (a wrong answer is more likely than the right one) or obscure (many wrong
+//! answers). What is written about often is known more often, as with real models.
+
+use rand::Rng;
+use rand::seq::SliceRandom;
+
+use crate::name::pick;
+use crate::world::{EntityId, Fact, World};
+
+/// How well the policy knows a fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// The right answer nearly always.
+    Known,
+    /// The right answer at times, one certain wrong answer more often.
+    Confused,
+    /// Hardly ever right, no favourite, refuses at times.
+    Obscure,
+}
+
+/// The policy's answers to one fact's question. Weights and refusal add up to 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Belief {
+    /// Which kind of belief.
+    pub profile: Profile,
+    /// Each possible answer with its probability.
+    pub answers: Vec<(EntityId, f64)>,
+    /// Probability of saying that it does not know.
+    pub refusal: f64,
+}
+
+/// A refusal in the published form.
+const REFUSAL: &str = "<think>unknown</think><answer>I don't know</answer>";
+
+/// Probability that a sentence beyond the one that is asked for is true.
+const ASIDE_IS_TRUE: f64 = 0.55;
+
+impl Belief {
+    /// The belief about one fact.
+    pub fn draw(world: &World, fact: &Fact, rng: &mut impl Rng) -> Self {
+        let profile = draw_profile(fact.fame, rng);
+        // (right answers, weights of the wrong ones, refusal)
+        let (truth, wrong, refusal): (f64, &[f64], f64) = match profile {
+            Profile::Known => (0.86, &[0.06, 0.05], 0.03),
+            Profile::Confused => (0.33, &[0.52, 0.06, 0.05], 0.04),
+            Profile::Obscure => (0.16, &[0.18, 0.16, 0.12, 0.1, 0.08], 0.2),
+        };
+        let share = truth / fact.tails.len() as f64;
+        let mut answers: Vec<(EntityId, f64)> = fact.tails.iter().map(|&tail| (tail, share)).collect();
+        for (id, &weight) in wrong_answers(world, fact, wrong.len(), rng).into_iter().zip(wrong) {
+            answers.push((id, weight));
+        }
+        Self { profile, answers, refusal }
+    }
+
+    /// An answer, or `None` for a refusal.
+    pub fn answer(&self, rng: &mut impl Rng) -> Option<EntityId> {
+        let mut left: f64 = rng.random();
+        for &(id, weight) in &self.answers {
+            if left < weight {
+                return Some(id);
+            }
+            left -= weight;
+        }
+        None
+    }
+
+    /// Probability of a right answer.
+    #[must_use]
+    pub fn truth(&self, fact: &Fact) -> f64 {
+        self.answers.iter().filter(|(id, _)| fact.tails.contains(id)).map(|(_, weight)| weight).sum()
+    }
+}
+
+fn draw_profile(fame: u32, rng: &mut impl Rng) -> Profile {
+    let (known, confused) = match fame {
+        0 => (0.15, 0.40),
+        1..5 => (0.25, 0.45),
+        5..20 => (0.40, 0.40),
+        _ => (0.50, 0.35),
+    };
+    let draw: f64 = rng.random();
+    if draw < known {
+        Profile::Known
+    } else if draw < known + confused {
+        Profile::Confused
+    } else {
+        Profile::Obscure
+    }
+}
+
+/// Plausible wrong answers: of the right kind, the first one now and then from the neighbourhood of the fact (the
+/// star instead of the director), which a corpus attests as a pair although the statement is false.
+fn wrong_answers(world: &World, fact: &Fact, count: usize, rng: &mut impl Rng) -> Vec<EntityId> {
+    let kind = fact.relation.kinds().1;
+    let is_wrong = |id: &EntityId| !fact.tails.contains(id) && *id != fact.head;
+    let mut neighbours: Vec<EntityId> =
+        world.facts_of(fact.head).iter().flat_map(|other| other.tails.iter().copied()).collect();
+    neighbours.retain(|id| world.entity(*id).kind == kind && is_wrong(id));
+    neighbours.shuffle(rng);
+    neighbours.truncate(usize::from(rng.random_bool(0.5)));
+    let mut wrong = neighbours;
+    while wrong.len() < count {
+        let id = world.any(kind, rng);
+        if is_wrong(&id) && !wrong.contains(&id) {
+            wrong.push(id);
+        }
+    }
+    wrong
+}
+
+/// What the policy says when asked for a fact: one to three sentences of reasoning that state its answer and, at times,
+/// something else about the entities, true or not; then the answer.
+pub fn completion(world: &World, fact: &Fact, belief: &Belief, rng: &mut impl Rng) -> String {
+    let Some(answer) = belief.answer(rng) else { return REFUSAL.to_owned() };
+    let mut sentences = vec![world.sentence_with(fact.head, pick(fact.relation.statements(), rng), answer).text];
+    let num_asides = *pick(&[0, 0, 1, 1, 2], rng);
+    let mut about: Vec<&Fact> =
+        world.facts_of(fact.head).iter().filter(|other| *other != fact).chain(world.facts_of(answer)).collect();
+    about.shuffle(rng);
+    for aside in about.into_iter().take(num_asides) {
+        let tail = if rng.random_bool(ASIDE_IS_TRUE) {
+            *pick(&aside.tails, rng)
+        } else {
+            world.any(aside.relation.kinds().1, rng)
+        };
+        let text = world.sentence_with(aside.head, pick(aside.relation.statements(), rng), tail).text;
+        let place = if rng.random_bool(0.8) { sentences.len() } else { 0 };
+        sentences.insert(place, text);
+    }
+    format!("<think>{}</think><answer>{}</answer>", sentences.join(" "), world.name(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use corver_core::Label;
+    use corver_core::response::{format_reward, judge};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::{Split, WorldSize};
+
+    #[test]
+    fn weights_add_up_and_wrong_answers_are_wrong() {
+        let world = World::generate(2, &WorldSize::default());
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for fact in world.facts() {
+            let belief = Belief::draw(&world, fact, &mut rng);
+            let sum: f64 = belief.answers.iter().map(|(_, weight)| weight).sum::<f64>() + belief.refusal;
+            assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+            let wrong = belief.answers.iter().filter(|(id, _)| !fact.tails.contains(id)).count();
+            assert_eq!(wrong, belief.answers.len() - fact.tails.len());
+            assert!(belief.answers.iter().all(|(id, _)| world.entity(*id).kind == fact.relation.kinds().1));
+        }
+    }
+
+    #[test]
+    fn between_a_third_and_two_thirds_of_the_answers_are_right() {
+        let world = World::generate(2, &WorldSize::default());
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let beliefs: Vec<Belief> = world.facts().iter().map(|fact| Belief::draw(&world, fact, &mut rng)).collect();
+        let truth = world.facts().iter().zip(&beliefs).map(|(fact, belief)| belief.truth(fact)).sum::<f64>();
+        let accuracy = truth / world.facts().len() as f64;
+        assert!((0.38..0.60).contains(&accuracy), "{accuracy}");
+    }
+
+    #[test]
+    fn completions_keep_the_format_and_are_graded_by_the_world() {
+        let world = World::generate(2, &WorldSize::default());
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for fact in world.facts() {
+            let golds = world.questions_of(fact, Split::Train).next().unwrap().golds;
+            let certain = Belief { profile: Profile::Known, answers: vec![(fact.tails[0], 1.0)], refusal: 0.0 };
+            let text = completion(&world, fact, &certain, &mut rng);
+            assert_eq!(format_reward(&text), 1.0, "{text}");
+            assert_eq!(judge(&text, &golds), Label::Good, "{text}");
+            let silent = Belief { profile: Profile::Obscure, answers: Vec::new(), refusal: 1.0 };
+            assert_eq!(judge(&completion(&world, fact, &silent, &mut rng), &golds), Label::NotAttempted);
+        }
+    }
+}

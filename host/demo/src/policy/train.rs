@@ -1,0 +1,216 @@
+//! Trains the tiny policy: beliefs → completions → next-token prediction; then measures what came out.
+
+use std::path::Path;
+
+use corver_core::response::judge;
+use corver_core::{Label, Question, Sampling};
+use corver_learn::tokenizer::PolicyTokenizer;
+use corver_learn::{Example, Family, FitSettings, Model, ModelConfig, fit, sample};
+use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+use tch::Device;
+
+use super::belief::{Belief, completion};
+use crate::error::DemoError;
+use crate::name::pick;
+use crate::phrasing::Split;
+use crate::tokenizer::{TURN_END, train_tokenizer};
+use crate::world::World;
+
+/// How the policy is made.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicySettings {
+    /// Decides beliefs, initial weights and the order of training.
+    pub seed: u64,
+    /// Optimiser steps.
+    pub steps: usize,
+    /// Completions per step.
+    pub batch: usize,
+    /// Peak rate.
+    pub learning_rate: f64,
+}
+
+impl Default for PolicySettings {
+    /// The shipped policy's settings.
+    fn default() -> Self {
+        Self { seed: 1, steps: 2500, batch: 64, learning_rate: 3e-3 }
+    }
+}
+
+/// Measured on the trained policy; shares of 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PolicyQuality {
+    /// Right answers at temperature 1, phrasings seen in training.
+    pub sampled: f64,
+    /// Right answers at temperature 1, held-out phrasings.
+    pub sampled_held_out: f64,
+    /// Right answers, greedy, held-out phrasings.
+    pub greedy_held_out: f64,
+    /// Refusals at temperature 1, phrasings seen in training.
+    pub refused: f64,
+    /// What an ideal learner of the same beliefs would answer right when sampled.
+    pub believed: f64,
+}
+
+/// Longest completion, tokens: three sentences and the tags stay well below.
+const MAX_COMPLETION: usize = 96;
+
+/// Batches drawn together and sorted by length, so that little of a batch is padding.
+const BATCHES_PER_DRAW: usize = 8;
+
+/// Trains tokenizer and policy of a world and writes a Hugging Face folder. `progress` hears each step's number.
+///
+/// # Errors
+/// Where training fails or the folder cannot be written.
+pub fn train_policy(
+    world: &World,
+    folder: &Path,
+    settings: &PolicySettings,
+    mut progress: impl FnMut(usize),
+) -> Result<PolicyQuality, DemoError> {
+    let vocab_size = train_tokenizer(world, folder)?;
+    let tokenizer = PolicyTokenizer::load(folder)?;
+    let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
+    let beliefs: Vec<Belief> = world.facts().iter().map(|fact| Belief::draw(world, fact, &mut rng)).collect();
+    let lessons = Lessons::new(world, &beliefs, &tokenizer)?;
+
+    let mut model = Model::random(shape(vocab_size), settings.seed, Device::Cpu)?;
+    let fit_settings =
+        FitSettings { steps: settings.steps, learning_rate: settings.learning_rate, ..FitSettings::default() };
+    let mut drawn: Vec<Vec<Example>> = Vec::new();
+    let mut failed = None;
+    let losses = fit(&mut model, &fit_settings, |step| {
+        progress(step);
+        if drawn.is_empty() {
+            match lessons.draw(settings.batch, &mut rng) {
+                Ok(batches) => drawn = batches,
+                Err(error) => failed = Some(error),
+            }
+        }
+        // An empty batch ends the training with an error, and `failed` then says why.
+        drawn.pop().unwrap_or_default()
+    });
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    tracing::info!(loss = losses?.last(), "the policy is trained");
+    model.save(folder)?;
+    let truth = world.facts().iter().zip(&beliefs).map(|(fact, belief)| belief.truth(fact)).sum::<f64>();
+    let believed = truth / beliefs.len() as f64;
+    let measured = measure(world, &model, &tokenizer, settings.seed)?;
+    Ok(PolicyQuality { believed, ..measured })
+}
+
+fn shape(vocab_size: usize) -> ModelConfig {
+    ModelConfig {
+        family: Family::Qwen3,
+        vocab_size,
+        hidden_size: 128,
+        intermediate_size: 320,
+        num_layers: 3,
+        num_heads: 4,
+        num_kv_heads: 2,
+        head_dim: 32,
+        max_positions: 512,
+        norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_scaling: None,
+        tie_embeddings: true,
+    }
+}
+
+/// What there is to learn.
+struct Lessons<'a> {
+    world: &'a World,
+    beliefs: &'a [Belief],
+    tokenizer: &'a PolicyTokenizer,
+    /// `[fact][phrasing]` prompt ids.
+    prompts: Vec<Vec<Vec<u32>>>,
+    /// Ends a completion.
+    stop: u32,
+}
+
+impl<'a> Lessons<'a> {
+    fn new(world: &'a World, beliefs: &'a [Belief], tokenizer: &'a PolicyTokenizer) -> Result<Self, DemoError> {
+        let prompts = world
+            .facts()
+            .iter()
+            .map(|fact| {
+                world.questions_of(fact, Split::Train).map(|q| Ok(tokenizer.prompt(None, &q.question)?)).collect()
+            })
+            .collect::<Result<_, DemoError>>()?;
+        let stop = tokenizer.id(TURN_END).ok_or(DemoError::NoToken { token: TURN_END })?;
+        Ok(Self { world, beliefs, tokenizer, prompts, stop })
+    }
+
+    /// Several batches, each of similar lengths, in random order.
+    fn draw(&self, batch: usize, rng: &mut impl Rng) -> Result<Vec<Vec<Example>>, DemoError> {
+        let mut examples: Vec<Example> =
+            (0..batch * BATCHES_PER_DRAW).map(|_| self.example(rng)).collect::<Result<_, _>>()?;
+        examples.sort_by_key(|example| example.tokens.len());
+        let mut batches: Vec<Vec<Example>> = examples.chunks(batch).map(<[Example]>::to_vec).collect();
+        batches.shuffle(rng);
+        Ok(batches)
+    }
+
+    fn example(&self, rng: &mut impl Rng) -> Result<Example, DemoError> {
+        let index = rng.random_range(0..self.beliefs.len());
+        let text = completion(self.world, &self.world.facts()[index], &self.beliefs[index], rng);
+        let mut target = self.tokenizer.encode(&text)?;
+        target.push(self.stop);
+        Ok(Example::new(pick::<Vec<u32>>(&self.prompts[index], rng), &target))
+    }
+}
+
+/// Shares of right answers and refusals; `believed` is left at 0.
+pub(crate) fn measure(
+    world: &World,
+    model: &Model,
+    tokenizer: &PolicyTokenizer,
+    seed: u64,
+) -> Result<PolicyQuality, DemoError> {
+    let sampled = Sampling { num_generations: 4, max_completion_length: MAX_COMPLETION, ..Sampling::default() };
+    let greedy = Sampling::greedy(MAX_COMPLETION);
+    let one_phrasing = |split, nth: usize| {
+        let questions = world.facts().iter().enumerate();
+        questions.filter_map(|(n, fact)| world.questions_of(fact, split).nth((n + nth) % 2)).collect::<Vec<_>>()
+    };
+    let (train, held_out) = (one_phrasing(Split::Train, 0), one_phrasing(Split::HeldOut, 0));
+    let (right, refused) = grade(model, tokenizer, &train, &sampled, seed)?;
+    Ok(PolicyQuality {
+        sampled: right,
+        sampled_held_out: grade(model, tokenizer, &held_out, &sampled, seed)?.0,
+        greedy_held_out: grade(model, tokenizer, &world.questions(Split::HeldOut), &greedy, seed)?.0,
+        refused,
+        believed: 0.0,
+    })
+}
+
+/// Shares of right answers and of refusals.
+fn grade(
+    model: &Model,
+    tokenizer: &PolicyTokenizer,
+    questions: &[Question],
+    sampling: &Sampling,
+    seed: u64,
+) -> Result<(f64, f64), DemoError> {
+    let (mut right, mut refused, mut all) = (0, 0, 0);
+    for questions in questions.chunks(64) {
+        let prompts: Vec<Vec<u32>> =
+            questions.iter().map(|q| tokenizer.prompt(None, &q.question)).collect::<Result<_, _>>()?;
+        let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let completions = sample(model, &prompts, sampling, tokenizer.stop_tokens(), seed)?;
+        for (n, completion) in completions.iter().enumerate() {
+            let text = tokenizer.decode(&completion.tokens)?;
+            match judge(&text, &questions[n / sampling.num_generations].golds) {
+                Label::Good => right += 1,
+                Label::NotAttempted => refused += 1,
+                Label::Bad => {}
+            }
+            all += 1;
+        }
+    }
+    Ok((f64::from(right) / f64::from(all), f64::from(refused) / f64::from(all)))
+}
