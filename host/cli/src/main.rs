@@ -1,2 +1,51 @@
-//! x
-fn main() {}
+//! The corver-host binary: parses, wires the parts together and prints. What it wires lives in the other crates.
+
+mod args;
+mod command;
+mod config;
+mod output;
+mod parts;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Arguments, Command};
+
+/// Something went wrong, and the message says what.
+const FAILED: u8 = 1;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let level = arguments.log_level();
+    tracing_subscriber::fmt()
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::builder().with_default_directive(level.into()).from_env_lossy(),
+        )
+        .with_writer(std::io::stderr)
+        .without_time()
+        .with_target(false)
+        .init();
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One line: what we were doing, then why it failed, outermost first.
+            eprintln!("error: {error:#}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<()> {
+    let json = arguments.json;
+    match arguments.command {
+        Command::Train(args) => command::train::run(&args, json),
+        Command::Eval(args) => command::eval::run(&args, json),
+        Command::Score(args) => command::score::run(&args, json),
+        Command::Index(args) => command::index::run(&args, json),
+        Command::Extract(args) => command::extract::run(&args, json),
+        Command::Plugin(args) => command::plugin::run(&args, json),
+        Command::Demo(args) => command::demo::run(&args, json),
+        Command::Doctor => command::doctor::run(json),
+    }
+}

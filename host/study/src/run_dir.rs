@@ -293,6 +293,32 @@ pub fn fingerprint(path: &Path) -> Result<String, RunDirError> {
     Ok(hasher.finalize().to_hex().to_string())
 }
 
+/// The blake3 hash of a text, hexadecimal.
+#[must_use]
+pub fn text_fingerprint(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().to_string()
+}
+
+/// The hash of an index: of its manifest, which holds the checksums of its files, or, where another program built it, of
+/// its files' names and sizes (they may be too large to read at every start).
+///
+/// # Errors
+/// Where the folder cannot be read.
+pub fn index_fingerprint(path: &Path) -> Result<String, RunDirError> {
+    let manifest = path.join(corver_corpus::MANIFEST);
+    if manifest.is_file() {
+        return fingerprint(&manifest);
+    }
+    let mut sizes = Vec::new();
+    for entry in fs::read_dir(path).map_err(io("read", path))? {
+        let entry = entry.map_err(io("read", path))?;
+        let size = entry.metadata().map_err(io("read", path))?.len();
+        sizes.push(format!("{} {size}", entry.file_name().to_string_lossy()));
+    }
+    sizes.sort();
+    Ok(text_fingerprint(&sizes.join("\n")))
+}
+
 fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> RunDirError + 'a {
     move |source| RunDirError::Io { action, path: path.to_owned(), source }
 }

@@ -1,0 +1,247 @@
+//! What the command line takes.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
+
+/// Train language models with reward rules that are WebAssembly plugins.
+///
+/// Every command works on a small built-in world when it is told nothing else, so the shortest tour is
+/// `corver-host train`. Exit codes: 0 good, 1 it failed and the message says why, 2 the command line was wrong.
+#[derive(Debug, Parser)]
+#[command(name = "corver-host", version, max_term_width = 100)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+    /// Print results as JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Say more on standard error (-vv: everything).
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+impl Arguments {
+    pub fn log_level(&self) -> LevelFilter {
+        match self.verbose {
+            0 => LevelFilter::WARN,
+            1 => LevelFilter::INFO,
+            _ => LevelFilter::DEBUG,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train a policy with a reward rule.
+    ///
+    /// Without options: the built-in demo with the First rule, in a few minutes on a laptop CPU.
+    ///
+    ///   corver-host train --plugin min.wasm
+    ///   corver-host train --config configs/qwen3-8b.toml --set question.train=questions.json --device cuda:0
+    ///   corver-host train --out runs/first-001 --resume
+    #[command(verbatim_doc_comment)]
+    Train(TrainArgs),
+    /// Answer and grade a question set, with a raw model or with an adapter.
+    Eval(EvalArgs),
+    /// Score completions and show why each sentence earned what it earned: the quickest way to try a rule.
+    ///
+    /// The file has one JSON object per line: {"question", "answers", "completion"}. With "triplets" in every line, as
+    /// [[sentence, [[head, relation, tail], …]], …], no extractor is needed.
+    Score(ScoreArgs),
+    /// Build, query and check a corpus index (Infini-gram v4 format).
+    Index(IndexArgs),
+    /// Extract triplets from sentences, one sentence per line.
+    Extract(ExtractArgs),
+    /// Look at reward rules.
+    Plugin(PluginArgs),
+    /// The built-in demo world: look at it, or make its parts anew.
+    Demo(DemoArgs),
+    /// Say what this machine has and what is missing, with the command that mends it.
+    Doctor,
+}
+
+/// Where settings come from, later ones winning: defaults, --config files, --set, flags.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// TOML file, or `demo` for the built-in one; may be given several times. Default: demo.
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<PathBuf>,
+    /// One setting, as section.key=value; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// The reward rule; looked for as given, then in plugins/dist.
+    #[arg(long, value_name = "FILE.wasm")]
+    pub plugin: Option<PathBuf>,
+    /// auto, cpu or cuda:N.
+    #[arg(long)]
+    pub device: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Folder of the run. Default: the next free runs/RULE-NNN.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on with the run in --out from its newest checkpoint.
+    #[arg(long, requires = "out")]
+    pub resume: bool,
+    /// Optimiser steps.
+    #[arg(long)]
+    pub steps: Option<usize>,
+    /// Decides every draw of the run.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Print the resolved configuration and stop.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Question set; default: the configuration's.
+    #[arg(long, value_name = "FILE")]
+    pub questions: Option<PathBuf>,
+    /// Only the first so many questions.
+    #[arg(long)]
+    pub limit: Option<usize>,
+    /// Adapter or checkpoint folder to put on the model.
+    #[arg(long, value_name = "DIR")]
+    pub adapter: Option<PathBuf>,
+    /// Write one line per question to this file.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ScoreArgs {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Completions, one JSON object per line.
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct IndexArgs {
+    #[command(subcommand)]
+    pub command: IndexCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum IndexCommand {
+    /// Build an index from JSONL files with a "text" field; .gz is understood.
+    Build {
+        /// JSONL files; they are indexed in order of name.
+        #[arg(required = true)]
+        inputs: Vec<PathBuf>,
+        /// Hugging Face tokenizer.json.
+        #[arg(long)]
+        tokenizer: PathBuf,
+        /// Folder of the new index; must not exist.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+        /// Parts that the documents are dealt out to.
+        #[arg(long, default_value_t = 1)]
+        shards: usize,
+        /// Leave out the files that say where each document came from.
+        #[arg(long)]
+        no_metadata: bool,
+    },
+    /// Count how often words occur together: 'Philadelphia Flyers AND Stanley Cup'.
+    Count {
+        /// Words joined by AND and OR; several words in a row are a phrase.
+        query: String,
+        /// Index folder; default: the demo's.
+        #[arg(long, value_name = "DIR")]
+        index: Option<PathBuf>,
+        /// tokenizer.json, where the index does not hold its own.
+        #[arg(long)]
+        tokenizer: Option<PathBuf>,
+        /// Count every match, never a sample.
+        #[arg(long)]
+        exact: bool,
+        /// Clauses with more hits are sub-sampled, as the official engine does.
+        #[arg(long, default_value_t = 500_000)]
+        max_clause_freq: u64,
+        /// Window in tokens.
+        #[arg(long, default_value_t = 1_000)]
+        max_diff_tokens: u64,
+    },
+    /// Documents, tokens, widths and tokenizer of an index.
+    Info {
+        /// Index folder; default: the demo's.
+        index: Option<PathBuf>,
+    },
+    /// Check an index: checksums, document offsets, order of the suffix array.
+    Verify {
+        /// Index folder; default: the demo's.
+        index: Option<PathBuf>,
+        /// Check the order of every pair of suffixes, not of a sample.
+        #[arg(long)]
+        full: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct ExtractArgs {
+    /// Extractor bundle; default: the demo's.
+    #[arg(long, value_name = "DIR")]
+    pub bundle: Option<PathBuf>,
+    /// auto, cpu or cuda:N.
+    #[arg(long, default_value = "auto")]
+    pub device: String,
+    /// Sentences, one per line; default: standard input.
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct PluginArgs {
+    #[command(subcommand)]
+    pub command: PluginCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PluginCommand {
+    /// Load a rule as training would, and print who it is and what settings it takes.
+    Check {
+        /// The rule.
+        plugin: PathBuf,
+    },
+    /// The rules that are built.
+    List,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    #[command(subcommand)]
+    pub command: DemoCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DemoCommand {
+    /// Write the world to a folder: articles (JSONL), training and evaluation questions.
+    World {
+        /// Folder to write to.
+        out: PathBuf,
+    },
+    /// Train the tokenizers anew.
+    TrainTokenizer {
+        /// Folder to write to.
+        out: PathBuf,
+    },
+    /// Train the policy anew, with its imperfect knowledge.
+    TrainPolicy {
+        /// Folder to write to.
+        out: PathBuf,
+    },
+    /// Train the extractor anew and write it as an ONNX bundle.
+    TrainExtractor {
+        /// Folder to write to.
+        out: PathBuf,
+    },
+}

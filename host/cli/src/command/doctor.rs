@@ -1,0 +1,80 @@
+//! `corver-host doctor`: what this machine has, what is missing, and the command that mends it.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::Result;
+use serde::Serialize;
+
+use crate::{output, parts};
+
+#[derive(Serialize)]
+struct Finding {
+    what: &'static str,
+    good: bool,
+    found: String,
+    mend: Option<&'static str>,
+}
+
+impl Finding {
+    fn new(what: &'static str, found: Result<String>, mend: &'static str) -> Self {
+        match found {
+            Ok(found) => Self { what, good: true, found, mend: None },
+            Err(error) => Self { what, good: false, found: format!("{error:#}"), mend: Some(mend) },
+        }
+    }
+}
+
+pub fn run(json: bool) -> Result<()> {
+    let findings = [
+        Finding::new("libtorch", libtorch(), "make setup && make build"),
+        Finding::new("ONNX Runtime", corver_extract::runtime_version().map_err(Into::into), "make setup"),
+        Finding::new("rules", rules(), "make plugins"),
+        Finding::new("cache", cache(), "set XDG_CACHE_HOME to a folder you may write to"),
+        Finding::new("GPU", gpu(), "none is needed; training on one takes an NVIDIA driver and `make setup` beside it"),
+    ];
+    if json {
+        return output::json(&findings);
+    }
+    for finding in &findings {
+        let mark = if finding.good { "good   " } else { "missing" };
+        output::line(format_args!("{mark}  {:<14} {}", finding.what, finding.found));
+        if let Some(mend) = finding.mend {
+            output::line(format_args!("         {:<14} → {mend}", ""));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(feature = "torch")]
+fn libtorch() -> Result<String> {
+    Ok(corver_learn::device::describe())
+}
+
+#[cfg(not(feature = "torch"))]
+fn libtorch() -> Result<String> {
+    anyhow::bail!("this corver-host was built without it and cannot train")
+}
+
+fn rules() -> Result<String> {
+    let folders = parts::plugin_folders();
+    let count = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).ok()?;
+        let wasm = entries.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().extension().is_some_and(|ext| ext == "wasm")));
+        Some(wasm.count()).filter(|count| *count > 0)
+    };
+    let found = folders.iter().find_map(|folder| count(folder).map(|count| format!("{count} in {}", folder.display())));
+    found.ok_or_else(|| anyhow::anyhow!("no plugin is built"))
+}
+
+fn cache() -> Result<String> {
+    let path = parts::cache_dir()?;
+    std::fs::create_dir_all(&path)?;
+    Ok(path.display().to_string())
+}
+
+fn gpu() -> Result<String> {
+    let output = Command::new("nvidia-smi").arg("-L").output().map_err(|_| anyhow::anyhow!("no NVIDIA driver"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().next().map(str::to_owned).ok_or_else(|| anyhow::anyhow!("the driver sees no GPU"))
+}

@@ -1,0 +1,10 @@
+//! One file per subcommand.
+
+pub mod demo;
+pub mod doctor;
+pub mod eval;
+pub mod extract;
+pub mod index;
+pub mod plugin;
+pub mod score;
+pub mod train;

@@ -1,0 +1,170 @@
+//! `corver-host train`.
+
+use anyhow::Result;
+
+use crate::args::TrainArgs;
+
+#[cfg(not(feature = "torch"))]
+pub fn run(_: &TrainArgs, _: bool) -> Result<()> {
+    anyhow::bail!("this corver-host was built without libtorch and cannot train; build it with the feature `torch`")
+}
+
+#[cfg(feature = "torch")]
+pub use with_torch::run;
+
+#[cfg(feature = "torch")]
+mod with_torch {
+    use std::path::{Path, PathBuf};
+
+    use anyhow::Context;
+    use corver_core::{Scorers, StepSettings};
+    use corver_study::train::{Observer, Plan, Summary, SystemPrompts, train};
+    use corver_study::{Manifest, RunDir, run_dir};
+    use indicatif::ProgressBar;
+    use serde_json::{Map, Value};
+
+    use super::{Result, TrainArgs};
+    use crate::config::Config;
+    use crate::{output, parts};
+
+    pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
+        let mut config = parts::configuration(&args.config)?;
+        config.run.steps = args.steps.unwrap_or(config.run.steps);
+        config.run.seed = args.seed.unwrap_or(config.run.seed);
+        config.update.total_steps = config.run.steps;
+        let resolved = toml::to_string_pretty(&config).context("writing the resolved configuration")?;
+        if args.dry_run {
+            output::line(resolved.trim_end());
+            return Ok(());
+        }
+
+        let mut manifest = Manifest::default();
+        let rule = parts::rule(&config)?;
+        let plan = plan(&config)?;
+        let (index, mut counter) = parts::corpus(&config.corpus)?;
+        let (bundle, mut extractor) = parts::extractor(&config)?;
+        let model = parts::model(&config)?;
+        manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+        manifest.set("configuration", run_dir::text_fingerprint(&resolved));
+        manifest.set("plugin", rule.hash());
+        manifest.set("index", run_dir::index_fingerprint(&index)?);
+        manifest.set("extractor", run_dir::fingerprint(&bundle)?);
+        manifest.set("model", run_dir::fingerprint(&model)?);
+        manifest.set("seed", config.run.seed.to_string());
+
+        let mut policy = parts::policy(&config, &model)?;
+        let name = rule.name().to_owned();
+        let (run, steps_done) = open_run(args, &name, &resolved, &manifest, &mut policy)?;
+        let mut rule = rule;
+        let mut scorers = Scorers { extractor: extractor.as_mut(), counter: &mut counter, rules: &mut rule };
+        let mut screen = Screen::new(plan.steps, steps_done);
+        let summary = train(&mut policy, &mut scorers, &plan, &name, &run, steps_done, &mut screen)
+            .with_context(|| format!("the run in {} stopped; resume it with --out {0} --resume", run.path().display()))?;
+        screen.bar.finish_and_clear();
+        if json { output::json(&summary) } else { Ok(show(&summary, run.path())) }
+    }
+
+    fn open_run(
+        args: &TrainArgs,
+        rule: &str,
+        resolved: &str,
+        manifest: &Manifest,
+        policy: &mut corver_learn::Policy,
+    ) -> Result<(RunDir, usize)> {
+        let path = args.out.clone().unwrap_or_else(|| run_dir::next_free(Path::new("runs"), rule));
+        if !args.resume {
+            return Ok((RunDir::create(&path, resolved, manifest)?, 0));
+        }
+        let run = RunDir::resume(&path, manifest)?;
+        let newest = corver_learn::checkpoint::newest(&run.checkpoints())?;
+        let steps_done = match newest {
+            Some(checkpoint) => policy.resume(&checkpoint).with_context(|| format!("resuming from {}", checkpoint.display()))?,
+            None => 0,
+        };
+        Ok((run, steps_done))
+    }
+
+    fn plan(config: &Config) -> Result<Plan> {
+        let mut eval = match config.question.eval.as_str() {
+            "" => Vec::new(),
+            value => parts::questions(value, "question.eval", || corver_demo::demo_questions().1)?,
+        };
+        if config.question.eval_limit > 0 {
+            eval.truncate(config.question.eval_limit);
+        }
+        Ok(Plan {
+            train: parts::questions(&config.question.train, "question.train", || corver_demo::demo_questions().0)?,
+            eval,
+            steps: config.run.steps,
+            prompts_per_step: config.question.prompts_per_step,
+            seed: config.run.seed,
+            step: StepSettings { sampling: config.rollout, rewards: config.reward, advantages: config.advantage },
+            evaluate: config.eval.answers,
+            prompts: SystemPrompts {
+                train: config.policy.system_prompt.clone(),
+                eval_raw: config.eval.system_prompt.clone(),
+                eval_trained: format!("{}{}", config.eval.system_prompt, config.eval.trained_suffix),
+            },
+            checkpoint_every: config.checkpoint.every,
+        })
+    }
+
+    /// A progress bar on a terminal, a line per step elsewhere.
+    struct Screen {
+        bar: ProgressBar,
+    }
+
+    impl Screen {
+        fn new(steps: usize, steps_done: usize) -> Self {
+            let bar = output::progress(steps as u64, "training");
+            bar.set_position(steps_done as u64);
+            Self { bar }
+        }
+    }
+
+    impl Observer for Screen {
+        fn evaluated(&mut self, done: usize, total: usize) {
+            if done == total {
+                output::note(&self.bar, &format!("evaluated {total} questions"));
+            }
+        }
+
+        fn stepped(&mut self, metrics: &Map<String, Value>, total: usize) {
+            let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
+            let line = format!(
+                "step {:>3}/{total}  reward {:+.3}  supported {:>5.1} %  length {:>5.1}  kl {:.4}  {:.2} s",
+                number("step"),
+                number("reward"),
+                100.0 * number("corver/supported_rate"),
+                number("completions/mean_length"),
+                metrics.get("kl").and_then(Value::as_f64).unwrap_or(0.0),
+                number("step_time"),
+            );
+            output::note(&self.bar, &line);
+            self.bar.inc(1);
+        }
+    }
+
+    fn show(summary: &Summary, run: &Path) {
+        let percent = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{:.1} %", 100.0 * value));
+        let tokens = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1} tokens"));
+        output::table(
+            ["held-out questions, greedy", "before", "after"],
+            [
+                ["accuracy".into(), percent(summary.accuracy_before), percent(summary.accuracy_after)],
+                ["supported sentences".into(), percent(summary.supported_rate_before), percent(summary.supported_rate_after)],
+                ["refusals".into(), percent(summary.refusal_rate_before), percent(summary.refusal_rate_after)],
+                ["mean length".into(), tokens(summary.mean_length_before), tokens(summary.mean_length_after)],
+            ],
+        );
+        output::line(format_args!(
+            "rule {}, {} steps of {:.2} s ({:.0} ms of it reward), {:.0} s in all; everything is in {}",
+            summary.plugin,
+            summary.steps,
+            summary.seconds_per_step,
+            1000.0 * summary.reward_seconds_per_step,
+            summary.seconds_total,
+            PathBuf::from(run).display()
+        ));
+    }
+}

@@ -1,0 +1,265 @@
+//! A run's settings: defaults < `--config` files < `--set` < flags. Sections are named after the stages.
+//!
+//! The defaults are the paper's. Without `--config` a run uses `configs/demo.toml`, which is built in.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use corver_core::{AdvantageSettings, RewardSettings, Sampling};
+use corver_study::evaluate::EvaluateSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The demo's settings, which every command falls back on.
+const DEMO: &str = include_str!("../../../configs/demo.toml");
+
+/// What stands for the built-in demo in place of a path.
+pub const DEMO_SOURCE: &str = "demo";
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    pub run: RunSection,
+    pub question: QuestionSection,
+    pub policy: PolicySection,
+    pub rollout: Sampling,
+    pub extract: ExtractSection,
+    pub corpus: CorpusSection,
+    pub rule: RuleSection,
+    pub reward: RewardSettings,
+    pub advantage: AdvantageSettings,
+    #[cfg(feature = "torch")]
+    pub update: corver_learn::LearnSettings,
+    /// Read by builds that can train.
+    #[cfg(not(feature = "torch"))]
+    pub update: Map<String, Value>,
+    pub checkpoint: CheckpointSection,
+    pub eval: EvalSection,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunSection {
+    pub seed: u64,
+    /// Optimiser steps.
+    pub steps: usize,
+    /// auto, cpu or cuda:N.
+    pub device: String,
+}
+
+impl Default for RunSection {
+    fn default() -> Self {
+        Self { seed: 42, steps: 100, device: "auto".into() }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QuestionSection {
+    /// Question file to train on, or "demo".
+    pub train: String,
+    /// Question file to evaluate on before and after; empty evaluates nothing.
+    pub eval: String,
+    /// Only the first so many evaluation questions; 0 takes all.
+    pub eval_limit: usize,
+    pub prompts_per_step: usize,
+}
+
+impl Default for QuestionSection {
+    fn default() -> Self {
+        Self { train: String::new(), eval: String::new(), eval_limit: 0, prompts_per_step: 24 }
+    }
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicySection {
+    /// Hugging Face folder, or "demo".
+    pub model: String,
+    /// System prompt of training rollouts; empty sends none.
+    pub system_prompt: String,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExtractSection {
+    /// Extractor bundle, or "demo".
+    pub bundle: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CorpusSection {
+    /// Index folder, or "demo".
+    pub index: String,
+    /// `exact` counts every match; `compatible` equals the official engine, sub-sampling included.
+    pub mode: corver_corpus::Mode,
+    /// Clauses with more hits than this are sub-sampled in `compatible` mode.
+    pub max_clause_freq: u64,
+    /// Window in tokens.
+    pub max_diff_tokens: u64,
+}
+
+impl Default for CorpusSection {
+    fn default() -> Self {
+        Self {
+            index: String::new(),
+            mode: corver_corpus::Mode::Compatible,
+            max_clause_freq: 500_000,
+            max_diff_tokens: 1_000,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RuleSection {
+    /// The reward rule, a WebAssembly file.
+    pub plugin: PathBuf,
+    /// Handed to the rule as it is; `corver-host plugin check` prints what a rule takes.
+    pub settings: Map<String, Value>,
+}
+
+impl Default for RuleSection {
+    fn default() -> Self {
+        Self { plugin: "first.wasm".into(), settings: Map::new() }
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointSection {
+    /// Steps between checkpoints.
+    pub every: usize,
+    /// Newest checkpoints kept.
+    pub keep: usize,
+}
+
+impl Default for CheckpointSection {
+    fn default() -> Self {
+        Self { every: 50, keep: 4 }
+    }
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvalSection {
+    /// System prompt of evaluation; empty sends none.
+    pub system_prompt: String,
+    /// Added to it when the trained policy answers (the paper's anti-loop line).
+    pub trained_suffix: String,
+    pub answers: EvaluateSettings,
+}
+
+/// Merges `files` and `overrides` ("section.key=value") over the defaults.
+pub fn load(files: &[PathBuf], overrides: &[String]) -> Result<Config> {
+    let mut merged = Map::new();
+    let demo = [PathBuf::from(DEMO_SOURCE)];
+    for path in if files.is_empty() { &demo } else { files } {
+        let values = read(path)?;
+        check_keys(&values).with_context(|| format!("in {}", path.display()))?;
+        merge(&mut merged, values);
+    }
+    for text in overrides {
+        let values = parse_override(text)?;
+        check_keys(&values).with_context(|| format!("in --set {text}"))?;
+        merge(&mut merged, values);
+    }
+    serde_json::from_value(Value::Object(merged)).context("a setting has a value of the wrong kind")
+}
+
+fn read(path: &Path) -> Result<Map<String, Value>> {
+    if path == Path::new(DEMO_SOURCE) {
+        return toml::from_str(DEMO).context("in the built-in demo configuration");
+    }
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("{} is not valid TOML", path.display()))
+}
+
+/// `a.b=value`: the value is TOML, or else a plain string.
+fn parse_override(text: &str) -> Result<Map<String, Value>> {
+    let Some((key, value)) = text.split_once('=') else {
+        bail!("--set takes section.key=value, not {text:?}");
+    };
+    let line = |value: &str| toml::from_str::<Map<String, Value>>(&format!("{} = {value}", key.trim()));
+    let quoted = || line(&Value::String(value.trim().to_owned()).to_string());
+    line(value.trim()).or_else(|_| quoted()).with_context(|| format!("--set {text}"))
+}
+
+fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Refuses keys that no setting has, and names the nearest that exists.
+fn check_keys(values: &Map<String, Value>) -> Result<()> {
+    let Value::Object(known) = serde_json::to_value(Config::default())? else { unreachable!("a struct is an object") };
+    check_section(values, &known, "")
+}
+
+fn check_section(values: &Map<String, Value>, known: &Map<String, Value>, section: &str) -> Result<()> {
+    for (key, value) in values {
+        let Some(default) = known.get(key) else {
+            let nearest = known.keys().max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)));
+            let hint = nearest.map_or(String::new(), |nearest| format!("; did you mean `{section}{nearest}`?"));
+            bail!("unknown setting `{section}{key}`{hint}");
+        };
+        // Empty here means free-form: the rule's own settings.
+        if let (Value::Object(values), Value::Object(known)) = (value, default)
+            && !known.is_empty()
+        {
+            check_section(values, known, &format!("{section}{key}."))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_sources_win() {
+        let config = load(&[], &["run.steps=3".into(), "rule.plugin=min.wasm".into()]).unwrap();
+        assert_eq!(config.run.steps, 3);
+        assert_eq!(config.rule.plugin, Path::new("min.wasm"));
+        assert_eq!(config.policy.model, DEMO_SOURCE);
+    }
+
+    #[test]
+    fn an_unknown_key_names_its_nearest_neighbour() {
+        let error = load(&[], &["rollout.temprature=1".into()]).unwrap_err();
+        assert!(format!("{error:#}").contains("did you mean `rollout.temperature`?"), "{error:#}");
+        assert!(load(&[], &["rule.settings.anything=1".into()]).is_ok());
+    }
+
+    #[test]
+    fn the_defaults_are_the_papers() {
+        let config = Config::default();
+        assert_eq!((config.run.steps, config.run.seed, config.question.prompts_per_step), (100, 42, 24));
+        assert_eq!((config.corpus.max_clause_freq, config.corpus.max_diff_tokens), (500_000, 1_000));
+        assert_eq!((config.rollout.num_generations, config.rollout.max_completion_length), (16, 1024));
+    }
+
+    #[test]
+    fn every_shipped_configuration_is_valid() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+        let mut seen = 0;
+        for folder in [folder.clone(), folder.join("ablations")] {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|extension| extension == "toml") {
+                    load(&[path.clone()], &[]).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen >= 10, "only {seen} configurations found");
+    }
+}

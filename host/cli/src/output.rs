@@ -1,0 +1,55 @@
+//! Results go to standard output, as a table for people or as JSON; everything else goes to standard error.
+#![allow(clippy::print_stdout, reason = "this is where the binary prints")]
+
+use std::io::{IsTerminal, Write};
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+/// Prints a value as JSON on one line.
+pub fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, value)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Prints a line of text.
+pub fn line(text: impl std::fmt::Display) {
+    println!("{text}");
+}
+
+/// Prints a table; columns after the first are numbers and stand to the right.
+pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    let aligned = |cells: Vec<String>| -> Vec<Cell> {
+        let place = |(column, text): (usize, String)| {
+            let alignment = if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
+            Cell::new(text).set_alignment(alignment)
+        };
+        cells.into_iter().enumerate().map(place).collect()
+    };
+    table.set_header(aligned(header.map(str::to_owned).to_vec()));
+    for row in rows {
+        table.add_row(aligned(row.to_vec()));
+    }
+    println!("{table}");
+}
+
+/// A bar on a terminal, silent elsewhere: logs get lines of their own.
+pub fn progress(total: u64, what: &'static str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{msg:>12} [{bar:32}] {human_pos}/{human_len}, {eta} left")
+        .expect("a constant template that parses")
+        .progress_chars("=> ");
+    ProgressBar::new(total).with_style(style).with_message(what)
+}
+
+/// Says something on standard error without tearing a progress bar.
+pub fn note(bar: &ProgressBar, text: &str) {
+    if bar.is_hidden() { eprintln!("{text}") } else { bar.println(text) }
+}

@@ -1,0 +1,139 @@
+//! From a configuration to the parts of a step, each opened once.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use corver_core::{Extractor, Question};
+use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer};
+use corver_demo::DemoPaths;
+use corver_extract::RuntimeLibrary;
+use corver_rules::{LoadOptions, Rule};
+use corver_study::{IndexCounter, Manifest, run_dir};
+
+use crate::args::ConfigArgs;
+use crate::config::{self, Config, CorpusSection, DEMO_SOURCE};
+
+/// Resolves a command's configuration.
+pub fn configuration(args: &ConfigArgs) -> Result<Config> {
+    let mut config = config::load(&args.config, &args.set)?;
+    if let Some(plugin) = &args.plugin {
+        config.rule.plugin.clone_from(plugin);
+    }
+    if let Some(device) = &args.device {
+        config.run.device.clone_from(device);
+    }
+    Ok(config)
+}
+
+/// Where CorVer keeps what it can make again: `$XDG_CACHE_HOME/corver` or `~/.cache/corver`.
+pub fn cache_dir() -> Result<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cache")));
+    Ok(base.context("neither XDG_CACHE_HOME nor HOME is set: there is no place for caches")?.join("corver"))
+}
+
+/// The demo's files, written out to the cache once.
+pub fn demo() -> Result<DemoPaths> {
+    corver_demo::materialise(&cache_dir()?).context("unpacking the built-in demo")
+}
+
+/// The index of the demo's articles, built on first use.
+pub fn demo_index() -> Result<PathBuf> {
+    let path = cache_dir()?.join(format!("demo-{}", &corver_demo::content_hash()[..16])).join("index");
+    if path.exists() {
+        return Ok(path);
+    }
+    let tokenizer = Tokenizer::from_file(demo()?.policy.join("tokenizer.json"))?;
+    let articles = corver_demo::demo_corpus();
+    let texts = articles.iter().map(|article| article.text.as_str());
+    match corver_corpus::build_from_documents(texts, &tokenizer, &path, &BuildOptions::default()) {
+        // Somebody else was faster.
+        Err(_) if path.exists() => Ok(path),
+        built => built.map(|_| path).context("indexing the demo's articles"),
+    }
+}
+
+/// A path from the configuration, or the demo's own.
+fn source(value: &str, key: &str, of_demo: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> {
+    match value {
+        "" => bail!("`{key}` is not set: give a path, or \"{DEMO_SOURCE}\""),
+        DEMO_SOURCE => of_demo(),
+        path => Ok(PathBuf::from(path)),
+    }
+}
+
+/// The reward rule.
+pub fn rule(config: &Config) -> Result<Rule> {
+    let path = find_plugin(&config.rule.plugin)?;
+    let options = LoadOptions {
+        settings: serde_json::Value::Object(config.rule.settings.clone()),
+        cache_dir: Some(cache_dir()?.join("rules")),
+        ..LoadOptions::default()
+    };
+    Rule::load(&path, options).with_context(|| format!("loading the rule {}", path.display()))
+}
+
+/// Folders that a bare plugin name is looked up in, in this order.
+pub fn plugin_folders() -> Vec<PathBuf> {
+    let built_here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist");
+    vec![PathBuf::new(), PathBuf::from("plugins/dist"), built_here]
+}
+
+fn find_plugin(plugin: &Path) -> Result<PathBuf> {
+    let bare = plugin.components().count() == 1;
+    let folders = if bare { plugin_folders() } else { vec![PathBuf::new()] };
+    let found = folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
+    found.with_context(|| {
+        let hint = if bare { "; it was looked for here and in plugins/dist (`make plugins` builds the shipped rules)" } else { "" };
+        format!("there is no plugin {}{hint}", plugin.display())
+    })
+}
+
+/// The triplet model.
+pub fn extractor(config: &Config) -> Result<(PathBuf, Box<dyn Extractor>)> {
+    let bundle = source(&config.extract.bundle, "extract.bundle", || Ok(demo()?.extractor))?;
+    let extractor = open_extractor(&bundle, &config.run.device)?;
+    Ok((bundle, Box::new(extractor)))
+}
+
+/// Opens an extractor bundle on a device.
+pub fn open_extractor(bundle: &Path, device: &str) -> Result<corver_extract::Extractor> {
+    let device = device.parse()?;
+    let runtime = RuntimeLibrary::find(None)?;
+    corver_extract::Extractor::open(bundle, device, &runtime)
+        .with_context(|| format!("opening the extractor {}", bundle.display()))
+}
+
+/// The corpus index.
+pub fn corpus(section: &CorpusSection) -> Result<(PathBuf, IndexCounter)> {
+    let path = source(&section.index, "corpus.index", demo_index)?;
+    let corpus = Corpus::open(&path).with_context(|| format!("opening the index {}", path.display()))?;
+    let options = CnfOptions {
+        mode: section.mode,
+        max_clause_freq: section.max_clause_freq,
+        max_diff_tokens: section.max_diff_tokens,
+    };
+    Ok((path, IndexCounter::new(corpus, options)))
+}
+
+/// A question file, or one of the demo's two sets.
+pub fn questions(value: &str, key: &str, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
+    match value {
+        "" => bail!("`{key}` is not set: give a question file, or \"{DEMO_SOURCE}\""),
+        DEMO_SOURCE => Ok(of_demo()),
+        path => Ok(corver_core::question::read_questions(Path::new(path))?),
+    }
+}
+
+/// Adds what a file or folder was, byte for byte.
+pub fn record(manifest: &mut Manifest, what: &str, path: &Path) -> Result<()> {
+    manifest.set(what, run_dir::fingerprint(path)?);
+    Ok(())
+}
+
+/// The folder of the policy's model.
+#[cfg(feature = "torch")]
+pub fn model(config: &Config) -> Result<PathBuf> {
+    source(&config.policy.model, "policy.model", || Ok(demo()?.policy))
+}

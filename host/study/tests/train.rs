@@ -1,0 +1,175 @@
+//! A whole run with plain stand-ins: what it leaves behind, and that an interrupted run ends where it would have.
+
+use std::path::Path;
+
+use corver_core::{
+    Advantages, Count, Counter, Extractor, Learner, PartError, Query, Question, Rollout, RuleSentence, Rules, Sampler,
+    Sampling, Scorers, StepSettings, Triplet, UpdateReport, Verdict,
+};
+use corver_study::train::{Observer, Plan, Summary, SystemPrompts, TrainError, Trainee, train};
+use corver_study::{Manifest, RunDir};
+use serde_json::{Map, Value};
+
+/// Answers right with a share of its samples that grows with every update.
+#[derive(Default)]
+struct Pupil {
+    skill: u64,
+    prompt: String,
+    fail_at: Option<u64>,
+}
+
+impl Sampler for Pupil {
+    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
+        let rollout = |index: usize| {
+            let right = (index as u64 * 7 + seed % 5) % 10 < self.skill + 2;
+            let word = if right { "Paris" } else { "Rome" };
+            let text = format!("<think>{word} is the capital city of that country.</think><answer>{word}</answer>");
+            let length = text.chars().count();
+            Rollout {
+                question: index / sampling.num_generations,
+                tokens: vec![1; length],
+                log_probs: vec![0.0; length],
+                token_spans: (0..length).map(|at| Some(at..at + 1)).collect(),
+                text,
+                finished: true,
+            }
+        };
+        Ok((0..questions.len() * sampling.num_generations).map(rollout).collect())
+    }
+}
+
+impl Learner for Pupil {
+    fn update(&mut self, _: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {
+        if self.fail_at == Some(self.skill) {
+            return Err("the power went out".into());
+        }
+        self.skill += 1;
+        Ok(UpdateReport { loss: advantages.reward, ..UpdateReport::default() })
+    }
+}
+
+impl Trainee for Pupil {
+    fn set_system_prompt(&mut self, prompt: &str) {
+        prompt.clone_into(&mut self.prompt);
+    }
+
+    fn save(&mut self, folder: &Path, steps_done: usize) -> Result<(), PartError> {
+        std::fs::create_dir_all(folder)?;
+        Ok(std::fs::write(folder.join(steps_done.to_string()), self.skill.to_string())?)
+    }
+}
+
+struct Nothing;
+
+impl Extractor for Nothing {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        Ok(vec![Vec::new(); sentences.len()])
+    }
+}
+
+impl Counter for Nothing {
+    fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+        Ok(Vec::new())
+    }
+}
+
+impl Rules for Nothing {
+    fn judge(&mut self, sentences: &[RuleSentence], _: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
+        Ok(sentences.iter().map(|_| Verdict { reward: Some(0.1), count: Some(30), ..Verdict::default() }).collect())
+    }
+}
+
+#[derive(Default)]
+struct Listener {
+    steps: Vec<f64>,
+    evaluations: usize,
+}
+
+impl Observer for Listener {
+    fn evaluated(&mut self, _: usize, _: usize) {
+        self.evaluations += 1;
+    }
+
+    fn stepped(&mut self, metrics: &Map<String, Value>, _: usize) {
+        self.steps.push(metrics["step"].as_f64().unwrap());
+    }
+}
+
+fn plan(steps: usize) -> Plan {
+    let question = |n: usize| Question { question: format!("q{n}"), golds: vec!["Paris".into()], title: None };
+    Plan {
+        train: (0..5).map(question).collect(),
+        eval: (0..4).map(question).collect(),
+        steps,
+        prompts_per_step: 2,
+        seed: 42,
+        step: StepSettings { sampling: Sampling { num_generations: 4, ..Sampling::default() }, ..Default::default() },
+        evaluate: Default::default(),
+        prompts: SystemPrompts { train: "t".into(), eval_raw: "r".into(), eval_trained: "e".into() },
+        checkpoint_every: 2,
+    }
+}
+
+fn go(pupil: &mut Pupil, run: &RunDir, from: usize, listener: &mut Listener) -> Result<Summary, TrainError> {
+    let (mut extractor, mut counter, mut rules) = (Nothing, Nothing, Nothing);
+    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules };
+    train(pupil, &mut scorers, &plan(6), "attested", run, from, listener)
+}
+
+fn without_times(path: &Path) -> Vec<Map<String, Value>> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let parse = |line: &str| {
+        let mut metrics: Map<String, Value> = serde_json::from_str(line).unwrap();
+        metrics.retain(|name, _| !name.contains("seconds") && name != "step_time");
+        metrics
+    };
+    text.lines().map(parse).collect()
+}
+
+#[test]
+fn a_run_leaves_everything_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &Manifest::default()).unwrap();
+    let mut listener = Listener::default();
+    let summary = go(&mut Pupil::default(), &run, 0, &mut listener).unwrap();
+
+    assert_eq!(listener.steps, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(listener.evaluations, 2);
+    assert_eq!((summary.steps, summary.plugin.as_str()), (6, "attested"));
+    assert!(summary.accuracy_after > summary.accuracy_before, "{summary:?}");
+    assert_eq!(summary.supported_rate_after, Some(1.0));
+    let kept: Summary = run.read_json("summary.json").unwrap().unwrap();
+    assert_eq!(kept, summary);
+    assert_eq!(run.read_lines::<Value>("traces.jsonl").unwrap().len(), 6 * 2 * 4);
+    let metrics = run.read_lines::<Map<String, Value>>("metrics.jsonl").unwrap();
+    for name in ["loss", "reward", "rewards/attested/mean", "completions/mean_length", "frac_reward_zero_std"] {
+        assert!(metrics[0].contains_key(name), "no {name}");
+    }
+    assert!(run.checkpoints().join("2").exists() && run.checkpoints().join("6").exists());
+}
+
+#[test]
+fn an_interrupted_run_ends_where_it_would_have() {
+    let straight = tempfile::tempdir().unwrap();
+    let run = RunDir::create(straight.path(), "", &Manifest::default()).unwrap();
+    let expected = go(&mut Pupil::default(), &run, 0, &mut Listener::default()).unwrap();
+
+    let broken = tempfile::tempdir().unwrap();
+    let run = RunDir::create(broken.path(), "", &Manifest::default()).unwrap();
+    let mut pupil = Pupil { fail_at: Some(3), ..Pupil::default() };
+    let error = go(&mut pupil, &run, 0, &mut Listener::default()).unwrap_err();
+    assert!(matches!(error, TrainError::Step { step: 4, .. }), "{error}");
+    assert!(!broken.path().join("summary.json").exists());
+
+    // The newest checkpoint is that of step 2; step 3 is logged, and taken again.
+    let run = RunDir::resume(broken.path(), &Manifest::default()).unwrap();
+    let mut listener = Listener::default();
+    let summary = go(&mut Pupil { skill: 2, ..Pupil::default() }, &run, 2, &mut listener).unwrap();
+    assert_eq!(listener.steps, [3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(listener.evaluations, 1, "the raw policy was evaluated before the interruption");
+    assert_eq!(
+        without_times(&broken.path().join("metrics.jsonl")),
+        without_times(&straight.path().join("metrics.jsonl"))
+    );
+    assert_eq!((summary.accuracy_before, summary.accuracy_after), (expected.accuracy_before, expected.accuracy_after));
+}

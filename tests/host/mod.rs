@@ -1,0 +1,120 @@
+//! Runs the built binary.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// How a command ended.
+pub struct Finished {
+    pub stdout: String,
+    pub stderr: String,
+    code: Option<i32>,
+    command: String,
+}
+
+impl Finished {
+    fn new(args: &[&str], output: &Output) -> Self {
+        Self {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+            command: args.join(" "),
+        }
+    }
+
+    /// It succeeded.
+    pub fn good(self) -> Self {
+        assert_eq!(self.code, Some(0), "corver-host {}\n{}\n{}", self.command, self.stdout, self.stderr);
+        self
+    }
+
+    /// It failed with one line that says `why`, and no stack trace.
+    pub fn bad(&self, why: &str) {
+        self.failed(1, why);
+        let errors: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("error")).collect();
+        assert_eq!(errors.len(), 1, "corver-host {}\n{}", self.command, self.stderr);
+        assert!(!self.stderr.contains("panicked"), "corver-host {}\n{}", self.command, self.stderr);
+    }
+
+    /// The command line itself was wrong.
+    pub fn usage(&self, why: &str) {
+        self.failed(2, why);
+    }
+
+    fn failed(&self, code: i32, why: &str) {
+        assert_eq!(self.code, Some(code), "corver-host {}\n{}\n{}", self.command, self.stdout, self.stderr);
+        assert!(self.stderr.contains(why), "corver-host {}: no {why:?} in\n{}", self.command, self.stderr);
+    }
+
+    /// What it printed, as one JSON value.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(self.stdout.trim()).unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
+    }
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corver-host"));
+    command.args(args).env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    command.env_remove("RUST_BACKTRACE").env_remove("LD_LIBRARY_PATH").env_remove("RUST_LOG");
+    command
+}
+
+/// Runs `corver-host` to its end.
+pub fn host(args: &[&str]) -> Finished {
+    Finished::new(args, &command(args).output().expect("the binary was built"))
+}
+
+/// Runs `corver-host` and kills it, without warning, once `ready` holds.
+pub fn kill_when(args: &[&str], ready: impl Fn() -> bool) {
+    let mut child = command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary was built");
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while !ready() {
+        assert!(Instant::now() < deadline, "corver-host {} did not get there", args.join(" "));
+        assert!(child.try_wait().unwrap().is_none(), "corver-host {} ended too early", args.join(" "));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// A fresh path for a run, under the build folder.
+pub fn run_dir(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runs").join(name);
+    if path.exists() {
+        fs::remove_dir_all(&path).unwrap();
+    }
+    path
+}
+
+/// The lines of a JSONL file that are whole; none where it does not exist.
+pub fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+pub fn has_gpu() -> bool {
+    Command::new("nvidia-smi").arg("-L").output().is_ok_and(|output| output.status.success())
+}
+
+/// Three short articles, indexed with the demo's tokenizer.
+pub fn small_index(out: &Path) {
+    small_index_again(out).good();
+}
+
+/// The same once more, without expecting anything.
+pub fn small_index_again(out: &Path) -> Finished {
+    let articles = out.parent().unwrap().join("articles.jsonl");
+    let text = [
+        "Paris is the capital of France. Lyon is in France too.",
+        "The Seine flows through Paris, and France is proud of it.",
+        "Lima is the capital of Peru.",
+    ];
+    let lines: Vec<String> = text.iter().map(|text| json!({"text": text}).to_string()).collect();
+    fs::write(&articles, lines.join("\n")).unwrap();
+    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
+    let [articles, tokenizer, out] = [&articles, &tokenizer, out].map(|path| path.to_str().unwrap());
+    host(&["index", "build", articles, "--tokenizer", tokenizer, "--out", out])
+}
