@@ -58,10 +58,10 @@ impl Attention {
             Family::Olmo2 => norm(q_width, kv_width).map(|(q, k)| QkNorm::Whole(q, k))?,
         };
         Ok(Self {
-            q: Linear::build(&name("q_proj"), q_width, d, biased, weights)?,
-            k: Linear::build(&name("k_proj"), kv_width, d, biased, weights)?,
-            v: Linear::build(&name("v_proj"), kv_width, d, biased, weights)?,
-            o: Linear::build(&name("o_proj"), d, q_width, false, weights)?,
+            q: Linear::build(name("q_proj"), q_width, d, biased, weights)?,
+            k: Linear::build(name("k_proj"), kv_width, d, biased, weights)?,
+            v: Linear::build(name("v_proj"), kv_width, d, biased, weights)?,
+            o: Linear::build(name("o_proj"), d, q_width, false, weights)?,
             norm,
             num_heads: config.num_heads as i64,
             num_kv_heads: config.num_kv_heads as i64,

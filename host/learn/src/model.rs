@@ -11,6 +11,7 @@ use crate::device::Precision;
 use crate::error::{LearnError, Result};
 use crate::files;
 use crate::linear::Linear;
+use crate::lora::{self, Adapter, LoraSettings};
 use crate::rope::Rope;
 use crate::weights::{Role, Weights};
 
@@ -28,6 +29,7 @@ pub struct Model {
     /// `[V, D]`; `None` where the embedding serves.
     head: Option<Tensor>,
     rope: Rope,
+    lora: Option<LoraSettings>,
 }
 
 #[derive(Debug)]
@@ -87,7 +89,7 @@ impl Model {
             false => Some(weights.take("lm_head.weight", Role::Matrix, &[v, d])?),
         };
         let rope = Rope::new(&config, kind, device)?;
-        Ok(Self { config, kind, device, embedding, layers, norm, head, rope })
+        Ok(Self { config, kind, device, embedding, layers, norm, head, rope, lora: None })
     }
 
     /// Writes config.json and model.safetensors, as `transformers` reads them; the folder is made if need be.
@@ -140,6 +142,105 @@ impl Model {
             // The flag is set on the tensor itself; the returned handle is the same one.
             let _ = tensor.set_requires_grad(on);
         }
+    }
+
+    /// Adds fresh adapters to every projection; they change nothing until they are trained.
+    ///
+    /// # Errors
+    /// A rank of 0, or no memory on the device.
+    pub fn add_lora(&mut self, lora: &LoraSettings, seed: u64) -> Result<()> {
+        if lora.r == 0 {
+            return Err(LearnError::Setting { key: "lora.r", got: "0".into(), expected: "a rank of 1 or more" });
+        }
+        let device = self.device;
+        for linear in self.linears_mut() {
+            let (out, input) = linear.weight.size2()?;
+            linear.adapter = Some(Adapter::random(&linear.name, out, input, lora, seed, device)?);
+        }
+        self.lora = Some(*lora);
+        Ok(())
+    }
+
+    /// Takes the adapters of a folder in PEFT's layout; the model's own are dropped.
+    ///
+    /// # Errors
+    /// Files that cannot be read, another kind of adapter, or adapters that do not fit this model.
+    pub fn load_adapter(&mut self, folder: &Path) -> Result<()> {
+        let mut stored = lora::Stored::read(folder, self.device)?;
+        let settings = stored.settings;
+        let mut loaded = Vec::new();
+        for linear in self.linears_mut() {
+            let (out, input) = linear.weight.size2()?;
+            loaded.push(stored.take(&linear.name, out, input)?);
+        }
+        stored.finish()?;
+        for (linear, adapter) in self.linears_mut().zip(loaded) {
+            linear.adapter = adapter;
+        }
+        self.lora = Some(settings);
+        Ok(())
+    }
+
+    /// Writes the adapters in PEFT's layout; the folder is made if need be.
+    ///
+    /// # Errors
+    /// A model without adapters, or a file that cannot be written.
+    pub fn save_adapter(&self, folder: &Path) -> Result<()> {
+        let Some(settings) = &self.lora else {
+            return Err(LearnError::Input { what: "model", expected: "adapters".into(), got: "none".into() });
+        };
+        std::fs::create_dir_all(folder).map_err(LearnError::io("create", folder))?;
+        let adapters: Vec<_> =
+            self.linears().filter_map(|linear| Some((linear.name.clone(), linear.adapter.as_ref()?))).collect();
+        lora::write(folder, &adapters, settings)
+    }
+
+    /// Folds the adapters into the weights and drops them.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn merge_lora(&mut self) -> Result<()> {
+        let _guard = tch::no_grad_guard();
+        for linear in self.linears_mut() {
+            if let Some(adapter) = linear.adapter.take() {
+                linear.weight = lora::merged_weight(&linear.weight, &adapter.a, &adapter.b, adapter.scaling)?;
+            }
+        }
+        self.lora = None;
+        Ok(())
+    }
+
+    /// Whether the adapters take part; without them the model is the base model. Returns whether they did before.
+    pub fn set_adapters(&mut self, on: bool) -> bool {
+        let mut were = false;
+        for adapter in self.linears_mut().filter_map(|linear| linear.adapter.as_mut()) {
+            were |= adapter.on;
+            adapter.on = on;
+        }
+        were
+    }
+
+    /// The adapters' settings, where there are adapters.
+    #[must_use]
+    pub fn lora(&self) -> Option<&LoraSettings> {
+        self.lora.as_ref()
+    }
+
+    /// Adapter weights with their PEFT names.
+    #[must_use]
+    pub fn lora_parameters(&self) -> Vec<(String, &Tensor)> {
+        self.linears()
+            .filter_map(|linear| Some((linear.name.as_str(), linear.adapter.as_ref()?)))
+            .flat_map(|(name, x)| [(lora::peft_name(name, "A"), &x.a), (lora::peft_name(name, "B"), &x.b)])
+            .collect()
+    }
+
+    fn linears(&self) -> impl Iterator<Item = &Linear> {
+        self.layers.iter().flat_map(Layer::linears)
+    }
+
+    fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear> {
+        self.layers.iter_mut().flat_map(Layer::linears_mut)
     }
 
     /// `tokens` `[B, T]` i64 → the final hidden states `[B, T, D]`, causal. Shorter rows are padded **at the right**
@@ -229,9 +330,9 @@ impl Layer {
         let norm_behind = config.family == Family::Olmo2;
         let attention = Attention::build(config, &prefix, weights)?;
         let feed_forward = FeedForward {
-            gate: Linear::build(&format!("{prefix}.mlp.gate_proj"), wide, d, false, weights)?,
-            up: Linear::build(&format!("{prefix}.mlp.up_proj"), wide, d, false, weights)?,
-            down: Linear::build(&format!("{prefix}.mlp.down_proj"), d, wide, false, weights)?,
+            gate: Linear::build(format!("{prefix}.mlp.gate_proj"), wide, d, false, weights)?,
+            up: Linear::build(format!("{prefix}.mlp.up_proj"), wide, d, false, weights)?,
+            down: Linear::build(format!("{prefix}.mlp.down_proj"), d, wide, false, weights)?,
         };
         let [first, second] = norm_names(norm_behind);
         Ok(Self {
@@ -260,22 +361,21 @@ impl Layer {
         all.push((format!("{prefix}.{first}"), &self.attention_norm));
         all.push((format!("{prefix}.{second}"), &self.feed_forward_norm));
         all.extend(self.attention.norms().into_iter().map(|(name, t)| (format!("{prefix}.self_attn.{name}"), t)));
-        for (name, linear) in self.linears() {
-            all.push((format!("{prefix}.{name}.weight"), &linear.weight));
-            all.extend(linear.bias.as_ref().map(|bias| (format!("{prefix}.{name}.bias"), bias)));
+        for linear in self.linears() {
+            all.push((format!("{}.weight", linear.name), &linear.weight));
+            all.extend(linear.bias.as_ref().map(|bias| (format!("{}.bias", linear.name), bias)));
         }
     }
 
-    fn linears(&self) -> [(&'static str, &Linear); 7] {
-        [
-            ("self_attn.q_proj", &self.attention.q),
-            ("self_attn.k_proj", &self.attention.k),
-            ("self_attn.v_proj", &self.attention.v),
-            ("self_attn.o_proj", &self.attention.o),
-            ("mlp.gate_proj", &self.feed_forward.gate),
-            ("mlp.up_proj", &self.feed_forward.up),
-            ("mlp.down_proj", &self.feed_forward.down),
-        ]
+    /// In the order of [`lora::TARGETS`].
+    fn linears(&self) -> [&Linear; 7] {
+        let (a, f) = (&self.attention, &self.feed_forward);
+        [&a.q, &a.k, &a.v, &a.o, &f.gate, &f.up, &f.down]
+    }
+
+    fn linears_mut(&mut self) -> [&mut Linear; 7] {
+        let (a, f) = (&mut self.attention, &mut self.feed_forward);
+        [&mut a.q, &mut a.k, &mut a.v, &mut a.o, &mut f.gate, &mut f.up, &mut f.down]
     }
 }
 

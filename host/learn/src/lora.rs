@@ -1,0 +1,304 @@
+//! Low-rank adapters (Hu et al. 2021) on every projection of a decoder layer, in PEFT's layout.
+//!
+//! Weights, arithmetic and gradients of the adapters are f32 whatever the base model's precision: with bf16 adapters
+//! OLMo-2 runs diverged within ten steps. No dropout, no bias.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tch::{Device, Kind, Tensor};
+
+use crate::error::{LearnError, Result};
+use crate::files;
+use crate::random::Stream;
+
+/// Size of the adapters; the defaults are the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoraSettings {
+    /// Rank.
+    pub r: usize,
+    /// The adapter's output is scaled by `alpha / r`.
+    pub alpha: f64,
+}
+
+impl Default for LoraSettings {
+    fn default() -> Self {
+        Self { r: 128, alpha: 256.0 }
+    }
+}
+
+/// The projections that get an adapter, as PEFT names them.
+pub const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+
+/// The adapter of one linear layer.
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    /// `[r, in]`
+    pub(crate) a: Tensor,
+    /// `[out, r]`
+    pub(crate) b: Tensor,
+    pub(crate) scaling: f64,
+    pub(crate) on: bool,
+}
+
+impl Adapter {
+    /// A uniform in ±1/√in (PEFT's kaiming-uniform), B zero: the model is unchanged at first.
+    pub(crate) fn random(
+        name: &str,
+        out: i64,
+        input: i64,
+        lora: &LoraSettings,
+        seed: u64,
+        device: Device,
+    ) -> Result<Self> {
+        let mut stream = Stream::new(seed, name, &[]);
+        let (r, bound) = (lora.r as i64, 1.0 / (input as f32).sqrt());
+        let a: Vec<f32> = (0..r * input).map(|_| bound * (2.0 * stream.uniform() - 1.0)).collect();
+        let a = Tensor::f_from_slice(&a)?.f_view([r, input])?.f_to_device(device)?;
+        let b = Tensor::f_zeros([out, r], (Kind::Float, device))?;
+        Ok(Self::new(a, b, lora))
+    }
+
+    fn new(a: Tensor, b: Tensor, lora: &LoraSettings) -> Self {
+        let (a, b) = (a.set_requires_grad(true), b.set_requires_grad(true));
+        Self { a, b, scaling: lora.alpha / lora.r as f64, on: true }
+    }
+}
+
+/// x Wᵀ + b + s · x Aᵀ Bᵀ, the last term in the adapter's precision.
+///
+/// # Errors
+/// Where the shapes do not fit: `x` `[…, in]`, `base` = x Wᵀ + b `[…, out]`, `a` `[r, in]`, `b` `[out, r]`.
+pub fn add_adapter(base: &Tensor, x: &Tensor, a: &Tensor, b: &Tensor, scaling: f64) -> Result<Tensor> {
+    let low = x.f_to_kind(a.f_kind()?)?.f_linear(a, None::<&Tensor>)?;
+    let delta = low.f_linear(b, None::<&Tensor>)?.f_mul_scalar(scaling)?;
+    Ok(base.f_add(&delta.f_to_kind(base.f_kind()?)?)?)
+}
+
+/// W + s · B A, in the precision of W.
+///
+/// # Errors
+/// Where the shapes do not fit.
+pub fn merged_weight(weight: &Tensor, a: &Tensor, b: &Tensor, scaling: f64) -> Result<Tensor> {
+    let delta = b.f_matmul(a)?.f_mul_scalar(scaling)?;
+    Ok(weight.f_to_kind(a.f_kind()?)?.f_add(&delta)?.f_to_kind(weight.f_kind()?)?)
+}
+
+/// PEFT's name of one adapter matrix (`A` or `B`) of the layer with the given Hugging Face name.
+pub(crate) fn peft_name(layer: &str, matrix: &str) -> String {
+    format!("base_model.model.{layer}.lora_{matrix}.weight")
+}
+
+/// Writes adapter_model.safetensors and adapter_config.json.
+pub(crate) fn write(folder: &Path, adapters: &[(String, &Adapter)], lora: &LoraSettings) -> Result<()> {
+    let tensors: Vec<(String, Tensor)> = adapters
+        .iter()
+        .flat_map(|(name, x)| {
+            [(peft_name(name, "A"), x.a.shallow_clone()), (peft_name(name, "B"), x.b.shallow_clone())]
+        })
+        .collect();
+    files::write_tensors(&folder.join("adapter_model.safetensors"), &tensors)?;
+    let config = json!({
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": null,
+        "r": lora.r,
+        "lora_alpha": lora.alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": TARGETS,
+        "fan_in_fan_out": false,
+        "use_rslora": false,
+        "use_dora": false,
+        "inference_mode": true,
+    });
+    files::write_whole(&folder.join("adapter_config.json"), format!("{config:#}\n").as_bytes())
+}
+
+/// An adapter folder's content: the settings, and the adapter of each layer that has one.
+pub(crate) struct Stored {
+    pub(crate) settings: LoraSettings,
+    tensors: std::collections::BTreeMap<String, Tensor>,
+    path: std::path::PathBuf,
+}
+
+impl Stored {
+    pub(crate) fn read(folder: &Path, device: Device) -> Result<Self> {
+        let config_path = folder.join("adapter_config.json");
+        let text = std::fs::read_to_string(&config_path).map_err(LearnError::io("read", &config_path))?;
+        let malformed = |got: String| LearnError::Malformed {
+            path: config_path.clone(),
+            expected: "a plain LoRA configuration (r, lora_alpha)".into(),
+            got,
+        };
+        let config: Value = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
+        refuse_variations(&config, &config_path)?;
+        let r = config.get("r").and_then(Value::as_u64).filter(|&r| r > 0).ok_or_else(|| malformed("no r".into()))?;
+        let alpha =
+            config.get("lora_alpha").and_then(Value::as_f64).ok_or_else(|| malformed("no lora_alpha".into()))?;
+        let path = folder.join("adapter_model.safetensors");
+        let tensors = files::read_tensors(&path, Some(Kind::Float), device)?;
+        Ok(Self { settings: LoraSettings { r: r as usize, alpha }, tensors, path })
+    }
+
+    /// The adapter of the layer with this name and shape, if it is there.
+    pub(crate) fn take(&mut self, layer: &str, out: i64, input: i64) -> Result<Option<Adapter>> {
+        let r = self.settings.r as i64;
+        let mut matrix = |which, shape: [i64; 2]| -> Result<Option<Tensor>> {
+            let name = peft_name(layer, which);
+            match self.tensors.remove(&name) {
+                Some(tensor) if tensor.size() != shape => Err(LearnError::Weight {
+                    path: self.path.clone(),
+                    name,
+                    expected: format!("shape {shape:?} (from the base model and r = {r})"),
+                    got: format!("{:?}", tensor.size()),
+                }),
+                found => Ok(found),
+            }
+        };
+        let (a, b) = (matrix("A", [r, input])?, matrix("B", [out, r])?);
+        match (a, b) {
+            (Some(a), Some(b)) => Ok(Some(Adapter::new(a, b, &self.settings))),
+            (None, None) => Ok(None),
+            (a, _) => Err(LearnError::Weight {
+                path: self.path.clone(),
+                name: peft_name(layer, if a.is_some() { "B" } else { "A" }),
+                expected: "both matrices of the adapter".into(),
+                got: "only the other one".into(),
+            }),
+        }
+    }
+
+    /// Checks that every tensor of the file found its layer.
+    pub(crate) fn finish(self) -> Result<()> {
+        match self.tensors.into_iter().next() {
+            None => Ok(()),
+            Some((name, tensor)) => Err(LearnError::Weight {
+                path: self.path,
+                name,
+                expected: "an adapter of a layer that the base model has".into(),
+                got: format!("{:?}", tensor.size()),
+            }),
+        }
+    }
+}
+
+fn refuse_variations(config: &Value, path: &Path) -> Result<()> {
+    let plain = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Object(map) => map.is_empty(),
+        Value::Array(list) => list.is_empty(),
+        Value::String(text) => text == "none",
+        _ => false,
+    };
+    for key in ["use_rslora", "use_dora", "bias", "rank_pattern", "alpha_pattern", "modules_to_save", "fan_in_fan_out"]
+    {
+        if let Some(value) = config.get(key).filter(|value| !plain(value)) {
+            return Err(LearnError::UnsupportedConfig {
+                path: path.into(),
+                key,
+                got: value.to_string(),
+                expected: "plain LoRA without it",
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::tiny;
+
+    const LORA: LoraSettings = LoraSettings { r: 3, alpha: 6.0 };
+
+    /// Adapters that do something: B is drawn too.
+    fn stirred(family: &str) -> crate::Model {
+        let mut model = tiny(family, 1);
+        model.add_lora(&LORA, 2).unwrap();
+        let _guard = tch::no_grad_guard();
+        for (name, tensor) in model.lora_parameters() {
+            if name.contains("lora_B") {
+                let mut stream = Stream::new(9, &name, &[]);
+                let draws: Vec<f32> = (0..tensor.numel()).map(|_| 0.3 * stream.normal()).collect();
+                tensor.shallow_clone().copy_(&Tensor::from_slice(&draws).view_as(tensor));
+            }
+        }
+        model
+    }
+
+    fn hidden(model: &crate::Model) -> Tensor {
+        model.hidden(&model.batch(&[&[1, 5, 2, 7]]).unwrap()).unwrap()
+    }
+
+    fn differ(a: &Tensor, b: &Tensor) -> f64 {
+        (a - b).abs().max().double_value(&[])
+    }
+
+    #[test]
+    fn fresh_adapters_change_nothing_and_cover_every_projection() {
+        let mut model = tiny("qwen3", 1);
+        let before = hidden(&model);
+        model.add_lora(&LORA, 7).unwrap();
+        assert_eq!(differ(&before, &hidden(&model)), 0.0);
+        assert_eq!(model.lora_parameters().len(), 2 * 7 * 2);
+        let names: Vec<String> = model.lora_parameters().into_iter().map(|(name, _)| name).collect();
+        assert!(names.contains(&"base_model.model.model.layers.1.mlp.down_proj.lora_A.weight".to_owned()));
+    }
+
+    #[test]
+    fn switching_off_gives_the_base_model() {
+        let mut model = stirred("llama");
+        let base = hidden(&tiny("llama", 1));
+        assert!(differ(&base, &hidden(&model)) > 1e-3);
+        model.set_adapters(false);
+        assert_eq!(differ(&base, &hidden(&model)), 0.0);
+    }
+
+    #[test]
+    fn merging_keeps_the_function() {
+        let mut model = stirred("qwen2");
+        let before = hidden(&model);
+        model.merge_lora().unwrap();
+        assert!(model.lora_parameters().is_empty());
+        assert!(differ(&before, &hidden(&model)) < 1e-5);
+    }
+
+    #[test]
+    fn adapters_survive_a_round_trip() {
+        let model = stirred("olmo2");
+        let dir = tempfile::tempdir().unwrap();
+        model.save_adapter(dir.path()).unwrap();
+        let mut again = tiny("olmo2", 1);
+        again.load_adapter(dir.path()).unwrap();
+        assert_eq!(differ(&hidden(&model), &hidden(&again)), 0.0);
+        let config = std::fs::read_to_string(dir.path().join("adapter_config.json")).unwrap();
+        assert!(config.contains("\"peft_type\": \"LORA\"") && config.contains("\"lora_alpha\": 6"), "{config}");
+    }
+
+    #[test]
+    fn another_models_adapter_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        stirred("llama").save_adapter(dir.path()).unwrap();
+        let mut config = crate::testing::tiny_config("llama");
+        config.num_layers = 1;
+        let mut smaller = crate::Model::random(config.clone(), 1, Device::Cpu).unwrap();
+        assert!(smaller.load_adapter(dir.path()).unwrap_err().to_string().contains("layers.1"));
+        config.intermediate_size = 32;
+        let mut wider = crate::Model::random(config, 1, Device::Cpu).unwrap();
+        assert!(wider.load_adapter(dir.path()).unwrap_err().to_string().contains("mlp"));
+    }
+
+    #[test]
+    fn other_kinds_of_adapters_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        stirred("llama").save_adapter(dir.path()).unwrap();
+        let path = dir.path().join("adapter_config.json");
+        let config = std::fs::read_to_string(&path).unwrap().replace("\"use_dora\": false", "\"use_dora\": true");
+        std::fs::write(&path, config).unwrap();
+        let error = tiny("llama", 1).load_adapter(dir.path()).unwrap_err();
+        assert!(matches!(error, LearnError::UnsupportedConfig { key: "use_dora", .. }), "{error}");
+    }
+}
