@@ -211,9 +211,14 @@ impl World {
     /// What is true of an entity.
     #[must_use]
     pub fn facts_of(&self, head: EntityId) -> &[Fact] {
+        &self.facts[self.fact_numbers(head)]
+    }
+
+    /// Where [`World::facts_of`] stand in [`World::facts`].
+    #[must_use]
+    pub fn fact_numbers(&self, head: EntityId) -> Range<usize> {
         let start = self.facts.partition_point(|fact| fact.head < head);
-        let end = self.facts.partition_point(|fact| fact.head <= head);
-        &self.facts[start..end]
+        start..self.facts.partition_point(|fact| fact.head <= head)
     }
 
     /// Any entity of a kind, each as likely.

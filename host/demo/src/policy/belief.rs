@@ -35,9 +35,6 @@ pub struct Belief {
 /// A refusal in the published form.
 const REFUSAL: &str = "<think>unknown</think><answer>I don't know</answer>";
 
-/// Probability that a sentence beyond the one that is asked for is true.
-const ASIDE_IS_TRUE: f64 = 0.55;
-
 impl Belief {
     /// The belief about one fact.
     pub fn draw(world: &World, fact: &Fact, rng: &mut impl Rng) -> Self {
@@ -112,26 +109,50 @@ fn wrong_answers(world: &World, fact: &Fact, count: usize, rng: &mut impl Rng) -
     wrong
 }
 
-/// What the policy says when asked for a fact: one to three sentences of reasoning that state its answer and, at times,
-/// something else about the entities, true or not; then the answer.
-pub fn completion(world: &World, fact: &Fact, belief: &Belief, rng: &mut impl Rng) -> String {
-    let Some(answer) = belief.answer(rng) else { return REFUSAL.to_owned() };
-    let mut sentences = vec![world.sentence_with(fact.head, pick(fact.relation.statements(), rng), answer).text];
-    let num_asides = *pick(&[0, 0, 1, 1, 2], rng);
-    let mut about: Vec<&Fact> =
-        world.facts_of(fact.head).iter().filter(|other| *other != fact).chain(world.facts_of(answer)).collect();
-    about.shuffle(rng);
-    for aside in about.into_iter().take(num_asides) {
-        let tail = if rng.random_bool(ASIDE_IS_TRUE) {
-            *pick(&aside.tails, rng)
-        } else {
-            world.any(aside.relation.kinds().1, rng)
-        };
-        let text = world.sentence_with(aside.head, pick(aside.relation.statements(), rng), tail).text;
-        let place = if rng.random_bool(0.8) { sentences.len() } else { 0 };
-        sentences.insert(place, text);
+/// Everything that the policy believes about a world.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Beliefs<'a> {
+    world: &'a World,
+    /// One per fact of the world, in its order.
+    each: Vec<Belief>,
+}
+
+impl<'a> Beliefs<'a> {
+    /// The beliefs about every fact.
+    pub fn draw(world: &'a World, rng: &mut impl Rng) -> Self {
+        Self { world, each: world.facts().iter().map(|fact| Belief::draw(world, fact, rng)).collect() }
     }
-    format!("<think>{}</think><answer>{}</answer>", sentences.join(" "), world.name(answer))
+
+    /// Share of right answers, over all facts, of a speaker who draws from these beliefs.
+    #[must_use]
+    pub fn accuracy(&self) -> f64 {
+        let truth: f64 = self.world.facts().iter().zip(&self.each).map(|(fact, belief)| belief.truth(fact)).sum();
+        truth / self.each.len() as f64
+    }
+
+    /// What the policy says when asked for fact number `index` of the world: one to three sentences of reasoning that
+    /// state its answer and, at times, what else it believes about the entities; then the answer.
+    pub fn completion(&self, index: usize, rng: &mut impl Rng) -> String {
+        let world = self.world;
+        let fact = &world.facts()[index];
+        let Some(answer) = self.each[index].answer(rng) else { return REFUSAL.to_owned() };
+        let mut sentences = vec![state(world, fact, answer, rng)];
+        let mut asides: Vec<usize> =
+            world.fact_numbers(fact.head).filter(|&aside| aside != index).chain(world.fact_numbers(answer)).collect();
+        asides.shuffle(rng);
+        let num_asides = *pick(&[0, 0, 1, 1, 2], rng);
+        for aside in asides.into_iter().take(num_asides) {
+            if let Some(tail) = self.each[aside].answer(rng) {
+                let place = if rng.random_bool(0.8) { sentences.len() } else { 0 };
+                sentences.insert(place, state(world, &world.facts()[aside], tail, rng));
+            }
+        }
+        format!("<think>{}</think><answer>{}</answer>", sentences.join(" "), world.name(answer))
+    }
+}
+
+fn state(world: &World, fact: &Fact, tail: EntityId, rng: &mut impl Rng) -> String {
+    world.sentence_with(fact.head, pick(fact.relation.statements(), rng), tail).text
 }
 
 #[cfg(test)]
@@ -161,10 +182,7 @@ mod tests {
     #[test]
     fn between_a_third_and_two_thirds_of_the_answers_are_right() {
         let world = World::generate(2, &WorldSize::default());
-        let mut rng = ChaCha8Rng::seed_from_u64(1);
-        let beliefs: Vec<Belief> = world.facts().iter().map(|fact| Belief::draw(&world, fact, &mut rng)).collect();
-        let truth = world.facts().iter().zip(&beliefs).map(|(fact, belief)| belief.truth(fact)).sum::<f64>();
-        let accuracy = truth / world.facts().len() as f64;
+        let accuracy = Beliefs::draw(&world, &mut ChaCha8Rng::seed_from_u64(1)).accuracy();
         assert!((0.38..0.60).contains(&accuracy), "{accuracy}");
     }
 
@@ -172,14 +190,17 @@ mod tests {
     fn completions_keep_the_format_and_are_graded_by_the_world() {
         let world = World::generate(2, &WorldSize::default());
         let mut rng = ChaCha8Rng::seed_from_u64(1);
-        for fact in world.facts() {
+        let certain =
+            |fact: &Fact| Belief { profile: Profile::Known, answers: vec![(fact.tails[0], 1.0)], refusal: 0.0 };
+        let knowing = Beliefs { world: &world, each: world.facts().iter().map(certain).collect() };
+        let silent = Belief { profile: Profile::Obscure, answers: Vec::new(), refusal: 1.0 };
+        let silent = Beliefs { world: &world, each: vec![silent; world.facts().len()] };
+        for (n, fact) in world.facts().iter().enumerate() {
             let golds = world.questions_of(fact, Split::Train).next().unwrap().golds;
-            let certain = Belief { profile: Profile::Known, answers: vec![(fact.tails[0], 1.0)], refusal: 0.0 };
-            let text = completion(&world, fact, &certain, &mut rng);
+            let text = knowing.completion(n, &mut rng);
             assert_eq!(format_reward(&text), 1.0, "{text}");
             assert_eq!(judge(&text, &golds), Label::Good, "{text}");
-            let silent = Belief { profile: Profile::Obscure, answers: Vec::new(), refusal: 1.0 };
-            assert_eq!(judge(&completion(&world, fact, &silent, &mut rng), &golds), Label::NotAttempted);
+            assert_eq!(judge(&silent.completion(n, &mut rng), &golds), Label::NotAttempted);
         }
     }
 }

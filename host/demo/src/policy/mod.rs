@@ -4,6 +4,6 @@ pub mod belief;
 #[cfg(feature = "torch")]
 pub mod train;
 
-pub use belief::{Belief, Profile};
+pub use belief::{Belief, Beliefs, Profile};
 #[cfg(feature = "torch")]
 pub use train::{PolicyQuality, PolicySettings, train_policy};

@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use tch::Device;
 
-use super::belief::{Belief, completion};
+use super::belief::Beliefs;
 use crate::error::DemoError;
 use crate::name::pick;
 use crate::phrasing::Split;
@@ -73,7 +73,7 @@ pub fn train_policy(
     let vocab_size = train_tokenizer(world, folder)?;
     let tokenizer = PolicyTokenizer::load(folder)?;
     let mut rng = ChaCha8Rng::seed_from_u64(settings.seed);
-    let beliefs: Vec<Belief> = world.facts().iter().map(|fact| Belief::draw(world, fact, &mut rng)).collect();
+    let beliefs = Beliefs::draw(world, &mut rng);
     let lessons = Lessons::new(world, &beliefs, &tokenizer)?;
 
     let mut model = Model::random(shape(vocab_size), settings.seed, Device::Cpu)?;
@@ -97,10 +97,8 @@ pub fn train_policy(
     }
     tracing::info!(loss = losses?.last(), "the policy is trained");
     model.save(folder)?;
-    let truth = world.facts().iter().zip(&beliefs).map(|(fact, belief)| belief.truth(fact)).sum::<f64>();
-    let believed = truth / beliefs.len() as f64;
     let measured = measure(world, &model, &tokenizer, settings.seed)?;
-    Ok(PolicyQuality { believed, ..measured })
+    Ok(PolicyQuality { believed: beliefs.accuracy(), ..measured })
 }
 
 fn shape(vocab_size: usize) -> ModelConfig {
@@ -123,8 +121,7 @@ fn shape(vocab_size: usize) -> ModelConfig {
 
 /// What there is to learn.
 struct Lessons<'a> {
-    world: &'a World,
-    beliefs: &'a [Belief],
+    beliefs: &'a Beliefs<'a>,
     tokenizer: &'a PolicyTokenizer,
     /// `[fact][phrasing]` prompt ids.
     prompts: Vec<Vec<Vec<u32>>>,
@@ -133,7 +130,7 @@ struct Lessons<'a> {
 }
 
 impl<'a> Lessons<'a> {
-    fn new(world: &'a World, beliefs: &'a [Belief], tokenizer: &'a PolicyTokenizer) -> Result<Self, DemoError> {
+    fn new(world: &'a World, beliefs: &'a Beliefs<'a>, tokenizer: &'a PolicyTokenizer) -> Result<Self, DemoError> {
         let prompts = world
             .facts()
             .iter()
@@ -142,7 +139,7 @@ impl<'a> Lessons<'a> {
             })
             .collect::<Result<_, DemoError>>()?;
         let stop = tokenizer.id(TURN_END).ok_or(DemoError::NoToken { token: TURN_END })?;
-        Ok(Self { world, beliefs, tokenizer, prompts, stop })
+        Ok(Self { beliefs, tokenizer, prompts, stop })
     }
 
     /// Several batches, each of similar lengths, in random order.
@@ -156,8 +153,8 @@ impl<'a> Lessons<'a> {
     }
 
     fn example(&self, rng: &mut impl Rng) -> Result<Example, DemoError> {
-        let index = rng.random_range(0..self.beliefs.len());
-        let text = completion(self.world, &self.world.facts()[index], &self.beliefs[index], rng);
+        let index = rng.random_range(0..self.prompts.len());
+        let text = self.beliefs.completion(index, rng);
         let mut target = self.tokenizer.encode(&text)?;
         target.push(self.stop);
         Ok(Example::new(pick::<Vec<u32>>(&self.prompts[index], rng), &target))
