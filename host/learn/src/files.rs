@@ -20,6 +20,35 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     std::fs::rename(&temporary, path).map_err(LearnError::io("rename to", path))
 }
 
+/// Fills a folder under a temporary name and renames it: it is there whole or not at all. An older one is replaced.
+pub(crate) fn write_folder(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+    let beside = |ending: &str| {
+        let mut name = folder.as_os_str().to_owned();
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let (temporary, old) = (beside(".tmp"), beside(".old"));
+    for stale in [&temporary, &old] {
+        if stale.exists() {
+            std::fs::remove_dir_all(stale).map_err(LearnError::io("delete", stale))?;
+        }
+    }
+    std::fs::create_dir_all(&temporary).map_err(LearnError::io("create", &temporary))?;
+    fill(&temporary)?;
+    if folder.exists() {
+        std::fs::rename(folder, &old).map_err(LearnError::io("rename", folder))?;
+    }
+    std::fs::rename(&temporary, folder).map_err(LearnError::io("rename to", folder))?;
+    if let Some(parent) = folder.parent() {
+        let synced = std::fs::File::open(parent).and_then(|parent| parent.sync_all());
+        synced.map_err(LearnError::io("sync", parent))?;
+    }
+    if old.exists() {
+        std::fs::remove_dir_all(&old).map_err(LearnError::io("delete", &old))?;
+    }
+    Ok(())
+}
+
 /// Writes tensors in the layout that `transformers` and `peft` read.
 pub(crate) fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
     let mut stored = Vec::with_capacity(tensors.len());

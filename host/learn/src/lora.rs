@@ -3,7 +3,8 @@
 //! Weights, arithmetic and gradients of the adapters are f32 whatever the base model's precision: with bf16 adapters
 //! OLMo-2 runs diverged within ten steps. No dropout, no bias.
 
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -120,8 +121,8 @@ pub(crate) fn write(folder: &Path, adapters: &[(String, &Adapter)], lora: &LoraS
 /// An adapter folder's content: the settings, and the adapter of each layer that has one.
 pub(crate) struct Stored {
     pub(crate) settings: LoraSettings,
-    tensors: std::collections::BTreeMap<String, Tensor>,
-    path: std::path::PathBuf,
+    tensors: BTreeMap<String, Tensor>,
+    path: PathBuf,
 }
 
 impl Stored {
@@ -169,6 +170,11 @@ impl Stored {
                 got: "only the other one".into(),
             }),
         }
+    }
+
+    /// All tensors, by PEFT name.
+    pub(crate) fn into_tensors(self) -> BTreeMap<String, Tensor> {
+        self.tensors
     }
 
     /// Checks that every tensor of the file found its layer.

@@ -67,18 +67,20 @@ impl AdamW {
         (&self.first, &self.second, self.step)
     }
 
-    /// Takes over a saved state.
+    /// Takes over saved parameters, moments and the number of steps done.
     ///
     /// # Errors
-    /// Where the shapes are not those of the parameters; the state is then as before.
-    pub fn restore(&mut self, first: &[Tensor], second: &[Tensor], step: usize) -> Result<()> {
-        for moments in [first, second] {
-            self.check(moments, "optimiser state")?;
+    /// Where the shapes are not those of the parameters; everything is then as before.
+    pub fn restore(&mut self, parameters: &[Tensor], first: &[Tensor], second: &[Tensor], steps: usize) -> Result<()> {
+        for saved in [parameters, first, second] {
+            self.check(saved, "optimiser state")?;
         }
-        for (own, saved) in self.first.iter_mut().chain(&mut self.second).zip(first.iter().chain(second)) {
+        let _guard = tch::no_grad_guard();
+        let own = self.parameters.iter_mut().chain(&mut self.first).chain(&mut self.second);
+        for (own, saved) in own.zip(parameters.iter().chain(first).chain(second)) {
             own.f_copy_(saved)?;
         }
-        self.step = step;
+        self.step = steps;
         Ok(())
     }
 

@@ -1,0 +1,125 @@
+//! Checkpoints of a training run: the adapter in PEFT's layout, the optimiser's state, and the step.
+//!
+//! ```text
+//! step-000050/adapter_model.safetensors, adapter_config.json   usable by itself
+//! step-000050/optimizer.safetensors                            AdamW's moments
+//! step-000050/state.json                                       steps done, settings
+//! ```
+//!
+//! Random numbers need no state: every draw is named by the run's seed and the step. A run that resumes therefore
+//! continues as if it had not stopped, bit for bit on the CPU.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tch::Tensor;
+
+use crate::error::{LearnError, Result};
+use crate::files;
+use crate::policy::{LearnSettings, Policy};
+
+const FORMAT: u32 = 1;
+const PREFIX: &str = "step-";
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    format: u32,
+    steps: usize,
+    settings: LearnSettings,
+}
+
+impl Policy {
+    /// Writes a checkpoint into `root` (made if need be) and deletes all but the newest `keep`; returns its folder, which
+    /// appears under its name only when it is complete.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub fn save_checkpoint(&self, root: &Path, keep: usize) -> Result<PathBuf> {
+        std::fs::create_dir_all(root).map_err(LearnError::io("create", root))?;
+        let folder = root.join(format!("{PREFIX}{:06}", self.steps()));
+        files::write_folder(&folder, |temporary| {
+            self.model().save_adapter(temporary)?;
+            let (first, second, steps) = self.optimizer().state();
+            let names = self.model().lora_parameters().into_iter().map(|(name, _)| name);
+            let moments: Vec<(String, Tensor)> = names
+                .zip(first.iter().zip(second))
+                .flat_map(|(name, (m, v))| {
+                    [(format!("{name}.m"), m.shallow_clone()), (format!("{name}.v"), v.shallow_clone())]
+                })
+                .collect();
+            files::write_tensors(&temporary.join("optimizer.safetensors"), &moments)?;
+            let state = State { format: FORMAT, steps, settings: *self.settings() };
+            let state = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
+            files::write_whole(&temporary.join("state.json"), state.as_bytes())
+        })?;
+        let mut all = checkpoints(root)?;
+        all.truncate(all.len().saturating_sub(keep.max(1)));
+        for old in all {
+            std::fs::remove_dir_all(&old).map_err(LearnError::io("delete", &old))?;
+        }
+        Ok(folder)
+    }
+
+    /// Takes over a checkpoint's adapter, optimiser state and step.
+    ///
+    /// # Errors
+    /// Files that cannot be read or do not fit, or settings other than the checkpoint's. The policy is then not to be
+    /// used further.
+    pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
+        let path = checkpoint.join("state.json");
+        let text = std::fs::read_to_string(&path).map_err(LearnError::io("read", &path))?;
+        let malformed = |expected: String, got: String| LearnError::Malformed { path: path.clone(), expected, got };
+        let state: State =
+            serde_json::from_str(&text).map_err(|e| malformed("a checkpoint's state".into(), e.to_string()))?;
+        if state.format != FORMAT {
+            return Err(malformed(format!("checkpoint format {FORMAT}"), state.format.to_string()));
+        }
+        if state.settings != *self.settings() {
+            let expected = format!("the run's settings {:?}", self.settings());
+            return Err(malformed(expected, format!("{:?}; resume with the settings of the run", state.settings)));
+        }
+        let stored = crate::lora::Stored::read(checkpoint, self.model().device())?;
+        let mut adapter = stored.into_tensors();
+        let path = checkpoint.join("optimizer.safetensors");
+        let mut moments = files::read_tensors(&path, None, self.model().device())?;
+        let names: Vec<String> = self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
+        let mut take = |name: &str, from: &str| {
+            let tensors = if from.is_empty() { &mut adapter } else { &mut moments };
+            tensors.remove(&format!("{name}{from}")).ok_or_else(|| LearnError::Weight {
+                path: checkpoint.into(),
+                name: format!("{name}{from}"),
+                expected: "a tensor of this name".into(),
+                got: "none".into(),
+            })
+        };
+        let mut all = |from: &str| names.iter().map(|name| take(name, from)).collect::<Result<Vec<_>>>();
+        let (weights, first, second) = (all("")?, all(".m")?, all(".v")?);
+        self.optimizer_mut().restore(&weights, &first, &second, state.steps)
+    }
+}
+
+/// The newest complete checkpoint in `root`, if there is one.
+///
+/// # Errors
+/// Where `root` cannot be listed; a `root` that does not exist has no checkpoint.
+pub fn latest_checkpoint(root: &Path) -> Result<Option<PathBuf>> {
+    if !root.exists() {
+        return Ok(None);
+    }
+    Ok(checkpoints(root)?.pop())
+}
+
+/// Complete checkpoints, oldest first.
+fn checkpoints(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root).map_err(LearnError::io("list", root))? {
+        let path = entry.map_err(LearnError::io("list", root))?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if let Some(step) = name.strip_prefix(PREFIX).and_then(|step| step.parse::<usize>().ok()) {
+            found.push((step, path));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
+}

@@ -1,0 +1,206 @@
+//! The GRPO loss and its relatives, with per-token advantages (TRL 0.23's definitions).
+//!
+//! The completion tokens of a batch lie in one flat list, so that there is no padding to mask. A token's loss is
+//!
+//! ```text
+//! −min(min(ρ, δ)·A, clip(ρ, 1−ε_low, 1+ε_high)·A) + β·k3,   ρ = exp(new − old),   k3 = exp(ref − new) − (ref − new) − 1
+//! ```
+//!
+//! and the batch's loss is the sum of the token losses, each times the weight of its row ([`row_weights`]). Weights are
+//! computed over the whole step, so that the losses of its micro-batches simply add up: gradient accumulation gives the
+//! gradient of the full batch whatever the split.
+
+use serde::{Deserialize, Serialize};
+use tch::{Kind, Tensor};
+
+use crate::error::Result;
+
+/// How token losses are averaged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossType {
+    /// Mean over the tokens of a completion, then over the completions.
+    #[default]
+    Grpo,
+    /// Mean over all tokens of the batch.
+    Bnpo,
+    /// Sum over the tokens, divided by completions × maximal length.
+    DrGrpo,
+    /// Mean over all tokens of the step.
+    Dapo,
+}
+
+/// What the importance ratio belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImportanceLevel {
+    /// Each token has its own.
+    #[default]
+    Token,
+    /// One for the completion: the exponential of the mean log-ratio.
+    Sequence,
+}
+
+/// The loss; the defaults are the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LossSettings {
+    /// How token losses are averaged.
+    pub loss_type: LossType,
+    /// β, weight of the KL term; 0 spares the reference model.
+    pub beta: f64,
+    /// ε below 1.
+    pub epsilon_low: f64,
+    /// ε above 1.
+    pub epsilon_high: f64,
+    /// δ, an upper bound of the unclipped ratio; none by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delta: Option<f64>,
+    /// What the importance ratio belongs to.
+    pub importance_sampling_level: ImportanceLevel,
+}
+
+impl Default for LossSettings {
+    fn default() -> Self {
+        Self {
+            loss_type: LossType::Grpo,
+            beta: 0.001,
+            epsilon_low: 0.2,
+            epsilon_high: 0.2,
+            delta: None,
+            importance_sampling_level: ImportanceLevel::Token,
+        }
+    }
+}
+
+/// One batch, its completion tokens in a flat list of n. All tensors on one device.
+#[derive(Debug)]
+pub struct LossInputs<'a> {
+    /// `[n]` log-probabilities under the policy; gradients go here.
+    pub new: &'a Tensor,
+    /// `[n]` those of the policy that sampled; `None`: the policy itself, before this update.
+    pub old: Option<&'a Tensor>,
+    /// `[n]` those of the reference model; needed where β is above 0.
+    pub reference: Option<&'a Tensor>,
+    /// `[n]`
+    pub advantages: &'a Tensor,
+    /// `[n]` weight of each token ([`row_weights`]).
+    pub weights: &'a Tensor,
+    /// `[n]` i64, the row that each token belongs to, from 0.
+    pub rows: &'a Tensor,
+    /// `[B]` tokens of each row.
+    pub lengths: &'a Tensor,
+}
+
+/// A batch's loss and what is logged of it; sums, so that micro-batches add up.
+#[derive(Debug)]
+pub struct Loss {
+    /// Scalar with a graph to `new`.
+    pub loss: Tensor,
+    /// Sum of k3 over the tokens, nats; `None` where β is 0.
+    pub kl_sum: Option<f64>,
+    /// Tokens whose ratio was below 1 − ε while the advantage was negative.
+    pub clipped_low: f64,
+    /// Tokens whose ratio was above 1 + ε while the advantage was positive.
+    pub clipped_high: f64,
+}
+
+/// The weight of every token of each row, for a step whose completions have these `lengths` (empty ones included).
+/// `tokens_in_step` is what `dapo` divides by: the tokens of all micro-batches that share this optimiser step.
+#[must_use]
+pub fn row_weights(
+    loss_type: LossType,
+    lengths: &[usize],
+    max_completion_length: usize,
+    tokens_in_step: usize,
+) -> Vec<f64> {
+    let rows = lengths.len().max(1) as f64;
+    let total: usize = lengths.iter().sum();
+    let of_row = |&length: &usize| match loss_type {
+        LossType::Grpo => 1.0 / (rows * length.max(1) as f64),
+        LossType::Bnpo => 1.0 / total.max(1) as f64,
+        LossType::DrGrpo => 1.0 / (rows * max_completion_length.max(1) as f64),
+        LossType::Dapo => 1.0 / tokens_in_step.max(1) as f64,
+    };
+    lengths.iter().map(of_row).collect()
+}
+
+/// The weighted sum of the token losses.
+///
+/// # Errors
+/// Where the tensors' shapes do not fit.
+pub fn grpo_loss(settings: &LossSettings, inputs: &LossInputs<'_>) -> Result<Loss> {
+    let LossInputs { new, advantages, .. } = *inputs;
+    let old = inputs.old.map_or_else(|| new.f_detach(), |old| Ok(old.shallow_clone()))?;
+    let mut log_ratio = new.f_sub(&old)?;
+    if settings.importance_sampling_level == ImportanceLevel::Sequence {
+        log_ratio = row_means(&log_ratio, inputs)?;
+    }
+    let (low, high) = (1.0 - settings.epsilon_low, 1.0 + settings.epsilon_high);
+    let ratio = log_ratio.f_exp()?;
+    let clamped = ratio.f_clamp(low, high)?;
+    let ratio = match settings.delta {
+        Some(delta) => ratio.f_clamp_max(delta)?,
+        None => ratio,
+    };
+    let mut token_loss = ratio.f_mul(advantages)?.f_minimum(&clamped.f_mul(advantages)?)?.f_neg()?;
+    let mut kl_sum = None;
+    if let Some(reference) = inputs.reference.filter(|_| settings.beta != 0.0) {
+        let gap = reference.f_sub(new)?;
+        let k3 = gap.f_exp()?.f_sub(&gap)?.f_sub_scalar(1.0)?;
+        token_loss = token_loss.f_add(&k3.f_mul_scalar(settings.beta)?)?;
+        kl_sum = Some(k3.f_sum(Kind::Double)?.f_double_value(&[])?);
+    }
+    let count = |hit: Tensor, side: Tensor| -> Result<f64> {
+        Ok(hit.f_logical_and(&side)?.f_sum(Kind::Double)?.f_double_value(&[])?)
+    };
+    Ok(Loss {
+        loss: token_loss.f_mul(inputs.weights)?.f_sum(token_loss.f_kind()?)?,
+        kl_sum,
+        clipped_low: count(ratio.f_lt(low)?, advantages.f_lt(0.0)?)?,
+        clipped_high: count(ratio.f_gt(high)?, advantages.f_gt(0.0)?)?,
+    })
+}
+
+/// Each token gets its row's mean.
+fn row_means(values: &Tensor, inputs: &LossInputs<'_>) -> Result<Tensor> {
+    let lengths = inputs.lengths.f_to_kind(values.f_kind()?)?.f_clamp_min(1.0)?;
+    let sums = lengths.f_zeros_like()?.f_index_add(0, inputs.rows, values)?;
+    Ok(sums.f_div(&lengths)?.f_index_select(0, inputs.rows)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn on_policy_the_loss_is_the_weighted_mean_advantage() {
+        let new = Tensor::from_slice(&[-1.0f64, -2.0, -0.5]).set_requires_grad(true);
+        let advantages = Tensor::from_slice(&[1.0f64, -2.0, 3.0]);
+        let weights = Tensor::from_slice(&[0.25f64, 0.25, 0.5]); // rows of 2 and 1 tokens
+        let (rows, lengths) = (Tensor::from_slice(&[0i64, 0, 1]), Tensor::from_slice(&[2i64, 1]));
+        let settings = LossSettings { beta: 0.0, ..LossSettings::default() };
+        let inputs = LossInputs {
+            new: &new,
+            old: None,
+            reference: None,
+            advantages: &advantages,
+            weights: &weights,
+            rows: &rows,
+            lengths: &lengths,
+        };
+        let loss = grpo_loss(&settings, &inputs).unwrap();
+        assert!((loss.loss.double_value(&[]) - (-0.25 + 0.5 - 1.5)).abs() < 1e-12);
+        let gradient = Tensor::run_backward(&[loss.loss], &[&new], false, false).remove(0);
+        assert_eq!(Vec::<f64>::try_from(gradient).unwrap(), [-0.25, 0.5, -1.5]);
+        assert_eq!((loss.clipped_low, loss.clipped_high, loss.kl_sum), (0.0, 0.0, None));
+    }
+
+    #[test]
+    fn weights_of_each_kind() {
+        assert_eq!(row_weights(LossType::Grpo, &[2, 4, 0], 8, 6), [1.0 / 6.0, 1.0 / 12.0, 1.0 / 3.0]);
+        assert_eq!(row_weights(LossType::Bnpo, &[2, 4], 8, 12), [1.0 / 6.0; 2]);
+        assert_eq!(row_weights(LossType::DrGrpo, &[2, 4], 8, 6), [1.0 / 16.0; 2]);
+        assert_eq!(row_weights(LossType::Dapo, &[2, 4], 8, 12), [1.0 / 12.0; 2]);
+    }
+}

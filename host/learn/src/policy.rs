@@ -1,0 +1,278 @@
+//! The policy: samples completions, and learns from their advantages.
+
+use corver_core::{Advantages, Learner, PartError, Question, Rollout, Sampler, Sampling, UpdateReport};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{LearnError, Result};
+use crate::lora::LoraSettings;
+use crate::loss::LossSettings;
+use crate::model::Model;
+use crate::optimizer::{AdamW, AdamWSettings, clip_gradients};
+use crate::sample::sample;
+use crate::schedule::CosineSchedule;
+use crate::tokenizer::PolicyTokenizer;
+use crate::update::{Gradient, Row, gradient};
+
+/// Whose log-probabilities the importance ratio compares with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OldLogProbs {
+    /// The policy itself before the update: with one update per batch the ratio is 1 (what TRL does then).
+    #[default]
+    Recomputed,
+    /// Those noted while sampling: also corrects the rounding differences between decoding and training.
+    Sampled,
+}
+
+/// How the policy learns; the defaults are the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LearnSettings {
+    /// Size of the adapters.
+    pub lora: LoraSettings,
+    /// The loss.
+    pub loss: LossSettings,
+    /// Whose log-probabilities the importance ratio compares with.
+    pub old_log_probs: OldLogProbs,
+    /// Peak rate.
+    pub learning_rate: f64,
+    /// Share of the steps in which the rate rises from 0.
+    pub warmup_ratio: f64,
+    /// Optimiser steps of the whole run; the schedule ends there.
+    pub total_steps: usize,
+    /// Limit of the gradients' joint L2 norm.
+    pub max_grad_norm: f64,
+    /// The optimiser's constants.
+    pub optimizer: AdamWSettings,
+    /// Most tokens, padding included, that one forward and backward pass may hold. Bounds the memory; the result does
+    /// not depend on it but for rounding.
+    pub micro_batch_tokens: usize,
+}
+
+impl Default for LearnSettings {
+    fn default() -> Self {
+        Self {
+            lora: LoraSettings::default(),
+            loss: LossSettings::default(),
+            old_log_probs: OldLogProbs::Recomputed,
+            learning_rate: 1e-5,
+            warmup_ratio: 0.03,
+            total_steps: 100,
+            max_grad_norm: 1.0,
+            optimizer: AdamWSettings::default(),
+            micro_batch_tokens: 16_384,
+        }
+    }
+}
+
+impl LearnSettings {
+    fn check(&self) -> Result<()> {
+        let wrong = |key, got: f64, expected| Err(LearnError::Setting { key, got: got.to_string(), expected });
+        let rate = |x: f64| x.is_finite() && x >= 0.0;
+        if !rate(self.learning_rate) {
+            return wrong("learning_rate", self.learning_rate, "a finite number, 0 or more");
+        }
+        if !(0.0..=1.0).contains(&self.warmup_ratio) {
+            return wrong("warmup_ratio", self.warmup_ratio, "a number from 0 to 1");
+        }
+        if !(self.max_grad_norm > 0.0) {
+            return wrong("max_grad_norm", self.max_grad_norm, "a number above 0");
+        }
+        if !rate(self.loss.beta) {
+            return wrong("beta", self.loss.beta, "a finite number, 0 or more");
+        }
+        if self.micro_batch_tokens == 0 {
+            return wrong("micro_batch_tokens", 0.0, "a number above 0");
+        }
+        Ok(())
+    }
+}
+
+/// What the last call of `sample` was about: an update needs the prompts, and the temperature that the log-probabilities
+/// belong to.
+#[derive(Debug)]
+struct Drawn {
+    prompts: Vec<Vec<u32>>,
+    temperature: f64,
+    max_completion_length: usize,
+}
+
+/// A model with adapters, its tokenizer, and the state of its training.
+#[derive(Debug)]
+pub struct Policy {
+    model: Model,
+    tokenizer: PolicyTokenizer,
+    settings: LearnSettings,
+    system_prompt: Option<String>,
+    optimizer: AdamW,
+    schedule: CosineSchedule,
+    drawn: Option<Drawn>,
+}
+
+impl Policy {
+    /// Adds adapters to `model` unless it has some (of a loaded adapter); `seed` draws them. No system prompt at first.
+    ///
+    /// # Errors
+    /// Settings out of range, ids that the model's embedding does not have, or no memory on the device.
+    pub fn new(mut model: Model, tokenizer: PolicyTokenizer, settings: LearnSettings, seed: u64) -> Result<Self> {
+        settings.check()?;
+        if tokenizer.vocab_size() > model.config().vocab_size {
+            return Err(LearnError::Input {
+                what: "tokenizer",
+                expected: format!("at most {} ids, the model's embedding", model.config().vocab_size),
+                got: format!("{} ids", tokenizer.vocab_size()),
+            });
+        }
+        if model.lora().is_none() {
+            model.add_lora(&settings.lora, seed)?;
+        }
+        let parameters = model.lora_parameters().into_iter().map(|(_, tensor)| tensor.shallow_clone()).collect();
+        let optimizer = AdamW::new(parameters, settings.optimizer)?;
+        let schedule = CosineSchedule::new(settings.learning_rate, settings.total_steps, settings.warmup_ratio);
+        Ok(Self { model, tokenizer, settings, system_prompt: None, optimizer, schedule, drawn: None })
+    }
+
+    /// The same policy, asked under this system prompt.
+    #[must_use]
+    pub fn with_system_prompt(mut self, system_prompt: Option<String>) -> Self {
+        self.system_prompt = system_prompt;
+        self
+    }
+
+    /// Changes the system prompt of further samples (evaluation uses another than training); returns the one before.
+    pub fn set_system_prompt(&mut self, system_prompt: Option<String>) -> Option<String> {
+        std::mem::replace(&mut self.system_prompt, system_prompt)
+    }
+
+    /// Whether the adapters take part in sampling; without them the base model answers. Returns whether they did before.
+    pub fn set_adapters(&mut self, on: bool) -> bool {
+        self.model.set_adapters(on)
+    }
+
+    /// The model with its adapters.
+    #[must_use]
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The tokenizer.
+    #[must_use]
+    pub fn tokenizer(&self) -> &PolicyTokenizer {
+        &self.tokenizer
+    }
+
+    /// How it learns.
+    #[must_use]
+    pub fn settings(&self) -> &LearnSettings {
+        &self.settings
+    }
+
+    /// Optimiser steps done.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.optimizer.steps()
+    }
+
+    pub(crate) fn optimizer(&self) -> &AdamW {
+        &self.optimizer
+    }
+
+    pub(crate) fn optimizer_mut(&mut self) -> &mut AdamW {
+        &mut self.optimizer
+    }
+
+    fn draw(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>> {
+        let system = self.system_prompt.as_deref();
+        let prompts =
+            questions.iter().map(|q| self.tokenizer.prompt(system, &q.question)).collect::<Result<Vec<_>>>()?;
+        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let completions = sample(&self.model, &slices, sampling, self.tokenizer.stop_tokens(), seed)?;
+        let mut rollouts = Vec::with_capacity(completions.len());
+        for (n, completion) in completions.into_iter().enumerate() {
+            let decoded = self.tokenizer.decode_with_spans(&completion.tokens)?;
+            rollouts.push(Rollout {
+                question: n / sampling.num_generations,
+                tokens: completion.tokens,
+                log_probs: completion.log_probs,
+                text: decoded.text,
+                token_spans: decoded.token_spans,
+                finished: completion.finished,
+            });
+        }
+        // Greedy decoding notes log-probabilities at temperature 1.
+        let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
+        let max_completion_length = sampling.max_completion_length;
+        self.drawn = Some(Drawn { prompts, temperature, max_completion_length });
+        Ok(rollouts)
+    }
+
+    fn learn(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport> {
+        let Some(drawn) = &self.drawn else {
+            return Err(LearnError::Input {
+                what: "update",
+                expected: "rollouts of the last call of `sample`".into(),
+                got: "no call of `sample` before".into(),
+            });
+        };
+        let rows = rows(rollouts, advantages, drawn)?;
+        let Gradient { mut gradients, mut report } =
+            gradient(&mut self.model, &rows, &self.settings, drawn.temperature, drawn.max_completion_length)?;
+        let step = self.optimizer.steps();
+        let finite = |what, got: f64| match got.is_finite() {
+            true => Ok(got),
+            false => Err(LearnError::NotFinite { what, got, step }),
+        };
+        finite("loss", report.loss)?;
+        report.grad_norm = finite("gradient norm", clip_gradients(&mut gradients, self.settings.max_grad_norm)?)?;
+        report.learning_rate = self.schedule.rate(step);
+        self.optimizer.step(&gradients, report.learning_rate)?;
+        Ok(report)
+    }
+}
+
+/// Joins each rollout with its prompt and advantages, checking that they belong together.
+fn rows<'a>(rollouts: &'a [Rollout], advantages: &'a Advantages, drawn: &'a Drawn) -> Result<Vec<Row<'a>>> {
+    let wrong = |what, expected: String, got: String| Err(LearnError::Input { what, expected, got });
+    if rollouts.len() != advantages.values.len() {
+        return wrong("advantages", format!("{} rows", rollouts.len()), advantages.values.len().to_string());
+    }
+    let mut rows = Vec::with_capacity(rollouts.len());
+    for (rollout, advantages) in rollouts.iter().zip(&advantages.values) {
+        let Some(prompt) = drawn.prompts.get(rollout.question) else {
+            let expected = format!("one of the {} questions of the last call of `sample`", drawn.prompts.len());
+            return wrong("rollout.question", expected, rollout.question.to_string());
+        };
+        let lengths = [rollout.tokens.len(), rollout.log_probs.len(), advantages.len()];
+        if lengths.iter().any(|&n| n != lengths[0]) {
+            return wrong(
+                "rollout",
+                "as many tokens as log-probabilities and advantages".into(),
+                format!("{lengths:?}"),
+            );
+        }
+        rows.push(Row { prompt, rollout, advantages });
+    }
+    Ok(rows)
+}
+
+impl Sampler for Policy {
+    fn sample(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+    ) -> std::result::Result<Vec<Rollout>, PartError> {
+        Ok(self.draw(questions, sampling, seed)?)
+    }
+}
+
+impl Learner for Policy {
+    /// The rollouts must be those of the last call of [`Sampler::sample`], or some of them.
+    fn update(
+        &mut self,
+        rollouts: &[Rollout],
+        advantages: &Advantages,
+    ) -> std::result::Result<UpdateReport, PartError> {
+        Ok(self.learn(rollouts, advantages)?)
+    }
+}

@@ -1,0 +1,204 @@
+//! The gradient of one step: micro-batches of similar length, accumulated.
+
+use corver_core::{Rollout, UpdateReport};
+use tch::{Kind, Tensor};
+
+use crate::error::Result;
+use crate::loss::{LossInputs, grpo_loss, row_weights};
+use crate::model::Model;
+use crate::policy::{LearnSettings, OldLogProbs};
+use crate::scores::{log_probs, score};
+
+/// One rollout with what belongs to it.
+pub(crate) struct Row<'a> {
+    pub(crate) prompt: &'a [u32],
+    pub(crate) rollout: &'a Rollout,
+    pub(crate) advantages: &'a [f64],
+}
+
+/// The loss's gradient by the adapters, and the report so far.
+pub(crate) struct Gradient {
+    pub(crate) gradients: Vec<Tensor>,
+    /// Without gradient norm and learning rate.
+    pub(crate) report: UpdateReport,
+}
+
+/// What the micro-batches add up.
+#[derive(Default)]
+struct Totals {
+    loss: f64,
+    kl: f64,
+    entropy: f64,
+    clipped_low: f64,
+    clipped_high: f64,
+}
+
+pub(crate) fn gradient(
+    model: &mut Model,
+    rows: &[Row<'_>],
+    settings: &LearnSettings,
+    temperature: f64,
+    max_completion_length: usize,
+) -> Result<Gradient> {
+    let were_on = model.set_adapters(true);
+    let result = accumulate(model, rows, settings, temperature, max_completion_length);
+    model.set_adapters(were_on);
+    result
+}
+
+fn accumulate(
+    model: &mut Model,
+    rows: &[Row<'_>],
+    settings: &LearnSettings,
+    temperature: f64,
+    max_completion_length: usize,
+) -> Result<Gradient> {
+    let lengths: Vec<usize> = rows.iter().map(|row| row.rollout.tokens.len()).collect();
+    let num_tokens: usize = lengths.iter().sum();
+    let weights = row_weights(settings.loss.loss_type, &lengths, max_completion_length, num_tokens);
+    let parameters: Vec<Tensor> = model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
+    let mut gradients = parameters.iter().map(|p| Ok(p.f_zeros_like()?)).collect::<Result<Vec<_>>>()?;
+    let mut totals = Totals::default();
+    for members in micro_batches(rows, settings.micro_batch_tokens) {
+        let batch = Batch::new(model, members.iter().map(|&n| (&rows[n], weights[n])).collect())?;
+        let surrogate = batch.surrogate(model, settings, temperature, &mut totals)?;
+        let part = Tensor::f_run_backward(&[surrogate], &parameters, false, false)?;
+        for (sum, part) in gradients.iter_mut().zip(&part) {
+            let _ = sum.f_add_(part)?;
+        }
+    }
+    let per_token = |sum: f64| sum / num_tokens.max(1) as f64;
+    let report = UpdateReport {
+        loss: totals.loss,
+        kl: (settings.loss.beta != 0.0).then(|| per_token(totals.kl)),
+        entropy: per_token(totals.entropy),
+        clip_ratio_low: per_token(totals.clipped_low),
+        clip_ratio_high: per_token(totals.clipped_high),
+        ..UpdateReport::default()
+    };
+    Ok(Gradient { gradients, report })
+}
+
+/// Row numbers by length, longest first, cut so that no part has more than `limit` tokens with padding (one row always
+/// fits). Rows without tokens have no gradient and are left out.
+fn micro_batches(rows: &[Row<'_>], limit: usize) -> Vec<Vec<usize>> {
+    let size = |n: usize| rows[n].prompt.len() + rows[n].rollout.tokens.len();
+    let mut order: Vec<usize> = (0..rows.len()).filter(|&n| !rows[n].rollout.tokens.is_empty()).collect();
+    order.sort_by_key(|&n| std::cmp::Reverse(size(n)));
+    let mut parts: Vec<Vec<usize>> = Vec::new();
+    for n in order {
+        match parts.last_mut().filter(|part| size(part[0]) * (part.len() + 1) <= limit) {
+            Some(part) => part.push(n),
+            None => parts.push(vec![n]),
+        }
+    }
+    parts
+}
+
+/// The tensors of one micro-batch; its n completion tokens lie in a flat list.
+struct Batch {
+    /// `[B, T]` i64, prompt and completion without its last token, padded at the right.
+    tokens: Tensor,
+    /// `[n]` i64, where in the flattened `[B · T]` the hidden state before each completion token is.
+    places: Tensor,
+    /// `[n]` i64
+    targets: Tensor,
+    /// `[n]` f32
+    sampled: Tensor,
+    /// `[n]` f32
+    advantages: Tensor,
+    /// `[n]` f32
+    weights: Tensor,
+    /// `[n]` i64
+    rows: Tensor,
+    /// `[B]` i64
+    lengths: Tensor,
+}
+
+impl Batch {
+    fn new(model: &Model, members: Vec<(&Row<'_>, f64)>) -> Result<Self> {
+        let sequences: Vec<Vec<u32>> = members
+            .iter()
+            .map(|(row, _)| [row.prompt, &row.rollout.tokens[..row.rollout.tokens.len() - 1]].concat())
+            .collect();
+        let slices: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
+        let tokens = model.batch(&slices)?;
+        let width = tokens.size()[1];
+        let (mut places, mut targets, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut sampled, mut advantages, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+        for (n, (row, weight)) in members.iter().enumerate() {
+            let first = n as i64 * width + row.prompt.len() as i64 - 1;
+            places.extend((0..row.rollout.tokens.len() as i64).map(|t| first + t));
+            targets.extend(row.rollout.tokens.iter().map(|&id| i64::from(id)));
+            rows.resize(places.len(), n as i64);
+            sampled.extend_from_slice(&row.rollout.log_probs);
+            advantages.extend(row.advantages.iter().map(|&a| a as f32));
+            weights.resize(places.len(), *weight as f32);
+        }
+        let lengths: Vec<i64> = members.iter().map(|(row, _)| row.rollout.tokens.len() as i64).collect();
+        let device = model.device();
+        let integers = |values: &[i64]| Tensor::f_from_slice(values).and_then(|t| t.f_to_device(device));
+        let floats = |values: &[f32]| Tensor::f_from_slice(values).and_then(|t| t.f_to_device(device));
+        Ok(Self {
+            tokens,
+            places: integers(&places)?,
+            targets: integers(&targets)?,
+            sampled: floats(&sampled)?,
+            advantages: floats(&advantages)?,
+            weights: floats(&weights)?,
+            rows: integers(&rows)?,
+            lengths: integers(&lengths)?,
+        })
+    }
+
+    /// `[n, D]`
+    fn hidden(&self, model: &Model) -> Result<Tensor> {
+        Ok(model.hidden(&self.tokens)?.f_flatten(0, 1)?.f_index_select(0, &self.places)?)
+    }
+
+    /// A scalar whose gradient by the adapters is the loss's. (Its value is not the loss, which goes into `totals`.)
+    fn surrogate(
+        &self,
+        model: &mut Model,
+        settings: &LearnSettings,
+        temperature: f64,
+        totals: &mut Totals,
+    ) -> Result<Tensor> {
+        let reference = match settings.loss.beta == 0.0 {
+            true => None,
+            false => Some(self.reference(model, temperature)?),
+        };
+        let hidden = self.hidden(model)?;
+        let scores = score(model, &hidden, &self.targets, temperature)?;
+        let new = scores.log_probs.set_requires_grad(true);
+        let loss = grpo_loss(
+            &settings.loss,
+            &LossInputs {
+                new: &new,
+                old: (settings.old_log_probs == OldLogProbs::Sampled).then_some(&self.sampled),
+                reference: reference.as_ref(),
+                advantages: &self.advantages,
+                weights: &self.weights,
+                rows: &self.rows,
+                lengths: &self.lengths,
+            },
+        )?;
+        totals.loss += loss.loss.f_double_value(&[])?;
+        totals.kl += loss.kl_sum.unwrap_or(0.0);
+        totals.entropy += scores.entropy.f_sum(Kind::Double)?.f_double_value(&[])?;
+        totals.clipped_low += loss.clipped_low;
+        totals.clipped_high += loss.clipped_high;
+        let outer = Tensor::f_run_backward(&[loss.loss], &[&new], false, false)?.remove(0); // [n]
+        let pull = scores.slopes.f_mul(&outer.f_unsqueeze(1)?)?; // [n, D]: derivative of the loss by `hidden`
+        Ok(hidden.f_to_kind(Kind::Float)?.f_mul(&pull)?.f_sum(Kind::Float)?)
+    }
+
+    /// `[n]` log-probabilities of the base model.
+    fn reference(&self, model: &mut Model, temperature: f64) -> Result<Tensor> {
+        let _guard = tch::no_grad_guard();
+        model.set_adapters(false);
+        let result = self.hidden(model).and_then(|hidden| log_probs(model, &hidden, &self.targets, temperature));
+        model.set_adapters(true);
+        result
+    }
+}
