@@ -63,7 +63,7 @@ const PRONOUNS: [&str; 46] = [
 /// Whether `entity` is a word that names nothing by itself.
 #[must_use]
 pub fn is_pronoun(entity: &str) -> bool {
-    PRONOUNS.contains(&strip(entity).to_lowercase().as_str())
+    is_among(strip(entity), &PRONOUNS, 10)
 }
 
 /// The words of `entity` that its queries are made of: its capitalised words; without any, its words of three and more
@@ -95,7 +95,13 @@ pub fn word_query(head: &str, tail: &str) -> Option<Query> {
 }
 
 fn is_stop_word(word: &str) -> bool {
-    STOP_WORDS.contains(&word.to_lowercase().as_str())
+    is_among(word, &STOP_WORDS, 5)
+}
+
+/// Whether `list`, whose longest word has `longest` characters, has this word, whatever its case.
+fn is_among(word: &str, list: &[&str], longest: usize) -> bool {
+    // Lower case never has fewer characters: most words need no look at the list.
+    word.chars().nth(longest).is_none() && list.contains(&word.to_lowercase().as_str())
 }
 
 impl Query {
@@ -186,7 +192,8 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_sorted_and_whole() {
+    fn lists_are_sorted_and_their_longest_words_are_found() {
         assert!(STOP_WORDS.is_sorted() && PRONOUNS.is_sorted());
+        assert!(PRONOUNS.iter().all(|word| is_pronoun(word)) && STOP_WORDS.iter().all(|word| is_stop_word(word)));
     }
 }
