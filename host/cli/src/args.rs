@@ -229,17 +229,12 @@ pub enum DemoCommand {
         /// Folder to write to.
         out: PathBuf,
     },
-    /// Train the tokenizers anew.
-    TrainTokenizer {
-        /// Folder to write to.
-        out: PathBuf,
-    },
-    /// Train the policy anew, with its imperfect knowledge.
+    /// Train the policy and its tokenizer anew, with their imperfect knowledge of the world.
     TrainPolicy {
         /// Folder to write to.
         out: PathBuf,
     },
-    /// Train the extractor anew and write it as an ONNX bundle.
+    /// Train the extractor and its tokenizer anew, and write them as an ONNX bundle.
     TrainExtractor {
         /// Folder to write to.
         out: PathBuf,

@@ -78,6 +78,12 @@ pub struct PolicySection {
     pub model: String,
     /// System prompt of training rollouts; empty sends none.
     pub system_prompt: String,
+    /// auto (bf16 on a GPU, f32 on the CPU), f32 or bf16.
+    #[cfg(feature = "torch")]
+    pub precision: corver_learn::Precision,
+    /// Read by builds that can train.
+    #[cfg(not(feature = "torch"))]
+    pub precision: String,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

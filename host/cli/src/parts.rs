@@ -137,3 +137,20 @@ pub fn record(manifest: &mut Manifest, what: &str, path: &Path) -> Result<()> {
 pub fn model(config: &Config) -> Result<PathBuf> {
     source(&config.policy.model, "policy.model", || Ok(demo()?.policy))
 }
+
+/// The policy; `adapter` (an adapter's or a checkpoint's folder) instead of fresh adapters.
+#[cfg(feature = "torch")]
+pub fn policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Result<corver_learn::Policy> {
+    use corver_learn::{Model, Policy, PolicyTokenizer};
+
+    let device = corver_learn::parse_device(&config.run.device)?;
+    let load = || -> corver_learn::Result<Policy> {
+        let tokenizer = PolicyTokenizer::load(model)?;
+        let mut weights = Model::load(model, config.policy.precision, device)?;
+        if let Some(adapter) = adapter {
+            weights.load_adapter(adapter)?;
+        }
+        Policy::new(weights, tokenizer, config.update.clone(), config.run.seed)
+    };
+    load().with_context(|| format!("loading the policy {}", model.display()))
+}

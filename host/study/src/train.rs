@@ -17,11 +17,11 @@ pub trait Trainee: Sampler + Learner {
     /// The system prompt of everything sampled from now on; empty sends none.
     fn set_system_prompt(&mut self, prompt: &str);
 
-    /// Writes a checkpoint after `steps_done` steps into `folder`, whole or not at all.
+    /// Writes a checkpoint into `folder`, whole or not at all, and deletes all but the newest `keep`.
     ///
     /// # Errors
     /// Where it cannot be written.
-    fn save(&mut self, folder: &Path, steps_done: usize) -> Result<(), PartError>;
+    fn save(&mut self, folder: &Path, keep: usize) -> Result<(), PartError>;
 }
 
 /// What a run does.
@@ -45,6 +45,8 @@ pub struct Plan {
     pub prompts: SystemPrompts,
     /// Steps between checkpoints.
     pub checkpoint_every: usize,
+    /// Newest checkpoints kept.
+    pub checkpoints_kept: usize,
 }
 
 /// The system prompts of a run. Those of evaluation differ: the paper reminds a trained policy not to repeat itself.
@@ -185,7 +187,7 @@ pub fn train<P: Trainee>(
         observer.stepped(&metrics, plan.steps);
         let last = number + 1 == plan.steps;
         if last || (number + 1).is_multiple_of(plan.checkpoint_every) {
-            let saved = policy.save(&run.checkpoints(), number + 1);
+            let saved = policy.save(&run.checkpoints(), plan.checkpoints_kept);
             saved.map_err(|source| TrainError::Checkpoint { step: number + 1, source })?;
         }
     }
@@ -207,6 +209,7 @@ fn check(plan: &Plan) -> Result<(), TrainError> {
         ("question.prompts_per_step", plan.prompts_per_step),
         ("rollout.num_generations", plan.step.sampling.num_generations),
         ("checkpoint.every", plan.checkpoint_every),
+        ("checkpoint.keep", plan.checkpoints_kept),
     ];
     match positive.into_iter().find(|(_, value)| *value == 0) {
         Some((key, _)) => Err(TrainError::Zero { key }),

@@ -53,9 +53,9 @@ impl Trainee for Pupil {
         prompt.clone_into(&mut self.prompt);
     }
 
-    fn save(&mut self, folder: &Path, steps_done: usize) -> Result<(), PartError> {
+    fn save(&mut self, folder: &Path, _: usize) -> Result<(), PartError> {
         std::fs::create_dir_all(folder)?;
-        Ok(std::fs::write(folder.join(steps_done.to_string()), self.skill.to_string())?)
+        Ok(std::fs::write(folder.join(self.skill.to_string()), "")?)
     }
 }
 
@@ -107,6 +107,7 @@ fn plan(steps: usize) -> Plan {
         evaluate: Default::default(),
         prompts: SystemPrompts { train: "t".into(), eval_raw: "r".into(), eval_trained: "e".into() },
         checkpoint_every: 2,
+        checkpoints_kept: 9,
     }
 }
 

@@ -25,13 +25,12 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     let mut rule = parts::rule(&config)?;
     let (_, mut counter) = parts::corpus(&config.corpus)?;
     let (_, mut extractor) = parts::extractor(&config)?;
-    let mut policy = parts::policy(&config, &parts::model(&config)?)?;
+    let mut policy = parts::policy(&config, &parts::model(&config)?, args.adapter.as_deref())?;
     let mut prompt = config.eval.system_prompt.clone();
-    if let Some(adapter) = &args.adapter {
-        policy.load_adapter(adapter).with_context(|| format!("loading the adapter {}", adapter.display()))?;
+    if args.adapter.is_some() {
         prompt.push_str(&config.eval.trained_suffix);
     }
-    policy.set_system_prompt(&prompt);
+    Trainee::set_system_prompt(&mut policy, &prompt);
 
     let mut scorers = Scorers { extractor: extractor.as_mut(), counter: &mut counter, rules: &mut rule };
     let bar = output::progress(questions.len() as u64, "answering");

@@ -52,7 +52,7 @@ mod with_torch {
         manifest.set("model", run_dir::fingerprint(&model)?);
         manifest.set("seed", config.run.seed.to_string());
 
-        let mut policy = parts::policy(&config, &model)?;
+        let mut policy = parts::policy(&config, &model, None)?;
         let name = rule.name().to_owned();
         let (run, steps_done) = open_run(args, &name, &resolved, &manifest, &mut policy)?;
         let mut rule = rule;
@@ -76,9 +76,12 @@ mod with_torch {
             return Ok((RunDir::create(&path, resolved, manifest)?, 0));
         }
         let run = RunDir::resume(&path, manifest)?;
-        let newest = corver_learn::checkpoint::newest(&run.checkpoints())?;
+        let newest = corver_learn::latest_checkpoint(&run.checkpoints())?;
         let steps_done = match newest {
-            Some(checkpoint) => policy.resume(&checkpoint).with_context(|| format!("resuming from {}", checkpoint.display()))?,
+            Some(checkpoint) => {
+                policy.resume(&checkpoint).with_context(|| format!("resuming from {}", checkpoint.display()))?;
+                policy.steps()
+            }
             None => 0,
         };
         Ok((run, steps_done))
@@ -106,6 +109,7 @@ mod with_torch {
                 eval_trained: format!("{}{}", config.eval.system_prompt, config.eval.trained_suffix),
             },
             checkpoint_every: config.checkpoint.every,
+            checkpoints_kept: config.checkpoint.keep,
         })
     }
 
