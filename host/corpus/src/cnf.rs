@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::join::{Neighbours, Range};
 use crate::shard::Shard;
+use crate::sorted::Sorted;
 
 /// AND of clauses; a clause is an OR of terms; a term is an n-gram of token ids. Nothing in it is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -105,24 +106,25 @@ impl Index {
             sampled: plan.shards.iter().flatten().any(|clause| clause.sampled),
             ..CnfCount::default()
         };
+        let mut unvisited = self.shards.len();
         for (shard, clauses) in self.shards.iter().zip(&plan.shards) {
+            unvisited -= 1;
             let scale = scale(clauses);
             let scaled = |matches: u64| (matches as f64 * scale) as u64; // in floating point, as the official engine does
-            let mut matches = 0;
+            let (mut matches, mut stopped) = (0, false);
             if let [only] = clauses.as_slice() {
                 matches = only.num_positions(); // a range of one position crosses no boundary
             } else {
-                plan.visit(shard, clauses, |_| {
+                let order = if enough.is_some() { Order::RanksUntilEnough } else { Order::Any };
+                plan.visit(shard, clauses, order, |_| {
                     matches += 1;
-                    match enough {
-                        Some(enough) if answer.count + scaled(matches) >= enough => ControlFlow::Break(()),
-                        _ => ControlFlow::Continue(()),
-                    }
+                    stopped = enough.is_some_and(|enough| answer.count + scaled(matches) >= enough);
+                    if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })?;
             }
             answer.count += scaled(matches);
             if enough.is_some_and(|enough| answer.count >= enough) {
-                answer.at_least = true;
+                answer.at_least = stopped || unvisited > 0;
                 break;
             }
         }
@@ -138,7 +140,7 @@ impl Index {
         let Some(plan) = Plan::new(self, cnf, options)? else { return Ok(vec![Vec::new(); self.shards.len()]) };
         let find = |(shard, clauses): (&Shard, &Vec<ShardClause>)| {
             let mut starts = Vec::new();
-            plan.visit(shard, clauses, |range| {
+            plan.visit(shard, clauses, Order::Ranks, |range| {
                 starts.push(range.left);
                 ControlFlow::Continue(())
             })?;
@@ -202,26 +204,59 @@ impl<'a> Plan<'a> {
         &self,
         shard: &Shard,
         clauses: &[ShardClause],
+        order: Order,
         mut visit: impl FnMut(Range) -> ControlFlow<()>,
     ) -> Result<()> {
         let Some((rarest, further)) = clauses.split_first() else { return Ok(()) };
-        let mut further = further
-            .iter()
-            .map(|clause| Neighbours::new(shard, clause, &self.terms[clause.number], self.options.max_diff_tokens))
-            .collect::<Result<Vec<_>>>()?;
+        // All ranges reach the second clause, unless the search stops before; how many go on is not known.
+        let mut ranges = (order != Order::RanksUntilEnough).then_some(rarest.num_positions());
+        let mut neighbours = Vec::with_capacity(further.len());
+        for clause in further {
+            let terms = &self.terms[clause.number];
+            neighbours.push(Neighbours::new(shard, clause, terms, self.options.max_diff_tokens, ranges.take())?);
+        }
         // One range at a time through all clauses: ranges never meet, and so the search can stop at any of them.
-        'ranges: for rank in rarest.ranks() {
-            let mut range = Range::at(shard.position(rank)?);
-            for neighbours in &mut further {
+        let mut try_range = |start: u64| -> Result<ControlFlow<()>> {
+            let mut range = Range::at(start);
+            for neighbours in &mut neighbours {
                 match neighbours.extend(range)? {
                     Some(longer) => range = longer,
-                    None => continue 'ranges,
+                    None => return Ok(ControlFlow::Continue(())),
                 }
             }
-            if !range.crosses_documents(shard, self.options.mode) && visit(range).is_break() {
-                break;
+            if range.crosses_documents(shard, self.options.mode) {
+                return Ok(ControlFlow::Continue(()));
+            }
+            Ok(visit(range))
+        };
+        if order == Order::Any && rarest.num_positions() > WORTH_SORTING {
+            let starts = Sorted::read(shard, rarest)?;
+            for index in 0..starts.len() {
+                if try_range(starts.get(index))?.is_break() {
+                    break;
+                }
+            }
+        } else {
+            for rank in rarest.ranks() {
+                if try_range(shard.position(rank)?)?.is_break() {
+                    break;
+                }
             }
         }
         Ok(())
     }
 }
+
+/// In which order matches are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Any: then ranges are taken as they lie in the text, which is kinder to the caches.
+    Any,
+    /// That of the suffix array.
+    Ranks,
+    /// That of the suffix array, and the search will stop before its end.
+    RanksUntilEnough,
+}
+
+/// The number of ranges from which on it pays to sort them.
+const WORTH_SORTING: u64 = 256;

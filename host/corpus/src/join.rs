@@ -7,8 +7,9 @@
 use crate::clause::ShardClause;
 use crate::cnf::Mode;
 use crate::error::Result;
-use crate::scan::Scanner;
+use crate::scan::{self, Scanner};
 use crate::shard::Shard;
+use crate::sorted::Sorted;
 
 /// What a match spans: the leftmost and the rightmost occurrence's first token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,28 +37,18 @@ impl Range {
         let width = shard.width.bytes();
         let inside = &shard.stream()[self.left as usize * width..self.right as usize * width];
         match mode {
-            Mode::Compatible => holds_separator_bytes(inside, width),
-            Mode::Exact => inside.chunks_exact(width).any(|token| token.iter().all(|&byte| byte == 0xFF)),
+            Mode::Compatible => scan::holds_ones(inside, width),
+            Mode::Exact => scan::holds_separator(inside, shard.width),
         }
     }
-}
-
-/// Whether `width` adjacent FF bytes occur at any alignment. The official engine looks at bytes, so a token that ends in
-/// FF before one that begins with FF is a boundary to it (only vocabularies above 65,280 have such tokens).
-fn holds_separator_bytes(bytes: &[u8], width: usize) -> bool {
-    let mut run = 0;
-    bytes.iter().any(|&byte| {
-        run = if byte == 0xFF { run + 1 } else { 0 };
-        run == width
-    })
 }
 
 /// Finds the occurrences of one clause that are next to a range, by whichever way is cheaper.
 ///
 /// Scanning the text around the range costs nothing beforehand, and little where the clause is frequent. Sorting all
 /// positions of the clause costs much beforehand and makes each search cheap. Which is better depends on how many ranges
-/// get this far, which nobody knows; so it begins with scanning and sorts when the time lost by scanning reaches the
-/// price of sorting. That is never worse than twice the better choice, and needs no estimate that can be wrong.
+/// get this far. Where the caller knows that, the choice is made at once; otherwise it begins with scanning, and sorts
+/// when the time lost by scanning reaches the price of sorting, which is never worse than twice the better choice.
 pub(crate) struct Neighbours<'a> {
     shard: &'a Shard,
     clause: &'a ShardClause,
@@ -70,15 +61,28 @@ enum Finder<'a> {
     Sorted(Sorted),
 }
 
-/// What a search in a sorted list costs, in tokens that could be scanned in the same time.
-const SEARCH_COST: u64 = 512;
-/// What reading and sorting one position costs, in the same unit.
-const SORT_COST: u64 = 192;
+/// What one scan costs before it has looked at any token. The unit of these prices is the time of looking at one token,
+/// about a tenth of a nanosecond.
+const SCAN_COST: u64 = 250;
+/// What a search in the sorted positions costs.
+const SEARCH_COST: u64 = 100;
+/// What reading and sorting one position costs.
+const SORT_COST: u64 = 100;
 
 impl<'a> Neighbours<'a> {
-    pub(crate) fn new(shard: &'a Shard, clause: &'a ShardClause, terms: &'a [Vec<u8>], reach: u64) -> Result<Self> {
+    /// `ranges` is the number of ranges that will come, where that is known.
+    pub(crate) fn new(
+        shard: &'a Shard,
+        clause: &'a ShardClause,
+        terms: &'a [Vec<u8>],
+        reach: u64,
+        ranges: Option<u64>,
+    ) -> Result<Self> {
+        // On each side the whole window, or up to the next occurrence if they are spread evenly.
+        let seen = 2 * reach.min(shard.num_tokens / clause.count.max(1));
+        let lost_by_scanning = ranges.map_or(0, |ranges| ranges.saturating_mul(lost_by_scan(seen)));
         // A scan would also see the occurrences that were dropped from a sampled clause.
-        let finder = if clause.sampled {
+        let finder = if clause.sampled || lost_by_scanning > price_of_sorting(clause) {
             Finder::Sorted(Sorted::read(shard, clause)?)
         } else {
             Finder::Scan { scanner: Scanner::new(shard, terms, &clause.segments)?, lost: 0 }
@@ -89,66 +93,33 @@ impl<'a> Neighbours<'a> {
     /// The range with this clause taken in, if it is within reach.
     pub(crate) fn extend(&mut self, range: Range) -> Result<Option<Range>> {
         let Range { left, right } = range;
-        let farthest = (left.saturating_sub(self.reach), right.saturating_add(self.reach));
-        if let Finder::Scan { scanner, lost } = &mut self.finder {
-            if *lost < self.clause.count.saturating_mul(SORT_COST) {
-                let (before, seen) = scanner.last_in(farthest.0, right);
-                let (after, seen_after) = scanner.first_in(left, farthest.1.saturating_add(1));
-                *lost += (seen + seen_after).saturating_sub(SEARCH_COST);
-                return Ok(range.with(before, after));
+        let (nearest, farthest) = (left.saturating_sub(self.reach), right.saturating_add(self.reach));
+        let (before, after) = match &mut self.finder {
+            Finder::Scan { scanner, lost } => {
+                let (before, seen_before) = scanner.last_in(nearest, right);
+                let (after, seen_after) = scanner.first_in(left, farthest.saturating_add(1));
+                *lost = lost.saturating_add(lost_by_scan(seen_before + seen_after));
+                if *lost > price_of_sorting(self.clause) {
+                    self.finder = Finder::Sorted(Sorted::read(self.shard, self.clause)?);
+                }
+                (before, after)
             }
-            self.finder = Finder::Sorted(Sorted::read(self.shard, self.clause)?);
-        }
-        let Finder::Sorted(sorted) = &self.finder else { unreachable!("the scanner was replaced above") };
-        let (before, after) = sorted.around(range);
-        let before = before.filter(|&position| position >= farthest.0);
-        let after = after.filter(|&position| position <= farthest.1);
+            Finder::Sorted(sorted) => {
+                let (before, after) = sorted.around(range);
+                (before.filter(|&position| position >= nearest), after.filter(|&position| position <= farthest))
+            }
+        };
         Ok(range.with(before, after))
     }
 }
 
-/// All positions of a clause, ascending; four bytes each where the shard allows it.
-enum Sorted {
-    Narrow(Vec<u32>),
-    Wide(Vec<u64>),
+/// How much longer a scan takes than a search in sorted positions would.
+fn lost_by_scan(tokens_seen: u64) -> u64 {
+    (SCAN_COST + tokens_seen).saturating_sub(SEARCH_COST)
 }
 
-impl Sorted {
-    fn read(shard: &Shard, clause: &ShardClause) -> Result<Self> {
-        fn collect<T: Ord>(shard: &Shard, clause: &ShardClause, narrow: impl Fn(u64) -> T) -> Result<Vec<T>> {
-            let mut positions = Vec::with_capacity(clause.num_positions() as usize);
-            for rank in clause.ranks() {
-                positions.push(narrow(shard.position(rank)?));
-            }
-            positions.sort_unstable();
-            Ok(positions)
-        }
-        if shard.num_tokens <= 1 << 32 {
-            Ok(Self::Narrow(collect(shard, clause, |position| position as u32)?))
-        } else {
-            Ok(Self::Wide(collect(shard, clause, |position| position)?))
-        }
-    }
-
-    /// The last position before the range's right end, and the first at or after its left end.
-    fn around(&self, range: Range) -> (Option<u64>, Option<u64>) {
-        fn search<T: Copy + Into<u64>>(positions: &[T], range: Range) -> (Option<u64>, Option<u64>) {
-            let after = positions.partition_point(|&position| position.into() < range.left);
-            // The first range is one position long, so that the second search is mostly not needed.
-            let beyond = match positions.get(after) {
-                Some(&position) if position.into() < range.right => {
-                    after + positions[after..].partition_point(|&position| position.into() < range.right)
-                }
-                _ => after,
-            };
-            let at = |index: usize| positions.get(index).map(|&position| position.into());
-            (beyond.checked_sub(1).and_then(at), at(after))
-        }
-        match self {
-            Self::Narrow(positions) => search(positions, range),
-            Self::Wide(positions) => search(positions, range),
-        }
-    }
+fn price_of_sorting(clause: &ShardClause) -> u64 {
+    clause.count.saturating_mul(SORT_COST)
 }
 
 #[cfg(test)]
@@ -162,21 +133,5 @@ mod tests {
         assert_eq!(range.with(Some(11), None), Some(range));
         assert_eq!(range.with(None, Some(20)), Some(Range { left: 10, right: 20 }));
         assert_eq!(range.with(None, None), None);
-    }
-
-    #[test]
-    fn neighbours_are_strictly_before_the_right_end_and_not_before_the_left_one() {
-        let sorted = Sorted::Narrow(vec![5, 9, 10, 10, 14]);
-        assert_eq!(sorted.around(Range::at(10)), (Some(9), Some(10)));
-        assert_eq!(sorted.around(Range { left: 6, right: 11 }), (Some(10), Some(9)));
-        assert_eq!(sorted.around(Range::at(15)), (Some(14), None));
-        assert_eq!(Sorted::Wide(vec![5]).around(Range::at(5)), (None, Some(5)));
-    }
-
-    #[test]
-    fn separator_bytes_count_at_any_alignment() {
-        assert!(holds_separator_bytes(&[0x41, 0xFF, 0xFF, 0x12], 2));
-        assert!(!holds_separator_bytes(&[0xFF, 0x00, 0xFF, 0x00], 2));
-        assert!(!holds_separator_bytes(&[0xFF, 0xFF, 0xFF, 0x00], 4));
     }
 }

@@ -37,9 +37,11 @@ mod format;
 mod index;
 mod join;
 mod query;
+mod radix;
 mod scan;
 mod segment;
 mod shard;
+mod sorted;
 mod tokenizer;
 mod verify;
 

@@ -144,6 +144,32 @@ fn holds<const W: usize>(block: &[[u8; W]; BLOCK], token: [u8; W]) -> bool {
     block.iter().fold(false, |held, &t| held | (t == token))
 }
 
+/// Whether a separator token stands in this piece of a stream.
+pub(crate) fn holds_separator(stream: &[u8], width: TokenWidth) -> bool {
+    match width {
+        TokenWidth::U8 => find(stream.as_chunks::<1>().0, [0xFF]).is_some(),
+        TokenWidth::U16 => find(stream.as_chunks::<2>().0, [0xFF; 2]).is_some(),
+        TokenWidth::U32 => find(stream.as_chunks::<4>().0, [0xFF; 4]).is_some(),
+    }
+}
+
+/// Whether `width` adjacent FF bytes occur at any alignment. The official engine looks at bytes, so a token that ends in
+/// FF before one that begins with FF is a document boundary to it (only vocabularies above 65,280 have such tokens).
+pub(crate) fn holds_ones(bytes: &[u8], width: usize) -> bool {
+    // Bytes of ones in blocks first: where there is none, as nearly always, there is nothing to look at closely.
+    let mut run = 0;
+    bytes.chunks(2 * BLOCK).any(|block| {
+        if !block.iter().fold(false, |held, &byte| held | (byte == 0xFF)) {
+            run = 0;
+            return false;
+        }
+        block.iter().any(|&byte| {
+            run = if byte == 0xFF { run + 1 } else { 0 };
+            run == width
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,5 +196,24 @@ mod tests {
     fn a_term_longer_than_the_text_is_nowhere() {
         assert_eq!(first_in::<1>(&[1, 2], &term(&[1, 2, 3], 0), 0, 10).0, None);
         assert_eq!(last_in::<1>(&[1, 2], &term(&[1, 2, 3], 2), 0, 10).0, None);
+    }
+    #[test]
+    fn separators_count_at_any_alignment_or_at_the_tokens_own() {
+        for (bytes, any_alignment, aligned) in [
+            (&[0x41, 0xFF, 0xFF, 0x12][..], true, false),
+            (&[0xFF, 0x00, 0xFF, 0x00], false, false),
+            (&[0x00, 0x00, 0xFF, 0xFF], true, true),
+            (&[], false, false),
+        ] {
+            assert_eq!(holds_ones(bytes, 2), any_alignment, "{bytes:?}");
+            assert_eq!(holds_separator(bytes, TokenWidth::U16), aligned, "{bytes:?}");
+        }
+        assert!(!holds_ones(&[0xFF, 0xFF, 0xFF, 0x00], 4));
+        for start in 0..300 {
+            let mut bytes = vec![0; 400];
+            bytes[start..start + 2].fill(0xFF); // across the blocks' edges as well
+            assert!(holds_ones(&bytes, 2));
+            assert!(!holds_ones(&bytes, 4));
+        }
     }
 }

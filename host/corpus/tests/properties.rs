@@ -106,7 +106,7 @@ fn with_index<T>(case: &Case, check: impl FnOnce(&Index, &Reference) -> T) -> T 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
     fn ngrams_are_counted_as_by_hand(case in case()) {
