@@ -20,17 +20,29 @@ pub struct Article {
 
 impl World {
     /// Every article, one after another: article `n` of an entity states its facts whose fame is more than `n`.
+    ///
+    /// First articles come first, then second ones, each time in another order: neighbours are about different
+    /// entities. An index that finds a word on both sides of a match gives the match up where one of them lies in the
+    /// next document; with all articles of one entity in a row it would hardly count any.
     pub fn articles(&self) -> impl Iterator<Item = Article> + '_ {
-        Kind::ALL.into_iter().flat_map(|kind| self.ids(kind)).flat_map(move |id| {
-            let num_articles = self.facts_of(id).iter().map(|fact| fact.fame).max().unwrap_or(0);
-            (0..num_articles).map(move |number| self.article(id, number))
+        let most = self.facts().iter().map(|fact| fact.fame).max().unwrap_or(0);
+        (0..most).flat_map(move |number| {
+            let mut about: Vec<EntityId> = Kind::ALL.into_iter().flat_map(|kind| self.ids(kind)).collect();
+            about.retain(|&id| self.facts_of(id).iter().any(|fact| fact.fame > number));
+            about.shuffle(&mut self.stream(u64::from(number) << 32));
+            about.into_iter().map(move |id| self.article(id, number))
         })
     }
 
-    fn article(&self, id: EntityId, number: u32) -> Article {
+    /// Streams are independent: an article does not depend on how many others were written before.
+    fn stream(&self, name: u64) -> ChaCha8Rng {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        // Streams are independent: an article does not depend on how many others were written before.
-        rng.set_stream(1 + (u64::from(id.0) << 32 | u64::from(number)));
+        rng.set_stream(1 + name);
+        rng
+    }
+
+    fn article(&self, id: EntityId, number: u32) -> Article {
+        let mut rng = self.stream(u64::from(number) << 32 | (1 + u64::from(id.0)));
         let mut facts: Vec<&Fact> = self.facts_of(id).iter().filter(|fact| fact.fame > number).collect();
         facts.shuffle(&mut rng);
         let kind = self.entity(id).kind;

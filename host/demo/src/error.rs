@@ -23,6 +23,12 @@ pub enum DemoError {
         /// Which one.
         token: &'static str,
     },
+    /// Only what the demo needs can be written as ONNX.
+    #[error("only Qwen2-style decoders with plain rotary embeddings are exported to ONNX; got {got}")]
+    NotExported {
+        /// The architecture.
+        got: String,
+    },
     /// libtorch or the training loop failed.
     #[cfg(feature = "torch")]
     #[error("training the demo: {0}")]

@@ -5,7 +5,9 @@
 //! [`sentence`] states them, true or not.
 
 pub mod article;
+mod assets;
 mod error;
+pub mod extractor;
 pub mod name;
 pub mod phrasing;
 pub mod policy;
@@ -15,6 +17,7 @@ pub mod tokenizer;
 pub mod world;
 
 pub use article::Article;
+pub use assets::{DemoPaths, WINDOW, WORLD_SEED, content_hash, demo_corpus, demo_questions, demo_world, materialise};
 pub use error::DemoError;
 pub use phrasing::Split;
 pub use relation::{Kind, Relation};

@@ -1,0 +1,67 @@
+//! The demo's articles in a real index: do the counts tell true pairs from false ones, in all four tiers?
+
+use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer, build_from_documents};
+use corver_demo::tokenizer::train_tokenizer;
+use corver_demo::{WINDOW, World, demo_world};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+fn index(world: &World, folder: &std::path::Path) -> Corpus {
+    train_tokenizer(world, folder).unwrap();
+    let tokenizer = Tokenizer::from_file(folder.join("tokenizer.json")).unwrap();
+    let articles: Vec<_> = world.articles().collect();
+    let texts = articles.iter().map(|article| article.text.as_str());
+    build_from_documents(texts, &tokenizer, &folder.join("index"), &BuildOptions::default()).unwrap();
+    Corpus::open(folder.join("index")).unwrap()
+}
+
+/// What the shipped rules ask for: all words of both names.
+fn count(corpus: &Corpus, head: &str, tail: &str) -> u64 {
+    let mut words: Vec<Vec<String>> = Vec::new();
+    for word in head.split(' ').chain(tail.split(' ')) {
+        if !words.iter().any(|known| known[0] == word) {
+            words.push(vec![word.to_owned()]);
+        }
+    }
+    corpus
+        .count_words(&words, &CnfOptions { max_diff_tokens: WINDOW, ..CnfOptions::default() }, None)
+        .unwrap()
+        .expect("every word has tokens")
+        .count
+}
+
+fn tiers(counts: &[u64]) -> [f64; 4] {
+    let mut tiers = [0.0; 4];
+    for &count in counts {
+        let tier = match count {
+            0 => 0,
+            1..5 => 1,
+            5..20 => 2,
+            _ => 3,
+        };
+        tiers[tier] += 1.0 / counts.len() as f64;
+    }
+    tiers
+}
+
+#[test]
+fn counts_tell_true_pairs_from_false_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let world = demo_world();
+    let corpus = index(&world, folder.path());
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let (mut of_true, mut of_false) = (Vec::new(), Vec::new());
+    for fact in world.facts() {
+        of_true.push(count(&corpus, world.name(fact.head), world.name(fact.tails[0])));
+        let tail_kind = fact.relation.kinds().1;
+        let wrong = world.any(tail_kind, &mut rng);
+        if !fact.tails.contains(&wrong) && wrong != fact.head {
+            of_false.push(count(&corpus, world.name(fact.head), world.name(wrong)));
+        }
+    }
+    let (of_true, of_false) = (tiers(&of_true), tiers(&of_false));
+    println!("shares of the tiers 0, 1–4, 5–19, ≥ 20: true pairs {of_true:.2?}, random false pairs {of_false:.2?}");
+    assert!(of_true.iter().all(|&share| share > 0.05), "{of_true:?}");
+    assert!(of_true[0] < 0.2, "{of_true:?}");
+    assert!(of_false[0] > 0.8, "{of_false:?}");
+}
