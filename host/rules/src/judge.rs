@@ -29,96 +29,101 @@ pub(crate) enum Stop<E> {
     },
 }
 
+/// One sentence of a call, with the counts it has so far.
+pub(crate) type Posed<'a> = (&'a RuleSentence, Vec<&'a Count>);
+
 /// One verdict per sentence. `call` is the rule: sentences with the counts they have so far, to one outcome each.
 pub(crate) fn judge<E>(
     sentences: &[RuleSentence],
     limits: &Limits,
     counter: &mut dyn Counter,
-    mut call: impl FnMut(&[(&RuleSentence, &[Count])]) -> Result<Vec<Outcome>, E>,
+    mut call: impl FnMut(&[Posed]) -> Result<Vec<Outcome>, E>,
 ) -> Result<Vec<Verdict>, Stop<E>> {
     let mut verdicts = vec![Verdict::default(); sentences.len()];
-    let mut known: HashMap<Query, Count> = HashMap::new();
+    let mut answers = Answers::default();
+    // For each sentence, which answers it has asked for, in the order asked.
+    let mut asked: Vec<Vec<usize>> = vec![Vec::new(); sentences.len()];
     let mut open: Vec<usize> = (0..sentences.len()).collect();
     for round in 0.. {
-        if open.is_empty() {
-            break;
-        }
-        let batch: Vec<_> = open.iter().map(|&i| (&sentences[i], verdicts[i].counts.as_slice())).collect();
-        let outcomes = call(&batch).map_err(Stop::Call)?;
+        let pose = |&i: &usize| (&sentences[i], asked[i].iter().map(|&answer| &answers.counts[answer]).collect());
+        let outcomes = call(&open.iter().map(pose).collect::<Vec<Posed>>()).map_err(Stop::Call)?;
         if outcomes.len() != open.len() {
             return Err(Stop::Fault(Fault::Outcomes { expected: open.len(), got: outcomes.len() }));
         }
-        let mut asked = Vec::new();
+        let mut new = Vec::new();
+        let mut asking = BTreeSet::new();
+        let mut num_asking = 0;
         for (&i, outcome) in open.iter().zip(outcomes) {
             check(&sentences[i], &outcome, limits).map_err(Stop::Fault)?;
             match outcome {
                 Outcome::Score { reward, count, triplet, note } => {
-                    let counts = std::mem::take(&mut verdicts[i].counts);
-                    verdicts[i] = Verdict { reward: Some(reward), count, triplet, note, counts };
+                    verdicts[i] = Verdict { reward: Some(reward), count, triplet, note, counts: Vec::new() };
                 }
-                Outcome::Abstain { note } => {
-                    let counts = std::mem::take(&mut verdicts[i].counts);
-                    verdicts[i] = Verdict { note, counts, ..Verdict::default() };
+                Outcome::Abstain { note } => verdicts[i] = Verdict { note, ..Verdict::default() },
+                Outcome::Ask(queries) => {
+                    num_asking += 1;
+                    asking.insert(sentences[i].completion);
+                    for query in queries {
+                        let answer = answers.place_of(query, &mut new);
+                        if !asked[i].contains(&answer) {
+                            asked[i].push(answer);
+                        }
+                    }
+                    check_number(&sentences[i], asked[i].len(), limits).map_err(Stop::Fault)?;
                 }
-                Outcome::Ask(queries) => asked.push((i, queries)),
             }
         }
-        if !asked.is_empty() && round == limits.rounds {
-            return Err(Stop::Fault(Fault::Rounds { limit: limits.rounds, open: asked.len() }));
+        if num_asking == 0 {
+            break;
         }
-        look_up(&asked, limits, &mut known, counter)?;
-        for (i, queries) in &asked {
-            note_counts(&sentences[*i], &mut verdicts[*i].counts, queries, &known, limits).map_err(Stop::Fault)?;
+        if round == limits.rounds {
+            return Err(Stop::Fault(Fault::Rounds { limit: limits.rounds, open: num_asking }));
         }
+        answers.look_up(new, limits, counter)?;
         // A rule sees a completion whole or not at all.
-        let asking: BTreeSet<u32> = asked.iter().map(|&(i, _)| sentences[i].completion).collect();
         open.retain(|&i| asking.contains(&sentences[i].completion));
+    }
+    for (verdict, asked) in verdicts.iter_mut().zip(asked) {
+        verdict.counts = asked.into_iter().map(|answer| answers.counts[answer].clone()).collect();
     }
     Ok(verdicts)
 }
 
-/// Adds to `known` what is asked and not in it yet; each query goes to the corpus once per batch.
-fn look_up<E>(
-    asked: &[(usize, Vec<Query>)],
-    limits: &Limits,
-    known: &mut HashMap<Query, Count>,
-    counter: &mut dyn Counter,
-) -> Result<(), Stop<E>> {
-    let mut seen = BTreeSet::new();
-    let queries = asked.iter().flat_map(|(_, queries)| queries);
-    let new: Vec<Query> = queries.filter(|query| !known.contains_key(query) && seen.insert(*query)).cloned().collect();
-    if new.is_empty() {
-        return Ok(());
-    }
-    let got = known.len() + new.len();
-    if got > limits.queries_per_batch {
-        return Err(Stop::Fault(Fault::BatchQueries { limit: limits.queries_per_batch, got }));
-    }
-    let counts = counter.count(&new).map_err(Stop::Counter)?;
-    if counts.len() != new.len() {
-        return Err(Stop::Answers { expected: new.len(), got: counts.len() });
-    }
-    // Under the query as the rule put it: that is how the rule finds its answer.
-    known.extend(new.into_iter().zip(counts).map(|(query, count)| (query.clone(), Count { query, ..count })));
-    Ok(())
+/// What the corpus has answered in this batch. Each query goes there once.
+#[derive(Default)]
+struct Answers {
+    counts: Vec<Count>,
+    places: HashMap<Query, usize>,
 }
 
-/// Records the answers for one sentence, in the order asked, each query once.
-fn note_counts(
-    sentence: &RuleSentence,
-    counts: &mut Vec<Count>,
-    queries: &[Query],
-    known: &HashMap<Query, Count>,
-    limits: &Limits,
-) -> Result<(), Fault> {
-    for query in queries {
-        if !counts.iter().any(|count| count.query == *query) {
-            counts.push(known[query].clone());
+impl Answers {
+    /// Where the answer to `query` is, or will be once `new` has been looked up.
+    fn place_of(&mut self, query: Query, new: &mut Vec<Query>) -> usize {
+        if let Some(&place) = self.places.get(&query) {
+            return place;
         }
+        let place = self.places.len();
+        new.push(query.clone());
+        self.places.insert(query, place);
+        place
     }
-    let RuleSentence { completion, index, .. } = *sentence;
-    let (limit, got) = (limits.queries_per_sentence, counts.len());
-    if got > limit { Err(Fault::SentenceQueries { completion, index, limit, got }) } else { Ok(()) }
+
+    fn look_up<E>(&mut self, new: Vec<Query>, limits: &Limits, counter: &mut dyn Counter) -> Result<(), Stop<E>> {
+        let (limit, got) = (limits.queries_per_batch, self.places.len());
+        if got > limit {
+            return Err(Stop::Fault(Fault::BatchQueries { limit, got }));
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        let counts = counter.count(&new).map_err(Stop::Counter)?;
+        if counts.len() != new.len() {
+            return Err(Stop::Answers { expected: new.len(), got: counts.len() });
+        }
+        // Under the query as the rule put it: that is how the rule finds its answer.
+        self.counts.extend(new.into_iter().zip(counts).map(|(query, count)| Count { query, ..count }));
+        Ok(())
+    }
 }
 
 fn check(sentence: &RuleSentence, outcome: &Outcome, limits: &Limits) -> Result<(), Fault> {
@@ -136,13 +141,16 @@ fn check(sentence: &RuleSentence, outcome: &Outcome, limits: &Limits) -> Result<
         }
         Outcome::Abstain { note } => note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes)),
         Outcome::Ask(queries) => {
-            let (limit, got) = (limits.queries_per_sentence, queries.len());
-            if got > limit {
-                return Err(Fault::SentenceQueries { completion, index, limit, got });
-            }
+            check_number(sentence, queries.len(), limits)?;
             queries.iter().try_for_each(|query| check_query(query, limits))
         }
     }
+}
+
+fn check_number(sentence: &RuleSentence, got: usize, limits: &Limits) -> Result<(), Fault> {
+    let RuleSentence { completion, index, .. } = *sentence;
+    let limit = limits.queries_per_sentence;
+    if got > limit { Err(Fault::SentenceQueries { completion, index, limit, got }) } else { Ok(()) }
 }
 
 fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
@@ -202,7 +210,7 @@ mod tests {
         let verdicts = judge(&sentences, &Limits::default(), &mut index, |batch| {
             calls.push(batch.iter().map(|(sentence, counts)| (sentence.completion, counts.len())).collect::<Vec<_>>());
             // Sentence 1 of completion 1 asks twice, all others are content; the last round revises its neighbour.
-            let answer = |&(sentence, counts): &(&RuleSentence, &[Count])| match (sentence.completion, sentence.index) {
+            let answer = |(sentence, counts): &Posed| match (sentence.completion, sentence.index) {
                 (1, 1) if counts.len() < 2 => Outcome::Ask(vec![query(["a", "b"][counts.len()])]),
                 _ => score(calls.len() as f32),
             };
@@ -223,7 +231,7 @@ mod tests {
         let sentences = [sentence(0, 0), sentence(0, 1)];
         let mut index = Clauses::default();
         let verdicts = judge(&sentences, &Limits::default(), &mut index, |batch| {
-            let answer = |(_, counts): &(&RuleSentence, &[Count])| match counts.len() {
+            let answer = |(_, counts): &Posed| match counts.len() {
                 0 => Outcome::Ask(vec![query("a"), query("b"), query("a")]),
                 2 => Outcome::Ask(vec![query("b"), query("c")]),
                 _ => score(counts.iter().filter_map(|count| count.occurrences).sum::<u64>() as f32),

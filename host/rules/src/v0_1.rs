@@ -1,11 +1,11 @@
 //! Version 0.1.0 of the contract: its types, and how they become the host's own.
 
-use corver_core::{Count, Query, RuleSentence, Section};
+use corver_core::{Count, Query, Section, Triplet};
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 use wasmtime::{Engine, Store, Trap};
 
 use crate::compile::TICK;
-use crate::judge::Outcome;
+use crate::judge::{Outcome, Posed};
 use crate::limits::{Allowance, MEMORY, Refused};
 use crate::rule::Manifest;
 use crate::{Fault, Limits};
@@ -14,7 +14,11 @@ pub(crate) const VERSION: &str = "0.1.0";
 
 mod bindings {
     #![allow(missing_docs, unused_qualifications, reason = "generated from wit/corver.wit")]
-    wasmtime::component::bindgen!({ path: "../../wit", world: "sentence-rule" });
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "sentence-rule",
+        ownership: Borrowing { duplicate_if_necessary: true },
+    });
 }
 
 use bindings::corver::reward::types as wit;
@@ -108,10 +112,41 @@ impl Instance {
         Ok(result)
     }
 
-    /// Sentences with the counts they have so far; outcomes as given, unchecked.
-    pub(crate) fn score(&mut self, batch: &[(&RuleSentence, &[Count])]) -> Result<Vec<Outcome>, Failure> {
-        let batch: Vec<wit::Sentence> = batch.iter().map(|&(sentence, counts)| to_wit(sentence, counts)).collect();
-        let outcomes = self.call(|rule, store| rule.corver_reward_sentence_scoring().call_score(store, &batch))?;
+    /// Outcomes as given, unchecked.
+    ///
+    /// The call borrows everything, in flat lists of the whole batch that the nested ones are slices of: copying texts
+    /// and making a list for each clause took longer than the rule.
+    pub(crate) fn score(&mut self, batch: &[Posed]) -> Result<Vec<Outcome>, Failure> {
+        let asked = || batch.iter().flat_map(|(_, counts)| counts.iter());
+        let all_clauses = || asked().flat_map(|count| &count.query.all_of);
+        let words: Vec<&str> = all_clauses().flatten().map(String::as_str).collect();
+        let clauses: Vec<&[&str]> = split(&words, all_clauses().map(Vec::len));
+        let all_of: Vec<&[&[&str]]> = split(&clauses, asked().map(|count| count.query.all_of.len()));
+        let counts: Vec<wit::Count> = asked().zip(all_of).map(|(count, all_of)| to_wit(count, all_of)).collect();
+        let counts = split(&counts, batch.iter().map(|(_, counts)| counts.len()));
+
+        let found = || batch.iter().flat_map(|(sentence, _)| &sentence.triplets);
+        let triplets: Vec<wit::Triplet> =
+            found().map(|Triplet { head, relation, tail }| wit::Triplet { head, relation, tail }).collect();
+        let triplets = split(&triplets, batch.iter().map(|(sentence, _)| sentence.triplets.len()));
+
+        let sentences: Vec<wit::Sentence> = batch
+            .iter()
+            .zip(triplets.into_iter().zip(counts))
+            .map(|((sentence, _), (triplets, counts))| wit::Sentence {
+                completion: sentence.completion,
+                index: sentence.index,
+                text: &sentence.text,
+                section: match sentence.section {
+                    Section::Think => wit::Section::Think,
+                    Section::Answer => wit::Section::Answer,
+                    Section::Body => wit::Section::Body,
+                },
+                triplets,
+                counts,
+            })
+            .collect();
+        let outcomes = self.call(|rule, store| rule.corver_reward_sentence_scoring().call_score(store, &sentences))?;
         Ok(outcomes.into_iter().map(from_wit).collect())
     }
 
@@ -159,29 +194,14 @@ fn known_fault(error: &wasmtime::Error, limits: &Limits) -> Option<Fault> {
     })
 }
 
-fn to_wit(sentence: &RuleSentence, counts: &[Count]) -> wit::Sentence {
-    let triplet = |triplet: &corver_core::Triplet| wit::Triplet {
-        head: triplet.head.clone(),
-        relation: triplet.relation.clone(),
-        tail: triplet.tail.clone(),
-    };
-    let count = |count: &Count| wit::Count {
-        query: wit::Query { all_of: count.query.all_of.clone(), enough: count.query.enough },
-        occurrences: count.occurrences,
-        exact: count.exact,
-    };
-    wit::Sentence {
-        completion: sentence.completion,
-        index: sentence.index,
-        text: sentence.text.clone(),
-        section: match sentence.section {
-            Section::Think => wit::Section::Think,
-            Section::Answer => wit::Section::Answer,
-            Section::Body => wit::Section::Body,
-        },
-        triplets: sentence.triplets.iter().map(triplet).collect(),
-        counts: counts.iter().map(count).collect(),
-    }
+/// Cuts a list into pieces of these lengths, which add up to the whole.
+fn split<T>(mut list: &[T], lengths: impl Iterator<Item = usize>) -> Vec<&[T]> {
+    lengths.map(|length| list.split_off(..length).expect("the lengths add up to the list")).collect()
+}
+
+fn to_wit<'a>(count: &Count, all_of: &'a [&'a [&'a str]]) -> wit::Count<'a> {
+    let query = wit::QueryParam { all_of, enough: count.query.enough };
+    wit::Count { query, occurrences: count.occurrences, exact: count.exact }
 }
 
 fn from_wit(outcome: wit::Outcome) -> Outcome {
@@ -190,8 +210,37 @@ fn from_wit(outcome: wit::Outcome) -> Outcome {
             Outcome::Score { reward, count, triplet, note }
         }
         wit::Outcome::Abstain(note) => Outcome::Abstain { note },
-        wit::Outcome::Ask(queries) => {
-            Outcome::Ask(queries.into_iter().map(|wit::Query { all_of, enough }| Query { all_of, enough }).collect())
-        }
+        wit::Outcome::Ask(queries) => Outcome::Ask(
+            queries.into_iter().map(|wit::QueryResult { all_of, enough }| Query { all_of, enough }).collect(),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn lists_are_split_where_told() {
+        assert_eq!(split(&[1, 2, 3], [0, 2, 1, 0].into_iter()), [&[][..], &[1, 2], &[3], &[]]);
+    }
+
+    #[test]
+    fn a_rust_panic_reaches_the_host_in_its_own_words() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm");
+        let wasm =
+            std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not built: run plugins/build.sh", path.display()));
+        let limits = Limits::default();
+        let engine = crate::compile::engine(&limits).unwrap();
+        let wasm = crate::admit::component(&path, wasm).unwrap();
+        let component = crate::compile::component(&engine, &wasm, None).unwrap();
+        let mut instance = Ready::new(&engine, &component, &limits).unwrap().instantiate().unwrap();
+        instance.describe().unwrap();
+        // The host never does this: it panics in the SDK.
+        let (fault, said) = instance.score(&[]).unwrap_err();
+        assert_eq!(fault, Fault::Trap(Trap::UnreachableCodeReached));
+        assert!(said[0].contains("`configure` comes before `score`"), "{said:?}");
     }
 }
