@@ -216,24 +216,9 @@ fn refuse_variations(config: &Value, path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::tiny;
+    use crate::testing::{stirred, tiny};
 
     const LORA: LoraSettings = LoraSettings { r: 3, alpha: 6.0 };
-
-    /// Adapters that do something: B is drawn too.
-    fn stirred(family: &str) -> crate::Model {
-        let mut model = tiny(family, 1);
-        model.add_lora(&LORA, 2).unwrap();
-        let _guard = tch::no_grad_guard();
-        for (name, tensor) in model.lora_parameters() {
-            if name.contains("lora_B") {
-                let mut stream = Stream::new(9, &name, &[]);
-                let draws: Vec<f32> = (0..tensor.numel()).map(|_| 0.3 * stream.normal()).collect();
-                tensor.shallow_clone().copy_(&Tensor::from_slice(&draws).view_as(tensor));
-            }
-        }
-        model
-    }
 
     fn hidden(model: &crate::Model) -> Tensor {
         model.hidden(&model.batch(&[&[1, 5, 2, 7]]).unwrap()).unwrap()
@@ -256,7 +241,7 @@ mod tests {
 
     #[test]
     fn switching_off_gives_the_base_model() {
-        let mut model = stirred("llama");
+        let mut model = stirred("llama", &LORA);
         let base = hidden(&tiny("llama", 1));
         assert!(differ(&base, &hidden(&model)) > 1e-3);
         model.set_adapters(false);
@@ -265,7 +250,7 @@ mod tests {
 
     #[test]
     fn merging_keeps_the_function() {
-        let mut model = stirred("qwen2");
+        let mut model = stirred("qwen2", &LORA);
         let before = hidden(&model);
         model.merge_lora().unwrap();
         assert!(model.lora_parameters().is_empty());
@@ -274,7 +259,7 @@ mod tests {
 
     #[test]
     fn adapters_survive_a_round_trip() {
-        let model = stirred("olmo2");
+        let model = stirred("olmo2", &LORA);
         let dir = tempfile::tempdir().unwrap();
         model.save_adapter(dir.path()).unwrap();
         let mut again = tiny("olmo2", 1);
@@ -287,7 +272,7 @@ mod tests {
     #[test]
     fn another_models_adapter_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        stirred("llama").save_adapter(dir.path()).unwrap();
+        stirred("llama", &LORA).save_adapter(dir.path()).unwrap();
         let mut config = crate::testing::tiny_config("llama");
         config.num_layers = 1;
         let mut smaller = crate::Model::random(config.clone(), 1, Device::Cpu).unwrap();
@@ -300,7 +285,7 @@ mod tests {
     #[test]
     fn other_kinds_of_adapters_are_refused() {
         let dir = tempfile::tempdir().unwrap();
-        stirred("llama").save_adapter(dir.path()).unwrap();
+        stirred("llama", &LORA).save_adapter(dir.path()).unwrap();
         let path = dir.path().join("adapter_config.json");
         let config = std::fs::read_to_string(&path).unwrap().replace("\"use_dora\": false", "\"use_dora\": true");
         std::fs::write(&path, config).unwrap();

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
-use tch::Device;
+use tch::{Device, Tensor};
 
 use crate::config::{Family, ModelConfig};
+use crate::lora::LoraSettings;
 use crate::model::Model;
+use crate::random::Stream;
 use crate::tokenizer::PolicyTokenizer;
 
 pub(crate) fn tiny_config(family: &str) -> ModelConfig {
@@ -36,6 +38,21 @@ pub(crate) fn tiny_config(family: &str) -> ModelConfig {
 
 pub(crate) fn tiny(family: &str, seed: u64) -> Model {
     Model::random(tiny_config(family), seed, Device::Cpu).unwrap()
+}
+
+/// The tiny model of seed 1 with adapters that do something: B is drawn too.
+pub(crate) fn stirred(family: &str, lora: &LoraSettings) -> Model {
+    let mut model = tiny(family, 1);
+    model.add_lora(lora, 2).unwrap();
+    let _guard = tch::no_grad_guard();
+    for (name, tensor) in model.lora_parameters() {
+        if name.contains("lora_B") {
+            let mut stream = Stream::new(9, &name, &[]);
+            let draws: Vec<f32> = (0..tensor.numel()).map(|_| 0.3 * stream.normal()).collect();
+            tensor.shallow_clone().copy_(&Tensor::from_slice(&draws).view_as(tensor));
+        }
+    }
+    model
 }
 
 const CHATML: &str = "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}\

@@ -202,3 +202,123 @@ impl Batch {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lora::LoraSettings;
+    use crate::loss::{LossSettings, LossType};
+    use crate::testing::{stirred, tiny};
+
+    fn rollout(question: usize, tokens: &[u32], log_probs: f32) -> Rollout {
+        Rollout {
+            question,
+            tokens: tokens.into(),
+            log_probs: vec![log_probs; tokens.len()],
+            text: String::new(),
+            token_spans: vec![None; tokens.len()],
+            finished: true,
+        }
+    }
+
+    /// Prompts, rollouts and advantages of three rows of different lengths, and one without tokens.
+    type Data = (Vec<Vec<u32>>, Vec<Rollout>, Vec<Vec<f64>>);
+
+    fn data() -> Data {
+        let prompts = vec![vec![1, 2, 3], vec![4, 5, 6, 7, 8]];
+        let rollouts = vec![
+            rollout(0, &[9, 10, 11, 12], -3.0),
+            rollout(0, &[13, 2], -3.2),
+            rollout(1, &[3, 17, 5], -2.9),
+            rollout(1, &[], 0.0),
+        ];
+        let advantages = vec![vec![0.5, -1.0, 2.0, 0.25], vec![-0.5, 1.5], vec![1.0, 1.0, -2.0], vec![]];
+        (prompts, rollouts, advantages)
+    }
+
+    fn run(model: &mut Model, (prompts, rollouts, advantages): &Data, settings: &LearnSettings) -> Gradient {
+        let rows: Vec<Row<'_>> = rollouts
+            .iter()
+            .zip(advantages)
+            .map(|(rollout, advantages)| Row { prompt: &prompts[rollout.question], rollout, advantages })
+            .collect();
+        gradient(model, &rows, settings, 0.8, 10).unwrap()
+    }
+
+    fn settings(loss_type: LossType, old_log_probs: OldLogProbs) -> LearnSettings {
+        // Wide clipping: a kink of the loss would spoil the finite differences.
+        let loss =
+            LossSettings { loss_type, beta: 0.3, epsilon_low: 0.9, epsilon_high: 9.0, ..LossSettings::default() };
+        LearnSettings { loss, old_log_probs, ..LearnSettings::default() }
+    }
+
+    #[test]
+    fn gradients_agree_with_finite_differences() {
+        for (family, loss_type) in [
+            ("llama", LossType::Grpo),
+            ("qwen2", LossType::Bnpo),
+            ("qwen3", LossType::DrGrpo),
+            ("olmo2", LossType::Dapo),
+        ] {
+            let settings = settings(loss_type, OldLogProbs::Sampled);
+            let mut model = stirred(family, &LoraSettings { r: 2, alpha: 4.0 });
+            let data = data();
+            let got = run(&mut model, &data, &settings).gradients;
+            let parameters: Vec<Tensor> = model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
+            let h = 4e-3;
+            for (parameter, gradient) in parameters.iter().zip(&got).step_by(3) {
+                let mut place = parameter.detach().view(-1).narrow(0, parameter.numel() as i64 / 2, 1);
+                let loss_at = |model: &mut Model, place: &mut Tensor, shift: f64| {
+                    let _ = place.g_add_scalar_(shift);
+                    let loss = run(model, &data, &settings).report.loss;
+                    let _ = place.g_add_scalar_(-shift);
+                    loss
+                };
+                let slope = (loss_at(&mut model, &mut place, h) - loss_at(&mut model, &mut place, -h)) / (2.0 * h);
+                let got = gradient.view(-1).double_value(&[parameter.numel() as i64 / 2]);
+                assert!((slope - got).abs() < 2e-3 + 0.02 * got.abs(), "{family}: {slope} {got}");
+            }
+        }
+    }
+
+    #[test]
+    fn micro_batches_add_up_to_the_full_batch() {
+        for loss_type in [LossType::Grpo, LossType::Bnpo, LossType::DrGrpo, LossType::Dapo] {
+            let whole = settings(loss_type, OldLogProbs::Recomputed);
+            let split = LearnSettings { micro_batch_tokens: 1, ..whole };
+            let mut model = stirred("qwen3", &LoraSettings { r: 2, alpha: 4.0 });
+            let (a, b) = (run(&mut model, &data(), &whole), run(&mut model, &data(), &split));
+            assert!((a.report.loss - b.report.loss).abs() < 1e-5);
+            assert!((a.report.kl.unwrap() - b.report.kl.unwrap()).abs() < 1e-5);
+            assert!((a.report.entropy - b.report.entropy).abs() < 1e-5);
+            for (a, b) in a.gradients.iter().zip(&b.gradients) {
+                assert!((a - b).abs().max().double_value(&[]) < 1e-5);
+            }
+        }
+    }
+
+    #[test]
+    fn the_reference_is_the_model_without_adapters() {
+        let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
+        let mut fresh = tiny("llama", 1);
+        fresh.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 3).unwrap();
+        assert_eq!(run(&mut fresh, &data(), &settings).report.kl, Some(0.0));
+        let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+        assert!(run(&mut model, &data(), &settings).report.kl.unwrap() > 1e-6);
+        let without = LearnSettings { loss: LossSettings { beta: 0.0, ..settings.loss }, ..settings };
+        assert_eq!(run(&mut model, &data(), &without).report.kl, None);
+    }
+
+    #[test]
+    fn the_split_honours_the_limit() {
+        let (prompts, rollouts, advantages) = data();
+        let rows: Vec<Row<'_>> = rollouts
+            .iter()
+            .zip(&advantages)
+            .map(|(rollout, advantages)| Row { prompt: &prompts[rollout.question], rollout, advantages })
+            .collect();
+        assert_eq!(micro_batches(&rows, 1000), [vec![2, 0, 1]]);
+        assert_eq!(micro_batches(&rows, 16), [vec![2, 0], vec![1]]);
+        assert_eq!(micro_batches(&rows, 1), [vec![2], vec![0], vec![1]]);
+    }
+}

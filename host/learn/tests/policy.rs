@@ -1,0 +1,217 @@
+//! A policy from the outside: it samples, learns, stops, and resumes.
+
+use std::path::Path;
+
+use corver_core::{Advantages, Learner, Question, Rollout, Sampler, Sampling};
+use corver_learn::{
+    AdamWSettings, Family, LearnError, LearnSettings, LoraSettings, LossSettings, Model, ModelConfig, Policy,
+    PolicyTokenizer, Precision, latest_checkpoint,
+};
+use serde_json::json;
+use tch::Device;
+
+/// Letters, a few words, and the two marks of the chat.
+fn write_folder(folder: &Path) {
+    let words = ["a", "b", "c", "d", "e", "Ġ", "Ċ", "Q"];
+    let mut vocab: serde_json::Map<_, _> = words.iter().enumerate().map(|(id, w)| (w.to_string(), json!(id))).collect();
+    let mark = |id: usize, content: &str| {
+        json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+               "normalized": false, "special": true})
+    };
+    vocab.insert("<|im_start|>".into(), json!(8));
+    vocab.insert("<|im_end|>".into(), json!(9));
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
+        "added_tokens": [mark(8, "<|im_start|>"), mark(9, "<|im_end|>")],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                  "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []}
+    });
+    let template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}<|im_start|>";
+    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    std::fs::write(folder.join("tokenizer_config.json"), json!({"chat_template": template}).to_string()).unwrap();
+    let config = ModelConfig {
+        family: Family::Qwen3,
+        vocab_size: 12,
+        hidden_size: 256, // wide enough for the small random embedding to tell tokens apart
+        intermediate_size: 32,
+        num_layers: 2,
+        num_heads: 4,
+        num_kv_heads: 2,
+        head_dim: 8,
+        max_positions: 64,
+        norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_scaling: None,
+        tie_embeddings: true,
+    };
+    Model::random(config, 5, Device::Cpu).unwrap().save(folder).unwrap();
+}
+
+fn policy(settings: LearnSettings) -> Policy {
+    let folder = tempfile::tempdir().unwrap();
+    write_folder(folder.path());
+    let model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
+    Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap()
+}
+
+fn fast() -> LearnSettings {
+    LearnSettings {
+        lora: LoraSettings { r: 4, alpha: 8.0 },
+        loss: LossSettings { beta: 0.01, ..LossSettings::default() },
+        learning_rate: 2e-2,
+        warmup_ratio: 0.0,
+        total_steps: 40,
+        optimizer: AdamWSettings::default(),
+        ..LearnSettings::default()
+    }
+}
+
+fn questions() -> Vec<Question> {
+    ["Q a", "Q bb b"].map(|q| Question { question: q.into(), golds: vec!["a".into()], title: None }).into()
+}
+
+const SAMPLING: Sampling =
+    Sampling { num_generations: 8, max_completion_length: 6, temperature: 1.0, top_p: 1.0, top_k: 0 };
+
+/// Rewards the letter `c`, token by token.
+fn advantages(rollouts: &[Rollout]) -> Advantages {
+    let value = |rollout: &Rollout| rollout.tokens.iter().map(|&t| if t == 2 { 1.0 } else { -0.15 }).collect();
+    let values = rollouts.iter().map(value).collect();
+    Advantages { values, reward: 0.0, reward_std: 0.0, frac_reward_zero_std: 0.0 }
+}
+
+fn step(policy: &mut Policy, n: u64) -> corver_core::UpdateReport {
+    let rollouts = policy.sample(&questions(), &SAMPLING, n).unwrap();
+    policy.update(&rollouts, &advantages(&rollouts)).unwrap()
+}
+
+fn weights(policy: &Policy) -> Vec<f32> {
+    let all = policy.model().lora_parameters().into_iter();
+    all.flat_map(|(_, t)| Vec::<f32>::try_from(t.detach().contiguous().view(-1)).unwrap()).collect()
+}
+
+#[test]
+fn rollouts_are_whole() {
+    let mut policy = policy(fast()).with_system_prompt(Some("e".into()));
+    let rollouts = policy.sample(&questions(), &SAMPLING, 3).unwrap();
+    assert_eq!(rollouts.iter().map(|r| r.question).collect::<Vec<_>>(), [[0; 8], [1; 8]].concat());
+    for rollout in &rollouts {
+        assert_eq!(rollout.tokens.len(), rollout.log_probs.len());
+        assert_eq!(rollout.tokens.len(), rollout.token_spans.len());
+        assert_eq!(
+            rollout.finished,
+            [8, 9].contains(rollout.tokens.last().unwrap()) && *rollout.tokens.last().unwrap() == 9
+        );
+        assert!(rollout.finished || rollout.tokens.len() == 6);
+        let visible: usize = rollout.token_spans.iter().flatten().map(|s| s.len()).sum();
+        assert_eq!(visible, rollout.text.chars().count());
+    }
+    assert_eq!(rollouts, policy.sample(&questions(), &SAMPLING, 3).unwrap());
+}
+
+#[test]
+fn learns_what_is_rewarded() {
+    let mut policy = policy(fast());
+    let share = |policy: &mut Policy| {
+        let rollouts = policy.sample(&questions(), &SAMPLING, 1000).unwrap();
+        let tokens: Vec<u32> = rollouts.into_iter().flat_map(|r| r.tokens).collect();
+        tokens.iter().filter(|&&t| t == 2).count() as f64 / tokens.len() as f64
+    };
+    let before = share(&mut policy);
+    let mut last = None;
+    for n in 0..25 {
+        last = Some(step(&mut policy, n));
+    }
+    let (after, report) = (share(&mut policy), last.unwrap());
+    assert!(before < 0.3 && after > 0.7, "{before} {after}");
+    assert!(report.kl.unwrap() > 0.0 && report.entropy < 2.0 && report.grad_norm > 0.0, "{report:?}");
+    policy.set_adapters(false);
+    assert!((share(&mut policy) - before).abs() < 1e-9, "without adapters it is the base model again");
+}
+
+#[test]
+fn a_resumed_run_is_the_run() {
+    let settings = LearnSettings { total_steps: 4, warmup_ratio: 0.25, ..fast() };
+    let mut straight = policy(settings);
+    for n in 0..4 {
+        step(&mut straight, n);
+    }
+
+    let root = tempfile::tempdir().unwrap();
+    let mut first = policy(settings);
+    for n in 0..2 {
+        step(&mut first, n);
+        first.save_checkpoint(root.path(), 1).unwrap();
+    }
+    drop(first);
+    let mut second = policy(settings);
+    let newest = latest_checkpoint(root.path()).unwrap().unwrap();
+    assert_eq!(newest.file_name().unwrap(), "step-000002");
+    second.resume(&newest).unwrap();
+    assert_eq!(second.steps(), 2);
+    for n in 2..4 {
+        step(&mut second, n);
+    }
+    assert_eq!(weights(&straight), weights(&second));
+}
+
+#[test]
+fn old_checkpoints_go_and_the_adapter_stands_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let mut trained = policy(fast());
+    for n in 0..4 {
+        step(&mut trained, n);
+        trained.save_checkpoint(root.path(), 2).unwrap();
+    }
+    trained.save_checkpoint(root.path(), 2).unwrap(); // again, over itself
+    let mut names: Vec<_> = std::fs::read_dir(root.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["step-000003", "step-000004"]);
+
+    let folder = tempfile::tempdir().unwrap();
+    write_folder(folder.path());
+    let mut model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
+    model.load_adapter(&root.path().join("step-000004")).unwrap();
+    let loaded = Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), fast(), 9).unwrap();
+    assert_eq!(weights(&loaded), weights(&trained));
+}
+
+#[test]
+fn a_loss_that_is_not_finite_changes_nothing() {
+    let mut policy = policy(fast());
+    let rollouts = policy.sample(&questions(), &SAMPLING, 0).unwrap();
+    let mut bad = advantages(&rollouts);
+    bad.values[3][0] = f64::NAN;
+    let before = weights(&policy);
+    let error = policy.update(&rollouts, &bad).unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(LearnError::NotFinite { what: "loss", step: 0, .. })), "{error}");
+    assert_eq!((weights(&policy), policy.steps()), (before, 0));
+    assert!(policy.update(&rollouts, &advantages(&rollouts)).is_ok(), "and the policy can go on");
+}
+
+#[test]
+fn data_that_do_not_belong_together_are_refused() {
+    let mut policy = policy(fast());
+    let rollouts = policy.sample(&questions(), &SAMPLING, 0).unwrap();
+    let good = advantages(&rollouts);
+    assert!(self::policy(fast()).update(&rollouts, &good).is_err(), "no sample before");
+    assert!(policy.update(&rollouts[1..], &good).is_err(), "row count");
+    let mut strange = rollouts.clone();
+    strange[0].question = 7;
+    assert!(policy.update(&strange, &good).unwrap_err().to_string().contains("rollout.question"));
+    let mut short = good.clone();
+    short.values[0].pop();
+    assert!(policy.update(&rollouts, &short).is_err(), "token count");
+}
+
+#[test]
+fn another_runs_checkpoint_is_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = policy(fast()).save_checkpoint(root.path(), 1).unwrap();
+    let error = policy(LearnSettings { total_steps: 7, ..fast() }).resume(&folder).unwrap_err();
+    assert!(error.to_string().contains("settings"), "{error}");
+    std::fs::remove_file(folder.join("optimizer.safetensors")).unwrap();
+    assert!(policy(fast()).resume(&folder).unwrap_err().to_string().contains("optimizer.safetensors"));
+}
