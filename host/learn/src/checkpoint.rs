@@ -64,8 +64,7 @@ impl Policy {
     /// Takes over a checkpoint's adapter, optimiser state and step.
     ///
     /// # Errors
-    /// Files that cannot be read or do not fit, or settings other than the checkpoint's. The policy is then not to be
-    /// used further.
+    /// Files that cannot be read or do not fit, or settings other than the checkpoint's; the policy is then as before.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
         let path = checkpoint.join("state.json");
         let text = std::fs::read_to_string(&path).map_err(LearnError::io("read", &path))?;
@@ -75,7 +74,7 @@ impl Policy {
         if state.format != FORMAT {
             return Err(malformed(format!("checkpoint format {FORMAT}"), state.format.to_string()));
         }
-        if state.settings != *self.settings() {
+        if state.settings != as_stored(self.settings()) {
             let expected = format!("the run's settings {:?}", self.settings());
             return Err(malformed(expected, format!("{:?}; resume with the settings of the run", state.settings)));
         }
@@ -97,6 +96,12 @@ impl Policy {
         let (weights, first, second) = (all("")?, all(".m")?, all(".v")?);
         self.optimizer_mut().restore(&weights, &first, &second, state.steps)
     }
+}
+
+/// Settings as they come back from a state file, where the last bit of a number may differ.
+fn as_stored(settings: &LearnSettings) -> LearnSettings {
+    let stored = serde_json::to_string(settings).and_then(|text| serde_json::from_str(&text));
+    stored.unwrap_or(*settings)
 }
 
 /// The newest complete checkpoint in `root`, if there is one.

@@ -35,18 +35,22 @@ pub(crate) fn write_folder(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>
     }
     std::fs::create_dir_all(&temporary).map_err(LearnError::io("create", &temporary))?;
     fill(&temporary)?;
+    sync_folder(&temporary)?;
     if folder.exists() {
         std::fs::rename(folder, &old).map_err(LearnError::io("rename", folder))?;
     }
     std::fs::rename(&temporary, folder).map_err(LearnError::io("rename to", folder))?;
     if let Some(parent) = folder.parent() {
-        let synced = std::fs::File::open(parent).and_then(|parent| parent.sync_all());
-        synced.map_err(LearnError::io("sync", parent))?;
+        sync_folder(parent)?;
     }
     if old.exists() {
         std::fs::remove_dir_all(&old).map_err(LearnError::io("delete", &old))?;
     }
     Ok(())
+}
+
+fn sync_folder(folder: &Path) -> Result<()> {
+    std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(LearnError::io("sync", folder))
 }
 
 /// Writes tensors in the layout that `transformers` and `peft` read.

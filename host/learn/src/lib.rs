@@ -1,4 +1,23 @@
 //! libtorch: models, LoRA, sampling, the GRPO update.
+//!
+//! [`Policy`] is the whole of it: it draws rollouts ([`corver_core::Sampler`]) and improves on them
+//! ([`corver_core::Learner`]). Underneath, in the order of a training step:
+//!
+//! ```text
+//! tokenizer, chat, spans      question ─▶ prompt ids;  completion ids ─▶ text, and the characters of each token
+//! model, attention, rope      ids ─▶ hidden states;    config, weights, files: Hugging Face folders
+//! sample, cache               prompts ─▶ completions, each prompt run once for all its samples
+//! update, scores, loss        rollouts + advantages ─▶ gradient, in micro-batches
+//! lora, optimizer, schedule   gradient ─▶ adapters
+//! checkpoint                  adapters and optimiser state ─▶ folder, and back
+//! sft                         examples ─▶ a model (how the demo's models are made)
+//! ```
+//!
+//! All randomness is named by a seed; libtorch's own generator is never used. Every operation of libtorch goes through its
+//! fallible form, so that a device that fails (out of memory, say) is an error and not a panic.
+//!
+//! Not here yet: activation checkpointing, 8-bit optimiser state, loading weights without a copy in memory, and sharing a
+//! prompt's forward pass between its samples during the update (sampling does share it).
 
 mod attention;
 mod cache;

@@ -25,6 +25,9 @@ pub struct Completion {
     pub finished: bool,
 }
 
+/// Rows decoded together at most; bounds the memory of a call with many prompts.
+const MAX_ROWS: usize = 512;
+
 /// Draws `sampling.num_generations` completions for each prompt; those of one prompt next to each other, in prompt order.
 ///
 /// # Errors
@@ -37,21 +40,23 @@ pub fn sample(
     seed: u64,
 ) -> Result<Vec<Completion>> {
     check(sampling)?;
-    let mut rows = Vec::with_capacity(prompts.len() * sampling.num_generations);
-    for (prompt, tokens) in prompts.iter().enumerate() {
-        let room = model.config().max_positions.saturating_sub(tokens.len());
-        let limit = sampling.max_completion_length.min(room);
-        for n in 0..sampling.num_generations {
-            let draws = Stream::new(seed, "sample", &[prompt as u64, n as u64]);
-            rows.push(Row { prompt, limit, draws, done: Completion::empty() });
-        }
-    }
-    if rows.iter().all(|row| row.limit == 0) {
-        return Ok(rows.into_iter().map(|row| row.done).collect());
-    }
     let _guard = tch::no_grad_guard();
-    decode(model, prompts, sampling, stop, &mut rows)?;
-    Ok(rows.into_iter().map(|row| row.done).collect())
+    let at_once = (MAX_ROWS / sampling.num_generations).max(1);
+    let mut completions = Vec::with_capacity(prompts.len() * sampling.num_generations);
+    for (part, prompts) in prompts.chunks(at_once).enumerate() {
+        let mut rows = Vec::with_capacity(prompts.len() * sampling.num_generations);
+        for (prompt, tokens) in prompts.iter().enumerate() {
+            let room = model.config().max_positions.saturating_sub(tokens.len());
+            let limit = sampling.max_completion_length.min(room);
+            for n in 0..sampling.num_generations {
+                let draws = Stream::new(seed, "sample", &[(part * at_once + prompt) as u64, n as u64]);
+                rows.push(Row { prompt, limit, draws, done: Completion::empty() });
+            }
+        }
+        decode(model, prompts, sampling, stop, &mut rows)?;
+        completions.extend(rows.into_iter().map(|row| row.done));
+    }
+    Ok(completions)
 }
 
 struct Row {
@@ -86,6 +91,9 @@ fn check(sampling: &Sampling) -> Result<()> {
     if !(sampling.temperature >= 0.0 && sampling.temperature.is_finite()) {
         return wrong("temperature", sampling.temperature, "a finite number, 0 or more");
     }
+    if sampling.num_generations == 0 {
+        return wrong("num_generations", 0.0, "1 or more");
+    }
     if !(sampling.top_p > 0.0 && sampling.top_p <= 1.0) {
         return wrong("top_p", sampling.top_p, "above 0 and at most 1");
     }
@@ -104,6 +112,9 @@ fn burst_length(device: Device) -> usize {
 fn decode(model: &Model, prompts: &[&[u32]], sampling: &Sampling, stop: &[u32], rows: &mut [Row]) -> Result<()> {
     let burst = burst_length(model.device());
     let mut open: Vec<usize> = (0..rows.len()).filter(|&r| rows[r].is_open()).collect(); // cache row → row
+    if open.is_empty() {
+        return Ok(());
+    }
     let (prefix, first) = model.prefill(prompts)?;
     let of_row: Vec<usize> = open.iter().map(|&r| rows[r].prompt).collect();
     let mut cache = prefix.expand(&of_row, CACHE_BLOCK)?;
@@ -270,6 +281,18 @@ mod tests {
             assert_eq!(stopped.finished, free.tokens.contains(&stop));
             assert_eq!(stopped.log_probs.len(), end);
         }
+    }
+
+    #[test]
+    fn many_prompts_are_drawn_in_parts() {
+        let model = tiny("llama", 8);
+        let prompts: Vec<Vec<u32>> = (0..70).map(|p| vec![p % 20, 3]).collect();
+        let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let all = sample(&model, &slices, &settings(1.0, 8, 3), &[], 3).unwrap();
+        assert_eq!(all.len(), 560);
+        // Prompts 64 and 4 are the same, yet each has its own draws.
+        assert_eq!(prompts[64], prompts[4]);
+        assert_ne!(all[64 * 8..65 * 8], all[4 * 8..5 * 8]);
     }
 
     #[test]

@@ -127,10 +127,10 @@ impl PolicyTokenizer {
         self.tokenizer.token_to_id(token)
     }
 
-    /// Ids in use, added tokens included; a model's embedding may have more rows.
+    /// One more than the highest id; a model's embedding may have more rows.
     #[must_use]
     pub fn vocab_size(&self) -> usize {
-        self.tokenizer.get_vocab_size(true)
+        self.tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1)
     }
 
     /// Special tokens, and ids that only the model's padded vocabulary has.
