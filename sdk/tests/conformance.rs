@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The lines of `golden/reward/FILE`; `None`, said aloud, where no vectors are at hand.
 fn vectors(file: &str) -> Option<Vec<Value>> {
     let Some(shared) = std::env::var_os("CORVER_SHARED") else {
-        println!("skipped: CORVER_SHARED is not set");
+        eprintln!("skipped: CORVER_SHARED is not set");
         return None;
     };
     let path = PathBuf::from(shared).join("golden/reward").join(file);
