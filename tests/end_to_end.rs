@@ -43,7 +43,10 @@ fn training_on_the_demo_leaves_a_finished_run() {
     for name in ["seconds_total", "seconds_per_step", "reward_seconds_per_step"] {
         assert!(summary[name].as_f64().unwrap() > 0.0, "{name}");
     }
-    assert_eq!(serde_json::from_str::<Value>(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap(), json!(summary));
+    assert_eq!(
+        serde_json::from_str::<Value>(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap(),
+        json!(summary)
+    );
 
     let metrics = lines(&out.join("metrics.jsonl"));
     assert_eq!(metrics.len(), 2);
@@ -52,7 +55,8 @@ fn training_on_the_demo_leaves_a_finished_run() {
     }
     assert_eq!(lines(&out.join("traces.jsonl")).len(), 2 * 2 * 16);
     assert!(finished.stderr.contains("step   1/2") && finished.stderr.contains("step   2/2"), "{}", finished.stderr);
-    let manifest: Map<String, Value> = serde_json::from_str(&fs::read_to_string(out.join("manifest.json")).unwrap()).unwrap();
+    let manifest: Map<String, Value> =
+        serde_json::from_str(&fs::read_to_string(out.join("manifest.json")).unwrap()).unwrap();
     for what in ["plugin", "index", "extractor", "model"] {
         assert_eq!(manifest[what].as_str().unwrap().len(), 64, "{what}");
     }
@@ -86,7 +90,9 @@ fn swapping_the_rule_changes_the_rewards_and_nothing_else() {
     assert_eq!(first.0, relcheck.0);
     let rewards = |verdicts: &[Value]| verdicts.iter().map(|verdict| verdict["reward"].clone()).collect::<Vec<_>>();
     assert_ne!(rewards(&first.1), rewards(&min.1), "Min reads every triplet");
-    let lookups = |verdicts: &[Value]| verdicts.iter().filter_map(|verdict| verdict["counts"].as_array()).map(Vec::len).sum::<usize>();
+    let lookups = |verdicts: &[Value]| {
+        verdicts.iter().filter_map(|verdict| verdict["counts"].as_array()).map(Vec::len).sum::<usize>()
+    };
     assert!(lookups(&relcheck.1) > lookups(&first.1), "RelCheck looks twice where the pair is frequent");
 }
 

@@ -18,7 +18,8 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
     let packages = metadata["packages"].as_array().unwrap().iter().map(|package| {
-        let normal = package["dependencies"].as_array().unwrap().iter().filter(|dependency| dependency["kind"].is_null());
+        let normal =
+            package["dependencies"].as_array().unwrap().iter().filter(|dependency| dependency["kind"].is_null());
         (name(package), normal.map(name).collect())
     });
     packages.collect()

@@ -74,7 +74,7 @@ pub struct ConfigArgs {
     /// The reward rule; looked for as given, then in plugins/dist.
     #[arg(long, value_name = "FILE.wasm")]
     pub plugin: Option<PathBuf>,
-    /// auto, cpu or cuda:N.
+    /// Where the policy runs: auto, cpu or cuda:N.
     #[arg(long)]
     pub device: Option<String>,
 }

@@ -43,7 +43,7 @@ pub struct RunSection {
     pub seed: u64,
     /// Optimiser steps.
     pub steps: usize,
-    /// auto, cpu or cuda:N.
+    /// Where the policy runs: auto, cpu or cuda:N.
     pub device: String,
 }
 
@@ -86,11 +86,19 @@ pub struct PolicySection {
     pub precision: String,
 }
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExtractSection {
     /// Extractor bundle, or "demo".
     pub bundle: String,
+    /// auto (a GPU if ONNX Runtime can use one), cpu or cuda:N.
+    pub device: String,
+}
+
+impl Default for ExtractSection {
+    fn default() -> Self {
+        Self { bundle: String::new(), device: "auto".into() }
+    }
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -178,7 +186,8 @@ fn read(path: &Path) -> Result<Map<String, Value>> {
     if path == Path::new(DEMO_SOURCE) {
         return toml::from_str(DEMO).context("in the built-in demo configuration");
     }
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))?;
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))?;
     toml::from_str(&text).with_context(|| format!("{} is not valid TOML", path.display()))
 }
 

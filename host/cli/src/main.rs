@@ -19,9 +19,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let level = arguments.log_level();
     tracing_subscriber::fmt()
-        .with_env_filter(
-            tracing_subscriber::EnvFilter::builder().with_default_directive(level.into()).from_env_lossy(),
-        )
+        .with_env_filter(tracing_subscriber::EnvFilter::builder().with_default_directive(level.into()).from_env_lossy())
         .with_writer(std::io::stderr)
         .without_time()
         .with_target(false)

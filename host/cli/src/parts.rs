@@ -8,7 +8,7 @@ use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer};
 use corver_demo::DemoPaths;
 use corver_extract::RuntimeLibrary;
 use corver_rules::{LoadOptions, Rule};
-use corver_study::{IndexCounter, Manifest, run_dir};
+use corver_study::IndexCounter;
 
 use crate::args::ConfigArgs;
 use crate::config::{self, Config, CorpusSection, DEMO_SOURCE};
@@ -85,7 +85,11 @@ fn find_plugin(plugin: &Path) -> Result<PathBuf> {
     let folders = if bare { plugin_folders() } else { vec![PathBuf::new()] };
     let found = folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
     found.with_context(|| {
-        let hint = if bare { "; it was looked for here and in plugins/dist (`make plugins` builds the shipped rules)" } else { "" };
+        let hint = if bare {
+            "; it was looked for here and in plugins/dist (`make plugins` builds the shipped rules)"
+        } else {
+            ""
+        };
         format!("there is no plugin {}{hint}", plugin.display())
     })
 }
@@ -93,7 +97,7 @@ fn find_plugin(plugin: &Path) -> Result<PathBuf> {
 /// The triplet model.
 pub fn extractor(config: &Config) -> Result<(PathBuf, Box<dyn Extractor>)> {
     let bundle = source(&config.extract.bundle, "extract.bundle", || Ok(demo()?.extractor))?;
-    let extractor = open_extractor(&bundle, &config.run.device)?;
+    let extractor = open_extractor(&bundle, &config.extract.device)?;
     Ok((bundle, Box::new(extractor)))
 }
 
@@ -124,12 +128,6 @@ pub fn questions(value: &str, key: &str, of_demo: impl FnOnce() -> Vec<Question>
         DEMO_SOURCE => Ok(of_demo()),
         path => Ok(corver_core::question::read_questions(Path::new(path))?),
     }
-}
-
-/// Adds what a file or folder was, byte for byte.
-pub fn record(manifest: &mut Manifest, what: &str, path: &Path) -> Result<()> {
-    manifest.set(what, run_dir::fingerprint(path)?);
-    Ok(())
 }
 
 /// The folder of the policy's model.

@@ -17,5 +17,5 @@ mod trainee;
 pub use evaluate::{Evaluation, evaluate};
 pub use index_counter::IndexCounter;
 pub use run_dir::{Manifest, RunDir, RunDirError};
-pub use train::{Observer, Plan, Summary, SystemPrompts, TrainError, Trainee, train};
 pub use score_file::{GivenTriplets, read_completions};
+pub use train::{Observer, Plan, Summary, SystemPrompts, TrainError, Trainee, train};

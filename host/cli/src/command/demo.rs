@@ -18,7 +18,9 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
         DemoCommand::TrainExtractor { out } => train::extractor(out),
         #[cfg(not(feature = "torch"))]
         DemoCommand::TrainPolicy { .. } | DemoCommand::TrainExtractor { .. } => {
-            anyhow::bail!("this corver-host was built without libtorch and cannot train; build it with the feature `torch`")
+            anyhow::bail!(
+                "this corver-host was built without libtorch and cannot train; build it with the feature `torch`"
+            )
         }
     }
 }

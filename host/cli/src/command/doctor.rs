@@ -28,7 +28,7 @@ impl Finding {
 pub fn run(json: bool) -> Result<()> {
     let findings = [
         Finding::new("libtorch", libtorch(), "make setup && make build"),
-        Finding::new("ONNX Runtime", corver_extract::runtime_version().map_err(Into::into), "make setup"),
+        Finding::new("ONNX Runtime", onnx_runtime(), "make setup"),
         Finding::new("rules", rules(), "make plugins"),
         Finding::new("cache", cache(), "set XDG_CACHE_HOME to a folder you may write to"),
         Finding::new("GPU", gpu(), "none is needed; training on one takes an NVIDIA driver and `make setup` beside it"),
@@ -48,7 +48,8 @@ pub fn run(json: bool) -> Result<()> {
 
 #[cfg(feature = "torch")]
 fn libtorch() -> Result<String> {
-    Ok(corver_learn::device::describe())
+    let device = corver_learn::parse_device("auto")?;
+    Ok(format!("loaded; training runs on {device:?}"))
 }
 
 #[cfg(not(feature = "torch"))]
@@ -56,11 +57,17 @@ fn libtorch() -> Result<String> {
     anyhow::bail!("this corver-host was built without it and cannot train")
 }
 
+fn onnx_runtime() -> Result<String> {
+    Ok(corver_extract::RuntimeLibrary::find(None)?.path().display().to_string())
+}
+
 fn rules() -> Result<String> {
     let folders = parts::plugin_folders();
     let count = |folder: &Path| {
         let entries = std::fs::read_dir(folder).ok()?;
-        let wasm = entries.filter(|entry| entry.as_ref().is_ok_and(|entry| entry.path().extension().is_some_and(|ext| ext == "wasm")));
+        let wasm = entries.filter(|entry| {
+            entry.as_ref().is_ok_and(|entry| entry.path().extension().is_some_and(|ext| ext == "wasm"))
+        });
         Some(wasm.count()).filter(|count| *count > 0)
     };
     let found = folders.iter().find_map(|folder| count(folder).map(|count| format!("{count} in {}", folder.display())));

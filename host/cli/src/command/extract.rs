@@ -18,7 +18,8 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
     let mut text = String::new();
     match &args.file {
         Some(path) => {
-            text = std::fs::read_to_string(path).with_context(|| format!("cannot read the sentences {}", path.display()))?;
+            text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the sentences {}", path.display()))?;
         }
         None => {
             std::io::stdin().read_to_string(&mut text).context("cannot read sentences from standard input")?;

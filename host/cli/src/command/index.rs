@@ -22,8 +22,7 @@ pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
         }
         IndexCommand::Count { query, index, tokenizer, exact, max_clause_freq, max_diff_tokens } => {
             let mode = if *exact { Mode::Exact } else { Mode::Compatible };
-            let options =
-                CnfOptions { mode, max_clause_freq: *max_clause_freq, max_diff_tokens: *max_diff_tokens };
+            let options = CnfOptions { mode, max_clause_freq: *max_clause_freq, max_diff_tokens: *max_diff_tokens };
             count(query, index.as_deref(), tokenizer.as_deref(), &options, json)
         }
         IndexCommand::Info { index } => info(index.as_deref(), json),
@@ -71,25 +70,16 @@ fn build_index(
 
 fn show(bar: &indicatif::ProgressBar, progress: Progress) {
     match progress {
-        Progress::Tokenized { bytes, total } => {
-            bar.set_length(total);
-            bar.set_position(bytes);
+        Progress::Tokenised { read_bytes, input_bytes, .. } => {
+            bar.set_length(input_bytes);
+            bar.set_position(read_bytes);
         }
-        Progress::Sorted { shard, shards } => {
-            bar.set_message("sorting");
-            bar.set_length(shards as u64);
-            bar.set_position(shard as u64);
-        }
+        Progress::Sorting { shard, .. } => bar.set_message(format!("sorting {shard}")),
+        _ => {}
     }
 }
 
-fn count(
-    query: &str,
-    index: Option<&Path>,
-    tokenizer: Option<&Path>,
-    options: &CnfOptions,
-    json: bool,
-) -> Result<()> {
+fn count(query: &str, index: Option<&Path>, tokenizer: Option<&Path>, options: &CnfOptions, json: bool) -> Result<()> {
     let path = folder(index)?;
     let corpus = match tokenizer {
         Some(tokenizer) => Corpus::new(Index::open(&path)?, Tokenizer::from_file(tokenizer)?),

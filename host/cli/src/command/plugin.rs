@@ -51,9 +51,16 @@ fn list(json: bool) -> Result<()> {
         config.rule.plugin.clone_from(&path);
         let loaded = parts::rule(&config);
         match (json, loaded) {
-            (true, Ok(rule)) => output::json(&json!({"path": path, "name": rule.manifest().name, "summary": rule.manifest().summary}))?,
+            (true, Ok(rule)) => {
+                output::json(&json!({"path": path, "name": rule.manifest().name, "summary": rule.manifest().summary}))?
+            }
             (true, Err(error)) => output::json(&json!({"path": path, "error": format!("{error:#}")}))?,
-            (false, Ok(rule)) => output::line(format_args!("{:<12} {}  {}", rule.manifest().name, rule.manifest().summary, path.display())),
+            (false, Ok(rule)) => output::line(format_args!(
+                "{:<12} {}  {}",
+                rule.manifest().name,
+                rule.manifest().summary,
+                path.display()
+            )),
             (false, Err(error)) => output::line(format_args!("{}: {error:#}", path.display())),
         }
     }

@@ -34,11 +34,16 @@ fn show(trace: &Trace) {
     ));
     for sentence in &trace.sentences {
         let verdict = sentence.verdict.as_ref();
-        let reward = verdict.and_then(|verdict| verdict.reward).map_or("     ".to_owned(), |reward| format!("{reward:+.2}"));
+        let reward =
+            verdict.and_then(|verdict| verdict.reward).map_or("     ".to_owned(), |reward| format!("{reward:+.2}"));
         output::line(format_args!("  {reward}  {}", sentence.text));
         for count in verdict.into_iter().flat_map(|verdict| &verdict.counts) {
             let found = count.occurrences.map_or("no answer".to_owned(), |found| found.to_string());
-            output::line(format_args!("         {} = {found}{}", count.query, if count.exact { "" } else { " (not exact)" }));
+            output::line(format_args!(
+                "         {} = {found}{}",
+                count.query,
+                if count.exact { "" } else { " (not exact)" }
+            ));
         }
         if let Some(note) = verdict.and_then(|verdict| verdict.note.as_deref()) {
             output::line(format_args!("         {note}"));

@@ -38,6 +38,8 @@ mod with_torch {
             return Ok(());
         }
 
+        // What cannot be had is said before anything is loaded.
+        corver_learn::parse_device(&config.run.device)?;
         let mut manifest = Manifest::default();
         let rule = parts::rule(&config)?;
         let plan = plan(&config)?;
@@ -58,8 +60,10 @@ mod with_torch {
         let mut rule = rule;
         let mut scorers = Scorers { extractor: extractor.as_mut(), counter: &mut counter, rules: &mut rule };
         let mut screen = Screen::new(plan.steps, steps_done);
-        let summary = train(&mut policy, &mut scorers, &plan, &name, &run, steps_done, &mut screen)
-            .with_context(|| format!("the run in {} stopped; resume it with --out {0} --resume", run.path().display()))?;
+        let summary =
+            train(&mut policy, &mut scorers, &plan, &name, &run, steps_done, &mut screen).with_context(|| {
+                format!("the run in {} stopped; resume it with --out {0} --resume", run.path().display())
+            })?;
         screen.bar.finish_and_clear();
         if json { output::json(&summary) } else { Ok(show(&summary, run.path())) }
     }
@@ -156,7 +160,11 @@ mod with_torch {
             ["held-out questions, greedy", "before", "after"],
             [
                 ["accuracy".into(), percent(summary.accuracy_before), percent(summary.accuracy_after)],
-                ["supported sentences".into(), percent(summary.supported_rate_before), percent(summary.supported_rate_after)],
+                [
+                    "supported sentences".into(),
+                    percent(summary.supported_rate_before),
+                    percent(summary.supported_rate_after),
+                ],
                 ["refusals".into(), percent(summary.refusal_rate_before), percent(summary.refusal_rate_after)],
                 ["mean length".into(), tokens(summary.mean_length_before), tokens(summary.mean_length_after)],
             ],
