@@ -44,6 +44,7 @@ mod shard;
 mod sorted;
 mod tokenizer;
 mod verify;
+mod words;
 
 pub use build::BuildOptions;
 pub use build::Progress;

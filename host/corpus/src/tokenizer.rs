@@ -14,15 +14,18 @@
 //! * Anything else is encoded as it is.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::format::TokenWidth;
+use crate::words::{MARK, WordCache};
 
 /// A Hugging Face `tokenizer.json`.
 #[derive(Debug, Clone)]
 pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     marking: WordStart,
+    words: Option<Arc<WordCache>>,
     json: Vec<u8>,
     fingerprint: String,
     num_ids: u32,
@@ -40,8 +43,6 @@ enum WordStart {
     /// None that we know.
     Plain,
 }
-
-const MARK: char = '\u{2581}';
 
 impl Tokenizer {
     /// Loads a `tokenizer.json`.
@@ -69,10 +70,11 @@ impl Tokenizer {
         inner.with_truncation(None).map_err(wrong)?.with_padding(None);
         let config: serde_json::Value =
             serde_json::from_slice(&json).map_err(|source| Error::Json { path: path.to_owned(), source })?;
-        let marking = WordStart::of(&config, inner.token_to_id(&MARK.to_string()));
+        let marking = WordStart::of(&config, inner.token_to_id(MARK));
+        let words = WordCache::new(&config, &inner).map(Arc::new);
         let num_ids = inner.get_vocab(true).values().max().map_or(0, |&id| id.saturating_add(1));
         let fingerprint = blake3::hash(&json).to_hex().to_string();
-        Ok(Self { inner, marking, json, fingerprint, num_ids })
+        Ok(Self { inner, marking, words, json, fingerprint, num_ids })
     }
 
     /// The ids of a document: no special tokens, and what the slow tokenizer of the Llama 2 family would give, which marks
@@ -81,7 +83,12 @@ impl Tokenizer {
     /// # Errors
     /// Where the tokenizer fails (a vocabulary without an unknown token, for instance).
     pub fn encode_document(&self, text: &str) -> Result<Vec<u32>> {
-        let begins_with_space = text.starts_with([' ', MARK]);
+        if let Some(words) = &self.words
+            && let Some(ids) = words.encode(&self.inner, text)?
+        {
+            return Ok(ids);
+        }
+        let begins_with_space = text.starts_with(' ') || text.starts_with(MARK);
         match self.marking {
             WordStart::Metaspace { .. } if begins_with_space => self.encode(&format!(" {text}")),
             _ => self.encode(text),
@@ -160,7 +167,7 @@ impl WordStart {
         if pre_tokenizers.iter().any(is_metaspace) {
             return Self::Metaspace { lone_mark };
         }
-        let prepends = |part: &serde_json::Value| part["type"] == "Prepend" && part["prepend"] == MARK.to_string();
+        let prepends = |part: &serde_json::Value| part["type"] == "Prepend" && part["prepend"] == MARK;
         if parts("normalizer", "normalizers").iter().any(prepends) {
             return Self::Prepended { lone_mark };
         }
