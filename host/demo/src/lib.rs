@@ -8,7 +8,7 @@ pub mod article;
 mod assets;
 mod error;
 pub mod extractor;
-pub mod name;
+mod name;
 pub mod phrasing;
 pub mod policy;
 pub mod relation;
