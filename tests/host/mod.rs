@@ -107,10 +107,12 @@ pub fn small_index(out: &Path) {
 /// The same once more, without expecting anything.
 pub fn small_index_again(out: &Path) -> Finished {
     let articles = out.parent().unwrap().join("articles.jsonl");
+    // A word is found after a space. And the neighbours of this one article must not speak of its entities: the
+    // engine looks for a match on both sides before it looks for the article's end.
     let text = [
-        "Paris is the capital of France. Lyon is in France too.",
-        "The Seine flows through Paris, and France is proud of it.",
-        "Lima is the capital of Peru.",
+        "The capital of Peru is Lima.",
+        "The city of Paris lies in France. All of France loves Paris.",
+        "The capital of Italy is Rome.",
     ];
     let lines: Vec<String> = text.iter().map(|text| json!({"text": text}).to_string()).collect();
     fs::write(&articles, lines.join("\n")).unwrap();

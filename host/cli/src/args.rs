@@ -192,8 +192,8 @@ pub struct ExtractArgs {
     /// Extractor bundle; default: the demo's.
     #[arg(long, value_name = "DIR")]
     pub bundle: Option<PathBuf>,
-    /// auto, cpu or cuda:N.
-    #[arg(long, default_value = "auto")]
+    /// cpu, or cuda:N where ONNX Runtime is a build with CUDA.
+    #[arg(long, default_value = "cpu")]
     pub device: String,
     /// Sentences, one per line; default: standard input.
     pub file: Option<PathBuf>,

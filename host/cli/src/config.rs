@@ -91,13 +91,13 @@ pub struct PolicySection {
 pub struct ExtractSection {
     /// Extractor bundle, or "demo".
     pub bundle: String,
-    /// auto (a GPU if ONNX Runtime can use one), cpu or cuda:N.
+    /// cpu, or cuda:N where ONNX Runtime is a build with CUDA.
     pub device: String,
 }
 
 impl Default for ExtractSection {
     fn default() -> Self {
-        Self { bundle: String::new(), device: "auto".into() }
+        Self { bundle: String::new(), device: "cpu".into() }
     }
 }
 
@@ -132,11 +132,13 @@ pub struct RuleSection {
     pub plugin: PathBuf,
     /// Handed to the rule as it is; `corver-host plugin check` prints what a rule takes.
     pub settings: Map<String, Value>,
+    /// What the rule may use and answer.
+    pub limits: corver_rules::Limits,
 }
 
 impl Default for RuleSection {
     fn default() -> Self {
-        Self { plugin: "first.wasm".into(), settings: Map::new() }
+        Self { plugin: "first.wasm".into(), settings: Map::new(), limits: corver_rules::Limits::default() }
     }
 }
 

@@ -27,11 +27,21 @@ fn main() -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line: what we were doing, then why it failed, outermost first.
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", explain(&error));
             ExitCode::from(FAILED)
         }
     }
+}
+
+/// What we were doing, then why it failed, outermost first, on one line. Many messages quote their cause already.
+fn explain(error: &anyhow::Error) -> String {
+    let mut whole = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !whole.contains(&cause) {
+            whole = if whole.is_empty() { cause } else { format!("{whole}: {cause}") };
+        }
+    }
+    whole
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {

@@ -69,7 +69,7 @@ pub fn rule(config: &Config) -> Result<Rule> {
     let options = LoadOptions {
         settings: serde_json::Value::Object(config.rule.settings.clone()),
         cache_dir: Some(cache_dir()?.join("rules")),
-        ..LoadOptions::default()
+        limits: config.rule.limits.clone(),
     };
     Rule::load(&path, options).with_context(|| format!("loading the rule {}", path.display()))
 }
