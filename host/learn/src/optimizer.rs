@@ -50,7 +50,6 @@ impl AdamW {
     }
 
     /// What is optimised.
-    #[must_use]
     pub fn parameters(&self) -> &[Tensor] {
         &self.parameters
     }
@@ -62,7 +61,6 @@ impl AdamW {
     }
 
     /// First moments, second moments, and steps done: all there is to save.
-    #[must_use]
     pub fn state(&self) -> (&[Tensor], &[Tensor], usize) {
         (&self.first, &self.second, self.step)
     }

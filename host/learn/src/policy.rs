@@ -75,7 +75,7 @@ impl LearnSettings {
         if !(0.0..=1.0).contains(&self.warmup_ratio) {
             return wrong("warmup_ratio", self.warmup_ratio, "a number from 0 to 1");
         }
-        if !(self.max_grad_norm > 0.0) {
+        if self.max_grad_norm.is_nan() || self.max_grad_norm <= 0.0 {
             return wrong("max_grad_norm", self.max_grad_norm, "a number above 0");
         }
         if !rate(self.loss.beta) {

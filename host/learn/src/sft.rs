@@ -148,7 +148,7 @@ mod tests {
         let both = Example { tokens: vec![1, 2, 3], learn: vec![true, true, true] };
         let last = Example { learn: vec![false, false, true], ..both.clone() };
         let first = Example { learn: vec![true, true, false], ..both.clone() };
-        let loss = |e: &Example| cross_entropy(&model, &[e.clone()]).unwrap().double_value(&[]);
+        let loss = |e: &Example| cross_entropy(&model, std::slice::from_ref(e)).unwrap().double_value(&[]);
         assert!((loss(&both) - (loss(&first) + loss(&last)) / 2.0).abs() < 1e-6);
     }
 

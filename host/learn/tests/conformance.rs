@@ -34,8 +34,8 @@ fn list(tensor: &Tensor) -> Vec<f64> {
 
 fn all_close(what: &str, got: &[f64], expected: &[f64], absolute: f64, relative: f64) -> Result<(), String> {
     same(&format!("length of {what}"), got.len(), expected.len())?;
-    let pairs = got.iter().zip(expected).enumerate();
-    pairs.map(|(i, (g, e))| close(&format!("{what}[{i}]"), *g, *e, absolute, relative)).collect()
+    let mut pairs = got.iter().zip(expected).enumerate();
+    pairs.try_for_each(|(i, (g, e))| close(&format!("{what}[{i}]"), *g, *e, absolute, relative))
 }
 
 /// One recorded batch, its masked tokens dropped.

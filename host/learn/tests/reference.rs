@@ -114,16 +114,18 @@ impl Reference {
         (0..inputs.len())
             .map(|t| {
                 let mut joined = Vec::new();
-                for h in 0..c.num_heads {
+                for (h, query) in q[t].iter().enumerate() {
                     let shared = h / (c.num_heads / c.num_kv_heads);
                     let scores: Vec<f64> =
-                        (0..=t).map(|s| dot(&q[t][h], &k[s][shared]) / (c.head_dim as f64).sqrt()).collect();
+                        (0..=t).map(|s| dot(query, &k[s][shared]) / (c.head_dim as f64).sqrt()).collect();
                     let top = scores.iter().copied().fold(f64::MIN, f64::max);
                     let total: f64 = scores.iter().map(|s| (s - top).exp()).sum();
-                    for d in 0..c.head_dim {
-                        let value = |s: usize| (scores[s] - top).exp() / total * v[s][shared][d];
-                        joined.push((0..=t).map(value).sum());
+                    let mut mixed = vec![0.0; c.head_dim];
+                    for (score, values) in scores.iter().zip(&v) {
+                        let share = (score - top).exp() / total;
+                        mixed.iter_mut().zip(&values[shared]).for_each(|(m, value)| *m += share * value);
                     }
+                    joined.extend(mixed);
                 }
                 self.linear(&format!("{prefix}.o_proj"), &joined)
             })
