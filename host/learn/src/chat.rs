@@ -157,6 +157,30 @@ mod tests {
         assert_eq!(render(template, Some("  hi "), "q").unwrap(), "<s>hi|Q</s>");
     }
 
+    /// The constructs that the templates of Llama 3 and Qwen3 are built from.
+    #[test]
+    fn the_usual_constructs_work() {
+        let template = r#"{%- if not date is defined %}{%- set date = strftime_now("%d %b %Y") %}{%- endif %}
+            {%- if not tools is defined %}{%- set tools = none %}{%- endif %}
+            {%- set ns = namespace(open=true, last=messages|length - 1) %}
+            {%- for m in messages[::-1] %}
+                {%- set index = (messages|length - 1) - loop.index0 %}
+                {%- if ns.open and m.role == "user" and m.content is string
+                       and not (m.content.startswith('<x>') and m.content.endswith('</x>')) %}
+                    {%- set ns.open = false %}{%- set ns.last = index %}
+                {%- endif %}
+            {%- endfor %}
+            {%- if tools is not none %}{{- tools | tojson }}{%- endif %}
+            {{- date + '|' ~ ns.last }}
+            {%- for m in messages %}
+                {%- if loop.last %}
+                    {{- '|' + m.content.split('</think>')[-1].lstrip('\n') | trim }}
+                {%- endif %}
+            {%- endfor %}
+            {%- if enable_thinking is defined and enable_thinking is false %}{{- '!' }}{%- endif %}"#;
+        assert_eq!(render(template, Some("s"), "a</think>\nb ").unwrap(), "26 Jul 2024|1|b");
+    }
+
     #[test]
     fn blocks_leave_no_blank_lines() {
         let template = "{% for m in messages %}\n    {% if true %}\n{{ m.content }}\n    {% endif %}\n{% endfor %}";
