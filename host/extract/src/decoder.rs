@@ -19,6 +19,7 @@ pub(crate) struct Decoder {
     device: Device,
     /// V.
     vocab_size: usize,
+    max_logits: usize,
 }
 
 /// Rows of tokens that have been run, as keys and values.
@@ -46,7 +47,7 @@ impl Decoder {
                 got: format!("{vocab_size}"),
             });
         }
-        Ok(Self { session, layout, device, vocab_size })
+        Ok(Self { session, layout, device, vocab_size, max_logits: MAX_LOGITS })
     }
 
     /// One row without a token.
@@ -54,14 +55,14 @@ impl Decoder {
         let shape = [1, self.layout.num_kv_heads, 0, self.layout.head_dim];
         let past = (0..2 * self.layout.layers.len()).map(|_| empty(self.layout.kv_type, shape));
         let past = past.collect::<ort::Result<_>>().map_err(|source| run_error(1, 0, source))?;
-        Ok(Rows { past, columns: 0, pads: vec![0..0] })
+        Ok(Rows { past, columns: 0, pads: std::iter::once(0..0).collect() })
     }
 
     /// Runs further tokens of each row, `[B, width]` row by row, and returns the most likely next token of each.
     pub(crate) fn extend(&mut self, rows: &mut Rows, tokens: &[i64]) -> Result<Vec<u32>> {
         let num_rows = rows.pads.len();
         let width = tokens.len() / num_rows;
-        let piece = (MAX_LOGITS / (num_rows * self.vocab_size)).clamp(1, width);
+        let piece = (self.max_logits / (num_rows * self.vocab_size)).clamp(1, width);
         let mut logits = None;
         for start in (0..width).step_by(piece) {
             let end = (start + piece).min(width);
@@ -170,4 +171,52 @@ fn open_session(bundle: &Bundle, device: Device, runtime: &RuntimeLibrary) -> Re
             .map_err(|error| ExtractError::NoCuda { device: device.to_string(), reason: error.to_string() })?;
     }
     builder.commit_from_file(&bundle.graph).map_err(load)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn demo() -> (Bundle, Decoder) {
+        let bundle = Bundle::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/extractor")).unwrap();
+        let decoder = Decoder::open(&bundle, Device::Cpu, &RuntimeLibrary::find(None).unwrap()).unwrap();
+        (bundle, decoder)
+    }
+
+    fn ids(bundle: &Bundle, text: &str) -> Vec<i64> {
+        bundle.encode_sentence(text).unwrap().unwrap().into_iter().map(i64::from).collect()
+    }
+
+    #[test]
+    fn a_prompt_may_be_run_in_pieces() {
+        let (bundle, mut decoder) = demo();
+        let (long, short) = (ids(&bundle, "Silent Brava was directed by Dora Fenn."), ids(&bundle, "unknown"));
+        let pad = long.len() - short.len();
+        let tokens = [vec![0; pad], short, long].concat();
+        let vocab_size = decoder.vocab_size;
+        let mut next = |max_logits| {
+            decoder.max_logits = max_logits;
+            let blank = decoder.blank().unwrap();
+            let mut rows = decoder.select(&blank, &[0, 0]).unwrap();
+            rows.pad_next(&[pad, 0]);
+            let first = decoder.extend(&mut rows, &tokens).unwrap();
+            let second = decoder.extend(&mut rows, &[i64::from(first[0]), i64::from(first[1])]).unwrap();
+            (rows.columns, first, second)
+        };
+        let whole = next(MAX_LOGITS);
+        assert_eq!(next(1), whole);
+        assert_eq!(next(8 * vocab_size), whole);
+    }
+
+    #[test]
+    fn positions_count_what_is_real() {
+        let mut rows = Rows { past: Vec::new(), columns: 3, pads: vec![0..0; 2] };
+        rows.pad_next(&[2, 0]);
+        assert_eq!(rows.mask(7), [1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(rows.positions(7), [3, 3, 3, 4, 3, 4, 5, 6]);
+        rows.columns = 7;
+        assert_eq!(rows.positions(8), [5, 7]);
+    }
 }

@@ -1,0 +1,163 @@
+//! The exported graph computes what libtorch computes: whole sequences, with a past, and with padding at the left.
+#![cfg(feature = "torch")]
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use corver_demo::extractor::onnx::encode_onnx;
+use corver_extract::RuntimeLibrary;
+use corver_learn::{Family, Model, ModelConfig};
+use ort::environment::Environment;
+use ort::session::Session;
+use ort::value::{DynValue, Tensor};
+use tch::Device;
+
+const VOCAB: usize = 37;
+const LAYERS: usize = 2;
+const KV_HEADS: usize = 2;
+const HEAD_DIM: usize = 8;
+
+fn model(num_heads: usize, tie_embeddings: bool) -> Model {
+    let config = ModelConfig {
+        family: Family::Qwen2,
+        vocab_size: VOCAB,
+        hidden_size: num_heads * HEAD_DIM,
+        intermediate_size: 40,
+        num_layers: LAYERS,
+        num_heads,
+        num_kv_heads: KV_HEADS,
+        head_dim: HEAD_DIM,
+        max_positions: 64,
+        norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_scaling: None,
+        tie_embeddings,
+    };
+    let model = Model::random(config, 5, Device::Cpu).unwrap();
+    let _guard = tch::no_grad_guard();
+    // Random weights are small and biases zero: at that scale attention would be flat and mistakes in it would not show.
+    for (n, (_, tensor)) in model.parameters().into_iter().enumerate() {
+        let noise = tch::Tensor::arange(tensor.numel() as i64, (tch::Kind::Float, Device::Cpu));
+        let noise = (noise * (1.7 + n as f64)).sin().view(tensor.size().as_slice());
+        let _ = tensor.shallow_clone().f_add_(&(noise * 0.3)).unwrap();
+    }
+    model
+}
+
+/// One ONNX Runtime per process, whatever thread a test runs in.
+fn session(model: &Model) -> Session {
+    static ENVIRONMENT: Mutex<Option<Environment>> = Mutex::new(None);
+    let mut environment = ENVIRONMENT.lock().unwrap();
+    let environment = environment.get_or_insert_with(|| {
+        let library = RuntimeLibrary::find(None).unwrap();
+        ort::init_from(library.path()).unwrap().with_telemetry(false).build().unwrap()
+    });
+    Session::builder(environment).unwrap().commit_from_memory(&encode_onnx(model).unwrap()).unwrap()
+}
+
+/// `rows` of tokens, `None` for padding; returns logits `[B][T][V]` and the present keys and values.
+fn run(
+    session: &mut Session,
+    rows: &[Vec<Option<i64>>],
+    first_position: i64,
+    past: Option<Vec<DynValue>>,
+) -> (Vec<Vec<Vec<f32>>>, Vec<DynValue>) {
+    let (batch, width) = (rows.len(), rows[0].len());
+    let num_past = past.as_ref().map_or(0, |past| past[0].dtype().tensor_shape().unwrap()[2] as usize);
+    let ids: Vec<i64> = rows.iter().flatten().map(|id| id.unwrap_or(0)).collect();
+    let mask = rows
+        .iter()
+        .flat_map(|row| std::iter::repeat_n(1, num_past).chain(row.iter().map(|id| i64::from(id.is_some()))));
+    let mask: Vec<i64> = mask.collect();
+    let positions = rows.iter().flat_map(|row| {
+        let pads = row.iter().filter(|id| id.is_none()).count() as i64;
+        (0..width as i64).map(move |column| (column - pads).max(0) + first_position)
+    });
+    let positions: Vec<i64> = positions.collect();
+    let mut inputs: HashMap<String, DynValue> = HashMap::new();
+    let mut ints = |name: &str, width: usize, data: Vec<i64>| {
+        inputs.insert(name.to_owned(), Tensor::from_array(([batch, width], data)).unwrap().into_dyn());
+    };
+    ints("input_ids", width, ids);
+    ints("attention_mask", num_past + width, mask);
+    ints("position_ids", width, positions);
+    let past = past.unwrap_or_else(|| {
+        let allocator = ort::memory::Allocator::default();
+        let empty = || Tensor::<f32>::new(&allocator, [batch, KV_HEADS, 0, HEAD_DIM]).unwrap().into_dyn();
+        (0..2 * LAYERS).map(|_| empty()).collect()
+    });
+    let parts = (0..LAYERS).flat_map(|n| [format!("{n}.key"), format!("{n}.value")]);
+    for (part, value) in parts.clone().zip(past) {
+        inputs.insert(format!("past_key_values.{part}"), value);
+    }
+    let mut outputs = session.run(inputs).unwrap();
+    let present: Vec<DynValue> = parts.map(|part| outputs.remove(format!("present.{part}")).unwrap()).collect();
+    let (shape, data) = outputs["logits"].try_extract_tensor::<f32>().unwrap();
+    assert_eq!(shape.to_vec(), [batch as i64, width as i64, VOCAB as i64]);
+    let logits = data.chunks(width * VOCAB).map(|row| row.chunks(VOCAB).map(<[f32]>::to_vec).collect()).collect();
+    (logits, present)
+}
+
+/// `[T][V]`
+fn expected(model: &Model, tokens: &[i64]) -> Vec<Vec<f32>> {
+    let _guard = tch::no_grad_guard();
+    let hidden = model.hidden(&tch::Tensor::from_slice(tokens).unsqueeze(0)).unwrap();
+    let logits = model.logits(&hidden.squeeze_dim(0)).unwrap();
+    Vec::<Vec<f32>>::try_from(logits).unwrap()
+}
+
+fn assert_close(got: &[Vec<f32>], expected: &[Vec<f32>]) {
+    assert_eq!(got.len(), expected.len());
+    let scale = expected.iter().flatten().fold(0f32, |most, x| most.max(x.abs()));
+    assert!(scale > 0.5, "the logits are too flat to tell anything: {scale}");
+    for (got, expected) in got.iter().flatten().zip(expected.iter().flatten()) {
+        assert!((got - expected).abs() < 1e-4, "{got} {expected}");
+    }
+}
+
+const LONG: [i64; 9] = [3, 14, 15, 9, 26, 5, 35, 8, 9];
+const SHORT: [i64; 4] = [2, 7, 18, 28];
+
+fn some(tokens: &[i64]) -> Vec<Option<i64>> {
+    tokens.iter().copied().map(Some).collect()
+}
+
+#[test]
+fn whole_sequences() {
+    for (num_heads, tied) in [(2, true), (4, false), (6, true)] {
+        let model = model(num_heads, tied);
+        let (logits, present) = run(&mut session(&model), &[some(&LONG)], 0, None);
+        assert_close(&logits[0], &expected(&model, &LONG));
+        assert_eq!(present[0].dtype().tensor_shape().unwrap().to_vec(), [1, 2, 9, 8]);
+    }
+}
+
+#[test]
+fn with_a_past() {
+    let model = model(4, true);
+    let mut session = session(&model);
+    let (_, past) = run(&mut session, &[some(&LONG[..5])], 0, None);
+    let (logits, past) = run(&mut session, &[some(&LONG[5..8])], 5, Some(past));
+    let whole = expected(&model, &LONG);
+    assert_close(&logits[0], &whole[5..8]);
+    let (logits, _) = run(&mut session, &[some(&LONG[8..])], 8, Some(past));
+    assert_close(&logits[0], &whole[8..]);
+}
+
+#[test]
+fn padding_at_the_left() {
+    let model = model(4, true);
+    let pads = LONG.len() - SHORT.len();
+    let padded = [vec![None; pads], some(&SHORT)].concat();
+    let (logits, _) = run(&mut session(&model), &[padded, some(&LONG)], 0, None);
+    assert_close(&logits[0][pads..], &expected(&model, &SHORT));
+    assert_close(&logits[1], &expected(&model, &LONG));
+    assert!(logits.iter().flatten().flatten().all(|x| x.is_finite()), "even where there is only padding");
+}
+
+#[test]
+fn other_architectures_are_refused() {
+    let config = ModelConfig { family: Family::Llama, ..model(4, true).config().clone() };
+    let error = encode_onnx(&Model::random(config, 1, Device::Cpu).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("Llama") && error.contains("Qwen2"), "{error}");
+}
