@@ -50,7 +50,7 @@ impl World {
         for fact in facts {
             let tail = *pick(&fact.tails, &mut rng);
             // Later mentions use the pronoun, as people write: a name then stands about once in an article.
-            let statement = pick(&fact.relation.statements()[..], &mut rng);
+            let statement = pick(fact.relation.statements(), &mut rng);
             let subject = if statement.pattern.starts_with("{H} ") { pronoun(kind, id) } else { self.name(id) };
             let (clause, _) = statement.state(subject, self.name(tail));
             text.push_str(&format!(" {clause}."));

@@ -2,7 +2,8 @@
 //! places, with the facts, articles, questions and sentences that go with it, all from one seed.
 //!
 //! [`World`] holds entities and facts; [`article`] tells them in running text, [`phrasing`] asks about them,
-//! [`sentence`] states them, true or not.
+//! [`sentence`] states them, true or not. [`policy`] trains the model that knows the world imperfectly, [`extractor`] the
+//! one that reads its sentences, and [`materialise`] unpacks both as they ship.
 
 pub mod article;
 mod assets;

@@ -59,7 +59,7 @@ impl WorldSize {
     #[must_use]
     pub fn with_facts(facts: usize) -> Self {
         let base = Self::default();
-        let scale = |count: usize| (count * facts).div_ceil(base.num_facts()).max(4);
+        let scale = |count: usize| (count * facts).div_ceil(base.num_facts()).max(MIN_OF_A_KIND);
         Self {
             people: scale(base.people).next_multiple_of(MARRIED_ONE_IN),
             films: scale(base.films),
@@ -89,6 +89,9 @@ impl WorldSize {
     }
 }
 
+/// Entities of a kind below which there are too few to confuse one with another.
+pub const MIN_OF_A_KIND: usize = 8;
+
 /// One couple for this many people.
 const MARRIED_ONE_IN: usize = 4;
 
@@ -107,7 +110,7 @@ impl World {
     /// The world of a seed; equal arguments give equal worlds, on every machine.
     ///
     /// # Panics
-    /// Where a kind has fewer than four entities or more than fit into `u32`.
+    /// Where a kind has fewer than [`MIN_OF_A_KIND`] entities or more than fit into `u32`.
     #[must_use]
     pub fn generate(seed: u64, size: &WorldSize) -> Self {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -115,7 +118,7 @@ impl World {
         let mut entities = Vec::new();
         let by_kind = Kind::ALL.map(|kind| {
             let count = size.of(kind);
-            assert!(count >= 4, "a world needs at least four of each kind, and {count} of {kind:?} were asked for");
+            assert!(count >= MIN_OF_A_KIND, "a world needs {MIN_OF_A_KIND} or more of {kind:?}, not {count}");
             let start = u32_len(entities.len());
             let names = namer.names(kind, count, &mut rng);
             entities.extend(names.into_iter().map(|name| Entity { kind, name }));

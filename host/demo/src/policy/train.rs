@@ -50,8 +50,6 @@ pub struct PolicyQuality {
     pub greedy_held_out: f64,
     /// Refusals at temperature 1, phrasings seen in training.
     pub refused: f64,
-    /// What an ideal learner of the same beliefs would answer right when sampled.
-    pub believed: f64,
 }
 
 /// Longest completion, tokens: three sentences and the tags stay well below.
@@ -95,10 +93,9 @@ pub fn train_policy(
     if let Some(error) = failed {
         return Err(error);
     }
-    tracing::info!(loss = losses?.last(), "the policy is trained");
+    tracing::info!(loss = losses?.last(), believed = beliefs.accuracy(), "the policy is trained");
     model.save(folder)?;
-    let measured = measure(world, &model, &tokenizer, settings.seed)?;
-    Ok(PolicyQuality { believed: beliefs.accuracy(), ..measured })
+    measure(world, &model, &tokenizer, settings.seed)
 }
 
 fn shape(vocab_size: usize) -> ModelConfig {
@@ -161,7 +158,6 @@ impl<'a> Lessons<'a> {
     }
 }
 
-/// `believed` is left at 0.
 fn measure(world: &World, model: &Model, tokenizer: &PolicyTokenizer, seed: u64) -> Result<PolicyQuality, DemoError> {
     let sampled = Sampling { num_generations: 1, max_completion_length: MAX_COMPLETION, ..Sampling::default() };
     let greedy = Sampling::greedy(MAX_COMPLETION);
@@ -172,7 +168,6 @@ fn measure(world: &World, model: &Model, tokenizer: &PolicyTokenizer, seed: u64)
         sampled_held_out: shares(model, tokenizer, &held_out, &sampled, seed)?.0,
         greedy_held_out: shares(model, tokenizer, &held_out, &greedy, seed)?.0,
         refused,
-        believed: 0.0,
     })
 }
 
@@ -218,7 +213,6 @@ mod tests {
         let model = Model::load(&folder, Precision::F32, Device::Cpu).unwrap();
         let tokenizer = PolicyTokenizer::load(&folder).unwrap();
         let quality = measure(&demo_world(), &model, &tokenizer, 1).unwrap();
-        println!("{quality:?}");
         assert!((0.35..=0.65).contains(&quality.sampled), "{quality:?}");
         assert!((0.35..=0.65).contains(&quality.sampled_held_out), "{quality:?}");
         assert!(quality.refused > 0.01, "{quality:?}");
@@ -227,13 +221,12 @@ mod tests {
     #[test]
     fn a_folder_comes_out_whole() {
         let folder = tempfile::tempdir().unwrap();
-        let world =
-            World::generate(1, &WorldSize { people: 8, films: 4, books: 4, cities: 4, countries: 4, companies: 4 });
+        let world = World::generate(1, &WorldSize::with_facts(1));
         let settings = PolicySettings { steps: 3, batch: 4, ..PolicySettings::default() };
         let mut seen = Vec::new();
         let quality = train_policy(&world, folder.path(), &settings, |step| seen.push(step)).unwrap();
         assert_eq!(seen, [0, 1, 2]);
-        assert!((0.3..0.7).contains(&quality.believed) && quality.sampled < 0.2, "{quality:?}");
+        assert!(quality.sampled < 0.2, "{quality:?}");
         Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
         assert_eq!(PolicyTokenizer::load(folder.path()).unwrap().stop_tokens().len(), 2);
     }
