@@ -109,6 +109,19 @@ mod tests {
         assert!(std::fs::read_dir(&paths.policy).unwrap().all(|file| !file.unwrap().path().ends_with(".tmp")));
     }
 
+    /// World, wording and training still are what the shipped models were made from: whoever changes them sees here
+    /// that the models must be trained again.
+    #[test]
+    fn the_shipped_tokenizer_is_the_worlds() {
+        let folder = tempfile::tempdir().unwrap();
+        crate::tokenizer::train_tokenizer(&demo_world(), folder.path()).unwrap();
+        let shipped = materialise(&folder.path().join("cache")).unwrap().policy;
+        for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
+            let [made, shipped] = [folder.path(), &shipped].map(|at| std::fs::read_to_string(at.join(name)).unwrap());
+            assert!(made == shipped, "{name} has changed: train the policy again");
+        }
+    }
+
     #[test]
     fn the_tokenizer_knows_the_world() {
         let tokenizer = tokenizers::Tokenizer::from_bytes(FILES[3].1).unwrap();
