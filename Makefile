@@ -25,15 +25,15 @@ build: setup plugins ## the corver-host binary
 train: build ## train on the built-in demo and print what changed
 	$(HOST) train
 
-test: build ## every test; CORVER_SHARED=DIR adds those that need real text and golden vectors
+test: setup plugins ## every test; CORVER_SHARED=DIR adds those that need real text and golden vectors
 	$(CARGO) test $(PROFILE) --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test $(PROFILE) --workspace --no-fail-fast
 
-conformance: build ## the golden vectors in CORVER_SHARED=DIR alone
+conformance: setup plugins ## the golden vectors in CORVER_SHARED=DIR alone
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make conformance CORVER_SHARED=DIR" >&2; exit 2; }
 	$(CARGO) test $(PROFILE) --workspace --no-fail-fast --test conformance --test triplet_conformance
 
-bench: build ## every criterion benchmark
+bench: setup plugins ## every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches
 
 lint: setup ## formatting and clippy, warnings are errors

@@ -76,11 +76,21 @@ fn counts_are_the_official_ones(folder: &Path, index: &str) {
 
 /// A golden query of two single words, at the reward's settings, that a rule would make of (word, …, word).
 fn word_pair(row: &Value) -> Option<(String, String, u64)> {
-    let words: Vec<&str> = row["cnf_words"].as_array()?.iter().map(|clause| clause.as_array()?.first()?.as_str()).collect::<Option<_>>()?;
-    let single = row["cnf_words"].as_array()?.iter().all(|clause| clause.as_array().is_some_and(|terms| terms.len() == 1));
+    let words: Vec<&str> = row["cnf_words"]
+        .as_array()?
+        .iter()
+        .map(|clause| clause.as_array()?.first()?.as_str())
+        .collect::<Option<_>>()?;
+    let single =
+        row["cnf_words"].as_array()?.iter().all(|clause| clause.as_array().is_some_and(|terms| terms.len() == 1));
     let [head, tail] = words[..] else { return None };
-    let stop = ["the", "and", "for", "with", "from", "was", "were", "are", "been", "being", "had", "has", "have", "does", "did", "not", "but"];
-    let plain = |word: &str| word.len() > 2 && word.chars().all(char::is_alphanumeric) && !stop.contains(&word.to_lowercase().as_str());
+    let stop = [
+        "the", "and", "for", "with", "from", "was", "were", "are", "been", "being", "had", "has", "have", "does",
+        "did", "not", "but",
+    ];
+    let plain = |word: &str| {
+        word.len() > 2 && word.chars().all(char::is_alphanumeric) && !stop.contains(&word.to_lowercase().as_str())
+    };
     let fits = single
         && row["max_clause_freq"] == 500_000
         && row["max_diff_tokens"] == 1_000
@@ -142,7 +152,8 @@ fn three_steps_of_training(folder: &Path, index: &str) {
     assert_eq!(summary["steps"], 3);
     assert_eq!(lines(&out.join("metrics.jsonl")).len(), 3);
     assert_eq!(lines(&out.join("traces.jsonl")).len(), 3 * 2 * 4);
-    let asked: Vec<Value> = lines(&out.join("traces.jsonl")).iter().map(|line| line["trace"]["question"].clone()).collect();
+    let asked: Vec<Value> =
+        lines(&out.join("traces.jsonl")).iter().map(|line| line["trace"]["question"].clone()).collect();
     let known = self::questions();
     assert!(asked.iter().all(|question| known.iter().any(|record| record["question"] == *question)));
 }

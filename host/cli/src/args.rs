@@ -168,9 +168,9 @@ pub enum IndexCommand {
         /// Clauses with more hits are sub-sampled, as the official engine does.
         #[arg(long, default_value_t = 500_000)]
         max_clause_freq: u64,
-        /// Window in tokens.
-        #[arg(long, default_value_t = 1_000)]
-        max_diff_tokens: u64,
+        /// Window in tokens. Default: 1,000; the demo's own where the index is the demo's.
+        #[arg(long)]
+        max_diff_tokens: Option<u64>,
     },
     /// Documents, tokens, widths and tokenizer of an index.
     Info {

@@ -45,11 +45,13 @@ pub struct RunSection {
     pub steps: usize,
     /// Where the policy runs: auto, cpu or cuda:N.
     pub device: String,
+    /// CPU threads that libtorch uses within one operation; 0 leaves it to libtorch.
+    pub threads: usize,
 }
 
 impl Default for RunSection {
     fn default() -> Self {
-        Self { seed: 42, steps: 100, device: "auto".into() }
+        Self { seed: 42, steps: 100, device: "auto".into(), threads: 0 }
     }
 }
 
@@ -110,8 +112,21 @@ pub struct CorpusSection {
     pub mode: corver_corpus::Mode,
     /// Clauses with more hits than this are sub-sampled in `compatible` mode.
     pub max_clause_freq: u64,
-    /// Window in tokens.
-    pub max_diff_tokens: u64,
+    /// Window in tokens. Not set: the paper's, or the demo's where the index is the demo's.
+    pub max_diff_tokens: Option<u64>,
+}
+
+impl CorpusSection {
+    /// The window; see [`window`].
+    pub fn window(&self) -> u64 {
+        self.max_diff_tokens.unwrap_or_else(|| window(self.index == DEMO_SOURCE))
+    }
+}
+
+/// The paper's window, in tokens. The demo's articles are short, and a window that reaches the neighbouring article
+/// loses matches at the border between them.
+pub fn window(of_demo: bool) -> u64 {
+    if of_demo { corver_demo::WINDOW } else { 1_000 }
 }
 
 impl Default for CorpusSection {
@@ -120,7 +135,7 @@ impl Default for CorpusSection {
             index: String::new(),
             mode: corver_corpus::Mode::Compatible,
             max_clause_freq: 500_000,
-            max_diff_tokens: 1_000,
+            max_diff_tokens: None,
         }
     }
 }
@@ -181,7 +196,10 @@ pub fn load(files: &[PathBuf], overrides: &[String]) -> Result<Config> {
         check_keys(&values).with_context(|| format!("in --set {text}"))?;
         merge(&mut merged, values);
     }
-    serde_json::from_value(Value::Object(merged)).context("a setting has a value of the wrong kind")
+    let mut config: Config =
+        serde_json::from_value(Value::Object(merged)).context("a setting has a value of the wrong kind")?;
+    config.corpus.max_diff_tokens = Some(config.corpus.window());
+    Ok(config)
 }
 
 fn read(path: &Path) -> Result<Map<String, Value>> {
@@ -250,6 +268,14 @@ mod tests {
     }
 
     #[test]
+    fn the_window_is_the_papers_unless_the_index_is_the_demos() {
+        let of = |overrides: &[String]| load(&[], overrides).unwrap().corpus.max_diff_tokens;
+        assert_eq!(of(&[]), Some(corver_demo::WINDOW));
+        assert_eq!(of(&["corpus.index=elsewhere".into()]), Some(1_000));
+        assert_eq!(of(&["corpus.max_diff_tokens=7".into()]), Some(7));
+    }
+
+    #[test]
     fn an_unknown_key_names_its_nearest_neighbour() {
         let error = load(&[], &["rollout.temprature=1".into()]).unwrap_err();
         assert!(format!("{error:#}").contains("did you mean `rollout.temperature`?"), "{error:#}");
@@ -260,7 +286,7 @@ mod tests {
     fn the_defaults_are_the_papers() {
         let config = Config::default();
         assert_eq!((config.run.steps, config.run.seed, config.question.prompts_per_step), (100, 42, 24));
-        assert_eq!((config.corpus.max_clause_freq, config.corpus.max_diff_tokens), (500_000, 1_000));
+        assert_eq!((config.corpus.max_clause_freq, config.corpus.window()), (500_000, 1_000));
         assert_eq!((config.rollout.num_generations, config.rollout.max_completion_length), (16, 1024));
     }
 

@@ -116,7 +116,7 @@ pub fn corpus(section: &CorpusSection) -> Result<(PathBuf, IndexCounter)> {
     let options = CnfOptions {
         mode: section.mode,
         max_clause_freq: section.max_clause_freq,
-        max_diff_tokens: section.max_diff_tokens,
+        max_diff_tokens: section.window(),
     };
     Ok((path, IndexCounter::new(corpus, options)))
 }
@@ -142,13 +142,17 @@ pub fn policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Result<c
     use corver_learn::{Model, Policy, PolicyTokenizer};
 
     let device = corver_learn::parse_device(&config.run.device)?;
+    if config.run.threads > 0 {
+        corver_learn::set_num_threads(config.run.threads);
+    }
     let load = || -> corver_learn::Result<Policy> {
         let tokenizer = PolicyTokenizer::load(model)?;
         let mut weights = Model::load(model, config.policy.precision, device)?;
         if let Some(adapter) = adapter {
             weights.load_adapter(adapter)?;
         }
-        Policy::new(weights, tokenizer, config.update.clone(), config.run.seed)
+        let policy = Policy::new(weights, tokenizer, config.update.clone(), config.run.seed)?;
+        Ok(policy.with_reading(config.reward.reading))
     };
     load().with_context(|| format!("loading the policy {}", model.display()))
 }

@@ -1,6 +1,7 @@
 //! The policy: samples completions, and learns from their advantages.
 
-use corver_core::{Advantages, Learner, PartError, Question, Rollout, Sampler, Sampling, UpdateReport};
+use corver_core::sentence::spans_of_pieces;
+use corver_core::{Advantages, Learner, PartError, Question, Reading, Rollout, Sampler, Sampling, UpdateReport};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{LearnError, Result};
@@ -104,6 +105,7 @@ pub struct Policy {
     tokenizer: PolicyTokenizer,
     settings: LearnSettings,
     system_prompt: Option<String>,
+    reading: Reading,
     optimizer: AdamW,
     schedule: CosineSchedule,
     drawn: Option<Drawn>,
@@ -129,13 +131,30 @@ impl Policy {
         let parameters = model.lora_parameters().into_iter().map(|(_, tensor)| tensor.shallow_clone()).collect();
         let optimizer = AdamW::new(parameters, settings.optimizer)?;
         let schedule = CosineSchedule::new(settings.learning_rate, settings.total_steps, settings.warmup_ratio);
-        Ok(Self { model, tokenizer, settings, system_prompt: None, optimizer, schedule, drawn: None })
+        Ok(Self {
+            model,
+            tokenizer,
+            settings,
+            system_prompt: None,
+            reading: Reading::Paper,
+            optimizer,
+            schedule,
+            drawn: None,
+        })
     }
 
     /// The same policy, asked under this system prompt.
     #[must_use]
     pub fn with_system_prompt(mut self, system_prompt: Option<String>) -> Self {
         self.system_prompt = system_prompt;
+        self
+    }
+
+    /// The same policy, whose rollouts carry token spans of this reading: exact ones, or the published code's, which
+    /// decodes every token alone and adds the lengths up.
+    #[must_use]
+    pub fn with_reading(mut self, reading: Reading) -> Self {
+        self.reading = reading;
         self
     }
 
@@ -190,12 +209,16 @@ impl Policy {
         let mut rollouts = Vec::with_capacity(completions.len());
         for (n, completion) in completions.into_iter().enumerate() {
             let decoded = self.tokenizer.decode_with_spans(&completion.tokens)?;
+            let token_spans = match self.reading {
+                Reading::Paper => decoded.token_spans,
+                Reading::Reference => spans_of_pieces(&self.tokenizer.token_texts(&completion.tokens)?),
+            };
             rollouts.push(Rollout {
                 question: n / sampling.num_generations,
                 tokens: completion.tokens,
                 log_probs: completion.log_probs,
                 text: decoded.text,
-                token_spans: decoded.token_spans,
+                token_spans,
                 finished: completion.finished,
             });
         }

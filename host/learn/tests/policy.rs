@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use corver_core::{Advantages, Learner, Question, Rollout, Sampler, Sampling};
+use corver_core::sentence::spans_of_pieces;
+use corver_core::{Advantages, Learner, Question, Reading, Rollout, Sampler, Sampling};
 use corver_learn::{
     AdamWSettings, Family, LearnError, LearnSettings, LoraSettings, LossSettings, Model, ModelConfig, Policy,
     PolicyTokenizer, Precision, latest_checkpoint,
@@ -214,4 +215,18 @@ fn another_runs_checkpoint_is_refused() {
     assert!(error.to_string().contains("settings"), "{error}");
     std::fs::remove_file(folder.join("optimizer.safetensors")).unwrap();
     assert!(policy(fast()).resume(&folder).unwrap_err().to_string().contains("optimizer.safetensors"));
+}
+
+#[test]
+fn the_reference_reading_adds_up_single_tokens() {
+    let folder = tempfile::tempdir().unwrap();
+    write_folder(folder.path());
+    let tokenizer = PolicyTokenizer::load(folder.path()).unwrap();
+    let mut policy = policy(fast()).with_reading(Reading::Reference);
+    let sampling = Sampling { num_generations: 4, max_completion_length: 12, ..Sampling::default() };
+    let question = Question { question: "a b".into(), golds: vec!["c".into()], title: None };
+    for rollout in policy.sample(&[question], &sampling, 3).unwrap() {
+        let pieces = tokenizer.token_texts(&rollout.tokens).unwrap();
+        assert_eq!(rollout.token_spans, spans_of_pieces(&pieces));
+    }
 }

@@ -10,6 +10,7 @@ use corver_corpus::{
 use serde_json::json;
 
 use crate::args::{IndexArgs, IndexCommand};
+use crate::config::window;
 use crate::{output, parts};
 
 /// Neighbouring suffixes that a quick verification compares, per shard.
@@ -22,7 +23,8 @@ pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
         }
         IndexCommand::Count { query, index, tokenizer, exact, max_clause_freq, max_diff_tokens } => {
             let mode = if *exact { Mode::Exact } else { Mode::Compatible };
-            let options = CnfOptions { mode, max_clause_freq: *max_clause_freq, max_diff_tokens: *max_diff_tokens };
+            let max_diff_tokens = max_diff_tokens.unwrap_or_else(|| window(index.is_none()));
+            let options = CnfOptions { mode, max_clause_freq: *max_clause_freq, max_diff_tokens };
             count(query, index.as_deref(), tokenizer.as_deref(), &options, json)
         }
         IndexCommand::Info { index } => info(index.as_deref(), json),
