@@ -1,8 +1,8 @@
 //! The demo's triplet model: a tiny decoder that copies what a sentence states.
 //!
-//! It reads names piece by piece and has never seen the demo's own: it is trained on worlds of other seeds, so that what
-//! it has learned is to find and to copy. The prompt is `sentence:`, the sentence, `triplets:`; the reply is in the form
-//! that the published extractor uses, `[["head", "relation", "tail"], …]` or `[]`.
+//! Half of its training sentences are of the demo's world, without those that are kept for measuring; the other half are
+//! about names that it meets once, so that what it learns is to find and to copy. The prompt names the task and gives the
+//! sentence; the reply has the form of the published extractor's, `[["head", "relation", "tail"], …]` or `[]`.
 
 #[cfg(feature = "torch")]
 mod graph;
