@@ -39,9 +39,10 @@ impl RuntimeLibrary {
     fn installed() -> Vec<PathBuf> {
         let executable = std::env::current_exe().unwrap_or_default();
         let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut folders: Vec<PathBuf> = std::env::current_dir().into_iter().collect();
-        folders.extend(executable.ancestors().skip(1).map(Path::to_owned));
+        let mut folders: Vec<PathBuf> = executable.ancestors().skip(1).map(Path::to_owned).collect();
         folders.push(built_in);
+        // Last, so that standing in somebody's folder does not run their library.
+        folders.extend(std::env::current_dir());
         let mut candidates: Vec<PathBuf> = Vec::with_capacity(folders.len());
         for candidate in folders.into_iter().map(|folder| folder.join(IN_WORKSPACE)) {
             if !candidates.contains(&candidate) {

@@ -159,7 +159,8 @@ fn wrong_settings_are_named() {
         ("batch_size = 32", "batch_size = 0", "batch_size above 0"),
         ("stop = [", "stop = [\"<|nope|>\", ", "<|nope|>"),
         ("stop = [\"<|endoftext|>\"]", "stop = []", "stop token"),
-        ("\\n\"\nprompt_suffix", " sentenc\"\nprompt_suffix", "ends where a token ends"),
+        // `[["` is one token of this tokenizer, and a sentence may begin with a quote.
+        ("\\n\"\nprompt_suffix", "[[\"\nprompt_suffix", "ends where a token ends"),
     ];
     for (from, to, expected) in cases {
         let bundle = with_settings(|text| {
