@@ -1,10 +1,15 @@
-# Two commands do all set-up: `make train` and `make test`. Everything they install goes into .deps/, target/ and
-# plugins/; a second run installs nothing and needs no network.
+# Two commands do all set-up: `make train` and `make test`. Libraries go into .deps/; a C++ compiler or pip that is missing
+# comes from apt, the WebAssembly target from rustup. A second run installs nothing and needs no network.
 SHELL := bash
 CARGO ?= cargo
 # One profile for building, testing and linting: libtorch's C++ bindings are then compiled once.
 PROFILE := --release
 HOST := target/release/corver-host
+# Tests run in their own folders.
+ifdef CORVER_SHARED
+override CORVER_SHARED := $(abspath $(CORVER_SHARED))
+export CORVER_SHARED
+endif
 
 .PHONY: help setup plugins build train test conformance bench lint clean
 
@@ -15,23 +20,24 @@ setup: ## libtorch, ONNX Runtime and the WebAssembly toolchain
 	@host/setup/system.sh
 	@host/setup/libtorch.sh
 	@host/setup/onnxruntime.sh
+	@host/setup/wasm.sh
 
 plugins: setup ## the reward rules, as WebAssembly, into plugins/dist/
 	@plugins/build.sh
 
 build: setup plugins ## the corver-host binary
-	$(CARGO) build $(PROFILE) --workspace
+	$(CARGO) build --locked $(PROFILE) --workspace
 
 train: build ## train on the built-in demo and print what changed
 	$(HOST) train
 
 test: setup plugins ## every test; CORVER_SHARED=DIR adds those that need real text and golden vectors
-	$(CARGO) test $(PROFILE) --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
-	$(CARGO) test $(PROFILE) --workspace --no-fail-fast
+	$(CARGO) test --locked $(PROFILE) --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
+	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast
 
 conformance: setup plugins ## the golden vectors in CORVER_SHARED=DIR alone
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make conformance CORVER_SHARED=DIR" >&2; exit 2; }
-	$(CARGO) test $(PROFILE) --workspace --no-fail-fast --test conformance --test triplet_conformance
+	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test conformance --test triplet_conformance --test golden
 
 bench: setup plugins ## every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches
@@ -39,6 +45,7 @@ bench: setup plugins ## every criterion benchmark
 lint: setup ## formatting and clippy, warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(PROFILE) --workspace --all-targets -- -D warnings
+	$(CARGO) clippy $(PROFILE) -p corver-host --no-default-features -- -D warnings
 
 clean: ## everything that was built or installed here
 	rm -rf target plugins/target plugins/dist .deps

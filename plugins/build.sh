@@ -13,7 +13,7 @@ if [ "$(cat .deps/wasm-toolchain)" = rustup ]; then
 else
   linker=$(rustc --print sysroot 2>/dev/null || true)/lib/rustlib/x86_64-unknown-linux-gnu/bin/rust-lld
   if [ ! -x "$linker" ]; then
-    linker=$(compgen -c wasm-ld | sort -V | tail -n 1)
+    linker=$(compgen -c wasm-ld | sort -V | tail -n 1 || true)
     [ -n "$linker" ] || { . host/setup/apt.sh lld && linker=wasm-ld; }
   fi
   # Set for this command alone: RUSTC would otherwise leak into builds of the host.

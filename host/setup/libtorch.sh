@@ -4,6 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+[ -n "${LIBTORCH:-}" ] && exit 0 # the user's own
 torch_version=2.11.0
 stamp=.deps/torch/corver-layout
 if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU; then layout=cuda; else layout=cpu; fi

@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+[ -n "${ORT_DYLIB_PATH:-}" ] && exit 0 # the user's own
 version=1.23.2
 [ "$(cat .deps/onnxruntime/version 2>/dev/null || true)" = "$version" ] && exit 0
 [ "$(uname -sm)" = "Linux x86_64" ] || {

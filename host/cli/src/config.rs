@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use corver_core::{AdvantageSettings, RewardSettings, Sampling};
 use corver_study::evaluate::EvaluateSettings;
 use serde::{Deserialize, Serialize};
@@ -196,8 +196,8 @@ pub fn load(files: &[PathBuf], overrides: &[String]) -> Result<Config> {
         check_keys(&values).with_context(|| format!("in --set {text}"))?;
         merge(&mut merged, values);
     }
-    let mut config: Config =
-        serde_json::from_value(Value::Object(merged)).context("a setting has a value of the wrong kind")?;
+    let mut config: Config = serde_path_to_error::deserialize(Value::Object(merged))
+        .map_err(|error| anyhow!("setting `{}`: {}", error.path(), error.inner()))?;
     config.corpus.max_diff_tokens = Some(config.corpus.window());
     Ok(config)
 }

@@ -1,5 +1,4 @@
 //! Results go to standard output, as a table for people or as JSON; everything else goes to standard error.
-#![allow(clippy::print_stdout, reason = "this is where the binary prints")]
 
 use std::io::{IsTerminal, Write};
 
@@ -9,15 +8,24 @@ use serde::Serialize;
 
 /// Prints a value as JSON on one line.
 pub fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer(&mut out, value)?;
-    writeln!(out)?;
+    line(serde_json::to_string(value)?);
     Ok(())
 }
 
 /// Prints a line of text.
 pub fn line(text: impl std::fmt::Display) {
-    println!("{text}");
+    print(&format!("{text}\n"));
+}
+
+/// A reader that has gone away, as `| head` does, ends the program without an error.
+fn print(text: &str) {
+    if let Err(error) = std::io::stdout().lock().write_all(text.as_bytes()) {
+        let gone = error.kind() == std::io::ErrorKind::BrokenPipe;
+        if !gone {
+            eprintln!("error: cannot write to standard output: {error}");
+        }
+        std::process::exit(i32::from(!gone));
+    }
 }
 
 /// Prints a table; columns after the first are numbers and stand to the right.
@@ -35,7 +43,7 @@ pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [
     for row in rows {
         table.add_row(aligned(row.to_vec()));
     }
-    println!("{table}");
+    line(table);
 }
 
 /// A bar on a terminal, silent elsewhere: logs get lines of their own.

@@ -8,7 +8,7 @@ use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer};
 use corver_demo::DemoPaths;
 use corver_extract::RuntimeLibrary;
 use corver_rules::{LoadOptions, Rule};
-use corver_study::IndexCounter;
+use corver_study::{IndexCounter, run_dir};
 
 use crate::args::ConfigArgs;
 use crate::config::{self, Config, CorpusSection, DEMO_SOURCE};
@@ -40,13 +40,15 @@ pub fn demo() -> Result<DemoPaths> {
 
 /// The index of the demo's articles, built on first use.
 pub fn demo_index() -> Result<PathBuf> {
-    let path = cache_dir()?.join(format!("demo-{}", &corver_demo::content_hash()[..16])).join("index");
+    let tokenizer = Tokenizer::from_file(demo()?.policy.join("tokenizer.json"))?;
+    let articles = corver_demo::demo_corpus();
+    let texts: Vec<&str> = articles.iter().map(|article| article.text.as_str()).collect();
+    // Named by what it holds, so that another version's articles are never counted.
+    let content = run_dir::text_fingerprint(&format!("{}\n{}", tokenizer.fingerprint(), texts.join("\n")));
+    let path = cache_dir()?.join(format!("demo-index-{}", &content[..16]));
     if path.exists() {
         return Ok(path);
     }
-    let tokenizer = Tokenizer::from_file(demo()?.policy.join("tokenizer.json"))?;
-    let articles = corver_demo::demo_corpus();
-    let texts = articles.iter().map(|article| article.text.as_str());
     match corver_corpus::build_from_documents(texts, &tokenizer, &path, &BuildOptions::default()) {
         // Somebody else was faster.
         Err(_) if path.exists() => Ok(path),
@@ -113,11 +115,8 @@ pub fn open_extractor(bundle: &Path, device: &str) -> Result<corver_extract::Ext
 pub fn corpus(section: &CorpusSection) -> Result<(PathBuf, IndexCounter)> {
     let path = source(&section.index, "corpus.index", demo_index)?;
     let corpus = Corpus::open(&path).with_context(|| format!("opening the index {}", path.display()))?;
-    let options = CnfOptions {
-        mode: section.mode,
-        max_clause_freq: section.max_clause_freq,
-        max_diff_tokens: section.window(),
-    };
+    let options =
+        CnfOptions { mode: section.mode, max_clause_freq: section.max_clause_freq, max_diff_tokens: section.window() };
     Ok((path, IndexCounter::new(corpus, options)))
 }
 

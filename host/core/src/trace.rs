@@ -47,12 +47,6 @@ impl SentenceTrace {
         self.verdict.as_ref().and_then(|verdict| verdict.reward).map_or(0.0, f64::from)
     }
 
-    /// Whether the corpus attests it: the rule paid it for a count.
-    #[must_use]
-    pub fn is_supported(&self) -> bool {
-        self.reward() > 0.0
-    }
-
     /// Whether a count decided its reward, so that support can be asked about at all.
     #[must_use]
     pub fn is_counted(&self) -> bool {

@@ -152,7 +152,7 @@ fn nothing(text: String) -> Sample {
 }
 
 /// Lower-cases a leading article; names stay.
-fn mid_sentence(clause: &str) -> String {
+pub(crate) fn mid_sentence(clause: &str) -> String {
     clause.strip_prefix("The ").map_or_else(|| clause.to_owned(), |rest| format!("the {rest}"))
 }
 

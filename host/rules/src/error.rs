@@ -181,6 +181,14 @@ pub enum Fault {
         /// What the engine said.
         detail: String,
     },
+    /// The name in its manifest, which run folders and metrics are named after, is none of a package.
+    #[error(
+        "calls itself {name:?}; a rule's name is 1 to 64 of the characters a-z, 0-9, - and _, and not `judge` or `format`"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
     /// Not one outcome per sentence.
     #[error("answered {expected} sentences with {got} outcomes")]
     Outcomes {

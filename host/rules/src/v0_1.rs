@@ -100,6 +100,9 @@ impl Instance {
         for (what, text) in texts {
             self.check_text(what, text)?;
         }
+        if !is_package_name(&name) {
+            return Err((Fault::Name { name }, Vec::new()));
+        }
         Ok(Manifest { name, version, summary, settings_schema })
     }
 
@@ -171,6 +174,11 @@ impl Instance {
         crate::judge::check_text(what, text, self.limits.text_bytes)
             .map_err(|fault| (fault, std::mem::take(&mut self.store.data_mut().reports)))
     }
+}
+
+fn is_package_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    (1..=64).contains(&name.len()) && name.chars().all(plain) && !["judge", "format"].contains(&name)
 }
 
 fn set_deadline(store: &mut Store<Beside>, limits: &Limits) {

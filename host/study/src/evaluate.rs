@@ -60,8 +60,9 @@ pub struct Evaluation {
     pub f1: f64,
     /// Share of completions that keep the template.
     pub format_rate: f64,
-    /// Of the sentences that a count decided, the share whose entities occur together in the corpus at all.
-    pub supported_rate: f64,
+    /// Of the sentences that a count decided, the share whose entities occur together in the corpus at all; `None` where
+    /// no count decided any.
+    pub supported_rate: Option<f64>,
     /// Sentences that a count decided.
     pub counted_sentences: usize,
     /// Tokens per completion.
@@ -78,15 +79,17 @@ pub fn evaluate(
     scorers: &mut Scorers<'_>,
     questions: &[Question],
     settings: &EvaluateSettings,
+    reading: Reading,
     progress: &mut dyn FnMut(usize),
 ) -> Result<(Evaluation, Vec<Answer>), EvaluateError> {
     let sampling = Sampling::greedy(settings.max_completion_length);
     let mut answers = Vec::with_capacity(questions.len());
     for batch in questions.chunks(settings.batch.max(1)) {
         let rollouts = policy.sample(batch, &sampling, 0).map_err(EvaluateError::Sample)?;
-        let scored = score(&rollouts, batch, scorers, &RewardSettings::default()).map_err(EvaluateError::Score)?;
+        let rewards = RewardSettings { reading, ..RewardSettings::default() };
+        let scored = score(&rollouts, batch, scorers, &rewards).map_err(EvaluateError::Score)?;
         for (rollout, trace) in rollouts.iter().zip(scored.traces) {
-            let grade = grade(&rollout.text, &batch[rollout.question].golds, Reading::Paper);
+            let grade = grade(&rollout.text, &batch[rollout.question].golds, reading);
             answers.push(Answer { grade, length: rollout.tokens.len(), trace });
         }
         progress(answers.len());
@@ -111,7 +114,8 @@ fn summarize(answers: &[Answer]) -> Evaluation {
             answers.iter().filter(|answer| keeps_format(&answer.trace.completion)).count(),
             answers.len(),
         ),
-        supported_rate: share(counts.iter().filter(|count| **count > 0).count(), counts.len()),
+        supported_rate: (!counts.is_empty())
+            .then(|| share(counts.iter().filter(|count| **count > 0).count(), counts.len())),
         counted_sentences: counts.len(),
         mean_length: share(answers.iter().map(|answer| answer.length).sum(), answers.len()),
         grades,

@@ -37,6 +37,12 @@ pub enum RunDirError {
         /// The folder.
         path: PathBuf,
     },
+    /// Another process is at work on the run.
+    #[error("another corver-host is at work on the run in {}", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
     /// There is no run to resume.
     #[error("{} holds no run to resume: it has no manifest.json", path.display())]
     NoRun {
@@ -85,10 +91,12 @@ impl Manifest {
 #[derive(Debug)]
 pub struct RunDir {
     path: PathBuf,
+    _lock: File,
 }
 
 const MANIFEST: &str = "manifest.json";
 const SUMMARY: &str = "summary.json";
+const LOCK: &str = ".lock";
 const LOGS: [&str; 2] = ["metrics.jsonl", "traces.jsonl"];
 
 impl RunDir {
@@ -98,11 +106,11 @@ impl RunDir {
     /// Where the folder holds something or cannot be written.
     pub fn create(path: &Path, config: &str, manifest: &Manifest) -> Result<Self, RunDirError> {
         fs::create_dir_all(path).map_err(io("create the run folder", path))?;
-        let mut entries = fs::read_dir(path).map_err(io("read the run folder", path))?;
-        if entries.next().is_some() {
+        let run = Self::lock(path)?;
+        let entries = fs::read_dir(path).map_err(io("read the run folder", path))?;
+        if entries.flatten().any(|entry| entry.file_name() != LOCK) {
             return Err(RunDirError::NotEmpty { path: path.to_owned() });
         }
-        let run = Self { path: path.to_owned() };
         run.write("config.toml", config.as_bytes())?;
         run.write_json(MANIFEST, manifest)?;
         Ok(run)
@@ -134,7 +142,18 @@ impl RunDir {
                 });
             }
         }
-        Ok(Self { path: path.to_owned() })
+        Self::lock(path)
+    }
+
+    /// Keeps other processes out of the folder for as long as the value lives; a killed process keeps nobody out.
+    fn lock(path: &Path) -> Result<Self, RunDirError> {
+        let name = path.join(LOCK);
+        let lock = File::options().create(true).append(true).open(&name).map_err(io("open", &name))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(fs::TryLockError::WouldBlock) => Err(RunDirError::InUse { path: path.to_owned() }),
+            Err(fs::TryLockError::Error(source)) => Err(io("lock", &name)(source)),
+        }
     }
 
     /// The folder.
@@ -156,19 +175,23 @@ impl RunDir {
     pub fn rewind_logs(&self, steps_done: usize) -> Result<(), RunDirError> {
         for name in LOGS {
             let path = self.path.join(name);
-            let Ok(file) = File::open(&path) else { continue };
-            let step_of = |line: &str| serde_json::from_str::<Value>(line).ok()?.get("step")?.as_f64();
-            let mut kept = String::new();
-            for line in BufReader::new(file).lines() {
+            let file = match File::open(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(io("read", &path))?,
+            };
+            let step_of = |line: &[u8]| serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64();
+            let mut kept = 0;
+            for line in BufReader::new(&file).split(b'\n') {
                 let line = line.map_err(io("read", &path))?;
-                // A line that was cut off when the run was killed has no step either.
+                // A line that was cut off when the run was killed, perhaps inside a character, has no step either.
                 if !step_of(&line).is_some_and(|step| step <= steps_done as f64) {
                     break;
                 }
-                kept.push_str(&line);
-                kept.push('\n');
+                kept += line.len() as u64 + 1;
             }
-            self.write(name, kept.as_bytes())?;
+            let length = file.metadata().map_err(io("read", &path))?.len();
+            let file = File::options().write(true).open(&path).map_err(io("open", &path))?;
+            file.set_len(kept.min(length)).map_err(io("shorten", &path))?;
         }
         Ok(())
     }
@@ -329,6 +352,15 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn two_processes_do_not_share_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
+        assert!(matches!(RunDir::resume(folder.path(), &manifest("a")), Err(RunDirError::InUse { .. })));
+        drop(run);
+        RunDir::resume(folder.path(), &manifest("a")).unwrap();
+    }
+
     fn manifest(plugin: &str) -> Manifest {
         let mut manifest = Manifest::default();
         manifest.set("plugin", plugin);
@@ -338,7 +370,7 @@ mod tests {
     #[test]
     fn a_folder_with_content_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
-        RunDir::create(folder.path(), "", &manifest("a")).unwrap();
+        drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
         assert!(matches!(RunDir::create(folder.path(), "", &manifest("a")), Err(RunDirError::NotEmpty { .. })));
     }
 
@@ -346,8 +378,8 @@ mod tests {
     fn a_run_resumes_only_with_what_it_began_with() {
         let folder = tempfile::tempdir().unwrap();
         assert!(matches!(RunDir::resume(folder.path(), &manifest("a")), Err(RunDirError::NoRun { .. })));
-        let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
-        RunDir::resume(folder.path(), &manifest("a")).unwrap();
+        drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
+        let run = RunDir::resume(folder.path(), &manifest("a")).unwrap();
         let error = RunDir::resume(folder.path(), &manifest("b")).unwrap_err();
         assert!(error.to_string().contains("another plugin"), "{error}");
         run.finish(&json!({})).unwrap();
@@ -360,7 +392,8 @@ mod tests {
         let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
         run.append("metrics.jsonl", [json!({"step": 1.0}), json!({"step": 2.0}), json!({"step": 3.0})]).unwrap();
         let path = folder.path().join("metrics.jsonl");
-        fs::write(&path, fs::read_to_string(&path).unwrap() + "{\"step\": 4").unwrap();
+        let torn = [fs::read(&path).unwrap(), b"{\"step\": 2, \"text\": \"\xc3".to_vec()].concat();
+        fs::write(&path, torn).unwrap();
         run.rewind_logs(2).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":1.0}\n{\"step\":2.0}\n");
     }

@@ -44,6 +44,14 @@ pub enum ScoreFileError {
         /// The sentence.
         sentence: String,
     },
+    /// Some lines give triplets, and some do not.
+    #[error("{}:{line}: this line has no \"triplets\", others have; give them in every line or in none", path.display())]
+    Mixed {
+        /// Which file.
+        path: PathBuf,
+        /// The first line without them, counted from 1.
+        line: usize,
+    },
     /// No triplets for a sentence that needs them.
     #[error("no triplets are given for the sentence {sentence:?}")]
     NotGiven {
@@ -85,7 +93,7 @@ pub fn read_completions(path: &Path) -> Result<Completions, ScoreFileError> {
     let read = |source| ScoreFileError::Read { path: path.to_owned(), source };
     let mut completions = Completions { questions: Vec::new(), rollouts: Vec::new(), triplets: None };
     let mut given = GivenTriplets::default();
-    let mut all_given = true;
+    let mut without = None;
     for (number, text) in BufReader::new(File::open(path).map_err(read)?).lines().enumerate() {
         let text = text.map_err(read)?;
         if text.trim().is_empty() {
@@ -93,7 +101,9 @@ pub fn read_completions(path: &Path) -> Result<Completions, ScoreFileError> {
         }
         let at = |source| ScoreFileError::Line { path: path.to_owned(), line: number + 1, source };
         let line: Line = serde_json::from_str(&text).map_err(at)?;
-        all_given &= line.triplets.is_some();
+        if line.triplets.is_none() {
+            without.get_or_insert(number + 1);
+        }
         for (sentence, triplets) in line.triplets.into_iter().flatten() {
             given.add(sentence, triplets).map_err(|sentence| ScoreFileError::Conflict {
                 path: path.to_owned(),
@@ -108,7 +118,11 @@ pub fn read_completions(path: &Path) -> Result<Completions, ScoreFileError> {
             title: None,
         });
     }
-    completions.triplets = all_given.then_some(given);
+    match without {
+        None => completions.triplets = Some(given),
+        Some(line) if !given.0.is_empty() => return Err(ScoreFileError::Mixed { path: path.to_owned(), line }),
+        Some(_) => {}
+    }
     Ok(completions)
 }
 
@@ -168,5 +182,7 @@ mod tests {
         assert!(error.contains(":2:") && error.contains("completion"), "{error}");
         let twice = r#"{"completion": "x", "triplets": [["S.", []], ["S.", [["A", "r", "B"]]]]}"#;
         assert!(matches!(read(twice), Err(ScoreFileError::Conflict { .. })));
+        let mixed = "{\"completion\": \"x\", \"triplets\": [[\"S.\", []]]}\n{\"completion\": \"S.\"}\n";
+        assert!(matches!(read(mixed), Err(ScoreFileError::Mixed { line: 2, .. })));
     }
 }

@@ -106,11 +106,15 @@ pub enum TrainError {
     /// There is nothing to train on.
     #[error("there are no training questions")]
     NoQuestions,
-    /// A setting makes no sense.
-    #[error("`{key}` must be at least 1")]
-    Zero {
+    /// A setting is too small.
+    #[error("`{key}` is {got}; it must be at least {least}")]
+    Setting {
         /// Which setting.
         key: &'static str,
+        /// Its value.
+        got: usize,
+        /// The least value that makes sense.
+        least: usize,
     },
     /// A step failed.
     #[error("step {step}")]
@@ -162,7 +166,7 @@ pub fn train<P: Trainee>(
     steps_done: usize,
     observer: &mut dyn Observer,
 ) -> Result<Summary, TrainError> {
-    check(plan)?;
+    plan.check()?;
     run.rewind_logs(steps_done)?;
     let mut log = StepLog::read(run)?;
     let before = match run.read_json::<Kept>(BEFORE)? {
@@ -201,19 +205,27 @@ pub fn train<P: Trainee>(
 const BEFORE: &str = "evaluation_before.json";
 const AFTER: &str = "evaluation_after.json";
 
-fn check(plan: &Plan) -> Result<(), TrainError> {
-    if plan.train.is_empty() {
-        return Err(TrainError::NoQuestions);
-    }
-    let positive = [
-        ("question.prompts_per_step", plan.prompts_per_step),
-        ("rollout.num_generations", plan.step.sampling.num_generations),
-        ("checkpoint.every", plan.checkpoint_every),
-        ("checkpoint.keep", plan.checkpoints_kept),
-    ];
-    match positive.into_iter().find(|(_, value)| *value == 0) {
-        Some((key, _)) => Err(TrainError::Zero { key }),
-        None => Ok(()),
+impl Plan {
+    /// Whether this can be run at all; [`train`] asks too, but by then the run has a folder.
+    ///
+    /// # Errors
+    /// Without questions, or with a setting below its least value.
+    pub fn check(&self) -> Result<(), TrainError> {
+        if self.train.is_empty() {
+            return Err(TrainError::NoQuestions);
+        }
+        let settings = [
+            ("question.prompts_per_step", self.prompts_per_step, 1),
+            // A completion alone has no group to be compared with.
+            ("rollout.num_generations", self.step.sampling.num_generations, 2),
+            ("rollout.max_completion_length", self.step.sampling.max_completion_length, 1),
+            ("checkpoint.every", self.checkpoint_every, 1),
+            ("checkpoint.keep", self.checkpoints_kept, 1),
+        ];
+        match settings.into_iter().find(|(_, value, least)| value < least) {
+            Some((key, got, least)) => Err(TrainError::Setting { key, got, least }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -234,7 +246,7 @@ fn evaluated<P: Trainee>(
     let total = plan.eval.len();
     let mut progress = |done| observer.evaluated(done, total);
     let (evaluation, answers): (Evaluation, Vec<Answer>) =
-        evaluate(policy, scorers, &plan.eval, &plan.evaluate, &mut progress)
+        evaluate(policy, scorers, &plan.eval, &plan.evaluate, plan.step.rewards.reading, &mut progress)
             .map_err(|source| TrainError::Evaluate { which, source })?;
     run.write_lines(&format!("answers_{which}.jsonl"), &answers)?;
     let kept = Kept { evaluation, seconds: start.elapsed().as_secs_f64() };
@@ -278,8 +290,8 @@ fn summarize(rule: &str, log: &StepLog, before: Option<&Kept>, after: Option<&Ke
         steps: log.steps,
         accuracy_before: of(before, |evaluation| evaluation.accuracy),
         accuracy_after: of(after, |evaluation| evaluation.accuracy),
-        supported_rate_before: of(before, |evaluation| evaluation.supported_rate),
-        supported_rate_after: of(after, |evaluation| evaluation.supported_rate),
+        supported_rate_before: before.and_then(|kept| kept.evaluation.supported_rate),
+        supported_rate_after: after.and_then(|kept| kept.evaluation.supported_rate),
         mean_length_before: of(before, |evaluation| evaluation.mean_length),
         mean_length_after: of(after, |evaluation| evaluation.mean_length),
         refusal_rate_before: of(before, |evaluation| evaluation.refusal_rate),

@@ -35,7 +35,8 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     let mut scorers = Scorers { extractor: extractor.as_mut(), counter: &mut counter, rules: &mut rule };
     let bar = output::progress(questions.len() as u64, "answering");
     let mut progress = |done: usize| bar.set_position(done as u64);
-    let (evaluation, answers) = evaluate(&mut policy, &mut scorers, &questions, &config.eval.answers, &mut progress)?;
+    let (evaluation, answers) =
+        evaluate(&mut policy, &mut scorers, &questions, &config.eval.answers, config.reward.reading, &mut progress)?;
     bar.finish_and_clear();
     if let Some(out) = &args.out {
         let lines: Vec<String> = answers.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
@@ -53,7 +54,7 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
             ["not attempted".to_owned(), percent(evaluation.refusal_rate)],
             ["F1".to_owned(), percent(evaluation.f1)],
             ["keeps the format".to_owned(), percent(evaluation.format_rate)],
-            ["supported sentences".to_owned(), percent(evaluation.supported_rate)],
+            ["supported sentences".to_owned(), evaluation.supported_rate.map_or("–".to_owned(), percent)],
             ["mean length".to_owned(), format!("{:.1} tokens", evaluation.mean_length)],
         ],
     );

@@ -39,10 +39,11 @@ mod with_torch {
         }
 
         // What cannot be had is said before anything is loaded.
-        corver_learn::parse_device(&config.run.device)?;
+        let device = corver_learn::parse_device(&config.run.device)?;
         let mut manifest = Manifest::default();
         let rule = parts::rule(&config)?;
         let plan = plan(&config)?;
+        plan.check()?;
         let (index, mut counter) = parts::corpus(&config.corpus)?;
         let (bundle, mut extractor) = parts::extractor(&config)?;
         let model = parts::model(&config)?;
@@ -52,7 +53,9 @@ mod with_torch {
         manifest.set("index", run_dir::index_fingerprint(&index)?);
         manifest.set("extractor", run_dir::fingerprint(&bundle)?);
         manifest.set("model", run_dir::fingerprint(&model)?);
+        manifest.set("questions", run_dir::text_fingerprint(&serde_json::to_string(&(&plan.train, &plan.eval))?));
         manifest.set("seed", config.run.seed.to_string());
+        manifest.set("device", format!("{device:?}"));
 
         let mut policy = parts::policy(&config, &model, None)?;
         let name = rule.name().to_owned();
@@ -132,6 +135,7 @@ mod with_torch {
 
     impl Observer for Screen {
         fn evaluated(&mut self, done: usize, total: usize) {
+            self.bar.set_message(if done < total { format!("answering {done}/{total}") } else { "training".into() });
             if done == total {
                 output::note(&self.bar, &format!("evaluated {total} questions"));
             }

@@ -8,6 +8,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 
 use crate::name::pick;
+use crate::sentence::mid_sentence;
 use crate::world::{EntityId, Fact, World};
 
 /// How well the policy knows a fact.
@@ -129,8 +130,9 @@ impl<'a> Beliefs<'a> {
         truth / self.each.len() as f64
     }
 
-    /// What the policy says when asked for fact number `index` of the world: one to three sentences of reasoning that
-    /// state its answer and, at times, what else it believes about the entities; then the answer.
+    /// What the policy says when asked for fact number `index` of the world: reasoning, of one to three facts in as many
+    /// sentences or fewer, that states its answer and, at times, what else it believes about the entities; then the
+    /// answer.
     pub fn completion(&self, index: usize, rng: &mut impl Rng) -> String {
         let world = self.world;
         let fact = &world.facts()[index];
@@ -142,11 +144,23 @@ impl<'a> Beliefs<'a> {
         let num_asides = *pick(&[0, 0, 1, 1, 2], rng);
         for aside in asides.into_iter().take(num_asides) {
             if let Some(tail) = self.each[aside].answer(rng) {
-                let place = if rng.random_bool(0.8) { sentences.len() } else { 0 };
-                sentences.insert(place, state(world, &world.facts()[aside], tail, rng));
+                let aside = state(world, &world.facts()[aside], tail, rng);
+                // Two facts in one sentence, every other time: there the rules part ways.
+                match rng.random_range(0..10) {
+                    0..2 => sentences.insert(0, aside),
+                    2..5 => sentences.push(aside),
+                    _ => join(&mut sentences, &aside),
+                }
             }
         }
         format!("<think>{}</think><answer>{}</answer>", sentences.join(" "), world.name(answer))
+    }
+}
+
+/// Makes one sentence of the last one and another.
+fn join(sentences: &mut [String], other: &str) {
+    if let Some(last) = sentences.last_mut() {
+        *last = format!("{}, and {}", last.trim_end_matches('.'), mid_sentence(other));
     }
 }
 
