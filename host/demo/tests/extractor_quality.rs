@@ -19,16 +19,16 @@ fn measured(world: &World) -> ExtractorQuality {
 #[test]
 fn held_out_sentences_of_the_demo_are_read_exactly() {
     let quality = measured(&demo_world());
-    let [none, one, two] = quality.by_triplets;
-    assert!(none.share() == 1.0 && one.share() >= 0.99, "{none:?} {one:?}\n{:#?}", quality.wrong);
-    assert!(two.sentences > 100 && two.share() >= 0.9, "{two:?}\n{:#?}", quality.wrong);
-    assert!(quality.total().share() >= 0.985, "{:?}", quality.total());
+    for (num_triplets, tally) in quality.by_triplets.iter().enumerate() {
+        let good = tally.sentences > 100 && tally.share() >= 0.99;
+        assert!(good, "{num_triplets} triplets: {tally:?}\n{:#?}", quality.wrong);
+    }
 }
 
 #[test]
 fn names_of_other_worlds_are_copied_too() {
     let quality = measured(&World::generate(99, &WorldSize::default()));
-    assert!(quality.total().share() >= 0.9, "{:?}\n{:#?}", quality.by_triplets, quality.wrong);
+    assert!(quality.total().share() >= 0.97, "{:?}\n{:#?}", quality.by_triplets, quality.wrong);
 }
 
 #[test]

@@ -36,7 +36,7 @@ pub struct ExtractorSettings {
 impl Default for ExtractorSettings {
     /// The shipped extractor's settings.
     fn default() -> Self {
-        Self { seed: 1, steps: 3000, batch: 32, learning_rate: 3e-3 }
+        Self { seed: 1, steps: 5000, batch: 32, learning_rate: 3e-3 }
     }
 }
 
@@ -50,11 +50,11 @@ const BATCHES_PER_DRAW: usize = 8;
 const TOKENIZER_SENTENCES: usize = 8000;
 /// Share of the worlds drawn that is the demo's own, whose names are then read almost without fail; the other worlds, and
 /// the strange names, teach to copy names that are new.
-const OWN_WORLD: f64 = 0.3;
+const OWN_WORLD: f64 = 0.4;
 /// Share of the sentences whose names are no names of any world, but random letters: copying must not depend on them.
 const STRANGE: f64 = 0.08;
 /// Share of the drawn sentences that are taken up, by the number of their facts: two are harder to learn than none.
-const TAKEN_UP: [f64; 3] = [0.2, 0.5, 1.0];
+const TAKEN_UP: [f64; 3] = [0.15, 0.3, 1.0];
 /// The usual N(0, 0.02²) is meant for wide models. At width 128 attention then starts out so flat that copying, which is
 /// all there is to learn here, is late to appear.
 const WIDER_START: f64 = 3.5;
