@@ -50,7 +50,7 @@ pub fn check_all(name: &str, check: impl Fn(&Value) -> Result<(), String>) {
         rows.len(),
         failures.iter().take(10).cloned().collect::<Vec<_>>().join("\n")
     );
-    println!("{name}: {} rows agree", rows.len());
+    eprintln!("{name}: {} rows agree", rows.len());
 }
 
 /// `Ok` where the two are equal.

@@ -298,7 +298,8 @@ mod tests {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 if path.extension().is_some_and(|extension| extension == "toml") {
-                    load(&[path.clone()], &[]).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
+                    load(std::slice::from_ref(&path), &[])
+                        .unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
                     seen += 1;
                 }
             }

@@ -150,7 +150,7 @@ pub fn policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Result<c
         if let Some(adapter) = adapter {
             weights.load_adapter(adapter)?;
         }
-        let policy = Policy::new(weights, tokenizer, config.update.clone(), config.run.seed)?;
+        let policy = Policy::new(weights, tokenizer, config.update, config.run.seed)?;
         Ok(policy.with_reading(config.reward.reading))
     };
     load().with_context(|| format!("loading the policy {}", model.display()))

@@ -68,8 +68,11 @@ struct Line {
     #[serde(default)]
     answers: String,
     completion: String,
-    triplets: Option<Vec<(String, Vec<(String, String, String)>)>>,
+    triplets: Option<Vec<(String, Vec<Parts>)>>,
 }
+
+/// Head, relation, tail.
+type Parts = (String, String, String);
 
 /// Triplets that come with the completions, in place of an extractor.
 #[derive(Debug, Default)]
@@ -131,7 +134,7 @@ fn text_rollout(question: usize, text: String) -> Rollout {
 }
 
 impl GivenTriplets {
-    fn add(&mut self, sentence: String, triplets: Vec<(String, String, String)>) -> Result<(), String> {
+    fn add(&mut self, sentence: String, triplets: Vec<Parts>) -> Result<(), String> {
         let triplets: Vec<Triplet> =
             triplets.into_iter().map(|(head, relation, tail)| Triplet { head, relation, tail }).collect();
         match self.0.get(&sentence) {

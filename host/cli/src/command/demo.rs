@@ -58,11 +58,15 @@ fn write(path: &Path, text: &str) -> Result<()> {
 
 #[cfg(feature = "torch")]
 mod train {
-    use corver_demo::extractor::{ExtractorSettings, train_extractor};
+    use corver_demo::extractor::{ExtractorSettings, measure_extractor, train_extractor};
     use corver_demo::policy::{PolicySettings, train_policy};
 
     use super::{Context, Path, Result};
-    use crate::output;
+    use crate::{output, parts};
+
+    /// Sentences that a new extractor is measured on, and the seed that draws them.
+    const MEASURED: usize = 5000;
+    const MEASURING_SEED: u64 = 1;
 
     pub fn policy(out: &Path) -> Result<()> {
         let settings = PolicySettings::default();
@@ -77,9 +81,13 @@ mod train {
     pub fn extractor(out: &Path) -> Result<()> {
         let settings = ExtractorSettings::default();
         let bar = output::progress(settings.steps as u64, "training");
-        let quality = train_extractor(out, &settings, |step| bar.set_position(step as u64))
+        train_extractor(out, &settings, |step| bar.set_position(step as u64))
             .with_context(|| format!("training the extractor into {}", out.display()))?;
         bar.finish_and_clear();
+        let mut trained = parts::open_extractor(out, "cpu")?;
+        let quality = measure_extractor(&mut trained, &corver_demo::demo_world(), MEASURED, MEASURING_SEED)
+            .map_err(anyhow::Error::from_boxed)
+            .context("measuring the extractor")?;
         output::json(&quality)
     }
 }

@@ -68,7 +68,11 @@ mod with_torch {
                 format!("the run in {} stopped; resume it with --out {0} --resume", run.path().display())
             })?;
         screen.bar.finish_and_clear();
-        if json { output::json(&summary) } else { Ok(show(&summary, run.path())) }
+        if json {
+            return output::json(&summary);
+        }
+        show(&summary, run.path());
+        Ok(())
     }
 
     fn open_run(
