@@ -161,6 +161,7 @@ fn an_interrupted_run_ends_where_it_would_have() {
     let error = go(&mut pupil, &run, 0, &mut Listener::default()).unwrap_err();
     assert!(matches!(error, TrainError::Step { step: 4, .. }), "{error}");
     assert!(!broken.path().join("summary.json").exists());
+    drop(run); // a process that was killed holds no lock
 
     // The newest checkpoint is that of step 2; step 3 is logged, and taken again.
     let run = RunDir::resume(broken.path(), &Manifest::default()).unwrap();
