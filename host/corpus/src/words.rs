@@ -1,62 +1,61 @@
-//! A word cache for tokenizers of the Llama 2 family, which otherwise merge a whole document as one word.
+//! A memory of word parts for tokenizers of the Llama 2 family, which otherwise merge a whole document as one word.
 //!
-//! No piece of such a vocabulary holds a `▁` after another character, so no merge ever joins the end of one word with the
-//! start of the next: each word can be tokenised by itself, and most words have been seen before. The ids are the
-//! library's own; only the way to them is shorter.
+//! Byte-pair encoding starts from single characters and joins neighbours, so a token that reaches from character `a` into
+//! the character `b` after it contains `ab`. Where no result of a merge has `a` and `b` side by side, no token ever spans
+//! that place, what stands left of it has no influence on what stands right of it, and the text can be cut there. English
+//! text falls into words, numbers into digits and most punctuation stands alone; nearly all of these parts have been
+//! tokenised before. The ids are the library's own; only the way to them is shorter.
 
-use std::collections::HashMap;
-use std::sync::RwLock;
+use std::collections::{HashMap, HashSet};
+use std::sync::Mutex;
 
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use tokenizers::Model;
 
 use crate::error::{Error, Result};
 
 pub(crate) const MARK: &str = "\u{2581}";
+const MARK_CHAR: char = '\u{2581}';
 
-/// Locks are taken for one shard of the cache at a time.
-const SHARDS: usize = 64;
-/// Words remembered per shard. Text has new words for ever; the frequent ones come first.
-const WORDS_PER_SHARD: usize = 1 << 13;
-/// Longer words hardly come twice.
-const LONGEST_WORD: usize = 48;
-
-/// The ids of words already seen, with the spaces before them.
-type Known = HashMap<Box<str>, Box<[u32]>>;
+/// Parts that one memory holds. Text has new ones for ever; the frequent ones come first. About 10 MB.
+const PARTS: usize = 1 << 18;
+/// Longer parts hardly come twice.
+const LONGEST_PART: usize = 15;
 
 #[derive(Debug)]
 pub(crate) struct WordCache {
-    shards: Vec<RwLock<Known>>,
+    joins: Joins,
     /// Texts that the library cuts out before it looks at words.
     added_tokens: Vec<String>,
+    /// Memories that no thread is using. A thread takes one for a whole text, so that nothing is locked within it.
+    memories: Mutex<Vec<Memory>>,
 }
 
 impl WordCache {
-    /// A cache, if the tokenizer is one whose words do not influence each other; `config` is its `tokenizer.json`.
+    /// A cache, if the tokenizer is one whose texts can be cut; `config` is its `tokenizer.json`.
     pub(crate) fn new(config: &serde_json::Value, tokenizer: &tokenizers::Tokenizer) -> Option<Self> {
-        let (pre_tokenizer, model) = (&config["pre_tokenizer"], &config["model"]);
-        let marks_words = config["normalizer"].is_null()
-            && pre_tokenizer["type"] == "Metaspace"
-            && pre_tokenizer["replacement"] == MARK
-            && matches!(pre_tokenizer["prepend_scheme"].as_str(), Some("first" | "always"))
-            && pre_tokenizer["split"] == false;
+        let model = &config["model"];
         let plain_merges = model["type"] == "BPE"
             && model["dropout"].as_f64().is_none_or(|dropout| dropout == 0.0)
             && model["ignore_merges"] != true
             && model["continuing_subword_prefix"].is_null()
             && model["end_of_word_suffix"].is_null();
-        // With all 256 bytes in the vocabulary there is no unknown token, which could join across words.
-        let knows_every_byte = model["byte_fallback"] == true
-            && (0..=255_u8).all(|b| tokenizer.token_to_id(&format!("<{b:#04X}>")).is_some());
-        if !(marks_words && plain_merges && knows_every_byte) {
+        // With all 256 bytes in the vocabulary there is no unknown token, which could join across a cut.
+        let byte_tokens: HashSet<String> = (0..=255_u8).map(|b| format!("<{b:#04X}>")).collect();
+        let knows_every_byte =
+            model["byte_fallback"] == true && byte_tokens.iter().all(|token| tokenizer.token_to_id(token).is_some());
+        if !(marks_words(config) && plain_merges && knows_every_byte) {
             return None;
         }
-        let vocabulary = tokenizer.get_vocab(false);
-        if vocabulary.keys().any(|piece| piece.trim_start_matches(MARK).contains(MARK)) {
+        let merges: Vec<(&str, &str)> =
+            model["merges"].as_array()?.iter().map(parts_of_merge).collect::<Option<_>>()?;
+        // A character that is not in the vocabulary becomes bytes. If bytes could merge, characters would not tell where.
+        if merges.iter().any(|(left, right)| byte_tokens.contains(*left) || byte_tokens.contains(*right)) {
             return None;
         }
+        let joins = Joins::of_pieces(merges.iter().map(|(left, right)| format!("{left}{right}")));
         let added_tokens = tokenizer.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
-        let shards = (0..SHARDS).map(|_| RwLock::default()).collect();
-        Some(Self { shards, added_tokens })
+        Some(Self { joins, added_tokens, memories: Mutex::default() })
     }
 
     /// The ids of a text that a `▁` goes before; `None` where it holds an added token and the library must see all of it.
@@ -65,63 +64,148 @@ impl WordCache {
             return Ok(None);
         }
         let mut ids = Vec::with_capacity(text.len() / 3);
-        let mut words = Words { rest: text };
-        if let Some(first) = words.next() {
-            self.encode_word(tokenizer, &format!(" {first}"), &mut ids)?;
+        if text.is_empty() {
+            return Ok(Some(ids));
         }
-        for word in words {
-            self.encode_word(tokenizer, word, &mut ids)?;
+        let marked = format!(" {text}");
+        // A poisoned lock guards nothing half-done here: memories are put back whole.
+        let lock = || self.memories.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut memory = lock().pop().unwrap_or_default();
+        let mut rest = marked.as_str();
+        while !rest.is_empty() {
+            let length = self.joins.part_length(rest);
+            memory.encode(tokenizer, rest, length, &mut ids)?;
+            rest = &rest[length..];
         }
+        lock().push(memory);
         Ok(Some(ids))
     }
+}
 
-    /// Appends the ids of a word with the spaces before it.
-    fn encode_word(&self, tokenizer: &tokenizers::Tokenizer, word: &str, ids: &mut Vec<u32>) -> Result<()> {
-        let shard = (word.len() <= LONGEST_WORD).then(|| &self.shards[shard_of(word)]);
-        if let Some(shard) = shard {
-            // A poisoned lock guards nothing half-done here: entries are inserted whole.
-            let known = shard.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if let Some(known) = known.get(word) {
-                ids.extend_from_slice(known);
-                return Ok(());
+/// Whether the tokenizer puts a `▁` before the text and in the place of every space, and does nothing else before it merges.
+fn marks_words(config: &serde_json::Value) -> bool {
+    let (normalizer, pre_tokenizer) = (&config["normalizer"], &config["pre_tokenizer"]);
+    let in_pre_tokenizer = normalizer.is_null()
+        && pre_tokenizer["type"] == "Metaspace"
+        && pre_tokenizer["replacement"] == MARK
+        && matches!(pre_tokenizer["prepend_scheme"].as_str(), Some("first" | "always"))
+        && pre_tokenizer["split"] == false;
+    let in_normalizer = pre_tokenizer.is_null()
+        && normalizer["type"] == "Sequence"
+        && normalizer["normalizers"].as_array().is_some_and(|steps| {
+            matches!(&steps[..], [prepend, replace]
+                if prepend["type"] == "Prepend" && prepend["prepend"] == MARK
+                    && replace["type"] == "Replace" && replace["pattern"]["String"] == " " && replace["content"] == MARK)
+        });
+    in_pre_tokenizer || in_normalizer
+}
+
+/// `["a", "b"]`, or `"a b"` in older files.
+fn parts_of_merge(merge: &serde_json::Value) -> Option<(&str, &str)> {
+    match merge {
+        serde_json::Value::String(pair) => pair.split_once(' '),
+        pair => Some((pair.get(0)?.as_str()?, pair.get(1)?.as_str()?)),
+    }
+}
+
+/// Which characters stand side by side in some piece. A space counts as the `▁` that it becomes.
+#[derive(Debug)]
+struct Joins {
+    /// `ascii[128 * a + b]`, with the mark in the place of the space.
+    ascii: Box<[bool]>,
+    others: FxHashSet<(char, char)>,
+}
+
+impl Joins {
+    fn of_pieces(pieces: impl Iterator<Item = String>) -> Self {
+        let mut joins = Self { ascii: vec![false; 128 * 128].into(), others: FxHashSet::default() };
+        for piece in pieces {
+            for (a, b) in piece.chars().map(unmarked).zip(piece.chars().map(unmarked).skip(1)) {
+                if a.is_ascii() && b.is_ascii() {
+                    joins.ascii[128 * a as usize + b as usize] = true;
+                } else {
+                    joins.others.insert((a, b));
+                }
             }
         }
-        let tokens = tokenizer.get_model().tokenize(&word.replace(' ', MARK));
-        let tokens = tokens.map_err(|e| Error::Encode { message: e.to_string() })?;
-        let start = ids.len();
-        ids.extend(tokens.iter().map(|token| token.id));
-        if let Some(shard) = shard {
-            let mut known = shard.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-            if known.len() < WORDS_PER_SHARD {
-                known.insert(word.into(), ids[start..].into());
+        joins
+    }
+
+    /// Bytes up to the first place where the text can be cut; all of it where it cannot.
+    fn part_length(&self, text: &str) -> usize {
+        let mut characters = text.char_indices().map(|(at, c)| (at, unmarked(c)));
+        let mut last = characters.next().map_or(' ', |(_, c)| c);
+        for (at, c) in characters {
+            let joined = if last.is_ascii() && c.is_ascii() {
+                self.ascii[128 * last as usize + c as usize]
+            } else {
+                self.others.contains(&(last, c))
+            };
+            if !joined {
+                return at;
             }
+            last = c;
+        }
+        text.len()
+    }
+}
+
+fn unmarked(c: char) -> char {
+    if c == MARK_CHAR { ' ' } else { c }
+}
+
+/// The ids of parts already seen.
+#[derive(Debug)]
+struct Memory {
+    /// From a part's bytes, its length in the last of them, to its place in `ids`.
+    known: FxHashMap<u128, (u32, u32)>,
+    ids: Vec<u32>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { known: HashMap::with_hasher(FxBuildHasher), ids: Vec::new() }
+    }
+}
+
+impl Memory {
+    /// Appends the ids of the first `length` bytes of a text.
+    fn encode(
+        &mut self,
+        tokenizer: &tokenizers::Tokenizer,
+        text: &str,
+        length: usize,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        let key = (length <= LONGEST_PART).then(|| key(text.as_bytes(), length));
+        if let Some(key) = key
+            && let Some(&(start, end)) = self.known.get(&key)
+        {
+            ids.extend_from_slice(&self.ids[start as usize..end as usize]);
+            return Ok(());
+        }
+        let tokens = tokenizer.get_model().tokenize(&text[..length].replace(' ', MARK));
+        let tokens = tokens.map_err(|e| Error::Encode { message: e.to_string() })?;
+        let new = ids.len();
+        ids.extend(tokens.iter().map(|token| token.id));
+        if let Some(key) = key
+            && self.known.len() < PARTS
+        {
+            let start = self.ids.len() as u32; // at most 15 ids for each of 2¹⁸ parts
+            self.ids.extend_from_slice(&ids[new..]);
+            self.known.insert(key, (start, self.ids.len() as u32));
         }
         Ok(())
     }
 }
 
-/// FNV-1a: few instructions for the few bytes of a word.
-fn shard_of(word: &str) -> usize {
-    let hash = word.bytes().fold(0x811C_9DC5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    (hash >> 16) as usize % SHARDS
-}
-
-/// Cuts a text before every run of spaces (or of `▁`, which is the same to these tokenizers).
-struct Words<'t> {
-    rest: &'t str,
-}
-
-impl<'t> Iterator for Words<'t> {
-    type Item = &'t str;
-
-    fn next(&mut self) -> Option<&'t str> {
-        let is_mark = |c: char| c == ' ' || MARK.starts_with(c);
-        let marks_end = self.rest.find(|c| !is_mark(c)).unwrap_or(self.rest.len());
-        let end = self.rest[marks_end..].find(is_mark).map_or(self.rest.len(), |at| marks_end + at);
-        let (word, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        (!word.is_empty()).then_some(word)
-    }
+/// The first `length` bytes (at most 15) and their number, as one integer.
+fn key(bytes: &[u8], length: usize) -> u128 {
+    let padded = match bytes.first_chunk::<16>() {
+        Some(chunk) => u128::from_le_bytes(*chunk) & ((1 << (8 * length)) - 1),
+        None => bytes[..length].iter().rev().fold(0, |key, &byte| key << 8 | u128::from(byte)),
+    };
+    padded | (length as u128) << 120
 }
 
 #[cfg(test)]
@@ -131,11 +215,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_keep_the_spaces_before_them() {
-        let words = |text| Words { rest: text }.collect::<Vec<_>>();
-        assert_eq!(words("a bc  d\u{2581}e "), ["a", " bc", "  d", "\u{2581}e", " "]);
-        assert_eq!(words("  "), ["  "]);
-        assert_eq!(words(""), [] as [&str; 0]);
+    fn text_is_cut_where_no_piece_joins() {
+        let joins = Joins::of_pieces(["▁▁", "▁ab", "é,", ",▁c"].map(String::from).into_iter());
+        let parts = |mut text: &str| {
+            let mut parts = Vec::new();
+            while !text.is_empty() {
+                let (part, rest) = text.split_at(joins.part_length(text));
+                parts.push(part.to_owned());
+                text = rest;
+            }
+            parts
+        };
+        assert_eq!(parts("  ab\u{2581}abb c"), ["  ab", "\u{2581}ab", "b", " c"]);
+        assert_eq!(parts("é, caé世世"), ["é, c", "a", "é", "世", "世"]);
+        assert_eq!(parts(""), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn keys_tell_parts_apart() {
+        let text = "abcdefghijklmnopqrstuvwxyz";
+        assert_eq!(key(text.as_bytes(), 3), key(b"abc", 3));
+        assert_eq!(key(text.as_bytes(), 15), key(b"abcdefghijklmno", 15));
+        assert_ne!(key(b"a\0", 2), key(b"a", 1));
     }
 
     /// A little Llama: all bytes, a few letters, merges within words and in runs of spaces.
@@ -143,7 +244,7 @@ mod tests {
         let merges = ["▁ ▁", "▁▁ ▁▁", "▁ a", "a b", "▁a b", "b b", "▁▁ a", "é b"];
         let mut pieces: Vec<String> = vec!["<unk>".into(), "<s>".into(), "</s>".into()];
         pieces.extend((0..=255_u8).map(|byte| format!("<{byte:#04X}>")));
-        pieces.extend(["▁", "a", "b", "é"].map(String::from));
+        pieces.extend(["▁", "a", "b", "é", ",", "\n"].map(String::from));
         pieces.extend(merges.iter().chain(more).map(|merge| merge.replace(' ', "")));
         let vocab: serde_json::Map<String, serde_json::Value> =
             pieces.into_iter().enumerate().map(|(id, piece)| (piece, id.into())).collect();
@@ -164,23 +265,39 @@ mod tests {
     }
 
     #[test]
-    fn a_vocabulary_that_joins_words_gets_no_cache() {
-        let joins = config(&["b ▁"]);
-        assert!(WordCache::new(&joins, &load(&joins)).is_none());
+    fn tokenizers_of_other_kinds_get_no_cache() {
+        let cache = |config: &serde_json::Value| WordCache::new(config, &load(config));
+        assert!(cache(&config(&[])).is_some());
+        assert!(cache(&config(&["<0xC3> <0xA9>"])).is_none()); // bytes that merge
         let mut split = config(&[]);
         split["pre_tokenizer"]["split"] = true.into();
-        assert!(WordCache::new(&split, &load(&split)).is_none());
+        assert!(cache(&split).is_none());
+        let mut normalised = config(&[]);
+        normalised["normalizer"] = serde_json::json!({"type": "Lowercase"});
+        assert!(cache(&normalised).is_none());
     }
 
     proptest! {
         #[test]
-        fn the_cache_gives_the_librarys_ids(texts in proptest::collection::vec("([ab é\n▁]|<s>|世){0,12}", 1..20)) {
-            let config = config(&[]);
+        fn the_cache_gives_the_librarys_ids(
+            texts in proptest::collection::vec("([ab é\n▁,]|<s>|世|<0x0A>){0,12}", 1..20),
+            joined in any::<bool>(),
+            in_normalizer in any::<bool>(),
+        ) {
+            let more: &[&str] = if joined { &["b ▁", "b▁ a", ", \n", "é ,"] } else { &[] };
+            let mut config = config(more);
+            if in_normalizer {
+                config["pre_tokenizer"] = serde_json::Value::Null;
+                config["normalizer"] = serde_json::json!({"type": "Sequence", "normalizers": [
+                    {"type": "Prepend", "prepend": "▁"},
+                    {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]});
+            }
             let tokenizer = load(&config);
             let cache = WordCache::new(&config, &tokenizer).unwrap();
             for text in texts {
-                // The library leaves away the mark before a text that begins with one; see `tokenizer.rs`.
-                let marked = if text.starts_with([' ', '\u{2581}']) { format!(" {text}") } else { text.clone() };
+                // A pre-tokenizer leaves away the mark before a text that begins with one; see `tokenizer.rs`.
+                let begins_marked = text.starts_with([' ', '\u{2581}']) && !in_normalizer;
+                let marked = if begins_marked { format!(" {text}") } else { text.clone() };
                 let expected = tokenizer.encode_fast(marked, false).unwrap().get_ids().to_vec();
                 match cache.encode(&tokenizer, &text).unwrap() {
                     Some(ids) => prop_assert_eq!(ids, expected, "{:?}", text),
