@@ -5,16 +5,18 @@ CARGO ?= cargo
 # One profile for building, testing and linting: libtorch's C++ bindings are then compiled once.
 PROFILE := --release
 HOST := target/release/corver-host
+PEER_PYTHON := $(CURDIR)/.deps/infini-gram/bin/python
+WORLD := $(CURDIR)/target/bench/world
 # Tests run in their own folders.
 ifdef CORVER_SHARED
 override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test conformance bench lint clean
+.PHONY: help setup plugins build train test infini-gram test-peer conformance bench bench-corpus lint clean
 
 help: ## what there is to make
-	@grep -hE '^[a-z]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: ## libtorch, ONNX Runtime and the WebAssembly toolchain
 	@host/setup/system.sh
@@ -38,6 +40,19 @@ test: setup plugins ## every test; CORVER_SHARED=DIR adds those that need real t
 conformance: setup plugins ## the golden vectors in CORVER_SHARED=DIR alone
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make conformance CORVER_SHARED=DIR" >&2; exit 2; }
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test conformance --test triplet_conformance --test golden
+
+infini-gram: # the official engine, in an environment of its own
+	@host/setup/infini-gram.sh
+
+test-peer: infini-gram ## index files and answers both ways, against the official engine
+	CORVER_PEER_PYTHON=$(PEER_PYTHON) $(CARGO) test --locked $(PROFILE) -p corver-corpus --test peer -- --ignored
+
+bench-corpus: test-peer ## against the official engine, side by side; CORVER_SHARED=DIR: on real text
+ifndef CORVER_SHARED
+	$(CARGO) run --locked $(PROFILE) -p corver-demo --example world -- $(WORLD) 30000
+endif
+	CORVER_PEER_PYTHON=$(PEER_PYTHON) CORVER_BENCH_TEXT=$(WORLD) \
+	  $(CARGO) bench --locked --profile release -p corver-corpus --bench peer
 
 bench: setup plugins ## every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches

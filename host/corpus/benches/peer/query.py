@@ -1,0 +1,103 @@
+"""The official engine, driven line by line: python query.py WIDTH INDEX QUERIES
+
+WIDTH is u8, u16 or u32. QUERIES is JSONL: {"ids": [...]} or {"cnf": [[[...]]], "max_clause_freq": n, "max_diff_tokens": n}.
+Every line on standard input is a command, every answer one line of JSON:
+
+  answers                       per query [count, approx, ptrs_by_shard]; the last is null for an n-gram
+  pass FROM TO                  for each of the queries FROM..TO the nanoseconds of one call
+  rate THREADS SECONDS FROM TO  calls per second of as many threads that ask the queries FROM..TO in turn
+
+The engine runs at its best: the class that the C++ extension exports, called directly, and no prefetching, which the
+wheel's Python wrapper turns on and which costs more than it saves.
+"""
+
+import json
+import sys
+import threading
+import time
+
+from infini_gram import cpp_engine
+
+SEPARATOR = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFFFFFF}
+
+
+def open_engine(width, path):
+    engine_class = {"u8": cpp_engine.Engine_U8, "u16": cpp_engine.Engine_U16, "u32": cpp_engine.Engine_U32}[width]
+    # directories, eos token, vocabulary, version, load to RAM, three prefetch depths, then what other queries use
+    return engine_class([path], 0, SEPARATOR[width], 4, False, 0, 0, 0, set(), 512, False, {})
+
+
+def calls(engine, queries):
+    """Per query a function and its keyword arguments, so that the timed loop does nothing but call."""
+    for query in queries:
+        yield (engine.count_cnf, query) if "cnf" in query else (engine.count, {"input_ids": query["ids"]})
+
+
+def answers(engine, queries):
+    for query in queries:
+        if "cnf" in query:
+            count, found = engine.count_cnf(**query), engine.find_cnf(**query)
+            assert (count.count, count.approx) == (found.cnt, found.approx), query
+            yield [count.count, count.approx, found.ptrs_by_shard]
+        else:
+            count = engine.count(input_ids=query["ids"])
+            yield [count.count, count.approx, None]
+
+
+def one_pass(prepared):
+    clock = time.perf_counter_ns
+    times = []
+    for function, arguments in prepared:
+        start = clock()
+        function(**arguments)
+        times.append(clock() - start)
+    return times
+
+
+def rate(prepared, threads, seconds):
+    done = [0] * threads
+    begin = threading.Barrier(threads + 1)
+
+    def work(number):
+        begin.wait()
+        end = time.perf_counter() + seconds
+        asked = 0
+        while time.perf_counter() < end:
+            for function, arguments in prepared:
+                function(**arguments)
+            asked += len(prepared)
+        done[number] = asked
+
+    workers = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for worker in workers:
+        worker.start()
+    begin.wait()
+    start = time.perf_counter()
+    for worker in workers:
+        worker.join()
+    return sum(done) / (time.perf_counter() - start)
+
+
+def main():
+    width, index, path = sys.argv[1:]
+    with open(path, encoding="utf-8") as lines:
+        queries = [json.loads(line) for line in lines]
+    engine = open_engine(width, index)
+    prepared = list(calls(engine, queries))
+    for line in sys.stdin:
+        command, *arguments = line.split()
+        if command == "answers":
+            answer = list(answers(engine, queries))
+        elif command == "pass":
+            start, end = arguments
+            answer = one_pass(prepared[int(start) : int(end)])
+        elif command == "rate":
+            threads, seconds, start, end = arguments
+            answer = rate(prepared[int(start) : int(end)], int(threads), float(seconds))
+        else:
+            sys.exit(f"unknown command {command}")
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()
