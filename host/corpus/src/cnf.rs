@@ -4,15 +4,18 @@
 //! of every further clause ([`crate::join`] has the rule). What is left is counted.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::boundary::Boundaries;
+use crate::cache::ListCache;
 use crate::clause::ShardClause;
 use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::join::{Neighbours, Range};
+use crate::positions::Positions;
 use crate::shard::Shard;
-use crate::sorted::Sorted;
 
 /// AND of clauses; a clause is an OR of terms; a term is an n-gram of token ids. Nothing in it is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -115,7 +118,7 @@ impl Index {
             if let [only] = clauses.as_slice() {
                 matches = only.num_positions(); // a range of one position crosses no boundary
             } else {
-                let order = if enough.is_some() { Order::RanksUntilEnough } else { Order::Any };
+                let order = enough.map_or(Order::Any, Order::Enough);
                 plan.visit(shard, clauses, order, |_| {
                     matches += 1;
                     stopped = enough.is_some_and(|enough| answer.count + scaled(matches) >= enough);
@@ -160,12 +163,13 @@ struct Plan<'a> {
     /// The terms of each clause as bytes of the stream.
     terms: Vec<Vec<Vec<u8>>>,
     shards: Vec<Vec<ShardClause>>,
+    lists: &'a ListCache,
     options: &'a CnfOptions,
 }
 
 impl<'a> Plan<'a> {
     /// `None` where some clause occurs in no shard at all.
-    fn new(index: &Index, cnf: &Cnf, options: &'a CnfOptions) -> Result<Option<Self>> {
+    fn new(index: &'a Index, cnf: &Cnf, options: &'a CnfOptions) -> Result<Option<Self>> {
         for (option, value) in
             [("max_clause_freq", options.max_clause_freq), ("max_diff_tokens", options.max_diff_tokens)]
         {
@@ -196,7 +200,7 @@ impl<'a> Plan<'a> {
             // Stable: the official engine leaves up to 16 equally frequent clauses in the order given.
             clauses.sort_by_key(|clause| clause.count);
         }
-        Ok(Some(Self { terms, shards, options }))
+        Ok(Some(Self { terms, shards, lists: &index.lists, options }))
     }
 
     /// Shows every match in a shard to `visit`, until that breaks.
@@ -209,37 +213,31 @@ impl<'a> Plan<'a> {
     ) -> Result<()> {
         let Some((rarest, further)) = clauses.split_first() else { return Ok(()) };
         // All ranges reach the second clause, unless the search stops before; how many go on is not known.
-        let mut ranges = (order != Order::RanksUntilEnough).then_some(rarest.num_positions());
+        let mut ranges = order.enough().is_none().then_some(rarest.num_positions());
         let mut neighbours = Vec::with_capacity(further.len());
         for clause in further {
             let terms = &self.terms[clause.number];
-            neighbours.push(Neighbours::new(shard, clause, terms, self.options.max_diff_tokens, ranges.take())?);
+            let reach = self.options.max_diff_tokens;
+            neighbours.push(Neighbours::new(shard, clause, terms, self.lists, reach, ranges.take())?);
         }
-        // One range at a time through all clauses: ranges never meet, and so the search can stop at any of them.
-        let mut try_range = |start: u64| -> Result<ControlFlow<()>> {
-            let mut range = Range::at(start);
-            for neighbours in &mut neighbours {
-                match neighbours.extend(range)? {
-                    Some(longer) => range = longer,
-                    None => return Ok(ControlFlow::Continue(())),
-                }
-            }
-            if range.crosses_documents(shard, self.options.mode) {
-                return Ok(ControlFlow::Continue(()));
-            }
-            Ok(visit(range))
+        let mut starts = Starts::new(shard, rarest, self.lists, order)?;
+        let mut boundaries = match starts.source {
+            Source::Text(_) => Boundaries::list(shard, self.options.mode, self.lists)?,
+            Source::Ranks => Boundaries::scan(shard, self.options.mode),
         };
-        if order == Order::Any && rarest.num_positions() > WORTH_SORTING {
-            let starts = Sorted::read(shard, rarest)?;
-            for index in 0..starts.len() {
-                if try_range(starts.get(index))?.is_break() {
-                    break;
-                }
+        // A block of ranges at a time through all clauses. Ranges never meet, and so the search can stop after any block.
+        let (mut ranges, mut longer) = (Vec::new(), Vec::new());
+        while starts.next_block(&mut ranges)? {
+            for neighbours in &mut neighbours {
+                neighbours.extend(&ranges, &mut longer)?;
+                std::mem::swap(&mut ranges, &mut longer);
+                longer.clear();
             }
-        } else {
-            for rank in rarest.ranks() {
-                if try_range(shard.position(rank)?)?.is_break() {
-                    break;
+            boundaries.keep_whole(&ranges, &mut longer);
+            ranges.clear();
+            for range in longer.drain(..) {
+                if visit(range).is_break() {
+                    return Ok(());
                 }
             }
         }
@@ -254,9 +252,62 @@ enum Order {
     Any,
     /// That of the suffix array.
     Ranks,
-    /// That of the suffix array, and the search will stop before its end.
-    RanksUntilEnough,
+    /// Any, and the search will stop after so many.
+    Enough(u64),
+}
+
+impl Order {
+    fn enough(self) -> Option<u64> {
+        if let Self::Enough(enough) = self { Some(enough) } else { None }
+    }
+}
+
+/// The positions of the rarest clause, block by block.
+struct Starts<'a> {
+    shard: &'a Shard,
+    source: Source,
+    clause: &'a ShardClause,
+    /// How many have been handed out.
+    done: usize,
+    block: usize,
+}
+
+enum Source {
+    /// As they lie in the text.
+    Text(Arc<Positions>),
+    Ranks,
+}
+
+impl<'a> Starts<'a> {
+    fn new(shard: &'a Shard, clause: &'a ShardClause, lists: &ListCache, order: Order) -> Result<Self> {
+        let source = match order {
+            Order::Any if clause.num_positions() > WORTH_SORTING => Source::Text(lists.list(shard, clause)?),
+            Order::Any | Order::Ranks => Source::Ranks,
+            Order::Enough(_) => lists.known(shard, clause).map_or(Source::Ranks, Source::Text),
+        };
+        // Where every range is a match, the first block is all that is needed.
+        let block = order.enough().map_or(MAX_BLOCK, |enough| enough.clamp(1, MAX_BLOCK as u64) as usize);
+        Ok(Self { shard, source, clause, done: 0, block })
+    }
+
+    /// Fills an empty block; `false` where no positions are left.
+    fn next_block(&mut self, ranges: &mut Vec<Range>) -> Result<bool> {
+        let end = (self.clause.num_positions() as usize).min(self.done + self.block);
+        match &self.source {
+            Source::Text(positions) => ranges.extend((self.done..end).map(|index| Range::at(positions.get(index)))),
+            Source::Ranks => {
+                for rank in self.clause.ranks().skip(self.done).take(end - self.done) {
+                    ranges.push(Range::at(self.shard.position(rank)?));
+                }
+            }
+        }
+        self.done = end;
+        self.block = MAX_BLOCK.min(2 * self.block);
+        Ok(!ranges.is_empty())
+    }
 }
 
 /// The number of ranges from which on it pays to sort them.
 const WORTH_SORTING: u64 = 256;
+/// Ranges that go through the clauses together: few enough to stay in the first-level cache.
+const MAX_BLOCK: usize = 1_024;

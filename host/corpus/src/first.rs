@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::error::Result;
 use crate::format::TokenWidth;
-use crate::segment::Segment;
+use crate::segment::{Pattern, Segment};
 use crate::shard::Shard;
 
 #[derive(Debug)]
@@ -48,10 +48,7 @@ impl FirstTokens {
         let width = shard.width.bytes();
         let token = &(key as u32).to_be_bytes()[4 - width..];
         let everything = Segment { start: 0, end: shard.num_tokens };
-        let rank = shard.partition(everything, |shard, rank| {
-            let at = shard.position(rank)? as usize * width;
-            Ok(shard.stream()[at..at + width].cmp(token) == Ordering::Less)
-        })?;
+        let rank = shard.partition(everything, &Pattern::new(token), |order| order == Ordering::Less)?;
         self.boundaries[key].store(rank + 1, Relaxed);
         Ok(rank)
     }

@@ -4,21 +4,32 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::cache::ListCache;
 use crate::error::{Error, Result};
 use crate::format::{Family, Manifest, TOKENIZER, TokenWidth};
 use crate::shard::Shard;
 
-/// How to open an index that has no manifest.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// How to open an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Width of the tokens. `None`: what the manifest says, and without a manifest [`TokenWidth::U16`].
     pub token_width: Option<TokenWidth>,
+    /// Memory for the sorted positions of frequent clauses, in bytes, which later queries then need not sort again. Threads
+    /// share it. With 0 nothing is kept; the answers are the same.
+    pub cache_bytes: u64,
+}
+
+/// The manifest's token width, and 256 MiB of positions.
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { token_width: None, cache_bytes: 256 << 20 }
+    }
 }
 
 impl OpenOptions {
     /// Opens an index of this token width.
     pub fn with_token_width(width: TokenWidth) -> Self {
-        Self { token_width: Some(width) }
+        Self { token_width: Some(width), ..Self::default() }
     }
 }
 
@@ -28,6 +39,7 @@ pub struct Index {
     dir: PathBuf,
     width: TokenWidth,
     pub(crate) shards: Vec<Shard>,
+    pub(crate) lists: ListCache,
     manifest: Option<Manifest>,
 }
 
@@ -102,7 +114,7 @@ impl Index {
             .map(|number| Shard::open(dir, number, width, manifest.as_ref()))
             .collect::<Result<Vec<_>>>()?;
         tracing::debug!(dir = %dir.display(), shards = shards.len(), "opened an index");
-        Ok(Self { dir: dir.to_owned(), width, shards, manifest })
+        Ok(Self { dir: dir.to_owned(), width, shards, lists: ListCache::new(options.cache_bytes), manifest })
     }
 
     /// The folder.

@@ -4,12 +4,15 @@
 //! distance is to the range so far, so a chain of clauses may span far more than the limit. A range that has an occurrence
 //! within reach on both sides takes in both, even where the far one lies in the next document.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::cache::ListCache;
 use crate::clause::ShardClause;
-use crate::cnf::Mode;
 use crate::error::Result;
-use crate::scan::{self, Scanner};
+use crate::positions::Cursor;
+use crate::scan::Scanner;
 use crate::shard::Shard;
-use crate::sorted::Sorted;
 
 /// What a match spans: the leftmost and the rightmost occurrence's first token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,22 +27,14 @@ impl Range {
     }
 
     /// The range with its neighbours taken in: the nearest occurrence before its right end, and the nearest at or after
-    /// its left end, both within reach. `None` where neither is.
-    fn with(self, before: Option<u64>, after: Option<u64>) -> Option<Self> {
+    /// its left end, where they are within reach. `None` where neither is.
+    fn with(self, before: Option<u64>, after: Option<u64>, reach: u64) -> Option<Self> {
+        let before = before.filter(|&position| position >= self.left.saturating_sub(reach));
+        let after = after.filter(|&position| position <= self.right.saturating_add(reach));
         (before.is_some() || after.is_some()).then(|| Self {
             left: before.map_or(self.left, |position| position.min(self.left)),
             right: after.map_or(self.right, |position| position.max(self.right)),
         })
-    }
-
-    /// Whether a document begins inside the range; one that begins with the last occurrence's token does not.
-    pub(crate) fn crosses_documents(self, shard: &Shard, mode: Mode) -> bool {
-        let width = shard.width.bytes();
-        let inside = &shard.stream()[self.left as usize * width..self.right as usize * width];
-        match mode {
-            Mode::Compatible => scan::holds_ones(inside, width),
-            Mode::Exact => scan::holds_separator(inside, shard.width),
-        }
     }
 }
 
@@ -48,24 +43,27 @@ impl Range {
 /// Scanning the text around the range costs nothing beforehand, and little where the clause is frequent. Sorting all
 /// positions of the clause costs much beforehand and makes each search cheap. Which is better depends on how many ranges
 /// get this far. Where the caller knows that, the choice is made at once; otherwise it begins with scanning, and sorts
-/// when the time lost by scanning reaches the price of sorting, which is never worse than twice the better choice.
+/// when the time lost by scanning reaches the price of sorting, which is never worse than twice the better choice. Where
+/// lists are kept for later queries, what earlier ones have lost counts as well.
 pub(crate) struct Neighbours<'a> {
     shard: &'a Shard,
     clause: &'a ShardClause,
+    lists: &'a ListCache,
     reach: u64,
     finder: Finder<'a>,
 }
 
 enum Finder<'a> {
-    Scan { scanner: Scanner<'a>, lost: u64 },
-    Sorted(Sorted),
+    Scan { scanner: Scanner<'a>, lost: u64, losses: Option<Arc<AtomicU64>> },
+    List(Cursor),
 }
 
 /// What one scan costs before it has looked at any token. The unit of these prices is the time of looking at one token,
 /// about a tenth of a nanosecond.
 const SCAN_COST: u64 = 250;
-/// What a search in the sorted positions costs.
-const SEARCH_COST: u64 = 100;
+/// What a search in the sorted positions costs near the last one, and what each doubling of the distance adds.
+const SEARCH_COST: u64 = 50;
+const STEP_COST: u64 = 50;
 /// What reading and sorting one position costs.
 const SORT_COST: u64 = 100;
 
@@ -75,47 +73,59 @@ impl<'a> Neighbours<'a> {
         shard: &'a Shard,
         clause: &'a ShardClause,
         terms: &'a [Vec<u8>],
+        lists: &'a ListCache,
         reach: u64,
         ranges: Option<u64>,
     ) -> Result<Self> {
         // On each side the whole window, or up to the next occurrence if they are spread evenly.
-        let seen = 2 * reach.min(shard.num_tokens / clause.count.max(1));
-        let lost_by_scanning = ranges.map_or(0, |ranges| ranges.saturating_mul(lost_by_scan(seen)));
-        // A scan would also see the occurrences that were dropped from a sampled clause.
-        let finder = if clause.sampled || lost_by_scanning > price_of_sorting(clause) {
-            Finder::Sorted(Sorted::read(shard, clause)?)
+        let scan = SCAN_COST + 2 * reach.min(shard.num_tokens / clause.count.max(1));
+        let distance = clause.count / ranges.unwrap_or(1).max(1);
+        let search = SEARCH_COST + STEP_COST * u64::from((distance + 1).ilog2());
+        let known = if clause.sampled || ranges.is_none() || search < scan { lists.known(shard, clause) } else { None };
+        let finder = if let Some(list) = known {
+            Finder::List(Cursor::new(list))
         } else {
-            Finder::Scan { scanner: Scanner::new(shard, terms, &clause.segments)?, lost: 0 }
+            let losses = lists.losses(shard, clause);
+            let lost = losses.as_ref().map_or(0, |losses| losses.load(Relaxed));
+            let will_lose = ranges.map_or(0, |ranges| ranges.saturating_mul(scan.saturating_sub(search)));
+            // A scan would also see the occurrences that were dropped from a sampled clause.
+            if clause.sampled || lost.saturating_add(will_lose) > price_of_sorting(clause) {
+                Finder::List(Cursor::new(lists.list(shard, clause)?))
+            } else {
+                Finder::Scan { scanner: Scanner::new(shard, terms, &clause.segments)?, lost, losses }
+            }
         };
-        Ok(Self { shard, clause, reach, finder })
+        Ok(Self { shard, clause, lists, reach, finder })
     }
 
-    /// The range with this clause taken in, if it is within reach.
-    pub(crate) fn extend(&mut self, range: Range) -> Result<Option<Range>> {
-        let Range { left, right } = range;
-        let (nearest, farthest) = (left.saturating_sub(self.reach), right.saturating_add(self.reach));
-        let (before, after) = match &mut self.finder {
-            Finder::Scan { scanner, lost } => {
-                let (before, seen_before) = scanner.last_in(nearest, right);
-                let (after, seen_after) = scanner.first_in(left, farthest.saturating_add(1));
-                *lost = lost.saturating_add(lost_by_scan(seen_before + seen_after));
-                if *lost > price_of_sorting(self.clause) {
-                    self.finder = Finder::Sorted(Sorted::read(self.shard, self.clause)?);
+    /// Appends to `longer` each range with this clause taken in, if it is within reach.
+    pub(crate) fn extend(&mut self, ranges: &[Range], longer: &mut Vec<Range>) -> Result<()> {
+        let reach = self.reach;
+        let mut ranges = ranges;
+        while let Finder::Scan { scanner, lost, losses } = &mut self.finder {
+            let Some((&range, rest)) = ranges.split_first() else {
+                if let Some(losses) = losses {
+                    losses.store(*lost, Relaxed);
                 }
-                (before, after)
+                return Ok(());
+            };
+            ranges = rest;
+            let (before, seen_before) = scanner.last_in(range.left.saturating_sub(reach), range.right);
+            let (after, seen_after) = scanner.first_in(range.left, range.right.saturating_add(reach).saturating_add(1));
+            longer.extend(range.with(before, after, reach));
+            *lost = lost.saturating_add((SCAN_COST + seen_before + seen_after).saturating_sub(SEARCH_COST));
+            if *lost > price_of_sorting(self.clause) {
+                if let Some(losses) = losses {
+                    losses.store(0, Relaxed);
+                }
+                self.finder = Finder::List(Cursor::new(self.lists.list(self.shard, self.clause)?));
             }
-            Finder::Sorted(sorted) => {
-                let (before, after) = sorted.around(range);
-                (before.filter(|&position| position >= nearest), after.filter(|&position| position <= farthest))
-            }
-        };
-        Ok(range.with(before, after))
+        }
+        if let Finder::List(cursor) = &mut self.finder {
+            cursor.around(ranges, |range, before, after| longer.extend(range.with(before, after, reach)));
+        }
+        Ok(())
     }
-}
-
-/// How much longer a scan takes than a search in sorted positions would.
-fn lost_by_scan(tokens_seen: u64) -> u64 {
-    (SCAN_COST + tokens_seen).saturating_sub(SEARCH_COST)
 }
 
 fn price_of_sorting(clause: &ShardClause) -> u64 {
@@ -127,11 +137,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_takes_in_both_neighbours() {
+    fn a_range_takes_in_both_neighbours_within_reach() {
         let range = Range { left: 10, right: 12 };
-        assert_eq!(range.with(Some(7), Some(15)), Some(Range { left: 7, right: 15 }));
-        assert_eq!(range.with(Some(11), None), Some(range));
-        assert_eq!(range.with(None, Some(20)), Some(Range { left: 10, right: 20 }));
-        assert_eq!(range.with(None, None), None);
+        assert_eq!(range.with(Some(7), Some(15), 3), Some(Range { left: 7, right: 15 }));
+        assert_eq!(range.with(Some(11), None, 3), Some(range));
+        assert_eq!(range.with(None, Some(15), 3), Some(Range { left: 10, right: 15 }));
+        assert_eq!(range.with(Some(6), Some(15), 3), Some(Range { left: 10, right: 15 }));
+        assert_eq!(range.with(Some(6), Some(16), 3), None);
+        assert_eq!(range.with(None, None, 3), None);
     }
 }

@@ -26,8 +26,10 @@
 //!
 //! Words instead of token ids, with the tokenizer that lies in the index: [`Corpus`].
 
+mod boundary;
 mod build;
 mod bytes;
+mod cache;
 mod clause;
 mod cnf;
 mod draw;
@@ -36,12 +38,13 @@ mod first;
 mod format;
 mod index;
 mod join;
+mod keys;
+mod positions;
 mod query;
 mod radix;
 mod scan;
 mod segment;
 mod shard;
-mod sorted;
 mod tokenizer;
 mod verify;
 mod words;

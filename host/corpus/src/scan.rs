@@ -8,8 +8,10 @@ use crate::format::TokenWidth;
 use crate::segment::Segment;
 use crate::shard::Shard;
 
-/// Tokens compared at a time: a few vector registers' worth.
+/// Tokens compared at a time: a few vector registers' worth …
 const BLOCK: usize = 32;
+/// … and at the end of a window, one register's.
+const SMALL_BLOCK: usize = 8;
 
 /// The terms of a clause that occur in the shard.
 pub(crate) struct Scanner<'a> {
@@ -119,28 +121,34 @@ fn first_in<const W: usize>(stream: &[u8], term: &Term<'_>, from: u64, to: u64) 
 
 fn find<const W: usize>(text: &[[u8; W]], token: [u8; W]) -> Option<usize> {
     let (blocks, rest) = text.as_chunks::<BLOCK>();
-    for (number, block) in blocks.iter().enumerate() {
-        if holds(block, token) {
-            let within = block.iter().position(|&t| t == token)?;
-            return Some(number * BLOCK + within);
-        }
-    }
-    Some(text.len() - rest.len() + rest.iter().position(|&t| t == token)?)
+    let (small_blocks, last) = rest.as_chunks::<SMALL_BLOCK>();
+    let start = text.len() - rest.len();
+    find_in_blocks(blocks, token)
+        .or_else(|| find_in_blocks(small_blocks, token).map(|at| start + at))
+        .or_else(|| last.iter().position(|&t| t == token).map(|at| text.len() - last.len() + at))
+}
+
+fn find_in_blocks<const W: usize, const N: usize>(blocks: &[[[u8; W]; N]], token: [u8; W]) -> Option<usize> {
+    let number = blocks.iter().position(|block| holds(block, token))?;
+    blocks[number].iter().position(|&t| t == token).map(|within| number * N + within)
 }
 
 fn rfind<const W: usize>(text: &[[u8; W]], token: [u8; W]) -> Option<usize> {
     let (rest, blocks) = text.as_rchunks::<BLOCK>();
-    for (number, block) in blocks.iter().enumerate().rev() {
-        if holds(block, token) {
-            let within = block.iter().rposition(|&t| t == token)?;
-            return Some(rest.len() + number * BLOCK + within);
-        }
-    }
-    rest.iter().rposition(|&t| t == token)
+    let (first, small_blocks) = rest.as_rchunks::<SMALL_BLOCK>();
+    rfind_in_blocks(blocks, token)
+        .map(|at| rest.len() + at)
+        .or_else(|| rfind_in_blocks(small_blocks, token).map(|at| first.len() + at))
+        .or_else(|| first.iter().rposition(|&t| t == token))
+}
+
+fn rfind_in_blocks<const W: usize, const N: usize>(blocks: &[[[u8; W]; N]], token: [u8; W]) -> Option<usize> {
+    let number = blocks.iter().rposition(|block| holds(block, token))?;
+    blocks[number].iter().rposition(|&t| t == token).map(|within| number * N + within)
 }
 
 /// No early exit: that is what makes it vector code.
-fn holds<const W: usize>(block: &[[u8; W]; BLOCK], token: [u8; W]) -> bool {
+fn holds<const W: usize, const N: usize>(block: &[[u8; W]; N], token: [u8; W]) -> bool {
     block.iter().fold(false, |held, &t| held | (t == token))
 }
 
@@ -197,6 +205,7 @@ mod tests {
         assert_eq!(first_in::<1>(&[1, 2], &term(&[1, 2, 3], 0), 0, 10).0, None);
         assert_eq!(last_in::<1>(&[1, 2], &term(&[1, 2, 3], 2), 0, 10).0, None);
     }
+
     #[test]
     fn separators_count_at_any_alignment_or_at_the_tokens_own() {
         for (bytes, any_alignment, aligned) in [

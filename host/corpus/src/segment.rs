@@ -6,10 +6,11 @@
 use std::cmp::Ordering;
 
 use crate::error::Result;
+use crate::keys::KEY_BYTES;
 use crate::shard::Shard;
 
 /// A half-open range of ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Segment {
     pub(crate) start: u64,
     pub(crate) end: u64,
@@ -18,6 +19,41 @@ pub(crate) struct Segment {
 impl Segment {
     pub(crate) fn len(self) -> u64 {
         self.end - self.start
+    }
+}
+
+/// An n-gram as the stream's bytes, ready to be compared with suffixes: mostly as one number.
+pub(crate) struct Pattern<'a> {
+    bytes: &'a [u8],
+    /// The first bytes as a big-endian number, zeros behind them.
+    head: u64,
+    /// Which bits of a suffix's key count.
+    mask: u64,
+}
+
+impl<'a> Pattern<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        let length = bytes.len().min(KEY_BYTES);
+        let mut head = [0; KEY_BYTES];
+        head[..length].copy_from_slice(&bytes[..length]);
+        let mask = u64::MAX.checked_shl(8 * (KEY_BYTES - length) as u32).unwrap_or(0);
+        Self { bytes, head: u64::from_be_bytes(head), mask }
+    }
+
+    /// How a suffix of this key compares; `None` where the key alone does not say.
+    fn compare_key(&self, key: u64) -> Option<Ordering> {
+        let order = (key & self.mask).cmp(&self.head);
+        (order != Ordering::Equal || self.bytes.len() <= KEY_BYTES).then_some(order)
+    }
+
+    /// Compares the first bytes of a suffix, as many as the n-gram has; a suffix that ends before is smaller.
+    fn compare(&self, suffix: &[u8]) -> Ordering {
+        if let Some(head) = suffix.first_chunk()
+            && let Some(order) = self.compare_key(u64::from_be_bytes(*head))
+        {
+            return order;
+        }
+        suffix[..self.bytes.len().min(suffix.len())].cmp(self.bytes)
     }
 }
 
@@ -37,25 +73,45 @@ impl Shard {
     }
 
     /// The same, given a range of ranks that holds them all.
-    pub(crate) fn find_within(&self, within: Segment, ngram: &[u8]) -> Result<Segment> {
-        let start = self.partition(within, |shard, rank| Ok(shard.compare(rank, ngram)? == Ordering::Less))?;
+    fn find_within(&self, within: Segment, ngram: &[u8]) -> Result<Segment> {
+        let pattern = Pattern::new(ngram);
+        let start = self.partition(within, &pattern, |order| order == Ordering::Less)?;
         // Most n-grams are rare: double the step from the first hit, then halve it.
         let (mut inside, mut step) = (start, 1);
-        while inside + step < within.end && self.compare(inside + step - 1, ngram)? == Ordering::Equal {
+        while inside + step < within.end && self.compare(inside + step - 1, &pattern)? == Ordering::Equal {
             inside += step;
             step *= 2;
         }
         let beyond = Segment { start: inside, end: within.end.min(inside + step) };
-        let end = self.partition(beyond, |shard, rank| Ok(shard.compare(rank, ngram)? == Ordering::Equal))?;
+        let end = self.partition(beyond, &pattern, |order| order == Ordering::Equal)?;
         Ok(Segment { start, end })
     }
 
-    /// The first rank that does not hold `before`, which must hold for a prefix of the range.
-    pub(crate) fn partition(&self, within: Segment, before: impl Fn(&Self, u64) -> Result<bool>) -> Result<u64> {
+    /// The first rank whose order does not satisfy `before`, which the ranks of a prefix of the range must do.
+    pub(crate) fn partition(
+        &self,
+        within: Segment,
+        pattern: &Pattern<'_>,
+        before: impl Fn(Ordering) -> bool,
+    ) -> Result<u64> {
         let Segment { mut start, mut end } = within;
+        let (mut low, mut high) = self.keys.inside(within);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let rank = self.keys.rank(middle);
+            let order = match self.keys.key(self, middle)?.and_then(|key| pattern.compare_key(key)) {
+                Some(order) => order,
+                None => self.compare(rank, pattern)?,
+            };
+            if before(order) {
+                (low, start) = (middle + 1, rank + 1);
+            } else {
+                (high, end) = (middle, rank);
+            }
+        }
         while start < end {
             let middle = start + (end - start) / 2;
-            if before(self, middle)? {
+            if before(self.compare(middle, pattern)?) {
                 start = middle + 1;
             } else {
                 end = middle;
@@ -64,9 +120,7 @@ impl Shard {
         Ok(start)
     }
 
-    /// Compares the first bytes of a suffix, as many as the n-gram has; a suffix that ends before is smaller.
-    fn compare(&self, rank: u64, ngram: &[u8]) -> Result<Ordering> {
-        let suffix = &self.stream()[self.position(rank)? as usize * self.width.bytes()..];
-        Ok(suffix[..ngram.len().min(suffix.len())].cmp(ngram))
+    fn compare(&self, rank: u64, pattern: &Pattern<'_>) -> Result<Ordering> {
+        Ok(pattern.compare(self.suffix(rank)?))
     }
 }

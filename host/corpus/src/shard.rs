@@ -1,20 +1,27 @@
 //! One shard: three mapped files whose sizes were checked, and readers that check every value they hand out.
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::first::FirstTokens;
 use crate::format::{Family, Manifest, TokenWidth, pointer_width};
+use crate::keys::Keys;
 
 #[derive(Debug)]
 pub(crate) struct Shard {
+    /// Which shard of its index.
+    pub(crate) number: usize,
     pub(crate) width: TokenWidth,
     /// Tokens in the stream, separators included. At least 1.
     pub(crate) num_tokens: u64,
     /// Bytes per entry of the table, 1–8.
     pub(crate) pointer_width: usize,
     pub(crate) first: FirstTokens,
+    pub(crate) keys: Keys,
+    /// Whether some token but the separator ends in FF, once known; see [`crate::boundary`].
+    pub(crate) fakes_separators: OnceLock<bool>,
     stream: Bytes,
     table: Bytes,
     offsets: Bytes,
@@ -56,10 +63,13 @@ impl Shard {
         }
 
         let shard = Self {
+            number,
             width,
             num_tokens: num_tokens as u64,
             pointer_width: pointer,
             first: FirstTokens::new(width),
+            keys: Keys::new(num_tokens as u64),
+            fakes_separators: OnceLock::new(),
             stream,
             table,
             offsets,
@@ -122,6 +132,11 @@ impl Shard {
             return Err(self.corrupt_pointer(rank, pointer));
         }
         Ok(pointer >> width.trailing_zeros())
+    }
+
+    /// The bytes of a rank's suffix. `rank` must be below `num_tokens`.
+    pub(crate) fn suffix(&self, rank: u64) -> Result<&[u8]> {
+        Ok(&self.stream[self.position(rank)? as usize * self.width.bytes()..])
     }
 
     #[cold]

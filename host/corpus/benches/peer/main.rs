@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use corver_corpus::{BuildOptions, CnfCount, CnfOptions, Index, Mode, Tokenizer, build};
+use corver_corpus::{BuildOptions, CnfCount, CnfOptions, Index, Mode, OpenOptions, Tokenizer, build};
 use figures::{Ratio, Times, digits, table};
 use mix::{Ask, Query};
 use official::Official;
@@ -37,6 +37,8 @@ const RATE_SECONDS: f64 = 2.0;
 /// A way to ask a CNF query here.
 struct Way {
     name: &'static str,
+    /// Whether sorted lists of frequent clauses are kept between queries.
+    cached: bool,
     mode: Mode,
     enough: Option<u64>,
 }
@@ -44,11 +46,25 @@ struct Way {
 const COMPATIBLE: usize = 0;
 const EXACT: usize = 1;
 const ENOUGH: usize = 2;
-const WAYS: [Way; 3] = [
-    Way { name: "compatible", mode: Mode::Compatible, enough: None },
-    Way { name: "exact", mode: Mode::Exact, enough: None },
-    Way { name: "exact, enough = 20", mode: Mode::Exact, enough: Some(20) },
+const WAYS: [Way; 5] = [
+    Way { name: "compatible", cached: true, mode: Mode::Compatible, enough: None },
+    Way { name: "exact", cached: true, mode: Mode::Exact, enough: None },
+    Way { name: "exact, enough = 20", cached: true, mode: Mode::Exact, enough: Some(20) },
+    Way { name: "compatible, nothing kept", cached: false, mode: Mode::Compatible, enough: None },
+    Way { name: "exact, nothing kept", cached: false, mode: Mode::Exact, enough: None },
 ];
+
+/// The index as it is opened by default, and without memory for sorted lists.
+struct Engines {
+    caching: Index,
+    plain: Index,
+}
+
+impl Engines {
+    fn of(&self, way: &Way) -> &Index {
+        if way.cached { &self.caching } else { &self.plain }
+    }
+}
 
 fn main() {
     let Some(python) = std::env::var_os("CORVER_PEER_PYTHON").map(PathBuf::from) else {
@@ -57,9 +73,12 @@ fn main() {
         );
     };
     let (index, queries) = prepare();
+    let plain = OpenOptions { cache_bytes: 0, ..OpenOptions::default() };
+    let plain = Index::open_with(index.path(), plain).expect("it is open already");
+    let engines = Engines { caching: index, plain };
     let groups = groups(&queries);
-    let mut official = start_official(&python, &index, &queries);
-    compare_answers(&index, &queries, &mut official);
+    let mut official = start_official(&python, &engines.caching, &queries);
+    compare_answers(&engines, &queries, &mut official);
 
     let mut theirs = Times::new(queries.len());
     let mut ours = WAYS.map(|_| Times::new(queries.len()));
@@ -68,17 +87,17 @@ fn main() {
             (0..PASSES).for_each(|_| theirs.take_in(group, official.pass(group)));
             for (times, way) in ours.iter_mut().zip(&WAYS) {
                 for _ in 0..PASSES {
-                    let pass = queries[group.clone()].iter().map(|query| time(&index, query, way));
+                    let pass = queries[group.clone()].iter().map(|query| time(engines.of(way), query, way));
                     times.take_in(group, pass.collect());
                 }
             }
         }
     }
     let pairs = &groups[0];
-    let our_rate = rate(&index, &queries[pairs.clone()], 2);
+    let our_rate = rate(&engines.caching, &queries[pairs.clone()], 2);
     let their_rate = official.rate(2, RATE_SECONDS, pairs);
 
-    let report = Report { index, queries, ours, theirs, our_rate, their_rate };
+    let report = Report { index: engines.caching, queries, ours, theirs, our_rate, their_rate };
     report.print_and_save(&Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench").join("corpus.json"));
 }
 
@@ -124,12 +143,12 @@ fn start_official(python: &Path, index: &Index, queries: &[Query]) -> Official {
 }
 
 /// Both engines must agree before it means anything which is faster. Warms both up, too.
-fn compare_answers(index: &Index, queries: &[Query], official: &mut Official) {
+fn compare_answers(engines: &Engines, queries: &[Query], official: &mut Official) {
     for (query, (count, approx, _)) in queries.iter().zip(official.answers()) {
-        let ours = ask(index, query, &WAYS[COMPATIBLE]);
+        let ours = ask(&engines.caching, query, &WAYS[COMPATIBLE]);
         assert_eq!((ours.count, ours.approx), (count, approx), "{query:?}");
         for way in &WAYS[EXACT..] {
-            ask(index, query, way);
+            ask(engines.of(way), query, way);
         }
     }
     println!("\n{} queries answered alike.", queries.len());

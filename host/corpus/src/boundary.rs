@@ -1,0 +1,81 @@
+//! Which ranges reach into another document.
+
+use crate::cache::ListCache;
+use crate::cnf::Mode;
+use crate::error::Result;
+use crate::format::TokenWidth;
+use crate::join::Range;
+use crate::positions::{Cursor, Positions};
+use crate::scan;
+use crate::shard::Shard;
+
+/// Where documents begin, asked block by block.
+pub(crate) enum Boundaries<'a> {
+    /// Looks at the text between a range's ends: best for few ranges.
+    Scan { shard: &'a Shard, mode: Mode },
+    /// Looks up the next document's start: best for many ranges in ascending order.
+    List(Cursor),
+}
+
+impl<'a> Boundaries<'a> {
+    pub(crate) fn scan(shard: &'a Shard, mode: Mode) -> Self {
+        Self::Scan { shard, mode }
+    }
+
+    /// For ranges that come in ascending order.
+    pub(crate) fn list(shard: &'a Shard, mode: Mode, lists: &ListCache) -> Result<Self> {
+        if mode == Mode::Compatible && shard.may_fake_separators()? {
+            return Ok(Self::scan(shard, mode));
+        }
+        Ok(lists.documents(shard)?.map_or_else(|| Self::scan(shard, mode), |starts| Self::List(Cursor::new(starts))))
+    }
+
+    /// Appends to `whole` the ranges inside which no document begins; one that begins with the last occurrence's token
+    /// is not inside.
+    pub(crate) fn keep_whole(&mut self, ranges: &[Range], whole: &mut Vec<Range>) {
+        match self {
+            Self::Scan { shard, mode } => whole.extend(ranges.iter().filter(|range| {
+                let width = shard.width.bytes();
+                let inside = &shard.stream()[range.left as usize * width..range.right as usize * width];
+                match mode {
+                    Mode::Compatible => !scan::holds_ones(inside, width),
+                    Mode::Exact => !scan::holds_separator(inside, shard.width),
+                }
+            })),
+            Self::List(starts) => starts.around(ranges, |range, _, next_start| {
+                if next_start.is_none_or(|start| start >= range.right) {
+                    whole.push(range);
+                }
+            }),
+        }
+    }
+}
+
+impl Shard {
+    /// The starts of all documents.
+    pub(crate) fn document_starts(&self) -> Result<Positions> {
+        let starts = (0..self.num_documents()).map(|document| self.document_start(document));
+        starts.collect::<Result<Vec<u64>>>().map(|starts| Positions::new(starts, self.num_tokens))
+    }
+
+    /// Whether some token could look like a part of a separator, so that the official engine, which looks for adjacent
+    /// FF bytes at any alignment, might see a boundary between two tokens: one whose last byte is FF would do.
+    fn may_fake_separators(&self) -> Result<bool> {
+        if let Some(&known) = self.fakes_separators.get() {
+            return Ok(known);
+        }
+        let found = match self.width {
+            TokenWidth::U8 => false,
+            TokenWidth::U16 => {
+                let mut occurrences = 0;
+                for first in 0..0xFF {
+                    occurrences += self.find(&[first, 0xFF])?.len();
+                }
+                occurrences > 0
+            }
+            // Tokens are not sorted by their last byte; finding out would take a look at each.
+            TokenWidth::U32 => true,
+        };
+        Ok(*self.fakes_separators.get_or_init(|| found))
+    }
+}
