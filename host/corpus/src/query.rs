@@ -74,6 +74,17 @@ impl Corpus {
         options: &CnfOptions,
         enough: Option<u64>,
     ) -> Result<Option<WordCount>> {
+        let Some(clauses) = self.encode_clauses(all_of)? else { return Ok(None) };
+        if let [clause] = clauses.as_slice()
+            && let [term] = clause.as_slice()
+        {
+            return Ok(Some(WordCount { count: self.index.count(term)?, ..WordCount::default() }));
+        }
+        self.index.count_cnf(&Cnf::new(clauses)?, options, enough).map(Some)
+    }
+
+    /// The token ids of every term; `None` where a word has none.
+    pub(crate) fn encode_clauses(&self, all_of: &[Vec<String>]) -> Result<Option<Vec<Vec<Vec<u32>>>>> {
         let mut clauses = Vec::with_capacity(all_of.len());
         for words in all_of {
             let clause = words.iter().map(|word| self.tokenizer.encode_word(word)).collect::<Result<Vec<_>>>()?;
@@ -82,12 +93,7 @@ impl Corpus {
             }
             clauses.push(clause);
         }
-        if let [clause] = clauses.as_slice()
-            && let [term] = clause.as_slice()
-        {
-            return Ok(Some(WordCount { count: self.index.count(term)?, ..WordCount::default() }));
-        }
-        self.index.count_cnf(&Cnf::new(clauses)?, options, enough).map(Some)
+        Ok(Some(clauses))
     }
 }
 

@@ -1,16 +1,16 @@
-//! The corpus index as the counter of a training step.
+//! A corpus as the counter of a training step.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use corver_core::{Count, Counter, PartError, Query};
-use corver_corpus::{CnfOptions, Corpus, Mode, WordCount};
+use corver_corpus::{CnfOptions, Mode, WordCount, WordCounter, WordQuery};
 
 /// Answers kept before the memory starts anew.
 const MEMORY: usize = 1 << 20;
 
-/// Counts in a local index, and remembers: the samples of a group speak of the same entities.
+/// Counts in a corpus, wherever it lies, and remembers: the samples of a group speak of the same entities.
 pub struct IndexCounter {
-    corpus: Corpus,
+    corpus: Box<dyn WordCounter>,
     options: CnfOptions,
     known: HashMap<Query, Option<WordCount>>,
 }
@@ -18,35 +18,76 @@ pub struct IndexCounter {
 impl IndexCounter {
     /// Counts with these options.
     #[must_use]
-    pub fn new(corpus: Corpus, options: CnfOptions) -> Self {
+    pub fn new(corpus: Box<dyn WordCounter>, options: CnfOptions) -> Self {
         Self { corpus, options, known: HashMap::new() }
     }
 
-    fn look_up(&mut self, query: &Query) -> Result<Option<WordCount>, PartError> {
-        if let Some(known) = self.known.get(query) {
-            return Ok(*known);
-        }
-        // The official engine has no early stop; `compatible` promises its numbers.
-        let enough = query.enough.filter(|_| self.options.mode == Mode::Exact);
-        let count = self.corpus.count_words(&query.all_of, &self.options, enough)?;
+    /// Asks for what is not known yet, all at once and nothing twice.
+    fn look_up(&mut self, queries: &[Query]) -> Result<(), PartError> {
         if self.known.len() >= MEMORY {
             self.known.clear();
         }
-        self.known.insert(query.clone(), count);
-        Ok(count)
+        let mut seen = HashSet::new();
+        let unknown: Vec<&Query> =
+            queries.iter().filter(|query| !self.known.contains_key(*query) && seen.insert(*query)).collect();
+        // The official engine has no early stop; `compatible` promises its numbers.
+        let stops = self.options.mode == Mode::Exact;
+        let asked: Vec<WordQuery<'_>> = unknown
+            .iter()
+            .map(|query| WordQuery { all_of: &query.all_of, enough: query.enough.filter(|_| stops) })
+            .collect();
+        let answers = self.corpus.count_all(&asked, &self.options)?;
+        self.known.extend(unknown.into_iter().cloned().zip(answers));
+        Ok(())
     }
 }
 
 impl Counter for IndexCounter {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        self.look_up(queries)?;
         let answer = |query: &Query| {
-            let found = self.look_up(query)?;
-            Ok(Count {
+            let found = self.known[query];
+            Count {
                 query: query.clone(),
                 occurrences: found.map(|count| count.count),
                 exact: found.is_none_or(|count| count.is_exact()),
-            })
+            }
         };
-        queries.iter().map(answer).collect()
+        Ok(queries.iter().map(answer).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use corver_corpus::CounterError;
+
+    use super::*;
+
+    /// Counts the words of a query, and notes what it was asked.
+    struct Words(&'static Mutex<Vec<usize>>);
+
+    impl WordCounter for Words {
+        fn count_all(&self, queries: &[WordQuery<'_>], _: &CnfOptions) -> Result<Vec<Option<WordCount>>, CounterError> {
+            self.0.lock().unwrap().push(queries.len());
+            let answer = |query: &WordQuery<'_>| WordCount { count: query.all_of.len() as u64, ..WordCount::default() };
+            Ok(queries.iter().map(answer).map(Some).collect())
+        }
+    }
+
+    #[test]
+    fn no_query_is_asked_twice() {
+        static ASKED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+        let query =
+            |words: &[&str]| Query { all_of: words.iter().map(|&word| vec![word.to_owned()]).collect(), enough: None };
+        let (pair, one) = (query(&["red", "fox"]), query(&["den"]));
+        let mut counter = IndexCounter::new(Box::new(Words(&ASKED)), CnfOptions::default());
+        let mut count = |queries: &[Query]| -> Vec<Option<u64>> {
+            counter.count(queries).unwrap().iter().map(|count| count.occurrences).collect()
+        };
+        assert_eq!(count(&[pair.clone(), one.clone(), pair.clone()]), [Some(2), Some(1), Some(2)]);
+        assert_eq!(count(&[one, pair]), [Some(1), Some(2)]);
+        assert_eq!(*ASKED.lock().unwrap(), [2, 0]);
     }
 }

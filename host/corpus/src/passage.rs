@@ -1,0 +1,187 @@
+//! Matches for people to read: the text around them, with the words of the query marked.
+
+use std::ops::Range;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::cnf::{Cnf, CnfOptions, Mode};
+use crate::document::Document;
+use crate::error::Result;
+use crate::query::Corpus;
+use crate::tokenizer::Tokenizer;
+
+/// Tokens shown on each side of a word.
+const CONTEXT: u64 = 24;
+/// Stands where text of the document is left out.
+const CUT: &str = "…";
+
+/// A document's text around one match.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Passage {
+    /// The shard that holds it.
+    pub shard: usize,
+    /// The document's number in that shard, from 0.
+    pub document: u64,
+    /// Where the match begins in that shard, in tokens.
+    pub position: u64,
+    /// What the index keeps about the document: `path`, `linenum` (from 0), `metadata`. `None` where it keeps nothing.
+    pub metadata: Option<Value>,
+    /// The text, piece by piece; `…` where some is left out. Their `text`s make the passage.
+    pub spans: Vec<Span>,
+}
+
+/// A piece of a [`Passage`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Span {
+    /// The text.
+    pub text: String,
+    /// Whether these are words of the query.
+    pub matched: bool,
+}
+
+impl Corpus {
+    /// Up to `limit` matches of a query, spread evenly over all of them, in the order of the text. Which matches there are
+    /// is as [`Corpus::count_words`] has it, except that of a single frequent clause only a sample is looked at.
+    ///
+    /// # Errors
+    /// As [`Corpus::count_words`].
+    pub fn passages(&self, all_of: &[Vec<String>], options: &CnfOptions, limit: usize) -> Result<Vec<Passage>> {
+        let Some(clauses) = self.encode_clauses(all_of)? else { return Ok(Vec::new()) };
+        // Every occurrence of a lone clause is a match: the cap keeps a list short that would hold, say, every `the`.
+        let mode = if clauses.len() == 1 { Mode::Compatible } else { options.mode };
+        let cnf = Cnf::new(clauses)?;
+        let found = self.index().find_cnf(&cnf, &CnfOptions { mode, ..*options })?;
+        let mut places: Vec<(usize, u64)> = Vec::new();
+        for (shard, starts) in found.into_iter().enumerate() {
+            places.extend(starts.into_iter().map(|start| (shard, start)));
+        }
+        places.sort_unstable();
+        places.dedup(); // one place may begin several matches
+        let shown = limit.min(places.len());
+        let mut passages = Vec::with_capacity(shown);
+        for number in 0..shown {
+            let (shard, position) = places[number * places.len() / shown];
+            if let Some(document) = self.index().document_at(shard, position)? {
+                passages.push(self.passage(&document, position, cnf.clauses(), options.max_diff_tokens)?);
+            }
+        }
+        Ok(passages)
+    }
+
+    fn passage(
+        &self,
+        document: &Document,
+        position: u64,
+        clauses: &[Vec<Vec<u32>>],
+        max_diff_tokens: u64,
+    ) -> Result<Passage> {
+        let (tokens, shard) = (&document.tokens, document.shard);
+        // A match begins with its leftmost word, and each further clause may begin one window further on.
+        let reach = max_diff_tokens.saturating_mul(clauses.len() as u64 - 1);
+        let longest = clauses.iter().flatten().map(Vec::len).max().unwrap_or_default() as u64;
+        let end = position.saturating_add(reach).saturating_add(longest).min(tokens.end);
+        let text = self.index().tokens(shard, position..end);
+        let mut windows: Vec<Range<u64>> = clauses
+            .iter()
+            .filter_map(|terms| first_of(&text, terms))
+            .map(|word| {
+                let (start, end) = (position + word.start as u64, position + word.end as u64);
+                start.saturating_sub(CONTEXT).max(tokens.start)..end.saturating_add(CONTEXT).min(tokens.end)
+            })
+            .collect();
+        windows.sort_unstable_by_key(|window| window.start);
+        windows.dedup_by(|next, window| {
+            let joined = next.start <= window.end;
+            if joined {
+                window.end = window.end.max(next.end);
+            }
+            joined
+        });
+
+        let mut spans = Spans::default();
+        for (number, window) in windows.iter().enumerate() {
+            if number > 0 {
+                spans.push(" ", false);
+            }
+            if window.start > tokens.start {
+                spans.push(CUT, false);
+                spans.push(" ", false);
+            }
+            let ids = self.index().tokens(shard, window.clone());
+            mark(self.tokenizer(), &ids, clauses, &mut spans)?;
+        }
+        if windows.last().is_some_and(|window| window.end < tokens.end) {
+            spans.push(" ", false);
+            spans.push(CUT, false);
+        }
+        let metadata = self.index().document_metadata(document)?;
+        Ok(Passage {
+            shard,
+            document: document.number,
+            position,
+            // A line of another program may be anything; as a string it is shown all the same.
+            metadata: metadata.map(|line| serde_json::from_str(&line).unwrap_or(Value::String(line))),
+            spans: spans.0,
+        })
+    }
+}
+
+/// The first place where one of the terms stands.
+fn first_of(text: &[u32], terms: &[Vec<u32>]) -> Option<Range<usize>> {
+    let place = |term: &Vec<u32>| {
+        let start = text.windows(term.len()).position(|window| window == term)?;
+        Some(start..start + term.len())
+    };
+    terms.iter().filter_map(place).min_by_key(|place| place.start)
+}
+
+/// Decodes some tokens, the query's words apart from the rest.
+fn mark(tokenizer: &Tokenizer, ids: &[u32], clauses: &[Vec<Vec<u32>>], spans: &mut Spans) -> Result<()> {
+    let mut matched = vec![false; ids.len()];
+    for term in clauses.iter().flatten() {
+        for (start, window) in ids.windows(term.len()).enumerate() {
+            if window == term {
+                matched[start..start + term.len()].fill(true);
+            }
+        }
+    }
+    // A token decoded alone may lose the space before it, so pieces are cut out of the whole, at the length that the
+    // tokens before them decode to.
+    let whole = tokenizer.decode(ids)?;
+    let mut shown = 0;
+    let mut end = 0;
+    for run in matched.chunk_by(|a, b| a == b) {
+        end += run.len();
+        let upto = if end == ids.len() {
+            whole.len()
+        } else {
+            common_prefix(&whole, &tokenizer.decode(&ids[..end])?).max(shown)
+        };
+        let piece = &whole[shown..upto];
+        let word = if run[0] { piece.trim_start() } else { piece };
+        spans.push(&piece[..piece.len() - word.len()], false);
+        spans.push(word, run[0]);
+        shown = upto;
+    }
+    Ok(())
+}
+
+/// How many bytes two texts share from the start, whole characters only.
+fn common_prefix(a: &str, b: &str) -> usize {
+    a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(c, _)| c.len_utf8()).sum()
+}
+
+/// Spans of which neighbours differ and none is empty.
+#[derive(Default)]
+struct Spans(Vec<Span>);
+
+impl Spans {
+    fn push(&mut self, text: &str, matched: bool) {
+        match self.0.last_mut() {
+            _ if text.is_empty() => {}
+            Some(last) if last.matched == matched => last.text.push_str(text),
+            _ => self.0.push(Span { text: text.to_owned(), matched }),
+        }
+    }
+}
