@@ -1,0 +1,65 @@
+//! What can go wrong between two machines.
+
+use std::path::PathBuf;
+
+/// Every failure of this crate.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// The address of the server cannot be used.
+    #[error("{url:?} is no address of a server: {problem}")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A setting has a value that cannot work.
+    #[error("corpus.remote.{setting}: it must be {expected}")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// The server understood the request and will not answer it; asking again is of no use.
+    #[error("{url} refuses the query {query:?} on its index {index}: {message}")]
+    Refused {
+        /// The server.
+        url: String,
+        /// The index.
+        index: String,
+        /// The query.
+        query: String,
+        /// What the server said.
+        message: String,
+    },
+    /// The server gave no usable answer for as long as one is waited for.
+    #[error(
+        "{url} gave no answer in {attempts} attempts and {seconds:.0} s, so the query {query:?} on its index {index} has no count; at last: {last}"
+    )]
+    GaveUp {
+        /// The server.
+        url: String,
+        /// The index.
+        index: String,
+        /// The query.
+        query: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// For how long.
+        seconds: f64,
+        /// How the last attempt of any query failed.
+        last: String,
+    },
+    /// A file of the cache cannot be used.
+    #[error("cannot {action} the cache of counts {}: {source}", path.display())]
+    Cache {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
