@@ -153,25 +153,7 @@ pub enum IndexCommand {
         no_metadata: bool,
     },
     /// Count how often words occur together: 'Philadelphia Flyers AND Stanley Cup'.
-    Count {
-        /// Words joined by AND and OR; several words in a row are a phrase.
-        query: String,
-        /// Index folder; default: the demo's.
-        #[arg(long, value_name = "DIR")]
-        index: Option<PathBuf>,
-        /// tokenizer.json, where the index does not hold its own.
-        #[arg(long)]
-        tokenizer: Option<PathBuf>,
-        /// Count every match, never a sample.
-        #[arg(long)]
-        exact: bool,
-        /// Clauses with more hits are sub-sampled, as the official engine does.
-        #[arg(long, default_value_t = 500_000)]
-        max_clause_freq: u64,
-        /// Window in tokens. Default: 1,000; the demo's own where the index is the demo's.
-        #[arg(long)]
-        max_diff_tokens: Option<u64>,
-    },
+    Count(CountArgs),
     /// Documents, tokens, widths and tokenizer of an index.
     Info {
         /// Index folder; default: the demo's.
@@ -185,6 +167,30 @@ pub enum IndexCommand {
         #[arg(long)]
         full: bool,
     },
+}
+
+#[derive(Debug, Args)]
+pub struct CountArgs {
+    /// Words joined by AND and OR; several words in a row are a phrase.
+    pub query: String,
+    /// Index folder, or URL#NAME of an index on a server; given several times, counts are added. Default: the demo's.
+    #[arg(long, value_name = "DIR|URL#NAME")]
+    pub index: Vec<String>,
+    /// tokenizer.json, where the index does not hold its own.
+    #[arg(long)]
+    pub tokenizer: Option<PathBuf>,
+    /// Count every match, never a sample.
+    #[arg(long)]
+    pub exact: bool,
+    /// Clauses with more hits are sub-sampled, as the official engine does.
+    #[arg(long, default_value_t = 500_000)]
+    pub max_clause_freq: u64,
+    /// Window in tokens. Default: 1,000; the demo's own where the index is the demo's.
+    #[arg(long)]
+    pub max_diff_tokens: Option<u64>,
+    /// Also print so many matching passages, spread over all matches.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub show: usize,
 }
 
 #[derive(Debug, Args)]

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
 use corver_core::{AdvantageSettings, RewardSettings, Sampling};
+use corver_remote::RemoteSettings;
 use corver_study::evaluate::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::source::Sources;
 
 /// The demo's settings, which every command falls back on.
 const DEMO: &str = include_str!("../../../configs/demo.toml");
@@ -106,20 +109,22 @@ impl Default for ExtractSection {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CorpusSection {
-    /// Index folder, or "demo".
-    pub index: String,
+    /// Index folder, "demo", `URL#NAME` of an index on a server, or a list of those whose counts are added.
+    pub index: Sources,
     /// `exact` counts every match; `compatible` equals the official engine, sub-sampling included.
     pub mode: corver_corpus::Mode,
     /// Clauses with more hits than this are sub-sampled in `compatible` mode.
     pub max_clause_freq: u64,
     /// Window in tokens. Not set: the paper's, or the demo's where the index is the demo's.
     pub max_diff_tokens: Option<u64>,
+    /// How to deal with servers.
+    pub remote: RemoteSettings,
 }
 
 impl CorpusSection {
     /// The window; see [`window`].
     pub fn window(&self) -> u64 {
-        self.max_diff_tokens.unwrap_or_else(|| window(self.index == DEMO_SOURCE))
+        self.max_diff_tokens.unwrap_or_else(|| window(self.index.is_demo()))
     }
 }
 
@@ -132,10 +137,11 @@ pub fn window(of_demo: bool) -> u64 {
 impl Default for CorpusSection {
     fn default() -> Self {
         Self {
-            index: String::new(),
+            index: Sources::One(String::new()),
             mode: corver_corpus::Mode::Compatible,
             max_clause_freq: 500_000,
             max_diff_tokens: None,
+            remote: RemoteSettings::default(),
         }
     }
 }
@@ -273,6 +279,20 @@ mod tests {
         assert_eq!(of(&[]), Some(corver_demo::WINDOW));
         assert_eq!(of(&["corpus.index=elsewhere".into()]), Some(1_000));
         assert_eq!(of(&["corpus.max_diff_tokens=7".into()]), Some(7));
+    }
+
+    #[test]
+    fn an_index_may_be_several_and_elsewhere() {
+        let of = |overrides: &[String]| load(&[], overrides).map(|config| config.corpus.index.parse().unwrap().len());
+        assert_eq!(of(&["corpus.index=[\"wiki\", \"http://host/#books\"]".into()]).unwrap(), 2);
+        assert_eq!(of(&["corpus.index=http://host/#books".into()]).unwrap(), 1);
+        let error = load(&[], &["corpus.index=7".into()]).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("corpus.index") && format!("{error:#}").contains("URL#NAME"),
+            "{error:#}"
+        );
+        let error = load(&[], &["corpus.remote.patience=7".into()]).unwrap_err();
+        assert!(format!("{error:#}").contains("did you mean `corpus.remote.patience_s`?"), "{error:#}");
     }
 
     #[test]

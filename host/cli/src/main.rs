@@ -5,6 +5,7 @@ mod command;
 mod config;
 mod output;
 mod parts;
+mod source;
 
 use std::process::ExitCode;
 

@@ -46,6 +46,12 @@ pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [
     line(table);
 }
 
+/// Text that stands out: bold on a terminal, between asterisks elsewhere and where `NO_COLOR` is set.
+pub fn emphasised(text: &str) -> String {
+    let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if plain { format!("**{text}**") } else { format!("\x1b[1m{text}\x1b[0m") }
+}
+
 /// A bar on a terminal, silent elsewhere: logs get lines of their own.
 pub fn progress(total: u64, what: &'static str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {

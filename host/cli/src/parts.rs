@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use corver_core::{Extractor, Question};
-use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer};
+use corver_corpus::{BuildOptions, CnfOptions, Tokenizer};
 use corver_demo::DemoPaths;
 use corver_extract::RuntimeLibrary;
 use corver_rules::{LoadOptions, Rule};
@@ -12,6 +12,7 @@ use corver_study::{IndexCounter, run_dir};
 
 use crate::args::ConfigArgs;
 use crate::config::{self, Config, CorpusSection, DEMO_SOURCE};
+use crate::source::{self, Source};
 
 /// Resolves a command's configuration.
 pub fn configuration(args: &ConfigArgs) -> Result<Config> {
@@ -57,7 +58,7 @@ pub fn demo_index() -> Result<PathBuf> {
 }
 
 /// A path from the configuration, or the demo's own.
-fn source(value: &str, key: &str, of_demo: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> {
+fn path(value: &str, key: &str, of_demo: impl FnOnce() -> Result<PathBuf>) -> Result<PathBuf> {
     match value {
         "" => bail!("`{key}` is not set: give a path, or \"{DEMO_SOURCE}\""),
         DEMO_SOURCE => of_demo(),
@@ -98,7 +99,7 @@ fn find_plugin(plugin: &Path) -> Result<PathBuf> {
 
 /// The triplet model.
 pub fn extractor(config: &Config) -> Result<(PathBuf, Box<dyn Extractor>)> {
-    let bundle = source(&config.extract.bundle, "extract.bundle", || Ok(demo()?.extractor))?;
+    let bundle = path(&config.extract.bundle, "extract.bundle", || Ok(demo()?.extractor))?;
     let extractor = open_extractor(&bundle, &config.extract.device)?;
     Ok((bundle, Box::new(extractor)))
 }
@@ -111,13 +112,13 @@ pub fn open_extractor(bundle: &Path, device: &str) -> Result<corver_extract::Ext
         .with_context(|| format!("opening the extractor {}", bundle.display()))
 }
 
-/// The corpus index.
-pub fn corpus(section: &CorpusSection) -> Result<(PathBuf, IndexCounter)> {
-    let path = source(&section.index, "corpus.index", demo_index)?;
-    let corpus = Corpus::open(&path).with_context(|| format!("opening the index {}", path.display()))?;
+/// The corpus, and where it comes from.
+pub fn corpus(section: &CorpusSection) -> Result<(Vec<Source>, IndexCounter)> {
+    let sources = section.index.parse()?;
+    let corpus = source::open(&sources, &section.remote)?;
     let options =
         CnfOptions { mode: section.mode, max_clause_freq: section.max_clause_freq, max_diff_tokens: section.window() };
-    Ok((path, IndexCounter::new(corpus, options)))
+    Ok((sources, IndexCounter::new(corpus, options)))
 }
 
 /// A question file, or one of the demo's two sets.
@@ -132,7 +133,7 @@ pub fn questions(value: &str, key: &str, of_demo: impl FnOnce() -> Vec<Question>
 /// The folder of the policy's model.
 #[cfg(feature = "torch")]
 pub fn model(config: &Config) -> Result<PathBuf> {
-    source(&config.policy.model, "policy.model", || Ok(demo()?.policy))
+    path(&config.policy.model, "policy.model", || Ok(demo()?.policy))
 }
 
 /// The policy; `adapter` (an adapter's or a checkpoint's folder) instead of fresh adapters.

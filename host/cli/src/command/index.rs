@@ -3,14 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use corver_corpus::{
-    BuildOptions, CnfOptions, Corpus, Index, Level, Mode, OpenOptions, Progress, Tokenizer, build, parse_query, verify,
+    BuildOptions, CnfOptions, Corpora, Corpus, Index, Level, Mode, OpenOptions, Passage, Progress, Tokenizer,
+    WordCounter, WordQuery, build, parse_query, verify,
 };
+use corver_remote::RemoteSettings;
 use serde_json::json;
 
-use crate::args::{IndexArgs, IndexCommand};
+use crate::args::{CountArgs, IndexArgs, IndexCommand};
 use crate::config::window;
+use crate::source::Source;
 use crate::{output, parts};
 
 /// Neighbouring suffixes that a quick verification compares, per shard.
@@ -21,12 +24,7 @@ pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
         IndexCommand::Build { inputs, tokenizer, out, shards, no_metadata } => {
             build_index(inputs, tokenizer, out, *shards, !no_metadata, json)
         }
-        IndexCommand::Count { query, index, tokenizer, exact, max_clause_freq, max_diff_tokens } => {
-            let mode = if *exact { Mode::Exact } else { Mode::Compatible };
-            let max_diff_tokens = max_diff_tokens.unwrap_or_else(|| window(index.is_none()));
-            let options = CnfOptions { mode, max_clause_freq: *max_clause_freq, max_diff_tokens };
-            count(query, index.as_deref(), tokenizer.as_deref(), &options, json)
-        }
+        IndexCommand::Count(args) => count(args, json),
         IndexCommand::Info { index } => info(index.as_deref(), json),
         IndexCommand::Verify { index, full } => {
             check(index.as_deref(), if *full { Level::Full } else { Level::Sampled(SAMPLE) }, json)
@@ -81,26 +79,117 @@ fn show(bar: &indicatif::ProgressBar, progress: Progress) {
     }
 }
 
-fn count(query: &str, index: Option<&Path>, tokenizer: Option<&Path>, options: &CnfOptions, json: bool) -> Result<()> {
-    let path = folder(index)?;
-    let corpus = match tokenizer {
-        Some(tokenizer) => Corpus::new(Index::open(&path)?, Tokenizer::from_file(tokenizer)?),
-        None => Corpus::open(&path),
-    }
-    .with_context(|| format!("opening the index {}", path.display()))?;
+fn count(args: &CountArgs, json: bool) -> Result<()> {
+    let CountArgs { query, index, tokenizer, exact, max_clause_freq, max_diff_tokens, show } = args;
     let words = parse_query(query)?;
+    let sources = if index.is_empty() {
+        vec![Source::Demo]
+    } else {
+        index.iter().map(|text| text.parse()).collect::<Result<Vec<Source>>>()?
+    };
+    let options = CnfOptions {
+        mode: if *exact { Mode::Exact } else { Mode::Compatible },
+        max_clause_freq: *max_clause_freq,
+        max_diff_tokens: max_diff_tokens.unwrap_or_else(|| window(sources == [Source::Demo])),
+    };
+    let corpora = sources.iter().map(|source| open(source, tokenizer.as_deref())).collect::<Result<Vec<_>>>()?;
+    // Before the count, so that a source without text says so at once.
+    let passages = passages(&sources, &corpora, &words, &options, *show)?;
+    let counter = Corpora::new(corpora.into_iter().map(Opened::into_counter).collect());
+
     let start = Instant::now();
-    let answer = corpus.count_words(&words, options, None)?;
+    let answer = counter.count_all(&[WordQuery { all_of: &words, enough: None }], &options);
     let micros = start.elapsed().as_secs_f64() * 1e6;
+    let answer = answer.map_err(anyhow::Error::from_boxed)?.remove(0);
     let answer = answer.with_context(|| format!("a word of {query:?} has no tokens in this index's tokenizer"))?;
     if json {
-        return output::json(&json!({
+        let mut result = json!({
             "query": query, "count": answer.count, "approx": answer.approx, "exact": answer.is_exact(), "micros": micros,
-        }));
+        });
+        if *show > 0 {
+            result["passages"] = serde_json::to_value(&passages)?;
+        }
+        return output::json(&result);
     }
     let about = if answer.is_exact() { "" } else { " (an estimate from a sample; --exact counts all)" };
     output::line(format_args!("{}{about}   {micros:.1} µs", answer.count));
+    passages.iter().for_each(show_passage);
     Ok(())
+}
+
+/// A source that was opened: as an index of its own where it lies on this machine.
+enum Opened {
+    Local(Box<Corpus>),
+    Remote(Box<dyn WordCounter>),
+}
+
+impl Opened {
+    fn into_counter(self) -> Box<dyn WordCounter> {
+        match self {
+            Self::Local(corpus) => corpus,
+            Self::Remote(counter) => counter,
+        }
+    }
+}
+
+fn open(source: &Source, tokenizer: Option<&Path>) -> Result<Opened> {
+    match source.folder()? {
+        Some(folder) => Ok(Opened::Local(Box::new(open_folder(&folder, tokenizer)?))),
+        // A count by hand shall be a fresh one.
+        None => source.open(&RemoteSettings { cache: false, ..RemoteSettings::default() }).map(Opened::Remote),
+    }
+}
+
+fn open_folder(folder: &Path, tokenizer: Option<&Path>) -> Result<Corpus> {
+    let corpus = match tokenizer {
+        Some(tokenizer) => Corpus::new(Index::open(folder)?, Tokenizer::from_file(tokenizer)?),
+        None => Corpus::open(folder),
+    };
+    corpus.with_context(|| format!("opening the index {}", folder.display()))
+}
+
+/// Up to `limit` matches, of the first source as many as it has, and so on.
+fn passages(
+    sources: &[Source],
+    corpora: &[Opened],
+    words: &[Vec<String>],
+    options: &CnfOptions,
+    limit: usize,
+) -> Result<Vec<Passage>> {
+    let mut passages = Vec::new();
+    for (source, corpus) in sources.iter().zip(corpora) {
+        let wanted = limit - passages.len();
+        match corpus {
+            _ if wanted == 0 => break,
+            Opened::Local(corpus) => passages.extend(corpus.passages(words, options, wanted)?),
+            Opened::Remote(_) => bail!("{source} has no text to --show: the API only counts"),
+        }
+    }
+    Ok(passages)
+}
+
+fn show_passage(passage: &Passage) {
+    let text: String = passage
+        .spans
+        .iter()
+        .map(|span| if span.matched { output::emphasised(&span.text) } else { span.text.clone() })
+        .collect();
+    output::line(format_args!("\n{}\n    {}", origin(passage), text.split_whitespace().collect::<Vec<_>>().join(" ")));
+}
+
+/// Where a passage comes from: as much as the index kept.
+fn origin(passage: &Passage) -> String {
+    let number = format!("document {} of shard {}", passage.document, passage.shard);
+    let Some(metadata) = &passage.metadata else { return number };
+    let mut parts = Vec::new();
+    parts.extend(metadata["metadata"]["title"].as_str().map(str::to_owned));
+    if let (Some(path), Some(line)) = (metadata["path"].as_str(), metadata["linenum"].as_u64())
+        && !path.is_empty()
+    {
+        parts.push(format!("{path}, line {}", line + 1));
+    }
+    parts.push(number);
+    parts.join(" · ")
 }
 
 fn info(index: Option<&Path>, json: bool) -> Result<()> {

@@ -25,7 +25,7 @@ mod with_torch {
 
     use super::{Result, TrainArgs};
     use crate::config::Config;
-    use crate::{output, parts};
+    use crate::{output, parts, source};
 
     pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
         let mut config = parts::configuration(&args.config)?;
@@ -44,13 +44,13 @@ mod with_torch {
         let rule = parts::rule(&config)?;
         let plan = plan(&config)?;
         plan.check()?;
-        let (index, mut counter) = parts::corpus(&config.corpus)?;
+        let (corpus, mut counter) = parts::corpus(&config.corpus)?;
         let (bundle, mut extractor) = parts::extractor(&config)?;
         let model = parts::model(&config)?;
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
         manifest.set("configuration", run_dir::text_fingerprint(&resolved));
         manifest.set("plugin", rule.hash());
-        manifest.set("index", run_dir::index_fingerprint(&index)?);
+        manifest.set("index", source::fingerprint(&corpus)?);
         manifest.set("extractor", run_dir::fingerprint(&bundle)?);
         manifest.set("model", run_dir::fingerprint(&model)?);
         manifest.set("questions", run_dir::text_fingerprint(&serde_json::to_string(&(&plan.train, &plan.eval))?));
