@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use tracing::level_filters::LevelFilter;
 
 /// Train language models with reward rules that are WebAssembly plugins.
@@ -169,6 +169,26 @@ pub enum IndexCommand {
     },
 }
 
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum CountMode {
+    /// The official engine's, sub-sampling included.
+    Compatible,
+    /// Every match of the same rule, never a sample.
+    Exact,
+    /// Stretches of at most the window's length that hold all words, and nothing shorter that does.
+    Span,
+}
+
+impl From<CountMode> for corver_corpus::Mode {
+    fn from(mode: CountMode) -> Self {
+        match mode {
+            CountMode::Compatible => Self::Compatible,
+            CountMode::Exact => Self::Exact,
+            CountMode::Span => Self::Span,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct CountArgs {
     /// Words joined by AND and OR; several words in a row are a phrase.
@@ -179,8 +199,11 @@ pub struct CountArgs {
     /// tokenizer.json, where the index does not hold its own.
     #[arg(long)]
     pub tokenizer: Option<PathBuf>,
-    /// Count every match, never a sample.
-    #[arg(long)]
+    /// Which numbers to give.
+    #[arg(long, value_enum, default_value_t = CountMode::Compatible)]
+    pub mode: CountMode,
+    /// Short for --mode exact.
+    #[arg(long, conflicts_with = "mode")]
     pub exact: bool,
     /// Clauses with more hits are sub-sampled, as the official engine does.
     #[arg(long, default_value_t = 500_000)]

@@ -111,7 +111,8 @@ impl Default for ExtractSection {
 pub struct CorpusSection {
     /// Index folder, "demo", `URL#NAME` of an index on a server, or a list of those whose counts are added.
     pub index: Sources,
-    /// `exact` counts every match; `compatible` equals the official engine, sub-sampling included.
+    /// `compatible` equals the official engine, sub-sampling included; `exact` counts every match of the same rule; `span`
+    /// counts the stretches of `max_diff_tokens` tokens that hold all words.
     pub mode: corver_corpus::Mode,
     /// Clauses with more hits than this are sub-sampled in `compatible` mode.
     pub max_clause_freq: u64,

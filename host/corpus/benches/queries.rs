@@ -42,7 +42,8 @@ fn queries(c: &mut Criterion) {
         [("rare x rare", [9_000, 8_000]), ("rare x frequent", [9_000, 2]), ("frequent x frequent", [5, 2])]
     {
         let cnf = Cnf::new(ids.map(|id| vec![vec![id]]).to_vec()).expect("nothing is empty");
-        for (mode, enough) in [(Mode::Compatible, None), (Mode::Exact, None), (Mode::Exact, Some(20))] {
+        let ways = [(Mode::Compatible, None), (Mode::Exact, None), (Mode::Exact, Some(20)), (Mode::Span, None)];
+        for (mode, enough) in ways {
             // A cap that cuts the frequent ids, as the default cuts those of a real corpus.
             let options = CnfOptions { mode, max_clause_freq: 10_000, max_diff_tokens: 100 };
             let enough_name = if enough.is_some() { ", enough" } else { "" };
@@ -51,6 +52,24 @@ fn queries(c: &mut Criterion) {
             });
         }
     }
+}
+
+/// What a training step asks: many pairs, some of them more than once; and the same one after the other.
+fn batches(c: &mut Criterion) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("index");
+    build(&path);
+    let index = Index::open(&path).expect("it was just built");
+    let pair = |number: u32| vec![vec![vec![100 + number * 37 % 5_000]], vec![vec![50 + number * 101 % 7_000]]];
+    let queries: Vec<Cnf> = (0..1_000).map(|number| Cnf::new(pair(number % 700)).expect("nothing is empty")).collect();
+    let options = CnfOptions::default();
+    let mut group = c.benchmark_group("a thousand pairs");
+    group.throughput(Throughput::Elements(queries.len() as u64));
+    group.bench_function("batch", |b| b.iter(|| index.count_cnf_batch(black_box(&queries), &options, None).ok()));
+    group.bench_function("one by one", |b| {
+        b.iter(|| queries.iter().map(|cnf| index.count_cnf(black_box(cnf), &options, None).ok()).collect::<Vec<_>>());
+    });
+    group.finish();
 }
 
 fn building(c: &mut Criterion) {
@@ -68,5 +87,5 @@ fn building(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, queries, building);
+criterion_group!(benches, queries, batches, building);
 criterion_main!(benches);

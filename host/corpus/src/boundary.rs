@@ -39,7 +39,7 @@ impl<'a> Boundaries<'a> {
                 let inside = &shard.stream()[range.left as usize * width..range.right as usize * width];
                 match mode {
                     Mode::Compatible => !scan::holds_ones(inside, width),
-                    Mode::Exact => !scan::holds_separator(inside, shard.width),
+                    Mode::Exact | Mode::Span => !scan::holds_separator(inside, shard.width),
                 }
             })),
             Self::List(starts) => starts.around(ranges, |range, _, next_start| {

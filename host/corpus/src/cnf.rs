@@ -1,7 +1,7 @@
 //! Counting co-occurrences: AND of ORs of n-grams within a token window.
 //!
 //! A match starts as one occurrence of the rarest clause, a range of one position, and takes in the nearest occurrence
-//! of every further clause ([`crate::join`] has the rule). What is left is counted.
+//! of every further clause ([`crate::join`] has the rule). What is left is counted. ([`crate::span`] has another rule.)
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use crate::index::Index;
 use crate::join::{Neighbours, Range};
 use crate::positions::Positions;
 use crate::shard::Shard;
+use crate::span;
 
 /// AND of clauses; a clause is an OR of terms; a term is an n-gram of token ids. Nothing in it is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -54,8 +55,19 @@ pub enum Mode {
     /// occurrences and the count scaled up, and a document boundary is two (for u16) adjacent `FF` bytes at any alignment.
     #[default]
     Compatible,
-    /// The same ranges, but no clause is ever cut, and a document boundary is a separator token. Usually no slower.
+    /// The same ranges, but no clause is ever cut, and a document boundary is a separator token.
+    ///
+    /// Distances are measured from range to occurrence, from first token to first token, so a match of three clauses can
+    /// be twice as long as [`CnfOptions::max_diff_tokens`]. And a match whose clause also occurs within reach in the
+    /// neighbouring document is lost.
     Exact,
+    /// The shortest stretches of text that hold everything: a match is a run of at most
+    /// [`CnfOptions::max_diff_tokens`] tokens of one document, first and last token counted, in which some term of every
+    /// clause lies whole, and inside which no shorter run has that property.
+    ///
+    /// The number depends neither on the order of the clauses nor on how the documents are dealt out to shards, and never
+    /// on text further away. `a b a` holds two matches of a AND b; `a a b` one.
+    Span,
 }
 
 /// The settings of a co-occurrence count.
@@ -64,7 +76,7 @@ pub enum Mode {
 pub struct CnfOptions {
     /// Occurrences of a clause, over all shards, above which [`Mode::Compatible`] cuts it. At least 1.
     pub max_clause_freq: u64,
-    /// How far the next clause may be from the range so far, in tokens. At least 1.
+    /// How far the next clause may be from the range so far, in tokens; in [`Mode::Span`] the length of a match. At least 1.
     pub max_diff_tokens: u64,
     /// Which numbers to give.
     pub mode: Mode,
@@ -115,7 +127,9 @@ impl Index {
             let scale = scale(clauses);
             let scaled = |matches: u64| (matches as f64 * scale) as u64; // in floating point, as the official engine does
             let (mut matches, mut stopped) = (0, false);
-            if let [only] = clauses.as_slice() {
+            if let [only] = clauses.as_slice()
+                && options.mode != Mode::Span
+            {
                 matches = only.num_positions(); // a range of one position crosses no boundary
             } else {
                 let order = enough.map_or(Order::Any, Order::Enough);
@@ -134,8 +148,24 @@ impl Index {
         Ok(answer)
     }
 
-    /// Where the matches begin: per shard the first token of every match, in the order of the suffix array. One place
-    /// may begin several matches.
+    /// Counts the matches of many queries: each different one once, and those that begin alike one after the other, as they
+    /// read the same parts of the index. The answers are those of [`Index::count_cnf`], in the order of the queries.
+    ///
+    /// # Errors
+    /// As [`Index::count_cnf`], for any of the queries.
+    pub fn count_cnf_batch(&self, queries: &[Cnf], options: &CnfOptions, enough: Option<u64>) -> Result<Vec<CnfCount>> {
+        let mut order: Vec<usize> = (0..queries.len()).collect();
+        order.sort_unstable_by(|&a, &b| queries[a].0.cmp(&queries[b].0));
+        let mut counts = vec![CnfCount::default(); queries.len()];
+        for alike in order.chunk_by(|&a, &b| queries[a] == queries[b]) {
+            let count = self.count_cnf(&queries[alike[0]], options, enough)?;
+            alike.iter().for_each(|&number| counts[number] = count);
+        }
+        Ok(counts)
+    }
+
+    /// Where the matches begin: per shard the first token of every match, in the order of the suffix array, or in
+    /// [`Mode::Span`] of the text. Except there, one place may begin several matches.
     ///
     /// # Errors
     /// As [`Index::count_cnf`].
@@ -211,6 +241,10 @@ impl<'a> Plan<'a> {
         order: Order,
         mut visit: impl FnMut(Range) -> ControlFlow<()>,
     ) -> Result<()> {
+        if self.options.mode == Mode::Span {
+            let window = self.options.max_diff_tokens;
+            return span::visit(shard, clauses, &self.terms, self.lists, window, &mut visit);
+        }
         let Some((rarest, further)) = clauses.split_first() else { return Ok(()) };
         // All ranges reach the second clause, unless the search stops before; how many go on is not known.
         let mut ranges = order.enough().is_none().then_some(rarest.num_positions());

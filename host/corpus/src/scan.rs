@@ -36,6 +36,11 @@ impl<'a> Scanner<'a> {
         Ok(Self { shard, terms: present })
     }
 
+    /// Looks for one term alone.
+    pub(crate) fn of_term(shard: &'a Shard, bytes: &'a [u8]) -> Result<Self> {
+        Ok(Self { shard, terms: vec![Term { bytes, rarest: rarest_token(shard, bytes)? }] })
+    }
+
     /// The last occurrence that starts in `[from, to)`, and how many tokens were looked at.
     pub(crate) fn last_in(&self, from: u64, to: u64) -> (Option<u64>, u64) {
         let (mut best, mut seen) = (None, 0);

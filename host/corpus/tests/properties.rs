@@ -3,7 +3,7 @@
 mod common;
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth, build_from_tokens, verify,
+    BuildOptions, Cnf, CnfCount, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth, build_from_tokens, verify,
 };
 use proptest::prelude::*;
 
@@ -25,6 +25,26 @@ impl Reference {
 
     fn count(&self, ngram: &[u32]) -> u64 {
         self.shards.iter().map(|stream| occurrences(stream, ngram).len() as u64).sum()
+    }
+
+    /// Every stretch of every document, tried one by one.
+    fn count_spans(&self, cnf: &[Vec<Vec<u32>>], window: usize) -> u64 {
+        let holds_all = |stretch: &[u32]| {
+            cnf.iter().all(|clause| clause.iter().any(|term| stretch.windows(term.len()).any(|part| part == term)))
+        };
+        let mut matches = 0;
+        for stream in &self.shards {
+            // A document begins with its separator.
+            for document in stream.chunk_by(|_, &token| token != self.separator) {
+                for left in 0..document.len() {
+                    for right in left + 1..=document.len().min(left.saturating_add(window)) {
+                        let shorter = [&document[left + 1..right], &document[left..right - 1]];
+                        matches += u64::from(holds_all(&document[left..right]) && !shorter.into_iter().any(holds_all));
+                    }
+                }
+            }
+        }
+        matches
     }
 
     /// The rule of `join.rs`, with a linear search for everything.
@@ -136,6 +156,11 @@ proptest! {
                 let early = index.count_cnf(&cnf, &exact, Some(enough)).unwrap();
                 prop_assert_eq!(early.count.min(enough), expected.min(enough));
             }
+            // A batch, with repeats, is answered as one by one.
+            let first_clause = Cnf::new(case.cnf[..1].to_vec()).unwrap();
+            let batch = [cnf.clone(), first_clause.clone(), cnf.clone()];
+            let alone = index.count_cnf(&first_clause, &exact, None).unwrap();
+            prop_assert_eq!(index.count_cnf_batch(&batch, &exact, None).unwrap(), [answer, alone, answer]);
             // Keeping sorted lists, or not, changes no answer.
             let unkept = OpenOptions { cache_bytes: 0, ..OpenOptions::default() };
             let unkept = Index::open_with(index.path(), unkept).unwrap();
@@ -145,6 +170,63 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
+
+    #[test]
+    fn spans_are_counted_as_by_hand(case in case()) {
+        with_index(&case, |index, reference| {
+            let expected = reference.count_spans(&case.cnf, case.reach as usize);
+            let options = CnfOptions { max_clause_freq: 1, max_diff_tokens: case.reach, mode: Mode::Span };
+            let mut clauses = case.cnf.clone();
+            let answer = index.count_cnf(&Cnf::new(clauses.clone()).unwrap(), &options, None).unwrap();
+            prop_assert_eq!(answer, CnfCount { count: expected, ..CnfCount::default() });
+            clauses.reverse();
+            let cnf = Cnf::new(clauses).unwrap();
+            prop_assert_eq!(index.count_cnf(&cnf, &options, None).unwrap(), answer);
+            for enough in 1..5 {
+                let early = index.count_cnf(&cnf, &options, Some(enough)).unwrap();
+                prop_assert_eq!(early.count, expected.min(enough));
+                prop_assert!(early.at_least || early == answer);
+            }
+            let found = index.find_cnf(&cnf, &options).unwrap();
+            prop_assert_eq!(found.iter().map(Vec::len).sum::<usize>() as u64, expected);
+            prop_assert!(found.iter().all(|starts| starts.is_sorted()));
+            Ok(())
+        })?;
+    }
+}
+
+/// Text so long that most of it is skipped between rare words, and that the sweep goes in several steps.
+#[test]
+fn spans_of_rare_and_of_frequent_words_are_counted_as_by_hand() {
+    let mut state = 99_u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let documents: Vec<Vec<u32>> = (0..50)
+        .map(|_| {
+            let word = |draw| if draw < 3 { draw as u32 } else { 3 + draw as u32 % 20 };
+            (0..next(3_000)).map(|_| word(next(2_000))).collect()
+        })
+        .collect();
+    let case = Case { width: TokenWidth::U16, shards: 1, pointer_width: None, documents, cnf: Vec::new(), reach: 0 };
+    with_index(&case, |index, reference| {
+        for (cnf, window) in [
+            (vec![vec![vec![0]], vec![vec![1]]], 150),
+            (vec![vec![vec![0], vec![1]], vec![vec![2], vec![5, 6]], vec![vec![7]]], 60),
+            (vec![vec![vec![5]], vec![vec![6]], vec![vec![7, 8], vec![0]]], 30),
+            (vec![vec![vec![9]], vec![vec![9]]], 1),
+        ] {
+            let options = CnfOptions { max_clause_freq: 1, max_diff_tokens: window, mode: Mode::Span };
+            let ours = index.count_cnf(&Cnf::new(cnf.clone()).unwrap(), &options, None).unwrap();
+            assert_eq!(ours.count, reference.count_spans(&cnf, window as usize), "{cnf:?}");
+            assert!(ours.count > 0, "{cnf:?} asks nothing");
+        }
+    });
 }
 
 /// Long documents and many ranges: the clause is first scanned for, then sorted, and the answers must not differ.
@@ -178,9 +260,24 @@ fn sorting_half_way_changes_no_answer() {
             (vec![vec![vec![1], vec![2]], vec![vec![2], vec![1]]], 40),
             (vec![vec![vec![11]], vec![vec![2]]], 1_000),
         ] {
-            let options = CnfOptions { max_clause_freq: 1, max_diff_tokens: reach, mode: Mode::Exact };
-            let ours = index.count_cnf(&Cnf::new(cnf.clone()).unwrap(), &options, None).unwrap();
-            assert_eq!(ours.count, reference.count_cnf(&cnf, reach), "{cnf:?}");
+            let expected = reference.count_cnf(&cnf, reach);
+            let cnf = Cnf::new(cnf).unwrap();
+            let exact = CnfOptions { max_clause_freq: 1, max_diff_tokens: reach, mode: Mode::Exact };
+            let uncut = CnfOptions { max_clause_freq: 1 << 40, mode: Mode::Compatible, ..exact };
+            let unkept =
+                Index::open_with(index.path(), OpenOptions { cache_bytes: 0, ..OpenOptions::default() }).unwrap();
+            let little = OpenOptions { cache_bytes: 10_000, ..OpenOptions::default() };
+            let little = Index::open_with(index.path(), little).unwrap();
+            for index in [index, &unkept, &little] {
+                for options in [exact, uncut] {
+                    // The first answer leaves lists behind, which the second and the third may use.
+                    for _ in 0..3 {
+                        assert_eq!(index.count_cnf(&cnf, &options, None).unwrap().count, expected, "{cnf:?}");
+                        let early = index.count_cnf(&cnf, &options, Some(7)).unwrap();
+                        assert_eq!(early.count, expected.min(7), "{cnf:?}");
+                    }
+                }
+            }
         }
     });
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime};
 
-use corver_corpus::{CnfOptions, CounterError, WordCount, WordCounter, WordQuery};
+use corver_corpus::{CnfOptions, CounterError, Mode, WordCount, WordCounter, WordQuery};
 use ureq::Agent;
 use ureq::http::{StatusCode, Uri};
 
@@ -258,6 +258,9 @@ impl WordCounter for Remote {
         queries: &[WordQuery<'_>],
         options: &CnfOptions,
     ) -> Result<Vec<Option<WordCount>>, CounterError> {
+        if options.mode == Mode::Span {
+            return Err(RemoteError::Span.into());
+        }
         let texts: Vec<Option<String>> = queries.iter().map(|query| query_text(query.all_of)).collect();
         let mut counts: Vec<Option<WordCount>> =
             texts.iter().map(|text| self.remembered(text.as_ref()?, options)).collect();

@@ -6,6 +6,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
+    /// The API has no words for what `span` counts.
+    #[error("servers cannot count in the mode `span`; use `compatible` or `exact`, or an index on this machine")]
+    Span,
     /// The address of the server cannot be used.
     #[error("{url:?} is no address of a server: {problem}")]
     Url {

@@ -31,7 +31,7 @@ impl IndexCounter {
         let unknown: Vec<&Query> =
             queries.iter().filter(|query| !self.known.contains_key(*query) && seen.insert(*query)).collect();
         // The official engine has no early stop; `compatible` promises its numbers.
-        let stops = self.options.mode == Mode::Exact;
+        let stops = self.options.mode != Mode::Compatible;
         let asked: Vec<WordQuery<'_>> = unknown
             .iter()
             .map(|query| WordQuery { all_of: &query.all_of, enough: query.enough.filter(|_| stops) })

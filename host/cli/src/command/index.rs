@@ -80,7 +80,7 @@ fn show(bar: &indicatif::ProgressBar, progress: Progress) {
 }
 
 fn count(args: &CountArgs, json: bool) -> Result<()> {
-    let CountArgs { query, index, tokenizer, exact, max_clause_freq, max_diff_tokens, show } = args;
+    let CountArgs { query, index, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show } = args;
     let words = parse_query(query)?;
     let sources = if index.is_empty() {
         vec![Source::Demo]
@@ -88,7 +88,7 @@ fn count(args: &CountArgs, json: bool) -> Result<()> {
         index.iter().map(|text| text.parse()).collect::<Result<Vec<Source>>>()?
     };
     let options = CnfOptions {
-        mode: if *exact { Mode::Exact } else { Mode::Compatible },
+        mode: if *exact { Mode::Exact } else { (*mode).into() },
         max_clause_freq: *max_clause_freq,
         max_diff_tokens: max_diff_tokens.unwrap_or_else(|| window(sources == [Source::Demo])),
     };

@@ -11,9 +11,11 @@
 //! conversion of the arguments; ours hold the clock's own twenty nanoseconds.
 #![allow(clippy::print_stdout)] // the tables are what the command is for
 
+mod cold;
 mod figures;
 mod mix;
 mod official;
+mod process;
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -22,15 +24,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use corver_corpus::{BuildOptions, CnfCount, CnfOptions, Index, Mode, OpenOptions, Tokenizer, build};
+use cold::Cold;
+use corver_corpus::{BuildOptions, CnfCount, CnfOptions, Index, Info, Mode, OpenOptions, Tokenizer, build};
 use figures::{Ratio, Times, digits, table};
 use mix::{Ask, Query};
 use official::Official;
+use process::processor_seconds;
 use serde_json::json;
 
-/// How often the engines take turns, and how often each asks a group of queries before it is the other's turn.
-const TURNS: usize = 2;
-const PASSES: usize = 2;
+/// How often the engines take turns, and how often each asks a group of queries before it is the other's turn: pairs,
+/// n-grams, and the rest, which takes the official engine many seconds.
+const TURNS: usize = 3;
+const PASSES: [usize; 3] = [3, 3, 1];
+/// Pairs that are asked of a cold index.
+const COLD_QUERIES: usize = 100;
 /// How long the threads ask for.
 const RATE_SECONDS: f64 = 2.0;
 
@@ -46,10 +53,11 @@ struct Way {
 const COMPATIBLE: usize = 0;
 const EXACT: usize = 1;
 const ENOUGH: usize = 2;
-const WAYS: [Way; 5] = [
+const WAYS: [Way; 6] = [
     Way { name: "compatible", cached: true, mode: Mode::Compatible, enough: None },
     Way { name: "exact", cached: true, mode: Mode::Exact, enough: None },
     Way { name: "exact, enough = 20", cached: true, mode: Mode::Exact, enough: Some(20) },
+    Way { name: "span", cached: true, mode: Mode::Span, enough: None },
     Way { name: "compatible, nothing kept", cached: false, mode: Mode::Compatible, enough: None },
     Way { name: "exact, nothing kept", cached: false, mode: Mode::Exact, enough: None },
 ];
@@ -83,10 +91,10 @@ fn main() {
     let mut theirs = Times::new(queries.len());
     let mut ours = WAYS.map(|_| Times::new(queries.len()));
     for _ in 0..TURNS {
-        for group in &groups {
-            (0..PASSES).for_each(|_| theirs.take_in(group, official.pass(group)));
+        for (group, passes) in groups.iter().zip(PASSES) {
+            (0..passes).for_each(|_| theirs.take_in(group, official.pass(group)));
             for (times, way) in ours.iter_mut().zip(&WAYS) {
-                for _ in 0..PASSES {
+                for _ in 0..passes {
                     let pass = queries[group.clone()].iter().map(|query| time(engines.of(way), query, way));
                     times.take_in(group, pass.collect());
                 }
@@ -97,7 +105,18 @@ fn main() {
     let our_rate = rate(&engines.caching, &queries[pairs.clone()], 2);
     let their_rate = official.rate(2, RATE_SECONDS, pairs);
 
-    let report = Report { index: engines.caching, queries, ours, theirs, our_rate, their_rate };
+    let buckets = buckets(&engines.caching, &queries);
+    let is_uncut = |query: &Query| !query.is_ngram() && !ask(&engines.caching, query, &WAYS[COMPATIBLE]).sampled;
+    let uncut = (0..queries.len()).filter(|&number| is_uncut(&queries[number])).collect();
+    let (info, width) = (engines.caching.info(), engines.caching.token_width());
+    let path = engines.caching.path().to_owned();
+    let few = pairs.start..pairs.end.min(pairs.start + COLD_QUERIES);
+    drop((engines, official));
+    let queries_path = queries_path(&path);
+    let their_cold = Official::start(&python, width, &path, &queries_path).cold(&few);
+    let our_cold = cold::ask(&path, &queries[few]);
+
+    let report = Report { info, queries, buckets, uncut, ours, theirs, our_rate, their_rate, our_cold, their_cold };
     report.print_and_save(&Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench").join("corpus.json"));
 }
 
@@ -135,8 +154,12 @@ fn groups(queries: &[Query]) -> [Range<usize>; 3] {
     })
 }
 
+fn queries_path(index: &Path) -> PathBuf {
+    index.with_file_name("bench-queries.jsonl")
+}
+
 fn start_official(python: &Path, index: &Index, queries: &[Query]) -> Official {
-    let path = index.path().with_file_name("bench-queries.jsonl");
+    let path = queries_path(index.path());
     let lines: String = queries.iter().map(|query| format!("{}\n", query.to_json())).collect();
     std::fs::write(&path, lines).expect("the bench's own folder can be written");
     Official::start(python, index.token_width(), index.path(), &path)
@@ -172,8 +195,8 @@ fn time(index: &Index, query: &Query, way: &Way) -> u64 {
     start.elapsed().as_nanos() as u64
 }
 
-/// Queries per second of threads that ask them all over and over.
-fn rate(index: &Index, queries: &[Query], threads: usize) -> f64 {
+/// Queries per second of threads that ask them all over and over, and per second of processor time.
+fn rate(index: &Index, queries: &[Query], threads: usize) -> [f64; 2] {
     let begin = Barrier::new(threads);
     let work = || {
         begin.wait();
@@ -185,21 +208,45 @@ fn rate(index: &Index, queries: &[Query], threads: usize) -> f64 {
             }
             asked += queries.len();
         }
-        asked as f64 / start.elapsed().as_secs_f64()
+        asked
     };
-    std::thread::scope(|scope| {
+    let (start, processor_start) = (Instant::now(), processor_seconds());
+    let asked: usize = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().expect("no query panics")).sum()
-    })
+    });
+    [start.elapsed().as_secs_f64(), processor_seconds() - processor_start].map(|seconds| asked as f64 / seconds)
+}
+
+/// CNF queries by how many positions the official engine has to sort.
+fn buckets(index: &Index, queries: &[Query]) -> Vec<(String, Vec<usize>)> {
+    const LIMITS: [u64; 8] = [0, 1, 10, 100, 1_000, 10_000, 100_000, u64::MAX];
+    let positions: Vec<u64> = queries.iter().map(|query| query.positions_sorted(index)).collect();
+    let bucket = |range: Range<u64>| {
+        let name = match range.end {
+            1 => "0".to_owned(),
+            u64::MAX => format!("≥ {}", range.start),
+            end => format!("{}–{}", range.start, end - 1),
+        };
+        let inside = |&number: &usize| !queries[number].is_ngram() && range.contains(&positions[number]);
+        (name, (0..queries.len()).filter(inside).collect::<Vec<_>>())
+    };
+    let buckets = LIMITS.windows(2).map(|limits| bucket(limits[0]..limits[1]));
+    buckets.filter(|(_, queries)| !queries.is_empty()).collect()
 }
 
 struct Report {
-    index: Index,
+    info: Info,
     queries: Vec<Query>,
+    buckets: Vec<(String, Vec<usize>)>,
+    /// CNF queries of which `compatible` cuts no clause.
+    uncut: Vec<usize>,
     ours: [Times; WAYS.len()],
     theirs: Times,
-    our_rate: f64,
-    their_rate: f64,
+    our_rate: [f64; 2],
+    their_rate: [f64; 2],
+    our_cold: Vec<Cold>,
+    their_cold: Vec<Cold>,
 }
 
 impl Report {
@@ -225,7 +272,8 @@ impl Report {
         vec![
             Ratio::of_times("entity pairs, p50", ours(COMPATIBLE, &pairs).p50, theirs(&pairs).p50, 50.0),
             Ratio::of_times("entity pairs, p99", ours(COMPATIBLE, &pairs).p99, theirs(&pairs).p99, 10.0),
-            Ratio::of_rates("entity pairs, two threads", self.our_rate, self.their_rate, 100.0),
+            Ratio::of_rates("entity pairs, two threads", self.our_rate[0], self.their_rate[0], 100.0),
+            Ratio::of_rates("the same, by processor time", self.our_rate[1], self.their_rate[1], 100.0),
             Ratio::of_times("n-grams, p50", ours(COMPATIBLE, &ngrams).p50, theirs(&ngrams).p50, 30.0),
             Ratio::of_times("all CNF queries, mean", compatible, theirs(&mix).mean, 10.0),
             Ratio::of_times(
@@ -234,10 +282,21 @@ impl Report {
                 theirs(&frequent).mean,
                 200.0,
             ),
+            Ratio::of_times(
+                "`exact` against `compatible`, CNF queries without a cut, mean",
+                ours(EXACT, &self.uncut).mean,
+                ours(COMPATIBLE, &self.uncut).mean,
+                1.0,
+            ),
             Ratio::of_times("`exact` against `compatible`, all CNF queries, mean", exact, compatible, 1.0),
             self.worst("the worst single query, `compatible`", COMPATIBLE, &all),
-            self.worst("the worst single query, `exact`", EXACT, &all),
+            self.cold_faults(),
         ]
+    }
+
+    fn cold_faults(&self) -> Ratio {
+        let mean = |cold: &[Cold]| cold.iter().map(|cold| cold.faults).sum::<u64>() as f64 / cold.len() as f64;
+        Ratio::of_faults("a cold entity pair, mean", mean(&self.our_cold), mean(&self.their_cold), 1.0)
     }
 
     /// The query at which we are the least ahead.
@@ -246,23 +305,6 @@ impl Report {
         let worst = *queries.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b))).expect("there are queries");
         let micros = |times: &Times| times.of(worst) as f64 / 1e3;
         Ratio::of_times(what, micros(&self.ours[way]), micros(&self.theirs), 1.0)
-    }
-
-    /// CNF queries by how many positions the official engine has to sort.
-    fn buckets(&self) -> Vec<(String, Vec<usize>)> {
-        const LIMITS: [u64; 8] = [0, 1, 10, 100, 1_000, 10_000, 100_000, u64::MAX];
-        let positions: Vec<u64> = self.queries.iter().map(|query| query.positions_sorted(&self.index)).collect();
-        let bucket = |range: Range<u64>| {
-            let name = match range.end {
-                1 => "0".to_owned(),
-                u64::MAX => format!("≥ {}", range.start),
-                end => format!("{}–{}", range.start, end - 1),
-            };
-            let inside = |&number: &usize| !self.queries[number].is_ngram() && range.contains(&positions[number]);
-            (name, (0..self.queries.len()).filter(inside).collect::<Vec<_>>())
-        };
-        let buckets = LIMITS.windows(2).map(|limits| bucket(limits[0]..limits[1]));
-        buckets.filter(|(_, queries)| !queries.is_empty()).collect()
     }
 
     fn print_and_save(&self, path: &Path) {
@@ -284,8 +326,7 @@ impl Report {
         }
         println!("{}", table(["µs per call", "queries", "p50", "p95", "p99", "mean"], rows));
 
-        let buckets = self.buckets();
-        let rows = buckets.iter().map(|(name, queries)| {
+        let rows = self.buckets.iter().map(|(name, queries)| {
             let mean = |times: &Times| times.spread(queries).mean;
             let (ours, theirs) = (mean(&self.ours[COMPATIBLE]), mean(&self.theirs));
             [
@@ -308,15 +349,16 @@ impl Report {
             }
             spreads
         };
-        let info = self.index.info();
+        let info = &self.info;
         let record = json!({
             "machine": machine(),
             "index": {"documents": info.documents, "tokens": info.tokens, "shards": info.shards.len()},
-            "passes": TURNS * PASSES,
+            "passes": PASSES.map(|passes| TURNS * passes),
             "ratios": ratios,
-            "pairs_per_second_of_two_threads": {"here": self.our_rate, "official": self.their_rate},
+            "pairs_of_two_threads": {"per": ["second", "second of processor time"], "here": self.our_rate, "official": self.their_rate},
+            "cold_pairs": {"here": self.our_cold, "official": self.their_cold},
             "groups_us": self.groups().iter().map(|(name, queries)| (*name, spreads(queries))).collect::<BTreeMap<_, _>>(),
-            "buckets_us": buckets.iter().map(|(name, queries)| json!({"positions": name, "spreads": spreads(queries)})).collect::<Vec<_>>(),
+            "buckets_us": self.buckets.iter().map(|(name, queries)| json!({"positions": name, "spreads": spreads(queries)})).collect::<Vec<_>>(),
         });
         std::fs::create_dir_all(path.parent().expect("the file lies in a folder")).expect("target can be written");
         std::fs::write(path, format!("{record:#}\n")).expect("target can be written");

@@ -41,9 +41,14 @@ impl Official {
         self.ask(&format!("pass {} {}", queries.start, queries.end))
     }
 
-    /// Calls per second of several threads that ask some of the queries over and over.
-    pub fn rate(&mut self, threads: usize, seconds: f64, queries: &Range<usize>) -> f64 {
+    /// Calls per second of several threads that ask some of the queries over and over, and per second of processor time.
+    pub fn rate(&mut self, threads: usize, seconds: f64, queries: &Range<usize>) -> [f64; 2] {
         self.ask(&format!("rate {threads} {seconds} {} {}", queries.start, queries.end))
+    }
+
+    /// The same queries on a cold index; afterwards only this can be asked.
+    pub fn cold<T: DeserializeOwned>(&mut self, queries: &Range<usize>) -> Vec<T> {
+        self.ask(&format!("cold {} {}", queries.start, queries.end))
     }
 
     fn ask<T: DeserializeOwned>(&mut self, command: &str) -> T {

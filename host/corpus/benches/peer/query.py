@@ -5,13 +5,18 @@ Every line on standard input is a command, every answer one line of JSON:
 
   answers                       per query [count, approx, ptrs_by_shard]; the last is null for an n-gram
   pass FROM TO                  for each of the queries FROM..TO the nanoseconds of one call
-  rate THREADS SECONDS FROM TO  calls per second of as many threads that ask the queries FROM..TO in turn
+  rate THREADS SECONDS FROM TO  as many threads ask the queries FROM..TO in turn: [calls per second, calls per second of
+                                processor time]
+  cold FROM TO                  for each of the queries FROM..TO, asked of an index that was just opened and whose files the
+                                system was told to forget, {"faults": major page faults, "nanoseconds": n}
 
 The engine runs at its best: the class that the C++ extension exports, called directly, and no prefetching, which the
 wheel's Python wrapper turns on and which costs more than it saves.
 """
 
 import json
+import os
+import resource
 import sys
 import threading
 import time
@@ -72,10 +77,27 @@ def rate(prepared, threads, seconds):
     for worker in workers:
         worker.start()
     begin.wait()
-    start = time.perf_counter()
+    start, processor_start = time.perf_counter(), time.process_time()
     for worker in workers:
         worker.join()
-    return sum(done) / (time.perf_counter() - start)
+    return [sum(done) / (time.perf_counter() - start), sum(done) / (time.process_time() - processor_start)]
+
+
+def cold(width, index, queries):
+    """The caller holds no engine: the system keeps mapped pages."""
+    for query in queries:
+        for name in ("tokenized.0", "table.0", "offset.0"):
+            with open(os.path.join(index, name), "rb") as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        engine = open_engine(width, index)
+        [(function, arguments)] = calls(engine, [query])
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
+        start = time.perf_counter_ns()
+        function(**arguments)
+        nanoseconds = time.perf_counter_ns() - start
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_majflt - faults
+        del engine, function
+        yield {"faults": faults, "nanoseconds": nanoseconds}
 
 
 def main():
@@ -94,6 +116,10 @@ def main():
         elif command == "rate":
             threads, seconds, start, end = arguments
             answer = rate(prepared[int(start) : int(end)], int(threads), float(seconds))
+        elif command == "cold":
+            start, end = arguments
+            engine = prepared = None
+            answer = list(cold(width, index, queries[int(start) : int(end)]))
         else:
             sys.exit(f"unknown command {command}")
         print(json.dumps(answer), flush=True)
