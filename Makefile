@@ -13,10 +13,10 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test infini-gram test-peer conformance bench bench-corpus lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance bench bench-corpus lint clean
 
 help: ## what there is to make
-	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: ## libtorch, ONNX Runtime and the WebAssembly toolchain
 	@host/setup/system.sh
@@ -34,7 +34,7 @@ train: build ## train on the built-in demo and print what changed
 	$(HOST) train
 
 test: setup plugins ## every test; CORVER_SHARED=DIR adds those that need real text and golden vectors
-	$(CARGO) test --locked $(PROFILE) --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
+	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast
 
 conformance: setup plugins ## the golden vectors in CORVER_SHARED=DIR alone
@@ -53,6 +53,11 @@ ifndef CORVER_SHARED
 endif
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) CORVER_BENCH_TEXT=$(WORLD) \
 	  $(CARGO) bench --locked --profile release -p corver-corpus --bench peer
+
+test-languages: build ## a rule in Python against the same one in Rust; installs componentize-py into .deps/
+	@test -x .deps/componentize-py/bin/componentize-py || { python3 -m venv .deps/componentize-py && .deps/componentize-py/bin/pip install --quiet componentize-py==0.25.1; }
+	$(HOST) plugin build sdk/python/example
+	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test languages
 
 bench: setup plugins ## every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches

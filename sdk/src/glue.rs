@@ -1,9 +1,9 @@
-//! Between the component's exports and a [`SentenceRule`].
+//! Between the component's exports and a [`CompletionRule`].
 
 use std::sync::OnceLock;
 
 use crate::bindings;
-use crate::{Ask, Corpus, Judgement, Manifest, Sentence, SentenceRule};
+use crate::{Ask, CompletionRule, Judgement, Manifest, Sentence};
 
 /// Makes a rule the component that this crate compiles to. Its name, version and summary are the package's.
 #[macro_export]
@@ -39,26 +39,29 @@ macro_rules! export {
     };
 }
 
-pub fn describe<R: SentenceRule>(name: &str, version: &str, summary: &str) -> Manifest {
+pub fn describe<R: CompletionRule>(name: &str, version: &str, summary: &str) -> Manifest {
     hand_over_panics();
     Manifest { name: name.into(), version: version.into(), summary: summary.into(), settings_schema: R::schema() }
 }
 
-pub fn configure<R: SentenceRule>(rule: &OnceLock<R>, settings: &str) -> Result<(), String> {
+pub fn configure<R: CompletionRule>(rule: &OnceLock<R>, settings: &str) -> Result<(), String> {
     hand_over_panics();
-    rule.set(R::from_json(settings)?).map_err(|_| "the rule is configured already".to_owned())
+    rule.set(crate::configured(settings)?).map_err(|_| "the rule is configured already".to_owned())
 }
 
-pub fn score<R: SentenceRule>(rule: &OnceLock<R>, batch: &[Sentence]) -> Vec<bindings::Outcome> {
+pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: &[Sentence]) -> Vec<bindings::Outcome> {
     let rule = rule.get().expect("the contract: `configure` comes before `score`");
-    batch
-        .iter()
-        .map(|sentence| match rule.score(sentence, &Corpus::new(&sentence.counts)) {
+    let mut outcomes = Vec::with_capacity(batch.len());
+    for completion in batch.chunk_by(|a, b| a.completion == b.completion) {
+        let judged = rule.judge(completion);
+        assert_eq!(judged.len(), completion.len(), "a rule must give one outcome per sentence");
+        outcomes.extend(judged.into_iter().map(|outcome| match outcome {
             Ok(Judgement::Score(verdict)) => bindings::Outcome::Score(verdict),
             Ok(Judgement::Abstain(why)) => bindings::Outcome::Abstain(why),
             Err(Ask(queries)) => bindings::Outcome::Ask(queries),
-        })
-        .collect()
+        }));
+    }
+    outcomes
 }
 
 /// A panic ends as a trap without words; its text takes this way out. Natively, panics keep the hook they have.

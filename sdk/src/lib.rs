@@ -34,6 +34,7 @@ mod corpus;
 #[doc(hidden)]
 pub mod glue;
 mod outcome;
+mod rule;
 mod settings;
 pub mod testing;
 mod text;
@@ -47,25 +48,16 @@ pub use serde;
 
 pub use bindings::{Count, Manifest, Query, Section, Sentence, Triplet, Verdict};
 pub use corpus::{Ask, Corpus};
-pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, verdict};
-pub use settings::Settings;
+pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, verdict};
+pub use rule::{CompletionRule, SentenceRule};
+pub use settings::{Settings, configured, finite};
 pub use tiers::{Tiers, TiersError};
 pub use words::{content_words, is_pronoun, relation_words, word_query};
 
 /// Everything a rule usually needs.
 pub mod prelude {
     pub use crate::{
-        Corpus, Outcome, OutcomeExt as _, Query, Section, Sentence, SentenceRule, Settings as _, Tiers, Triplet,
-        abstain, settings, verdict,
+        CompletionRule, Corpus, Outcome, OutcomeExt as _, Query, Section, Sentence, SentenceRule, Settings as _, Tiers,
+        Triplet, abstain, finite, first_fact, settings, verdict,
     };
-}
-
-/// A reward for single sentences. The implementing type holds the rule's settings; [`settings!`] declares it.
-pub trait SentenceRule: Settings {
-    /// Judges one sentence. Called again with more counts until it no longer asks; each call must decide from its
-    /// arguments alone.
-    ///
-    /// # Errors
-    /// [`Ask`] where `corpus` does not hold a count yet; `?` passes it on.
-    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome;
 }

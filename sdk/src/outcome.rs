@@ -1,6 +1,6 @@
 //! What a rule answers.
 
-use crate::{Ask, Verdict};
+use crate::{Ask, Corpus, Sentence, Verdict};
 
 /// A rule's answer for one sentence: a judgement, or the counts it still needs. `?` on [`crate::Corpus::count`] makes
 /// the latter.
@@ -25,6 +25,18 @@ pub fn verdict(reward: f64) -> Outcome {
 #[expect(clippy::missing_errors_doc, reason = "never an error: the type is what `SentenceRule::score` returns")]
 pub fn abstain(why: &str) -> Outcome {
     Ok(Judgement::Abstain(Some(why.to_owned())))
+}
+
+/// What the rule First does, with another map from the count to the reward: the first valid triplet decides, a count that
+/// the index does not know earns 0, and counts from `enough` on are not told apart.
+///
+/// # Errors
+/// [`Ask`] where the count has not been looked up yet.
+pub fn first_fact(sentence: &Sentence, corpus: &Corpus, enough: u64, reward: impl Fn(u64) -> f64) -> Outcome {
+    let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
+    let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
+    let count = corpus.count(&query.enough(enough))?;
+    verdict(count.map_or(0.0, |count| reward(count.min(enough)))).because(index, count)
 }
 
 /// Adds to a verdict what it rests on. Leaves abstentions and asks as they are.

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
+use crate::CompletionRule;
+
 /// What [`crate::settings!`] makes of a struct.
 pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static {
     /// Reads a JSON object; keys that are absent keep their defaults.
@@ -28,6 +30,28 @@ pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'sta
             .into_root_schema_for::<Self>()
             .to_value()
             .to_string()
+    }
+}
+
+/// A rule with these settings, a JSON object; what [`CompletionRule::validate`] says is heeded.
+///
+/// # Errors
+/// A message that names the key that is wrong or unknown.
+pub fn configured<R: CompletionRule>(json: &str) -> Result<R, String> {
+    let rule = R::from_json(json)?;
+    rule.validate()?;
+    Ok(rule)
+}
+
+/// Refuses a reward that no verdict can carry: one that is not finite as a 32-bit float.
+///
+/// # Errors
+/// A message that names the setting.
+pub fn finite(setting: &str, reward: f64) -> Result<(), String> {
+    if (reward as f32).is_finite() {
+        Ok(())
+    } else {
+        Err(format!("`{setting}` must be a finite 32-bit number; got {reward:e}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Runs a rule natively against counts given by hand.
+//! Runs a rule natively: against counts given by hand, and ([`check`]) against generated ones.
 //!
 //! ```
 //! use corver_sdk::prelude::*;
@@ -17,31 +17,45 @@
 //!
 //! let paris = sentence("Paris is in Peru.", &[("Paris", "is in", "Peru")]);
 //! assert_eq!(run(&Seen::default(), &paris, &counts(&[("Paris AND Peru", 0)])).reward, Some(-1.0));
+//! corver_sdk::testing::check(&Seen::default(), -1.0..=1.0);
 //! ```
+
+mod check;
 
 use std::collections::BTreeMap;
 
-use crate::{Ask, Corpus, Count, Judgement, Query, Section, Sentence, SentenceRule, Triplet};
+pub use check::check;
 
-/// The host asks no rule more often than this by default.
+use crate::{Ask, CompletionRule, Count, Judgement, Query, Section, Sentence, Triplet};
+
+// What the host allows by default.
 const ROUNDS: usize = 4;
+const QUERIES_PER_SENTENCE: usize = 64;
+const WORDS_PER_QUERY: usize = 256;
 
-/// A sentence with these `(head, relation, tail)` triplets, the first of its completion.
+/// Head, relation and tail.
+pub type Parts<'a> = (&'a str, &'a str, &'a str);
+
+/// A sentence with these triplets, the only one of its completion.
 #[must_use]
-pub fn sentence(text: &str, triplets: &[(&str, &str, &str)]) -> Sentence {
-    let triplet = |&(head, relation, tail): &(&str, &str, &str)| Triplet {
-        head: head.into(),
-        relation: relation.into(),
-        tail: tail.into(),
-    };
-    Sentence {
+pub fn sentence(text: &str, triplets: &[Parts]) -> Sentence {
+    completion(&[(text, triplets)]).remove(0)
+}
+
+/// A completion of these sentences, each a text and its triplets, all in one think block.
+#[must_use]
+pub fn completion(sentences: &[(&str, &[Parts])]) -> Vec<Sentence> {
+    let triplet =
+        |&(head, relation, tail): &Parts| Triplet { head: head.into(), relation: relation.into(), tail: tail.into() };
+    let sentence = |(index, (text, triplets)): (u32, &(&str, &[Parts]))| Sentence {
         completion: 0,
-        index: 0,
-        text: text.into(),
+        index,
+        text: (*text).into(),
         section: Section::Think,
         triplets: triplets.iter().map(triplet).collect(),
         counts: Vec::new(),
-    }
+    };
+    (0..).zip(sentences).map(sentence).collect()
 }
 
 /// A corpus in which exactly these queries can be asked, each written as it prints: `"Paris AND Peru"`.
@@ -64,7 +78,7 @@ impl FakeCorpus {
         self
     }
 
-    fn count(&self, query: Query) -> Count {
+    fn count(&self, query: &Query) -> Count {
         let text = query.to_string();
         let Some(&occurrences) = self.known.get(&text) else {
             panic!(
@@ -72,7 +86,7 @@ impl FakeCorpus {
                 self.known.keys()
             )
         };
-        Count { query, occurrences, exact: true }
+        Count { query: query.clone(), occurrences, exact: true }
     }
 }
 
@@ -94,33 +108,71 @@ pub struct Judged {
 /// Calls `rule` as the host would, answering from `corpus` until it judges.
 ///
 /// # Panics
-/// Where the rule asks for what `corpus` does not hold, asks in more rounds than the host allows, or gives a reward
-/// that is not finite.
+/// Where the rule asks for what `corpus` does not hold, or does what the host refuses.
 #[must_use]
-pub fn run<R: SentenceRule>(rule: &R, sentence: &Sentence, corpus: &FakeCorpus) -> Judged {
-    let mut known = sentence.counts.clone();
+pub fn run<R: CompletionRule>(rule: &R, sentence: &Sentence, corpus: &FakeCorpus) -> Judged {
+    run_completion(rule, std::slice::from_ref(sentence), corpus).remove(0)
+}
+
+/// [`run`] on the sentences of one completion.
+///
+/// # Panics
+/// As [`run`].
+#[must_use]
+pub fn run_completion<R: CompletionRule>(rule: &R, completion: &[Sentence], corpus: &FakeCorpus) -> Vec<Judged> {
+    settle(rule, completion, |query| corpus.count(query))
+}
+
+/// Calls `rule` until it asks nothing more.
+fn settle<R: CompletionRule>(rule: &R, completion: &[Sentence], answer: impl Fn(&Query) -> Count) -> Vec<Judged> {
+    let mut completion = completion.to_vec();
     for _ in 0..=ROUNDS {
-        let judgement = match rule.score(sentence, &Corpus::new(&known)) {
-            Err(Ask(queries)) => {
-                known.extend(queries.into_iter().map(|query| corpus.count(query)));
-                continue;
-            }
-            Ok(judgement) => judgement,
-        };
-        let asked = known.iter().map(|count| count.query.to_string()).collect();
-        return match judgement {
-            Judgement::Abstain(note) => Judged { reward: None, count: None, triplet: None, note, asked },
-            Judgement::Score(verdict) => {
-                assert!(verdict.reward.is_finite(), "the reward is {}: it must be finite", verdict.reward);
-                Judged {
-                    reward: Some(verdict.reward),
-                    count: verdict.count,
-                    triplet: verdict.triplet,
-                    note: verdict.note,
-                    asked,
+        let outcomes = rule.judge(&completion);
+        assert_eq!(outcomes.len(), completion.len(), "a rule must give one outcome per sentence");
+        if outcomes.iter().all(Result::is_ok) {
+            return completion.iter().zip(outcomes.into_iter().flatten()).map(judged).collect();
+        }
+        for (sentence, outcome) in completion.iter_mut().zip(outcomes) {
+            for query in outcome.err().into_iter().flat_map(|Ask(queries)| queries) {
+                let words: usize = query.all_of.iter().map(Vec::len).sum();
+                assert!(
+                    (1..=WORDS_PER_QUERY).contains(&words),
+                    "a query of {words} words: 1 to {WORDS_PER_QUERY} are allowed"
+                );
+                assert!(
+                    !query.all_of.iter().any(Vec::is_empty),
+                    "a clause without words, which nothing matches: {query:?}"
+                );
+                if !sentence.counts.iter().any(|count| count.query == query) {
+                    sentence.counts.push(answer(&query));
                 }
             }
-        };
+            let asked = sentence.counts.len();
+            assert!(
+                asked <= QUERIES_PER_SENTENCE,
+                "{asked} queries for one sentence: at most {QUERIES_PER_SENTENCE} are allowed"
+            );
+        }
     }
     panic!("the rule still asks after {ROUNDS} rounds of answers");
+}
+
+fn judged((sentence, judgement): (&Sentence, Judgement)) -> Judged {
+    let asked = sentence.counts.iter().map(|count| count.query.to_string()).collect();
+    match judgement {
+        Judgement::Abstain(note) => Judged { reward: None, count: None, triplet: None, note, asked },
+        Judgement::Score(verdict) => {
+            assert!(verdict.reward.is_finite(), "the reward is {}: it must be finite", verdict.reward);
+            let triplets = sentence.triplets.len();
+            let is_there = verdict.triplet.is_none_or(|place| (place as usize) < triplets);
+            assert!(is_there, "the verdict rests on triplet {:?} of {triplets}", verdict.triplet);
+            Judged {
+                reward: Some(verdict.reward),
+                count: verdict.count,
+                triplet: verdict.triplet,
+                note: verdict.note,
+                asked,
+            }
+        }
+    }
 }

@@ -76,6 +76,12 @@ impl Tiers {
         }
     }
 
+    /// The reward of each tier, lowest counts first.
+    #[must_use]
+    pub fn rewards(&self) -> &[f64] {
+        &self.rewards
+    }
+
     /// The count from which on the reward no longer changes.
     #[must_use]
     pub fn top(&self) -> u64 {

@@ -8,8 +8,9 @@ use crate::RuleError;
 use crate::v0_1::VERSION;
 
 const EXPORT: &str = "corver:reward/sentence-scoring";
-/// `types` has no functions: a component names it because its exports use the types.
-const ALLOWED_IMPORTS: [&str; 2] = ["corver:reward/diagnostics", "corver:reward/types"];
+/// Has no functions: a component names it because its exports use the types.
+const TYPES: &str = "corver:reward/types";
+const ALLOWED_IMPORTS: [&str; 2] = ["corver:reward/diagnostics", TYPES];
 
 /// What a file says about itself at its outermost level.
 #[derive(Debug, PartialEq)]
@@ -21,8 +22,16 @@ struct Outline {
     has_contract: bool,
 }
 
-/// The component in `wasm`, if it is a rule that this host can run: a module is wrapped, a component stays as it is.
-pub(crate) fn component(path: &Path, wasm: Vec<u8>) -> Result<Vec<u8>, RuleError> {
+/// A rule that this host can run.
+pub(crate) struct Admitted {
+    /// The file itself, or its module, wrapped.
+    pub(crate) component: Vec<u8>,
+    /// The interfaces whose functions it may call.
+    pub(crate) imports: Vec<String>,
+}
+
+/// Lets `wasm` in, if it is a rule that this host can run.
+pub(crate) fn admit(path: &Path, wasm: Vec<u8>) -> Result<Admitted, RuleError> {
     if !wasm.starts_with(b"\0asm") {
         return Err(RuleError::NotWasm { path: path.into() });
     }
@@ -34,13 +43,18 @@ pub(crate) fn component(path: &Path, wasm: Vec<u8>) -> Result<Vec<u8>, RuleError
     }
     check_version(path, &outline.exports)?;
     check_imports(path, &outline.imports)?;
+    let mut imports: Vec<String> =
+        outline.imports.iter().filter_map(|import| import.split('#').next()).map(str::to_owned).collect();
+    imports.retain(|import| interface_and_version(import).0 != TYPES);
+    imports.dedup();
     if !is_module {
-        return Ok(wasm);
+        return Ok(Admitted { component: wasm, imports });
     }
     wit_component::ComponentEncoder::default()
         .validate(true)
         .module(&wasm)
         .and_then(|mut encoder| encoder.encode())
+        .map(|component| Admitted { component, imports })
         .map_err(|error| invalid(format!("{error:#}")))
 }
 

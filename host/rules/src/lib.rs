@@ -8,12 +8,14 @@
 
 mod admit;
 mod compile;
+mod conformance;
 mod error;
 mod judge;
 mod limits;
 mod rule;
 mod v0_1;
 
+pub use conformance::{Conformance, NotConformant};
 pub use error::{Fault, RuleError};
 pub use limits::Limits;
 pub use rule::{LoadOptions, Manifest, Rule};

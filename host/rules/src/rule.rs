@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use corver_core::{Counter, PartError, RuleSentence, Rules, Verdict};
 use serde::{Deserialize, Serialize};
 
+use crate::admit::{Admitted, admit};
 use crate::judge::{Stop, judge};
 use crate::v0_1::{Failure, Ready};
-use crate::{Limits, RuleError, admit, compile};
+use crate::{Limits, RuleError, compile};
 
 /// How to load a rule.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -38,6 +39,7 @@ pub struct Rule {
     ready: Ready,
     manifest: Manifest,
     hash: String,
+    imports: Vec<String>,
     settings: String,
     limits: Limits,
 }
@@ -57,7 +59,7 @@ impl Rule {
         let LoadOptions { limits, cache_dir, settings } = options;
         let wasm = read(path, limits.file_bytes)?;
         let hash = blake3::hash(&wasm).to_hex().to_string();
-        let component = admit::component(path, wasm)?;
+        let Admitted { component, imports } = admit(path, wasm)?;
         let engine = compile::engine(&limits).map_err(|error| RuleError::Engine { detail: format!("{error:#}") })?;
         let invalid = |error: wasmtime::Error| RuleError::Invalid { path: path.into(), detail: format!("{error:#}") };
         let component = compile::component(&engine, &component, cache_dir.as_deref()).map_err(invalid)?;
@@ -66,7 +68,7 @@ impl Rule {
         let settings = if settings.is_null() { "{}".to_owned() } else { settings.to_string() };
         let unnamed = |failure| broken(&path.display().to_string(), "(unnamed)", failure);
         let manifest = ready.instantiate().and_then(|mut instance| instance.describe()).map_err(unnamed)?;
-        let rule = Self { ready, manifest, hash, settings, limits };
+        let rule = Self { ready, manifest, hash, imports, settings, limits };
         rule.instantiate()?;
         tracing::debug!(plugin = rule.name(), version = rule.manifest.version, hash = rule.hash, "rule loaded");
         Ok(rule)
@@ -88,6 +90,12 @@ impl Rule {
     #[must_use]
     pub fn hash(&self) -> &str {
         &self.hash
+    }
+
+    /// The interfaces whose functions it may call: none, or `corver:reward/diagnostics`.
+    #[must_use]
+    pub fn imports(&self) -> &[String] {
+        &self.imports
     }
 
     /// One verdict per sentence, in order. `sentences` holds whole completions. They are judged in a fresh instance, so

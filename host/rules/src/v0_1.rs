@@ -242,7 +242,7 @@ mod tests {
             std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not built: run plugins/build.sh", path.display()));
         let limits = Limits::default();
         let engine = crate::compile::engine(&limits).unwrap();
-        let wasm = crate::admit::component(&path, wasm).unwrap();
+        let wasm = crate::admit::admit(&path, wasm).unwrap().component;
         let component = crate::compile::component(&engine, &wasm, None).unwrap();
         let mut instance = Ready::new(&engine, &component, &limits).unwrap().instantiate().unwrap();
         instance.describe().unwrap();

@@ -75,6 +75,37 @@ fn the_papers_example() {
 }
 
 #[test]
+fn every_shipped_rule_conforms() {
+    let sources = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(sources).unwrap().map(Result::unwrap) {
+        if !entry.path().join("src").is_dir() {
+            continue;
+        }
+        let name = entry.file_name().into_string().unwrap();
+        let rule = load(&name, Value::Null).unwrap();
+        assert_eq!(rule.name(), name);
+        let conformance = rule.conform().unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(
+            conformance.scored > 0 && conformance.lowest < Some(0.0) && conformance.highest > Some(0.0),
+            "{name}: {conformance:?}"
+        );
+        seen += 1;
+    }
+    assert!(seen >= 12, "only {seen} rules found");
+}
+
+#[test]
+fn neighbours_matter_where_a_rule_says_so() {
+    let again = RuleSentence { index: 1, ..film() };
+    let elsewhere = RuleSentence { completion: 1, ..film() };
+    let batch = [film(), again, elsewhere];
+    let verdicts =
+        load("anti-repeat", Value::Null).unwrap().judge(&batch, &mut FakeIndex::new(&[(DIRECTED, 50)])).unwrap();
+    assert_eq!(verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(), [Some(0.1), Some(0.0), Some(0.1)]);
+}
+
+#[test]
 fn a_query_goes_to_the_index_once_and_its_answer_to_every_asker() {
     let rule = load("first", Value::Null).unwrap();
     let batch = [film(), sentence(0, 1, &[]), sentence(1, 0, &[("He", "directed", "Il Seduttore")]), film()];
@@ -101,6 +132,7 @@ fn settings_reach_the_rule_and_wrong_ones_are_named() {
     assert!(refused(json!({"tiers": {"rewards": [1, "x"]}})).contains("relcheck: tiers.rewards[1]: invalid type"));
     assert!(refused(json!({"tiers": {"thresholds": [20, 5]}})).contains("must ascend"));
     assert!(refused(json!([])).contains("invalid"));
+    assert!(refused(json!({"penalty": 1e39})).contains("`penalty` must be a finite 32-bit number"));
 }
 
 #[test]

@@ -24,7 +24,7 @@ corver_sdk::export!(First);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corver_sdk::testing::{counts, run, sentence};
+    use corver_sdk::testing::{check, counts, run, sentence};
 
     const FILM: &[(&str, &str, &str)] =
         &[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
@@ -66,5 +66,10 @@ mod tests {
         assert!(error.contains("tiers: `rewards` must have 3 entries"), "{error}");
         let error = First::from_json(r#"{"tires": {}}"#).unwrap_err();
         assert!(error.contains("unknown field `tires`, expected `tiers`"), "{error}");
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&First::default(), -0.3..=0.1);
     }
 }

@@ -12,19 +12,12 @@ settings! {
 
 impl SentenceRule for Min {
     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-        let (indices, queries): (Vec<usize>, Vec<Query>) = sentence
-            .valid_triplets()
-            .filter_map(|(index, triplet)| Some((index, triplet.word_query()?.enough(self.tiers.top()))))
-            .unzip();
-        if queries.is_empty() {
-            return abstain("no valid triplet with two content words");
-        }
-        let counts = corpus.count_all(&queries)?;
         // A fact that the index cannot count says nothing about the others.
-        match indices.into_iter().zip(counts).filter(|(_, count)| count.is_some()).min_by_key(|&(_, count)| count) {
-            Some((index, count)) => verdict(self.tiers.reward(count)).because(index, count),
-            None => verdict(self.tiers.reward(None)),
-        }
+        let facts = corpus.count_facts(sentence, self.tiers.top())?;
+        let Some((index, count)) = facts.into_iter().min_by_key(|&(_, count)| count) else {
+            return abstain("no fact that can be counted");
+        };
+        verdict(self.tiers.reward(Some(count))).because(index, Some(count))
     }
 }
 
@@ -33,7 +26,7 @@ corver_sdk::export!(Min);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corver_sdk::testing::{counts, run, sentence};
+    use corver_sdk::testing::{check, counts, run, sentence};
 
     const FILM: &[(&str, &str, &str)] =
         &[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
@@ -54,7 +47,7 @@ mod tests {
         let text = sentence("It is so.", FILM);
         assert_eq!(run(&Min::default(), &text, &counts(&[(DIRECTED, 50)]).without(STARRED)).reward, Some(0.1));
         let none = counts(&[]).without(DIRECTED).without(STARRED);
-        assert_eq!(run(&Min::default(), &text, &none).reward, Some(0.0));
+        assert_eq!(run(&Min::default(), &text, &none).reward, None);
     }
 
     #[test]
@@ -62,5 +55,10 @@ mod tests {
         let text = sentence("It is so.", &[("Rome", "is", "rome"), ("She", "saw", "Rome"), FILM[0]]);
         assert_eq!(run(&Min::default(), &text, &counts(&[(DIRECTED, 7)])).triplet, Some(2));
         assert_eq!(run(&Min::default(), &sentence("Well.", &[]), &counts(&[])).reward, None);
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&Min::default(), -0.3..=0.1);
     }
 }

@@ -28,6 +28,10 @@ impl SentenceRule for RelCheck {
         }
         verdict(self.tiers.reward(count)).because(index, count)
     }
+
+    fn validate(&self) -> Result<(), String> {
+        finite("penalty", self.penalty)
+    }
 }
 
 corver_sdk::export!(RelCheck);
@@ -35,7 +39,7 @@ corver_sdk::export!(RelCheck);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corver_sdk::testing::{counts, run, sentence};
+    use corver_sdk::testing::{check, counts, run, sentence};
 
     const PAIR: &str = "Sophia AND Loren AND Il AND Seduttore";
     const RELATED: &str = "Sophia AND Loren AND Il AND Seduttore AND directed";
@@ -76,5 +80,10 @@ mod tests {
         let pair = "Mario AND Camerini AND Il AND Seduttore";
         let corpus = counts(&[(pair, 50), ("Mario AND Camerini AND Il AND Seduttore AND directed", 12)]);
         assert_eq!(run(&RelCheck::default(), &text, &corpus).reward, Some(0.1));
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&RelCheck::default(), -0.3..=0.1);
     }
 }

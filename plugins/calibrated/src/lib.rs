@@ -1,0 +1,110 @@
+//! Calibrated: as First, but the reward is measured: of audited sentences with such a count, how many were correct?
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence by P(correct), as audited, at the count of its first valid triplet.
+    pub struct Calibrated {
+        /// The audit, a row for each range of counts: its lowest count, the sentences that were correct, all its
+        /// sentences. The first row begins at 0, the others ascend. The default is the paper's, of 700 sentences.
+        pub audit: Vec<(u64, u64, u64)> = vec![(0, 48, 200), (1, 53, 100), (5, 70, 100), (10, 73, 100), (20, 162, 200)],
+        /// The probability that earns nothing; `null` takes the share of all audited sentences that were correct.
+        pub centre: Option<f64> = None,
+        /// The reward of one unit of probability above the centre.
+        pub scale: f64 = 1.0,
+        /// 0 takes the shares as they are; above, the lower end of their Wilson interval, of so many standard errors:
+        /// 1.96 is that of 95 %.
+        pub z: f64 = 0.0,
+    }
+}
+
+impl Calibrated {
+    /// The lower end of the Wilson interval (Wilson 1927); the share itself where `z` is 0.
+    fn probability(&self, correct: u64, of: u64) -> f64 {
+        let (share, n, z2) = (correct as f64 / of as f64, of as f64, self.z * self.z);
+        let margin = self.z * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();
+        (share + z2 / (2.0 * n) - margin) / (1.0 + z2 / n)
+    }
+
+    fn centre(&self) -> f64 {
+        let sum = |number: fn(&(u64, u64, u64)) -> u64| self.audit.iter().map(|row| number(row) as f64).sum::<f64>();
+        self.centre.unwrap_or_else(|| sum(|row| row.1) / sum(|row| row.2))
+    }
+
+    fn reward(&self, count: u64) -> f64 {
+        let row = self.audit.iter().rfind(|row| count >= row.0);
+        row.map_or(0.0, |&(_, correct, of)| self.scale * (self.probability(correct, of) - self.centre()))
+    }
+}
+
+impl SentenceRule for Calibrated {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        let last = self.audit.last().map_or(0, |row| row.0);
+        first_fact(sentence, corpus, last, |count| self.reward(count))
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let ascending = self.audit.first().is_some_and(|row| row.0 == 0) && self.audit.is_sorted_by(|a, b| a.0 < b.0);
+        if !ascending {
+            return Err(format!("`audit` must begin at a count of 0 and ascend; got {:?}", self.audit));
+        }
+        if let Some(row) = self.audit.iter().find(|row| row.1 > row.2 || row.2 == 0) {
+            return Err(format!("`audit`: {} correct of {} sentences", row.1, row.2));
+        }
+        if !(self.z.is_finite() && self.z >= 0.0) {
+            return Err(format!("`z` must be 0 or above; got {}", self.z));
+        }
+        finite("scale", self.scale)?;
+        self.audit.iter().try_for_each(|row| finite("scale", self.reward(row.0)))
+    }
+}
+
+corver_sdk::export!(Calibrated);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::configured;
+    use corver_sdk::testing::{check, counts, run, sentence};
+
+    fn rome(settings: &str, count: u64) -> f32 {
+        let text = sentence("Rome is in Italy.", &[("Rome", "is in", "Italy")]);
+        let rule: Calibrated = configured(settings).unwrap();
+        run(&rule, &text, &counts(&[("Rome AND Italy", count)])).reward.unwrap()
+    }
+
+    #[test]
+    fn the_papers_shares_are_paid() {
+        let shares = [0, 1, 4, 5, 9, 10, 19, 20, u64::MAX].map(|count| rome(r#"{"centre": 0}"#, count));
+        assert_eq!(shares, [0.24, 0.53, 0.53, 0.7, 0.7, 0.73, 0.73, 0.81, 0.81]);
+    }
+
+    #[test]
+    fn the_whole_audit_is_the_centre() {
+        // 406 of 700 sentences were correct.
+        assert_eq!([0, 20].map(|count| rome("{}", count)), [-0.34, 0.23]);
+        assert_eq!(rome(r#"{"centre": 0.7, "scale": 2}"#, 5), 0.0);
+    }
+
+    #[test]
+    fn small_audits_are_trusted_less() {
+        // The paper's table of Wilson intervals.
+        let percent = |count| (rome(r#"{"centre": 0, "z": 1.959964}"#, count) * 1000.0).round() / 10.0;
+        assert_eq!([0, 1, 5, 10, 20].map(percent), [18.6, 43.3, 60.4, 63.6, 75.0]);
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        let error = |settings| configured::<Calibrated>(settings).unwrap_err();
+        assert!(error(r#"{"audit": []}"#).contains("must begin at a count of 0"));
+        assert!(error(r#"{"audit": [[0, 1, 2], [0, 1, 2]]}"#).contains("ascend"));
+        assert_eq!(error(r#"{"audit": [[0, 3, 2]]}"#), "`audit`: 3 correct of 2 sentences");
+        assert_eq!(error(r#"{"audit": [[0, 0, 0]]}"#), "`audit`: 0 correct of 0 sentences");
+        assert!(error(r#"{"z": -1}"#).contains("`z` must be 0 or above"));
+        assert!(error(r#"{"scale": 1e38, "centre": 1e9}"#).contains("`scale` must be a finite"));
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&Calibrated::default(), -0.341..=0.231);
+    }
+}

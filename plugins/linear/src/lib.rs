@@ -1,0 +1,69 @@
+//! Linear: as First, but the reward rises with every occurrence, along a straight line.
+use std::num::NonZeroU64;
+
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence by the count of its first valid triplet, along a straight line.
+    pub struct Linear {
+        /// The reward of a count of 0.
+        pub zero: f64 = -0.3,
+        /// The reward of counts from `full` on.
+        pub most: f64 = 0.1,
+        /// The count from which on the reward no longer changes.
+        pub full: NonZeroU64 = NonZeroU64::new(20).unwrap(),
+    }
+}
+
+impl SentenceRule for Linear {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        let full = self.full.get();
+        first_fact(sentence, corpus, full, |count| {
+            let share = count as f64 / full as f64;
+            self.zero * (1.0 - share) + self.most * share
+        })
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        finite("zero", self.zero)?;
+        finite("most", self.most)
+    }
+}
+
+corver_sdk::export!(Linear);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::configured;
+    use corver_sdk::testing::{check, counts, run, sentence};
+
+    fn rome(rule: &Linear, count: u64) -> f32 {
+        let text = sentence("Rome is in Italy.", &[("Rome", "is in", "Italy")]);
+        run(rule, &text, &counts(&[("Rome AND Italy", count)])).reward.unwrap()
+    }
+
+    #[test]
+    fn every_occurrence_is_worth_the_same() {
+        let rewards = [0, 5, 10, 15, 20, 21, u64::MAX].map(|count| rome(&Linear::default(), count));
+        let expected = [-0.3_f32, -0.2, -0.1, 0.0, 0.1, 0.1, 0.1];
+        assert!(rewards.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-6), "{rewards:?}");
+        let steep = configured(r#"{"zero": -1, "most": 1, "full": 2}"#).unwrap();
+        assert_eq!([0, 1, 2].map(|count| rome(&steep, count)), [-1.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        let error = configured::<Linear>(r#"{"full": 0}"#).unwrap_err();
+        assert!(error.contains("full") && error.contains("nonzero"), "{error}");
+        assert_eq!(
+            configured::<Linear>(r#"{"most": 1e39}"#).unwrap_err(),
+            "`most` must be a finite 32-bit number; got 1e39"
+        );
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&Linear::default(), -0.3..=0.1);
+    }
+}

@@ -1,0 +1,65 @@
+//! Log: as First, but the reward rises with the logarithm of the count: the first occurrences tell most.
+use std::num::NonZeroU64;
+
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence by the logarithm of the count of its first valid triplet.
+    pub struct Log {
+        /// The reward of a count of 0.
+        pub zero: f64 = -0.3,
+        /// The reward of counts from `full` on.
+        pub most: f64 = 0.1,
+        /// The count from which on the reward no longer changes.
+        pub full: NonZeroU64 = NonZeroU64::new(20).unwrap(),
+    }
+}
+
+impl SentenceRule for Log {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        let full = self.full.get();
+        first_fact(sentence, corpus, full, |count| {
+            let share = (count as f64).ln_1p() / (full as f64).ln_1p();
+            self.zero * (1.0 - share) + self.most * share
+        })
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        finite("zero", self.zero)?;
+        finite("most", self.most)
+    }
+}
+
+corver_sdk::export!(Log);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::configured;
+    use corver_sdk::testing::{check, counts, run, sentence};
+
+    fn rome(rule: &Log, count: u64) -> f32 {
+        let text = sentence("Rome is in Italy.", &[("Rome", "is in", "Italy")]);
+        run(rule, &text, &counts(&[("Rome AND Italy", count)])).reward.unwrap()
+    }
+
+    #[test]
+    fn equal_factors_are_worth_the_same() {
+        // 1 + count doubles at each step.
+        let rule = configured(r#"{"zero": -0.5, "most": 0.5, "full": 15}"#).unwrap();
+        let rewards = [0, 1, 3, 7, 15, 16, u64::MAX].map(|count| rome(&rule, count));
+        assert_eq!(rewards, [-0.5, -0.25, 0.0, 0.25, 0.5, 0.5, 0.5]);
+    }
+
+    #[test]
+    fn the_default_has_the_ends_of_the_papers_map() {
+        assert_eq!([0, 20, 21].map(|count| rome(&Log::default(), count)), [-0.3, 0.1, 0.1]);
+        assert!((8..=9).map(|count| rome(&Log::default(), count)).is_sorted());
+        assert!(rome(&Log::default(), 8) < 0.0 && rome(&Log::default(), 9) > 0.0, "neutral where the paper's map is");
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&Log::default(), -0.3..=0.1);
+    }
+}

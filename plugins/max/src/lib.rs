@@ -1,0 +1,48 @@
+//! Max: a sentence is as well attested as the best attested of its facts.
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence by the largest count of its valid triplets.
+    pub struct Max {
+        /// From the count to the reward.
+        pub tiers: Tiers = Tiers::default(),
+    }
+}
+
+impl SentenceRule for Max {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        let facts = corpus.count_facts(sentence, self.tiers.top())?;
+        let Some((index, count)) = facts.into_iter().max_by_key(|&(_, count)| count) else {
+            return abstain("no fact that can be counted");
+        };
+        verdict(self.tiers.reward(Some(count))).because(index, Some(count))
+    }
+}
+
+corver_sdk::export!(Max);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::testing::{check, counts, run, sentence};
+
+    const FILM: &[(&str, &str, &str)] =
+        &[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
+    const DIRECTED: &str = "Mario AND Camerini AND Il AND Seduttore";
+    const STARRED: &str = "Il AND Seduttore AND Sophia AND Loren";
+
+    #[test]
+    fn the_best_attested_fact_decides() {
+        let text = sentence("Mario Camerini directed Il Seduttore with Sophia Loren.", FILM);
+        let judged = run(&Max::default(), &text, &counts(&[(DIRECTED, 0), (STARRED, 50)]));
+        assert_eq!((judged.reward, judged.count, judged.triplet), (Some(0.1), Some(50), Some(1)));
+        let unknown = counts(&[(DIRECTED, 3)]).without(STARRED);
+        assert_eq!(run(&Max::default(), &text, &unknown).reward, Some(-0.1));
+        assert_eq!(run(&Max::default(), &text, &counts(&[]).without(DIRECTED).without(STARRED)).reward, None);
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&Max::default(), -0.3..=0.1);
+    }
+}

@@ -1,0 +1,113 @@
+//! MinByLength: as Min, less what the minimum of so many facts earns on average.
+//!
+//! Under Min every further fact can only lower the reward, so a policy learns to say less (paper, “Why Min
+//! underperforms”). Here a sentence is compared with others of its number of facts: for a policy whose facts fall into
+//! the tiers as in `reference`, each number of facts, none included, earns 0 on average; a better one earns more with
+//! more.
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence by the smallest count of its valid triplets, compared with sentences of as many.
+    pub struct MinByLength {
+        /// From the count to the reward.
+        pub tiers: Tiers = Tiers::default(),
+        /// The share of facts in each tier, lowest first, of the policy that a sentence is compared with. Adds up to 1.
+        pub reference: Vec<f64> = vec![0.25; 4],
+    }
+}
+
+impl MinByLength {
+    /// The mean reward of the least attested of `facts` facts that are drawn from the reference.
+    fn expected(&self, facts: usize) -> f64 {
+        let mut at_least = 1.0_f64; // the share of facts in this tier or a higher one
+        let tiers = self.reference.iter().zip(self.tiers.rewards());
+        tiers.fold(0.0, |expected, (share, reward)| {
+            // All of n are at least here with probability at_leastⁿ.
+            let higher = (at_least - share).max(0.0);
+            let here = at_least.powi(facts as i32) - higher.powi(facts as i32);
+            at_least = higher;
+            expected + here * reward
+        })
+    }
+}
+
+impl SentenceRule for MinByLength {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        let facts = corpus.count_facts(sentence, self.tiers.top())?;
+        let Some(&(index, count)) = facts.iter().min_by_key(|&&(_, count)| count) else {
+            return abstain("no fact that can be counted");
+        };
+        let reward = self.tiers.reward(Some(count)) - self.expected(facts.len());
+        verdict(reward).because(index, Some(count)).note(&format!("least of {}", facts.len()))
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        let tiers = self.tiers.rewards().len();
+        if self.reference.len() != tiers {
+            return Err(format!(
+                "`reference` must have {tiers} shares, one for each tier; got {}",
+                self.reference.len()
+            ));
+        }
+        let total: f64 = self.reference.iter().sum();
+        if self.reference.iter().any(|share| *share < 0.0) || (total - 1.0).abs() > 1e-6 {
+            return Err(format!("`reference` must be shares that add up to 1; got {:?}", self.reference));
+        }
+        Ok(())
+    }
+}
+
+corver_sdk::export!(MinByLength);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::configured;
+    use corver_sdk::testing::{check, counts, run, sentence};
+
+    /// What a sentence of these counts earns.
+    fn paid(rule: &MinByLength, facts: &[u64]) -> f64 {
+        let places: Vec<String> = (0..facts.len()).map(|i| format!("Place{i}")).collect();
+        let triplets: Vec<(&str, &str, &str)> = places.iter().map(|place| ("Rome", "near", place.as_str())).collect();
+        let queries: Vec<String> = places.iter().map(|place| format!("Rome AND {place}")).collect();
+        let known: Vec<(&str, u64)> = queries.iter().map(String::as_str).zip(facts.iter().copied()).collect();
+        f64::from(run(rule, &sentence("Rome is near.", &triplets), &counts(&known)).reward.unwrap())
+    }
+
+    #[test]
+    fn any_number_of_reference_facts_earns_nothing_on_average() {
+        let rule = MinByLength::default();
+        let tiers = [0, 1, 5, 20]; // one count of each tier, equally likely
+        let one: f64 = tiers.iter().map(|&a| paid(&rule, &[a])).sum();
+        let two: f64 = tiers.iter().flat_map(|&a| tiers.map(|b| paid(&rule, &[a, b]))).sum();
+        assert!(one.abs() < 1e-6 && two.abs() < 1e-6, "{one} {two}");
+    }
+
+    #[test]
+    fn more_attested_facts_earn_more() {
+        let rule = MinByLength::default();
+        let attested: Vec<f64> = (1..6).map(|n| paid(&rule, &vec![20; n])).collect();
+        assert!(attested.is_sorted_by(|a, b| a < b), "{attested:?}");
+        assert!((attested[0] - 0.175).abs() < 1e-6, "0.1 against a mean of -0.075");
+        assert!(paid(&rule, &[20, 0]) < paid(&rule, &[20, 20]), "the least attested decides");
+    }
+
+    #[test]
+    fn a_sure_reference_is_min_less_a_constant() {
+        let rule = configured(r#"{"reference": [0, 0, 1, 0]}"#).unwrap();
+        assert_eq!([paid(&rule, &[0, 20]), paid(&rule, &[20, 20])].map(|reward| reward as f32), [-0.3, 0.1]);
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        let error = |settings| configured::<MinByLength>(settings).unwrap_err();
+        assert!(error(r#"{"reference": [1]}"#).contains("must have 4 shares"));
+        assert!(error(r#"{"reference": [1, 1, 0, 0]}"#).contains("add up to 1"));
+        assert!(error(r#"{"reference": [-1, 2, 0, 0]}"#).contains("add up to 1"));
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&MinByLength::default(), -0.225..=0.4);
+    }
+}

@@ -1,0 +1,73 @@
+//! Sigmoid: as First, but the reward takes one smooth step up around a count.
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence by a logistic curve over the logarithm of the count of its first valid triplet.
+    pub struct Sigmoid {
+        /// The reward that low counts come near to.
+        pub low: f64 = -0.3,
+        /// The reward that high counts come near to.
+        pub high: f64 = 0.1,
+        /// The count halfway between the two.
+        pub midpoint: u64 = 5,
+        /// How sudden the step is; above 0.
+        pub steepness: f64 = 2.0,
+        /// Counts beyond this one are not told apart.
+        pub ceiling: u64 = 1_000,
+    }
+}
+
+impl SentenceRule for Sigmoid {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        first_fact(sentence, corpus, self.ceiling, |count| {
+            // 1 / (1 + exp(−steepness · (ln(1 + count) − ln(1 + midpoint)))).
+            let odds = ((1.0 + count as f64) / (1.0 + self.midpoint as f64)).powf(self.steepness);
+            let share = 1.0 / (1.0 + 1.0 / odds);
+            self.low * (1.0 - share) + self.high * share
+        })
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        finite("low", self.low)?;
+        finite("high", self.high)?;
+        if self.steepness > 0.0 { Ok(()) } else { Err(format!("`steepness` must be above 0; got {}", self.steepness)) }
+    }
+}
+
+corver_sdk::export!(Sigmoid);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::configured;
+    use corver_sdk::testing::{check, counts, run, sentence};
+
+    fn rome(rule: &Sigmoid, count: u64) -> f32 {
+        let text = sentence("Rome is in Italy.", &[("Rome", "is in", "Italy")]);
+        run(rule, &text, &counts(&[("Rome AND Italy", count)])).reward.unwrap()
+    }
+
+    #[test]
+    fn the_midpoint_is_halfway() {
+        let rule = configured(r#"{"low": -1, "high": 1, "midpoint": 7, "steepness": 1}"#).unwrap();
+        // Odds of 1 + count against 8.
+        assert_eq!([7, 23].map(|count| rome(&rule, count)), [0.0, 0.5]);
+        assert!((rome(&rule, 1) + 0.6).abs() < 1e-6);
+        let rewards = [0, 1, 4, 5, 6, 19, 20, 1_000].map(|count| rome(&Sigmoid::default(), count));
+        assert!(rewards.is_sorted_by(|a, b| a < b) && rewards[0] < -0.28 && rewards[7] > 0.099, "{rewards:?}");
+    }
+
+    #[test]
+    fn extreme_settings_stay_finite() {
+        let step = configured(r#"{"steepness": 1e300, "midpoint": 18446744073709551615}"#).unwrap();
+        check(&step, -0.3..=0.1);
+        assert_eq!(rome(&step, 4), -0.3);
+        let error = configured::<Sigmoid>(r#"{"steepness": 0}"#).unwrap_err();
+        assert_eq!(error, "`steepness` must be above 0; got 0");
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&Sigmoid::default(), -0.3..=0.1);
+    }
+}

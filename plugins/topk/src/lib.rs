@@ -1,0 +1,53 @@
+//! TopK: the mean reward of the sentence's k best attested facts: between Max (k = 1) and Mean (k large).
+use std::num::NonZeroUsize;
+
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence the mean reward of its best attested valid triplets.
+    pub struct TopK {
+        /// How many facts are heard, best attested first.
+        pub k: NonZeroUsize = NonZeroUsize::new(2).unwrap(),
+        /// From the count to the reward.
+        pub tiers: Tiers = Tiers::default(),
+    }
+}
+
+impl SentenceRule for TopK {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        let mut facts = corpus.count_facts(sentence, self.tiers.top())?;
+        facts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+        facts.truncate(self.k.get());
+        let Some(&(index, least)) = facts.last() else { return abstain("no fact that can be counted") };
+        let total: f64 = facts.iter().map(|&(_, count)| self.tiers.reward(Some(count))).sum();
+        // No single count decided; the trace shows the least attested of those that were heard.
+        verdict(total / facts.len() as f64).because(index, Some(least)).note(&format!("mean of {}", facts.len()))
+    }
+}
+
+corver_sdk::export!(TopK);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::configured;
+    use corver_sdk::testing::{check, counts, run, sentence};
+
+    #[test]
+    fn the_best_k_are_averaged() {
+        let facts = [("Rome", "in", "Italy"), ("Rome", "in", "Peru"), ("Rome", "in", "Lazio")];
+        let text = sentence("Rome lies in Italy, in Peru and in Lazio.", &facts);
+        let corpus = counts(&[("Rome AND Italy", 900), ("Rome AND Peru", 0), ("Rome AND Lazio", 7)]);
+        let judged = |k: usize| run(&configured::<TopK>(&format!(r#"{{"k": {k}}}"#)).unwrap(), &text, &corpus);
+        assert_eq!([1, 2].map(|k| judged(k).reward), [Some(0.1), Some(0.05)]);
+        assert!((judged(3).reward.unwrap() + 0.2 / 3.0).abs() < 1e-7);
+        assert_eq!(judged(3), judged(9), "there are no more than three");
+        assert_eq!((judged(2).count, judged(2).triplet), (Some(7), Some(2)));
+        assert!(configured::<TopK>(r#"{"k": 0}"#).unwrap_err().contains("nonzero"));
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&TopK::default(), -0.3..=0.1);
+    }
+}

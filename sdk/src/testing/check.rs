@@ -1,0 +1,236 @@
+//! What every rule must keep, tried on generated completions.
+
+use std::ops::RangeInclusive;
+
+use super::{Judged, settle};
+use crate::{CompletionRule, Count, Query, Section, Sentence, Triplet};
+
+/// Completions that one check judges.
+const CASES: u32 = 300;
+
+/// What a sentence may be: empty, blank, long, in any script.
+const TEXTS: [&str; 8] = [
+    "",
+    " ",
+    "It is so.",
+    "Mario Camerini directed Il Seduttore.",
+    "Dvořák naît à Nelahozeves 🎻.",
+    "東京は日本の首都です。",
+    "e\u{301}\u{200b}\u{202e}\u{0}\n",
+    "İİİİ ΑΣ ß AND OR (AND)",
+];
+
+/// What an end of a triplet may be: names, pronouns, stop words, nothing.
+const ENTITIES: [&str; 16] = [
+    "Paris",
+    "France",
+    "Mario Camerini",
+    "the city of Rome",
+    "rome",
+    "She",
+    "it",
+    "",
+    " \u{1c}",
+    "of the",
+    "A OR B",
+    "June 5, 1967",
+    "İstanbul",
+    "Ωmega ß",
+    "東京",
+    "🎻",
+];
+
+/// What the index may answer. Thresholds sit among small numbers; `None` is a query without an answer.
+const COUNTS: [Option<u64>; 12] = [
+    None,
+    Some(0),
+    Some(0),
+    Some(1),
+    Some(4),
+    Some(5),
+    Some(9),
+    Some(19),
+    Some(20),
+    Some(1_000),
+    Some(500_000_000),
+    Some(u64::MAX),
+];
+
+/// Judges generated completions (empty and odd texts, pronouns, no triplets and many, counts that are unknown or huge)
+/// and checks what the host relies on:
+///
+/// - every reward is finite and within `rewards`; one outcome per sentence, within the host's limits;
+/// - the same completion earns the same, at once and after others: nothing is drawn, nothing is kept;
+/// - where a query says that counts from some number on are `enough`, larger ones earn the same.
+///
+/// The completions are the same at every run.
+///
+/// # Panics
+/// Where one of this does not hold. The completion is printed before.
+pub fn check<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>) {
+    let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
+    let judge = |case: &Case| settle(rule, &case.completion, |query| case.count(query));
+    let judged: Vec<Vec<Judged>> = (0..CASES).map(|number| judge(&Case::new(number))).collect();
+    for (number, judged) in (0..CASES).zip(judged).rev() {
+        let case = Case::new(number);
+        for reward in judged.iter().filter_map(|judged| judged.reward) {
+            assert!((lowest..=highest).contains(&reward), "the reward {reward} is not within {rewards:?}");
+        }
+        assert_eq!(judge(&case), judged, "judged again, the same completion earns something else");
+        let stopped = settle(rule, &case.completion, |query| stop(case.count(query)));
+        let earned = |judged: &[Judged]| judged.iter().map(|judged| judged.reward).collect::<Vec<_>>();
+        assert_eq!(earned(&stopped), earned(&judged), "where counting stops at `enough`, the reward is another");
+    }
+}
+
+/// As an index answers that stops counting early.
+fn stop(count: Count) -> Count {
+    let occurrences = count.occurrences.map(|found| found.min(count.query.enough.unwrap_or(u64::MAX)));
+    Count { exact: occurrences == count.occurrences, occurrences, ..count }
+}
+
+/// A generated completion with a corpus of its own; printed where a panic ends the check.
+struct Case {
+    number: u32,
+    completion: Vec<Sentence>,
+}
+
+impl Case {
+    /// Small ones come first; every tenth has a sentence with many triplets.
+    fn new(number: u32) -> Self {
+        let mut draw = Draw(number.into());
+        let sentences = draw.below(2 + u64::from(number) / 50);
+        let crowd = draw.below(sentences.max(1));
+        let sentence = |index| {
+            let triplets = if number % 10 == 9 && index == crowd { 40 } else { draw.below(4) };
+            let mut triplet = |_| Triplet { head: draw.entity(), relation: draw.entity(), tail: draw.entity() };
+            let triplets = (0..triplets).map(&mut triplet).collect();
+            let section = draw.pick(&[Section::Think, Section::Answer, Section::Body]);
+            let text = draw.pick(&TEXTS).repeat(draw.pick(&[1, 1, 1, 200]));
+            Sentence { completion: number, index: index as u32, text, section, triplets, counts: Vec::new() }
+        };
+        Self { number, completion: (0..sentences).map(sentence).collect() }
+    }
+
+    /// Depends on the words and on the case alone: `enough` does not change what is in a corpus.
+    fn count(&self, query: &Query) -> Count {
+        let seed = |seed: u64, byte: u8| seed.rotate_left(5) ^ u64::from(byte);
+        let mut draw = Draw(query.to_string().bytes().fold(self.number.into(), seed));
+        Count { query: query.clone(), occurrences: draw.pick(&COUNTS), exact: true }
+    }
+}
+
+impl Drop for Case {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("in the check's completion {}: {:#?}", self.number, self.completion);
+        }
+    }
+}
+
+/// Pseudo-random numbers (splitmix64): the same on every machine, and no dependency of a rule's tests.
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    /// Half the time a name that no other sentence has.
+    fn entity(&mut self) -> String {
+        match self.below(4) {
+            0 | 1 => format!("Name{}", self.below(1_000)),
+            2 => self.pick(&ENTITIES).to_owned(),
+            _ => format!("{} {}", self.pick(&ENTITIES), self.pick(&ENTITIES)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use crate::prelude::*;
+    use crate::testing::check;
+
+    /// A rule that scores by a function.
+    macro_rules! rule {
+        ($name:ident, |$sentence:ident, $corpus:ident| $score:expr) => {
+            #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
+            struct $name {}
+
+            impl SentenceRule for $name {
+                fn score(&self, $sentence: &Sentence, $corpus: &Corpus) -> Outcome {
+                    $score
+                }
+            }
+        };
+    }
+
+    #[test]
+    #[should_panic(expected = "the reward 2 is not within -1.0..=1.0")]
+    fn a_reward_out_of_bounds_is_found() {
+        rule!(Generous, |sentence, _corpus| verdict(sentence.triplets.len().min(2) as f64));
+        check(&Generous {}, -1.0..=1.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "must be finite")]
+    fn a_division_by_nothing_is_found() {
+        rule!(Mean, |sentence, _corpus| verdict(0.0 / sentence.triplets.len() as f64));
+        check(&Mean {}, -1.0..=1.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "earns something else")]
+    fn a_memory_is_found() {
+        static CALLS: AtomicU32 = AtomicU32::new(0);
+        rule!(Fickle, |_sentence, _corpus| verdict(f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7)));
+        check(&Fickle {}, 0.0..=7.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "where counting stops at `enough`")]
+    fn an_enough_that_is_not_enough_is_found() {
+        rule!(Hasty, |sentence, corpus| {
+            let facts = corpus.count_facts(sentence, 3)?;
+            verdict(if facts.iter().any(|&(_, count)| count >= 5) { 1.0 } else { 0.0 })
+        });
+        check(&Hasty {}, 0.0..=1.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "still asks after 4 rounds")]
+    fn endless_questions_are_found() {
+        rule!(Curious, |sentence, corpus| {
+            corpus.count_facts(sentence, 1 + sentence.counts.len() as u64)?;
+            verdict(0.0)
+        });
+        check(&Curious {}, 0.0..=0.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "one outcome per sentence")]
+    fn a_missing_outcome_is_found() {
+        #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
+        struct Lazy {}
+
+        impl CompletionRule for Lazy {
+            fn judge(&self, completion: &[Sentence]) -> Vec<Outcome> {
+                completion.iter().skip(1).map(|_| abstain("")).collect()
+            }
+        }
+        check(&Lazy {}, 0.0..=0.0);
+    }
+}
