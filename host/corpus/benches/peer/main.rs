@@ -34,7 +34,7 @@ use serde_json::json;
 
 /// How often the engines take turns, and how often each asks a group of queries before it is the other's turn: pairs,
 /// n-grams, and the rest, which takes the official engine many seconds.
-const TURNS: usize = 3;
+const TURNS: usize = 2;
 const PASSES: [usize; 3] = [3, 3, 1];
 /// Pairs that are asked of a cold index.
 const COLD_QUERIES: usize = 100;
