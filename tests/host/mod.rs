@@ -1,4 +1,5 @@
-//! Runs the built binary.
+//! Runs the built binary. Shared by several test crates.
+#![allow(dead_code, reason = "each test crate that includes this file uses its own part of it")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

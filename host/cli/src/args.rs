@@ -54,7 +54,7 @@ pub enum Command {
     Index(IndexArgs),
     /// Extract triplets from sentences, one sentence per line.
     Extract(ExtractArgs),
-    /// Look at reward rules.
+    /// Write, build, try and look at reward rules.
     Plugin(PluginArgs),
     /// The built-in demo world: look at it, or make its parts anew.
     Demo(DemoArgs),
@@ -124,6 +124,8 @@ pub struct ScoreArgs {
     pub config: ConfigArgs,
     /// Completions, one JSON object per line.
     pub file: PathBuf,
+    #[command(flatten)]
+    pub recording: RecordingArgs,
 }
 
 #[derive(Debug, Args)]
@@ -236,13 +238,75 @@ pub struct PluginArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum PluginCommand {
-    /// Load a rule as training would, and print who it is and what settings it takes.
-    Check {
-        /// The rule.
-        plugin: PathBuf,
+    /// Start a rule of your own: a project that builds and passes its tests.
+    New {
+        /// Folder of the project; must not exist. Its last part is the rule's name.
+        dir: PathBuf,
+        /// What it is written in. Python needs componentize-py to build, and runs tens of times slower.
+        #[arg(long, value_enum, default_value_t = Language::Rust)]
+        lang: Language,
+        /// The `sdk` folder of a CorVer checkout; default: of the one that this binary was built from.
+        #[arg(long, value_name = "DIR")]
+        sdk: Option<PathBuf>,
     },
+    /// Compile a rule's project to WebAssembly: DIR/NAME.wasm.
+    Build {
+        /// Folder of the project.
+        #[arg(default_value = ".")]
+        dir: PathBuf,
+    },
+    /// Load a rule as training would, print who it is and what it takes, and try it on odd sentences.
+    Check(RuleArgs),
+    /// Judge sentences and show why each earns what it earns.
+    ///
+    /// The file has one JSON object per line: {"sentence", "triplets": [[head, relation, tail], …]}, the sentences of one
+    /// completion; without "triplets" the extractor finds them. Or completions, as `score` takes them.
+    Run(PluginRunArgs),
+    /// Measure what a rule costs.
+    Bench(RuleArgs),
     /// The rules that are built.
     List,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Language {
+    Rust,
+    Python,
+}
+
+/// A rule with its settings.
+#[derive(Debug, Args)]
+pub struct RuleArgs {
+    /// The rule; looked for as given, then in plugins/dist.
+    #[arg(value_name = "FILE.wasm")]
+    pub plugin: PathBuf,
+    /// TOML file, or `demo` for the built-in one; may be given several times. Default: demo.
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<PathBuf>,
+    /// One setting, as section.key=value; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct PluginRunArgs {
+    #[command(flatten)]
+    pub rule: RuleArgs,
+    /// Sentences or completions, one JSON object per line.
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub recording: RecordingArgs,
+}
+
+/// Where counts come from, and go to.
+#[derive(Debug, Args)]
+pub struct RecordingArgs {
+    /// Write every count that is looked up to this new file.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub record: Option<PathBuf>,
+    /// Take all counts from this recording, and open no index.
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

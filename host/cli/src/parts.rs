@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use corver_core::{Extractor, Question};
+use corver_core::{Counter, Extractor, Question};
 use corver_corpus::{BuildOptions, CnfOptions, Tokenizer};
 use corver_demo::DemoPaths;
 use corver_extract::RuntimeLibrary;
 use corver_rules::{LoadOptions, Rule};
-use corver_study::{IndexCounter, run_dir};
+use corver_study::{IndexCounter, Recorder, Recording, run_dir};
 
-use crate::args::ConfigArgs;
+use crate::args::{ConfigArgs, RecordingArgs, RuleArgs};
 use crate::config::{self, Config, CorpusSection, DEMO_SOURCE};
 use crate::source::{self, Source};
 
@@ -23,6 +23,13 @@ pub fn configuration(args: &ConfigArgs) -> Result<Config> {
     if let Some(device) = &args.device {
         config.run.device.clone_from(device);
     }
+    Ok(config)
+}
+
+/// The same for a command that is about one rule.
+pub fn rule_configuration(args: &RuleArgs) -> Result<Config> {
+    let mut config = config::load(&args.config, &args.set)?;
+    config.rule.plugin.clone_from(&args.plugin);
     Ok(config)
 }
 
@@ -69,21 +76,28 @@ fn path(value: &str, key: &str, of_demo: impl FnOnce() -> Result<PathBuf>) -> Re
 /// The reward rule.
 pub fn rule(config: &Config) -> Result<Rule> {
     let path = find_plugin(&config.rule.plugin)?;
-    let options = LoadOptions {
-        settings: serde_json::Value::Object(config.rule.settings.clone()),
-        cache_dir: Some(cache_dir()?.join("rules")),
-        limits: config.rule.limits.clone(),
-    };
+    let options = load_options(config, Some(cache_dir()?.join("rules")));
     Rule::load(&path, options).with_context(|| format!("loading the rule {}", path.display()))
+}
+
+/// How a configuration wants its rule loaded, with compiled rules kept in `cache_dir`.
+pub fn load_options(config: &Config, cache_dir: Option<PathBuf>) -> LoadOptions {
+    let settings = serde_json::Value::Object(config.rule.settings.clone());
+    LoadOptions { settings, cache_dir, limits: config.rule.limits.clone() }
 }
 
 /// Folders that a bare plugin name is looked up in, in this order.
 pub fn plugin_folders() -> Vec<PathBuf> {
-    let built_here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist");
-    vec![PathBuf::new(), PathBuf::from("plugins/dist"), built_here]
+    vec![PathBuf::new(), PathBuf::from("plugins/dist"), checkout().join("plugins/dist")]
 }
 
-fn find_plugin(plugin: &Path) -> Result<PathBuf> {
+/// The checkout that this binary was built from; it may be gone by now.
+pub fn checkout() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("this crate lies in host/cli")
+}
+
+/// The file of a plugin: as given, or, where it is a bare name, in one of the [`plugin_folders`].
+pub fn find_plugin(plugin: &Path) -> Result<PathBuf> {
     let bare = plugin.components().count() == 1;
     let folders = if bare { plugin_folders() } else { vec![PathBuf::new()] };
     let found = folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
@@ -119,6 +133,15 @@ pub fn corpus(section: &CorpusSection) -> Result<(Vec<Source>, IndexCounter)> {
     let options =
         CnfOptions { mode: section.mode, max_clause_freq: section.max_clause_freq, max_diff_tokens: section.window() };
     Ok((sources, IndexCounter::new(corpus, options)))
+}
+
+/// Whatever answers the rule's queries: the index, the index with a recorder, or a recording.
+pub fn counter(section: &CorpusSection, recording: &RecordingArgs) -> Result<Box<dyn Counter>> {
+    Ok(match (&recording.replay, &recording.record) {
+        (Some(path), _) => Box::new(Recording::open(path)?),
+        (None, Some(path)) => Box::new(Recorder::create(path, corpus(section)?.1)?),
+        (None, None) => Box::new(corpus(section)?.1),
+    })
 }
 
 /// A question file, or one of the demo's two sets.

@@ -7,6 +7,7 @@ pub mod filter;
 pub mod grade;
 pub mod index_counter;
 pub mod metrics;
+pub mod recording;
 pub mod run_dir;
 pub mod schedule;
 pub mod score_file;
@@ -16,6 +17,7 @@ mod trainee;
 
 pub use evaluate::{Evaluation, evaluate};
 pub use index_counter::IndexCounter;
+pub use recording::{Recorder, Recording};
 pub use run_dir::{Manifest, RunDir, RunDirError};
 pub use score_file::{GivenTriplets, read_completions};
 pub use train::{Observer, Plan, Summary, SystemPrompts, TrainError, Trainee, train};

@@ -1,24 +1,32 @@
 //! `corver-host score`: completions → traces.
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
-use corver_core::{Extractor, Scorers, Trace, score};
+use corver_core::{Counter, Extractor, Scorers, Trace, Verdict, score};
 use corver_study::read_completions;
 
 use crate::args::ScoreArgs;
+use crate::config::Config;
 use crate::{output, parts};
 
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
     let config = parts::configuration(&args.config)?;
-    let completions = read_completions(&args.file)?;
-    let mut rule = parts::rule(&config)?;
-    let (_, mut counter) = parts::corpus(&config.corpus)?;
+    let mut counter = parts::counter(&config.corpus, &args.recording)?;
+    completions(&args.file, &config, counter.as_mut(), json)
+}
+
+/// Scores a file of completions and prints their traces.
+pub fn completions(file: &Path, config: &Config, counter: &mut dyn Counter, json: bool) -> Result<()> {
+    let completions = read_completions(file)?;
+    let mut rule = parts::rule(config)?;
     let mut extractor: Box<dyn Extractor> = match completions.triplets {
         Some(given) => Box::new(given),
-        None => parts::extractor(&config)?.1,
+        None => parts::extractor(config)?.1,
     };
-    let mut scorers = Scorers { extractor: extractor.as_mut(), counter: &mut counter, rules: &mut rule };
+    let mut scorers = Scorers { extractor: extractor.as_mut(), counter, rules: &mut rule };
     let scored = score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
-        .with_context(|| format!("scoring {}", args.file.display()))?;
+        .with_context(|| format!("scoring {}", file.display()))?;
     for trace in &scored.traces {
         if json { output::json(trace)? } else { show(trace) }
     }
@@ -33,20 +41,24 @@ fn show(trace: &Trace) {
         response.judge, response.label, response.format, trace.mean_return
     ));
     for sentence in &trace.sentences {
-        let verdict = sentence.verdict.as_ref();
-        let reward =
-            verdict.and_then(|verdict| verdict.reward).map_or("     ".to_owned(), |reward| format!("{reward:+.2}"));
-        output::line(format_args!("  {reward}  {}", sentence.text));
-        for count in verdict.into_iter().flat_map(|verdict| &verdict.counts) {
-            let found = count.occurrences.map_or("no answer".to_owned(), |found| found.to_string());
-            output::line(format_args!(
-                "         {} = {found}{}",
-                count.query,
-                if count.exact { "" } else { " (not exact)" }
-            ));
-        }
-        if let Some(note) = verdict.and_then(|verdict| verdict.note.as_deref()) {
-            output::line(format_args!("         {note}"));
-        }
+        show_sentence(&sentence.text, sentence.verdict.as_ref());
+    }
+}
+
+/// What a sentence earned, and below it why.
+pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
+    let reward =
+        verdict.and_then(|verdict| verdict.reward).map_or("     ".to_owned(), |reward| format!("{reward:+.2}"));
+    output::line(format_args!("  {reward}  {text}"));
+    for count in verdict.into_iter().flat_map(|verdict| &verdict.counts) {
+        let found = count.occurrences.map_or("no answer".to_owned(), |found| found.to_string());
+        output::line(format_args!(
+            "         {} = {found}{}",
+            count.query,
+            if count.exact { "" } else { " (not exact)" }
+        ));
+    }
+    if let Some(note) = verdict.and_then(|verdict| verdict.note.as_deref()) {
+        output::line(format_args!("         {note}"));
     }
 }

@@ -1,0 +1,93 @@
+//! `corver-host plugin build`: a project → NAME.wasm.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+use corver_rules::Rule;
+use serde_json::{Value, json};
+
+use crate::config::Config;
+use crate::{output, parts};
+
+pub fn run(dir: &Path, json: bool) -> Result<()> {
+    let scratch = tempfile::tempdir().context("making a folder for what the compiler writes")?;
+    let compiled = if dir.join("Cargo.toml").is_file() {
+        rust(&dir.join("Cargo.toml"))?
+    } else if dir.join("rule.py").is_file() {
+        python(dir, &scratch.path().join("rule.wasm"))?
+    } else {
+        bail!("{} has neither Cargo.toml nor rule.py: `corver-host plugin new NAME` starts a project", dir.display())
+    };
+    // Loaded before it is put in place: whatever is there can be trained with.
+    let options = parts::load_options(&Config::default(), Some(parts::cache_dir()?.join("rules")));
+    let rule = Rule::load(&compiled, options)?;
+    let wasm = dir.join(rule.name()).with_extension("wasm");
+    let bytes = std::fs::copy(&compiled, &wasm).with_context(|| format!("writing {}", wasm.display()))?;
+    if json {
+        return output::json(&json!({"path": wasm, "name": rule.name(), "bytes": bytes, "blake3": rule.hash()}));
+    }
+    output::line(format_args!("{}: {} {}, {bytes} bytes", wasm.display(), rule.name(), rule.manifest().version));
+    Ok(())
+}
+
+/// The checkout that this binary was built from: it has the SDK and knows the WebAssembly toolchain.
+pub fn checkout() -> Result<&'static Path> {
+    let root = parts::checkout();
+    ensure!(
+        root.join("sdk").is_dir(),
+        "the checkout that this binary was built from is not at {} any more; run `make build` in a checkout",
+        root.display()
+    );
+    Ok(root)
+}
+
+/// Runs cargo for WebAssembly and returns the module that it made. What the shipped rules compiled is not compiled again.
+fn rust(manifest: &Path) -> Result<PathBuf> {
+    let checkout = checkout()?;
+    let script = checkout.join("plugins/cargo-wasm.sh");
+    let mut cargo = Command::new(&script);
+    cargo
+        .args(["build", "--quiet", "--release", "--message-format=json-render-diagnostics", "--manifest-path"])
+        .arg(manifest);
+    cargo.arg("--target-dir").arg(checkout.join("plugins/target/wasm"));
+    let run = cargo.stderr(Stdio::inherit()).output().with_context(|| format!("running {}", script.display()))?;
+    if !run.status.success() {
+        bail!("{} does not compile; the compiler says why above", manifest.display());
+    }
+    let messages = String::from_utf8(run.stdout).context("cargo's messages are not UTF-8")?;
+    let mut modules =
+        messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter_map(|message| {
+            let files = message["filenames"].as_array()?;
+            files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".wasm")).map(PathBuf::from)
+        });
+    modules.next_back().with_context(|| {
+        format!(
+            "{} makes no WebAssembly file: it needs `crate-type = [\"cdylib\", \"rlib\"]` under [lib]",
+            manifest.display()
+        )
+    })
+}
+
+/// Runs componentize-py on `rule.py`. The WASI functions that Python's library names become stubs, so that the rule imports
+/// nothing either.
+fn python(dir: &Path, component: &Path) -> Result<PathBuf> {
+    let checkout = checkout()?;
+    let installed = checkout.join(".deps/componentize-py/bin/componentize-py");
+    let program = if installed.is_file() { installed } else { PathBuf::from("componentize-py") };
+    let mut componentize = Command::new(&program);
+    componentize.arg("-d").arg(checkout.join("wit")).args([
+        "-w",
+        "sentence-rule",
+        "componentize",
+        "--stub-wasi",
+        "rule",
+    ]);
+    componentize.arg("-p").arg(dir).arg("-p").arg(checkout.join("sdk/python")).arg("-o").arg(component);
+    let run = componentize
+        .stdout(Stdio::null())
+        .status()
+        .with_context(|| format!("running {}; `pip install componentize-py` installs it", program.display()))?;
+    ensure!(run.success(), "{} does not compile; componentize-py says why above", dir.join("rule.py").display());
+    Ok(component.to_owned())
+}

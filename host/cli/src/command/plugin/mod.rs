@@ -1,0 +1,23 @@
+//! `corver-host plugin`: one file per verb.
+
+mod bench;
+mod build;
+mod check;
+mod list;
+mod new;
+mod run;
+
+use anyhow::Result;
+
+use crate::args::{PluginArgs, PluginCommand};
+
+pub fn run(args: &PluginArgs, json: bool) -> Result<()> {
+    match &args.command {
+        PluginCommand::New { dir, lang, sdk } => new::run(dir, *lang, sdk.as_deref(), json),
+        PluginCommand::Build { dir } => build::run(dir, json),
+        PluginCommand::Check(args) => check::run(args, json),
+        PluginCommand::Run(args) => run::run(args, json),
+        PluginCommand::Bench(args) => bench::run(args, json),
+        PluginCommand::List => list::run(json),
+    }
+}

@@ -1,0 +1,105 @@
+//! `corver-host plugin new`: a project from the template.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::json;
+
+use super::build::checkout;
+use crate::args::Language;
+use crate::output;
+
+/// Path and text of a project's files. `{{name}}`, `{{type}}` and `{{sdk}}` are filled in.
+type Template = &'static [(&'static str, &'static str)];
+
+const RUST: Template = &[
+    ("Cargo.toml", include_str!("../../../templates/rust/Cargo.toml")),
+    ("src/lib.rs", include_str!("../../../templates/rust/src/lib.rs")),
+    (".gitignore", include_str!("../../../templates/rust/gitignore")),
+    // The very releases that the shipped rules were built with, which need no network where those were built.
+    ("Cargo.lock", include_str!("../../../../../plugins/Cargo.lock")),
+];
+
+const PYTHON: Template = &[("rule.py", include_str!("../../../templates/python/rule.py"))];
+
+pub fn run(dir: &Path, language: Language, sdk: Option<&Path>, json: bool) -> Result<()> {
+    let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    ensure!(
+        is_name(name),
+        "{name:?} cannot be a rule's name: take small letters, digits and hyphens, begin with a letter, and leave `judge` and `format` to the host"
+    );
+    ensure!(!dir.exists(), "{} exists already", dir.display());
+    let (template, source, test) = match language {
+        Language::Rust => (RUST, "src/lib.rs", format!("  cargo test --manifest-path {}/Cargo.toml\n", dir.display())),
+        Language::Python => (PYTHON, "rule.py", String::new()),
+    };
+    let sdk = match language {
+        Language::Rust => rust_sdk(sdk)?,
+        Language::Python => {
+            ensure!(sdk.is_none(), "--sdk is for Rust: a Python rule is built with the checkout's sdk/python");
+            String::new()
+        }
+    };
+    let fill =
+        |text: &str| text.replace("{{name}}", name).replace("{{type}}", &type_name(name)).replace("{{sdk}}", &sdk);
+    for (file, text) in template {
+        write(&dir.join(file), &fill(text))?;
+    }
+    if json {
+        return output::json(&json!({"name": name, "path": dir}));
+    }
+    let dir = dir.display();
+    output::line(format_args!(
+        "{dir} is a rule of your own now. Next:\n  edit {dir}/{source}\n{test}  corver-host plugin build {dir}\n  corver-host train --plugin {dir}/{name}.wasm"
+    ));
+    Ok(())
+}
+
+/// The folder of corver-sdk, as a TOML string has it.
+fn rust_sdk(given: Option<&Path>) -> Result<String> {
+    let sdk = match given {
+        Some(sdk) => sdk.to_owned(),
+        None => checkout()?.join("sdk"),
+    };
+    ensure!(
+        sdk.join("Cargo.toml").is_file(),
+        "{} is no corver-sdk: give the sdk folder of a checkout with --sdk",
+        sdk.display()
+    );
+    let sdk = sdk.canonicalize().with_context(|| format!("looking at {}", sdk.display()))?;
+    let Some(sdk) = sdk.to_str() else { bail!("the path {} is not UTF-8, which Cargo.toml needs", sdk.display()) };
+    Ok(sdk.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// What the host takes for a rule's name, and cargo for a package's.
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    (1..=64).contains(&name.len())
+        && !["judge", "format"].contains(&name) // the host's own rewards
+        && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(plain)
+}
+
+/// `my-rule` → `MyRule`.
+fn type_name(name: &str) -> String {
+    let word = |word: &str| word.get(..1).map(|first| first.to_ascii_uppercase() + &word[1..]).unwrap_or_default();
+    name.split('-').map(word).collect()
+}
+
+fn write(path: &PathBuf, text: &str) -> Result<()> {
+    let folder = path.parent().expect("a file of the project lies in its folder");
+    std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_packages_and_types() {
+        assert!(["attested", "my-rule-2"].into_iter().all(is_name));
+        assert!(["", "2nd", "My", "a b", "ä", "-a", "judge"].into_iter().all(|name| !is_name(name)));
+        assert_eq!(type_name("my-rule-2"), "MyRule2");
+        assert_eq!(type_name("a--b-"), "AB");
+    }
+}

@@ -1,0 +1,78 @@
+//! `corver-host plugin run`: sentences → verdicts.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use corver_core::trace::SentenceTrace;
+use corver_core::{RuleSentence, Section, Triplet};
+use serde::Deserialize;
+
+use crate::args::PluginRunArgs;
+use crate::command::score;
+use crate::config::Config;
+use crate::{output, parts};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    sentence: String,
+    triplets: Option<Vec<(String, String, String)>>,
+}
+
+pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
+    let config = parts::rule_configuration(&args.rule)?;
+    let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
+    let holds_completions = text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion);
+    let mut counter = parts::counter(&config.corpus, &args.recording)?;
+    if holds_completions {
+        return score::completions(&args.file, &config, counter.as_mut(), json);
+    }
+    let sentences = sentences(&text, &args.file, &config)?;
+    let verdicts = parts::rule(&config)?.judge(&sentences, counter.as_mut())?;
+    for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
+        let RuleSentence { text, section, triplets, .. } = sentence;
+        if json {
+            output::json(&SentenceTrace { text, section, triplets, verdict: Some(verdict), tokens: None })?;
+        } else {
+            score::show_sentence(&text, Some(&verdict));
+        }
+    }
+    Ok(())
+}
+
+fn is_completion(line: &str) -> bool {
+    serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line.get("completion").is_some())
+}
+
+/// The sentences of a file, as those of one completion. The extractor is asked for the triplets that are not given.
+fn sentences(text: &str, path: &Path, config: &Config) -> Result<Vec<RuleSentence>> {
+    let mut sentences = Vec::new();
+    let mut without = Vec::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let line: Line = serde_json::from_str(line).with_context(|| {
+            format!(
+                "{}:{}: a line is {{\"sentence\", \"triplets\": [[head, relation, tail], …]}}",
+                path.display(),
+                number + 1
+            )
+        })?;
+        if line.triplets.is_none() {
+            without.push(sentences.len());
+        }
+        let triplet = |(head, relation, tail)| Triplet { head, relation, tail };
+        let triplets = line.triplets.into_iter().flatten().map(triplet).collect();
+        let index = u32::try_from(sentences.len()).context("too many sentences")?;
+        sentences.push(RuleSentence { completion: 0, index, text: line.sentence, section: Section::Body, triplets });
+    }
+    if sentences.is_empty() {
+        bail!("{} holds no sentence", path.display());
+    }
+    if !without.is_empty() {
+        let texts: Vec<&str> = without.iter().map(|&place| sentences[place].text.as_str()).collect();
+        let found = parts::extractor(config)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
+        for (place, triplets) in without.into_iter().zip(found) {
+            sentences[place].triplets = triplets;
+        }
+    }
+    Ok(sentences)
+}

@@ -1,0 +1,35 @@
+"""{{type}}: does the corpus attest the sentence's first fact?"""
+
+from dataclasses import dataclass
+
+from corver_sdk import Corpus, Sentence, abstain, export, valid_triplets, verdict, word_query
+
+
+@dataclass
+class {{type}}:
+    """Pays a sentence whose first fact the corpus attests."""
+
+    noise_floor: int = 0
+    attested: float = 0.1
+    unattested: float = -0.3
+
+    def score(self, sentence: Sentence, corpus: Corpus):
+        valid = valid_triplets(sentence)
+        if not valid:
+            return abstain("no valid triplet")
+        place, triplet = valid[0]
+        query = word_query(triplet, enough=self.noise_floor + 1)
+        if query is None:
+            return abstain("fewer than two content words")
+        count = corpus.count(query)  # the first time round, this asks the host and stops here
+        if count is None:
+            return abstain("the index cannot count this")
+        return verdict(self.attested if count > self.noise_floor else self.unattested, triplet=place, count=count)
+
+
+SentenceScoring = export(
+    {{type}},
+    name="{{name}}",
+    version="0.1.0",
+    summary="pays a sentence whose first fact the corpus attests",
+)

@@ -1,0 +1,57 @@
+//! {{type}}: does the corpus attest the sentence's first fact?
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays a sentence whose first fact the corpus attests.
+    pub struct {{type}} {
+        /// Counts up to this one are noise, in occurrences.
+        pub noise_floor: u64 = 0,
+        /// The reward of a fact that is attested.
+        pub attested: f64 = 0.1,
+        /// The reward of a fact that is not.
+        pub unattested: f64 = -0.3,
+    }
+}
+
+impl SentenceRule for {{type}} {
+    fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+        let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
+        let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
+        let count = corpus.count(&query.enough(self.noise_floor.saturating_add(1)))?;
+        let Some(found) = count else { return abstain("the index cannot count this") };
+        verdict(if found > self.noise_floor { self.attested } else { self.unattested }).because(index, count)
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        finite("attested", self.attested)?;
+        finite("unattested", self.unattested)
+    }
+}
+
+corver_sdk::export!({{type}});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::configured;
+    use corver_sdk::testing::{check, counts, run, sentence};
+
+    #[test]
+    fn unattested_facts_are_penalised() {
+        let text = sentence("Paris is in Peru.", &[("Paris", "is in", "Peru")]);
+        let reward = |count| run(&{{type}}::default(), &text, &counts(&[("Paris AND Peru", count)])).reward;
+        assert_eq!([reward(0), reward(1)], [Some(-0.3), Some(0.1)]);
+    }
+
+    #[test]
+    fn the_noise_floor_is_a_setting() {
+        let text = sentence("Paris is in Peru.", &[("Paris", "is in", "Peru")]);
+        let rule: {{type}} = configured(r#"{"noise_floor": 9}"#).unwrap();
+        assert_eq!(run(&rule, &text, &counts(&[("Paris AND Peru", 9)])).reward, Some(-0.3));
+    }
+
+    #[test]
+    fn any_completion_is_judged() {
+        check(&{{type}}::default(), -0.3..=0.1);
+    }
+}

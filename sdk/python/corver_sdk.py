@@ -1,0 +1,230 @@
+"""What a reward rule is written with, in Python.
+
+A rule is a dataclass of settings with a method ``score``; ``export`` makes it the component that
+``corver-host plugin build`` compiles. It is a pure function: it imports nothing from the host, keeps no state and reads no
+clock. ``example/rule.py`` is a whole one. This module follows ``corver-sdk`` for Rust, name by name.
+"""
+
+import json
+import math
+import traceback
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any, Optional, Union, get_args, get_origin, get_type_hints
+
+from componentize_py_types import Err
+from wit_world.exports import SentenceScoring as Contract
+from wit_world.imports import diagnostics
+from wit_world.imports.types import (
+    Manifest,
+    Outcome_Abstain,
+    Outcome_Ask,
+    Outcome_Score,
+    Query,
+    Sentence,
+    Triplet,
+    Verdict,
+)
+
+STOP_WORDS = frozenset(
+    "a an and are as at be been being but by did do does for from had has have if in is it its no not of on or so the to"
+    " was were with".split()
+)
+PRONOUNS = frozenset(
+    "anyone anything everyone everything he her here hers herself him himself his i it its itself me mine my myself"
+    " nobody nothing our ours she someone something that their theirs them themselves there these they this those us we"
+    " which who whom you your yours yourself".split()
+)
+
+
+class Ask(Exception):
+    """The counts that a rule still needs. The host looks them up and calls the rule again."""
+
+    def __init__(self, queries: list[Query]):
+        super().__init__(f"{len(queries)} queries")
+        self.queries = queries
+
+
+class Corpus:
+    """The counts that the host has looked up for one sentence so far; everything else becomes an ``Ask``."""
+
+    def __init__(self, sentence: Sentence):
+        self._known = [(count.query, count.occurrences) for count in sentence.counts]
+
+    def count(self, query: Query) -> Optional[int]:
+        """How often ``query`` matches; ``None`` where the index cannot tell."""
+        return self.count_all([query])[0]
+
+    def count_all(self, queries: list[Query]) -> list[Optional[int]]:
+        """One count per query; all that is missing is asked for at once, which spares rounds."""
+        missing = [query for query in queries if all(known != query for known, _ in self._known)]
+        if missing:
+            raise Ask(missing)
+        return [next(found for known, found in self._known if known == query) for query in queries]
+
+
+def is_pronoun(entity: str) -> bool:
+    """Whether this is a word that names nothing by itself."""
+    return entity.strip().lower() in PRONOUNS
+
+
+def content_words(entity: str) -> list[str]:
+    """The capitalised words of an entity; without any, its words of three and more characters; without any, the whole of it.
+    Stop words never count."""
+    words = [word for word in entity.replace(",", " ").split() if word.lower() not in STOP_WORDS]
+    proper = [word for word in words if len(word) > 1 and word[0].isupper()]
+    return proper or [word for word in words if len(word) > 2] or [entity.strip()]
+
+
+def words_query(words: list[str], enough: Optional[int] = None) -> Query:
+    """All of these words near each other, each once, however it is capitalised. Counts from ``enough`` on need not be told
+    apart."""
+    once: dict[str, str] = {}
+    for word in words:
+        once.setdefault(word.lower(), word)
+    return Query(all_of=[[word] for word in once.values()], enough=enough)
+
+
+def word_query(triplet: Triplet, enough: Optional[int] = None) -> Optional[Query]:
+    """Asks how often the content words of head and tail occur together; ``None`` where they are fewer than two."""
+    query = words_query(content_words(triplet.head) + content_words(triplet.tail), enough)
+    return query if len(query.all_of) >= 2 else None
+
+
+def is_valid(triplet: Triplet) -> bool:
+    """Whether it names both its ends: neither is blank or a pronoun."""
+    return all(end.strip() and not is_pronoun(end) for end in (triplet.head, triplet.tail))
+
+
+def valid_triplets(sentence: Sentence) -> list[tuple[int, Triplet]]:
+    """The valid triplets with their places, in the extractor's order."""
+    return [(place, triplet) for place, triplet in enumerate(sentence.triplets) if is_valid(triplet)]
+
+
+@dataclass
+class Tiers:
+    """A step function from counts to rewards; the default is the paper's."""
+
+    thresholds: list[int] = field(default_factory=lambda: [5, 20])
+    rewards: list[float] = field(default_factory=lambda: [-0.3, -0.1, 0.0, 0.1])
+
+    def validate(self) -> None:
+        if any(a >= b for a, b in zip([1] + self.thresholds, self.thresholds)):
+            raise ValueError(f"`thresholds` must ascend and start at 2 or above; got {self.thresholds}")
+        if len(self.rewards) != len(self.thresholds) + 2:
+            raise ValueError(f"`rewards` must have {len(self.thresholds) + 2} entries; got {len(self.rewards)}")
+
+    def reward(self, count: Optional[int]) -> float:
+        """What this count earns; an unknown count earns 0."""
+        if count is None:
+            return 0.0
+        return self.rewards[0] if count == 0 else self.rewards[1 + sum(count >= at for at in self.thresholds)]
+
+    def top(self) -> int:
+        """The count from which on the reward no longer changes."""
+        return self.thresholds[-1] if self.thresholds else 1
+
+
+def verdict(
+    reward: float, triplet: Optional[int] = None, count: Optional[int] = None, note: Optional[str] = None
+) -> Outcome_Score:
+    """Rewards the sentence, and says which triplet and count decided. The reward must be finite."""
+    return Outcome_Score(Verdict(reward=reward, count=count, triplet=triplet, note=note))
+
+
+def abstain(why: str) -> Outcome_Abstain:
+    """Says nothing about the sentence, which then earns 0."""
+    return Outcome_Abstain(why)
+
+
+def export(rule: type, name: str, version: str, summary: str) -> type:
+    """The component of a rule: a module ``rule`` must hold it as ``SentenceScoring``."""
+
+    class Component(Contract):
+        configured: Any = None
+
+        def describe(self) -> Manifest:
+            return Manifest(name=name, version=version, summary=summary, settings_schema=json.dumps(_schema(rule)))
+
+        def configure(self, settings: str) -> None:
+            try:
+                Component.configured = _read(rule, json.loads(settings), "")
+            except ValueError as error:
+                raise Err(str(error)) from None
+
+        def score(self, batch: list[Sentence]) -> list:
+            return [self._judge(sentence) for sentence in batch]
+
+        def _judge(self, sentence: Sentence):
+            try:
+                return Component.configured.score(sentence, Corpus(sentence))
+            except Ask as ask:
+                return Outcome_Ask(ask.queries)
+            except Exception:
+                # A trap has no words: they go out this way.
+                diagnostics.report(traceback.format_exc())
+                raise
+
+    return Component
+
+
+_KINDS = {bool: "boolean", int: "integer", float: "number", str: "string"}
+
+
+def _schema(kind: Any) -> dict:
+    """The JSON schema of a settings dataclass, or of the type of one of its fields."""
+    if is_dataclass(kind):
+        hints = get_type_hints(kind)
+        properties = {f.name: {**_schema(hints[f.name]), "default": _plain(_default(f))} for f in fields(kind)}
+        schema = {"type": "object", "additionalProperties": False, "properties": properties}
+        return {**schema, "description": kind.__doc__} if kind.__doc__ else schema
+    if get_origin(kind) is list:
+        return {"type": "array", "items": _schema(get_args(kind)[0])}
+    if get_origin(kind) is Union:
+        return {"anyOf": [{"type": "null"} if part is type(None) else _schema(part) for part in get_args(kind)]}
+    return {"type": _KINDS[kind]}
+
+
+def _default(f: Any) -> Any:
+    if f.default is MISSING and f.default_factory is MISSING:
+        raise TypeError(f"the setting {f.name} needs a default")
+    return f.default if f.default_factory is MISSING else f.default_factory()
+
+
+def _plain(value: Any) -> Any:
+    return {f.name: _plain(getattr(value, f.name)) for f in fields(value)} if is_dataclass(value) else value
+
+
+def _read(kind: Any, value: Any, path: str) -> Any:
+    """A setting from JSON, strictly: an unknown key or a value of another kind is an error that names the key."""
+    if is_dataclass(kind):
+        return _read_object(kind, value, path)
+    if get_origin(kind) is list:
+        if not isinstance(value, list):
+            raise ValueError(f"{path}: a list is expected")
+        return [_read(get_args(kind)[0], item, f"{path}[{i}]") for i, item in enumerate(value)]
+    if get_origin(kind) is Union:
+        inner = next(part for part in get_args(kind) if part is not type(None))
+        return None if value is None else _read(inner, value, path)
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind or (kind is float and not math.isfinite(value)):
+        raise ValueError(f"{path}: {value!r} is no {_KINDS[kind]}")
+    return value
+
+
+def _read_object(kind: Any, value: Any, path: str) -> Any:
+    if not isinstance(value, dict):
+        raise ValueError(f"{path or 'settings'}: a JSON object is expected")
+    hints = get_type_hints(kind)
+    known = [f.name for f in fields(kind)]
+    within = f"{path}." if path else ""
+    for key in value:
+        if key not in known:
+            raise ValueError(f"{within}{key}: unknown field `{key}`, expected one of {', '.join(known)}")
+    settings = kind(**{key: _read(hints[key], item, f"{within}{key}") for key, item in value.items()})
+    if hasattr(settings, "validate"):
+        try:
+            settings.validate()
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}" if path else str(error)) from None
+    return settings

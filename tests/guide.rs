@@ -1,0 +1,71 @@
+//! docs/plugin-guide.md, command by command, in an empty folder.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Training takes this much shorter here than in the guide.
+const SHORT: &str = " --steps 2 --device cpu --set question.prompts_per_step=2 --set question.eval_limit=8";
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn guide() -> String {
+    fs::read_to_string(repository().join("docs/plugin-guide.md")).unwrap()
+}
+
+/// The fenced blocks of a language, in order.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let fence = format!("```{language}\n");
+    text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
+}
+
+#[test]
+fn every_command_of_the_guide_works() {
+    let guide = guide();
+    let shorten = |line: &str| {
+        if line.starts_with("corver-host train") { format!("{line}{SHORT}\n") } else { format!("{line}\n") }
+    };
+    let script: String = blocks(&guide, "sh").concat().lines().map(shorten).collect();
+    assert!(script.matches("corver-host train").count() >= 2 && script.contains("plugin new"), "{script}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_corver-host")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let run = Command::new("bash")
+        .args(["-euo", "pipefail", "-c", &script])
+        .current_dir(folder.path())
+        .env("PATH", format!("{}:{path}", binary.display()))
+        .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
+        // The new project's dependencies are the shipped rules', whose tests have compiled them: no network is needed.
+        .env("CARGO_TARGET_DIR", repository().join("plugins/target/native"))
+        .env("CARGO_PROFILE_DEV_DEBUG", "false")
+        .env("CARGO_NET_OFFLINE", "true")
+        .env_remove("LD_LIBRARY_PATH")
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{stdout}\n{stderr}");
+    for said in
+        ["attested 0.1.0", "test result: ok. 3 passed", "conforms:", "Paris AND Peru = ", "-1.00", "ns  a sentence"]
+    {
+        assert!(stdout.contains(said), "no {said:?} in\n{stdout}");
+    }
+    for rule in ["attested", "first"] {
+        let summary = fs::read_to_string(folder.path().join("runs").join(rule).join("summary.json")).unwrap();
+        let summary: Value = serde_json::from_str(&summary).unwrap();
+        assert_eq!((&summary["plugin"], &summary["steps"]), (&Value::from(rule), &Value::from(2)));
+    }
+}
+
+#[test]
+fn the_guide_shows_the_template() {
+    let template = fs::read_to_string(repository().join("host/cli/templates/rust/src/lib.rs")).unwrap();
+    let rule = template.split("#[cfg(test)]").next().unwrap().replace("{{type}}", "Attested");
+    let code = rule.split_once('\n').unwrap().1.trim(); // without the first line, which says what the file is
+    let guide = guide();
+    assert!(blocks(&guide, "rust").iter().any(|block| block.trim() == code), "the guide's rule is not the template's");
+}

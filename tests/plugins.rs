@@ -1,0 +1,192 @@
+//! `corver-host plugin`, as a rule's author drives it.
+
+mod host;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use host::host;
+use serde_json::{Value, json};
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The folders of `plugins/` that hold a rule.
+fn shipped() -> BTreeSet<String> {
+    let entries = fs::read_dir(repository().join("plugins")).unwrap().map(Result::unwrap);
+    let rules: BTreeSet<String> = entries
+        .filter(|entry| entry.path().join("src").is_dir())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    assert!(rules.len() >= 12, "{rules:?}");
+    rules
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn every_built_rule_is_listed() {
+    let listed = host(&["plugin", "list", "--json"]).good();
+    let lines: Vec<Value> = listed.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: BTreeSet<String> = lines.iter().map(|line| line["name"].as_str().unwrap().to_owned()).collect();
+    assert!(names.is_superset(&shipped()), "{names:?}");
+    assert!(lines.iter().all(|line| line["summary"].as_str().is_some_and(|summary| !summary.is_empty())));
+}
+
+#[test]
+fn every_rule_and_setting_is_documented() {
+    let page = fs::read_to_string(repository().join("docs/rules.md")).unwrap();
+    for rule in shipped() {
+        let heading = format!("\n## {rule}\n");
+        let section = page.split(&heading).nth(1).unwrap_or_else(|| panic!("docs/rules.md has no section {rule}"));
+        let section = section.split("\n## ").next().unwrap();
+        assert!(section.contains("*Gamed"), "{rule}: how can it be gamed?");
+        let check = host(&["plugin", "check", &format!("{rule}.wasm"), "--json"]).good().json();
+        for setting in check["settings"]["properties"].as_object().unwrap().keys() {
+            let inherited = rule == "log" && section.contains("as [`linear`]");
+            assert!(section.contains(&format!("`{setting}`")) || inherited, "{rule}: no setting {setting}");
+        }
+    }
+}
+
+#[test]
+fn every_configuration_suits_its_rule() {
+    let mut folders = vec![repository().join("configs")];
+    let mut seen = 0;
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let config: toml::Table = toml::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+            let plugin = config.get("rule").and_then(|rule| rule.get("plugin")?.as_str()).unwrap_or("first.wasm");
+            host(&["plugin", "check", plugin, "--config", text(&path)]).good();
+            seen += 1;
+        }
+    }
+    assert!(seen >= 15, "only {seen} configurations found");
+}
+
+#[test]
+fn a_check_says_who_a_rule_is_and_that_it_conforms() {
+    let check = host(&["plugin", "check", "first.wasm", "--json"]).good().json();
+    assert_eq!(check["name"], "first");
+    assert_eq!(check["imports"], json!(["corver:reward/diagnostics@0.1.0"]));
+    assert_eq!(check["blake3"].as_str().unwrap().len(), 64);
+    assert_eq!(check["bytes"], fs::metadata(check["path"].as_str().unwrap()).unwrap().len());
+    assert!(check["conformance"]["scored"].as_u64().unwrap() > 20, "{check}");
+    assert_eq!(check["settings"]["properties"]["tiers"]["default"]["thresholds"], json!([5, 20]));
+    let shown = host(&["plugin", "check", "first.wasm"]).good().stdout;
+    assert!(shown.contains("conforms:") && shown.contains("imports corver:reward/diagnostics"), "{shown}");
+    host(&["plugin", "check", "first.wasm", "--set", "rule.settings.tires=1"]).bad("tires");
+    host(&["plugin", "check", "nowhere.wasm"]).bad("there is no plugin nowhere.wasm");
+}
+
+#[test]
+fn a_recording_takes_the_place_of_the_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, lines: &[Value]| {
+        let path = folder.path().join(name);
+        fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+        path
+    };
+    let france = json!({"sentence": "Paris is in France.", "triplets": [["Paris", "is in", "France"]]});
+    let peru = json!({"sentence": "Paris is in Peru.", "triplets": [["Paris", "is in", "Peru"]]});
+    let facts = file("facts.jsonl", &[france.clone(), json!({"sentence": "Well.", "triplets": []})]);
+    let more = file("more.jsonl", &[france, peru]);
+    let completions = file(
+        "completions.jsonl",
+        &[
+            json!({"completion": "Paris is in France.", "triplets": [["Paris is in France.", [["Paris", "is in", "France"]]]]}),
+        ],
+    );
+    let counts = folder.path().join("counts.jsonl");
+    let index = folder.path().join("index");
+    host::small_index(&index);
+    let set = format!("corpus.index={}", index.display());
+
+    let run = |more: &[&str]| host(&[&["plugin", "run", "first.wasm"], more].concat());
+    let rewards = |finished: &host::Finished| {
+        let lines = finished.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines
+            .map(|line| line["verdict"]["reward"].as_f64().map(|reward| (reward * 1e6).round() / 1e6))
+            .collect::<Vec<_>>()
+    };
+    let recorded = run(&[text(&facts), "--set", &set, "--record", text(&counts), "--json"]).good();
+    assert_eq!(rewards(&recorded), [Some(-0.1), None]);
+    run(&[text(&facts), "--set", &set, "--record", text(&counts)]).bad("counts.jsonl");
+
+    // From here on there is no index. A threshold may change all the same: the recording holds full counts.
+    fs::remove_dir_all(&index).unwrap();
+    let replay = ["--set", &set, "--replay", text(&counts)];
+    let replayed = run(&[&[text(&facts), "--json"], &replay[..]].concat()).good();
+    assert_eq!(replayed.stdout, recorded.stdout);
+    let steeper = ["--set", "rule.settings.tiers={thresholds=[2], rewards=[-1, 0, 1]}", "--json"];
+    assert_eq!(rewards(&run(&[&[text(&facts)], &replay[..], &steeper[..]].concat()).good()), [Some(1.0), None]);
+    run(&[&[text(&more)], &replay[..]].concat()).bad("does not hold the query \"Paris AND Peru\"");
+    run(&[&[text(&facts), "--record", "x"], &replay[..]].concat()).usage("--record");
+    let shown = run(&[&[text(&completions)], &replay[..]].concat()).good().stdout;
+    assert!(shown.contains("judge") && shown.contains("Paris AND France = 2"), "{shown}");
+    let scored = host(&[&["score", text(&completions)], &replay[..]].concat()).good().stdout;
+    assert_eq!(scored, shown);
+}
+
+#[test]
+fn wrong_sentences_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("facts.jsonl");
+    let run = |lines: &str| {
+        fs::write(&file, lines).unwrap();
+        host(&["plugin", "run", "first.wasm", text(&file)])
+    };
+    run("").bad("holds no sentence");
+    run("{\"sentence\": \"A.\", \"triplets\": []}\n{\"sentence\": 3}\n").bad("facts.jsonl:2");
+    run("{\"sentence\": \"A.\", \"triplet\": []}\n").bad("unknown field `triplet`");
+    host(&["plugin", "run", "first.wasm", "nowhere.jsonl"]).bad("nowhere.jsonl");
+}
+
+#[test]
+fn sentences_without_triplets_go_to_the_extractor() {
+    let folder = tempfile::tempdir().unwrap();
+    host(&["demo", "world", text(&folder.path().join("world"))]).good();
+    let article = &host::lines(&folder.path().join("world/articles.jsonl"))[0];
+    let sentences: Vec<&str> = article["text"].as_str().unwrap().split(". ").collect();
+    let file = folder.path().join("facts.jsonl");
+    let line = |sentence: &&str| format!("{}\n", json!({"sentence": format!("{}.", sentence.trim_end_matches('.'))}));
+    fs::write(&file, sentences.iter().map(line).collect::<String>()).unwrap();
+    let run = host(&["plugin", "run", "first.wasm", text(&file), "--json"]).good();
+    let traces: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(traces.len(), sentences.len());
+    let counted = traces.iter().filter(|trace| trace["verdict"]["count"].as_u64() > Some(0)).count();
+    assert!(counted > 0, "the article itself attests what it says: {traces:?}");
+}
+
+#[test]
+fn a_benchmark_has_all_its_figures() {
+    let bench = host(&["plugin", "bench", "first.wasm", "--json"]).good().json();
+    for name in ["ns_per_sentence", "ms_per_batch", "ms_instance", "ms_load_cached", "ms_load_compiled"] {
+        assert!(bench[name].as_f64().unwrap() > 0.0, "{name}");
+    }
+    assert_eq!(bench["sentences"], 1_152);
+}
+
+#[test]
+fn projects_are_not_started_or_built_where_that_cannot_work() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    host(&["plugin", "new", &path("My Rule")]).bad("small letters, digits and hyphens");
+    host(&["plugin", "new", &path("taken")]).good();
+    host(&["plugin", "new", &path("taken")]).bad("exists already");
+    host(&["plugin", "new", &path("other"), "--sdk", &path("nowhere")]).bad("--sdk");
+    assert!(!folder.path().join("other").exists(), "nothing is left behind");
+    host(&["plugin", "build", &path("nowhere")]).bad("neither Cargo.toml nor rule.py");
+    fs::write(folder.path().join("taken/src/lib.rs"), "compile_error!(\"on purpose\");").unwrap();
+    let failed = host(&["plugin", "build", &path("taken")]);
+    assert!(failed.stderr.contains("on purpose") && failed.stderr.contains("does not compile"), "{}", failed.stderr);
+    assert!(!folder.path().join("taken/taken.wasm").exists());
+}
