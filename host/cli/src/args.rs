@@ -136,9 +136,11 @@ pub struct IndexArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum IndexCommand {
-    /// Build an index from JSONL files with a "text" field; .gz is understood.
+    /// Build an index from JSONL files; .gz and .zst are understood.
+    ///
+    /// A build that was interrupted goes on where it was when the same command is given again.
     Build {
-        /// JSONL files; they are indexed in order of name.
+        /// JSONL files, or folders of them; they are indexed in order of name.
         #[arg(required = true)]
         inputs: Vec<PathBuf>,
         /// Hugging Face tokenizer.json.
@@ -150,9 +152,19 @@ pub enum IndexCommand {
         /// Parts that the documents are dealt out to.
         #[arg(long, default_value_t = 1)]
         shards: usize,
+        /// Field that holds a document's text.
+        #[arg(long, default_value = "text", value_name = "NAME")]
+        text_field: String,
+        /// Memory to stay within, as 8G or 500M; more text than that is sorted in parts. Default: three
+        /// quarters of what is free.
+        #[arg(long, value_name = "BYTES", value_parser = bytes)]
+        memory: Option<u64>,
         /// Leave out the files that say where each document came from.
         #[arg(long)]
         no_metadata: bool,
+        /// Discard an interrupted build of the same name instead of going on with it.
+        #[arg(long)]
+        restart: bool,
     },
     /// Count how often words occur together: 'Philadelphia Flyers AND Stanley Cup'.
     Count(CountArgs),
@@ -332,4 +344,32 @@ pub enum DemoCommand {
         /// Folder to write to.
         out: PathBuf,
     },
+}
+
+/// A number of bytes, with K, M, G or T for powers of 1,024.
+fn bytes(text: &str) -> Result<u64, String> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[number.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" => 1,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        "T" => 1 << 40,
+        other => return Err(format!("unknown unit {other}; write 500M or 8G")),
+    };
+    let number: f64 = number.parse().map_err(|_| "not a number of bytes; write 500M or 8G".to_owned())?;
+    let bytes = number * unit as f64;
+    if bytes >= 1.0 { Ok(bytes as u64) } else { Err("a positive number of bytes is needed".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        let sizes = ["7", "500M", "8G", "8g", "1.5GiB", "2KB"].map(|text| bytes(text).unwrap());
+        assert_eq!(sizes, [7, 500 << 20, 8 << 30, 8 << 30, 3 << 29, 2048]);
+        assert!(["", "G", "8X", "-1G", "0"].iter().all(|text| bytes(text).is_err()));
+    }
 }

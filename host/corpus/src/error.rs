@@ -114,7 +114,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A line of an input file is not a document.
-    #[error("{}, line {line}: {problem} (each line must be a JSON object with a string `text`)", path.display())]
+    #[error("{}, line {line}: {problem}", path.display())]
     BadLine {
         /// The input file.
         path: PathBuf,
@@ -123,8 +123,8 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// The input's name says that it is neither JSONL nor gzip'd JSONL.
-    #[error("{}: neither .jsonl nor .jsonl.gz", path.display())]
+    /// The input's name says that it is nothing this program reads.
+    #[error("{}: neither .jsonl nor .jsonl.gz nor .jsonl.zst", path.display())]
     InputKind {
         /// The input file.
         path: PathBuf,
@@ -152,6 +152,34 @@ pub enum Error {
     AlreadyExists {
         /// The output folder.
         path: PathBuf,
+    },
+    /// The folder holds a build that did not come to its end.
+    #[error("{} is an unfinished build: repeat the command that began it", path.display())]
+    Unfinished {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// An interrupted build of the same name was one of something else.
+    #[error("{} holds an unfinished build that differs in {what}: repeat the command that began it, or start again and discard it", path.display())]
+    OtherBuild {
+        /// The folder of the unfinished build.
+        path: PathBuf,
+        /// What differs.
+        what: &'static str,
+    },
+    /// Another process is building the same index.
+    #[error("{} is locked: another process is building this index", path.display())]
+    Busy {
+        /// The folder of the unfinished build.
+        path: PathBuf,
+    },
+    /// The memory budget is too small for the shard.
+    #[error("a memory budget of {budget} bytes is too small: this takes at least {needed}")]
+    Memory {
+        /// What was allowed.
+        budget: u64,
+        /// The least that could work.
+        needed: u64,
     },
     /// An option has a value that cannot work.
     #[error("{option} = {got}: {expected}")]

@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 
 /// The manifest's file name. Its presence says that the build came to its end.
 pub const MANIFEST: &str = "corver-index.json";
+/// What an unfinished build has in the place of the manifest.
+pub(crate) const UNFINISHED: &str = "corver-build.json";
 /// The copy of the tokenizer that built the index.
 pub const TOKENIZER: &str = "tokenizer.json";
 
@@ -178,6 +180,9 @@ impl Manifest {
             version: u32,
         }
 
+        if dir.join(UNFINISHED).exists() {
+            return Err(Error::Unfinished { path: dir.to_owned() });
+        }
         let path = dir.join(MANIFEST);
         let text = match std::fs::read(&path) {
             Ok(text) => text,

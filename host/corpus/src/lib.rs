@@ -55,6 +55,7 @@ mod words;
 
 pub use build::BuildOptions;
 pub use build::Progress;
+pub use build::available_memory;
 pub use build::build;
 pub use build::build_from_documents;
 pub use build::build_from_streams;

@@ -1,14 +1,16 @@
 //! `corver-host index build | count | info | verify`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use corver_corpus::{
     BuildOptions, CnfOptions, Corpora, Corpus, Index, Level, Mode, OpenOptions, Passage, Progress, Tokenizer,
-    WordCounter, WordQuery, build, parse_query, verify,
+    WordCounter, WordQuery, available_memory, build, parse_query, verify,
 };
 use corver_remote::RemoteSettings;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::args::{CountArgs, IndexArgs, IndexCommand};
@@ -21,8 +23,16 @@ const SAMPLE: u64 = 100_000;
 
 pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
     match &args.command {
-        IndexCommand::Build { inputs, tokenizer, out, shards, no_metadata } => {
-            build_index(inputs, tokenizer, out, *shards, !no_metadata, json)
+        IndexCommand::Build { inputs, tokenizer, out, shards, text_field, memory, no_metadata, restart } => {
+            let options = BuildOptions {
+                shards: *shards,
+                metadata: !no_metadata,
+                text_field,
+                memory: memory.or_else(|| available_memory().map(|free| free / 4 * 3)),
+                restart: *restart,
+                ..BuildOptions::default()
+            };
+            build_index(inputs, tokenizer, out, &options, json)
         }
         IndexCommand::Count(args) => count(args, json),
         IndexCommand::Info { index } => info(index.as_deref(), json),
@@ -36,23 +46,14 @@ fn folder(index: Option<&Path>) -> Result<PathBuf> {
     index.map_or_else(parts::demo_index, |path| Ok(path.to_owned()))
 }
 
-fn build_index(
-    inputs: &[PathBuf],
-    tokenizer: &Path,
-    out: &Path,
-    shards: usize,
-    metadata: bool,
-    json: bool,
-) -> Result<()> {
+fn build_index(inputs: &[PathBuf], tokenizer: &Path, out: &Path, options: &BuildOptions<'_>, json: bool) -> Result<()> {
     let start = Instant::now();
     let tokenizer = Tokenizer::from_file(tokenizer)?;
-    let bar = output::progress(0, "indexing");
-    let report = |progress: Progress| show(&bar, progress);
-    let mut options = BuildOptions::with_shards(shards);
-    options.metadata = metadata;
-    options.progress = Some(&report);
+    let bar = StageBar::new();
+    let report = |progress: Progress| bar.show(progress);
+    let options = BuildOptions { progress: Some(&report), ..*options };
     let manifest = build(inputs, &tokenizer, out, &options).with_context(|| format!("building {}", out.display()))?;
-    bar.finish_and_clear();
+    bar.bar.finish_and_clear();
     let info = Index::open(out)?.info();
     let seconds = start.elapsed().as_secs_f64();
     if json {
@@ -68,16 +69,66 @@ fn build_index(
     Ok(())
 }
 
-fn show(bar: &indicatif::ProgressBar, progress: Progress) {
-    match progress {
-        Progress::Tokenised { read_bytes, input_bytes, .. } => {
-            bar.set_length(input_bytes);
-            bar.set_position(read_bytes);
+/// A bar for one stage of a build after the other, each with its own rate and time left; on a log, a line for each.
+struct StageBar {
+    bar: ProgressBar,
+    stage: Mutex<String>,
+}
+
+impl StageBar {
+    fn new() -> Self {
+        Self { bar: output::progress(0, "indexing"), stage: Mutex::default() }
+    }
+
+    fn show(&self, progress: Progress) {
+        let of =
+            |shard: usize, shards: usize| if shards == 1 { String::new() } else { format!(" {}/{shards}", shard + 1) };
+        match progress {
+            Progress::Resumed { documents, .. } => {
+                output::note(&self.bar, &format!("going on with an interrupted build after {documents} documents"));
+            }
+            Progress::Tokenised { read_bytes, input_bytes, .. } => {
+                self.advance(
+                    "tokenising".to_owned(),
+                    "{bytes}/{total_bytes}, {bytes_per_sec}",
+                    read_bytes,
+                    input_bytes,
+                );
+            }
+            Progress::Sorting { shard, shards, tokens, sorted } => {
+                self.advance(format!("sorting{}", of(shard, shards)), TOKENS, sorted, tokens);
+            }
+            Progress::Walking { shard, shards, tokens, walked } => {
+                self.advance(format!("placing{}", of(shard, shards)), TOKENS, walked, tokens);
+            }
+            Progress::Weaving { shard, shards, tokens, woven } => {
+                self.advance(format!("weaving{}", of(shard, shards)), TOKENS, woven, tokens);
+            }
+            _ => {}
         }
-        Progress::Sorting { shard, .. } => bar.set_message(format!("sorting {shard}")),
-        _ => {}
+    }
+
+    fn advance(&self, stage: String, counters: &str, done: u64, total: u64) {
+        let mut current = self.stage.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if *current != stage {
+            if self.bar.is_hidden() {
+                output::note(&self.bar, &stage);
+            } else if let Ok(style) =
+                ProgressStyle::with_template(&format!("{{msg:>12}} [{{bar:32}}] {counters}, {{eta}} left"))
+            {
+                self.bar.set_style(style.progress_chars("=> "));
+            }
+            self.bar.reset();
+            self.bar.set_message(stage.clone());
+            *current = stage;
+        }
+        self.bar.set_length(total);
+        self.bar.set_position(done);
     }
 }
+
+/// How a bar counts tokens.
+const TOKENS: &str = "{human_pos}/{human_len} tokens, {per_sec}";
 
 fn count(args: &CountArgs, json: bool) -> Result<()> {
     let CountArgs { query, index, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show } = args;

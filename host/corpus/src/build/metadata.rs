@@ -5,7 +5,6 @@
 
 use std::fmt::{self, Write};
 
-use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 /// A document's text, and its other fields as a JSON object.
@@ -16,11 +15,14 @@ pub(super) struct Parsed {
 }
 
 /// Takes a line apart; the error says what is wrong with it.
-pub(super) fn parse(line: &str) -> Result<Parsed, String> {
-    if line.trim().is_empty() {
-        return Err("the line is empty".to_owned());
+pub(super) fn parse(line: &[u8], text_field: &str) -> Result<Parsed, String> {
+    let wrong = |problem: String| format!("{problem} (each line must be a JSON object with a string `{text_field}`)");
+    if line.trim_ascii().is_empty() {
+        return Err(wrong("the line is empty".to_owned()));
     }
-    serde_json::from_str::<Parsed>(line).map_err(|e| e.to_string())
+    let mut json = serde_json::Deserializer::from_slice(line);
+    let parsed = Document { text_field }.deserialize(&mut json).and_then(|parsed| json.end().map(|()| parsed));
+    parsed.map_err(|e| wrong(e.to_string()))
 }
 
 /// A line of `metadata.K`. `number` counts from 0; `other_fields` is a JSON object.
@@ -31,36 +33,41 @@ pub(super) fn line(file: &str, number: u64, other_fields: &str) -> String {
     line
 }
 
-impl<'de> Deserialize<'de> for Parsed {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
+/// Reads a [`Parsed`] whose text is in the field of this name.
+struct Document<'n> {
+    text_field: &'n str,
+}
 
-        impl<'de> Visitor<'de> for Object {
-            type Value = Parsed;
+impl<'de> DeserializeSeed<'de> for Document<'_> {
+    type Value = Parsed;
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Parsed, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Document<'_> {
+    type Value = Parsed;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
+        let (mut text, mut other_fields) = (None, "{".to_owned());
+        while let Some(key) = map.next_key::<String>()? {
+            if key == self.text_field {
+                text = Some(map.next_value::<String>()?);
+                continue;
             }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parsed, A::Error> {
-                let (mut text, mut other_fields) = (None, "{".to_owned());
-                while let Some(key) = map.next_key::<String>()? {
-                    if key == "text" {
-                        text = Some(map.next_value::<String>()?);
-                        continue;
-                    }
-                    separate(&mut other_fields);
-                    write_string(&key, &mut other_fields);
-                    other_fields.push_str(": ");
-                    map.next_value_seed(Transcribe(&mut other_fields))?;
-                }
-                other_fields.push('}');
-                let text = text.ok_or_else(|| A::Error::missing_field("text"))?;
-                Ok(Parsed { text, other_fields })
-            }
+            separate(&mut other_fields);
+            write_string(&key, &mut other_fields);
+            other_fields.push_str(": ");
+            map.next_value_seed(Transcribe(&mut other_fields))?;
         }
-
-        deserializer.deserialize_map(Object)
+        other_fields.push('}');
+        let text = text.ok_or_else(|| A::Error::custom(format_args!("missing field `{}`", self.text_field)))?;
+        Ok(Parsed { text, other_fields })
     }
 }
 
@@ -177,14 +184,20 @@ mod tests {
 
     #[test]
     fn fields_keep_their_order_and_strings_are_ascii() {
-        let parsed =
-            parse(r#"{"title": "Æon \"𝄞\"\n", "text": "a", "n": [1, -2, 0.5, [], {}], "b": {"y": null, "x": true}}"#);
-        let parsed = parsed.unwrap();
+        let json = r#"{"title": "Æon \"𝄞\"\n", "text": "a", "n": [1, -2, 0.5, [], {}], "b": {"y": null, "x": true}}"#;
+        let parsed = parse(json.as_bytes(), "text").unwrap();
         assert_eq!(parsed.text, "a");
         let fields =
             r#"{"title": "\u00c6on \"\ud834\udd1e\"\n", "n": [1, -2, 0.5, [], {}], "b": {"y": null, "x": true}}"#;
         assert_eq!(parsed.other_fields, fields);
         assert_eq!(line("a.jsonl", 7, "{}"), "{\"path\": \"a.jsonl\", \"linenum\": 7, \"metadata\": {}}\n");
+    }
+
+    #[test]
+    fn the_text_may_have_another_name() {
+        let parsed = parse(br#"{"text": 1, "body": "a"}"#, "body").unwrap();
+        assert_eq!((parsed.text.as_str(), parsed.other_fields.as_str()), ("a", r#"{"text": 1}"#));
+        assert!(parse(br#"{"text": "a"}"#, "body").unwrap_err().contains("`body`"));
     }
 
     #[test]
@@ -197,7 +210,7 @@ mod tests {
             ("{\"text\": \"a\"", "EOF"),
             ("{\"text\": \"a\"} {}", "trailing"),
         ] {
-            let message = parse(line).unwrap_err();
+            let message = parse(line.as_bytes(), "text").unwrap_err();
             assert!(message.contains(problem), "{line}: {message}");
         }
     }

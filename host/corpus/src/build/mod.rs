@@ -1,19 +1,24 @@
 //! Building an index, from text or from token ids.
 //!
-//! Everything is written into a folder beside the target and renamed at the end, the manifest last: an interrupted build
-//! leaves nothing that looks finished.
+//! Everything is written into a folder beside the target and renamed at the end, the manifest last (`unfinished.rs`): an
+//! interrupted build leaves nothing that looks finished, and is gone on with when it is started again. First the token
+//! streams grow (`inputs.rs`, `streams.rs`), then each shard's suffixes are sorted (`sort/`).
 
-mod documents;
-mod folder;
+mod inputs;
+mod memory;
 mod metadata;
+mod output;
+mod sort;
 mod streams;
-mod suffixes;
+mod unfinished;
 
 use std::path::{Path, PathBuf};
 
-use crate::build::documents::{Batch, Inputs};
-use crate::build::folder::UnfinishedFolder;
-use crate::build::streams::Streams;
+pub use crate::build::memory::available as available_memory;
+
+use crate::build::inputs::{Batch, InputFile, Inputs, Tokenisation, Tokenised};
+use crate::build::streams::{Streams, encode_document};
+use crate::build::unfinished::{Recipe, Totals, Unfinished};
 use crate::error::{Error, Result};
 use crate::format::{Manifest, TOKENIZER, TokenWidth};
 use crate::tokenizer::Tokenizer;
@@ -33,13 +38,37 @@ pub struct BuildOptions<'a> {
     pub token_width: Option<TokenWidth>,
     /// Bytes per entry of `table.K`. Default: as many as the shard needs.
     pub pointer_width: Option<usize>,
-    /// Is told how the build goes: after every few megabytes of text, and at every shard.
+    /// Name of the field that holds a document's text. Default: `text`.
+    pub text_field: &'a str,
+    /// Bytes of memory that the process may take. A shard whose suffixes cannot be sorted within it is sorted in parts, which
+    /// takes longer and gives the same bytes. Tokenising needs some tens of megabytes besides the tokenizer's own. Default: no
+    /// bound.
+    pub memory: Option<u64>,
+    /// The most tokens that are sorted at once. Default: as many as the memory allows.
+    pub block_tokens: Option<u64>,
+    /// Bytes of text after which what was tokenised is put on disk for certain, so that an interrupted build goes on from
+    /// there. Default: 256 MiB.
+    pub checkpoint_bytes: u64,
+    /// Whether to discard an interrupted build instead of going on with it. Default: no.
+    pub restart: bool,
+    /// Is told how the build goes: after every few megabytes, and at every shard.
     pub progress: Option<&'a (dyn Fn(Progress) + Sync)>,
 }
 
 impl Default for BuildOptions<'_> {
     fn default() -> Self {
-        Self { shards: 1, metadata: true, token_width: None, pointer_width: None, progress: None }
+        Self {
+            shards: 1,
+            metadata: true,
+            token_width: None,
+            pointer_width: None,
+            text_field: "text",
+            memory: None,
+            block_tokens: None,
+            checkpoint_bytes: 256 << 20,
+            restart: false,
+            progress: None,
+        }
     }
 }
 
@@ -52,6 +81,9 @@ impl BuildOptions<'_> {
     fn check(&self) -> Result<()> {
         if self.shards == 0 {
             return Err(Error::Option { option: "shards", got: 0, expected: "at least 1" });
+        }
+        if self.checkpoint_bytes == 0 {
+            return Err(Error::Option { option: "checkpoint_bytes", got: 0, expected: "at least 1" });
         }
         if let Some(width @ (0 | 9..)) = self.pointer_width {
             return Err(Error::Option { option: "pointer_width", got: width as u64, expected: "1 to 8 bytes" });
@@ -70,6 +102,13 @@ impl BuildOptions<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
+    /// An interrupted build of the same is gone on with.
+    Resumed {
+        /// Documents that need not be tokenised again.
+        documents: u64,
+        /// Tokens in them, separators included.
+        tokens: u64,
+    },
     /// Text is being read and tokenised.
     Tokenised {
         /// Documents so far.
@@ -91,29 +130,52 @@ pub enum Progress {
         shards: usize,
         /// Tokens in the shard.
         tokens: u64,
+        /// Tokens in the parts that are sorted already.
+        sorted: u64,
+    },
+    /// The suffixes of a part are being placed among those behind it.
+    Walking {
+        /// Which shard, from 0.
+        shard: usize,
+        /// How many there are.
+        shards: usize,
+        /// Tokens behind the part.
+        tokens: u64,
+        /// Those that are done.
+        walked: u64,
+    },
+    /// The parts of a shard are being woven together.
+    Weaving {
+        /// Which shard, from 0.
+        shard: usize,
+        /// How many there are.
+        shards: usize,
+        /// Tokens in the shard.
+        tokens: u64,
+        /// Those that are done.
+        woven: u64,
     },
 }
 
-/// Builds an index of JSONL files (`.jsonl` or `.jsonl.gz`, a string `text` in every line), taken in the order of their
-/// paths. A folder stands for the files of these kinds in it.
+/// Builds an index of JSONL files (`.jsonl`, `.jsonl.gz`, `.jsonl.zst`; a string `text` in every line), taken in the order
+/// of their paths. A folder stands for the files of these kinds in it.
+///
+/// A build that was interrupted is gone on with if it is called again with the same inputs and options, and ends with the
+/// same bytes. What is on disk until then is in a folder beside the target, named as it with `.unfinished` behind.
 ///
 /// # Errors
-/// Where an input cannot be read or a line is no document, a shard would be empty, or the output exists already.
+/// Where an input cannot be read or a line is no document, a shard would be empty, the output exists already or is being
+/// built, or an interrupted build of something else is there.
 pub fn build(
     inputs: &[PathBuf],
     tokenizer: &Tokenizer,
     out_dir: &Path,
     options: &BuildOptions<'_>,
 ) -> Result<Manifest> {
-    let mut builder =
-        Builder::new(Some(tokenizer), options.token_width.unwrap_or(tokenizer.token_width()), out_dir, options)?;
-    let mut inputs = Inputs::open(inputs)?;
-    let mut batch = inputs.next_batch()?;
-    while let Some(lines) = batch {
-        // Reading and unpacking the next lines overlaps with tokenising these.
-        let (documents, next) = rayon::join(|| lines.tokenise(tokenizer, options.metadata), || inputs.next_batch());
-        builder.add(&documents?, (lines.read_bytes, inputs.num_bytes()))?;
-        batch = next?;
+    let files = inputs::list(inputs)?;
+    let mut builder = Builder::new(Some(tokenizer), Some(&files), out_dir, options)?;
+    if builder.unfinished.totals().is_none() {
+        builder.tokenise_files(tokenizer, &files)?;
     }
     builder.finish()
 }
@@ -128,13 +190,15 @@ pub fn build_from_documents<'t>(
     out_dir: &Path,
     options: &BuildOptions<'_>,
 ) -> Result<Manifest> {
-    let mut builder =
-        Builder::new(Some(tokenizer), options.token_width.unwrap_or(tokenizer.token_width()), out_dir, options)?;
+    let mut builder = Builder::new(Some(tokenizer), None, out_dir, options)?;
+    let mut streams = builder.streams()?;
+    let how = builder.tokenisation(tokenizer);
     let mut documents = documents.into_iter();
     let mut line = 0;
-    while let Some(batch) = Batch::of_texts(&mut documents, &mut line) {
-        builder.add(&batch.tokenise(tokenizer, options.metadata)?, (0, 0))?;
+    while let Some(batch) = Batch::of_texts(&mut documents, &mut line, builder.batch_bytes()) {
+        builder.add(&mut streams, &batch.tokenise(how)?, (0, 0))?;
     }
+    streams.finish(&mut builder.unfinished)?;
     builder.finish()
 }
 
@@ -149,11 +213,13 @@ pub fn build_from_tokens(
     out_dir: &Path,
     options: &BuildOptions<'_>,
 ) -> Result<Manifest> {
-    let options = BuildOptions { metadata: false, ..*options };
-    let mut builder = Builder::new(None, width, out_dir, &options)?;
+    let options = BuildOptions { metadata: false, token_width: Some(width), ..*options };
+    let mut builder = Builder::new(None, None, out_dir, &options)?;
+    let mut streams = builder.streams()?;
     for (line, ids) in documents.into_iter().enumerate() {
-        builder.streams.push(shard_of(line as u64, options.shards), &ids)?;
+        streams.push(shard_of(line as u64, options.shards), &encode_document(&ids, width)?, 0)?;
     }
+    streams.finish(&mut builder.unfinished)?;
     builder.finish()
 }
 
@@ -168,8 +234,9 @@ pub fn build_from_streams(
     out_dir: &Path,
     options: &BuildOptions<'_>,
 ) -> Result<Manifest> {
-    let options = BuildOptions { metadata: false, shards: streams.len(), ..*options };
-    let mut builder = Builder::new(None, width, out_dir, &options)?;
+    let options = BuildOptions { metadata: false, token_width: Some(width), shards: streams.len(), ..*options };
+    let mut builder = Builder::new(None, None, out_dir, &options)?;
+    let mut files = builder.streams()?;
     for (shard, stream) in streams.iter().enumerate() {
         let Some((first, rest)) = stream.split_first() else { continue }; // `finish` refuses an empty shard
         if *first != width.separator() {
@@ -180,9 +247,10 @@ pub fn build_from_streams(
             });
         }
         for document in rest.split(|&token| token == width.separator()) {
-            builder.streams.push(shard, document)?;
+            files.push(shard, &encode_document(document, width)?, 0)?;
         }
     }
+    files.finish(&mut builder.unfinished)?;
     builder.finish()
 }
 
@@ -193,65 +261,107 @@ fn shard_of(line: u64, shards: usize) -> usize {
 
 /// What the four ways of building share.
 struct Builder<'a> {
-    folder: UnfinishedFolder,
-    streams: Streams,
+    unfinished: Unfinished,
     tokenizer: Option<&'a Tokenizer>,
     options: BuildOptions<'a>,
     width: TokenWidth,
-    text_bytes: u64,
 }
 
 impl<'a> Builder<'a> {
+    /// `files` where the documents come from files; `options` name the width where there is no tokenizer.
     fn new(
         tokenizer: Option<&'a Tokenizer>,
-        width: TokenWidth,
+        files: Option<&[InputFile]>,
         out_dir: &Path,
         options: &BuildOptions<'a>,
     ) -> Result<Self> {
         options.check()?;
-        let folder = UnfinishedFolder::create(out_dir)?;
-        let streams = Streams::create(&folder, width, options.shards, options.metadata)?;
-        Ok(Self { folder, streams, tokenizer, options: *options, width, text_bytes: 0 })
+        let width = options.token_width.or(tokenizer.map(Tokenizer::token_width)).unwrap_or(TokenWidth::U16);
+        let recipe = Recipe {
+            version: 1,
+            from_files: files.is_some(),
+            tokenizer: tokenizer.map(|tokenizer| tokenizer.fingerprint().to_owned()),
+            text_field: options.text_field.to_owned(),
+            shards: options.shards,
+            metadata: options.metadata,
+            token_width: width,
+            pointer_width: options.pointer_width,
+        };
+        let unfinished = Unfinished::open(out_dir, recipe, files.unwrap_or_default(), options.restart)?;
+        Ok(Self { unfinished, tokenizer, options: *options, width })
     }
 
-    fn add(&mut self, documents: &[documents::Tokenised], (read_bytes, input_bytes): (u64, u64)) -> Result<()> {
+    fn streams(&self) -> Result<Streams> {
+        Streams::open(&self.unfinished, self.width, self.options.shards, self.options.metadata)
+    }
+
+    fn tokenisation<'t>(&self, tokenizer: &'t Tokenizer) -> Tokenisation<'t>
+    where
+        'a: 't,
+    {
+        let BuildOptions { text_field, metadata, .. } = self.options;
+        Tokenisation { tokenizer, width: self.width, text_field, metadata }
+    }
+
+    /// Enough text to keep all cores busy, little enough to be held several times over.
+    fn batch_bytes(&self) -> usize {
+        let of_budget = self.options.memory.map_or(u64::MAX, |memory| (memory / 32).max(256 << 10));
+        of_budget.min(8 << 20).min(self.options.checkpoint_bytes) as usize
+    }
+
+    fn tokenise_files(&mut self, tokenizer: &Tokenizer, files: &[InputFile]) -> Result<()> {
+        let mut streams = self.streams()?;
+        let from = self.unfinished.checkpoint().map(|checkpoint| checkpoint.position).unwrap_or_default();
+        let Totals { documents, tokens, mut text_bytes } = streams.totals();
+        if documents > 0 {
+            self.options.report(Progress::Resumed { documents, tokens });
+        }
+        let how = self.tokenisation(tokenizer);
+        let mut inputs = Inputs::open(files, from, self.batch_bytes())?;
+        let mut batch = inputs.next_batch()?;
+        while let Some(lines) = batch {
+            // Reading and unpacking the next lines overlaps with tokenising these.
+            let (documents, next) = rayon::join(|| lines.tokenise(how), || inputs.next_batch());
+            self.add(&mut streams, &documents?, (lines.read_bytes, inputs.num_bytes()))?;
+            let now = streams.totals().text_bytes;
+            if now - text_bytes >= self.options.checkpoint_bytes {
+                self.unfinished.add_checkpoint(streams.checkpoint(lines.end)?)?;
+                text_bytes = now;
+            }
+            batch = next?;
+        }
+        streams.finish(&mut self.unfinished)
+    }
+
+    fn add(&self, streams: &mut Streams, documents: &[Tokenised], (read_bytes, input_bytes): (u64, u64)) -> Result<()> {
         for document in documents {
             let shard = shard_of(document.line, self.options.shards);
-            self.streams.push(shard, &document.ids)?;
+            streams.push(shard, &document.encoded, document.text_bytes)?;
             if let Some(metadata) = &document.metadata {
-                self.streams.push_metadata(shard, metadata)?;
+                streams.push_metadata(shard, metadata)?;
             }
-            self.text_bytes += document.text_bytes;
         }
-        self.options.report(Progress::Tokenised {
-            documents: self.streams.num_documents(),
-            text_bytes: self.text_bytes,
-            tokens: self.streams.num_tokens(),
-            read_bytes,
-            input_bytes,
-        });
+        let Totals { documents, tokens, text_bytes } = streams.totals();
+        self.options.report(Progress::Tokenised { documents, text_bytes, tokens, read_bytes, input_bytes });
         Ok(())
     }
 
-    fn finish(self) -> Result<Manifest> {
-        let shards = self.options.shards;
-        let mut manifest = Manifest::new(self.width, shards);
-        manifest.documents = self.streams.num_documents();
-        manifest.tokens = self.streams.num_tokens();
-        manifest.text_bytes = self.text_bytes;
-
-        let sizes = self.streams.finish(&mut manifest)?;
-        for (shard, tokens) in sizes.into_iter().enumerate() {
-            self.options.report(Progress::Sorting { shard, shards, tokens });
-            suffixes::write_table(&self.folder, shard, self.width, self.options.pointer_width, &mut manifest)?;
+    fn finish(mut self) -> Result<Manifest> {
+        let mut manifest = Manifest::new(self.width, self.options.shards);
+        if let Some(totals) = self.unfinished.totals() {
+            manifest.documents = totals.documents;
+            manifest.tokens = totals.tokens;
+            manifest.text_bytes = totals.text_bytes;
         }
+        sort::write_tables(&mut self.unfinished, self.width, &self.options)?;
         if let Some(tokenizer) = self.tokenizer {
-            let mut file = self.folder.create_file(TOKENIZER)?;
+            let mut file = self.unfinished.create_file(TOKENIZER)?;
             file.write(tokenizer.json())?;
-            file.finish(&mut manifest)?;
+            let file = file.finish()?;
+            self.unfinished.update(|state| state.finished.extend([file]))?;
             manifest.tokenizer = Some(tokenizer.fingerprint().to_owned());
         }
-        self.folder.finish(&manifest)?;
+        let manifest = self.unfinished.finish(manifest)?;
         tracing::info!(documents = manifest.documents, tokens = manifest.tokens, "built an index");
         Ok(manifest)
     }

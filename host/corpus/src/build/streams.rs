@@ -1,13 +1,15 @@
 //! The token streams of all shards while they grow: `tokenized.K`, `offset.K`, `metadata.K`, `metaoff.K`.
 
-use crate::build::folder::{HashedFile, UnfinishedFolder};
+use crate::build::inputs::Position;
+use crate::build::output::HashedFile;
+use crate::build::unfinished::{Checkpoint, Totals, Unfinished};
 use crate::error::{Error, Result};
-use crate::format::{Family, Manifest, TokenWidth};
+use crate::format::{Family, TokenWidth};
 
 pub(super) struct Streams {
     width: TokenWidth,
     shards: Vec<ShardFiles>,
-    encoded: Vec<u8>,
+    text_bytes: u64,
 }
 
 struct ShardFiles {
@@ -17,33 +19,48 @@ struct ShardFiles {
     metadata: Option<(HashedFile, HashedFile)>,
 }
 
+/// A document as it lies in a stream: the separator, then its tokens, none of which may be the separator.
+pub(super) fn encode_document(ids: &[u32], width: TokenWidth) -> Result<Vec<u8>> {
+    let separator = width.separator();
+    if let Some(&token) = ids.iter().find(|&&id| id >= separator) {
+        return Err(Error::TokenTooLarge { token, width });
+    }
+    let mut encoded = Vec::with_capacity((ids.len() + 1) * width.bytes());
+    width.append(&[separator], &mut encoded)?;
+    width.append(ids, &mut encoded)?;
+    Ok(encoded)
+}
+
 impl Streams {
-    pub(super) fn create(folder: &UnfinishedFolder, width: TokenWidth, shards: usize, metadata: bool) -> Result<Self> {
-        let create = |shard: usize| -> Result<ShardFiles> {
-            let file = |family: Family| folder.create_file(&family.file_name(shard));
+    /// Empty streams, or those of the newest checkpoint.
+    pub(super) fn open(unfinished: &Unfinished, width: TokenWidth, shards: usize, metadata: bool) -> Result<Self> {
+        let checkpoint = unfinished.checkpoint();
+        let open = |shard: usize| -> Result<ShardFiles> {
+            let file = |family: Family| {
+                let name = family.file_name(shard);
+                match checkpoint.and_then(|checkpoint| checkpoint.files.get(&name)) {
+                    Some(record) => HashedFile::resume(unfinished.path(), &name, record),
+                    None => unfinished.create_file(&name),
+                }
+            };
             Ok(ShardFiles {
-                documents: 0,
+                documents: checkpoint.and_then(|checkpoint| checkpoint.documents.get(shard).copied()).unwrap_or(0),
                 tokenized: file(Family::Tokenized)?,
                 offset: file(Family::Offset)?,
                 metadata: metadata.then(|| Ok((file(Family::Metadata)?, file(Family::Metaoff)?))).transpose()?,
             })
         };
-        Ok(Self { width, shards: (0..shards).map(create).collect::<Result<_>>()?, encoded: Vec::new() })
+        let text_bytes = checkpoint.map_or(0, |checkpoint| checkpoint.text_bytes);
+        Ok(Self { width, shards: (0..shards).map(open).collect::<Result<_>>()?, text_bytes })
     }
 
-    /// Appends a document: the separator, then its tokens.
-    pub(super) fn push(&mut self, shard: usize, ids: &[u32]) -> Result<()> {
-        let separator = self.width.separator();
-        if let Some(&token) = ids.iter().find(|&&id| id >= separator) {
-            return Err(Error::TokenTooLarge { token, width: self.width });
-        }
-        self.encoded.clear();
-        self.width.append(&[separator], &mut self.encoded)?;
-        self.width.append(ids, &mut self.encoded)?;
+    /// Appends an encoded document of so many bytes of text.
+    pub(super) fn push(&mut self, shard: usize, encoded: &[u8], text_bytes: u64) -> Result<()> {
         let files = &mut self.shards[shard];
         files.offset.write(&files.tokenized.num_bytes().to_le_bytes())?;
-        files.tokenized.write(&self.encoded)?;
+        files.tokenized.write(encoded)?;
         files.documents += 1;
+        self.text_bytes += text_bytes;
         Ok(())
     }
 
@@ -56,30 +73,38 @@ impl Streams {
         Ok(())
     }
 
-    pub(super) fn num_documents(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.documents).sum()
+    pub(super) fn totals(&self) -> Totals {
+        let tokens =
+            self.shards.iter().map(|shard| shard.tokenized.num_bytes()).sum::<u64>() / self.width.bytes() as u64;
+        let documents = self.shards.iter().map(|shard| shard.documents).sum();
+        Totals { documents, tokens, text_bytes: self.text_bytes }
     }
 
-    pub(super) fn num_tokens(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.tokenized.num_bytes()).sum::<u64>() / self.width.bytes() as u64
+    /// Puts everything so far on disk.
+    pub(super) fn checkpoint(&mut self, position: Position) -> Result<Checkpoint> {
+        let documents = self.shards.iter().map(|shard| shard.documents).collect();
+        let text_bytes = self.text_bytes;
+        let files = self.files().map(HashedFile::sync).collect::<Result<_>>()?;
+        Ok(Checkpoint { position, documents, text_bytes, files })
     }
 
-    /// Closes the files; returns the number of tokens per shard.
-    pub(super) fn finish(self, manifest: &mut Manifest) -> Result<Vec<u64>> {
-        let (shards, documents) = (self.shards.len(), self.num_documents());
-        let mut sizes = Vec::with_capacity(shards);
-        for (shard, files) in self.shards.into_iter().enumerate() {
-            if files.documents == 0 {
-                return Err(Error::EmptyShard { shard, shards, documents });
-            }
-            sizes.push(files.tokenized.num_bytes() / self.width.bytes() as u64);
-            files.tokenized.finish(manifest)?;
-            files.offset.finish(manifest)?;
-            if let Some((metadata, metaoff)) = files.metadata {
-                metadata.finish(manifest)?;
-                metaoff.finish(manifest)?;
-            }
+    /// Closes the files, which are then finished.
+    pub(super) fn finish(mut self, unfinished: &mut Unfinished) -> Result<()> {
+        let totals = self.totals();
+        if let Some(shard) = self.shards.iter().position(|files| files.documents == 0) {
+            return Err(Error::EmptyShard { shard, shards: self.shards.len(), documents: totals.documents });
         }
-        Ok(sizes)
+        let finished = self.files().map(HashedFile::sync).collect::<Result<Vec<_>>>()?;
+        unfinished.update(|state| {
+            state.finished.extend(finished);
+            state.totals = Some(totals);
+        })
+    }
+
+    fn files(&mut self) -> impl Iterator<Item = &mut HashedFile> {
+        self.shards.iter_mut().flat_map(|files| {
+            let metadata = files.metadata.as_mut().map(|(metadata, metaoff)| [metadata, metaoff]);
+            [&mut files.tokenized, &mut files.offset].into_iter().chain(metadata.into_iter().flatten())
+        })
     }
 }

@@ -1,0 +1,48 @@
+//! `table.K` as it is written: positions as byte offsets of a fixed width.
+
+use crate::build::output::HashedFile;
+use crate::error::{Error, Result};
+use crate::format::{FileRecord, TokenWidth, pointer_width};
+
+pub(super) struct PointerFile {
+    file: HashedFile,
+    token_bytes: u64,
+    pointer_bytes: usize,
+    chunk: Vec<u8>,
+}
+
+const CHUNK: usize = 1 << 18;
+
+/// Bytes per pointer: those asked for, if they are enough for the shard, or as many as it needs.
+pub(super) fn pointer_bytes(asked: Option<usize>, num_tokens: u64, width: TokenWidth) -> Result<usize> {
+    let needed = pointer_width(num_tokens * width.bytes() as u64);
+    match asked {
+        Some(asked) if asked < needed => {
+            let expected = "wide enough for every byte offset of the shard";
+            Err(Error::Option { option: "pointer_width", got: asked as u64, expected })
+        }
+        Some(asked) => Ok(asked),
+        None => Ok(needed),
+    }
+}
+
+impl PointerFile {
+    pub(super) fn new(file: HashedFile, width: TokenWidth, pointer_bytes: usize) -> Self {
+        Self { file, token_bytes: width.bytes() as u64, pointer_bytes, chunk: Vec::with_capacity(CHUNK + 8) }
+    }
+
+    /// Appends the pointer to a token.
+    pub(super) fn push(&mut self, position: u64) -> Result<()> {
+        self.chunk.extend_from_slice(&(position * self.token_bytes).to_le_bytes()[..self.pointer_bytes]);
+        if self.chunk.len() >= CHUNK {
+            self.file.write(&self.chunk)?;
+            self.chunk.clear();
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> Result<(String, FileRecord)> {
+        self.file.write(&self.chunk)?;
+        self.file.finish()
+    }
+}

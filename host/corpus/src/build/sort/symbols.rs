@@ -1,0 +1,173 @@
+//! The tokens of a shard as symbols: numbers without gaps, in the order in which the tokens' bytes on disk compare.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use libsais::LibsaisError;
+use libsais::suffix_array::SuffixArrayConstruction;
+use rustc_hash::FxHashMap;
+
+use crate::error::{Error, Result};
+use crate::format::TokenWidth;
+
+/// Bytes read at once.
+const CHUNK: usize = 1 << 16;
+
+/// How symbols are held in memory, and how the library sorts the suffixes of a text of them.
+pub(super) trait Symbol: Copy + Eq + Send {
+    fn new(number: u32) -> Self;
+    fn number(self) -> u32;
+
+    /// The suffix array. May change the text on the way, and leaves it as it was.
+    fn sort(text: &mut [Self]) -> Result<Vec<i32>, LibsaisError>;
+}
+
+impl Symbol for u16 {
+    fn new(number: u32) -> Self {
+        number as u16
+    }
+
+    fn number(self) -> u32 {
+        self.into()
+    }
+
+    fn sort(text: &mut [Self]) -> Result<Vec<i32>, LibsaisError> {
+        Ok(SuffixArrayConstruction::for_text(text).in_owned_buffer32().single_threaded().run()?.into_vec())
+    }
+}
+
+impl Symbol for i32 {
+    fn new(number: u32) -> Self {
+        number as i32
+    }
+
+    fn number(self) -> u32 {
+        self as u32
+    }
+
+    fn sort(text: &mut [Self]) -> Result<Vec<i32>, LibsaisError> {
+        Ok(SuffixArrayConstruction::for_text_mut(text).in_owned_buffer32().single_threaded().run()?.into_vec())
+    }
+}
+
+/// A finished `tokenized.K`, read as symbols.
+pub(super) struct SymbolFile {
+    file: File,
+    path: PathBuf,
+    width: TokenWidth,
+    num_tokens: u64,
+    alphabet: Alphabet,
+}
+
+impl SymbolFile {
+    /// Opens the file and reads it once, for its alphabet.
+    pub(super) fn open(path: &Path, width: TokenWidth) -> Result<Self> {
+        let file = File::open(path).map_err(Error::io("open", path))?;
+        let bytes = file.metadata().map_err(Error::io("read the size of", path))?.len();
+        let num_tokens = bytes / width.bytes() as u64;
+        let mut symbols = Self { file, path: path.to_owned(), width, num_tokens, alphabet: Alphabet::empty(width) };
+        let mut alphabet = Alphabet::empty(width);
+        symbols.for_each_token(0..num_tokens, |token| alphabet.insert(token))?;
+        alphabet.number_in_order(width);
+        symbols.alphabet = alphabet;
+        Ok(symbols)
+    }
+
+    pub(super) fn num_tokens(&self) -> u64 {
+        self.num_tokens
+    }
+
+    /// How many different symbols there are.
+    pub(super) fn num_symbols(&self) -> u32 {
+        self.alphabet.num_symbols()
+    }
+
+    /// Appends the symbols at some positions.
+    pub(super) fn read<S: Symbol>(&self, positions: Range<u64>, out: &mut Vec<S>) -> Result<()> {
+        out.reserve_exact((positions.end - positions.start) as usize);
+        self.for_each_token(positions, |token| out.push(S::new(self.alphabet.number(token))))
+    }
+
+    fn for_each_token(&self, positions: Range<u64>, mut each: impl FnMut(u32)) -> Result<()> {
+        let width = self.width.bytes();
+        let mut buffer = [0; CHUNK];
+        let (mut offset, end) = (positions.start * width as u64, positions.end * width as u64);
+        while offset < end {
+            let chunk = &mut buffer[..CHUNK.min((end - offset) as usize)];
+            self.file.read_exact_at(chunk, offset).map_err(Error::io("read", &self.path))?;
+            match self.width {
+                TokenWidth::U8 => chunk.iter().for_each(|&byte| each(byte.into())),
+                TokenWidth::U16 => {
+                    chunk.as_chunks().0.iter().for_each(|&bytes| each(u16::from_le_bytes(bytes).into()));
+                }
+                TokenWidth::U32 => chunk.as_chunks().0.iter().for_each(|&bytes| each(u32::from_le_bytes(bytes))),
+            }
+            offset += chunk.len() as u64;
+        }
+        Ok(())
+    }
+}
+
+/// From a token to its symbol.
+enum Alphabet {
+    /// By token; [`ABSENT`] where the shard does not have it.
+    Small(Vec<u32>),
+    Large(FxHashMap<u32, u32>),
+}
+
+const ABSENT: u32 = u32::MAX;
+
+impl Alphabet {
+    fn empty(width: TokenWidth) -> Self {
+        match width {
+            TokenWidth::U8 | TokenWidth::U16 => Self::Small(vec![ABSENT; width.separator() as usize + 1]),
+            TokenWidth::U32 => Self::Large(FxHashMap::default()),
+        }
+    }
+
+    fn insert(&mut self, token: u32) {
+        match self {
+            Self::Small(numbers) => numbers[token as usize] = 0,
+            Self::Large(numbers) => {
+                numbers.insert(token, 0);
+            }
+        }
+    }
+
+    fn number_in_order(&mut self, width: TokenWidth) {
+        let as_on_disk = |token: u32| token.swap_bytes() >> (32 - 8 * width.bytes());
+        match self {
+            Self::Small(numbers) => {
+                let mut next = 0;
+                for key in 0..=width.separator() {
+                    let number = &mut numbers[as_on_disk(key) as usize]; // swapping twice changes nothing
+                    if *number != ABSENT {
+                        *number = next;
+                        next += 1;
+                    }
+                }
+            }
+            Self::Large(numbers) => {
+                let mut tokens: Vec<u32> = numbers.keys().copied().collect();
+                tokens.sort_unstable_by_key(|&token| as_on_disk(token));
+                *numbers = tokens.into_iter().zip(0..).collect();
+            }
+        }
+    }
+
+    fn num_symbols(&self) -> u32 {
+        match self {
+            Self::Small(numbers) => numbers.iter().filter(|&&number| number != ABSENT).count() as u32,
+            Self::Large(numbers) => numbers.len() as u32,
+        }
+    }
+
+    fn number(&self, token: u32) -> u32 {
+        match self {
+            Self::Small(numbers) => numbers[token as usize],
+            Self::Large(numbers) => numbers[&token],
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! A build under way, in a folder beside the target: `NAME.unfinished`.
+//!
+//! It holds the files of the index to be, the pieces that sorting leaves on its way, and `corver-build.json`, which says what
+//! is being built from which inputs, and what of it is on disk for certain. That file is replaced as a whole, after what it
+//! speaks of; so a killed build can be gone on with from there. The folder is locked for as long as the process lives. At
+//! the end the manifest takes the place of `corver-build.json`, and the folder gets the target's name: an index is there
+//! entirely or not at all.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::build::inputs::{InputFile, Position};
+use crate::build::output::HashedFile;
+use crate::error::{Error, Result};
+use crate::format::{FileRecord, MANIFEST, Manifest, TokenWidth, UNFINISHED};
+
+/// What is being built. Another one's pieces are of no use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Recipe {
+    pub(super) version: u32,
+    /// Whether documents come from files. Others cannot be recognised again.
+    pub(super) from_files: bool,
+    /// blake3 of the `tokenizer.json`.
+    pub(super) tokenizer: Option<String>,
+    pub(super) text_field: String,
+    pub(super) shards: usize,
+    pub(super) metadata: bool,
+    pub(super) token_width: TokenWidth,
+    pub(super) pointer_width: Option<usize>,
+}
+
+impl Recipe {
+    /// The first thing that differs.
+    fn difference(&self, other: &Self) -> Option<&'static str> {
+        let same = [
+            (self.version == other.version, "the program's version"),
+            (self.from_files == other.from_files, "the kind of input"),
+            (self.tokenizer == other.tokenizer, "the tokenizer"),
+            (self.text_field == other.text_field, "the text field"),
+            (self.shards == other.shards, "the number of shards"),
+            (self.metadata == other.metadata, "whether metadata is kept"),
+            (self.token_width == other.token_width, "the token width"),
+            (self.pointer_width == other.pointer_width, "the pointer width"),
+        ];
+        same.into_iter().find_map(|(same, what)| (!same).then_some(what))
+    }
+}
+
+/// What is on disk for certain.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct State {
+    recipe: Recipe,
+    inputs: Vec<InputFile>,
+    /// While the streams grow; the newest last.
+    checkpoints: Vec<Checkpoint>,
+    /// Files of the index that are whole. The streams come first.
+    pub(super) finished: BTreeMap<String, FileRecord>,
+    /// Set when the streams are whole.
+    pub(super) totals: Option<Totals>,
+    /// By shard: the blocks that are sorted, the last of the shard first.
+    pub(super) blocks: BTreeMap<usize, Vec<Block>>,
+}
+
+/// How far the inputs were read, and how long the files of the streams were then.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Checkpoint {
+    pub(super) position: Position,
+    /// By shard.
+    pub(super) documents: Vec<u64>,
+    pub(super) text_bytes: u64,
+    pub(super) files: BTreeMap<String, FileRecord>,
+}
+
+/// What the streams hold, all shards together.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Totals {
+    pub(super) documents: u64,
+    pub(super) tokens: u64,
+    pub(super) text_bytes: u64,
+}
+
+/// Positions of a shard whose suffixes are sorted.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Block {
+    pub(super) begin: u64,
+    pub(super) end: u64,
+}
+
+pub(super) struct Unfinished {
+    path: PathBuf,
+    target: PathBuf,
+    state: State,
+    /// Holds the lock.
+    _folder: File,
+    renamed: bool,
+}
+
+impl Unfinished {
+    /// Creates the folder, or takes up what an interrupted build of the same has left: all of it if the inputs are the
+    /// same, or what was read before the first one that changed. `restart` discards whatever is there.
+    ///
+    /// # Errors
+    /// Where the target exists, another process is building it, or another build was begun.
+    pub(super) fn open(target: &Path, recipe: Recipe, inputs: &[InputFile], restart: bool) -> Result<Self> {
+        let (path, folder) = lock(target, !recipe.from_files)?;
+        let kept = match restart {
+            true => None,
+            false => load(&path)?,
+        };
+        let state = match kept {
+            // What came from memory cannot be compared with what comes now.
+            Some(kept) if kept.recipe.from_files => {
+                if let Some(what) = kept.recipe.difference(&recipe) {
+                    return Err(Error::OtherBuild { path, what });
+                }
+                Some(kept.with_inputs(inputs))
+            }
+            _ => None,
+        };
+        let is_new = state.is_none();
+        let state = state.unwrap_or_else(|| State {
+            recipe,
+            inputs: inputs.to_vec(),
+            checkpoints: Vec::new(),
+            finished: BTreeMap::new(),
+            totals: None,
+            blocks: BTreeMap::new(),
+        });
+        let mut unfinished = Self { path, target: target.to_owned(), state, _folder: folder, renamed: false };
+        if is_new {
+            unfinished.clear()?;
+        }
+        unfinished.update(|_| {})?;
+        unfinished.check_finished()?;
+        Ok(unfinished)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn totals(&self) -> Option<Totals> {
+        self.state.totals
+    }
+
+    pub(super) fn checkpoint(&self) -> Option<&Checkpoint> {
+        self.state.checkpoints.last()
+    }
+
+    pub(super) fn is_finished(&self, name: &str) -> bool {
+        self.state.finished.contains_key(name)
+    }
+
+    pub(super) fn blocks(&self, shard: usize) -> &[Block] {
+        self.state.blocks.get(&shard).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn create_file(&self, name: &str) -> Result<HashedFile> {
+        HashedFile::create(&self.path, name)
+    }
+
+    /// Removes a piece that is not needed any more; it need not be there.
+    pub(super) fn remove_piece(&self, name: &str) -> Result<()> {
+        let path = self.path.join(name);
+        match fs::remove_file(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", &path)(e)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn add_checkpoint(&mut self, checkpoint: Checkpoint) -> Result<()> {
+        self.update(|state| state.checkpoints.push(checkpoint))
+    }
+
+    /// Changes the state, in memory and on disk.
+    pub(super) fn update(&mut self, change: impl FnOnce(&mut State)) -> Result<()> {
+        change(&mut self.state);
+        write_json(&self.path, UNFINISHED, &self.state)
+    }
+
+    /// Writes the manifest and gives the folder its name.
+    pub(super) fn finish(mut self, mut manifest: Manifest) -> Result<Manifest> {
+        manifest.files = std::mem::take(&mut self.state.finished);
+        write_json(&self.path, MANIFEST, &manifest)?;
+        self.remove_piece(UNFINISHED)?;
+        sync_folder(&self.path)?;
+        fs::rename(&self.path, &self.target).map_err(Error::io("rename the finished folder to", &self.target))?;
+        self.renamed = true;
+        sync_folder(parent(&self.target))?;
+        Ok(manifest)
+    }
+
+    /// Removes everything in the folder.
+    fn clear(&self) -> Result<()> {
+        for entry in fs::read_dir(&self.path).map_err(Error::io("list", &self.path))? {
+            let path = entry.map_err(Error::io("list", &self.path))?.path();
+            fs::remove_file(&path).map_err(Error::io("remove", &path))?;
+        }
+        Ok(())
+    }
+
+    /// Finished files must still be there, and whole as far as their size tells.
+    fn check_finished(&self) -> Result<()> {
+        for (name, record) in &self.state.finished {
+            let path = self.path.join(name);
+            let bytes = fs::metadata(&path).map_err(Error::io("open", &path))?.len();
+            if bytes != record.bytes {
+                return Err(Error::Size {
+                    path,
+                    bytes,
+                    expected: format!("the unfinished build had written {}", record.bytes),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished {
+    /// A build that failed before there was anything to go on from leaves nothing.
+    fn drop(&mut self) {
+        let worth_keeping =
+            self.state.recipe.from_files && (!self.state.checkpoints.is_empty() || self.state.totals.is_some());
+        if !self.renamed
+            && !worth_keeping
+            && let Err(error) = fs::remove_dir_all(&self.path)
+        {
+            tracing::warn!(path = %self.path.display(), %error, "an unfinished index stays behind");
+        }
+    }
+}
+
+impl State {
+    /// The state for these inputs: without whatever was read behind the first difference.
+    fn with_inputs(mut self, inputs: &[InputFile]) -> Self {
+        if self.inputs != inputs {
+            let same = self.inputs.iter().zip(inputs).take_while(|(old, new)| old == new).count();
+            self.checkpoints.retain(|checkpoint| checkpoint.position.is_within(same));
+            self.finished.clear();
+            self.totals = None;
+            self.blocks.clear();
+            self.inputs = inputs.to_vec();
+        }
+        self
+    }
+}
+
+/// Creates `NAME.unfinished` and locks it. `wait`s for another process that holds it, or says that there is one.
+fn lock(target: &Path, wait: bool) -> Result<(PathBuf, File)> {
+    let mut name = target.file_name().unwrap_or_default().to_owned();
+    name.push(".unfinished");
+    let path = parent(target).join(name);
+    fs::create_dir_all(parent(target)).map_err(Error::io("create the folder", parent(target)))?;
+    loop {
+        // An empty folder may be in the way: the rename replaces it.
+        let in_the_way = match fs::read_dir(target) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(_) => fs::symlink_metadata(target).is_ok(),
+        };
+        if in_the_way {
+            return Err(Error::AlreadyExists { path: target.to_owned() });
+        }
+        match fs::create_dir(&path) {
+            Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("create the folder", &path)(e));
+            }
+            _ => {}
+        }
+        let folder = match File::open(&path) {
+            Ok(folder) => folder,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue, // another process has just finished
+            Err(e) => return Err(Error::io("open", &path)(e)),
+        };
+        if wait {
+            folder.lock().map_err(Error::io("lock", &path))?;
+        } else {
+            match folder.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(Error::Busy { path }),
+                Err(TryLockError::Error(e)) => return Err(Error::io("lock", &path)(e)),
+            }
+        }
+        // The folder that was locked may have been renamed or removed before it was.
+        let locked = folder.metadata().map_err(Error::io("look at", &path))?;
+        let there = fs::metadata(&path);
+        if there.is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
+            return Ok((path, folder));
+        }
+    }
+}
+
+fn load(path: &Path) -> Result<Option<State>> {
+    let path = path.join(UNFINISHED);
+    match fs::read(&path) {
+        Ok(json) => serde_json::from_slice(&json).map(Some).map_err(|source| Error::Json { path, source }),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::io("read", &path)(e)),
+    }
+}
+
+/// Replaces a file as a whole: it is the old one or the new one, whatever happens.
+fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> Result<()> {
+    let (path, new) = (dir.join(name), dir.join(format!("{name}.new")));
+    let json = serde_json::to_vec_pretty(value).map_err(|source| Error::Json { path: path.clone(), source })?;
+    let mut file = File::create(&new).map_err(Error::io("create", &new))?;
+    file.write_all(&json).and_then(|()| file.sync_all()).map_err(Error::io("write", &new))?;
+    fs::rename(&new, &path).map_err(Error::io("write", &path))?;
+    sync_folder(dir)
+}
+
+fn sync_folder(path: &Path) -> Result<()> {
+    File::open(path).and_then(|folder| folder.sync_all()).map_err(Error::io("sync", path))
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}

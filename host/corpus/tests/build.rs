@@ -1,0 +1,349 @@
+//! Builds that are killed, short of memory or of disk, tiny, or of packed inputs.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use corver_corpus::{
+    BuildOptions, Error, Index, Level, Manifest, OpenOptions, Progress, TokenWidth, Tokenizer, build,
+    build_from_documents, build_from_tokens, verify,
+};
+
+const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+    "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
+    "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3,"hill":4},"unk_token":"[UNK]"}}"#;
+
+fn tokenizer() -> Tokenizer {
+    Tokenizer::from_bytes(WORDS).unwrap()
+}
+
+/// Some files of documents that repeat a lot, with one long one.
+fn corpus(folder: &Path) -> PathBuf {
+    let inputs = folder.join("inputs");
+    fs::create_dir(&inputs).unwrap();
+    let words = ["red", "fox", "den", "hill", "moor"];
+    for file in 0..3 {
+        let mut text = String::new();
+        for document in 0..400 {
+            let length = if document == 200 { 40_000 } else { 1 + document % 90 };
+            let words: Vec<&str> = (0..length).map(|word| words[(word * word + document * (file + 1)) % 5]).collect();
+            text += &format!("{{\"text\": \"{}\", \"number\": {document}}}\n", words.join(" "));
+        }
+        fs::write(inputs.join(format!("{file}.jsonl")), text).unwrap();
+    }
+    inputs
+}
+
+/// Every file of a folder.
+fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read(entry.path()).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn options() -> BuildOptions<'static> {
+    BuildOptions { checkpoint_bytes: 60_000, ..BuildOptions::default() }
+}
+
+/// What [`child`] does.
+fn in_a_process_of_its_own(work: &str, folder: &Path, value: u64) -> Output {
+    let program = std::env::current_exe().unwrap();
+    let mut command = Command::new(program);
+    command.args(["child", "--exact", "--ignored", "--nocapture"]).env("RAYON_NUM_THREADS", "2");
+    command.env("CORVER_CHILD", work).env("CORVER_CHILD_FOLDER", folder).env("CORVER_CHILD_VALUE", value.to_string());
+    command.output().unwrap()
+}
+
+#[test]
+#[ignore = "other tests run it in processes of their own"]
+fn child() {
+    let work = std::env::var("CORVER_CHILD").expect("run by another test");
+    let folder = PathBuf::from(std::env::var_os("CORVER_CHILD_FOLDER").unwrap());
+    let value: u64 = std::env::var("CORVER_CHILD_VALUE").unwrap().parse().unwrap();
+    match work.as_str() {
+        "die after so many reports" => {
+            let reports = AtomicUsize::new(0);
+            let count = |_: Progress| {
+                if reports.fetch_add(1, Relaxed) as u64 + 1 == value {
+                    std::process::abort();
+                }
+            };
+            let options = BuildOptions { block_tokens: Some(50_000), progress: Some(&count), ..options() };
+            build(&[folder.join("inputs")], &tokenizer(), &folder.join("index"), &options).unwrap();
+        }
+        "sort within so many bytes" => {
+            let options = BuildOptions { memory: Some(value), ..BuildOptions::default() };
+            build_from_tokens(many_documents(), TokenWidth::U16, &folder.join("index"), &options).unwrap();
+            let status = fs::read_to_string("/proc/self/status").unwrap();
+            let peak = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+            fs::write(folder.join("peak"), peak).unwrap();
+        }
+        _ => panic!("{work}"),
+    }
+}
+
+#[test]
+fn a_build_killed_anywhere_is_gone_on_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = corpus(folder.path());
+    let whole = folder.path().join("whole");
+    build(&[inputs], &tokenizer(), &whole, &options()).unwrap();
+    let whole = files(&whole);
+
+    let index = folder.path().join("index");
+    let mut kills = 0;
+    for reports in 1.. {
+        let first = in_a_process_of_its_own("die after so many reports", folder.path(), reports);
+        if first.status.success() {
+            assert!(files(&index) == whole);
+            break;
+        }
+        kills += 1;
+        assert!(!index.exists(), "killed after {reports} reports");
+        assert!(matches!(Index::open(index.with_extension("unfinished")), Err(Error::Unfinished { .. })));
+        // A second blow before it may come to its end.
+        in_a_process_of_its_own("die after so many reports", folder.path(), reports);
+        if !index.exists() {
+            let last = in_a_process_of_its_own("die after so many reports", folder.path(), u64::MAX);
+            assert!(last.status.success(), "{}", String::from_utf8_lossy(&last.stderr));
+        }
+        assert!(files(&index) == whole, "killed after {reports} reports");
+        fs::remove_dir_all(&index).unwrap();
+    }
+    assert!(kills > 10, "{kills}");
+    assert_eq!(names(folder.path()), ["index", "inputs", "whole"]);
+}
+
+/// Kills a build in the middle of its inputs, in this process: the failure stands for the kill.
+fn interrupt(folder: &Path, broken_file: &str) -> PathBuf {
+    let inputs = folder.join("inputs");
+    let file = inputs.join(broken_file);
+    let good = fs::read(&file).unwrap();
+    fs::write(&file, [&good[..], b"oops\n"].concat()).unwrap();
+    let failed = build(std::slice::from_ref(&inputs), &tokenizer(), &folder.join("index"), &options());
+    assert!(matches!(failed, Err(Error::BadLine { line: 401, .. })), "{failed:?}");
+    fs::write(&file, good).unwrap();
+    inputs
+}
+
+fn resumed(inputs: &Path, options: &BuildOptions<'_>, index: &Path) -> (Result<Manifest, Error>, u64) {
+    let resumed = std::sync::Mutex::new(0);
+    let tell = |progress: Progress| {
+        if let Progress::Resumed { documents, .. } = progress {
+            *resumed.lock().unwrap() = documents;
+        }
+    };
+    let options = BuildOptions { progress: Some(&tell), ..*options };
+    let built = build(&[inputs.to_owned()], &tokenizer(), index, &options);
+    (built, resumed.into_inner().unwrap())
+}
+
+#[test]
+fn what_was_read_before_a_changed_input_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    corpus(folder.path());
+    let inputs = interrupt(folder.path(), "2.jsonl");
+    let index = folder.path().join("index");
+    let (built, documents) = resumed(&inputs, &options(), &index);
+    built.unwrap();
+    assert!((400..=800).contains(&documents), "{documents}"); // nothing of the third file, which was mended
+    let afresh = folder.path().join("afresh");
+    build(&[inputs], &tokenizer(), &afresh, &options()).unwrap();
+    assert!(files(&index) == files(&afresh));
+}
+
+#[test]
+fn an_interrupted_build_is_not_mixed_with_another() {
+    let folder = tempfile::tempdir().unwrap();
+    corpus(folder.path());
+    let inputs = interrupt(folder.path(), "1.jsonl");
+    let index = folder.path().join("index");
+    let two = BuildOptions { shards: 2, ..options() };
+    let refused = build(std::slice::from_ref(&inputs), &tokenizer(), &index, &two);
+    assert!(matches!(&refused, Err(Error::OtherBuild { what, .. }) if what.contains("shards")), "{refused:?}");
+    let other = Tokenizer::from_bytes(WORDS.replace("hill", "moor")).unwrap();
+    let refused = build(std::slice::from_ref(&inputs), &other, &index, &options());
+    assert!(matches!(&refused, Err(Error::OtherBuild { what, .. }) if what.contains("tokenizer")), "{refused:?}");
+
+    let (built, documents) = resumed(&inputs, &BuildOptions { restart: true, ..two }, &index);
+    assert_eq!((built.unwrap().shards, documents), (2, 0));
+    assert_eq!(names(folder.path()), ["index", "inputs"]);
+}
+
+#[test]
+fn a_piece_that_was_tampered_with_is_not_gone_on_from() {
+    let folder = tempfile::tempdir().unwrap();
+    corpus(folder.path());
+    let inputs = interrupt(folder.path(), "1.jsonl");
+    let index = folder.path().join("index");
+    let stream = folder.path().join("index.unfinished/tokenized.0");
+    let mut bytes = fs::read(&stream).unwrap();
+    bytes[100] ^= 1;
+    fs::write(&stream, &bytes).unwrap();
+    assert!(matches!(resumed(&inputs, &options(), &index).0, Err(Error::Checksum { .. })));
+    fs::write(&stream, &bytes[..50]).unwrap();
+    assert!(matches!(resumed(&inputs, &options(), &index).0, Err(Error::Size { .. })));
+    let again = BuildOptions { restart: true, ..options() };
+    resumed(&inputs, &again, &index).0.unwrap();
+    verify(&index, OpenOptions::default(), Level::Full).unwrap();
+}
+
+#[test]
+fn two_builds_of_one_index_do_not_meet() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = corpus(folder.path());
+    let index = folder.path().join("index");
+    let refused = AtomicUsize::new(0);
+    let meanwhile = |progress: Progress| {
+        if let Progress::Sorting { .. } = progress {
+            let second = build(std::slice::from_ref(&inputs), &tokenizer(), &index, &options());
+            assert!(matches!(second, Err(Error::Busy { .. })), "{second:?}");
+            refused.fetch_add(1, Relaxed);
+        }
+    };
+    let first = BuildOptions { progress: Some(&meanwhile), ..options() };
+    build(std::slice::from_ref(&inputs), &tokenizer(), &index, &first).unwrap();
+    assert_eq!(refused.into_inner(), 1);
+
+    // Documents from memory wait for each other instead: one builds, and the others find it there.
+    let demo = folder.path().join("demo");
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let build = || build_from_documents(["red fox", "den"], &tokenizer(), &demo, &BuildOptions::default());
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(build)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
+    assert!(results.iter().all(|result| matches!(result, Ok(_) | Err(Error::AlreadyExists { .. }))), "{results:?}");
+    assert_eq!(names(folder.path()), ["demo", "index", "inputs"]);
+}
+
+/// Eight million tokens that compress badly, in documents of a thousand, one of which stands many times.
+fn many_documents() -> impl Iterator<Item = Vec<u32>> {
+    (0..8_000_u32).map(|document| {
+        let mut state = if document % 10 == 0 { 1 } else { document.wrapping_mul(2_654_435_761) };
+        (0..1_000)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 12) % (1 + (state >> 8) % 30_000)
+            })
+            .collect()
+    })
+}
+
+#[test]
+fn the_memory_budget_is_kept_and_changes_no_byte() {
+    let budget: u64 = 44 << 20; // at once it would take 48 MB for sorting alone
+    let folder = tempfile::tempdir().unwrap();
+    let whole = folder.path().join("whole");
+    build_from_tokens(many_documents(), TokenWidth::U16, &whole, &BuildOptions::default()).unwrap();
+
+    let child = in_a_process_of_its_own("sort within so many bytes", folder.path(), budget);
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+    let peak = fs::read_to_string(folder.path().join("peak")).unwrap();
+    let peak = peak.trim_start_matches("VmHWM:");
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak * 1024 <= budget, "{peak} kB with a budget of {} kB", budget / 1024);
+    assert!(peak * 1024 > budget / 2, "{peak} kB: the budget is not made use of");
+    assert!(files(&folder.path().join("index")) == files(&whole));
+}
+
+#[test]
+fn a_budget_that_cannot_do_says_what_would() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index");
+    let options = BuildOptions { memory: Some(1 << 20), ..BuildOptions::default() };
+    let refused = build_from_tokens([vec![1, 2], vec![3]], TokenWidth::U16, &index, &options);
+    assert!(matches!(refused, Err(Error::Memory { budget: 1_048_576, needed }) if needed > 1 << 20), "{refused:?}");
+    assert_eq!(names(folder.path()), [] as [&str; 0]);
+}
+
+/// The official builder needs 100,000 bytes per core and shard.
+#[test]
+fn the_smallest_inputs_are_right() {
+    let cases: [&[&[u32]]; 6] =
+        [&[&[]], &[&[7]], &[&[], &[], &[]], &[&[7, 7]], &[&[0], &[]], &[&[1, 2], &[2, 1], &[], &[1]]];
+    for width in [TokenWidth::U8, TokenWidth::U16, TokenWidth::U32] {
+        for documents in cases {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("index");
+            let given = documents.iter().map(|ids| ids.to_vec());
+            let manifest = build_from_tokens(given, width, &path, &BuildOptions::default()).unwrap();
+            let tokens: u64 = documents.iter().map(|ids| 1 + ids.len() as u64).sum();
+            assert_eq!((manifest.documents, manifest.tokens), (documents.len() as u64, tokens));
+            assert_eq!(verify(&path, OpenOptions::default(), Level::Full).unwrap().suffix_pairs, tokens - 1);
+            let index = Index::open(&path).unwrap();
+            assert_eq!(index.count(&[]).unwrap(), tokens);
+            assert_eq!(index.count(&[width.separator()]).unwrap(), documents.len() as u64);
+            let sevens = documents.iter().flat_map(|ids| *ids).filter(|&&id| id == 7).count() as u64;
+            assert_eq!(index.count(&[7]).unwrap(), sevens);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let none = build_from_tokens([], TokenWidth::U16, &folder.path().join("index"), &BuildOptions::default());
+    assert!(matches!(none, Err(Error::EmptyShard { documents: 0, .. })));
+    let empty = ["", ""];
+    let manifest =
+        build_from_documents(empty, &tokenizer(), &folder.path().join("empty"), &BuildOptions::default()).unwrap();
+    assert_eq!((manifest.documents, manifest.tokens, manifest.text_bytes), (2, 2, 0));
+}
+
+#[test]
+fn packed_inputs_and_another_text_field_make_no_difference() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = "{\"body\": \"red fox\", \"text\": 3}\n{\"body\": \"den\"}"; // without a line break at the end
+    let stem = folder.path().join("plain");
+    fs::create_dir(&stem).unwrap();
+    fs::write(stem.join("a.jsonl"), lines).unwrap();
+    let gzip = folder.path().join("gzip");
+    fs::create_dir(&gzip).unwrap();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(lines.as_bytes()).unwrap();
+    fs::write(gzip.join("a.jsonl.gz"), packed.finish().unwrap()).unwrap();
+    let zstd = folder.path().join("zstd");
+    fs::create_dir(&zstd).unwrap();
+    // Two frames, one behind the other.
+    let (first, second) = lines.split_at(20);
+    let frames = [first, second].map(|part| zstd::encode_all(part.as_bytes(), 0).unwrap()).concat();
+    fs::write(zstd.join("a.jsonl.zst"), &frames).unwrap();
+
+    let options = BuildOptions { text_field: "body", ..BuildOptions::default() };
+    let built = ["plain", "gzip", "zstd"].map(|name| {
+        let index = folder.path().join(format!("{name}-index"));
+        let manifest = build(&[folder.path().join(name)], &tokenizer(), &index, &options).unwrap();
+        assert_eq!((manifest.documents, manifest.text_bytes), (2, 10));
+        let metadata = fs::read_to_string(index.join("metadata.0")).unwrap();
+        assert!(metadata.contains("\"metadata\": {\"text\": 3}"), "{metadata}");
+        ["tokenized.0", "offset.0", "table.0"].map(|file| fs::read(index.join(file)).unwrap())
+    });
+    assert!(built[0] == built[1] && built[0] == built[2]);
+
+    fs::write(zstd.join("a.jsonl.zst"), &frames[..frames.len() - 2]).unwrap();
+    let cut = build(&[zstd], &tokenizer(), &folder.path().join("cut"), &options);
+    assert!(matches!(cut, Err(Error::BadLine { .. })), "{cut:?}");
+    assert!(!folder.path().join("cut").exists());
+}
+
+#[test]
+fn shards_are_the_same_in_however_many_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = corpus(folder.path());
+    let (free, bound) = (folder.path().join("free"), folder.path().join("bound"));
+    let four = BuildOptions { shards: 4, ..options() };
+    build(std::slice::from_ref(&inputs), &tokenizer(), &free, &four).unwrap();
+    let bounded = BuildOptions { block_tokens: Some(20_000), ..four };
+    build(std::slice::from_ref(&inputs), &tokenizer(), &bound, &bounded).unwrap();
+    assert!(files(&free) == files(&bound));
+}
