@@ -1,5 +1,6 @@
 //! `corver-host index build | count | info | verify`.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -57,7 +58,7 @@ fn build_index(inputs: &[PathBuf], tokenizer: &Path, out: &Path, options: &Build
     let info = Index::open(out)?.info();
     let seconds = start.elapsed().as_secs_f64();
     if json {
-        return output::json(&json!({"index": info, "seconds": seconds}));
+        return output::json(&json!({"index": info, "seconds": seconds, "stages": bar.seconds()}));
     }
     output::line(format_args!(
         "{}: {} documents, {} tokens, {:.1} MB of text in {seconds:.1} s",
@@ -72,45 +73,67 @@ fn build_index(inputs: &[PathBuf], tokenizer: &Path, out: &Path, options: &Build
 /// A bar for one stage of a build after the other, each with its own rate and time left; on a log, a line for each.
 struct StageBar {
     bar: ProgressBar,
-    stage: Mutex<String>,
+    stages: Mutex<Stages>,
+}
+
+/// What the build is at, and how long it was at what.
+struct Stages {
+    /// The stage, and how it is shown: with its shard, if there are several.
+    current: &'static str,
+    shown: String,
+    since: Instant,
+    seconds: BTreeMap<&'static str, f64>,
+}
+
+impl Stages {
+    /// Adds the time that has passed to the current stage.
+    fn take_time(&mut self) {
+        *self.seconds.entry(self.current).or_default() += self.since.elapsed().as_secs_f64();
+        self.since = Instant::now();
+    }
 }
 
 impl StageBar {
     fn new() -> Self {
-        Self { bar: output::progress(0, "indexing"), stage: Mutex::default() }
+        let seconds = BTreeMap::new();
+        let stages = Stages { current: "tokenising", shown: String::new(), since: Instant::now(), seconds };
+        Self { bar: output::progress(0, "indexing"), stages: Mutex::new(stages) }
+    }
+
+    /// Seconds by stage.
+    fn seconds(&self) -> BTreeMap<&'static str, f64> {
+        let mut stages = self.stages.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        stages.take_time();
+        stages.seconds.clone()
     }
 
     fn show(&self, progress: Progress) {
-        let of =
-            |shard: usize, shards: usize| if shards == 1 { String::new() } else { format!(" {}/{shards}", shard + 1) };
         match progress {
             Progress::Resumed { documents, .. } => {
                 output::note(&self.bar, &format!("going on with an interrupted build after {documents} documents"));
             }
             Progress::Tokenised { read_bytes, input_bytes, .. } => {
-                self.advance(
-                    "tokenising".to_owned(),
-                    "{bytes}/{total_bytes}, {bytes_per_sec}",
-                    read_bytes,
-                    input_bytes,
-                );
+                self.advance("tokenising", (0, 1), "{bytes}/{total_bytes}, {bytes_per_sec}", read_bytes, input_bytes);
             }
             Progress::Sorting { shard, shards, tokens, sorted } => {
-                self.advance(format!("sorting{}", of(shard, shards)), TOKENS, sorted, tokens);
+                self.advance("sorting", (shard, shards), TOKENS, sorted, tokens);
             }
             Progress::Walking { shard, shards, tokens, walked } => {
-                self.advance(format!("placing{}", of(shard, shards)), TOKENS, walked, tokens);
+                self.advance("placing", (shard, shards), TOKENS, walked, tokens);
             }
             Progress::Weaving { shard, shards, tokens, woven } => {
-                self.advance(format!("weaving{}", of(shard, shards)), TOKENS, woven, tokens);
+                self.advance("weaving", (shard, shards), TOKENS, woven, tokens);
             }
             _ => {}
         }
     }
 
-    fn advance(&self, stage: String, counters: &str, done: u64, total: u64) {
-        let mut current = self.stage.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if *current != stage {
+    fn advance(&self, name: &'static str, (shard, shards): (usize, usize), counters: &str, done: u64, total: u64) {
+        let stage = if shards == 1 { name.to_owned() } else { format!("{name} {}/{shards}", shard + 1) };
+        let mut stages = self.stages.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        stages.take_time();
+        stages.current = name;
+        if stages.shown != stage {
             if self.bar.is_hidden() {
                 output::note(&self.bar, &stage);
             } else if let Ok(style) =
@@ -120,7 +143,7 @@ impl StageBar {
             }
             self.bar.reset();
             self.bar.set_message(stage.clone());
-            *current = stage;
+            stages.shown = stage;
         }
         self.bar.set_length(total);
         self.bar.set_position(done);

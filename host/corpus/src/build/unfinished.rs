@@ -100,9 +100,8 @@ pub(super) struct Unfinished {
     path: PathBuf,
     target: PathBuf,
     state: State,
-    /// Holds the lock.
-    _folder: File,
     renamed: bool,
+    _lock: Lock,
 }
 
 impl Unfinished {
@@ -112,7 +111,7 @@ impl Unfinished {
     /// # Errors
     /// Where the target exists, another process is building it, or another build was begun.
     pub(super) fn open(target: &Path, recipe: Recipe, inputs: &[InputFile], restart: bool) -> Result<Self> {
-        let (path, folder) = lock(target, !recipe.from_files)?;
+        let (path, lock) = lock(target, !recipe.from_files)?;
         let kept = match restart {
             true => None,
             false => load(&path)?,
@@ -136,7 +135,7 @@ impl Unfinished {
             totals: None,
             blocks: BTreeMap::new(),
         });
-        let mut unfinished = Self { path, target: target.to_owned(), state, _folder: folder, renamed: false };
+        let mut unfinished = Self { path, target: target.to_owned(), state, renamed: false, _lock: lock };
         if is_new {
             unfinished.clear()?;
         }
@@ -255,8 +254,20 @@ impl State {
     }
 }
 
+/// A locked folder. It is unlocked by name, not only closed: a process that another thread is just starting may hold a copy
+/// of the file for a moment.
+struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Err(error) = self.0.unlock() {
+            tracing::warn!(%error, "cannot unlock the folder of a build");
+        }
+    }
+}
+
 /// Creates `NAME.unfinished` and locks it. `wait`s for another process that holds it, or says that there is one.
-fn lock(target: &Path, wait: bool) -> Result<(PathBuf, File)> {
+fn lock(target: &Path, wait: bool) -> Result<(PathBuf, Lock)> {
     let mut name = target.file_name().unwrap_or_default().to_owned();
     name.push(".unfinished");
     let path = parent(target).join(name);
@@ -290,11 +301,12 @@ fn lock(target: &Path, wait: bool) -> Result<(PathBuf, File)> {
                 Err(TryLockError::Error(e)) => return Err(Error::io("lock", &path)(e)),
             }
         }
+        let lock = Lock(folder);
         // The folder that was locked may have been renamed or removed before it was.
-        let locked = folder.metadata().map_err(Error::io("look at", &path))?;
+        let locked = lock.0.metadata().map_err(Error::io("look at", &path))?;
         let there = fs::metadata(&path);
         if there.is_ok_and(|there| (there.dev(), there.ino()) == (locked.dev(), locked.ino())) {
-            return Ok((path, folder));
+            return Ok((path, lock));
         }
     }
 }
