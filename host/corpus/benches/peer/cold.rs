@@ -18,7 +18,8 @@ pub struct Cold {
     pub nanoseconds: u64,
 }
 
-/// Asks some queries one by one, each in a fresh state. Nobody else may have the index open: the system keeps mapped pages.
+/// Asks some queries one by one, each in a fresh state. What the system reads ahead while the index is opened is not
+/// counted, nor how much one fault brings in: fewer faults need not mean fewer bytes. Nobody else may have the index open: the system keeps mapped pages.
 pub fn ask(path: &Path, queries: &[Query]) -> Vec<Cold> {
     let ask_one = |query: &Query| {
         forget(path);

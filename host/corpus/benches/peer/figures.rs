@@ -70,11 +70,6 @@ impl Ratio {
         Self::new(what, (ours, theirs), "queries/s", ours / theirs, bar)
     }
 
-    /// Two counts of page faults: the higher one is the worse.
-    pub fn of_faults(what: &'static str, ours: f64, theirs: f64, bar: f64) -> Self {
-        Self::new(what, (ours, theirs), "major faults", theirs / ours, bar)
-    }
-
     fn new(what: &'static str, (ours, theirs): (f64, f64), unit: &'static str, ratio: f64, bar: f64) -> Self {
         Self { what, ours, theirs, unit, ratio, bar, met: ratio >= bar }
     }
