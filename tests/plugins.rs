@@ -176,6 +176,21 @@ fn a_benchmark_has_all_its_figures() {
 }
 
 #[test]
+fn a_python_project_is_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let project = folder.path().join("well-attested");
+    host(&["plugin", "new", text(&project), "--lang", "python"]).good();
+    let rule = fs::read_to_string(project.join("rule.py")).unwrap();
+    assert!(
+        rule.contains("class WellAttested:") && rule.contains("name=\"well-attested\"") && !rule.contains("{{"),
+        "{rule}"
+    );
+    assert_eq!(fs::read_dir(&project).unwrap().count(), 1);
+    let other = folder.path().join("other");
+    host(&["plugin", "new", text(&other), "--lang", "python", "--sdk", text(&project)]).bad("--sdk is for Rust");
+}
+
+#[test]
 fn projects_are_not_started_or_built_where_that_cannot_work() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
