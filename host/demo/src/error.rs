@@ -1,5 +1,6 @@
 //! What can go wrong while the demo's assets are made or unpacked.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Why the demo cannot be made or unpacked.
@@ -35,7 +36,7 @@ pub enum DemoError {
     Learn(#[from] corver_learn::LearnError),
 }
 
-/// Writes a file under a temporary name and renames it, so that it is there whole or not at all; makes its folder.
+/// Writes a file under a temporary name, syncs and renames it, so that it is there whole or not at all; makes its folder.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DemoError> {
     let failed = |source| DemoError::Write { path: path.to_owned(), source };
     // The process id keeps two programs that unpack at the same time out of each other's way.
@@ -43,6 +44,10 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DemoError> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
-    std::fs::write(&temporary, bytes).map_err(failed)?;
+    let written = std::fs::File::create(&temporary).and_then(|mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.map_err(failed)?;
     std::fs::rename(&temporary, path).map_err(failed)
 }

@@ -7,6 +7,8 @@
 
 pub mod article;
 mod assets;
+#[cfg(feature = "torch")]
+mod batches;
 mod error;
 pub mod extractor;
 mod name;

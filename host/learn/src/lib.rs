@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! tokenizer, chat, spans      question ─▶ prompt ids;  completion ids ─▶ text, and the characters of each token
-//! model, attention, rope      ids ─▶ hidden states;    config, weights, files: Hugging Face folders
+//! model, layer, attention     ids ─▶ hidden states;    rope, config, weights, files: Hugging Face folders
 //! sample, cache               prompts ─▶ completions, each prompt run once for all its samples
 //! update, scores, loss        rollouts + advantages ─▶ gradient, in micro-batches
 //! lora, optimizer, schedule   gradient ─▶ adapters
@@ -27,6 +27,7 @@ pub mod config;
 pub mod device;
 pub mod error;
 mod files;
+mod layer;
 mod linear;
 pub mod lora;
 pub mod loss;

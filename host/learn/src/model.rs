@@ -4,12 +4,13 @@ use std::path::Path;
 
 use tch::{Device, Kind, Tensor};
 
-use crate::attention::{Attention, Pass};
+use crate::attention::Pass;
 use crate::cache::{KvCache, Prefix};
-use crate::config::{Family, ModelConfig};
+use crate::config::ModelConfig;
 use crate::device::Precision;
 use crate::error::{LearnError, Result};
 use crate::files;
+use crate::layer::{Layer, rms_norm};
 use crate::linear::Linear;
 use crate::lora::{self, Adapter, LoraSettings};
 use crate::rope::Rope;
@@ -30,25 +31,6 @@ pub struct Model {
     head: Option<Tensor>,
     rope: Rope,
     lora: Option<LoraSettings>,
-}
-
-#[derive(Debug)]
-struct Layer {
-    attention: Attention,
-    feed_forward: FeedForward,
-    attention_norm: Tensor,
-    feed_forward_norm: Tensor,
-    /// Norms stand behind their block (OLMo-2) instead of before it.
-    norm_behind: bool,
-    eps: f64,
-}
-
-/// SwiGLU.
-#[derive(Debug)]
-struct FeedForward {
-    gate: Linear,
-    up: Linear,
-    down: Linear,
 }
 
 impl Model {
@@ -321,80 +303,6 @@ impl Model {
         }
         rms_norm(&x, &self.norm, self.config.norm_eps)
     }
-}
-
-impl Layer {
-    fn build(config: &ModelConfig, n: usize, weights: &mut Weights) -> Result<Self> {
-        let prefix = format!("model.layers.{n}");
-        let (d, wide) = (config.hidden_size, config.intermediate_size);
-        let norm_behind = config.family == Family::Olmo2;
-        let attention = Attention::build(config, &prefix, weights)?;
-        let feed_forward = FeedForward {
-            gate: Linear::build(format!("{prefix}.mlp.gate_proj"), wide, d, false, weights)?,
-            up: Linear::build(format!("{prefix}.mlp.up_proj"), wide, d, false, weights)?,
-            down: Linear::build(format!("{prefix}.mlp.down_proj"), d, wide, false, weights)?,
-        };
-        let [first, second] = norm_names(norm_behind);
-        Ok(Self {
-            attention,
-            feed_forward,
-            attention_norm: weights.take(&format!("{prefix}.{first}"), Role::Norm, &[d])?,
-            feed_forward_norm: weights.take(&format!("{prefix}.{second}"), Role::Norm, &[d])?,
-            norm_behind,
-            eps: config.norm_eps,
-        })
-    }
-
-    fn forward(&self, x: &Tensor, attend: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
-        let norm = |x: &Tensor, weight| rms_norm(x, weight, self.eps);
-        if self.norm_behind {
-            let x = x.f_add(&norm(&attend(x)?, &self.attention_norm)?)?;
-            return Ok(x.f_add(&norm(&self.feed_forward.forward(&x)?, &self.feed_forward_norm)?)?);
-        }
-        let x = x.f_add(&attend(&norm(x, &self.attention_norm)?)?)?;
-        Ok(x.f_add(&self.feed_forward.forward(&norm(&x, &self.feed_forward_norm)?)?)?)
-    }
-
-    fn parameters<'a>(&'a self, n: usize, all: &mut Vec<(String, &'a Tensor)>) {
-        let prefix = format!("model.layers.{n}");
-        let [first, second] = norm_names(self.norm_behind);
-        all.push((format!("{prefix}.{first}"), &self.attention_norm));
-        all.push((format!("{prefix}.{second}"), &self.feed_forward_norm));
-        all.extend(self.attention.norms().into_iter().map(|(name, t)| (format!("{prefix}.self_attn.{name}"), t)));
-        for linear in self.linears() {
-            all.push((format!("{}.weight", linear.name), &linear.weight));
-            all.extend(linear.bias.as_ref().map(|bias| (format!("{}.bias", linear.name), bias)));
-        }
-    }
-
-    /// In the order of [`lora::TARGETS`].
-    fn linears(&self) -> [&Linear; 7] {
-        let (a, f) = (&self.attention, &self.feed_forward);
-        [&a.q, &a.k, &a.v, &a.o, &f.gate, &f.up, &f.down]
-    }
-
-    fn linears_mut(&mut self) -> [&mut Linear; 7] {
-        let (a, f) = (&mut self.attention, &mut self.feed_forward);
-        [&mut a.q, &mut a.k, &mut a.v, &mut a.o, &mut f.gate, &mut f.up, &mut f.down]
-    }
-}
-
-impl FeedForward {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.down.forward(&self.gate.forward(x)?.f_silu()?.f_mul(&self.up.forward(x)?)?)
-    }
-}
-
-/// Hugging Face names of the attention's and the feed-forward block's norm.
-fn norm_names(norm_behind: bool) -> [&'static str; 2] {
-    match norm_behind {
-        true => ["post_attention_layernorm.weight", "post_feedforward_layernorm.weight"],
-        false => ["input_layernorm.weight", "post_attention_layernorm.weight"],
-    }
-}
-
-fn rms_norm(x: &Tensor, weight: &Tensor, eps: f64) -> Result<Tensor> {
-    Ok(x.f_rms_norm(weight.size(), Some(weight), eps)?)
 }
 
 #[cfg(test)]

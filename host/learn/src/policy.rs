@@ -39,7 +39,7 @@ pub struct LearnSettings {
     pub learning_rate: f64,
     /// Share of the steps in which the rate rises from 0.
     pub warmup_ratio: f64,
-    /// Optimiser steps of the whole run; the schedule ends there.
+    /// Optimiser steps of the whole run; the schedule ends there. A training run puts its own number here.
     pub total_steps: usize,
     /// Limit of the gradients' joint L2 norm.
     pub max_grad_norm: f64,

@@ -56,18 +56,16 @@ impl Default for FitSettings {
 /// over the learned tokens of −log p, nats. Sequences of similar length in one batch train fastest.
 ///
 /// # Errors
-/// A model that is not f32, a batch with nothing to learn, ids outside the vocabulary, or a loss that is not finite.
-pub fn fit(
+/// A model that is not f32, a batch with nothing to learn, ids outside the vocabulary, a loss that is not finite, or
+/// whatever `batch` fails with.
+pub fn fit<E: From<LearnError>>(
     model: &mut Model,
     settings: &FitSettings,
-    mut batch: impl FnMut(usize) -> Vec<Example>,
-) -> Result<Vec<f64>> {
+    mut batch: impl FnMut(usize) -> std::result::Result<Vec<Example>, E>,
+) -> std::result::Result<Vec<f64>, E> {
     if model.kind() != Kind::Float {
-        return Err(LearnError::Input {
-            what: "model to train in full",
-            expected: "f32 weights".into(),
-            got: format!("{:?}", model.kind()),
-        });
+        let got = format!("{:?}", model.kind());
+        return Err(LearnError::Input { what: "model to train in full", expected: "f32 weights".into(), got }.into());
     }
     model.train_all(true);
     let losses = descend(model, settings, &mut batch);
@@ -75,24 +73,36 @@ pub fn fit(
     losses
 }
 
-fn descend(model: &Model, settings: &FitSettings, batch: &mut impl FnMut(usize) -> Vec<Example>) -> Result<Vec<f64>> {
+fn descend<E: From<LearnError>>(
+    model: &Model,
+    settings: &FitSettings,
+    batch: &mut impl FnMut(usize) -> std::result::Result<Vec<Example>, E>,
+) -> std::result::Result<Vec<f64>, E> {
     let parameters = model.parameters().into_iter().map(|(_, tensor)| tensor.shallow_clone()).collect();
     let mut optimizer = AdamW::new(parameters, settings.optimizer)?;
     let schedule = CosineSchedule::new(settings.learning_rate, settings.steps, settings.warmup_ratio);
     let mut losses = Vec::with_capacity(settings.steps);
     for step in 0..settings.steps {
-        let loss = cross_entropy(model, &batch(step))?;
-        let value = loss.f_double_value(&[])?;
-        if !value.is_finite() {
-            return Err(LearnError::NotFinite { what: "loss", got: value, step });
+        let loss = learn(model, &mut optimizer, settings.max_grad_norm, schedule.rate(step), &batch(step)?)?;
+        if !loss.is_finite() {
+            return Err(LearnError::NotFinite { what: "loss", got: loss, step }.into());
         }
-        let mut gradients = Tensor::f_run_backward(&[loss], optimizer.parameters(), false, false)?;
-        clip_gradients(&mut gradients, settings.max_grad_norm)?;
-        optimizer.step(&gradients, schedule.rate(step))?;
-        tracing::debug!(step, loss = value, "fit");
-        losses.push(value);
+        tracing::debug!(step, loss, "fit");
+        losses.push(loss);
     }
     Ok(losses)
+}
+
+/// One step; returns the loss before it. A loss that is not finite changes nothing.
+fn learn(model: &Model, optimizer: &mut AdamW, max_norm: f64, rate: f64, batch: &[Example]) -> Result<f64> {
+    let loss = cross_entropy(model, batch)?;
+    let value = loss.f_double_value(&[])?;
+    if value.is_finite() {
+        let mut gradients = Tensor::f_run_backward(&[loss], optimizer.parameters(), false, false)?;
+        clip_gradients(&mut gradients, max_norm)?;
+        optimizer.step(&gradients, rate)?;
+    }
+    Ok(value)
 }
 
 /// Mean over the learned tokens of −log p, nats; a scalar with a graph. Only their rows of logits are computed.
@@ -138,7 +148,7 @@ mod tests {
         let mut model = tiny("qwen3", 1);
         let example = Example::new(&[1, 2, 3], &[7, 5, 9, 4]);
         let settings = FitSettings { steps: 150, learning_rate: 1e-2, ..FitSettings::default() };
-        let losses = fit(&mut model, &settings, |_| vec![example.clone()]).unwrap();
+        let losses = fit(&mut model, &settings, |_| Ok::<_, LearnError>(vec![example.clone()])).unwrap();
         assert!(losses[0] > 2.0 && *losses.last().unwrap() < 0.05, "{losses:?}");
     }
 

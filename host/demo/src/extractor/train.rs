@@ -4,7 +4,6 @@ use std::path::Path;
 
 use corver_core::Triplet;
 use corver_learn::{Example, Family, FitSettings, LearnError, Model, ModelConfig, fit};
-use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tch::Device;
@@ -14,6 +13,7 @@ use super::measure::is_held_out;
 use super::onnx::encode_onnx;
 use super::tokenizer::{END, train_tokenizer};
 use crate::assets::demo_world;
+use crate::batches::Batches;
 use crate::error::{DemoError, write_file};
 use crate::name::pick;
 use crate::relation::Relation;
@@ -44,8 +44,6 @@ impl Default for ExtractorSettings {
 const PROMPT_PREFIX: &str = "The triplets of a sentence:\n";
 /// Stands after it.
 const PROMPT_SUFFIX: &str = "\n";
-/// Batches drawn together, from one world, and sorted by length, so that little of a batch is padding.
-const BATCHES_PER_DRAW: usize = 8;
 /// Sentences that teach the tokenizer.
 const TOKENIZER_SENTENCES: usize = 8000;
 /// Share of the worlds drawn that is the demo's own, whose names are then read almost without fail; the other worlds, and
@@ -76,23 +74,12 @@ pub fn train_extractor(
     widen_start(&model).map_err(LearnError::from)?;
     let fit_settings =
         FitSettings { steps: settings.steps, learning_rate: settings.learning_rate, ..FitSettings::default() };
-    let mut drawn: Vec<Vec<Example>> = Vec::new();
-    let mut failed = None;
+    let mut batches = Batches::new(settings.batch);
     let losses = fit(&mut model, &fit_settings, |step| {
         progress(step);
-        if drawn.is_empty() {
-            match lessons.draw(settings.batch, &mut rng) {
-                Ok(batches) => drawn = batches,
-                Err(error) => failed = Some(error),
-            }
-        }
-        // An empty batch ends the training with an error, and `failed` then says why.
-        drawn.pop().unwrap_or_default()
-    });
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    tracing::info!(loss = losses?.last(), "the extractor is trained");
+        batches.next(&mut rng, |many, rng| lessons.draw(many, rng))
+    })?;
+    tracing::info!(loss = losses.last(), "the extractor is trained");
     write_file(&folder.join("tokenizer.json"), tokenizer.to_string(false)?.as_bytes())?;
     write_file(&folder.join("extractor.toml"), bundle_settings().as_bytes())?;
     write_file(&folder.join("model.onnx"), &encode_onnx(&model)?)
@@ -205,19 +192,12 @@ impl<'a> Lessons<'a> {
         Ok(Self { tokenizer, prefix: encode(tokenizer, PROMPT_PREFIX)?, end })
     }
 
-    /// Several batches from one world, each of similar lengths, in random order.
-    fn draw(&self, batch: usize, rng: &mut impl Rng) -> Result<Vec<Vec<Example>>, DemoError> {
+    /// Examples from one world.
+    fn draw(&self, many: usize, rng: &mut impl Rng) -> Result<Vec<Example>, DemoError> {
         let world = if rng.random_bool(OWN_WORLD) { demo_world() } else { new_world(rng) };
-        let mut examples: Vec<Example> = (0..batch * BATCHES_PER_DRAW)
-            .map(|_| {
-                let sample = if rng.random_bool(STRANGE) { strange_sentence(rng) } else { sentence(&world, rng) };
-                self.example(&sample)
-            })
-            .collect::<Result<_, _>>()?;
-        examples.sort_by_key(|example| example.tokens.len());
-        let mut batches: Vec<Vec<Example>> = examples.chunks(batch).map(<[Example]>::to_vec).collect();
-        batches.shuffle(rng);
-        Ok(batches)
+        let mut example =
+            || self.example(&if rng.random_bool(STRANGE) { strange_sentence(rng) } else { sentence(&world, rng) });
+        (0..many).map(|_| example()).collect()
     }
 
     fn example(&self, sample: &Sample) -> Result<Example, DemoError> {

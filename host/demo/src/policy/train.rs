@@ -6,13 +6,13 @@ use corver_core::response::judge;
 use corver_core::{Label, Question, Sampling};
 use corver_learn::tokenizer::PolicyTokenizer;
 use corver_learn::{Example, Family, FitSettings, Model, ModelConfig, fit, sample};
-use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 use tch::Device;
 
 use super::belief::Beliefs;
+use crate::batches::Batches;
 use crate::error::DemoError;
 use crate::name::pick;
 use crate::phrasing::Split;
@@ -55,9 +55,6 @@ pub struct PolicyQuality {
 /// Longest completion, tokens: three sentences and the tags stay well below.
 const MAX_COMPLETION: usize = 96;
 
-/// Batches drawn together and sorted by length, so that little of a batch is padding.
-const BATCHES_PER_DRAW: usize = 8;
-
 /// Trains tokenizer and policy of a world and writes a Hugging Face folder. `progress` hears each step's number.
 ///
 /// # Errors
@@ -77,23 +74,12 @@ pub fn train_policy(
     let mut model = Model::random(shape(vocab_size), settings.seed, Device::Cpu)?;
     let fit_settings =
         FitSettings { steps: settings.steps, learning_rate: settings.learning_rate, ..FitSettings::default() };
-    let mut drawn: Vec<Vec<Example>> = Vec::new();
-    let mut failed = None;
+    let mut batches = Batches::new(settings.batch);
     let losses = fit(&mut model, &fit_settings, |step| {
         progress(step);
-        if drawn.is_empty() {
-            match lessons.draw(settings.batch, &mut rng) {
-                Ok(batches) => drawn = batches,
-                Err(error) => failed = Some(error),
-            }
-        }
-        // An empty batch ends the training with an error, and `failed` then says why.
-        drawn.pop().unwrap_or_default()
-    });
-    if let Some(error) = failed {
-        return Err(error);
-    }
-    tracing::info!(loss = losses?.last(), believed = beliefs.accuracy(), "the policy is trained");
+        batches.next(&mut rng, |many, rng| lessons.draw(many, rng))
+    })?;
+    tracing::info!(loss = losses.last(), believed = beliefs.accuracy(), "the policy is trained");
     model.save(folder)?;
     measure(world, &model, &tokenizer, settings.seed)
 }
@@ -139,14 +125,8 @@ impl<'a> Lessons<'a> {
         Ok(Self { beliefs, tokenizer, prompts, stop })
     }
 
-    /// Several batches, each of similar lengths, in random order.
-    fn draw(&self, batch: usize, rng: &mut impl Rng) -> Result<Vec<Vec<Example>>, DemoError> {
-        let mut examples: Vec<Example> =
-            (0..batch * BATCHES_PER_DRAW).map(|_| self.example(rng)).collect::<Result<_, _>>()?;
-        examples.sort_by_key(|example| example.tokens.len());
-        let mut batches: Vec<Vec<Example>> = examples.chunks(batch).map(<[Example]>::to_vec).collect();
-        batches.shuffle(rng);
-        Ok(batches)
+    fn draw(&self, many: usize, rng: &mut impl Rng) -> Result<Vec<Example>, DemoError> {
+        (0..many).map(|_| self.example(rng)).collect()
     }
 
     fn example(&self, rng: &mut impl Rng) -> Result<Example, DemoError> {
