@@ -27,8 +27,9 @@ setup: ## libtorch, ONNX Runtime and the WebAssembly toolchain
 plugins: setup ## the reward rules, as WebAssembly, into plugins/dist/
 	@plugins/build.sh
 
+# A test is named so that cargo selects the features that `make test` selects: the two share every compiled dependency.
 build: setup plugins ## the corver-host binary
-	$(CARGO) build --locked $(PROFILE) --workspace
+	$(CARGO) build --locked $(PROFILE) --workspace --bins --test layers
 
 train: build ## train on the built-in demo and print what changed
 	$(HOST) train
