@@ -162,6 +162,15 @@ fn wrong_input_gets_one_clear_error() {
 }
 
 #[test]
+fn the_doctor_fails_where_a_needed_part_does() {
+    let findings = host(&["doctor", "--json"]).good().json();
+    let names: Vec<&str> = findings.as_array().unwrap().iter().map(|f| f["what"].as_str().unwrap()).collect();
+    assert_eq!(names, ["libtorch", "ONNX Runtime", "rules", "cache", "GPU"]);
+    host::host_with_runtime("/nowhere/libonnxruntime.so", &["doctor"]).bad("1 needed part");
+    host::host_with_runtime("/nowhere/libonnxruntime.so", &["train"]).bad("/nowhere/libonnxruntime.so");
+}
+
+#[test]
 fn an_index_is_built_counted_and_verified() {
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");

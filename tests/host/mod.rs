@@ -68,6 +68,11 @@ pub fn host(args: &[&str]) -> Finished {
     Finished::new(args, &command(args).output().expect("the binary was built"))
 }
 
+/// Runs `corver-host` where ONNX Runtime is said to be at `library`.
+pub fn host_with_runtime(library: &str, args: &[&str]) -> Finished {
+    Finished::new(args, &command(args).env("ORT_DYLIB_PATH", library).output().expect("the binary was built"))
+}
+
 /// Runs `corver-host` and kills it, without warning, once `ready` holds.
 pub fn kill_when(args: &[&str], ready: impl Fn() -> bool) {
     let mut child = command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary was built");

@@ -47,8 +47,9 @@ pub enum Command {
     Eval(EvalArgs),
     /// Score completions and show why each sentence earned what it earned: the quickest way to try a rule.
     ///
-    /// The file has one JSON object per line: {"question", "answers", "completion"}. With "triplets" in every line, as
-    /// [[sentence, [[head, relation, tail], …]], …], no extractor is needed.
+    /// The file has one JSON object per line: {"question", "answers", "completion"}; "answers" is a list, or a string in
+    /// which ; separates them. With "triplets" in every line, as [[sentence, [[head, relation, tail], …]], …], no extractor
+    /// is needed; every sentence of the completion is then listed, those that state no fact with [].
     Score(ScoreArgs),
     /// Build, query and check a corpus index (Infini-gram v4 format).
     Index(IndexArgs),
@@ -63,7 +64,7 @@ pub enum Command {
 }
 
 /// Where settings come from, later ones winning: defaults, --config files, --set, flags.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct ConfigArgs {
     /// TOML file, or `demo` for the built-in one; may be given several times. Default: demo.
     #[arg(long, value_name = "FILE")]
@@ -74,7 +75,7 @@ pub struct ConfigArgs {
     /// The reward rule; looked for as given, then in plugins/dist.
     #[arg(long, value_name = "FILE.wasm")]
     pub plugin: Option<PathBuf>,
-    /// Where the policy runs: auto, cpu or cuda:N.
+    /// Where the policy runs: auto, cpu, cuda or cuda:N. (The extractor: --set extract.device=cuda:N.)
     #[arg(long)]
     pub device: Option<String>,
 }
@@ -86,7 +87,7 @@ pub struct TrainArgs {
     /// Folder of the run. Default: the next free runs/RULE-NNN.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on with the run in --out from its newest checkpoint.
+    /// Go on with the run in --out from its newest checkpoint, with the settings that it began with.
     #[arg(long, requires = "out")]
     pub resume: bool,
     /// Optimiser steps.

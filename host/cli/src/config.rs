@@ -2,6 +2,7 @@
 //!
 //! The defaults are the paper's. Without `--config` a run uses `configs/demo.toml`, which is built in.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,7 +12,7 @@ use corver_study::evaluate::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::source::Sources;
+use crate::source::{Source, Sources};
 
 /// The demo's settings, which every command falls back on.
 const DEMO: &str = include_str!("../../../configs/demo.toml");
@@ -209,6 +210,42 @@ pub fn load(files: &[PathBuf], overrides: &[String]) -> Result<Config> {
     Ok(config)
 }
 
+impl Config {
+    /// The same with absolute paths, so that it stands for itself in any folder. A plugin that is named without a folder
+    /// and is not here is one of the shipped ones, and stays a name.
+    pub fn with_absolute_paths(mut self) -> Result<Self> {
+        let mut paths =
+            vec![&mut self.question.train, &mut self.question.eval, &mut self.policy.model, &mut self.extract.bundle];
+        let is_folder = |text: &&mut String| matches!(text.parse(), Ok(Source::Folder(_)));
+        paths.extend(self.corpus.index.texts_mut().iter_mut().filter(is_folder));
+        for path in paths.into_iter().filter(|path| !path.is_empty() && *path != DEMO_SOURCE) {
+            let absolute = std::path::absolute(&*path).with_context(|| format!("the path {path}"))?;
+            *path = absolute.into_os_string().into_string().map_err(|path| anyhow!("{path:?} is not UTF-8"))?;
+        }
+        let plugin = &mut self.rule.plugin;
+        if plugin.components().count() > 1 || plugin.is_file() {
+            *plugin = std::path::absolute(&*plugin).with_context(|| format!("the path {}", plugin.display()))?;
+        }
+        Ok(self)
+    }
+}
+
+/// The settings in which two resolved configurations differ, as `section.key`.
+pub fn differences(one: &str, other: &str) -> Result<Vec<String>> {
+    fn collect(one: Option<&Value>, other: Option<&Value>, key: &str, into: &mut Vec<String>) {
+        if let (Some(Value::Object(one)), Some(Value::Object(other))) = (one, other) {
+            let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+            let dotted = |name: &String| if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            keys.into_iter().for_each(|name| collect(one.get(name), other.get(name), &dotted(name), into));
+        } else if one != other {
+            into.push(key.to_owned());
+        }
+    }
+    let mut differences = Vec::new();
+    collect(Some(&toml::from_str(one)?), Some(&toml::from_str(other)?), "", &mut differences);
+    Ok(differences)
+}
+
 fn read(path: &Path) -> Result<Map<String, Value>> {
     if path == Path::new(DEMO_SOURCE) {
         return toml::from_str(DEMO).context("in the built-in demo configuration");
@@ -248,8 +285,10 @@ fn check_keys(values: &Map<String, Value>) -> Result<()> {
 fn check_section(values: &Map<String, Value>, known: &Map<String, Value>, section: &str) -> Result<()> {
     for (key, value) in values {
         let Some(default) = known.get(key) else {
-            let nearest = known.keys().max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)));
-            let hint = nearest.map_or(String::new(), |nearest| format!("; did you mean `{section}{nearest}`?"));
+            // By its last part, so that `steps` finds `run.steps`.
+            let likeness = |name: &String| strsim::jaro(name.rsplit('.').next().unwrap_or(name), key);
+            let nearest = names(known, section).into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+            let hint = nearest.map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
             bail!("unknown setting `{section}{key}`{hint}");
         };
         // Empty here means free-form: the rule's own settings.
@@ -262,6 +301,18 @@ fn check_section(values: &Map<String, Value>, known: &Map<String, Value>, sectio
     Ok(())
 }
 
+/// Every setting and section under `section`, with its whole name.
+fn names(known: &Map<String, Value>, section: &str) -> Vec<String> {
+    known
+        .iter()
+        .flat_map(|(key, value)| {
+            let name = format!("{section}{key}");
+            let deeper = value.as_object().map_or(Vec::new(), |known| names(known, &format!("{name}.")));
+            std::iter::once(name).chain(deeper)
+        })
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -272,6 +323,22 @@ mod tests {
         assert_eq!(config.run.steps, 3);
         assert_eq!(config.rule.plugin, Path::new("min.wasm"));
         assert_eq!(config.policy.model, DEMO_SOURCE);
+    }
+
+    #[test]
+    fn a_resolved_configuration_means_the_same_in_any_folder() {
+        let config = load(&[], &["question.eval=e.json".into(), "rule.plugin=mine/r.wasm".into()]).unwrap();
+        let config = config.with_absolute_paths().unwrap();
+        assert!(Path::new(&config.question.eval).is_absolute() && config.rule.plugin.is_absolute());
+        assert_eq!((config.question.train.as_str(), config.policy.model.as_str()), (DEMO_SOURCE, DEMO_SOURCE));
+        let shipped = load(&[], &["rule.plugin=min.wasm".into()]).unwrap().with_absolute_paths().unwrap();
+        assert_eq!(shipped.rule.plugin, Path::new("min.wasm"));
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let (one, other) = ("[run]\nsteps = 1\nseed = 2", "[run]\nsteps = 3\nseed = 2\n[rule.settings]\nx = 1");
+        assert_eq!(differences(one, other).unwrap(), ["rule", "run.steps"]);
     }
 
     #[test]
@@ -300,6 +367,8 @@ mod tests {
     fn an_unknown_key_names_its_nearest_neighbour() {
         let error = load(&[], &["rollout.temprature=1".into()]).unwrap_err();
         assert!(format!("{error:#}").contains("did you mean `rollout.temperature`?"), "{error:#}");
+        let error = load(&[], &["steps=1".into()]).unwrap_err();
+        assert!(format!("{error:#}").contains("did you mean `run.steps`?"), "{error:#}");
         assert!(load(&[], &["rule.settings.anything=1".into()]).is_ok());
     }
 

@@ -3,10 +3,12 @@
 mod args;
 mod command;
 mod config;
+mod interrupt;
 mod output;
 mod parts;
 mod source;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -22,6 +24,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::builder().with_default_directive(level.into()).from_env_lossy())
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .without_time()
         .with_target(false)
         .init();
@@ -29,7 +32,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", explain(&error));
-            ExitCode::from(FAILED)
+            let stopped = matches!(error.downcast_ref(), Some(corver_study::TrainError::Stopped { .. }));
+            ExitCode::from(if stopped { interrupt::INTERRUPTED } else { FAILED })
         }
     }
 }

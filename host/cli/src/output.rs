@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 
 /// Prints a value as JSON on one line.
@@ -57,8 +57,15 @@ pub fn progress(total: u64, what: &'static str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{msg:>12} [{bar:32}] {human_pos}/{human_len}, {eta} left")
+    // Before the first step there is nothing to tell the time left from.
+    let left = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
+        if state.pos() > 0 {
+            let _ = write!(text, ", {:#} left", HumanDuration(state.eta())); // the caller's buffer takes everything
+        }
+    };
+    let style = ProgressStyle::with_template("{msg:>12} [{bar:32}] {human_pos}/{human_len}{left}")
         .expect("a constant template that parses")
+        .with_key("left", left)
         .progress_chars("=> ");
     ProgressBar::new(total).with_style(style).with_message(what)
 }

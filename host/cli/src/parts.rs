@@ -43,7 +43,10 @@ pub fn cache_dir() -> Result<PathBuf> {
 
 /// The demo's files, written out to the cache once.
 pub fn demo() -> Result<DemoPaths> {
-    corver_demo::materialise(&cache_dir()?).context("unpacking the built-in demo")
+    let cache = cache_dir()?;
+    corver_demo::materialise(&cache).with_context(|| {
+        format!("unpacking the built-in demo into {} (XDG_CACHE_HOME names another place)", cache.display())
+    })
 }
 
 /// The index of the demo's articles, built on first use.
@@ -62,6 +65,38 @@ pub fn demo_index() -> Result<PathBuf> {
         Err(_) if path.exists() => Ok(path),
         built => built.map(|_| path).context("indexing the demo's articles"),
     }
+}
+
+/// Whether everything that a training run reads is named and there; says all that is missing at once.
+#[cfg(feature = "torch")]
+pub fn check(config: &Config) -> Result<()> {
+    let sources = [
+        ("question.train", &config.question.train),
+        ("policy.model", &config.policy.model),
+        ("extract.bundle", &config.extract.bundle),
+    ];
+    let mut problems = Vec::new();
+    for (key, value) in sources {
+        if value.is_empty() {
+            problems.push(format!("`{key}` is not set"));
+        } else if value != DEMO_SOURCE && !Path::new(value).exists() {
+            problems.push(format!("`{key}`: there is no {value}"));
+        }
+    }
+    match config.corpus.index.parse() {
+        Ok(sources) => problems.extend(sources.iter().filter_map(|source| match source {
+            Source::Folder(path) if !path.exists() => Some(format!("`corpus.index`: there is no {}", path.display())),
+            _ => None,
+        })),
+        Err(error) => problems.push(error.to_string()),
+    }
+    problems.extend(find_plugin(&config.rule.plugin).err().map(|error| error.to_string()));
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let unset = sources.iter().any(|(_, value)| value.is_empty());
+    let hint = if unset { "; `--config demo --config …` takes them from the built-in demo" } else { "" };
+    bail!("{}{hint}", problems.join("; "))
 }
 
 /// A path from the configuration, or the demo's own.
@@ -168,14 +203,14 @@ pub fn policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Result<c
     if config.run.threads > 0 {
         corver_learn::set_num_threads(config.run.threads);
     }
-    let load = || -> corver_learn::Result<Policy> {
-        let tokenizer = PolicyTokenizer::load(model)?;
-        let mut weights = Model::load(model, config.policy.precision, device)?;
-        if let Some(adapter) = adapter {
-            weights.load_adapter(adapter)?;
-        }
-        let policy = Policy::new(weights, tokenizer, config.update, config.run.seed)?;
-        Ok(policy.with_reading(config.reward.reading))
-    };
-    load().with_context(|| format!("loading the policy {}", model.display()))
+    let of_policy = || format!("loading the policy {}", model.display());
+    let tokenizer = PolicyTokenizer::load(model).with_context(of_policy)?;
+    let mut weights = Model::load(model, config.policy.precision, device).with_context(of_policy)?;
+    if let Some(adapter) = adapter {
+        weights.load_adapter(adapter).with_context(|| {
+            format!("loading the adapter {} (a run keeps its own in checkpoints/step-NNNNNN)", adapter.display())
+        })?;
+    }
+    let policy = Policy::new(weights, tokenizer, config.update, config.run.seed).with_context(of_policy)?;
+    Ok(policy.with_reading(config.reward.reading))
 }

@@ -96,14 +96,26 @@ pub enum Sources {
 impl Sources {
     /// The sources, each understood.
     pub fn parse(&self) -> Result<Vec<Source>> {
-        let texts = match self {
-            Self::One(text) => std::slice::from_ref(text),
-            Self::Several(texts) => texts.as_slice(),
-        };
+        let texts = self.texts();
         if texts.iter().all(String::is_empty) {
             bail!("`corpus.index` is not set: give an index folder, URL#NAME, a list of those, or \"{DEMO_SOURCE}\"");
         }
         texts.iter().map(|text| text.parse()).collect()
+    }
+
+    fn texts(&self) -> &[String] {
+        match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::Several(texts) => texts,
+        }
+    }
+
+    /// As they are written.
+    pub fn texts_mut(&mut self) -> &mut [String] {
+        match self {
+            Self::One(text) => std::slice::from_mut(text),
+            Self::Several(texts) => texts,
+        }
     }
 
     /// Whether this is the demo's index and nothing else.

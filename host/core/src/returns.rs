@@ -98,8 +98,7 @@ pub fn token_returns(
     sentences: &[SentenceReward],
     settings: &RewardSettings,
 ) -> Vec<f64> {
-    let judge = if settings.ablation == Ablation::NoJudge { 0.0 } else { settings.lambda_judge * response.judge };
-    let base = judge + settings.lambda_format * response.format;
+    let base = response_return(response, settings);
     let of_sentence = |sentence: &Option<usize>| {
         sentence.and_then(|index| sentences.get(index)).map_or(0.0, |sentence| settings.lambda_corver * sentence.reward)
     };
@@ -113,6 +112,13 @@ pub fn token_returns(
             alignment.sentence_of.iter().map(|sentence| base + of_sentence(sentence)).collect()
         }
     }
+}
+
+/// What every token of a completion earns, whatever it says.
+#[must_use]
+pub fn response_return(response: &Response, settings: &RewardSettings) -> f64 {
+    let judge = if settings.ablation == Ablation::NoJudge { 0.0 } else { settings.lambda_judge * response.judge };
+    judge + settings.lambda_format * response.format
 }
 
 fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[SentenceReward]) -> f64 {

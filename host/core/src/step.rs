@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::advantage::{self, AdvantageSettings};
 use crate::response::respond;
-use crate::returns::{SentenceReward, token_returns};
+use crate::returns::{SentenceReward, response_return, token_returns};
 use crate::sentence::{Split, align, split};
 use crate::trace::SentenceTrace;
 use crate::{
@@ -206,7 +206,7 @@ impl Draft {
         let rewards: Vec<SentenceReward> = self.judged.iter().map(paid).collect();
         let returns = token_returns(&response, &self.alignment, &rewards, settings);
         let mean_return = if returns.is_empty() {
-            settings.lambda_judge * response.judge + settings.lambda_format * response.format
+            response_return(&response, settings)
         } else {
             returns.iter().sum::<f64>() / returns.len() as f64
         };

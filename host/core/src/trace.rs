@@ -21,7 +21,7 @@ pub struct Trace {
     pub fallback: bool,
     /// In the order of the completion, think first.
     pub sentences: Vec<SentenceTrace>,
-    /// Mean return over the tokens (R_k); the response-level return where there are none.
+    /// Mean return over the tokens (R_k); over the characters where a text is scored that has no tokens.
     pub mean_return: f64,
 }
 
@@ -36,7 +36,7 @@ pub struct SentenceTrace {
     pub triplets: Vec<Triplet>,
     /// What the rule said; `None` where the signal was dropped.
     pub verdict: Option<Verdict>,
-    /// From its first to past its last aligned token.
+    /// From its first to past its last aligned token (or character).
     pub tokens: Option<Range<usize>>,
 }
 

@@ -58,6 +58,14 @@ impl RuntimeLibrary {
         &self.path
     }
 
+    /// Tries the library out: loads it for the rest of the process.
+    ///
+    /// # Errors
+    /// Where it is not ONNX Runtime, or another copy is loaded already.
+    pub fn load(&self) -> Result<()> {
+        self.environment().map(drop)
+    }
+
     /// Loads the library, or returns what is loaded already: ONNX Runtime allows one environment per process, which
     /// therefore stays until the process ends.
     pub(crate) fn environment(&self) -> Result<Environment> {

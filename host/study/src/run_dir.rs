@@ -31,6 +31,12 @@ pub enum RunDirError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A file is in the way.
+    #[error("{} is a file; a run needs a folder of its own", path.display())]
+    NotAFolder {
+        /// The file.
+        path: PathBuf,
+    },
     /// The folder holds something already.
     #[error("{} is not empty; resume that run with --resume, or choose another folder with --out", path.display())]
     NotEmpty {
@@ -94,6 +100,8 @@ pub struct RunDir {
     _lock: File,
 }
 
+/// The resolved configuration, in a run's folder.
+pub const CONFIG: &str = "config.toml";
 const MANIFEST: &str = "manifest.json";
 const SUMMARY: &str = "summary.json";
 const LOCK: &str = ".lock";
@@ -105,13 +113,16 @@ impl RunDir {
     /// # Errors
     /// Where the folder holds something or cannot be written.
     pub fn create(path: &Path, config: &str, manifest: &Manifest) -> Result<Self, RunDirError> {
+        if path.is_file() {
+            return Err(RunDirError::NotAFolder { path: path.to_owned() });
+        }
         fs::create_dir_all(path).map_err(io("create the run folder", path))?;
         let run = Self::lock(path)?;
         let entries = fs::read_dir(path).map_err(io("read the run folder", path))?;
         if entries.flatten().any(|entry| entry.file_name() != LOCK) {
             return Err(RunDirError::NotEmpty { path: path.to_owned() });
         }
-        run.write("config.toml", config.as_bytes())?;
+        run.write(CONFIG, config.as_bytes())?;
         run.write_json(MANIFEST, manifest)?;
         Ok(run)
     }

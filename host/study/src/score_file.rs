@@ -52,8 +52,14 @@ pub enum ScoreFileError {
         /// The first line without them, counted from 1.
         line: usize,
     },
+    /// The file has no line.
+    #[error("{} holds no completion", path.display())]
+    Empty {
+        /// Which file.
+        path: PathBuf,
+    },
     /// No triplets for a sentence that needs them.
-    #[error("no triplets are given for the sentence {sentence:?}")]
+    #[error("no triplets are given for the sentence {sentence:?}; where it states no fact, give [{sentence:?}, []]")]
     NotGiven {
         /// The sentence.
         sentence: String,
@@ -65,10 +71,26 @@ pub enum ScoreFileError {
 struct Line {
     #[serde(default)]
     question: String,
-    #[serde(default)]
-    answers: String,
+    answers: Answers,
     completion: String,
     triplets: Option<Vec<(String, Vec<Parts>)>>,
+}
+
+/// Golds, as a list or as one string that `;` separates.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`answers` is neither a string (golds separated by `;`) nor a list of strings")]
+enum Answers {
+    Separated(String),
+    Listed(Vec<String>),
+}
+
+impl Answers {
+    fn golds(self) -> Vec<String> {
+        match self {
+            Self::Separated(golds) => split_golds(&golds),
+            Self::Listed(golds) => golds,
+        }
+    }
 }
 
 /// Head, relation, tail.
@@ -82,7 +104,7 @@ pub struct GivenTriplets(HashMap<String, Vec<Triplet>>);
 pub struct Completions {
     /// One per completion.
     pub questions: Vec<Question>,
-    /// Text without tokens.
+    /// Text without tokens: each character stands for one.
     pub rollouts: Vec<Rollout>,
     /// Present where every line gives its triplets.
     pub triplets: Option<GivenTriplets>,
@@ -114,12 +136,15 @@ pub fn read_completions(path: &Path) -> Result<Completions, ScoreFileError> {
                 sentence,
             })?;
         }
+        let golds = line.answers.golds();
+        if golds.is_empty() {
+            return Err(at(serde::de::Error::custom("no gold answer")));
+        }
         completions.rollouts.push(text_rollout(completions.questions.len(), line.completion));
-        completions.questions.push(Question {
-            question: line.question,
-            golds: split_golds(&line.answers),
-            title: None,
-        });
+        completions.questions.push(Question { question: line.question, golds, title: None });
+    }
+    if completions.rollouts.is_empty() {
+        return Err(ScoreFileError::Empty { path: path.to_owned() });
     }
     match without {
         None => completions.triplets = Some(given),
@@ -129,8 +154,10 @@ pub fn read_completions(path: &Path) -> Result<Completions, ScoreFileError> {
     Ok(completions)
 }
 
+/// Nobody knows which tokens the text was: each character stands for one.
 fn text_rollout(question: usize, text: String) -> Rollout {
-    Rollout { question, tokens: Vec::new(), log_probs: Vec::new(), text, token_spans: Vec::new(), finished: true }
+    let token_spans = (0..text.chars().count()).map(|at| Some(at..at + 1)).collect();
+    Rollout { question, tokens: Vec::new(), log_probs: Vec::new(), text, token_spans, finished: true }
 }
 
 impl GivenTriplets {
@@ -180,12 +207,33 @@ mod tests {
     }
 
     #[test]
+    fn answers_may_be_a_list() {
+        let golds = |answers: &str| {
+            read(&format!(r#"{{"completion": "x", "answers": {answers}}}"#)).map(|read| read.questions[0].golds.clone())
+        };
+        assert_eq!(golds(r#"["a; b", "c"]"#).unwrap(), ["a; b", "c"]);
+        assert_eq!(golds(r#""a; c""#).unwrap(), ["a", "c"]);
+        assert!(golds(r#"";""#).unwrap_err().to_string().contains("no gold answer"));
+        assert!(golds("7").unwrap_err().to_string().contains("`answers` is neither"));
+    }
+
+    #[test]
+    fn an_empty_file_is_no_result() {
+        assert!(matches!(read("\n"), Err(ScoreFileError::Empty { .. })));
+    }
+
+    #[test]
     fn a_bad_line_is_named() {
-        let error = read("{\"completion\": \"x\"}\n{\"question\": \"y\"}\n").err().unwrap().to_string();
-        assert!(error.contains(":2:") && error.contains("completion"), "{error}");
-        let twice = r#"{"completion": "x", "triplets": [["S.", []], ["S.", [["A", "r", "B"]]]]}"#;
+        let error = read("{\"completion\": \"x\", \"answers\": \"z\"}\n{\"question\": \"y\", \"answers\": \"z\"}\n")
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.contains(":2:") && error.contains("`completion`"), "{error}");
+        let error = read("{\"completion\": \"x\"}\n").err().unwrap().to_string();
+        assert!(error.contains("`answers`"), "without them every completion would be graded wrong: {error}");
+        let twice = r#"{"completion": "x", "answers": "z", "triplets": [["S.", []], ["S.", [["A", "r", "B"]]]]}"#;
         assert!(matches!(read(twice), Err(ScoreFileError::Conflict { .. })));
-        let mixed = "{\"completion\": \"x\", \"triplets\": [[\"S.\", []]]}\n{\"completion\": \"S.\"}\n";
+        let mixed = "{\"completion\": \"x\", \"answers\": \"z\", \"triplets\": [[\"S.\", []]]}\n{\"completion\": \"S.\", \"answers\": \"z\"}\n";
         assert!(matches!(read(mixed), Err(ScoreFileError::Mixed { line: 2, .. })));
     }
 }

@@ -63,9 +63,15 @@ pub struct SystemPrompts {
 /// Who wants to know how a run goes.
 pub trait Observer {
     /// `done` of `total` evaluation questions are answered.
-    fn evaluated(&mut self, done: usize, total: usize);
+    fn answering(&mut self, done: usize, total: usize);
+    /// The `which` policy, raw or trained, has been evaluated.
+    fn evaluated(&mut self, which: &'static str, evaluation: &Evaluation);
     /// A step ended; see [`step_metrics`] for the names.
     fn stepped(&mut self, metrics: &Map<String, Value>, total: usize);
+    /// Asked after every step: whether to write a checkpoint and stop.
+    fn wants_to_stop(&self) -> bool {
+        false
+    }
 }
 
 /// What `summary.json` says. Fields of an evaluation are absent where there were no evaluation questions.
@@ -143,6 +149,12 @@ pub enum TrainError {
     /// The run's folder could not be written.
     #[error(transparent)]
     RunDir(#[from] RunDirError),
+    /// The observer wanted it. There is a checkpoint.
+    #[error("stopped after step {step}, as asked")]
+    Stopped {
+        /// The last step taken, counted from 1.
+        step: usize,
+    },
 }
 
 /// An evaluation as it is kept in the run's folder.
@@ -156,7 +168,8 @@ struct Kept {
 /// Runs `plan` from step `steps_done` on (0 for a new run) and writes `summary.json` at the end.
 ///
 /// # Errors
-/// Where a part fails or the folder cannot be written. What was written until then stays; the run can be resumed.
+/// Where a part fails, the folder cannot be written, or `observer` stops the run. What was written until then stays; the
+/// run can be resumed.
 pub fn train<P: Trainee>(
     policy: &mut P,
     scorers: &mut Scorers<'_>,
@@ -190,9 +203,13 @@ pub fn train<P: Trainee>(
         run.append("metrics.jsonl", [&metrics])?;
         observer.stepped(&metrics, plan.steps);
         let last = number + 1 == plan.steps;
-        if last || (number + 1).is_multiple_of(plan.checkpoint_every) {
+        let stop = !last && observer.wants_to_stop();
+        if last || stop || (number + 1).is_multiple_of(plan.checkpoint_every) {
             let saved = policy.save(&run.checkpoints(), plan.checkpoints_kept);
             saved.map_err(|source| TrainError::Checkpoint { step: number + 1, source })?;
+        }
+        if stop {
+            return Err(TrainError::Stopped { step: number + 1 });
         }
     }
 
@@ -215,6 +232,7 @@ impl Plan {
             return Err(TrainError::NoQuestions);
         }
         let settings = [
+            ("run.steps", self.steps, 1),
             ("question.prompts_per_step", self.prompts_per_step, 1),
             // A completion alone has no group to be compared with.
             ("rollout.num_generations", self.step.sampling.num_generations, 2),
@@ -244,13 +262,14 @@ fn evaluated<P: Trainee>(
     let start = Instant::now();
     policy.set_system_prompt(prompt);
     let total = plan.eval.len();
-    let mut progress = |done| observer.evaluated(done, total);
+    let mut progress = |done| observer.answering(done, total);
     let (evaluation, answers): (Evaluation, Vec<Answer>) =
         evaluate(policy, scorers, &plan.eval, &plan.evaluate, plan.step.rewards.reading, &mut progress)
             .map_err(|source| TrainError::Evaluate { which, source })?;
     run.write_lines(&format!("answers_{which}.jsonl"), &answers)?;
     let kept = Kept { evaluation, seconds: start.elapsed().as_secs_f64() };
     run.write_json(name, &kept)?;
+    observer.evaluated(which, &kept.evaluation);
     Ok(Some(kept))
 }
 

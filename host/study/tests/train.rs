@@ -7,7 +7,7 @@ use corver_core::{
     Sampling, Scorers, StepSettings, Triplet, UpdateReport, Verdict,
 };
 use corver_study::train::{Observer, Plan, Summary, SystemPrompts, TrainError, Trainee, train};
-use corver_study::{Manifest, RunDir};
+use corver_study::{Evaluation, Manifest, RunDir};
 use serde_json::{Map, Value};
 
 /// Answers right with a share of its samples that grows with every update.
@@ -82,12 +82,21 @@ impl Rules for Nothing {
 #[derive(Default)]
 struct Listener {
     steps: Vec<f64>,
-    evaluations: usize,
+    evaluated: Vec<&'static str>,
+    stop_after: Option<usize>,
 }
 
 impl Observer for Listener {
-    fn evaluated(&mut self, _: usize, _: usize) {
-        self.evaluations += 1;
+    fn answering(&mut self, done: usize, total: usize) {
+        assert!(done <= total);
+    }
+
+    fn evaluated(&mut self, which: &'static str, _: &Evaluation) {
+        self.evaluated.push(which);
+    }
+
+    fn wants_to_stop(&self) -> bool {
+        self.stop_after == Some(self.steps.len())
     }
 
     fn stepped(&mut self, metrics: &Map<String, Value>, _: usize) {
@@ -135,7 +144,7 @@ fn a_run_leaves_everything_behind() {
     let summary = go(&mut Pupil::default(), &run, 0, &mut listener).unwrap();
 
     assert_eq!(listener.steps, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-    assert_eq!(listener.evaluations, 2);
+    assert_eq!(listener.evaluated, ["raw", "trained"]);
     assert_eq!((summary.steps, summary.plugin.as_str()), (6, "attested"));
     assert!(summary.accuracy_after > summary.accuracy_before, "{summary:?}");
     assert_eq!(summary.supported_rate_after, Some(1.0));
@@ -168,10 +177,21 @@ fn an_interrupted_run_ends_where_it_would_have() {
     let mut listener = Listener::default();
     let summary = go(&mut Pupil { skill: 2, ..Pupil::default() }, &run, 2, &mut listener).unwrap();
     assert_eq!(listener.steps, [3.0, 4.0, 5.0, 6.0]);
-    assert_eq!(listener.evaluations, 1, "the raw policy was evaluated before the interruption");
+    assert_eq!(listener.evaluated, ["trained"], "the raw policy was evaluated before the interruption");
     assert_eq!(
         without_times(&broken.path().join("metrics.jsonl")),
         without_times(&straight.path().join("metrics.jsonl"))
     );
     assert_eq!((summary.accuracy_before, summary.accuracy_after), (expected.accuracy_before, expected.accuracy_after));
+}
+
+#[test]
+fn a_run_that_is_asked_to_stop_keeps_its_last_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &Manifest::default()).unwrap();
+    let mut listener = Listener { stop_after: Some(3), ..Listener::default() };
+    let error = go(&mut Pupil::default(), &run, 0, &mut listener).unwrap_err();
+    assert!(matches!(error, TrainError::Stopped { step: 3 }), "{error}");
+    assert!(run.checkpoints().join("3").exists(), "step 3 is no multiple of `checkpoint_every`");
+    assert!(!folder.path().join("summary.json").exists());
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde::Serialize;
 
 use crate::{output, parts};
@@ -11,6 +11,8 @@ use crate::{output, parts};
 #[derive(Serialize)]
 struct Finding {
     what: &'static str,
+    /// CorVer works without a GPU, and with nothing else missing.
+    needed: bool,
     good: bool,
     found: String,
     mend: Option<&'static str>,
@@ -19,8 +21,8 @@ struct Finding {
 impl Finding {
     fn new(what: &'static str, found: Result<String>, mend: &'static str) -> Self {
         match found {
-            Ok(found) => Self { what, good: true, found, mend: None },
-            Err(error) => Self { what, good: false, found: format!("{error:#}"), mend: Some(mend) },
+            Ok(found) => Self { what, needed: true, good: true, found, mend: None },
+            Err(error) => Self { what, needed: true, good: false, found: format!("{error:#}"), mend: Some(mend) },
         }
     }
 }
@@ -31,19 +33,30 @@ pub fn run(json: bool) -> Result<()> {
         Finding::new("ONNX Runtime", onnx_runtime(), "make setup"),
         Finding::new("rules", rules(), "make plugins"),
         Finding::new("cache", cache(), "set XDG_CACHE_HOME to a folder you may write to"),
-        Finding::new("GPU", gpu(), "none is needed; training on one takes an NVIDIA driver and `make setup` beside it"),
+        Finding { needed: false, ..Finding::new("GPU", gpu(), "an NVIDIA driver, then `make setup` again") },
     ];
     if json {
-        return output::json(&findings);
+        output::json(&findings)?;
+    } else {
+        show(&findings);
     }
-    for finding in &findings {
-        let mark = if finding.good { "good   " } else { "missing" };
+    let missing = findings.iter().filter(|finding| finding.needed && !finding.good).count();
+    ensure!(missing == 0, "{missing} needed part(s) missing");
+    Ok(())
+}
+
+fn show(findings: &[Finding]) {
+    for finding in findings {
+        let mark = match finding {
+            Finding { good: true, .. } => "good    ",
+            Finding { needed: true, .. } => "missing ",
+            _ => "optional",
+        };
         output::line(format_args!("{mark}  {:<14} {}", finding.what, finding.found));
         if let Some(mend) = finding.mend {
-            output::line(format_args!("         {:<14} → {mend}", ""));
+            output::line(format_args!("          {:<14} → {mend}", ""));
         }
     }
-    Ok(())
 }
 
 #[cfg(feature = "torch")]
@@ -58,7 +71,9 @@ fn libtorch() -> Result<String> {
 }
 
 fn onnx_runtime() -> Result<String> {
-    Ok(corver_extract::RuntimeLibrary::find(None)?.path().display().to_string())
+    let library = corver_extract::RuntimeLibrary::find(None)?;
+    library.load()?;
+    Ok(library.path().display().to_string())
 }
 
 fn rules() -> Result<String> {

@@ -14,32 +14,38 @@ pub use with_torch::run;
 
 #[cfg(feature = "torch")]
 mod with_torch {
-    use std::path::{Path, PathBuf};
+    use std::path::Path;
 
-    use anyhow::Context;
+    use anyhow::{Context, anyhow};
     use corver_core::{Scorers, StepSettings};
-    use corver_study::train::{Observer, Plan, Summary, SystemPrompts, train};
-    use corver_study::{Manifest, RunDir, run_dir};
+    use corver_study::{
+        Evaluation, Manifest, Observer, Plan, RunDir, RunDirError, Summary, SystemPrompts, run_dir, train,
+    };
     use indicatif::ProgressBar;
     use serde_json::{Map, Value};
 
     use super::{Result, TrainArgs};
     use crate::config::Config;
+    use crate::interrupt::Interrupt;
     use crate::{output, parts, source};
 
+    /// The entry of a run's manifest that stands for its configuration.
+    const CONFIGURATION: &str = "configuration";
+
     pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
-        let mut config = parts::configuration(&args.config)?;
+        let mut config = configuration(args)?;
         config.run.steps = args.steps.unwrap_or(config.run.steps);
         config.run.seed = args.seed.unwrap_or(config.run.seed);
         config.update.total_steps = config.run.steps;
         let resolved = toml::to_string_pretty(&config).context("writing the resolved configuration")?;
         if args.dry_run {
-            output::line(resolved.trim_end());
-            return Ok(());
+            parts::check(&config)?;
+            return if json { output::json(&config) } else { Ok(output::line(resolved.trim_end())) };
         }
 
         // What cannot be had is said before anything is loaded.
         let device = corver_learn::parse_device(&config.run.device)?;
+        parts::check(&config)?;
         let mut manifest = Manifest::default();
         let rule = parts::rule(&config)?;
         let plan = plan(&config)?;
@@ -48,7 +54,7 @@ mod with_torch {
         let (bundle, mut extractor) = parts::extractor(&config)?;
         let model = parts::model(&config)?;
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-        manifest.set("configuration", run_dir::text_fingerprint(&resolved));
+        manifest.set(CONFIGURATION, run_dir::text_fingerprint(&resolved));
         manifest.set("plugin", rule.hash());
         manifest.set("index", source::fingerprint(&corpus)?);
         manifest.set("extractor", run_dir::fingerprint(&bundle)?);
@@ -62,12 +68,16 @@ mod with_torch {
         let (run, steps_done) = open_run(args, &name, &resolved, &manifest, &mut policy)?;
         let mut rule = rule;
         let mut scorers = Scorers { extractor: extractor.as_mut(), counter: &mut counter, rules: &mut rule };
-        let mut screen = Screen::new(plan.steps, steps_done);
-        let summary =
-            train(&mut policy, &mut scorers, &plan, &name, &run, steps_done, &mut screen).with_context(|| {
-                format!("the run in {} stopped; resume it with --out {0} --resume", run.path().display())
-            })?;
+        let mut screen = Screen::new(plan.steps, steps_done, Interrupt::listen()?);
+        output::note(&screen.bar, &format!("rule {name}, {} steps, into {}", plan.steps, run.path().display()));
+        let trained = train(&mut policy, &mut scorers, &plan, &name, &run, steps_done, &mut screen);
         screen.bar.finish_and_clear();
+        let summary = trained.with_context(|| {
+            format!(
+                "the run in {0} has not finished; `corver-host train --out {0} --resume` goes on",
+                run.path().display()
+            )
+        })?;
         if json {
             return output::json(&summary);
         }
@@ -86,7 +96,7 @@ mod with_torch {
         if !args.resume {
             return Ok((RunDir::create(&path, resolved, manifest)?, 0));
         }
-        let run = RunDir::resume(&path, manifest)?;
+        let run = RunDir::resume(&path, manifest).map_err(|error| name_settings(error, &path, resolved))?;
         let newest = corver_learn::latest_checkpoint(&run.checkpoints())?;
         let steps_done = match newest {
             Some(checkpoint) => {
@@ -96,6 +106,35 @@ mod with_torch {
             None => 0,
         };
         Ok((run, steps_done))
+    }
+
+    /// A run that goes on does so with its own configuration, unless another one is given.
+    fn configuration(args: &TrainArgs) -> Result<Config> {
+        let mut options = args.config.clone();
+        let recorded =
+            args.out.as_ref().map(|out| out.join(run_dir::CONFIG)).filter(|path| args.resume && path.is_file());
+        if options.config.is_empty() {
+            options.config.extend(recorded);
+        }
+        parts::configuration(&options)?.with_absolute_paths()
+    }
+
+    /// Says which settings are not those that the run began with.
+    fn name_settings(error: RunDirError, run: &Path, resolved: &str) -> anyhow::Error {
+        let is_configuration = matches!(&error, RunDirError::Changed { what, .. } if what == CONFIGURATION);
+        let differences = || {
+            let recorded = std::fs::read_to_string(run.join(run_dir::CONFIG)).ok()?;
+            crate::config::differences(&recorded, resolved).ok()
+        };
+        match is_configuration.then(differences).flatten() {
+            Some(settings) if !settings.is_empty() => {
+                anyhow!(
+                    "this run began with other values of {}; leave them away to go on with its own",
+                    settings.join(", ")
+                )
+            }
+            _ => error.into(),
+        }
     }
 
     fn plan(config: &Config) -> Result<Plan> {
@@ -127,22 +166,25 @@ mod with_torch {
     /// A progress bar on a terminal, a line per step elsewhere.
     struct Screen {
         bar: ProgressBar,
+        interrupt: Interrupt,
     }
 
     impl Screen {
-        fn new(steps: usize, steps_done: usize) -> Self {
+        fn new(steps: usize, steps_done: usize, interrupt: Interrupt) -> Self {
             let bar = output::progress(steps as u64, "training");
             bar.set_position(steps_done as u64);
-            Self { bar }
+            Self { bar, interrupt }
         }
     }
 
     impl Observer for Screen {
-        fn evaluated(&mut self, done: usize, total: usize) {
+        fn answering(&mut self, done: usize, total: usize) {
             self.bar.set_message(if done < total { format!("answering {done}/{total}") } else { "training".into() });
-            if done == total {
-                output::note(&self.bar, &format!("evaluated {total} questions"));
-            }
+        }
+
+        fn evaluated(&mut self, which: &'static str, evaluation: &Evaluation) {
+            let (percent, questions) = (100.0 * evaluation.accuracy, evaluation.grades.total());
+            output::note(&self.bar, &format!("{which} policy: {percent:.1} % of {questions} questions right"));
         }
 
         fn stepped(&mut self, metrics: &Map<String, Value>, total: usize) {
@@ -153,11 +195,19 @@ mod with_torch {
                 number("reward"),
                 100.0 * number("corver/supported_rate"),
                 number("completions/mean_length"),
-                metrics.get("kl").and_then(Value::as_f64).unwrap_or(0.0),
+                metrics.get("kl").and_then(Value::as_f64).unwrap_or(0.0).max(0.0), // rounding can make it −0
                 number("step_time"),
             );
             output::note(&self.bar, &line);
             self.bar.inc(1);
+        }
+
+        fn wants_to_stop(&self) -> bool {
+            let asked = self.interrupt.asked();
+            if asked {
+                output::note(&self.bar, "interrupted: writing a checkpoint");
+            }
+            asked
         }
     }
 
@@ -184,7 +234,7 @@ mod with_torch {
             summary.seconds_per_step,
             1000.0 * summary.reward_seconds_per_step,
             summary.seconds_total,
-            PathBuf::from(run).display()
+            run.display()
         ));
     }
 }
