@@ -351,7 +351,7 @@ pub enum DemoCommand {
 fn bytes(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[number.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
-        "" => 1,
+        "" => 1_u64,
         "K" => 1 << 10,
         "M" => 1 << 20,
         "G" => 1 << 30,
