@@ -13,7 +13,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance bench bench-corpus lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance bench bench-corpus bench-rules lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,9 @@ test-languages: build ## a rule in Python against the same one in Rust; installs
 
 bench: setup plugins ## every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches
+
+bench-rules: setup plugins ## what a rule costs, beside its bars; also in target/bench/rules.json
+	$(CARGO) bench --profile release -p corver-rules --bench judge -- --noplot
 
 lint: setup ## formatting and clippy, warnings are errors
 	$(CARGO) fmt --all --check

@@ -32,9 +32,14 @@ macro_rules! export {
                 }
             }
 
-            // Natively a rule is a library to test; only WebAssembly has exports of these names.
+            // Natively a rule is a library to test; only WebAssembly has exports of these names, and one thread.
             #[cfg(target_family = "wasm")]
     $crate::bindings::export!(Component with_types_in $crate::bindings);
+
+            #[cfg(target_family = "wasm")]
+            #[global_allocator]
+            static HEAP: $crate::heap::Heap<$crate::heap::LinearMemory> =
+                $crate::heap::Heap::new($crate::heap::LinearMemory);
         };
     };
 }

@@ -33,6 +33,8 @@ pub mod bindings;
 mod corpus;
 #[doc(hidden)]
 pub mod glue;
+#[doc(hidden)]
+pub mod heap;
 mod outcome;
 mod rule;
 mod settings;

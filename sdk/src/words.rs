@@ -70,15 +70,16 @@ pub fn is_pronoun(entity: &str) -> bool {
 /// characters; without any, the whole of it. Stop words never count. Order and repetitions are kept.
 #[must_use]
 pub fn content_words(entity: &str) -> Vec<&str> {
-    let words: Vec<&str> =
+    let mut words: Vec<&str> =
         entity.split(|c| c == ',' || is_space(c)).filter(|word| !word.is_empty() && !is_stop_word(word)).collect();
     let longer_than = |word: &str, length: usize| word.chars().nth(length).is_some();
     let proper = |word: &&str| longer_than(word, 1) && word.chars().next().is_some_and(char::is_uppercase);
     if words.iter().any(proper) {
-        return words.into_iter().filter(proper).collect();
+        words.retain(proper);
+    } else {
+        words.retain(|word| longer_than(word, 2));
     }
-    let long: Vec<&str> = words.into_iter().filter(|word| longer_than(word, 2)).collect();
-    if long.is_empty() { vec![strip(entity)] } else { long }
+    if words.is_empty() { vec![strip(entity)] } else { words }
 }
 
 /// The words of a relation; none where it is blank.
@@ -101,18 +102,21 @@ fn is_stop_word(word: &str) -> bool {
 /// Whether `list`, whose longest word has `longest` characters, has this word, whatever its case.
 fn is_among(word: &str, list: &[&str], longest: usize) -> bool {
     // Lower case never has fewer characters: most words need no look at the list.
-    word.chars().nth(longest).is_none() && list.contains(&word.to_lowercase().as_str())
+    word.chars().nth(longest).is_none() && list.iter().any(|entry| is_same(word, entry))
+}
+
+/// Whether the two differ in case alone.
+fn is_same(a: &str, b: &str) -> bool {
+    // Most words are ASCII, and then nothing need be copied.
+    if a.is_ascii() && b.is_ascii() { a.eq_ignore_ascii_case(b) } else { a.to_lowercase() == b.to_lowercase() }
 }
 
 impl Query {
     /// All of these words near each other, each once, however it is capitalised.
     pub fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut seen = Vec::new();
-        let mut all_of = Vec::new();
+        let mut all_of: Vec<Vec<String>> = Vec::new();
         for word in words {
-            let lower = word.to_lowercase();
-            if !seen.contains(&lower) {
-                seen.push(lower);
+            if !all_of.iter().flatten().any(|seen| is_same(seen, word)) {
                 all_of.push(vec![word.to_owned()]);
             }
         }

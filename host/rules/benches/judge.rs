@@ -1,18 +1,25 @@
-//! What a rule costs: `first` over batches of sentences, the calls, rounds and conversions included, with an index that
-//! answers at once; and a cold start from the cache of compiled rules.
+//! What a rule costs: `first` over batches of sentences, the calls, both rounds and all conversions included, with an
+//! index that answers at once; the same rule compiled into the host; several cores; and a start from the cache of
+//! compiled rules. Writes `target/bench/rules.json`, each figure beside its bar, and prints it as a table.
 
 use std::hint::black_box;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
 use corver_rules::{LoadOptions, Rule};
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use corver_sdk::{Ask, Corpus, Judgement, SentenceRule};
+use criterion::{Bencher, BenchmarkId, Criterion, Throughput};
+use first::First;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+use serde_json::{Value, json};
 
 struct Instant;
 
 impl Counter for Instant {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        Ok(queries.iter().map(|query| Count { query: query.clone(), occurrences: Some(7), exact: true }).collect())
+        let query = || Query { all_of: Vec::new(), enough: None };
+        Ok(queries.iter().map(|_| Count { query: query(), occurrences: Some(7), exact: true }).collect())
     }
 }
 
@@ -33,20 +40,92 @@ fn sentences(n: u32) -> Vec<RuleSentence> {
         .collect()
 }
 
-fn first() -> PathBuf {
+fn plugin() -> PathBuf {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm");
     assert!(path.exists(), "{} is not built: run plugins/build.sh", path.display());
     path
 }
 
+/// The same sentences in the types of a rule.
+fn native_sentences(sentences: &[RuleSentence]) -> Vec<corver_sdk::Sentence> {
+    let triplet = |triplet: &Triplet| corver_sdk::Triplet {
+        head: triplet.head.clone(),
+        relation: triplet.relation.clone(),
+        tail: triplet.tail.clone(),
+    };
+    let native = |sentence: &RuleSentence| corver_sdk::Sentence {
+        completion: sentence.completion,
+        index: sentence.index,
+        text: sentence.text.clone(),
+        section: corver_sdk::Section::Think,
+        triplets: sentence.triplets.iter().map(triplet).collect(),
+        counts: Vec::new(),
+    };
+    sentences.iter().map(native).collect()
+}
+
+/// Both rounds without a host: ask, take the answers, judge.
+fn judge_natively(rule: &First, sentences: &[corver_sdk::Sentence]) -> Vec<Judgement> {
+    let judge = |sentence| {
+        let asked = rule.score(sentence, &Corpus::new(&[]));
+        let Err(Ask(queries)) = asked else { panic!("every sentence has a fact: {asked:?}") };
+        let count = |query| corver_sdk::Count { query, occurrences: Some(7), exact: true };
+        let counts: Vec<corver_sdk::Count> = queries.into_iter().map(count).collect();
+        rule.score(sentence, &Corpus::new(&counts)).expect("all is answered")
+    };
+    sentences.iter().map(judge).collect()
+}
+
+/// Time that this thread has been running: other work on the machine does not count, as it would by the clock.
+fn busy() -> Duration {
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
+    Duration::from_nanos(schedule.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number"))
+}
+
+/// Measures by [`busy`], all in the thread of `one`.
+fn on_one_core<T>(one: &ThreadPool, b: &mut Bencher<'_>, mut work: impl FnMut() -> T + Send) {
+    b.iter_custom(|iterations| {
+        one.install(|| {
+            let before = busy();
+            (0..iterations).for_each(|_| drop(black_box(work())));
+            busy() - before
+        })
+    });
+}
+
+const SIZES: [u32; 2] = [256, 1024];
+
 fn judge(c: &mut Criterion) {
-    let rule = Rule::load(&first(), LoadOptions::default()).unwrap();
-    let mut group = c.benchmark_group("judge first");
-    for n in [256, 1024] {
+    let rule = Rule::load(&plugin(), LoadOptions::default()).unwrap();
+    let one = ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let mut group = c.benchmark_group("rules");
+    for n in SIZES {
         let batch = sentences(n);
         group.throughput(Throughput::Elements(n.into()));
-        group.bench_with_input(BenchmarkId::from_parameter(n), &batch, |b, batch| {
-            b.iter(|| rule.judge(black_box(batch), &mut Instant).unwrap());
+        group.bench_function(BenchmarkId::new("plugin", n), |b| {
+            on_one_core(&one, b, || rule.judge(black_box(&batch), &mut Instant).unwrap());
+        });
+        let batch = native_sentences(&batch);
+        group.bench_function(BenchmarkId::new("native", n), |b| {
+            on_one_core(&one, b, || judge_natively(&First::default(), black_box(&batch)));
+        });
+    }
+    group.finish();
+}
+
+fn on_all_cores(c: &mut Criterion) {
+    let rule = Rule::load(&plugin(), LoadOptions::default()).unwrap();
+    let batch = sentences(4 * 1024);
+    let mut group = c.benchmark_group("cores");
+    group.sample_size(10).throughput(Throughput::Elements(batch.len() as u64));
+    let mut threads = vec![1];
+    while let Some(more) = threads.last().map(|n| n * 2).filter(|&n| n <= rayon::current_num_threads()) {
+        threads.push(more);
+    }
+    for n in threads {
+        let pool = ThreadPoolBuilder::new().num_threads(n).build().unwrap();
+        group.bench_function(BenchmarkId::from_parameter(n), |b| {
+            pool.install(|| b.iter(|| rule.judge(black_box(&batch), &mut Instant).unwrap()));
         });
     }
     group.finish();
@@ -55,9 +134,76 @@ fn judge(c: &mut Criterion) {
 fn load(c: &mut Criterion) {
     let folder = tempfile::tempdir().unwrap();
     let options = LoadOptions { cache_dir: Some(folder.path().into()), ..LoadOptions::default() };
-    let path = first();
-    c.bench_function("load first, cached", |b| b.iter(|| Rule::load(black_box(&path), options.clone()).unwrap()));
+    let path = plugin();
+    let mut group = c.benchmark_group("rules");
+    group.bench_function("load", |b| b.iter(|| Rule::load(black_box(&path), options.clone()).unwrap()));
 }
 
-criterion_group!(benches, judge, load);
-criterion_main!(benches);
+/// A measured time and its bar. Units are in the names.
+struct Figure {
+    name: String,
+    value: f64,
+    bar: Option<f64>,
+}
+
+/// Nanoseconds of one iteration, the fastest of a benchmark's samples: other work on the machine only ever adds.
+fn fastest(folder: &Path, benchmark: &str) -> Option<f64> {
+    let sample = std::fs::read_to_string(folder.join(benchmark).join("new/sample.json")).ok()?;
+    let sample: Value = serde_json::from_str(&sample).ok()?;
+    let numbers = |key: &str| Some(sample[key].as_array()?.iter().filter_map(Value::as_f64).collect::<Vec<_>>());
+    numbers("times")?.into_iter().zip(numbers("iters")?).map(|(time, iterations)| time / iterations).reduce(f64::min)
+}
+
+/// What the benchmarks that have run so far came to.
+fn figures(criterion: &Path) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    let mut add =
+        |name: String, value: Option<f64>, bar| figures.extend(value.map(|value| Figure { name, value, bar }));
+    for n in SIZES {
+        let per_sentence = |of: &str| Some(fastest(criterion, &format!("rules/{of}/{n}"))? / 1e3 / f64::from(n));
+        let (plugin, native) = (per_sentence("plugin"), per_sentence("native"));
+        add(format!("first.wasm, batches of {n}, us per sentence"), plugin, Some(2.0));
+        add(format!("first compiled in, {n} sentences, us per sentence"), native, None);
+        add(
+            format!("plugin / compiled in, {n}"),
+            plugin.zip(native).map(|(plugin, native)| plugin / native),
+            Some(3.0),
+        );
+    }
+    add("load from the cache, ms".into(), fastest(criterion, "rules/load").map(|ns| ns / 1e6), Some(5.0));
+    let one = fastest(criterion, "cores/1");
+    for n in (1..).map(|power| 1 << power).take_while(|&n| n <= rayon::current_num_threads()) {
+        let gain = one.zip(fastest(criterion, &format!("cores/{n}"))).map(|(one, many)| one / many);
+        add(format!("speed-up on {n} cores"), gain, None);
+    }
+    figures
+}
+
+#[expect(clippy::print_stdout, reason = "the table is what the benchmark is for")]
+fn report() {
+    let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target");
+    let figures = figures(&target.join("criterion"));
+    println!("{:<52} {:>8} {:>6}", "figure (fastest sample)", "measured", "bar");
+    for Figure { name, value, bar } in &figures {
+        let bar = bar.map_or(String::new(), |bar| format!("<= {bar}"));
+        println!("{name:<52} {value:>8.2} {bar:>6}");
+    }
+    let rows: Vec<Value> = figures
+        .iter()
+        .map(|Figure { name, value, bar }| {
+            json!({"figure": name, "value": value, "bar": bar, "met": bar.map(|bar| *value <= bar)})
+        })
+        .collect();
+    let path = target.join("bench/rules.json");
+    std::fs::create_dir_all(target.join("bench")).expect("target is writable");
+    std::fs::write(&path, serde_json::to_vec_pretty(&rows).expect("numbers")).expect("target is writable");
+}
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    judge(&mut criterion);
+    load(&mut criterion);
+    on_all_cores(&mut criterion);
+    criterion.final_summary();
+    report();
+}

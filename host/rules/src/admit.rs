@@ -1,5 +1,6 @@
 //! The door: which files are rules. Everything here reads bytes; nothing runs.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use wasmparser::{Encoding, Parser, Payload};
@@ -22,21 +23,21 @@ struct Outline {
     has_contract: bool,
 }
 
-/// A rule that this host can run.
-pub(crate) struct Admitted {
-    /// The file itself, or its module, wrapped.
-    pub(crate) component: Vec<u8>,
+/// A file that may be compiled and run.
+pub(crate) struct Admitted<'a> {
+    path: &'a Path,
+    wasm: &'a [u8],
+    is_module: bool,
     /// The interfaces whose functions it may call.
     pub(crate) imports: Vec<String>,
 }
 
-/// Lets `wasm` in, if it is a rule that this host can run.
-pub(crate) fn admit(path: &Path, wasm: Vec<u8>) -> Result<Admitted, RuleError> {
+/// Whether `wasm` is a rule that this host can run.
+pub(crate) fn check<'a>(path: &'a Path, wasm: &'a [u8]) -> Result<Admitted<'a>, RuleError> {
     if !wasm.starts_with(b"\0asm") {
         return Err(RuleError::NotWasm { path: path.into() });
     }
-    let invalid = |detail: String| RuleError::Invalid { path: path.into(), detail };
-    let outline = outline(&wasm).map_err(|error| invalid(error.to_string()))?;
+    let outline = outline(wasm).map_err(|error| RuleError::Invalid { path: path.into(), detail: error.to_string() })?;
     let is_module = outline.encoding == Encoding::Module;
     if is_module && !outline.has_contract {
         return Err(RuleError::ForeignModule { path: path.into() });
@@ -47,15 +48,22 @@ pub(crate) fn admit(path: &Path, wasm: Vec<u8>) -> Result<Admitted, RuleError> {
         outline.imports.iter().filter_map(|import| import.split('#').next()).map(str::to_owned).collect();
     imports.retain(|import| interface_and_version(import).0 != TYPES);
     imports.dedup();
-    if !is_module {
-        return Ok(Admitted { component: wasm, imports });
+    Ok(Admitted { path, wasm, is_module, imports })
+}
+
+impl<'a> Admitted<'a> {
+    /// The component: a module is wrapped, a component stays as it is.
+    pub(crate) fn component(&self) -> Result<Cow<'a, [u8]>, RuleError> {
+        if !self.is_module {
+            return Ok(self.wasm.into());
+        }
+        wit_component::ComponentEncoder::default()
+            .validate(true)
+            .module(self.wasm)
+            .and_then(|mut encoder| encoder.encode())
+            .map(Cow::from)
+            .map_err(|error| RuleError::Invalid { path: self.path.into(), detail: format!("{error:#}") })
     }
-    wit_component::ComponentEncoder::default()
-        .validate(true)
-        .module(&wasm)
-        .and_then(|mut encoder| encoder.encode())
-        .map(|component| Admitted { component, imports })
-        .map_err(|error| invalid(format!("{error:#}")))
 }
 
 fn outline(wasm: &[u8]) -> wasmparser::Result<Outline> {

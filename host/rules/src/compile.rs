@@ -7,17 +7,30 @@ use std::path::Path;
 use std::time::Duration;
 
 use wasmtime::component::Component;
-use wasmtime::{Config, Engine, OptLevel};
+use wasmtime::{Config, Engine, OptLevel, PoolingAllocationConfig};
 
-use crate::Limits;
+use crate::{Limits, RuleError};
 
 /// The step of the clock that stops slow calls.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
+/// Core instances, memories and tables of one rule. A Rust rule that became a component has four, one and two.
+pub(crate) const INSTANCES: usize = 32;
+pub(crate) const MEMORIES: usize = 2;
+pub(crate) const TABLES: usize = 8;
+
 /// An engine with a clock of its own, which stops with it.
 pub(crate) fn engine(limits: &Limits) -> wasmtime::Result<Engine> {
     let mut config = Config::new();
-    config.cranelift_opt_level(OptLevel::Speed).epoch_interruption(true).max_wasm_stack(limits.stack_bytes);
+    config
+        .cranelift_opt_level(OptLevel::Speed)
+        .epoch_interruption(true)
+        .max_wasm_stack(limits.stack_bytes)
+        .allocation_strategy(pool())
+        // A fault is told in the rule's own words. Places in its machine code would help nobody, and cost load time.
+        .wasm_backtrace_max_frames(None)
+        .generate_address_map(false)
+        .native_unwind_info(false);
     let engine = Engine::new(&config)?;
     let clock = engine.weak();
     std::thread::Builder::new().name("rule clock".into()).spawn(move || {
@@ -30,27 +43,54 @@ pub(crate) fn engine(limits: &Limits) -> wasmtime::Result<Engine> {
     Ok(engine)
 }
 
-/// Compiles `wasm`, or loads what an earlier call made of it. A cache file that is damaged or not writable costs time,
-/// not the run: it is warned about and compiled again.
-pub(crate) fn component(engine: &Engine, wasm: &[u8], cache: Option<&Path>) -> wasmtime::Result<Component> {
-    let Some(folder) = cache else { return Component::from_binary(engine, wasm) };
-    let file = folder.join(key(engine, wasm)).with_extension("cwasm");
-    match load(engine, &file) {
+/// Every call has an instance of its own, so memory is mapped once and then reset: what a call wrote is undone before
+/// the next one. The sizes here are address space; what a rule may use of it is [`Limits`]' to say.
+fn pool() -> PoolingAllocationConfig {
+    let calls = 32 + 2 * std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(calls)
+        .total_core_instances(calls * INSTANCES as u32)
+        .total_memories(calls * MEMORIES as u32)
+        .total_tables(calls * TABLES as u32)
+        .max_memories_per_module(MEMORIES as u32)
+        .max_tables_per_module(TABLES as u32)
+        .table_elements(MOST_TABLE_ELEMENTS)
+        // Reset by hand, which is cheaper than new pages, up to what a call of a shipped rule writes.
+        .linear_memory_keep_resident(1 << 20)
+        .table_keep_resident(1 << 12);
+    pool
+}
+
+/// What a valid module can declare at most.
+const MOST_TABLE_ELEMENTS: usize = 10_000_000;
+
+/// What `compile` makes of the plugin with this hash, or made of it earlier. A cache file that is damaged or not
+/// writable costs time, not the run: it is warned about and made again.
+pub(crate) fn cached(
+    engine: &Engine,
+    plugin: &blake3::Hash,
+    folder: &Path,
+    compile: impl FnOnce() -> Result<Component, RuleError>,
+) -> Result<Component, RuleError> {
+    let key = key(engine, plugin);
+    let file = folder.join(key.to_hex().as_str()).with_extension("cwasm");
+    match load(engine, &file, &key) {
         Ok(Some(component)) => return Ok(component),
         Ok(None) => {}
         Err(reason) => {
             tracing::warn!(file = %file.display(), %reason, "compiling again: the cached code is not usable")
         }
     }
-    let component = Component::from_binary(engine, wasm)?;
-    if let Err(error) = component.serialize().map(|code| store(&file, &code))? {
-        tracing::warn!(file = %file.display(), %error, "the compiled rule could not be cached");
+    let component = compile()?;
+    let code = component.serialize().map_err(|error| format!("{error:#}"));
+    if let Err(reason) = code.and_then(|code| store(&file, &key, &code).map_err(|error| error.to_string())) {
+        tracing::warn!(file = %file.display(), %reason, "the compiled rule could not be cached");
     }
     Ok(component)
 }
 
-/// Hash of the component and of everything that the engine's code depends on: its version, settings and processor.
-fn key(engine: &Engine, wasm: &[u8]) -> String {
+/// Hash of the plugin and of everything that the engine's code depends on: its version, settings and processor.
+fn key(engine: &Engine, plugin: &blake3::Hash) -> blake3::Hash {
     struct Blake3(blake3::Hasher);
     impl Hasher for Blake3 {
         fn write(&mut self, bytes: &[u8]) {
@@ -62,30 +102,31 @@ fn key(engine: &Engine, wasm: &[u8]) -> String {
     }
     let mut hasher = Blake3(blake3::Hasher::new());
     engine.precompile_compatibility_hash().hash(&mut hasher);
-    hasher.0.update(wasm);
-    hasher.0.finalize().to_hex().to_string()
+    hasher.0.update(plugin.as_bytes());
+    hasher.0.finalize()
 }
 
-/// A cache file is the hash of the code, then the code.
-fn load(engine: &Engine, file: &Path) -> Result<Option<Component>, String> {
+/// A cache file is a hash, then the code. The hash is of both code and key, so that a file of another rule, or of
+/// another engine, is not taken for this one's.
+fn load(engine: &Engine, file: &Path, key: &blake3::Hash) -> Result<Option<Component>, String> {
     let bytes = match std::fs::read(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(|error| error.to_string())?,
     };
     let (hash, code) = bytes.split_at_checked(blake3::OUT_LEN).ok_or("it is cut off")?;
-    if blake3::hash(code) != *hash {
+    if blake3::keyed_hash(key.as_bytes(), code) != *hash {
         return Err("its hash does not match".into());
     }
-    // SAFETY: the bytes are what `Component::serialize` gave a host of this version and settings (the file's name), and
-    // are unchanged since (their hash). Whoever can forge both can write to the user's own folder, and needs no rule.
+    // SAFETY: the bytes are what `Component::serialize` gave a host of this version and settings for this plugin, and
+    // are unchanged since (their hash). Whoever can forge that can write to the user's own folder, and needs no rule.
     unsafe { Component::deserialize(engine, code) }.map(Some).map_err(|error| format!("{error:#}"))
 }
 
-fn store(file: &Path, code: &[u8]) -> std::io::Result<()> {
+fn store(file: &Path, key: &blake3::Hash, code: &[u8]) -> std::io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     let mut unfinished = tempfile::NamedTempFile::new_in(folder)?;
-    unfinished.write_all(blake3::hash(code).as_bytes())?;
+    unfinished.write_all(blake3::keyed_hash(key.as_bytes(), code).as_bytes())?;
     unfinished.write_all(code)?;
     unfinished.persist(file)?;
     Ok(())
@@ -95,33 +136,55 @@ fn store(file: &Path, code: &[u8]) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    const WASM: &[u8] = b"\0asm\x0d\0\x01\0"; // the empty component
+    const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0"; // the empty component
+
+    fn get(engine: &Engine, plugin: &[u8], folder: &Path) {
+        cached(engine, &blake3::hash(plugin), folder, || Ok(Component::from_binary(engine, EMPTY).unwrap())).unwrap();
+    }
 
     #[test]
-    fn a_damaged_cache_file_is_never_loaded() {
+    fn a_poisoned_cache_file_is_never_loaded() {
         let folder = tempfile::tempdir().unwrap();
         let engine = engine(&Limits::default()).unwrap();
-        component(&engine, WASM, Some(folder.path())).unwrap();
-        let file = std::fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
-        assert!(load(&engine, &file).unwrap().is_some());
+        let key = |plugin: &[u8]| key(&engine, &blake3::hash(plugin));
+        let file = |plugin: &[u8]| folder.path().join(key(plugin).to_hex().as_str()).with_extension("cwasm");
+        get(&engine, b"ours", folder.path());
+        get(&engine, b"theirs", folder.path());
+        assert!(load(&engine, &file(b"ours"), &key(b"ours")).unwrap().is_some());
 
-        let whole = std::fs::read(&file).unwrap();
+        let whole = std::fs::read(file(b"ours")).unwrap();
         let mut flipped = whole.clone();
         *flipped.last_mut().unwrap() ^= 1;
-        std::fs::write(&file, &flipped).unwrap();
-        assert_eq!(load(&engine, &file).err().unwrap(), "its hash does not match");
-        std::fs::write(&file, &whole[..20]).unwrap();
-        assert_eq!(load(&engine, &file).err().unwrap(), "it is cut off");
+        let unkeyed = [blake3::hash(&whole[32..]).as_bytes(), &whole[32..]].concat();
+        let of_another_rule = std::fs::read(file(b"theirs")).unwrap();
+        for (poison, reason) in [
+            (&flipped[..], "its hash does not match"),
+            (&unkeyed[..], "its hash does not match"),
+            (&of_another_rule[..], "its hash does not match"),
+            (&whole[..20], "it is cut off"),
+            (&[], "it is cut off"),
+        ] {
+            std::fs::write(file(b"ours"), poison).unwrap();
+            assert_eq!(load(&engine, &file(b"ours"), &key(b"ours")).err().unwrap(), reason);
+            get(&engine, b"ours", folder.path());
+            assert_eq!(std::fs::read(file(b"ours")).unwrap(), whole, "it is written again");
+        }
+    }
 
-        component(&engine, WASM, Some(folder.path())).unwrap();
-        assert_eq!(std::fs::read(&file).unwrap(), whole, "it is written again");
+    #[test]
+    fn a_cache_that_cannot_be_written_costs_time_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let occupied = folder.path().join("rules");
+        std::fs::write(&occupied, "a file").unwrap();
+        get(&engine(&Limits::default()).unwrap(), b"ours", &occupied);
     }
 
     #[test]
     fn other_settings_have_another_key() {
+        let plugin = blake3::hash(b"ours");
         let here = engine(&Limits::default()).unwrap();
         let other = Engine::new(Config::new().cranelift_opt_level(OptLevel::None)).unwrap();
-        assert_ne!(key(&here, WASM), key(&other, WASM));
-        assert_eq!(key(&here, WASM), key(&engine(&Limits::default()).unwrap(), WASM));
+        assert_ne!(key(&here, &plugin), key(&other, &plugin));
+        assert_eq!(key(&here, &plugin), key(&engine(&Limits::default()).unwrap(), &plugin));
     }
 }

@@ -120,6 +120,14 @@ pub enum RuleError {
         /// Counts that came back.
         got: usize,
     },
+    /// More stack than the threads that run rules are sure to have.
+    #[error("limits.stack_bytes is {got}; at most {most} are possible")]
+    StackLimit {
+        /// Bytes possible.
+        most: usize,
+        /// Bytes set.
+        got: usize,
+    },
     /// The machine cannot run WebAssembly as configured.
     #[error("cannot set up the WebAssembly engine: {detail}")]
     Engine {

@@ -18,4 +18,4 @@ mod v0_1;
 pub use conformance::{Conformance, NotConformant};
 pub use error::{Fault, RuleError};
 pub use limits::Limits;
-pub use rule::{LoadOptions, Manifest, Rule};
+pub use rule::{LoadOptions, Manifest, Rule, Sandbox};

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use wasmtime::ResourceLimiter;
 
+use crate::compile::{INSTANCES, MEMORIES, TABLES};
+
 /// Bounds on what a rule may use and answer. The defaults leave a wide margin over the shipped rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -15,7 +17,7 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// All tables together, elements.
     pub table_elements: usize,
-    /// Native stack of a call, bytes.
+    /// Native stack of a call, bytes; at most 1 MiB.
     pub stack_bytes: usize,
     /// Everything that one call hands back, as laid out in the host's memory, bytes.
     pub output_bytes: usize,
@@ -95,16 +97,15 @@ impl ResourceLimiter for Allowance {
         take(&mut self.table_left, TABLE, current, desired)
     }
 
-    // A Rust rule that became a component has four core instances, one memory and two tables.
     fn instances(&self) -> usize {
-        64
+        INSTANCES
     }
 
     fn memories(&self) -> usize {
-        16
+        MEMORIES
     }
 
     fn tables(&self) -> usize {
-        16
+        TABLES
     }
 }

@@ -120,23 +120,23 @@ impl Instance {
     /// The call borrows everything, in flat lists of the whole batch that the nested ones are slices of: copying texts
     /// and making a list for each clause took longer than the rule.
     pub(crate) fn score(&mut self, batch: &[Posed]) -> Result<Vec<Outcome>, Failure> {
-        let asked = || batch.iter().flat_map(|(_, counts)| counts.iter());
+        let asked = || batch.iter().flat_map(|posed| posed.counts());
         let all_clauses = || asked().flat_map(|count| &count.query.all_of);
         let words: Vec<&str> = all_clauses().flatten().map(String::as_str).collect();
         let clauses: Vec<&[&str]> = split(&words, all_clauses().map(Vec::len));
         let all_of: Vec<&[&[&str]]> = split(&clauses, asked().map(|count| count.query.all_of.len()));
         let counts: Vec<wit::Count> = asked().zip(all_of).map(|(count, all_of)| to_wit(count, all_of)).collect();
-        let counts = split(&counts, batch.iter().map(|(_, counts)| counts.len()));
+        let counts = split(&counts, batch.iter().map(|posed| posed.counts().len()));
 
-        let found = || batch.iter().flat_map(|(sentence, _)| &sentence.triplets);
+        let found = || batch.iter().flat_map(|posed| &posed.sentence.triplets);
         let triplets: Vec<wit::Triplet> =
             found().map(|Triplet { head, relation, tail }| wit::Triplet { head, relation, tail }).collect();
-        let triplets = split(&triplets, batch.iter().map(|(sentence, _)| sentence.triplets.len()));
+        let triplets = split(&triplets, batch.iter().map(|posed| posed.sentence.triplets.len()));
 
         let sentences: Vec<wit::Sentence> = batch
             .iter()
             .zip(triplets.into_iter().zip(counts))
-            .map(|((sentence, _), (triplets, counts))| wit::Sentence {
+            .map(|(&Posed { sentence, .. }, (triplets, counts))| wit::Sentence {
                 completion: sentence.completion,
                 index: sentence.index,
                 text: &sentence.text,
@@ -242,8 +242,8 @@ mod tests {
             std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not built: run plugins/build.sh", path.display()));
         let limits = Limits::default();
         let engine = crate::compile::engine(&limits).unwrap();
-        let wasm = crate::admit::admit(&path, wasm).unwrap().component;
-        let component = crate::compile::component(&engine, &wasm, None).unwrap();
+        let wasm = crate::admit::check(&path, &wasm).unwrap().component().unwrap();
+        let component = Component::from_binary(&engine, &wasm).unwrap();
         let mut instance = Ready::new(&engine, &component, &limits).unwrap().instantiate().unwrap();
         instance.describe().unwrap();
         // The host never does this: it panics in the SDK.

@@ -16,6 +16,10 @@ pub struct Guest {
     pub describe: &'static str,
     pub configure: &'static str,
     pub score: &'static str,
+    /// What runs once the host has read the scores.
+    pub after_score: &'static str,
+    /// Leaves the address of `$size` bytes for the host to write to.
+    pub realloc: &'static str,
     /// Version of the contract.
     pub version: &'static str,
 }
@@ -26,12 +30,28 @@ pub const SCORE_ZERO: &str = "i32.const 320";
 impl Default for Guest {
     /// A well-behaved rule: every sentence earns 0, if there is only one.
     fn default() -> Self {
-        let (describe, configure) = ("i32.const 64", "i32.const 128");
-        Self { extra: "", pages: 4, describe, configure, score: SCORE_ZERO, version: "0.1.0" }
+        Self {
+            extra: "",
+            pages: 4,
+            describe: "i32.const 64",
+            configure: "i32.const 128",
+            score: SCORE_ZERO,
+            after_score: "",
+            realloc: "(local $at i32)
+                (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
+                (global.set $top (i32.add (local.get $at) (local.get $size)))
+                (local.get $at)",
+            version: "0.1.0",
+        }
     }
 }
 
 impl Guest {
+    /// Scores like this, and is well-behaved otherwise.
+    pub fn scoring(score: &'static str) -> Self {
+        Self { score, ..Self::default() }
+    }
+
     /// The core module, contract included, as a compiler would make it.
     pub fn module(&self) -> Vec<u8> {
         let mut module = self.plain_module();
@@ -43,14 +63,13 @@ impl Guest {
         module
     }
 
-    /// The same, already wrapped.
     pub fn component(&self) -> Vec<u8> {
         ComponentEncoder::default().module(&self.module()).unwrap().encode().unwrap()
     }
 
     /// Without the contract.
     pub fn plain_module(&self) -> Vec<u8> {
-        let Self { extra, pages, describe, configure, score, version } = self;
+        let Self { extra, pages, describe, configure, score, after_score, realloc, version } = self;
         let interface = format!("corver:reward/sentence-scoring@{version}");
         wat::parse_str(format!(
             r#"(module
@@ -65,14 +84,11 @@ impl Guest {
                 (data (i32.const 64) "\00\00\00\00\07\00\00\00\10\00\00\00\05\00\00\00\00\00\00\00\07\00\00\00\00\00\00\00\00\00\00\00")
                 ;; 128: `ok`. 256: the outcome `score` with reward 0. 320: a list of one outcome, at 256
                 (data (i32.const 320) "\00\01\00\00\01\00\00\00")
-                (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32)
-                    (local $at i32)
-                    (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
-                    (global.set $top (i32.add (local.get $at) (local.get $size)))
-                    (local.get $at))
+                (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32) {realloc})
                 (func (export "{interface}#describe") (result i32) {describe})
                 (func (export "{interface}#configure") (param i32 i32) (result i32) {configure})
-                (func $score (export "{interface}#score") (param i32 i32) (result i32) {score}))"#
+                (func $score (export "{interface}#score") (param i32 i32) (result i32) {score})
+                (func (export "cabi_post_{interface}#score") (param i32) {after_score}))"#
         ))
         .unwrap()
     }

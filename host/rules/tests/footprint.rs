@@ -1,0 +1,75 @@
+//! What hostile rules took comes back. A test of its own process: others would disturb the account.
+#![cfg(target_os = "linux")]
+
+#[path = "hostile/guest.rs"]
+#[allow(dead_code, reason = "shared with the tests in hostile/")]
+mod guest;
+
+use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section};
+use corver_rules::{Limits, RuleError, Sandbox};
+use guest::Guest;
+use serde_json::Value;
+
+struct Nothing;
+
+impl Counter for Nothing {
+    fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+        Ok(Vec::new())
+    }
+}
+
+/// Bytes of this process in main memory.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// Loads the rule and has it fault, as often as a run would never.
+fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hostile.wasm");
+    std::fs::write(&path, guest.module()).unwrap();
+    let rule = sandbox.load(&path, None, &Value::Null).unwrap();
+    let text = "x".repeat(1 << 20);
+    let sentence = RuleSentence { completion: 0, index: 0, text, section: Section::Body, triplets: Vec::new() };
+    for _ in 0..times {
+        let error = rule.judge(std::slice::from_ref(&sentence), &mut Nothing).unwrap_err();
+        assert!(matches!(error, RuleError::Broken { .. }), "{error}");
+    }
+}
+
+#[test]
+fn memory_returns_to_where_it_was() {
+    const TOLERANCE: usize = 24 << 20;
+    let sandbox = Sandbox::new(Limits::default()).unwrap();
+    // 192 MiB, every page of it written; a table of 95,000; half a MiB of stack; an answer of 60 MB.
+    let memory = Guest {
+        score: "(drop (memory.grow (i32.const 3000)))
+            (memory.fill (i32.const 2000000) (i32.const 7) (i32.const 190000000)) unreachable",
+        pages: 32,
+        ..Guest::default()
+    };
+    let table = Guest {
+        extra: "(table $t 1 funcref)",
+        score: "(drop (table.grow $t (ref.func $score) (i32.const 95000))) unreachable",
+        pages: 32,
+        ..Guest::default()
+    };
+    let stack =
+        Guest { pages: 32, ..Guest::scoring("(call $score (local.get 0) (local.get 1)) (i32.const 1) i32.add") };
+    let answer = Guest {
+        score: "(drop (memory.grow (i32.const 1000)))
+            (i32.store8 (i32.const 256) (i32.const 1)) (i32.store8 (i32.const 264) (i32.const 1))
+            (i32.store (i32.const 268) (i32.const 2000000)) (i32.store (i32.const 272) (i32.const 60000000)) i32.const 320",
+        pages: 32,
+        ..Guest::default()
+    };
+    for (what, guest) in [("memory", memory), ("table", table), ("stack", stack), ("answer", answer)] {
+        abuse(&sandbox, &guest, 2);
+        let before = resident();
+        abuse(&sandbox, &guest, 20);
+        let after = resident();
+        assert!(after < before + TOLERANCE, "{what}: {before} bytes before, {after} after");
+        assert!(after < 200 << 20, "{what}: {after} bytes are still held");
+    }
+}

@@ -1,0 +1,135 @@
+//! What a rule answers: numbers, texts, lists, and bytes that are none of these.
+
+use corver_core::{RuleSentence, Section};
+use corver_rules::{Fault, Limits, RuleError};
+
+use crate::guest::{Guest, SCORE_ZERO};
+use crate::{Nothing, error_of, fault_of, load, score_fault};
+
+#[test]
+fn rewards_are_finite() {
+    for reward in ["nan", "inf", "-inf"] {
+        let score = format!("(f32.store (i32.const 264) (f32.const {reward})) {SCORE_ZERO}");
+        let fault = score_fault(score.leak(), &Limits::default());
+        assert!(matches!(fault, Fault::NotFinite { completion: 3, index: 5, .. }), "{fault:?}");
+    }
+}
+
+#[test]
+fn there_is_one_outcome_per_sentence() {
+    let none = "(i32.store (i32.const 324) (i32.const 0)) i32.const 320";
+    assert_eq!(score_fault(none, &Limits::default()), Fault::Outcomes { expected: 1, got: 0 });
+    let many = "(i32.store (i32.const 324) (i32.const 9)) i32.const 320";
+    assert_eq!(score_fault(many, &Limits::default()), Fault::Outcomes { expected: 1, got: 9 });
+}
+
+/// `abstain` with a note of so many bytes from address 1,000 on.
+fn note(bytes: u32) -> &'static str {
+    format!(
+        "(i32.store8 (i32.const 256) (i32.const 1)) (i32.store8 (i32.const 264) (i32.const 1))
+         (i32.store (i32.const 268) (i32.const 1000)) (i32.store (i32.const 272) (i32.const {bytes})) i32.const 320"
+    )
+    .leak()
+}
+
+#[test]
+fn texts_are_bounded() {
+    let limits = Limits { text_bytes: 5_000, ..Limits::default() };
+    assert_eq!(score_fault(note(5_001), &limits), Fault::Text { what: "note", limit: 5_000, got: 5_001 });
+    let name = Guest {
+        describe: "(i32.store (i32.const 64) (i32.const 1000)) (i32.store (i32.const 68) (i32.const 5001)) i32.const 64",
+        ..Guest::default()
+    };
+    assert_eq!(fault_of(&name, &limits), Fault::Text { what: "name", limit: 5_000, got: 5_001 });
+}
+
+#[test]
+fn whole_answers_are_bounded() {
+    let limits = Limits { output_bytes: 10_000, ..Limits::default() };
+    let fault = score_fault(note(20_000), &limits);
+    assert!(matches!(fault, Fault::Answer { limit: 10_000, .. }), "{fault:?}");
+
+    // 1,000 clauses that are the same 1,000 words, each of them 60,000 bytes: 16 KB that would become 60 GB.
+    let folded = "(local $i i32) (local $at i32)
+        (loop
+            (local.set $at (i32.mul (local.get $i) (i32.const 8)))
+            (i32.store offset=100000 (local.get $at) (i32.const 120000))
+            (i32.store offset=100004 (local.get $at) (i32.const 1000))
+            (i32.store offset=120000 (local.get $at) (i32.const 1000))
+            (i32.store offset=120004 (local.get $at) (i32.const 60000))
+            (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 1000))))
+        (i32.store8 (i32.const 256) (i32.const 2))
+        (i32.store (i32.const 264) (i32.const 400)) (i32.store (i32.const 268) (i32.const 1))
+        (i32.store (i32.const 400) (i32.const 100000)) (i32.store (i32.const 404) (i32.const 1000))
+        i32.const 320";
+    let fault = score_fault(folded, &Limits::default());
+    assert!(matches!(fault, Fault::Answer { limit: 134_217_728, .. }), "{fault:?}");
+}
+
+#[test]
+fn forged_answers_are_refused() {
+    let text_beyond_memory = note(1 << 30);
+    let text_around_the_end = note(u32::MAX);
+    let list_beyond_memory = "(i32.store (i32.const 324) (i32.const 0x7fffffff)) i32.const 320";
+    let no_such_case = "(i32.store8 (i32.const 256) (i32.const 7)) i32.const 320";
+    let no_such_flag = "(i32.store8 (i32.const 288) (i32.const 9)) i32.const 320";
+    let no_such_address = "i32.const -8";
+    let misaligned = "i32.const 321";
+    let not_utf8 = "(i32.store8 (i32.const 0) (i32.const 255)) (i32.store8 (i32.const 256) (i32.const 1))
+        (i32.store8 (i32.const 264) (i32.const 1)) (i32.store (i32.const 272) (i32.const 4)) i32.const 320";
+    for score in [
+        text_beyond_memory,
+        text_around_the_end,
+        list_beyond_memory,
+        no_such_case,
+        no_such_flag,
+        no_such_address,
+        misaligned,
+        not_utf8,
+    ] {
+        let fault = score_fault(score, &Limits::default());
+        assert!(matches!(fault, Fault::Answer { limit: 134_217_728, .. }), "{score}: {fault:?}");
+    }
+}
+
+#[test]
+fn verdicts_name_triplets_that_exist() {
+    let score = "(i32.store8 (i32.const 288) (i32.const 1)) i32.const 320";
+    let fault = Fault::Triplet { completion: 3, index: 5, triplets: 0, got: 0 };
+    assert_eq!(score_fault(score, &Limits::default()), fault);
+}
+
+#[test]
+fn names_are_names() {
+    // Run folders and metrics are named after rules.
+    for name in ["../../etc/passwd", "judge", "Two Words"] {
+        let extra = format!(r#"(data (i32.const 600) "{name}")"#).leak();
+        let describe = format!(
+            "(i32.store (i32.const 64) (i32.const 600)) (i32.store (i32.const 68) (i32.const {})) i32.const 64",
+            name.len()
+        );
+        let guest = Guest { extra, describe: describe.leak(), ..Guest::default() };
+        assert_eq!(fault_of(&guest, &Limits::default()), Fault::Name { name: name.into() });
+    }
+}
+
+#[test]
+fn a_refusal_of_settings_is_in_the_rules_own_words() {
+    // `error` with the text at 32.
+    let configure = "(i32.store8 (i32.const 128) (i32.const 1)) (i32.store (i32.const 132) (i32.const 32))
+        (i32.store (i32.const 136) (i32.const 21)) i32.const 128";
+    let error = error_of(&Guest { configure, ..Guest::default() }.module(), &Limits::default());
+    assert!(matches!(error, RuleError::Settings { .. }));
+    assert_eq!(error.to_string(), "plugin hostile 1.2.3 refuses its settings: panicked at rule.rs:7");
+}
+
+/// The guest's own memory takes its input, so the host's way in is bounded as well.
+#[test]
+fn input_that_does_not_fit_is_the_rules_fault() {
+    let rule = load(&Guest::default().module(), Limits::default()).unwrap();
+    let text = "x".repeat(1 << 20);
+    let long = RuleSentence { completion: 0, index: 0, text, section: Section::Body, triplets: Vec::new() };
+    // This guest never grows its 256 KiB.
+    let Err(RuleError::Broken { fault, .. }) = rule.judge(&[long], &mut Nothing) else { panic!("it does not fit") };
+    assert!(matches!(*fault, Fault::Answer { .. }), "{fault:?}");
+}

@@ -1,0 +1,50 @@
+//! What a rule asks: how often, how much, and about what.
+
+use corver_rules::{Fault, Limits};
+
+use crate::score_fault;
+
+/// `ask` with so many queries, the first with one clause of `words` words, each of `bytes` bytes; the others are empty.
+fn ask(queries: u32, words: u32, bytes: u32) -> &'static str {
+    format!(
+        "(local $i i32)
+         (loop
+            (i32.store offset=50000 (i32.mul (local.get $i) (i32.const 8)) (i32.const 1000))
+            (i32.store offset=50004 (i32.mul (local.get $i) (i32.const 8)) (i32.const {bytes}))
+            (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const {words}))))
+         (i32.store8 (i32.const 256) (i32.const 2))
+         (i32.store (i32.const 264) (i32.const 400)) (i32.store (i32.const 268) (i32.const {queries}))
+         (i32.store (i32.const 400) (i32.const 40000)) (i32.store (i32.const 404) (i32.const 1))
+         (i32.store (i32.const 40000) (i32.const 50000)) (i32.store (i32.const 40004) (i32.const {words}))
+         i32.const 320"
+    )
+    .leak()
+}
+
+#[test]
+fn rounds_are_bounded() {
+    for rounds in [0, 4] {
+        let limits = Limits { rounds, ..Limits::default() };
+        assert_eq!(score_fault(ask(1, 1, 7), &limits), Fault::Rounds { limit: rounds, open: 1 });
+    }
+}
+
+#[test]
+fn queries_are_bounded_by_sentence_and_by_batch() {
+    let fault = Fault::SentenceQueries { completion: 3, index: 5, limit: 64, got: 65 };
+    assert_eq!(score_fault(ask(65, 1, 7), &Limits::default()), fault);
+    let fault = Fault::SentenceQueries { completion: 3, index: 5, limit: 64, got: 2_000 };
+    assert_eq!(score_fault(ask(2_000, 1, 7), &Limits::default()), fault);
+    let limits = Limits { queries_per_batch: 0, ..Limits::default() };
+    assert_eq!(score_fault(ask(1, 1, 7), &limits), Fault::BatchQueries { limit: 0, got: 1 });
+}
+
+#[test]
+fn queries_have_words_of_bounded_number_and_size() {
+    assert_eq!(score_fault(ask(1, 300, 7), &Limits::default()), Fault::Words { limit: 256, got: 300 });
+    assert_eq!(score_fault(ask(1, 0, 7), &Limits::default()), Fault::Words { limit: 256, got: 0 });
+    // The second query is empty.
+    assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), Fault::Words { limit: 256, got: 0 });
+    let limits = Limits { text_bytes: 500, ..Limits::default() };
+    assert_eq!(score_fault(ask(1, 1, 501), &limits), Fault::Text { what: "query word", limit: 500, got: 501 });
+}

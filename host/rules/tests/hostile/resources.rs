@@ -1,0 +1,145 @@
+//! Time, memory, tables, stack, and what ends in a trap.
+
+use corver_rules::{Fault, Limits, RuleError, Sandbox};
+
+use crate::guest::{Guest, SCORE_ZERO};
+use crate::{error_of, fault_of, judge, load, score_fault};
+
+const ENDLESS: &str = "(loop (br 0)) unreachable";
+
+fn hurried() -> Limits {
+    Limits { call_ms: 200, ..Limits::default() }
+}
+
+#[test]
+fn endless_loops_end_wherever_they_are() {
+    let late = Fault::Time { limit_ms: 200 };
+    assert_eq!(score_fault(ENDLESS, &hurried()), late);
+    for guest in [
+        Guest { describe: ENDLESS, ..Guest::default() },
+        Guest { configure: ENDLESS, ..Guest::default() },
+        Guest { realloc: ENDLESS, ..Guest::default() },
+        Guest { after_score: ENDLESS, ..Guest::default() },
+        Guest { extra: "(func $start (loop (br 0))) (start $start)", ..Guest::default() },
+    ] {
+        assert_eq!(fault_of(&guest, &hurried()), late);
+    }
+}
+
+#[test]
+fn slow_loops_end_at_the_time_limit() {
+    let days = "(local $n i64) (loop (br_if 0 (i64.ne (i64.const 0x10000000000000)
+        (local.tee $n (i64.add (local.get $n) (i64.const 1)))))) i32.const 320";
+    assert_eq!(score_fault(days, &hurried()), Fault::Time { limit_ms: 200 });
+    // Reports leave the sandbox: that must not start the time anew.
+    let chatty = "(loop (call $report (i32.const 32) (i32.const 21)) (br 0)) unreachable";
+    assert_eq!(score_fault(chatty, &hurried()), Fault::Time { limit_ms: 200 });
+}
+
+#[test]
+fn memory_is_bounded_grown_or_declared() {
+    let limits = Limits { memory_bytes: 32 << 20, ..Limits::default() };
+    let bomb = "(loop (drop (memory.grow (i32.const 256))) (br 0)) unreachable";
+    assert_eq!(score_fault(bomb, &limits), Fault::Memory { limit: 32 << 20, asked: 16 << 20 });
+    let at_once = "(drop (memory.grow (i32.const 60000))) i32.const 320";
+    assert_eq!(score_fault(at_once, &limits), Fault::Memory { limit: 32 << 20, asked: 60_000 << 16 });
+    let for_the_hosts_input = Guest { realloc: bomb, ..Guest::default() };
+    assert_eq!(fault_of(&for_the_hosts_input, &limits), Fault::Memory { limit: 32 << 20, asked: 16 << 20 });
+    for pages in [1024, 65_536] {
+        let declared = Guest { pages, ..Guest::default() };
+        assert_eq!(fault_of(&declared, &limits), Fault::Memory { limit: 32 << 20, asked: (pages as usize) << 16 });
+    }
+}
+
+#[test]
+fn tables_are_bounded_grown_or_declared() {
+    let grown = Guest {
+        extra: "(table $t 1 funcref)",
+        score: "(drop (table.grow $t (ref.null func) (i32.const 1000000))) i32.const 320",
+        ..Guest::default()
+    };
+    assert_eq!(fault_of(&grown, &Limits::default()), Fault::Table { limit: 100_000, asked: 1_000_000 });
+    let declared = Guest { extra: "(table 9000000 funcref)", ..Guest::default() };
+    assert_eq!(fault_of(&declared, &Limits::default()), Fault::Table { limit: 100_000, asked: 9_000_000 });
+    let many = Guest { extra: "(table 60000 funcref) (table 60000 funcref)", ..Guest::default() };
+    assert_eq!(fault_of(&many, &Limits::default()), Fault::Table { limit: 100_000, asked: 60_000 });
+}
+
+#[test]
+fn endless_recursion_ends_at_the_stack_limit() {
+    let score = "(call $score (local.get 0) (local.get 1)) (i32.const 1) i32.add";
+    for stack_bytes in [64 << 10, 512 << 10] {
+        let limits = Limits { stack_bytes, ..Limits::default() };
+        assert_eq!(score_fault(score, &limits), Fault::Stack { limit: stack_bytes });
+    }
+}
+
+#[test]
+fn a_stack_that_no_thread_has_is_refused() {
+    let limits = Limits { stack_bytes: 16 << 20, ..Limits::default() };
+    let error = Sandbox::new(limits).unwrap_err();
+    assert!(matches!(error, RuleError::StackLimit { most: 0x10_0000, got: 0x100_0000 }), "{error}");
+}
+
+#[test]
+fn traps_are_named() {
+    for (score, trap) in [
+        ("unreachable", "unreachable"),
+        ("(i32.div_u (i32.const 1) (i32.const 0))", "divide by zero"),
+        ("(i32.div_s (i32.const 0x80000000) (i32.const -1))", "integer overflow"),
+        ("(i32.trunc_f32_s (f32.const nan))", "invalid conversion"),
+        ("(i32.load (i32.const -4))", "out of bounds memory access"),
+        ("(memory.fill (i32.const 0) (i32.const 0) (i32.const -1)) i32.const 320", "out of bounds memory access"),
+    ] {
+        let fault = score_fault(score, &Limits::default());
+        assert!(matches!(fault, Fault::Trap(_)) && fault.to_string().contains(trap), "{score}: {fault}");
+    }
+    let guest = Guest {
+        extra: "(type $nothing (func)) (table $t 1 funcref)",
+        score: "(call_indirect $t (type $nothing) (i32.const 0)) i32.const 320",
+        ..Guest::default()
+    };
+    let fault = fault_of(&guest, &Limits::default());
+    assert!(matches!(fault, Fault::Trap(_)) && fault.to_string().contains("uninitialized element"), "{fault}");
+}
+
+#[test]
+fn a_rule_cannot_call_out_while_the_host_hands_over() {
+    let (call, answer) = ("(call $report (i32.const 32) (i32.const 21))", "(i32.const 65536)");
+    let in_realloc = Guest { realloc: format!("{call} {answer}").leak(), ..Guest::default() };
+    let after_score = Guest { after_score: call, ..Guest::default() };
+    for guest in [in_realloc, after_score] {
+        let fault = fault_of(&guest, &Limits::default());
+        assert!(matches!(fault, Fault::Trap(_)) && fault.to_string().contains("cannot leave"), "{fault}");
+    }
+}
+
+#[test]
+fn a_traps_last_words_reach_the_user() {
+    let score = "(call $report (i32.const 32) (i32.const 21)) unreachable";
+    let error = error_of(&Guest::scoring(score).module(), &Limits::default()).to_string();
+    assert!(error.starts_with("plugin hostile 1.2.3 stopped with a trap"), "{error}");
+    assert!(error.ends_with("it reported: panicked at rule.rs:7"), "{error}");
+}
+
+#[test]
+fn reports_are_bounded_in_number_and_size() {
+    let score = "(local $n i32) (loop
+        (call $report (i32.const 32) (i32.const 21))
+        (br_if 0 (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 100000)))) unreachable";
+    let limits = Limits { reports: 2, text_bytes: 8, ..Limits::default() };
+    let RuleError::Broken { said, .. } = error_of(&Guest::scoring(score).module(), &limits) else { panic!("it traps") };
+    assert_eq!(said, ["panicked", "panicked"]);
+}
+
+#[test]
+fn forged_addresses_for_the_hosts_input_are_refused() {
+    for realloc in ["i32.const -16", "i32.const 65537", "i32.const 262140"] {
+        let fault = fault_of(&Guest { realloc, ..Guest::default() }, &Limits::default());
+        assert!(matches!(fault, Fault::Answer { limit: 134_217_728, .. }), "{realloc}: {fault:?}");
+    }
+    // One address for everything: the rule overwrites its own input, and nothing else.
+    let overlaid = Guest { realloc: "i32.const 65536", score: SCORE_ZERO, ..Guest::default() };
+    let rule = load(&overlaid.module(), Limits::default()).unwrap();
+    assert_eq!(judge(&rule).unwrap()[0].reward, Some(0.0));
+}

@@ -1,0 +1,101 @@
+//! Rules built against each version of the contract keep loading, or are told how to rebuild. See `frozen/`.
+
+use std::path::{Path, PathBuf};
+
+use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
+use corver_rules::{Fault, LoadOptions, Rule, RuleError};
+use serde_json::{Value, json};
+
+struct Sixes;
+
+impl Counter for Sixes {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        Ok(queries.iter().map(|query| Count { query: query.clone(), occurrences: Some(6), exact: false }).collect())
+    }
+}
+
+fn frozen(version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/frozen/rule-{version}.wasm"))
+}
+
+fn load(settings: Value) -> Result<Rule, RuleError> {
+    Rule::load(&frozen("0.1.0"), LoadOptions { settings, ..LoadOptions::default() })
+}
+
+fn sentence(index: u32, section: Section, triplets: &[&str]) -> RuleSentence {
+    let triplet = |&head: &&str| Triplet { head: head.into(), relation: "is in".into(), tail: "Peru".into() };
+    let triplets = triplets.iter().map(triplet).collect();
+    RuleSentence { completion: 4, index, text: "Größer".into(), section, triplets }
+}
+
+#[test]
+fn a_rule_of_0_1_0_says_what_it_said_then() {
+    let rule = load(Value::Null).unwrap();
+    let manifest = rule.manifest();
+    assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("frozen", "1.0.0"));
+    assert_eq!(manifest.summary, "uses every part of the contract");
+    assert_eq!(manifest.settings_schema, r#"{"type":"object","additionalProperties":false}"#);
+
+    let sentences = [
+        sentence(0, Section::Think, &["Paris", "Rome"]),
+        sentence(1, Section::Think, &[]),
+        sentence(2, Section::Answer, &[]),
+    ];
+    let verdicts = rule.judge(&sentences, &mut Sixes).unwrap();
+    assert_eq!(verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(), [Some(40.25), None, None]);
+    assert_eq!((verdicts[0].count, verdicts[0].triplet), (Some(6), Some(0)));
+    let query = Query { all_of: vec![vec!["Paris".into(), "Größer".into()], vec!["Peru".into()]], enough: Some(9) };
+    assert_eq!(verdicts[0].counts, [Count { query, occurrences: Some(6), exact: false }]);
+    let notes = verdicts.iter().map(|verdict| verdict.note.as_deref());
+    assert_eq!(notes.collect::<Vec<_>>(), [Some("is in Größer"), None, Some("no triplet")]);
+}
+
+#[test]
+fn its_complaints_arrive() {
+    let error = load(json!({"reward": 3})).unwrap_err();
+    let expected = r#"plugin frozen 1.0.0 refuses its settings: there are no settings; got {"reward":3}"#;
+    assert_eq!(error.to_string(), expected);
+    let error = load(Value::Null).unwrap().judge(&[sentence(0, Section::Body, &[])], &mut Sixes).unwrap_err();
+    let RuleError::Broken { fault, said, .. } = error else { panic!("{error}") };
+    assert!(matches!(*fault, Fault::Trap(_)), "{fault}");
+    assert_eq!(said, ["a sentence without a block"]);
+}
+
+#[test]
+fn the_contract_of_today_has_a_frozen_rule() {
+    let contract = include_str!("../../../wit/corver.wit");
+    let version =
+        contract.lines().find_map(|line| line.strip_prefix("package corver:reward@")?.strip_suffix(';')).unwrap();
+    let file = frozen(version);
+    assert!(file.is_file(), "{}: run host/rules/tests/frozen/build.sh, and keep what is there", file.display());
+    assert!(file.metadata().unwrap().len() < 60_000);
+}
+
+/// Stands for every version that this host does not speak: the same rule, its contract's version changed in its bytes.
+#[test]
+fn other_versions_are_refused_with_advice() {
+    let folder = tempfile::tempdir().unwrap();
+    for version in ["0.0.9", "0.2.0", "1.0.0"] {
+        let wasm = std::fs::read(frozen("0.1.0")).unwrap();
+        let changed = replaced(&wasm, b"@0.1.0", format!("@{version}").as_bytes());
+        assert_ne!(changed, wasm);
+        let path = folder.path().join(version);
+        std::fs::write(&path, changed).unwrap();
+        let error = Rule::load(&path, LoadOptions::default()).unwrap_err();
+        assert!(matches!(&error, RuleError::Version { found, spoken: "0.1.0", .. } if found == version), "{error}");
+        let message = error.to_string();
+        assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.1.0")), "{message}");
+        assert!(message.contains("Rebuild the plugin against a corver-sdk of 0.1.0"), "{message}");
+    }
+}
+
+fn replaced(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    assert_eq!(from.len(), to.len(), "sections keep their lengths");
+    let mut bytes = bytes.to_vec();
+    for at in 0..=bytes.len() - from.len() {
+        if bytes[at..].starts_with(from) {
+            bytes[at..at + to.len()].copy_from_slice(to);
+        }
+    }
+    bytes
+}

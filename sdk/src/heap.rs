@@ -1,0 +1,229 @@
+//! The memory of a rule that runs as a component.
+//!
+//! A batch is thousands of short texts and lists, which the host makes one by one and the rule frees one by one; with the
+//! standard library's allocator that took longer than judging them. This one hands out blocks of 16, 32, 64, … bytes and
+//! keeps a list of the free ones of each size: a few instructions either way. A freed block serves its own size only.
+#![allow(unsafe_code, reason = "an allocator")]
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
+
+/// Unit in which linear memory grows, in bytes.
+const PAGE: usize = 64 << 10;
+/// What is asked for at once, in bytes: growing leaves the sandbox.
+const STEP: usize = 16 * PAGE;
+/// Size and alignment of the smallest block, in bytes.
+const SMALLEST: usize = 16;
+
+/// Where a heap gets its memory.
+pub trait Pages {
+    /// So many more bytes, a multiple of [`PAGE`], from an address that is a multiple of [`SMALLEST`]; nobody else uses
+    /// them. `None` where there are none left.
+    fn grow(&self, bytes: usize) -> Option<NonNull<u8>>;
+}
+
+/// The linear memory of a WebAssembly instance.
+#[cfg(target_family = "wasm")]
+#[derive(Debug)]
+pub struct LinearMemory;
+
+#[cfg(target_family = "wasm")]
+impl Pages for LinearMemory {
+    fn grow(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let page = core::arch::wasm32::memory_grow::<0>(bytes / PAGE);
+        if page == usize::MAX { None } else { NonNull::new(ptr::with_exposed_provenance_mut(page * PAGE)) }
+    }
+}
+
+/// An allocator for one thread.
+pub struct Heap<P> {
+    pages: P,
+    state: UnsafeCell<State>,
+}
+
+struct State {
+    /// Not handed out yet: from here,
+    next: *mut u8,
+    /// so many bytes.
+    left: usize,
+    /// Blocks of 2ⁱ bytes that were freed; each begins with the address of the next one.
+    free: [*mut u8; usize::BITS as usize],
+}
+
+// SAFETY: without the atomics feature, WebAssembly has one thread.
+#[cfg(all(target_family = "wasm", not(target_feature = "atomics")))]
+unsafe impl Sync for Heap<LinearMemory> {}
+
+impl<P> Heap<P> {
+    /// Empty; it asks `pages` for memory when it is first used.
+    #[must_use]
+    pub const fn new(pages: P) -> Self {
+        let free = [ptr::null_mut(); usize::BITS as usize];
+        Self { pages, state: UnsafeCell::new(State { next: ptr::null_mut(), left: 0, free }) }
+    }
+}
+
+/// Which power of two the block for `layout` has.
+fn class(layout: Layout) -> usize {
+    layout.size().max(SMALLEST).next_power_of_two().trailing_zeros() as usize
+}
+
+impl State {
+    /// Bytes that were never handed out, null where there are none left.
+    fn carve(&mut self, size: usize, pages: &impl Pages) -> *mut u8 {
+        if self.left < size {
+            let bytes = size.max(STEP).next_multiple_of(PAGE);
+            let Some(grown) = pages.grow(bytes) else { return ptr::null_mut() };
+            // Mostly the new bytes follow the old ones; else those that were left stay unused.
+            if self.next.wrapping_add(self.left) == grown.as_ptr() {
+                self.left += bytes;
+            } else {
+                (self.next, self.left) = (grown.as_ptr(), bytes);
+            }
+        }
+        let block = self.next;
+        self.next = block.wrapping_add(size);
+        self.left -= size;
+        block
+    }
+}
+
+// SAFETY: a block is carved once, from memory that is the heap's alone, so blocks never overlap; it is in a free list
+// only between its release and the next time it is handed out. All sizes are multiples of SMALLEST, so every block is
+// aligned to that, and larger alignments are made by hand. `state` is borrowed in these functions alone, which do not
+// call each other meanwhile.
+unsafe impl<P: Pages> GlobalAlloc for Heap<P> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: one thread, and no other borrow: see above.
+        let state = unsafe { &mut *self.state.get() };
+        if layout.align() > SMALLEST {
+            let padded = (layout.size() + layout.align()).next_multiple_of(SMALLEST);
+            let block = state.carve(padded, &self.pages);
+            return if block.is_null() { block } else { block.wrapping_add(block.align_offset(layout.align())) };
+        }
+        let class = class(layout);
+        let block = state.free[class];
+        if block.is_null() {
+            return state.carve(1 << class, &self.pages);
+        }
+        // SAFETY: a free block begins with an address, written by `dealloc`.
+        state.free[class] = unsafe { block.cast::<*mut u8>().read() };
+        block
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // Rare enough not to be kept: no type of a rule's has such an alignment.
+        if layout.align() > SMALLEST {
+            return;
+        }
+        // SAFETY: one thread, and no other borrow: see above.
+        let state = unsafe { &mut *self.state.get() };
+        let class = class(layout);
+        // SAFETY: nobody uses the block any more; it is large enough for an address and aligned for one.
+        unsafe { block.cast::<*mut u8>().write(state.free[class]) };
+        state.free[class] = block;
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: the caller's promise: `new_size`, rounded up to the alignment, is no more than `isize::MAX`.
+        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+        if layout.align() <= SMALLEST && class(layout) == class(new_layout) {
+            return block;
+        }
+        // SAFETY: the caller's promise: `block` is from here and has this layout; and `new_size` is not 0.
+        unsafe {
+            let new = self.alloc(new_layout);
+            if !new.is_null() {
+                new.copy_from_nonoverlapping(block, layout.size().min(new_size));
+                self.dealloc(block, layout);
+            }
+            new
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// Memory for `left` growths; leaks, as linear memory does.
+    struct Leaked(Cell<usize>);
+
+    impl Pages for Leaked {
+        fn grow(&self, bytes: usize) -> Option<NonNull<u8>> {
+            self.0.set(self.0.get().checked_sub(1)?);
+            NonNull::new(vec![0_u128; bytes / 16].leak().as_mut_ptr().cast())
+        }
+    }
+
+    /// A block that was handed out, filled with its own number.
+    struct Held {
+        at: *mut u8,
+        layout: Layout,
+        number: u8,
+    }
+
+    impl Held {
+        fn fill(&self) {
+            assert!(!self.at.is_null() && self.at.align_offset(self.layout.align()) == 0);
+            unsafe { self.at.write_bytes(self.number, self.layout.size()) };
+        }
+
+        fn is_untouched(&self, bytes: usize) -> bool {
+            (0..bytes).all(|i| unsafe { self.at.add(i).read() } == self.number)
+        }
+    }
+
+    #[test]
+    fn blocks_keep_what_is_written_to_them() {
+        let heap = Heap::new(Leaked(Cell::new(1_000)));
+        let mut held: Vec<Held> = Vec::new();
+        let mut state = 1_u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for step in 0..20_000 {
+            let most = [8, 8, 100, 100, 5_000, 300_000][random(6)];
+            let size = 1 + random(most);
+            let alignment = [1, 4, 8, 16, 64][random(5)];
+            match random(5) {
+                0 | 1 => {
+                    let layout = Layout::from_size_align(size, alignment).unwrap();
+                    let block = Held { at: unsafe { heap.alloc(layout) }, layout, number: step as u8 };
+                    block.fill();
+                    held.push(block);
+                }
+                2 | 3 if !held.is_empty() => {
+                    let block = held.swap_remove(random(held.len()));
+                    assert!(block.is_untouched(block.layout.size()));
+                    unsafe { heap.dealloc(block.at, block.layout) };
+                }
+                4 if !held.is_empty() => {
+                    let i = random(held.len());
+                    let block = &mut held[i];
+                    block.at = unsafe { heap.realloc(block.at, block.layout, size) };
+                    assert!(block.is_untouched(size.min(block.layout.size())));
+                    block.layout = Layout::from_size_align(size, block.layout.align()).unwrap();
+                    block.fill();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_freed_serves_again_and_the_end_is_null() {
+        let heap = Heap::new(Leaked(Cell::new(1)));
+        let layout = Layout::from_size_align(STEP / 2, 8).unwrap();
+        unsafe {
+            let [first, second, third] = [(); 3].map(|()| heap.alloc(layout));
+            assert!(!first.is_null() && !second.is_null() && third.is_null());
+            heap.dealloc(first, layout);
+            assert_eq!(heap.alloc(layout), first);
+        }
+    }
+}
