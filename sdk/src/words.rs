@@ -102,21 +102,27 @@ fn is_stop_word(word: &str) -> bool {
 /// Whether `list`, whose longest word has `longest` characters, has this word, whatever its case.
 fn is_among(word: &str, list: &[&str], longest: usize) -> bool {
     // Lower case never has fewer characters: most words need no look at the list.
-    word.chars().nth(longest).is_none() && list.iter().any(|entry| is_same(word, entry))
-}
-
-/// Whether the two differ in case alone.
-fn is_same(a: &str, b: &str) -> bool {
-    // Most words are ASCII, and then nothing need be copied.
-    if a.is_ascii() && b.is_ascii() { a.eq_ignore_ascii_case(b) } else { a.to_lowercase() == b.to_lowercase() }
+    if word.chars().nth(longest).is_some() {
+        false
+    } else if word.is_ascii() {
+        list.iter().any(|entry| entry.eq_ignore_ascii_case(word))
+    } else {
+        list.contains(&word.to_lowercase().as_str())
+    }
 }
 
 impl Query {
     /// All of these words near each other, each once, however it is capitalised.
     pub fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all_of: Vec<Vec<String>> = Vec::new();
+        // Mostly all of them are ASCII, and then nothing need be copied to be compared.
+        let mut ascii = true;
         for word in words {
-            if !all_of.iter().flatten().any(|seen| is_same(seen, word)) {
+            ascii &= word.is_ascii();
+            let is_word = |seen: &String| {
+                if ascii { seen.eq_ignore_ascii_case(word) } else { seen.to_lowercase() == word.to_lowercase() }
+            };
+            if !all_of.iter().flatten().any(is_word) {
                 all_of.push(vec![word.to_owned()]);
             }
         }
