@@ -5,65 +5,60 @@ use std::fmt;
 use crate::text::{is_space, strip};
 use crate::{Query, Sentence, Triplet};
 
-const STOP_WORDS: [&str; 35] = [
-    "a", "an", "and", "are", "as", "at", "be", "been", "being", "but", "by", "did", "do", "does", "for", "from", "had",
-    "has", "have", "if", "in", "is", "it", "its", "no", "not", "of", "on", "or", "so", "the", "to", "was", "were",
-    "with",
-];
-
-const PRONOUNS: [&str; 46] = [
-    "anyone",
-    "anything",
-    "everyone",
-    "everything",
-    "he",
-    "her",
-    "here",
-    "hers",
-    "herself",
-    "him",
-    "himself",
-    "his",
-    "i",
-    "it",
-    "its",
-    "itself",
-    "me",
-    "mine",
-    "my",
-    "myself",
-    "nobody",
-    "nothing",
-    "our",
-    "ours",
-    "she",
-    "someone",
-    "something",
-    "that",
-    "their",
-    "theirs",
-    "them",
-    "themselves",
-    "there",
-    "these",
-    "they",
-    "this",
-    "those",
-    "us",
-    "we",
-    "which",
-    "who",
-    "whom",
-    "you",
-    "your",
-    "yours",
-    "yourself",
-];
-
 /// Whether `entity` is a word that names nothing by itself.
 #[must_use]
 pub fn is_pronoun(entity: &str) -> bool {
-    is_among(strip(entity), &PRONOUNS, 10)
+    in_lower_case(strip(entity), |word| {
+        matches!(
+            word,
+            b"anyone"
+                | b"anything"
+                | b"everyone"
+                | b"everything"
+                | b"he"
+                | b"her"
+                | b"here"
+                | b"hers"
+                | b"herself"
+                | b"him"
+                | b"himself"
+                | b"his"
+                | b"i"
+                | b"it"
+                | b"its"
+                | b"itself"
+                | b"me"
+                | b"mine"
+                | b"my"
+                | b"myself"
+                | b"nobody"
+                | b"nothing"
+                | b"our"
+                | b"ours"
+                | b"she"
+                | b"someone"
+                | b"something"
+                | b"that"
+                | b"their"
+                | b"theirs"
+                | b"them"
+                | b"themselves"
+                | b"there"
+                | b"these"
+                | b"they"
+                | b"this"
+                | b"those"
+                | b"us"
+                | b"we"
+                | b"which"
+                | b"who"
+                | b"whom"
+                | b"you"
+                | b"your"
+                | b"yours"
+                | b"yourself"
+        )
+    })
 }
 
 /// The words of `entity` that its queries are made of: its capitalised words; without any, its words of three and more
@@ -96,20 +91,63 @@ pub fn word_query(head: &str, tail: &str) -> Option<Query> {
 }
 
 fn is_stop_word(word: &str) -> bool {
-    is_among(word, &STOP_WORDS, 5)
+    in_lower_case(word, |word| {
+        matches!(
+            word,
+            b"a" | b"an"
+                | b"and"
+                | b"are"
+                | b"as"
+                | b"at"
+                | b"be"
+                | b"been"
+                | b"being"
+                | b"but"
+                | b"by"
+                | b"did"
+                | b"do"
+                | b"does"
+                | b"for"
+                | b"from"
+                | b"had"
+                | b"has"
+                | b"have"
+                | b"if"
+                | b"in"
+                | b"is"
+                | b"it"
+                | b"its"
+                | b"no"
+                | b"not"
+                | b"of"
+                | b"on"
+                | b"or"
+                | b"so"
+                | b"the"
+                | b"to"
+                | b"was"
+                | b"were"
+                | b"with"
+        )
+    })
 }
 
-/// Whether `list`, whose longest word has `longest` characters, has this word, whatever its case.
-fn is_among(word: &str, list: &[&str], longest: usize) -> bool {
-    // Lower case never has fewer characters: most words need no look at the list.
-    if word.chars().nth(longest).is_some() {
-        false
-    } else if word.is_ascii() {
-        list.iter().any(|entry| entry.eq_ignore_ascii_case(word))
-    } else {
-        list.contains(&word.to_lowercase().as_str())
+/// Whether `is` holds for a word in lower case, where it is not too long for any.
+///
+/// Patterns of bytes become a decision tree, and most words need neither that nor a copy.
+fn in_lower_case(word: &str, is: impl Fn(&[u8]) -> bool) -> bool {
+    if !word.is_ascii() {
+        return is(word.to_lowercase().as_bytes());
     }
+    let mut lower = [0; LONGEST];
+    let Some(lower) = lower.get_mut(..word.len()) else { return false };
+    lower.copy_from_slice(word.as_bytes());
+    lower.make_ascii_lowercase();
+    is(lower)
 }
+
+/// Bytes of the longest word in the lists.
+const LONGEST: usize = "themselves".len();
 
 impl Query {
     /// All of these words near each other, each once, however it is capitalised.
@@ -202,8 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_sorted_and_their_longest_words_are_found() {
-        assert!(STOP_WORDS.is_sorted() && PRONOUNS.is_sorted());
-        assert!(PRONOUNS.iter().all(|word| is_pronoun(word)) && STOP_WORDS.iter().all(|word| is_stop_word(word)));
+    fn words_are_known_whatever_their_case_and_length() {
+        assert!(["I", "themselves", "THEMSELVES", " Anything "].into_iter().all(is_pronoun));
+        assert!(["a", "Being", "WITH"].into_iter().all(is_stop_word));
+        assert!(!["", "themselvess", "i̇t", "thém", "Paris"].into_iter().any(is_pronoun));
+        assert!(!["", "bein", "beings", "withoutadoubt"].into_iter().any(is_stop_word));
     }
 }
