@@ -14,8 +14,9 @@ use crate::{Limits, RuleError};
 /// The step of the clock that stops slow calls.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// Core instances, memories and tables of one rule. A Rust rule that became a component has four, one and two.
-pub(crate) const INSTANCES: usize = 32;
+/// Core instances, memories and tables of one rule. A Rust rule that became a component has four, one and two; one that
+/// brings an interpreter has tens of instances.
+pub(crate) const INSTANCES: usize = 64;
 pub(crate) const MEMORIES: usize = 2;
 pub(crate) const TABLES: usize = 8;
 
@@ -55,6 +56,8 @@ fn pool() -> PoolingAllocationConfig {
         .max_memories_per_module(MEMORIES as u32)
         .max_tables_per_module(TABLES as u32)
         .table_elements(MOST_TABLE_ELEMENTS)
+        .max_core_instance_size(16 << 20)
+        .max_component_instance_size(64 << 20)
         // The pages that a call wrote are cleared and kept, which is cheaper than new ones, as far as a call of a shipped
         // rule reaches.
         .linear_memory_keep_resident(4 << 20)
