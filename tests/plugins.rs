@@ -102,7 +102,7 @@ fn a_recording_takes_the_place_of_the_index() {
     let completions = file(
         "completions.jsonl",
         &[
-            json!({"completion": "Paris is in France.", "triplets": [["Paris is in France.", [["Paris", "is in", "France"]]]]}),
+            json!({"answers": "France", "completion": "Paris is in France.", "triplets": [["Paris is in France.", [["Paris", "is in", "France"]]]]}),
         ],
     );
     let counts = folder.path().join("counts.jsonl");
