@@ -36,6 +36,7 @@ fn each_heavy_library_has_one_owner() {
     assert_eq!(users(&graph, "ort"), ["corver-extract"]);
     assert_eq!(users(&graph, "memmap2"), ["corver-corpus"]);
     assert_eq!(users(&graph, "ureq"), ["corver-remote"]);
+    assert_eq!(users(&graph, "hyper"), ["corver-serve"]);
     assert_eq!(users(&graph, "clap"), ["corver-host"]);
     // The demo names it only to make its models anew, behind its feature `torch`.
     assert_eq!(users(&graph, "tch"), ["corver-demo", "corver-learn"]);
@@ -52,11 +53,9 @@ fn core_is_light_and_everything_points_towards_it() {
     };
     assert!(ours("corver-corpus").is_empty(), "the corpus engine is usable alone");
     assert!(ours("corver-sdk").is_empty(), "guests and host share no crate: the WIT files are the contract");
-    assert_eq!(
-        ours("corver-remote"),
-        BTreeSet::from(["corver-corpus"]),
-        "servers and their clients know nothing of rewards"
-    );
+    for http in ["corver-remote", "corver-serve"] {
+        assert_eq!(ours(http), BTreeSet::from(["corver-corpus"]), "servers and their clients know nothing of rewards");
+    }
     for part in ["corver-extract", "corver-rules", "corver-learn"] {
         assert_eq!(ours(part), BTreeSet::from(["corver-core"]), "{part}");
     }

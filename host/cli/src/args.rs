@@ -1,5 +1,6 @@
 //! What the command line takes.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -169,6 +170,23 @@ pub enum IndexCommand {
     },
     /// Count how often words occur together: 'Philadelphia Flyers AND Stanley Cup'.
     Count(CountArgs),
+    /// Answer Infini-gram's HTTP API from an index, for other machines to count in it.
+    ///
+    /// Prints the address to give them as corpus.index, and ends with Ctrl-C.
+    Serve {
+        /// Index folder; default: the demo's.
+        #[arg(long, value_name = "DIR")]
+        index: Option<PathBuf>,
+        /// tokenizer.json, where the index does not hold its own.
+        #[arg(long)]
+        tokenizer: Option<PathBuf>,
+        /// Address and port; beyond this machine only in a network that you trust.
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8765")]
+        listen: SocketAddr,
+        /// What clients call the index. Default: the folder's name.
+        #[arg(long)]
+        name: Option<String>,
+    },
     /// Documents, tokens, widths and tokenizer of an index.
     Info {
         /// Index folder; default: the demo's.

@@ -121,6 +121,11 @@ impl Tokenizer {
         self.inner.decode(ids, true).map_err(|e| Error::Encode { message: e.to_string() })
     }
 
+    /// The vocabulary's own spelling of an id (`▁Paris`, `ĠParis`); `None` where it has no such id.
+    pub fn piece(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
     /// blake3 of the `tokenizer.json`.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint

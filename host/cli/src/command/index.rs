@@ -1,6 +1,7 @@
-//! `corver-host index build | count | info | verify`.
+//! `corver-host index build | count | serve | info | verify`.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -11,11 +12,12 @@ use corver_corpus::{
     WordCounter, WordQuery, available_memory, build, parse_query, verify,
 };
 use corver_remote::RemoteSettings;
+use corver_serve::{Limits, Server};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use crate::args::{CountArgs, IndexArgs, IndexCommand};
-use crate::config::window;
+use crate::config::{DEMO_SOURCE, window};
 use crate::source::Source;
 use crate::{output, parts};
 
@@ -36,6 +38,9 @@ pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
             build_index(inputs, tokenizer, out, &options, json)
         }
         IndexCommand::Count(args) => count(args, json),
+        IndexCommand::Serve { index, tokenizer, listen, name } => {
+            serve(index.as_deref(), tokenizer.as_deref(), *listen, name.as_deref(), json)
+        }
         IndexCommand::Info { index } => info(index.as_deref(), json),
         IndexCommand::Verify { index, full } => {
             check(index.as_deref(), if *full { Level::Full } else { Level::Sampled(SAMPLE) }, json)
@@ -264,6 +269,42 @@ fn origin(passage: &Passage) -> String {
     }
     parts.push(number);
     parts.join(" · ")
+}
+
+fn serve(
+    index: Option<&Path>,
+    tokenizer: Option<&Path>,
+    listen: SocketAddr,
+    name: Option<&str>,
+    json: bool,
+) -> Result<()> {
+    let path = folder(index)?;
+    let corpus = open_folder(&path, tokenizer)?;
+    let name = match (name, index) {
+        (Some(name), _) => name.to_owned(),
+        (None, None) => DEMO_SOURCE.to_owned(),
+        (None, Some(_)) => {
+            let folder = path.canonicalize().with_context(|| format!("finding {}", path.display()))?;
+            folder
+                .file_name()
+                .context("the index lies in no folder with a name: give it one with --name")?
+                .to_string_lossy()
+                .into_owned()
+        }
+    };
+    let info = corpus.index().info();
+    let server = Server::bind(corpus, &name, listen, Limits::default())?;
+    let url = format!("http://{}/#{name}", server.address());
+    if !listen.ip().is_loopback() {
+        tracing::warn!("whoever reaches {} may ask: there is no password", server.address());
+    }
+    if json {
+        output::json(&json!({"url": url, "documents": info.documents, "tokens": info.tokens}))?;
+    } else {
+        output::line(format_args!("{url}: {} documents, {} tokens; Ctrl-C ends it", info.documents, info.tokens));
+    }
+    server.run_until_interrupted()?;
+    Ok(())
 }
 
 fn info(index: Option<&Path>, json: bool) -> Result<()> {
