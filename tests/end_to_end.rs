@@ -223,6 +223,45 @@ fn counts_come_from_several_indexes_and_from_servers() {
 }
 
 #[test]
+fn a_run_outlives_the_server_that_counts_for_it() {
+    let mut server = host::Server::start(&["--name", "demo-world"], "127.0.0.1:0");
+    let count = host(&["index", "count", "Philadelphia AND Flyers", "--index", &server.url, "--json"]).good().json();
+    assert_eq!(count["count"], 0);
+    let window = format!("corpus.max_diff_tokens={}", corver_demo::WINDOW);
+    let local = run_dir("counted-here");
+    short_run(&local, 4, &[]).good();
+
+    let out = run_dir("counted-elsewhere");
+    let source = format!("corpus.index={}", server.url);
+    let remote = [
+        "--set",
+        &source,
+        "--set",
+        &window,
+        "--set",
+        "corpus.remote.cache=false",
+        "--set",
+        "corpus.remote.patience_s=1",
+    ];
+    // The server goes away after the second step: the run stops with an error and its checkpoint.
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| short_run(&out, 4, &remote));
+        while lines(&out.join("metrics.jsonl")).len() < 2 && !run.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        server.stop();
+        run.join().unwrap().bad("gave no answer");
+    });
+    // It comes back, and the run goes on to where it would have got with an index of its own.
+    let _server = host::Server::start(&["--name", "demo-world"], &server.address);
+    short_run(&out, 4, &[&remote[..], &["--resume"]].concat()).good();
+    let rewards = |run: &Path| -> Vec<Value> {
+        lines(&run.join("metrics.jsonl")).iter().map(|line| line["reward"].clone()).collect()
+    };
+    assert_eq!(rewards(&out), rewards(&local));
+}
+
+#[test]
 fn completions_are_scored_with_their_own_triplets() {
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");

@@ -2,8 +2,9 @@
 #![allow(dead_code, reason = "each test crate that includes this file uses its own part of it")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -84,6 +85,42 @@ pub fn kill_when(args: &[&str], ready: impl Fn() -> bool) {
     }
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// `corver-host index serve`, for as long as the value lives.
+pub struct Server {
+    process: Child,
+    /// What to give as `corpus.index`.
+    pub url: String,
+    /// What it listens on.
+    pub address: String,
+}
+
+impl Server {
+    pub fn start(args: &[&str], listen: &str) -> Self {
+        let args = [&["index", "serve", "--json", "--listen", listen], args].concat();
+        let mut process = command(&args).stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
+        let url = told["url"].as_str().unwrap().to_owned();
+        let address = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+        Self { process, url, address }
+    }
+
+    /// Ends it as Ctrl-C would, and sees that it ends well.
+    pub fn stop(&mut self) {
+        let interrupted = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().unwrap();
+        assert!(interrupted.success());
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // it may have been stopped
+        let _ = self.process.wait();
+    }
 }
 
 /// A fresh path for a run, under the build folder.

@@ -1,4 +1,5 @@
 //! The corver-host binary: parses, wires the parts together and prints. What it wires lives in the other crates.
+#![cfg_attr(not(feature = "torch"), allow(dead_code, reason = "settings and helpers that only training reads"))]
 
 mod args;
 mod command;

@@ -192,7 +192,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// A query, a clause or a term is empty.
-    #[error("the query has an empty {part}: write it as `a AND b OR c`, with a word on each side")]
+    #[error("an empty {part}: write a query as `a AND b OR c`, with a word on each side")]
     EmptyQuery {
         /// "query", "clause" or "term".
         part: &'static str,

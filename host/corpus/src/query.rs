@@ -104,7 +104,12 @@ impl Corpus {
 pub fn parse_query(text: &str) -> Result<Vec<Vec<String>>> {
     let clause = |text: &str| -> Vec<String> { text.split(" OR ").map(|word| word.trim().to_owned()).collect() };
     let all_of: Vec<Vec<String>> = text.split(" AND ").map(clause).collect();
-    if all_of.iter().flatten().any(String::is_empty) {
+    let is_operator = |word: Option<&str>| matches!(word, Some("AND" | "OR"));
+    let lacks_a_side = |term: &String| {
+        let mut words = term.split_whitespace();
+        is_operator(words.next()) || is_operator(words.next_back())
+    };
+    if all_of.iter().flatten().any(|term| term.is_empty() || lacks_a_side(term)) {
         return Err(Error::EmptyQuery { part: if text.trim().is_empty() { "query" } else { "term" } });
     }
     Ok(all_of)
@@ -125,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_missing_word_is_an_error() {
-        for text in ["", "  ", "a AND ", "a OR  AND b"] {
+        for text in ["", "  ", "a AND ", "a OR  AND b", "AND", "a AND", "OR b", "a AND AND b"] {
             assert!(matches!(parse_query(text), Err(Error::EmptyQuery { .. })), "{text:?}");
         }
     }

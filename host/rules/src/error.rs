@@ -52,7 +52,9 @@ pub enum RuleError {
         path: PathBuf,
     },
     /// A component with another purpose.
-    #[error("{path} does not export corver:reward/sentence-scoring, so it is no sentence rule; it exports {exports:?}")]
+    #[error(
+        "{path} does not export corver:reward/sentence-scoring, so it is no sentence rule; it exports {exports:?}. A rule in Rust ends with `corver_sdk::export!(YourRule);`"
+    )]
     ForeignExports {
         /// The plugin file.
         path: PathBuf,

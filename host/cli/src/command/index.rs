@@ -331,6 +331,7 @@ fn info(index: Option<&Path>, json: bool) -> Result<()> {
 
 fn check(index: Option<&Path>, level: Level, json: bool) -> Result<()> {
     let path = folder(index)?;
+    anyhow::ensure!(path.exists(), "there is no index {}", path.display());
     let verified = verify(&path, OpenOptions::default(), level)
         .with_context(|| format!("the index {} is damaged", path.display()))?;
     if json {
