@@ -2,7 +2,6 @@
 //! repository: `CORVER_SHARED` names their folder, and without it this test says that it skips.
 
 mod golden;
-#[allow(dead_code, reason = "each test crate that includes this module uses its own part of it")]
 mod host;
 
 use std::fs;

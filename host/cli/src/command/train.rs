@@ -40,7 +40,11 @@ mod with_torch {
         let resolved = toml::to_string_pretty(&config).context("writing the resolved configuration")?;
         if args.dry_run {
             parts::check(&config)?;
-            return if json { output::json(&config) } else { Ok(output::line(resolved.trim_end())) };
+            if json {
+                return output::json(&config);
+            }
+            output::line(resolved.trim_end());
+            return Ok(());
         }
 
         // What cannot be had is said before anything is loaded.
