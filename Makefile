@@ -64,7 +64,7 @@ bench: setup plugins ## every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches
 
 bench-rules: setup plugins ## what a rule costs, beside its bars; also in target/bench/rules.json
-	$(CARGO) bench --profile release -p corver-rules --bench judge -- --noplot
+	$(CARGO) bench --locked --profile release --workspace --bench judge -- --noplot
 
 lint: setup ## formatting and clippy, warnings are errors
 	$(CARGO) fmt --all --check

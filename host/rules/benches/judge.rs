@@ -4,11 +4,12 @@
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::SystemTime;
 
 use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
 use corver_rules::{LoadOptions, Rule};
 use corver_sdk::{Ask, Corpus, Judgement, SentenceRule};
+use cpu_time::ThreadTime;
 use criterion::{Bencher, BenchmarkId, Criterion, Throughput};
 use first::First;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -76,19 +77,13 @@ fn judge_natively(rule: &First, sentences: &[corver_sdk::Sentence]) -> Vec<Judge
     sentences.iter().map(judge).collect()
 }
 
-/// Time that this thread has been running: other work on the machine does not count, as it would by the clock.
-fn busy() -> Duration {
-    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
-    Duration::from_nanos(schedule.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number"))
-}
-
-/// Measures by [`busy`], all in the thread of `one`.
+/// Measures the processor time of the thread of `one`: other work on the machine does not count, as it would by the clock.
 fn on_one_core<T>(one: &ThreadPool, b: &mut Bencher<'_>, mut work: impl FnMut() -> T + Send) {
     b.iter_custom(|iterations| {
         one.install(|| {
-            let before = busy();
+            let start = ThreadTime::now();
             (0..iterations).for_each(|_| drop(black_box(work())));
-            busy() - before
+            start.elapsed()
         })
     });
 }
@@ -146,21 +141,27 @@ struct Figure {
     bar: Option<f64>,
 }
 
-/// Nanoseconds of one iteration, the fastest of a benchmark's samples: other work on the machine only ever adds.
-fn fastest(folder: &Path, benchmark: &str) -> Option<f64> {
-    let sample = std::fs::read_to_string(folder.join(benchmark).join("new/sample.json")).ok()?;
+/// Nanoseconds of one iteration, the median of a benchmark's samples; `None` where it has not run since `start`.
+fn median(folder: &Path, benchmark: &str, start: SystemTime) -> Option<f64> {
+    let path = folder.join(benchmark).join("new/sample.json");
+    path.metadata().and_then(|file| file.modified()).ok().filter(|&written| written >= start)?;
+    let sample = std::fs::read_to_string(path).ok()?;
     let sample: Value = serde_json::from_str(&sample).ok()?;
     let numbers = |key: &str| Some(sample[key].as_array()?.iter().filter_map(Value::as_f64).collect::<Vec<_>>());
-    numbers("times")?.into_iter().zip(numbers("iters")?).map(|(time, iterations)| time / iterations).reduce(f64::min)
+    let mut each: Vec<f64> =
+        numbers("times")?.into_iter().zip(numbers("iters")?).map(|(time, iterations)| time / iterations).collect();
+    each.sort_by(f64::total_cmp);
+    each.get(each.len() / 2).copied()
 }
 
-/// What the benchmarks that have run so far came to.
-fn figures(criterion: &Path) -> Vec<Figure> {
+/// What the benchmarks that have run since `start` came to.
+fn figures(criterion: &Path, start: SystemTime) -> Vec<Figure> {
+    let median = |benchmark: &str| median(criterion, benchmark, start);
     let mut figures = Vec::new();
     let mut add =
         |name: String, value: Option<f64>, bar| figures.extend(value.map(|value| Figure { name, value, bar }));
     for n in SIZES {
-        let per_sentence = |of: &str| Some(fastest(criterion, &format!("rules/{of}/{n}"))? / 1e3 / f64::from(n));
+        let per_sentence = |of: &str| Some(median(&format!("rules/{of}/{n}"))? / 1e3 / f64::from(n));
         let (plugin, native) = (per_sentence("plugin"), per_sentence("native"));
         add(format!("first.wasm, batches of {n}, us per sentence"), plugin, Some(2.0));
         add(format!("first compiled in, {n} sentences, us per sentence"), native, None);
@@ -170,20 +171,20 @@ fn figures(criterion: &Path) -> Vec<Figure> {
             Some(3.0),
         );
     }
-    add("load from the cache, ms".into(), fastest(criterion, "rules/load").map(|ns| ns / 1e6), Some(5.0));
-    let one = fastest(criterion, "cores/1");
+    add("load from the cache, ms".into(), median("rules/load").map(|ns| ns / 1e6), Some(5.0));
+    let one = median("cores/1");
     for n in (1..).map(|power| 1 << power).take_while(|&n| n <= rayon::current_num_threads()) {
-        let gain = one.zip(fastest(criterion, &format!("cores/{n}"))).map(|(one, many)| one / many);
+        let gain = one.zip(median(&format!("cores/{n}"))).map(|(one, many)| one / many);
         add(format!("speed-up on {n} cores"), gain, None);
     }
     figures
 }
 
 #[expect(clippy::print_stdout, reason = "the table is what the benchmark is for")]
-fn report() {
+fn report(start: SystemTime) {
     let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target");
-    let figures = figures(&target.join("criterion"));
-    println!("{:<52} {:>8} {:>6}", "figure (fastest sample)", "measured", "bar");
+    let figures = figures(&target.join("criterion"), start);
+    println!("{:<52} {:>8} {:>6}", "figure (median)", "measured", "bar");
     for Figure { name, value, bar } in &figures {
         let bar = bar.map_or(String::new(), |bar| format!("<= {bar}"));
         println!("{name:<52} {value:>8.2} {bar:>6}");
@@ -200,10 +201,11 @@ fn report() {
 }
 
 fn main() {
+    let start = SystemTime::now();
     let mut criterion = Criterion::default().configure_from_args();
     judge(&mut criterion);
     load(&mut criterion);
     on_all_cores(&mut criterion);
     criterion.final_summary();
-    report();
+    report(start);
 }
