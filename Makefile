@@ -46,14 +46,14 @@ infini-gram: # the official engine, in an environment of its own
 	@host/setup/infini-gram.sh
 
 test-peer: infini-gram ## index files and answers both ways, against the official engine
-	CORVER_PEER_PYTHON=$(PEER_PYTHON) $(CARGO) test --locked $(PROFILE) -p corver-corpus --test peer -- --ignored
+	CORVER_PEER_PYTHON=$(PEER_PYTHON) $(CARGO) test --locked $(PROFILE) --workspace --test peer -- --ignored
 
 bench-corpus: test-peer ## against the official engine, side by side; CORVER_SHARED=DIR: on real text
 ifndef CORVER_SHARED
-	$(CARGO) run --locked $(PROFILE) -p corver-demo --example world -- $(WORLD) 30000
+	$(CARGO) run --locked $(PROFILE) --workspace --example world -- $(WORLD) 30000
 endif
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) CORVER_BENCH_TEXT=$(WORLD) \
-	  $(CARGO) bench --locked --profile release -p corver-corpus --bench peer
+	  $(CARGO) bench --locked --profile release --workspace --bench peer
 
 test-languages: build ## a rule in Python against the same one in Rust; installs componentize-py into .deps/
 	@test -x .deps/componentize-py/bin/componentize-py || { python3 -m venv .deps/componentize-py && .deps/componentize-py/bin/pip install --quiet componentize-py==0.25.1; }

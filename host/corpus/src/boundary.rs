@@ -1,11 +1,13 @@
 //! Which ranges reach into another document.
 
+use std::sync::Arc;
+
 use crate::cache::ListCache;
 use crate::cnf::Mode;
 use crate::error::Result;
 use crate::format::TokenWidth;
 use crate::join::Range;
-use crate::positions::{Cursor, Positions};
+use crate::positions::Positions;
 use crate::scan;
 use crate::shard::Shard;
 
@@ -13,8 +15,8 @@ use crate::shard::Shard;
 pub(crate) enum Boundaries<'a> {
     /// Looks at the text between a range's ends: best for few ranges.
     Scan { shard: &'a Shard, mode: Mode },
-    /// Looks up the next document's start: best for many ranges in ascending order.
-    List(Cursor),
+    /// Looks up the next document's start: best for many ranges.
+    List(Arc<Positions>),
 }
 
 impl<'a> Boundaries<'a> {
@@ -22,17 +24,14 @@ impl<'a> Boundaries<'a> {
         Self::Scan { shard, mode }
     }
 
-    /// For ranges that come in ascending order.
+    /// For many ranges.
     pub(crate) fn list(shard: &'a Shard, mode: Mode, lists: &ListCache) -> Result<Self> {
-        if mode == Mode::Compatible && shard.may_fake_separators()? {
-            return Ok(Self::scan(shard, mode));
-        }
-        Ok(lists.documents(shard)?.map_or_else(|| Self::scan(shard, mode), |starts| Self::List(Cursor::new(starts))))
+        Ok(documents(shard, mode, lists)?.map_or_else(|| Self::scan(shard, mode), Self::List))
     }
 
     /// Appends to `whole` the ranges inside which no document begins; one that begins with the last occurrence's token
     /// is not inside.
-    pub(crate) fn keep_whole(&mut self, ranges: &[Range], whole: &mut Vec<Range>) {
+    pub(crate) fn keep_whole(&self, ranges: &[Range], whole: &mut Vec<Range>) {
         match self {
             Self::Scan { shard, mode } => whole.extend(ranges.iter().filter(|range| {
                 let width = shard.width.bytes();
@@ -49,6 +48,14 @@ impl<'a> Boundaries<'a> {
             }),
         }
     }
+}
+
+/// The starts of all documents, where these are what a mode takes for boundaries and lists are kept.
+pub(crate) fn documents(shard: &Shard, mode: Mode, lists: &ListCache) -> Result<Option<Arc<Positions>>> {
+    if mode == Mode::Compatible && shard.may_fake_separators()? {
+        return Ok(None);
+    }
+    lists.documents(shard)
 }
 
 impl Shard {

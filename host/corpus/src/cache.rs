@@ -32,14 +32,14 @@ pub(crate) struct ListCache {
     losses: Option<Cache<Key, Arc<AtomicU64>>>,
 }
 
-/// A shard's number, and the ranks that a clause keeps in it.
-type Key = (usize, Box<[Segment]>);
+/// A shard's number, the ranks that a clause keeps in it, and the reach of its zones; no reach for its positions.
+type Key = (usize, Box<[Segment]>, Option<u64>);
 
 #[derive(Debug, Clone)]
 struct Bytes;
 
 impl Weighter<Key, Arc<Positions>> for Bytes {
-    fn weight(&self, (_, segments): &Key, list: &Arc<Positions>) -> u64 {
+    fn weight(&self, (_, segments, _): &Key, list: &Arc<Positions>) -> u64 {
         (list.num_bytes() + size_of_val(&**segments) + size_of::<Key>()) as u64
     }
 }
@@ -57,7 +57,7 @@ impl ListCache {
         if clause.num_positions() < SHORTEST {
             return None;
         }
-        self.lists.get(&key(shard, clause))
+        self.lists.get(&key(shard, clause, None))
     }
 
     /// A clause's list; now kept, if it was not before.
@@ -66,7 +66,7 @@ impl ListCache {
         if clause.num_positions() < SHORTEST {
             read()
         } else {
-            self.lists.get_or_insert_with(&key(shard, clause), read)
+            self.lists.get_or_insert_with(&key(shard, clause, None), read)
         }
     }
 
@@ -75,17 +75,28 @@ impl ListCache {
         if self.losses.is_none() {
             return Ok(None);
         }
-        let no_clause = (shard.number, Box::default());
+        let no_clause = (shard.number, Box::default(), None);
         self.lists.get_or_insert_with(&no_clause, || shard.document_starts().map(Arc::new)).map(Some)
     }
 
-    /// What queries have lost so far by not sorting a clause; `None` where that will never be made good.
-    pub(crate) fn losses(&self, shard: &Shard, clause: &ShardClause) -> Option<Arc<AtomicU64>> {
+    /// A clause's zones ([`crate::zones`]), if they are kept.
+    pub(crate) fn known_zones(&self, shard: &Shard, clause: &ShardClause, reach: u64) -> Option<Arc<Positions>> {
+        self.lists.get(&key(shard, clause, Some(reach)))
+    }
+
+    /// Keeps a clause's zones.
+    pub(crate) fn keep_zones(&self, shard: &Shard, clause: &ShardClause, reach: u64, bounds: Arc<Positions>) {
+        self.lists.insert(key(shard, clause, Some(reach)), bounds);
+    }
+
+    /// What queries have lost so far by not sorting a clause, or, with a reach, by not having its zones; `None` where that
+    /// will never be made good.
+    pub(crate) fn losses(&self, shard: &Shard, clause: &ShardClause, reach: Option<u64>) -> Option<Arc<AtomicU64>> {
         let losses = self.losses.as_ref().filter(|_| clause.num_positions() >= SHORTEST)?;
-        losses.get_or_insert_with(&key(shard, clause), || Ok::<_, Infallible>(Arc::default())).ok()
+        losses.get_or_insert_with(&key(shard, clause, reach), || Ok::<_, Infallible>(Arc::default())).ok()
     }
 }
 
-fn key(shard: &Shard, clause: &ShardClause) -> Key {
-    (shard.number, clause.segments.as_slice().into())
+fn key(shard: &Shard, clause: &ShardClause, reach: Option<u64>) -> Key {
+    (shard.number, clause.segments.as_slice().into(), reach)
 }

@@ -17,6 +17,7 @@ use crate::join::{Neighbours, Range};
 use crate::positions::Positions;
 use crate::shard::Shard;
 use crate::span;
+use crate::zones;
 
 /// AND of clauses; a clause is an OR of terms; a term is an n-gram of token ids. Nothing in it is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -131,6 +132,8 @@ impl Index {
                 && options.mode != Mode::Span
             {
                 matches = only.num_positions(); // a range of one position crosses no boundary
+            } else if let Some(counted) = plan.count_by_zones(shard, clauses, enough)? {
+                matches = counted;
             } else {
                 let order = enough.map_or(Order::Any, Order::Enough);
                 plan.visit(shard, clauses, order, |_| {
@@ -233,6 +236,18 @@ impl<'a> Plan<'a> {
         Ok(Some(Self { terms, shards, lists: &index.lists, options }))
     }
 
+    /// The matches of two clauses in a shard, where that is the cheapest way to all of them.
+    fn count_by_zones(&self, shard: &Shard, clauses: &[ShardClause], enough: Option<u64>) -> Result<Option<u64>> {
+        let [rarer, other] = clauses else { return Ok(None) };
+        if self.options.mode == Mode::Span || enough.is_some() || rarer.num_positions() <= WORTH_SORTING {
+            return Ok(None);
+        }
+        let Some(bounds) = zones::of(shard, other, self.options, self.lists, rarer.num_positions())? else {
+            return Ok(None);
+        };
+        Ok(Some(zones::count_inside(&bounds, &*self.lists.list(shard, rarer)?)))
+    }
+
     /// Shows every match in a shard to `visit`, until that breaks.
     fn visit(
         &self,
@@ -255,7 +270,7 @@ impl<'a> Plan<'a> {
             neighbours.push(Neighbours::new(shard, clause, terms, self.lists, reach, ranges.take())?);
         }
         let mut starts = Starts::new(shard, rarest, self.lists, order)?;
-        let mut boundaries = match starts.source {
+        let boundaries = match starts.source {
             Source::Text(_) => Boundaries::list(shard, self.options.mode, self.lists)?,
             Source::Ranks => Boundaries::scan(shard, self.options.mode),
         };

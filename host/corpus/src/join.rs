@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::cache::ListCache;
 use crate::clause::ShardClause;
 use crate::error::Result;
-use crate::positions::Cursor;
+use crate::positions::Positions;
 use crate::scan::Scanner;
 use crate::shard::Shard;
 
@@ -27,14 +27,14 @@ impl Range {
     }
 
     /// The range with its neighbours taken in: the nearest occurrence before its right end, and the nearest at or after
-    /// its left end, where they are within reach. `None` where neither is.
-    fn with(self, before: Option<u64>, after: Option<u64>, reach: u64) -> Option<Self> {
+    /// its left end, where they are within reach; and whether one of them is. Nothing here is worth a branch: in frequent
+    /// clauses it would be mispredicted.
+    pub(crate) fn with(self, before: Option<u64>, after: Option<u64>, reach: u64) -> (Self, bool) {
         let before = before.filter(|&position| position >= self.left.saturating_sub(reach));
         let after = after.filter(|&position| position <= self.right.saturating_add(reach));
-        (before.is_some() || after.is_some()).then(|| Self {
-            left: before.map_or(self.left, |position| position.min(self.left)),
-            right: after.map_or(self.right, |position| position.max(self.right)),
-        })
+        let longer =
+            Self { left: self.left.min(before.unwrap_or(u64::MAX)), right: self.right.max(after.unwrap_or(0)) };
+        (longer, before.is_some() | after.is_some())
     }
 }
 
@@ -55,15 +55,14 @@ pub(crate) struct Neighbours<'a> {
 
 enum Finder<'a> {
     Scan { scanner: Scanner<'a>, lost: u64, losses: Option<Arc<AtomicU64>> },
-    List(Cursor),
+    List(Arc<Positions>),
 }
 
-/// What one scan costs before it has looked at any token. The unit of these prices is the time of looking at one token,
-/// about a tenth of a nanosecond.
+/// What scanning for one term, to both sides, costs before it has looked at any token. The unit of these prices is the
+/// time of looking at one token, about a tenth of a nanosecond.
 const SCAN_COST: u64 = 250;
-/// What a search in the sorted positions costs near the last one, and what each doubling of the distance adds.
+/// What a search in the sorted positions costs.
 const SEARCH_COST: u64 = 50;
-const STEP_COST: u64 = 50;
 /// What reading and sorting one position costs.
 const SORT_COST: u64 = 100;
 
@@ -78,19 +77,16 @@ impl<'a> Neighbours<'a> {
         ranges: Option<u64>,
     ) -> Result<Self> {
         // On each side the whole window, or up to the next occurrence if they are spread evenly.
-        let scan = SCAN_COST + 2 * reach.min(shard.num_tokens / clause.count.max(1));
-        let distance = clause.count / ranges.unwrap_or(1).max(1);
-        let search = SEARCH_COST + STEP_COST * u64::from((distance + 1).ilog2());
-        let known = if clause.sampled || ranges.is_none() || search < scan { lists.known(shard, clause) } else { None };
-        let finder = if let Some(list) = known {
-            Finder::List(Cursor::new(list))
+        let scan = scan_cost(clause) + 2 * reach.min(shard.num_tokens / clause.count.max(1));
+        let finder = if let Some(list) = lists.known(shard, clause) {
+            Finder::List(list)
         } else {
-            let losses = lists.losses(shard, clause);
+            let losses = lists.losses(shard, clause, None);
             let lost = losses.as_ref().map_or(0, |losses| losses.load(Relaxed));
-            let will_lose = ranges.map_or(0, |ranges| ranges.saturating_mul(scan.saturating_sub(search)));
+            let will_lose = ranges.map_or(0, |ranges| ranges.saturating_mul(scan - SEARCH_COST));
             // A scan would also see the occurrences that were dropped from a sampled clause.
             if clause.sampled || lost.saturating_add(will_lose) > price_of_sorting(clause) {
-                Finder::List(Cursor::new(lists.list(shard, clause)?))
+                Finder::List(lists.list(shard, clause)?)
             } else {
                 Finder::Scan { scanner: Scanner::new(shard, terms, &clause.segments)?, lost, losses }
             }
@@ -112,20 +108,32 @@ impl<'a> Neighbours<'a> {
             ranges = rest;
             let (before, seen_before) = scanner.last_in(range.left.saturating_sub(reach), range.right);
             let (after, seen_after) = scanner.first_in(range.left, range.right.saturating_add(reach).saturating_add(1));
-            longer.extend(range.with(before, after, reach));
-            *lost = lost.saturating_add((SCAN_COST + seen_before + seen_after).saturating_sub(SEARCH_COST));
+            let (range, reaches) = range.with(before, after, reach);
+            longer.extend(reaches.then_some(range));
+            *lost = lost.saturating_add(scan_cost(self.clause) + seen_before + seen_after - SEARCH_COST);
             if *lost > price_of_sorting(self.clause) {
                 if let Some(losses) = losses {
                     losses.store(0, Relaxed);
                 }
-                self.finder = Finder::List(Cursor::new(self.lists.list(self.shard, self.clause)?));
+                self.finder = Finder::List(self.lists.list(self.shard, self.clause)?);
             }
         }
-        if let Finder::List(cursor) = &mut self.finder {
-            cursor.around(ranges, |range, before, after| longer.extend(range.with(before, after, reach)));
+        if let Finder::List(list) = &self.finder {
+            let mut length = longer.len();
+            longer.resize(length + ranges.len(), Range::at(0));
+            list.around(ranges, |range, before, after| {
+                let reaches;
+                (longer[length], reaches) = range.with(before, after, reach);
+                length += usize::from(reaches);
+            });
+            longer.truncate(length);
         }
         Ok(())
     }
+}
+
+fn scan_cost(clause: &ShardClause) -> u64 {
+    SCAN_COST * clause.segments.len() as u64
 }
 
 fn price_of_sorting(clause: &ShardClause) -> u64 {
@@ -139,11 +147,11 @@ mod tests {
     #[test]
     fn a_range_takes_in_both_neighbours_within_reach() {
         let range = Range { left: 10, right: 12 };
-        assert_eq!(range.with(Some(7), Some(15), 3), Some(Range { left: 7, right: 15 }));
-        assert_eq!(range.with(Some(11), None, 3), Some(range));
-        assert_eq!(range.with(None, Some(15), 3), Some(Range { left: 10, right: 15 }));
-        assert_eq!(range.with(Some(6), Some(15), 3), Some(Range { left: 10, right: 15 }));
-        assert_eq!(range.with(Some(6), Some(16), 3), None);
-        assert_eq!(range.with(None, None, 3), None);
+        assert_eq!(range.with(Some(7), Some(15), 3), (Range { left: 7, right: 15 }, true));
+        assert_eq!(range.with(Some(11), None, 3), (range, true));
+        assert_eq!(range.with(None, Some(15), 3), (Range { left: 10, right: 15 }, true));
+        assert_eq!(range.with(Some(6), Some(15), 3), (Range { left: 10, right: 15 }, true));
+        assert_eq!(range.with(Some(6), Some(16), 3), (range, false));
+        assert_eq!(range.with(None, None, 3), (range, false));
     }
 }

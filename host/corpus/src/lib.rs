@@ -52,6 +52,7 @@ mod span;
 mod tokenizer;
 mod verify;
 mod words;
+mod zones;
 
 pub use build::BuildOptions;
 pub use build::Progress;

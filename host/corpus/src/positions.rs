@@ -1,7 +1,5 @@
 //! All positions of a clause in one shard, ascending.
 
-use std::sync::Arc;
-
 use crate::error::Result;
 use crate::join::Range;
 use crate::radix::{self, Position};
@@ -11,132 +9,147 @@ use crate::shard::Shard;
 /// Sorted positions, four bytes each where the shard allows it.
 #[derive(Debug)]
 pub(crate) enum Positions {
-    Narrow(Vec<u32>),
-    Wide(Vec<u64>),
+    Narrow(Sorted<u32>),
+    Wide(Sorted<u64>),
 }
 
 impl Positions {
     /// Reads and sorts what the ranks of some segments point to.
     pub(crate) fn read(shard: &Shard, segments: &[Segment]) -> Result<Self> {
-        fn collect<T: Position>(shard: &Shard, segments: &[Segment]) -> Result<Vec<T>> {
-            let length: u64 = segments.iter().map(|segment| segment.len()).sum();
+        fn collect<T: Position>(shard: &Shard, segments: &[Segment], length: u64) -> Result<Sorted<T>> {
             let mut positions = Vec::with_capacity(length as usize);
             for rank in segments.iter().flat_map(|segment| segment.start..segment.end) {
                 positions.push(T::narrow(shard.position(rank)?));
             }
             radix::sort(&mut positions, shard.num_tokens);
-            Ok(positions)
+            Ok(Sorted::new(positions, shard.num_tokens))
         }
-        Ok(if shard.num_tokens <= 1 << 32 {
-            Self::Narrow(collect(shard, segments)?)
+        let length = segments.iter().map(|segment| segment.len()).sum();
+        Ok(if fits_narrow(length, shard.num_tokens) {
+            Self::Narrow(collect(shard, segments, length)?)
         } else {
-            Self::Wide(collect(shard, segments)?)
+            Self::Wide(collect(shard, segments, length)?)
         })
     }
 
     /// Takes positions, ascending and all of them below `limit`.
     pub(crate) fn new(positions: Vec<u64>, limit: u64) -> Self {
-        if limit <= 1 << 32 {
-            Self::Narrow(positions.into_iter().map(u32::narrow).collect())
+        if fits_narrow(positions.len() as u64, limit) {
+            Self::Narrow(Sorted::new(positions.into_iter().map(u32::narrow).collect(), limit))
         } else {
-            Self::Wide(positions)
+            Self::Wide(Sorted::new(positions, limit))
         }
     }
 
-    /// The position at an index below the clause's number of positions.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Narrow(list) => list.positions.len(),
+            Self::Wide(list) => list.positions.len(),
+        }
+    }
+
+    /// The position at an index below [`Self::len`].
     pub(crate) fn get(&self, index: usize) -> u64 {
         match self {
-            Self::Narrow(positions) => positions[index].into(),
-            Self::Wide(positions) => positions[index],
+            Self::Narrow(list) => list.positions[index].into(),
+            Self::Wide(list) => list.positions[index],
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// Index of the first position that is not below `target`.
+    pub(crate) fn first_at_or_after(&self, target: u64) -> usize {
+        match self {
+            Self::Narrow(list) => list.first_at_or_after(target),
+            Self::Wide(list) => list.first_at_or_after(target),
+        }
+    }
+
+    /// Shows for each range the last position before its right end, and the first at or after its left end.
+    pub(crate) fn around(&self, ranges: &[Range], show: impl FnMut(Range, Option<u64>, Option<u64>)) {
+        match self {
+            Self::Narrow(list) => list.around(ranges, show),
+            Self::Wide(list) => list.around(ranges, show),
         }
     }
 
     pub(crate) fn num_bytes(&self) -> usize {
         match self {
-            Self::Narrow(positions) => size_of_val(positions.as_slice()),
-            Self::Wide(positions) => size_of_val(positions.as_slice()),
+            Self::Narrow(list) => list.num_bytes(),
+            Self::Wide(list) => list.num_bytes(),
         }
     }
 }
 
-/// A list and a place in it: ranges that come in ascending order find their neighbours near the last one's.
+/// Both the positions and their indices must fit; what two terms of a clause share is in the list twice.
+fn fits_narrow(length: u64, limit: u64) -> bool {
+    limit.max(length) <= u64::from(u32::MAX)
+}
+
+/// An ascending list with a directory, so that a search is one look there and one at a few neighbours: no search waits
+/// for the one before it, and hardly a branch depends on what is found.
 #[derive(Debug)]
-pub(crate) struct Cursor {
-    list: Arc<Positions>,
-    /// Where the last search ended.
-    place: usize,
-}
-
-impl Cursor {
-    pub(crate) fn new(list: Arc<Positions>) -> Self {
-        Self { list, place: 0 }
-    }
-
-    /// Shows for each range the last position before its right end, and the first at or after its left end.
-    pub(crate) fn around(&mut self, ranges: &[Range], show: impl FnMut(Range, Option<u64>, Option<u64>)) {
-        match &*self.list {
-            Positions::Narrow(positions) => around(positions, &mut self.place, ranges, show),
-            Positions::Wide(positions) => around(positions, &mut self.place, ranges, show),
-        }
-    }
-}
-
-fn around<T: Position>(
-    positions: &[T],
-    place: &mut usize,
-    ranges: &[Range],
-    mut show: impl FnMut(Range, Option<u64>, Option<u64>),
-) {
-    let at = |index: usize| positions.get(index).map(|&position| position.into());
-    let mut after = *place;
-    for &range in ranges {
-        after = first_at_or_after(positions, after, T::narrow(range.left));
-        // A range of one position ends where it begins.
-        let beyond =
-            if range.left == range.right { after } else { first_at_or_after(positions, after, T::narrow(range.right)) };
-        show(range, beyond.checked_sub(1).and_then(at), at(after));
-    }
-    *place = after;
+pub(crate) struct Sorted<T> {
+    positions: Vec<T>,
+    /// Per stretch of `1 << shift` tokens the index of the first position in it or after it.
+    directory: Vec<T>,
+    shift: u32,
 }
 
 /// Positions compared at once.
 const LANES: usize = 8;
+/// Positions per stretch of the directory, on average at most: few enough that most stretches have fewer than [`LANES`].
+const PER_STRETCH: u64 = 4;
 
-/// Index of the first position that is not below `target`, searched for from a guess.
-fn first_at_or_after<T: Position>(positions: &[T], guess: usize, target: T) -> usize {
-    if guess > 0 && positions[guess - 1] >= target {
-        return gallop_back(positions, guess - 1, target);
+impl<T: Position> Sorted<T> {
+    fn new(positions: Vec<T>, limit: u64) -> Self {
+        let shift = (PER_STRETCH.saturating_mul(limit) / (positions.len() as u64).max(1)).max(1).ilog2();
+        let stretches = (limit >> shift) as usize + 1;
+        let mut directory = Vec::with_capacity(stretches);
+        for (index, &position) in positions.iter().enumerate() {
+            while directory.len() <= (position.into() >> shift) as usize {
+                directory.push(T::narrow(index as u64));
+            }
+        }
+        directory.resize(stretches, T::narrow(positions.len() as u64));
+        Self { positions, directory, shift }
     }
-    // In lists of like length the answer is a few steps ahead. Counting those below has no branch to mispredict.
-    match positions[guess..].first_chunk::<LANES>() {
-        Some(next) => match next.iter().filter(|&&position| position < target).count() {
-            LANES => gallop(positions, guess + LANES, target),
-            steps => guess + steps,
-        },
-        None => guess + positions[guess..].partition_point(|&position| position < target),
-    }
-}
 
-/// The answer is at `from` or after it: doubles the step until it is passed, then halves.
-fn gallop<T: Position>(positions: &[T], mut from: usize, target: T) -> usize {
-    let mut step = LANES;
-    while from + step <= positions.len() && positions[from + step - 1] < target {
-        from += step;
-        step *= 2;
+    fn first_at_or_after(&self, target: u64) -> usize {
+        let stretch = (target >> self.shift) as usize;
+        let Some(&start) = self.directory.get(stretch) else { return self.positions.len() };
+        let start = start.into() as usize;
+        let below = |position: &T| (*position).into() < target;
+        match self.positions[start..].first_chunk::<LANES>() {
+            // Counting has no branch to mispredict.
+            Some(next) => match next.iter().filter(|&&position| position < T::narrow(target)).count() {
+                LANES => {
+                    let end = self.directory.get(stretch + 1).map_or(self.positions.len(), |&end| end.into() as usize);
+                    let rest = start + LANES;
+                    rest + self.positions[rest..end.max(rest)].partition_point(below)
+                }
+                below => start + below,
+            },
+            None => start + self.positions[start..].iter().filter(|position| below(position)).count(),
+        }
     }
-    let end = positions.len().min(from + step - 1);
-    from + positions[from..end].partition_point(|&position| position < target)
-}
 
-/// The same where the answer is at `from` or before it.
-fn gallop_back<T: Position>(positions: &[T], mut from: usize, target: T) -> usize {
-    let mut step = 1;
-    while step <= from && positions[from - step] >= target {
-        from -= step;
-        step *= 2;
+    fn around(&self, ranges: &[Range], mut show: impl FnMut(Range, Option<u64>, Option<u64>)) {
+        let at = |index: usize| self.positions.get(index).map(|&position| position.into());
+        for &range in ranges {
+            let after = self.first_at_or_after(range.left);
+            // A range of one position ends where it begins.
+            let beyond = if range.left == range.right { after } else { self.first_at_or_after(range.right) };
+            show(range, beyond.checked_sub(1).and_then(at), at(after));
+        }
     }
-    let start = (from + 1).saturating_sub(step);
-    start + positions[start..from].partition_point(|&position| position < target)
+
+    fn num_bytes(&self) -> usize {
+        size_of_val(self.positions.as_slice()) + size_of_val(self.directory.as_slice())
+    }
 }
 
 #[cfg(test)]
@@ -144,13 +157,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_guess_leads_to_the_same_index() {
-        for length in 0..60_u32 {
-            let positions: Vec<u32> = (0..length).map(|i| i / 3 * 2).collect(); // each even number three times
-            for guess in 0..=positions.len() {
-                for target in 0..42 {
-                    let expected = positions.partition_point(|&position| position < target);
-                    assert_eq!(first_at_or_after(&positions, guess, target), expected, "{length} {guess} {target}");
+    fn searches_end_where_a_plain_search_does() {
+        let crowded = |length: u64| (0..length).map(|i| 500 + i / 3 * 2).collect(); // each even number three times
+        let even = |length: u64| (0..length).map(|i| i * 31).collect();
+        for limit in [1_000, 1 << 40] {
+            for length in [0, 1, 7, 8, 9, 30] {
+                for positions in [crowded(length), even(length)] {
+                    let positions: Vec<u64> = positions;
+                    let list = Positions::new(positions.clone(), limit);
+                    for target in (0..1_001).chain([limit - 1, limit]) {
+                        let expected = positions.partition_point(|&position| position < target);
+                        assert_eq!(list.first_at_or_after(target), expected, "{target} in {positions:?}");
+                    }
                 }
             }
         }
@@ -158,13 +176,13 @@ mod tests {
 
     #[test]
     fn neighbours_are_strictly_before_the_right_end_and_not_before_the_left_one() {
-        let mut cursor = Cursor::new(Arc::new(Positions::Narrow(vec![5, 9, 10, 10, 14])));
+        let list = Positions::new(vec![5, 9, 10, 10, 14], 20);
         let mut seen = Vec::new();
         let ranges = [(10, 10), (6, 11), (15, 15), (0, 5)].map(|(left, right)| Range { left, right });
-        cursor.around(&ranges, |_, before, after| seen.push((before, after)));
+        list.around(&ranges, |_, before, after| seen.push((before, after)));
         assert_eq!(seen, [(Some(9), Some(10)), (Some(10), Some(9)), (Some(14), None), (None, Some(5))]);
 
-        let mut wide = Cursor::new(Arc::new(Positions::Wide(vec![1 << 40])));
+        let wide = Positions::new(vec![1 << 40], 1 << 41);
         wide.around(&[Range::at(1 << 40)], |_, before, after| assert_eq!((before, after), (None, Some(1 << 40))));
     }
 }
