@@ -9,6 +9,7 @@ import json
 import math
 import traceback
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from itertools import islice
 from typing import Any, Optional, Union, get_args, get_origin, get_type_hints
 
 from componentize_py_types import Err
@@ -45,10 +46,12 @@ class Ask(Exception):
 
 
 class Corpus:
-    """The counts that the host has looked up for one sentence so far; everything else becomes an ``Ask``."""
+    """Answers a sentence's questions with its counts, in order: the first count is the answer to the first question. A
+    question beyond them becomes an ``Ask``. A rule starts over whenever more counts are there, so it must put the same
+    questions in the same order."""
 
     def __init__(self, sentence: Sentence):
-        self._known = [(count.query, count.occurrences) for count in sentence.counts]
+        self._counts = iter(sentence.counts)
 
     def count(self, query: Query) -> Optional[int]:
         """How often ``query`` matches; ``None`` where the index cannot tell."""
@@ -56,10 +59,10 @@ class Corpus:
 
     def count_all(self, queries: list[Query]) -> list[Optional[int]]:
         """One count per query; all that is missing is asked for at once, which spares rounds."""
-        missing = [query for query in queries if all(known != query for known, _ in self._known)]
-        if missing:
-            raise Ask(missing)
-        return [next(found for known, found in self._known if known == query) for query in queries]
+        counts = [count.occurrences for count in islice(self._counts, len(queries))]
+        if len(counts) < len(queries):
+            raise Ask(queries[len(counts) :])
+        return counts
 
 
 def is_pronoun(entity: str) -> bool:

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::bindings;
-use crate::{Ask, CompletionRule, Judgement, Manifest, Sentence};
+use crate::{Ask, CompletionRule, Corpus, Judgement, Manifest, Sentence};
 
 /// Makes a rule the component that this crate compiles to. Its name, version and summary are the package's.
 #[macro_export]
@@ -34,7 +34,7 @@ macro_rules! export {
 
             // Natively a rule is a library to test; only WebAssembly has exports of these names, and one thread.
             #[cfg(target_family = "wasm")]
-    $crate::bindings::export!(Component with_types_in $crate::bindings);
+            $crate::bindings::export!(Component with_types_in $crate::bindings);
 
             #[cfg(target_family = "wasm")]
             #[global_allocator]
@@ -58,7 +58,8 @@ pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: &[Sentence]) -> Vec<b
     let rule = rule.get().expect("the contract: `configure` comes before `score`");
     let mut outcomes = Vec::with_capacity(batch.len());
     for completion in batch.chunk_by(|a, b| a.completion == b.completion) {
-        let judged = rule.judge(completion);
+        let corpora: Vec<Corpus> = completion.iter().map(|sentence| Corpus::new(&sentence.counts)).collect();
+        let judged = rule.judge(completion, &corpora);
         assert_eq!(judged.len(), completion.len(), "a rule must give one outcome per sentence");
         outcomes.extend(judged.into_iter().map(|outcome| match outcome {
             Ok(Judgement::Score(verdict)) => bindings::Outcome::Score(verdict),

@@ -18,7 +18,7 @@
 //!     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
 //!         let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
 //!         let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
-//!         let count = corpus.count(&query)?; // the first time round, this asks the host and stops here
+//!         let count = corpus.count(query)?; // the first time round, this asks the host and stops here
 //!         verdict(if count > Some(self.noise_floor) { 0.1 } else { -0.3 }).because(index, count)
 //!     }
 //! }

@@ -35,7 +35,7 @@ pub fn abstain(why: &str) -> Outcome {
 pub fn first_fact(sentence: &Sentence, corpus: &Corpus, enough: u64, reward: impl Fn(u64) -> f64) -> Outcome {
     let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
     let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
-    let count = corpus.count(&query.enough(enough))?;
+    let count = corpus.count(query.enough(enough))?;
     verdict(count.map_or(0.0, |count| reward(count.min(enough)))).because(index, count)
 }
 

@@ -5,8 +5,8 @@ use crate::{Corpus, Outcome, Sentence, Settings};
 
 /// A reward for single sentences. The implementing type holds the rule's settings; [`crate::settings!`] declares it.
 pub trait SentenceRule: Settings {
-    /// Judges one sentence. Called again with more counts until it no longer asks; each call must decide from its
-    /// arguments alone.
+    /// Judges one sentence. Called again with more counts until it no longer asks; each call must decide, and ask, from
+    /// its arguments alone.
     ///
     /// # Errors
     /// [`crate::Ask`] where `corpus` does not hold a count yet; `?` passes it on.
@@ -23,9 +23,9 @@ pub trait SentenceRule: Settings {
 
 /// A reward for the sentences of a completion in the light of each other. Every [`SentenceRule`] is one.
 pub trait CompletionRule: Settings {
-    /// Judges a whole completion: one outcome per sentence, in order. [`Sentence::corpus`] has the counts of each. Called
-    /// again, with the whole completion, until no outcome asks; each call must decide from its arguments alone.
-    fn judge(&self, completion: &[Sentence]) -> Vec<Outcome>;
+    /// Judges a whole completion: one outcome per sentence, in order. Each sentence has a corpus of its own. Called again,
+    /// with the whole completion, until no outcome asks; each call must decide, and ask, from its arguments alone.
+    fn judge(&self, completion: &[Sentence], corpora: &[Corpus]) -> Vec<Outcome>;
 
     /// As [`SentenceRule::validate`].
     ///
@@ -37,8 +37,8 @@ pub trait CompletionRule: Settings {
 }
 
 impl<R: SentenceRule> CompletionRule for R {
-    fn judge(&self, completion: &[Sentence]) -> Vec<Outcome> {
-        completion.iter().map(|sentence| self.score(sentence, &sentence.corpus())).collect()
+    fn judge(&self, completion: &[Sentence], corpora: &[Corpus]) -> Vec<Outcome> {
+        completion.iter().zip(corpora).map(|(sentence, corpus)| self.score(sentence, corpus)).collect()
     }
 
     fn validate(&self) -> Result<(), String> {

@@ -10,7 +10,7 @@
 //!     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
 //!         let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
 //!         let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
-//!         let count = corpus.count(&query)?;
+//!         let count = corpus.count(query)?;
 //!         verdict(if count > Some(0) { 1.0 } else { -1.0 }).because(index, count)
 //!     }
 //! }
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 
 pub use check::check;
 
-use crate::{Ask, CompletionRule, Count, Judgement, Query, Section, Sentence, Triplet};
+use crate::{Ask, CompletionRule, Corpus, Count, Judgement, Query, Section, Sentence, Triplet};
 
 // What the host allows by default.
 const ROUNDS: usize = 4;
@@ -86,7 +86,7 @@ impl FakeCorpus {
                 self.known.keys()
             )
         };
-        Count { query: query.clone(), occurrences, exact: true }
+        Count { occurrences, exact: true }
     }
 }
 
@@ -101,7 +101,7 @@ pub struct Judged {
     pub triplet: Option<u32>,
     /// The rule's own words.
     pub note: Option<String>,
-    /// Everything it asked for, in order.
+    /// Everything it asked for, in order, each once.
     pub asked: Vec<String>,
 }
 
@@ -126,13 +126,17 @@ pub fn run_completion<R: CompletionRule>(rule: &R, completion: &[Sentence], corp
 /// Calls `rule` until it asks nothing more.
 fn settle<R: CompletionRule>(rule: &R, completion: &[Sentence], answer: impl Fn(&Query) -> Count) -> Vec<Judged> {
     let mut completion = completion.to_vec();
+    let mut asked: Vec<Vec<Query>> = vec![Vec::new(); completion.len()];
     for _ in 0..=ROUNDS {
-        let outcomes = rule.judge(&completion);
+        let with_questions = completion.iter().zip(&asked);
+        let corpora: Vec<Corpus> = with_questions.map(|(s, asked)| Corpus::recorded(&s.counts, asked)).collect();
+        let outcomes = rule.judge(&completion, &corpora);
         assert_eq!(outcomes.len(), completion.len(), "a rule must give one outcome per sentence");
         if outcomes.iter().all(Result::is_ok) {
-            return completion.iter().zip(outcomes.into_iter().flatten()).map(judged).collect();
+            let outcomes = outcomes.into_iter().flatten();
+            return completion.iter().zip(&asked).zip(outcomes).map(|((s, asked), o)| judged(s, asked, o)).collect();
         }
-        for (sentence, outcome) in completion.iter_mut().zip(outcomes) {
+        for ((sentence, asked), outcome) in completion.iter_mut().zip(&mut asked).zip(outcomes) {
             for query in outcome.err().into_iter().flat_map(|Ask(queries)| queries) {
                 let words: usize = query.all_of.iter().map(Vec::len).sum();
                 assert!(
@@ -143,11 +147,10 @@ fn settle<R: CompletionRule>(rule: &R, completion: &[Sentence], answer: impl Fn(
                     !query.all_of.iter().any(Vec::is_empty),
                     "a clause without words, which nothing matches: {query:?}"
                 );
-                if !sentence.counts.iter().any(|count| count.query == query) {
-                    sentence.counts.push(answer(&query));
-                }
+                sentence.counts.push(answer(&query));
+                asked.push(query);
             }
-            let asked = sentence.counts.len();
+            let asked = asked.len();
             assert!(
                 asked <= QUERIES_PER_SENTENCE,
                 "{asked} queries for one sentence: at most {QUERIES_PER_SENTENCE} are allowed"
@@ -157,8 +160,13 @@ fn settle<R: CompletionRule>(rule: &R, completion: &[Sentence], answer: impl Fn(
     panic!("the rule still asks after {ROUNDS} rounds of answers");
 }
 
-fn judged((sentence, judgement): (&Sentence, Judgement)) -> Judged {
-    let asked = sentence.counts.iter().map(|count| count.query.to_string()).collect();
+fn judged(sentence: &Sentence, queries: &[Query], judgement: Judgement) -> Judged {
+    let mut asked: Vec<String> = Vec::new();
+    for query in queries.iter().map(Query::to_string) {
+        if !asked.contains(&query) {
+            asked.push(query);
+        }
+    }
     match judgement {
         Judgement::Abstain(note) => Judged { reward: None, count: None, triplet: None, note, asked },
         Judgement::Score(verdict) => {

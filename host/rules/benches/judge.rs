@@ -70,7 +70,7 @@ fn judge_natively(rule: &First, sentences: &[corver_sdk::Sentence]) -> Vec<Judge
     let judge = |sentence| {
         let asked = rule.score(sentence, &Corpus::new(&[]));
         let Err(Ask(queries)) = asked else { panic!("every sentence has a fact: {asked:?}") };
-        let count = |query| corver_sdk::Count { query, occurrences: Some(7), exact: true };
+        let count = |_| corver_sdk::Count { occurrences: Some(7), exact: true };
         let counts: Vec<corver_sdk::Count> = queries.into_iter().map(count).collect();
         rule.score(sentence, &Corpus::new(&counts)).expect("all is answered")
     };

@@ -6,7 +6,7 @@ use std::path::Path;
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::RuleError;
-use crate::v0_1::VERSION;
+use crate::v0_2::VERSION;
 
 const EXPORT: &str = "corver:reward/sentence-scoring";
 /// Has no functions: a component names it because its exports use the types.

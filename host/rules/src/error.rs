@@ -63,7 +63,7 @@ pub enum RuleError {
     },
     /// Built against another version of the contract.
     #[error(
-        "{path} speaks corver:reward@{found}; this host speaks {spoken}. Rebuild the plugin against a corver-sdk of {spoken}, or use the host that it was made for"
+        "{path} speaks corver:reward@{found}; this host speaks {spoken}. Build the plugin again with the corver-sdk of this host (`corver-host plugin build FOLDER`), or use the host that it was made for"
     )]
     Version {
         /// The plugin file.

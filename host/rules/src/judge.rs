@@ -77,12 +77,7 @@ pub(crate) fn judge<E: Send>(
                 Outcome::Abstain { note } => verdicts[i] = Verdict { note, ..Verdict::default() },
                 Outcome::Ask(queries) => {
                     asks[i] = true;
-                    for query in queries {
-                        let place = answers.place_of(query);
-                        if !asked[i].contains(&place) {
-                            asked[i].push(place);
-                        }
-                    }
+                    asked[i].extend(queries.into_iter().map(|query| answers.place_of(query)));
                     check_number(&sentences[i], asked[i].len(), limits).map_err(Stop::Fault)?;
                 }
             }
@@ -174,13 +169,14 @@ impl Answers {
         if counts.len() != self.new.len() {
             return Err(Stop::Answers { expected: self.new.len(), got: counts.len() });
         }
-        // Under the query as the rule put it: that is how the rule finds its answer.
+        // Under the query as the rule put it: that is what traces show.
         self.counts.extend(self.new.drain(..).zip(counts).map(|(query, count)| Count { query, ..count }));
         Ok(())
     }
 
-    /// Gives each verdict the counts that its sentence asked for.
-    fn hand_out(self, asked: Vec<Vec<usize>>, verdicts: &mut [Verdict]) {
+    /// Gives each verdict the counts that its sentence asked for, each once.
+    fn hand_out(self, mut asked: Vec<Vec<usize>>, verdicts: &mut [Verdict]) {
+        asked.iter_mut().for_each(drop_repetitions);
         let mut askers = vec![0; self.counts.len()];
         asked.iter().flatten().for_each(|&place| askers[place] += 1);
         let mut counts: Vec<Option<Count>> = self.counts.into_iter().map(Some).collect();
@@ -194,6 +190,18 @@ impl Answers {
             verdict.counts = asked.into_iter().filter_map(hand).collect();
         }
     }
+}
+
+/// Keeps the first of what is the same.
+fn drop_repetitions(places: &mut Vec<usize>) {
+    let mut kept = 0;
+    for i in 0..places.len() {
+        if !places[..kept].contains(&places[i]) {
+            places[kept] = places[i];
+            kept += 1;
+        }
+    }
+    places.truncate(kept);
 }
 
 /// Whether `outcomes` are acceptable answers to `posed`.
@@ -259,7 +267,7 @@ mod tests {
     impl Counter for Clauses {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
             self.0.push(queries.iter().map(Query::to_string).collect());
-            // The index may answer under a query of its own making; the rule must still find its answer.
+            // The index may answer under a query of its own making; the trace still shows the rule's.
             let count = |query: &Query| Count {
                 query: Query { all_of: Vec::new(), enough: None },
                 occurrences: Some(query.all_of.len() as u64),
@@ -316,14 +324,15 @@ mod tests {
         let verdicts = judge(&sentences, &Limits::default(), &mut index, |batch| {
             let answer = |posed: &Posed| match posed.counts().len() {
                 0 => Outcome::Ask(vec![query("a"), query("b"), query("a")]),
-                2 => Outcome::Ask(vec![query("b"), query("c")]),
+                3 => Outcome::Ask(vec![query("b"), query("c")]),
                 _ => score(posed.counts().filter_map(|count| count.occurrences).sum::<u64>() as f32),
             };
             Ok::<_, Infallible>(batch.iter().map(answer).collect())
         })
         .unwrap();
         assert_eq!(index.0, [vec!["a", "b"], vec!["c"]]);
-        assert_eq!(verdicts[1].reward, Some(3.0));
+        assert_eq!(verdicts[1].reward, Some(5.0), "one count for every query");
+        assert_eq!(verdicts[1].counts.iter().map(|count| count.query.to_string()).collect::<Vec<_>>(), ["a", "b", "c"]);
     }
 
     #[test]

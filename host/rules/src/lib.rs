@@ -13,7 +13,7 @@ mod error;
 mod judge;
 mod limits;
 mod rule;
-mod v0_1;
+mod v0_2;
 
 pub use conformance::{Conformance, NotConformant};
 pub use error::{Fault, RuleError};

@@ -10,7 +10,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use crate::judge::{Outcome, Posed, Stop, check, judge};
-use crate::v0_1::{Failure, Instance, Ready};
+use crate::v0_2::{Failure, Instance, Ready};
 use crate::{Limits, RuleError, admit, compile};
 
 /// How to load a rule.

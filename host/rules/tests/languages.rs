@@ -61,7 +61,7 @@ fn first_is_the_same_rule_in_python() {
     for settings in [json!({}), json!({"tiers": {"thresholds": [2, 9, 30], "rewards": [-1, -0.5, 0, 0.25, 0.5]}})] {
         let rust = load(&repository().join("plugins/dist/first.wasm"), settings.clone()).unwrap();
         let python = load(&python, settings).unwrap();
-        assert_eq!(python.imports(), ["corver:reward/diagnostics@0.1.0"]);
+        assert_eq!(python.imports(), ["corver:reward/diagnostics@0.2.0"]);
         python.conform().unwrap();
         let batch = sentences();
         let (expected, got) = (rust.judge(&batch, &mut Hashed).unwrap(), python.judge(&batch, &mut Hashed).unwrap());

@@ -1,4 +1,4 @@
-//! Rules built against each version of the contract keep loading, or are told how to rebuild. See `frozen/`.
+//! Rules built against each version of the contract load as they did then, or are told how to rebuild. See `frozen/`.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ fn frozen(version: &str) -> PathBuf {
 }
 
 fn load(settings: Value) -> Result<Rule, RuleError> {
-    Rule::load(&frozen("0.1.0"), LoadOptions { settings, ..LoadOptions::default() })
+    Rule::load(&frozen("0.2.0"), LoadOptions { settings, ..LoadOptions::default() })
 }
 
 fn sentence(index: u32, section: Section, triplets: &[&str]) -> RuleSentence {
@@ -29,7 +29,7 @@ fn sentence(index: u32, section: Section, triplets: &[&str]) -> RuleSentence {
 }
 
 #[test]
-fn a_rule_of_0_1_0_says_what_it_said_then() {
+fn a_rule_of_0_2_0_says_what_it_said_then() {
     let rule = load(Value::Null).unwrap();
     let manifest = rule.manifest();
     assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("frozen", "1.0.0"));
@@ -71,21 +71,30 @@ fn the_contract_of_today_has_a_frozen_rule() {
     assert!(file.metadata().unwrap().len() < 60_000);
 }
 
-/// Stands for every version that this host does not speak: the same rule, its contract's version changed in its bytes.
+fn assert_refused_with_advice(path: &Path, version: &str) {
+    let error = Rule::load(path, LoadOptions::default()).unwrap_err();
+    assert!(matches!(&error, RuleError::Version { found, spoken: "0.2.0", .. } if found == version), "{error}");
+    let message = error.to_string();
+    assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.2.0")), "{message}");
+    assert!(message.contains("Build the plugin again with the corver-sdk of this host"), "{message}");
+}
+
+#[test]
+fn a_rule_of_0_1_0_is_told_how_to_rebuild() {
+    assert_refused_with_advice(&frozen("0.1.0"), "0.1.0");
+}
+
+/// Stands for every version to come: the rule of today, its contract's version changed in its bytes.
 #[test]
 fn other_versions_are_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
-    for version in ["0.0.9", "0.2.0", "1.0.0"] {
-        let wasm = std::fs::read(frozen("0.1.0")).unwrap();
-        let changed = replaced(&wasm, b"@0.1.0", format!("@{version}").as_bytes());
+    for version in ["0.0.9", "0.3.0", "1.0.0"] {
+        let wasm = std::fs::read(frozen("0.2.0")).unwrap();
+        let changed = replaced(&wasm, b"@0.2.0", format!("@{version}").as_bytes());
         assert_ne!(changed, wasm);
         let path = folder.path().join(version);
         std::fs::write(&path, changed).unwrap();
-        let error = Rule::load(&path, LoadOptions::default()).unwrap_err();
-        assert!(matches!(&error, RuleError::Version { found, spoken: "0.1.0", .. } if found == version), "{error}");
-        let message = error.to_string();
-        assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.1.0")), "{message}");
-        assert!(message.contains("Rebuild the plugin against a corver-sdk of 0.1.0"), "{message}");
+        assert_refused_with_advice(&path, version);
     }
 }
 

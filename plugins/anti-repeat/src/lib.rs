@@ -16,18 +16,18 @@ settings! {
 }
 
 impl CompletionRule for AntiRepeat {
-    fn judge(&self, completion: &[Sentence]) -> Vec<Outcome> {
+    fn judge(&self, completion: &[Sentence], corpora: &[Corpus]) -> Vec<Outcome> {
         // An answer may state once more what the reasoning found.
         let mut stated = BTreeSet::new();
         let mut is_new = |sentence: &Sentence, query: &Query| {
             let words: BTreeSet<String> = query.all_of.iter().flatten().map(|word| word.to_lowercase()).collect();
             stated.insert((sentence.section as u8, words))
         };
-        let judge = |sentence: &Sentence| {
+        let judge = |(sentence, corpus): (&Sentence, &Corpus)| {
             let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
             let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
             let is_new = is_new(sentence, &query);
-            let count = sentence.corpus().count(&query.enough(self.tiers.top()))?;
+            let count = corpus.count(query.enough(self.tiers.top()))?;
             let reward = self.tiers.reward(count);
             if is_new || reward <= self.repeated {
                 verdict(reward).because(index, count)
@@ -35,7 +35,7 @@ impl CompletionRule for AntiRepeat {
                 verdict(self.repeated).because(index, count).note("stated before")
             }
         };
-        completion.iter().map(judge).collect()
+        completion.iter().zip(corpora).map(judge).collect()
     }
 
     fn validate(&self) -> Result<(), String> {

@@ -14,7 +14,7 @@ impl SentenceRule for First {
     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
         let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
         let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
-        let count = corpus.count(&query.enough(self.tiers.top()))?;
+        let count = corpus.count(query.enough(self.tiers.top()))?;
         verdict(self.tiers.reward(count)).because(index, count)
     }
 }

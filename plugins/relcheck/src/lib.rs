@@ -16,12 +16,12 @@ impl SentenceRule for RelCheck {
     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
         let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
         let Some(pair) = triplet.word_query() else { return abstain("fewer than two content words") };
-        let count = corpus.count(&pair.clone().enough(self.tiers.top()))?;
+        let count = corpus.count(pair.clone().enough(self.tiers.top()))?;
         if count >= Some(self.tiers.top()) {
             // None: the pair makes a query, so pair and relation do too. Equal: the relation adds no word.
             let related = triplet.relation_query().filter(|related| *related != pair);
             if let Some(related) = related
-                && corpus.count(&related.enough(1))? == Some(0)
+                && corpus.count(related.enough(1))? == Some(0)
             {
                 return verdict(self.penalty).because(index, count).note("never with this relation");
             }

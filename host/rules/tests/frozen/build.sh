@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Made rule-0.1.0.wasm, on the day that version 0.1.0 of the contract was frozen. To be run again only for a version that
-# is new: what older ones made is never replaced.
+# Makes rule-VERSION.wasm, on the day that a version of the contract is frozen. To be run only for a version that is new:
+# what older ones made is never replaced.
 set -euo pipefail
 cd "$(dirname "$0")/source"
 version=$(sed -n 's/^package corver:reward@\(.*\);$/\1/p' ../../../../../wit/corver.wit)

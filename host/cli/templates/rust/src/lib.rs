@@ -17,7 +17,7 @@ impl SentenceRule for {{type}} {
     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
         let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
         let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
-        let count = corpus.count(&query.enough(self.noise_floor.saturating_add(1)))?;
+        let count = corpus.count(query.enough(self.noise_floor.saturating_add(1)))?;
         let Some(found) = count else { return abstain("the index cannot count this") };
         verdict(if found > self.noise_floor { self.attested } else { self.unattested }).because(index, count)
     }

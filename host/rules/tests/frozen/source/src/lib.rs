@@ -45,7 +45,7 @@ fn judge(sentence: Sentence) -> Outcome {
             reward: (sentence.completion * 10 + sentence.index) as f32 + if count.exact { 0.5 } else { 0.25 },
             count: count.occurrences,
             triplet: Some(0),
-            note: Some([&triplet.relation, " ", &count.query.all_of[0][1]].concat()),
+            note: Some([&triplet.relation, " ", &sentence.text].concat()),
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! Version 0.1.0 of the contract: its types, and how they become the host's own.
+//! Version 0.2.0 of the contract: its types, and how they become the host's own.
 
 use corver_core::{Count, Query, Section, Triplet};
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
@@ -10,7 +10,7 @@ use crate::limits::{Allowance, MEMORY, Refused};
 use crate::rule::Manifest;
 use crate::{Fault, Limits};
 
-pub(crate) const VERSION: &str = "0.1.0";
+pub(crate) const VERSION: &str = "0.2.0";
 
 mod bindings {
     #![allow(missing_docs, unused_qualifications, reason = "generated from wit/corver.wit")]
@@ -117,15 +117,11 @@ impl Instance {
 
     /// Outcomes as given, unchecked.
     ///
-    /// The call borrows everything, in flat lists of the whole batch that the nested ones are slices of: copying texts
-    /// and making a list for each clause took longer than the rule.
+    /// The call borrows everything, in flat lists of the whole batch that the nested ones are slices of.
     pub(crate) fn score(&mut self, batch: &[Posed]) -> Result<Vec<Outcome>, Failure> {
-        let asked = || batch.iter().flat_map(|posed| posed.counts());
-        let all_clauses = || asked().flat_map(|count| &count.query.all_of);
-        let words: Vec<&str> = all_clauses().flatten().map(String::as_str).collect();
-        let clauses: Vec<&[&str]> = split(&words, all_clauses().map(Vec::len));
-        let all_of: Vec<&[&[&str]]> = split(&clauses, asked().map(|count| count.query.all_of.len()));
-        let counts: Vec<wit::Count> = asked().zip(all_of).map(|(count, all_of)| to_wit(count, all_of)).collect();
+        let asked = batch.iter().flat_map(|posed| posed.counts());
+        let counts: Vec<wit::Count> =
+            asked.map(|&Count { occurrences, exact, .. }| wit::Count { occurrences, exact }).collect();
         let counts = split(&counts, batch.iter().map(|posed| posed.counts().len()));
 
         let found = || batch.iter().flat_map(|posed| &posed.sentence.triplets);
@@ -207,20 +203,15 @@ fn split<T>(mut list: &[T], lengths: impl Iterator<Item = usize>) -> Vec<&[T]> {
     lengths.map(|length| list.split_off(..length).expect("the lengths add up to the list")).collect()
 }
 
-fn to_wit<'a>(count: &Count, all_of: &'a [&'a [&'a str]]) -> wit::Count<'a> {
-    let query = wit::QueryParam { all_of, enough: count.query.enough };
-    wit::Count { query, occurrences: count.occurrences, exact: count.exact }
-}
-
 fn from_wit(outcome: wit::Outcome) -> Outcome {
     match outcome {
         wit::Outcome::Score(wit::Verdict { reward, count, triplet, note }) => {
             Outcome::Score { reward, count, triplet, note }
         }
         wit::Outcome::Abstain(note) => Outcome::Abstain { note },
-        wit::Outcome::Ask(queries) => Outcome::Ask(
-            queries.into_iter().map(|wit::QueryResult { all_of, enough }| Query { all_of, enough }).collect(),
-        ),
+        wit::Outcome::Ask(queries) => {
+            Outcome::Ask(queries.into_iter().map(|wit::Query { all_of, enough }| Query { all_of, enough }).collect())
+        }
     }
 }
 
