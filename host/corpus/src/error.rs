@@ -73,6 +73,14 @@ pub enum Error {
         /// Format and version understood.
         expected: String,
     },
+    /// The manifest lists something that is no file of the folder.
+    #[error("{}: lists {name:?}, which is no file name: the manifest is damaged or foreign; rebuild the index", path.display())]
+    FileName {
+        /// The manifest.
+        path: PathBuf,
+        /// What it lists.
+        name: String,
+    },
     /// A file's content is not what the manifest says it was.
     #[error("{}: checksum {got}, but the manifest says {expected}: the file was changed; rebuild the index", path.display())]
     Checksum {

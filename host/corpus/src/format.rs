@@ -198,6 +198,26 @@ impl Manifest {
         }
         serde_json::from_slice(&text).map(Some).map_err(|source| Error::Json { path, source })
     }
+
+    /// Every file that it lists must lie in the folder and have its size.
+    pub(crate) fn check_sizes(&self, dir: &Path) -> Result<()> {
+        for (name, record) in &self.files {
+            if Path::new(name).file_name() != Some(name.as_ref()) {
+                return Err(Error::FileName { path: dir.join(MANIFEST), name: name.clone() });
+            }
+            let path = dir.join(name);
+            let file = match std::fs::metadata(&path) {
+                Ok(file) => file,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Error::MissingFile { path }),
+                Err(e) => return Err(Error::io("read the size of", &path)(e)),
+            };
+            if !file.is_file() || file.len() != record.bytes {
+                let expected = format!("the manifest says {}", record.bytes);
+                return Err(Error::Size { path, bytes: file.len(), expected });
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

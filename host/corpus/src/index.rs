@@ -54,7 +54,7 @@ pub struct Info {
     pub tokens: u64,
     /// Bytes of text that were tokenised; `None` where nobody wrote it down.
     pub text_bytes: Option<u64>,
-    /// Bytes of the streams, tables and offsets.
+    /// Bytes of all shards' files: streams, tables, offsets, and metadata where it is kept.
     pub index_bytes: u64,
     /// Width of the tokens.
     pub token_width: TokenWidth,
@@ -79,7 +79,8 @@ impl Index {
     /// Opens the index in a folder. The time it takes does not depend on the size of the index.
     ///
     /// # Errors
-    /// Where a file is missing, empty, or of a size that contradicts the others or the manifest.
+    /// Where a file of the shards is missing, empty, or of a size that contradicts the others, or where any file of the
+    /// manifest is missing or of another size.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, OpenOptions::default())
     }
@@ -113,6 +114,9 @@ impl Index {
         let shards = (0..num_shards)
             .map(|number| Shard::open(dir, number, width, manifest.as_ref()))
             .collect::<Result<Vec<_>>>()?;
+        if let Some(manifest) = &manifest {
+            manifest.check_sizes(dir)?;
+        }
         tracing::debug!(dir = %dir.display(), shards = shards.len(), "opened an index");
         Ok(Self { dir: dir.to_owned(), width, shards, lists: ListCache::new(options.cache_bytes), manifest })
     }

@@ -1,5 +1,6 @@
 //! One shard: three mapped files whose sizes were checked, and readers that check every value they hand out.
 
+use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -25,6 +26,8 @@ pub(crate) struct Shard {
     stream: Bytes,
     table: Bytes,
     offsets: Bytes,
+    /// Bytes of `metadata.K` and `metaoff.K`; 0 where there are none.
+    metadata_bytes: u64,
 }
 
 impl Shard {
@@ -62,6 +65,8 @@ impl Shard {
             ));
         }
 
+        let metadata_bytes = metadata_bytes(dir, number, (offsets.len() / 8) as u64)?;
+
         let shard = Self {
             number,
             width,
@@ -73,6 +78,7 @@ impl Shard {
             stream,
             table,
             offsets,
+            metadata_bytes,
         };
         shard.check_ends()?;
         Ok(shard)
@@ -174,9 +180,32 @@ impl Shard {
         self.offsets.path()
     }
 
-    /// Bytes of the three files.
+    /// Bytes of all its files.
     pub(crate) fn num_bytes(&self) -> u64 {
-        (self.stream.len() + self.table.len() + self.offsets.len()) as u64
+        (self.stream.len() + self.table.len() + self.offsets.len()) as u64 + self.metadata_bytes
+    }
+}
+
+/// Bytes of the two files that hold a line for each document. Both are there or none, and `metaoff.K` has an offset per
+/// document; what the offsets say is checked when one is used.
+fn metadata_bytes(dir: &Path, number: usize, num_documents: u64) -> Result<u64> {
+    let size = |family: Family| -> Result<Option<u64>> {
+        let path = family.path(dir, number);
+        match fs::metadata(&path) {
+            Ok(metadata) => Ok(Some(metadata.len())),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::io("read the size of", &path)(e)),
+        }
+    };
+    match (size(Family::Metaoff)?, size(Family::Metadata)?) {
+        (None, None) => Ok(0),
+        (None, Some(_)) => Err(Error::MissingFile { path: Family::Metaoff.path(dir, number) }),
+        (Some(_), None) => Err(Error::MissingFile { path: Family::Metadata.path(dir, number) }),
+        (Some(offsets), Some(lines)) if offsets == 8 * num_documents => Ok(offsets + lines),
+        (Some(offsets), Some(_)) => {
+            let expected = format!("8 for each of {num_documents} documents were expected");
+            Err(Error::Size { path: Family::Metaoff.path(dir, number), bytes: offsets, expected })
+        }
     }
 }
 

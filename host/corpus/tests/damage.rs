@@ -68,7 +68,7 @@ fn every_missing_emptied_or_truncated_file_is_noticed_at_open() {
     }
 }
 
-/// The files that `open` does not read: their size and their content are the manifest's, or `verify` says so.
+/// The files that `open` does not read: their size is the manifest's, or `open` says so, and their content, or `verify` does.
 #[test]
 fn damage_to_metadata_and_tokenizer_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,20 +82,63 @@ fn damage_to_metadata_and_tokenizer_is_noticed() {
         flipped[whole.len() / 2] ^= 4;
         for (damaged, is_size) in [(&flipped[..], false), (&whole[1..], true), (&[], true)] {
             fs::write(&file, damaged).unwrap();
+            if is_size {
+                assert!(matches!(open_error(&path), Error::Size { path, .. } if path == file), "{name}");
+                continue;
+            }
+            Index::open(&path).unwrap();
             match verify(&path, OpenOptions::default(), Level::Sampled(1)) {
-                Err(Error::Checksum { path, .. }) if !is_size => assert_eq!(path, file),
-                Err(Error::Size { path, .. }) if is_size => assert_eq!(path, file),
+                Err(Error::Checksum { path, .. }) => assert_eq!(path, file),
                 other => panic!("{name}: {other:?}"),
             }
         }
         fs::remove_file(&file).unwrap();
-        assert!(matches!(
-            verify(&path, OpenOptions::default(), Level::Sampled(1)),
-            Err(Error::MissingFile { path }) if path == file
-        ));
+        assert!(matches!(open_error(&path), Error::MissingFile { path } if path == file), "{name}");
         fs::write(&file, &whole).unwrap();
     }
     verify(&path, OpenOptions::default(), Level::Full).unwrap();
+}
+
+/// Without a manifest, metadata must at least fit the documents.
+#[test]
+fn metadata_of_other_documents_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index");
+    let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
+    let options = BuildOptions { token_width: Some(TokenWidth::U16), ..BuildOptions::default() };
+    build_from_documents(["red fox", "den"], &tokenizer, &path, &options).unwrap();
+    fs::remove_file(path.join(MANIFEST)).unwrap();
+    let all: u64 = ["tokenized.0", "table.0", "offset.0", "metadata.0", "metaoff.0"]
+        .map(|name| fs::metadata(path.join(name)).unwrap().len())
+        .iter()
+        .sum();
+    assert_eq!(Index::open(&path).unwrap().info().index_bytes, all);
+
+    let (offsets, lines) = (path.join("metaoff.0"), path.join("metadata.0"));
+    let whole = fs::read(&offsets).unwrap();
+    fs::write(&offsets, [&whole[..], &whole[..8]].concat()).unwrap();
+    assert!(matches!(open_error(&path), Error::Size { path, bytes: 24, .. } if path == offsets));
+    fs::remove_file(&offsets).unwrap();
+    assert!(matches!(open_error(&path), Error::MissingFile { path } if path == offsets));
+    fs::write(&offsets, &whole).unwrap();
+    fs::remove_file(&lines).unwrap();
+    assert!(matches!(open_error(&path), Error::MissingFile { path } if path == lines));
+    fs::remove_file(&offsets).unwrap();
+    Index::open(&path).unwrap();
+}
+
+/// A manifest leads nowhere but into its own folder.
+#[test]
+fn a_manifest_lists_files_of_its_folder_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = index_in(folder.path());
+    let manifest = fs::read_to_string(index.join(MANIFEST)).unwrap();
+    fs::write(folder.path().join("elsewhere"), "x").unwrap();
+    for name in ["../elsewhere", "..", "/dev/zero", "offset.0/", ""] {
+        let listed = format!("\"files\": {{\"{name}\": {{\"bytes\": 1, \"blake3\": \"\"}},");
+        fs::write(index.join(MANIFEST), manifest.replace("\"files\": {", &listed)).unwrap();
+        assert!(matches!(open_error(&index), Error::FileName { name: got, .. } if got == name), "{name:?}");
+    }
 }
 
 /// An index that is open stays what it was when another takes its name; opened anew it is the other one, or an error.
@@ -335,5 +378,8 @@ fn an_index_carries_its_tokenizer() {
     let other = Tokenizer::from_bytes(WORDS.replace("den", "lair")).unwrap();
     assert!(matches!(Corpus::new(Index::open(&out).unwrap(), other), Err(Error::TokenizerMismatch { .. })));
     fs::remove_file(out.join(TOKENIZER)).unwrap();
-    assert!(matches!(Corpus::open(&out), Err(Error::NoTokenizer { .. })));
+    assert!(matches!(Corpus::open(&out), Err(Error::MissingFile { .. })));
+    let of_ids = folder.path().join("ids");
+    build_from_tokens([vec![1]], TokenWidth::U8, &of_ids, &BuildOptions::default()).unwrap();
+    assert!(matches!(Corpus::open(&of_ids), Err(Error::NoTokenizer { .. })));
 }
