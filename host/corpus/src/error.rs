@@ -131,8 +131,46 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
+    /// A Parquet file cannot be opened: it is truncated, damaged or something else.
+    #[error("{}: no readable Parquet file: {message}", path.display())]
+    Parquet {
+        /// The input file.
+        path: PathBuf,
+        /// What the Parquet library said.
+        message: String,
+    },
+    /// A Parquet file has no column of the text's name.
+    #[error("{}: no column {column:?}; its columns are {}; name the one that holds the text", path.display(), columns.join(", "))]
+    NoColumn {
+        /// The input file.
+        path: PathBuf,
+        /// The column that was looked for.
+        column: String,
+        /// Those that there are.
+        columns: Vec<String>,
+    },
+    /// The column of the text's name holds no strings.
+    #[error("{}: the column {column:?} is {got}, not a string in every row", path.display())]
+    ColumnType {
+        /// The input file.
+        path: PathBuf,
+        /// The column.
+        column: String,
+        /// Its type.
+        got: String,
+    },
+    /// A row of a Parquet file is not a document, or cannot be read.
+    #[error("{}, row {row}: {problem}", path.display())]
+    BadRow {
+        /// The input file.
+        path: PathBuf,
+        /// The row, from 1.
+        row: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// The input's name says that it is nothing this program reads.
-    #[error("{}: neither .jsonl nor .jsonl.gz nor .jsonl.zst", path.display())]
+    #[error("{}: neither .jsonl nor .jsonl.gz nor .jsonl.zst nor .parquet", path.display())]
     InputKind {
         /// The input file.
         path: PathBuf,

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::build::metadata;
+use crate::build::parquet::ParquetFile;
 use crate::build::streams::encode_document;
 use crate::error::{Error, Result};
 use crate::format::TokenWidth;
@@ -33,7 +34,7 @@ pub(super) struct InputFile {
 pub(super) struct Position {
     /// Which file, from 0.
     file: usize,
-    /// Its lines before this place.
+    /// Its lines, or rows, before this place.
     line: u64,
 }
 
@@ -51,12 +52,12 @@ pub(super) fn list(inputs: &[PathBuf]) -> Result<Vec<InputFile>> {
         if input.is_dir() {
             for entry in std::fs::read_dir(input).map_err(Error::io("list", input))? {
                 let path = entry.map_err(Error::io("list", input))?.path();
-                if Packing::of(&path).is_ok() {
+                if Kind::of(&path).is_ok() {
                     paths.push(path);
                 }
             }
         } else {
-            Packing::of(input)?;
+            Kind::of(input)?;
             paths.push(input.clone());
         }
     }
@@ -72,7 +73,7 @@ pub(super) fn list(inputs: &[PathBuf]) -> Result<Vec<InputFile>> {
 
 /// A document as it goes into a shard.
 pub(super) struct Tokenised {
-    /// Line in its file, from 0.
+    /// Line or row in its file, from 0.
     pub(super) line: u64,
     /// Separator and tokens.
     pub(super) encoded: Vec<u8>,
@@ -107,6 +108,8 @@ pub(super) struct Batch {
 enum Source {
     /// Lines of this JSONL file.
     Lines(Arc<Path>),
+    /// Texts, and the other fields of each as a JSON object.
+    Rows { path: Arc<Path>, other_fields: Vec<String> },
     /// Texts.
     Memory,
 }
@@ -139,16 +142,19 @@ impl Batch {
             let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
             let document = &self.bytes[start..self.ends[number]];
             let line = self.first_line + number as u64;
+            let metadata = |path: &Path, other_fields: &str| {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                how.metadata.then(|| metadata::line(&name, line, other_fields))
+            };
             let (text, metadata) = match &self.source {
-                Source::Memory => {
-                    (String::from_utf8_lossy(document), how.metadata.then(|| metadata::line("", line, "{}")))
+                Source::Memory => (String::from_utf8_lossy(document), metadata(Path::new(""), "{}")),
+                Source::Rows { path, other_fields } => {
+                    (String::from_utf8_lossy(document), metadata(path, &other_fields[number]))
                 }
                 Source::Lines(path) => {
                     let bad = |problem: String| Error::BadLine { path: path.to_path_buf(), line: line + 1, problem };
                     let parsed = metadata::parse(document, how.text_field).map_err(bad)?;
-                    let name = path.file_name().unwrap_or_default().to_string_lossy();
-                    let metadata = how.metadata.then(|| metadata::line(&name, line, &parsed.other_fields));
-                    (parsed.text.into(), metadata)
+                    (parsed.text.into(), metadata(path, &parsed.other_fields))
                 }
             };
             let encoded = encode_document(&how.tokenizer.encode_document(&text)?, how.width)?;
@@ -161,29 +167,29 @@ impl Batch {
 /// The input files, in order.
 pub(super) struct Inputs<'f> {
     files: &'f [InputFile],
+    how: Tokenisation<'f>,
     position: Position,
     current: Option<OpenFile>,
     batch_bytes: usize,
-    read_bytes: Arc<AtomicU64>,
-}
-
-struct OpenFile {
-    path: Arc<Path>,
-    reader: Box<dyn BufRead + Send>,
+    /// Of the files before the current one.
+    read_bytes: u64,
 }
 
 impl<'f> Inputs<'f> {
     /// Goes on from a place in the files, in batches of about so many bytes.
-    pub(super) fn open(files: &'f [InputFile], from: Position, batch_bytes: usize) -> Result<Self> {
-        let read_bytes = Arc::new(AtomicU64::new(files.iter().take(from.file).map(|file| file.bytes).sum()));
-        let mut inputs = Self { files, position: from, current: None, batch_bytes, read_bytes };
+    pub(super) fn open(
+        files: &'f [InputFile],
+        from: Position,
+        how: Tokenisation<'f>,
+        batch_bytes: usize,
+    ) -> Result<Self> {
+        let read_bytes = files.iter().take(from.file).map(|file| file.bytes).sum();
+        let mut inputs = Self { files, how, position: from, current: None, batch_bytes, read_bytes };
         if from.line > 0
             && let Some(file) = files.get(from.file)
         {
-            let mut file = OpenFile::open(&file.path, &inputs.read_bytes)?;
-            for line in 0..from.line {
-                file.skip_line(line)?;
-            }
+            let mut file = OpenFile::open(&file.path, how)?;
+            file.skip(from.line)?;
             inputs.current = Some(file);
         }
         Ok(inputs)
@@ -194,52 +200,111 @@ impl<'f> Inputs<'f> {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// The next lines of one file; `None` at the end of the last.
+    /// The next documents of one file; `None` at the end of the last.
     pub(super) fn next_batch(&mut self) -> Result<Option<Batch>> {
-        loop {
+        while let Some(InputFile { path, bytes, .. }) = self.files.get(self.position.file) {
             let file = match &mut self.current {
                 Some(file) => file,
-                None => match self.files.get(self.position.file) {
-                    Some(file) => self.current.insert(OpenFile::open(&file.path, &self.read_bytes)?),
-                    None => return Ok(None),
-                },
+                None => self.current.insert(OpenFile::open(path, self.how)?),
             };
-            let mut batch = Batch::new(Source::Lines(file.path.clone()), self.position.line);
-            file.read_lines(&mut batch, self.batch_bytes)?;
+            let mut batch = file.next_batch(self.position.line, self.batch_bytes)?;
             if batch.ends.is_empty() {
                 self.current = None;
                 self.position = Position { file: self.position.file + 1, line: 0 };
+                self.read_bytes += bytes;
                 continue;
             }
             self.position.line += batch.ends.len() as u64;
             batch.end = self.position;
-            batch.read_bytes = self.read_bytes.load(Relaxed);
+            batch.read_bytes = self.read_bytes + file.read_bytes(*bytes);
             return Ok(Some(batch));
+        }
+        Ok(None)
+    }
+}
+
+/// A file whose documents are read one after the other.
+enum OpenFile {
+    Lines(LinesFile),
+    Rows(Box<ParquetFile>, Arc<Path>),
+}
+
+impl OpenFile {
+    fn open(path: &Path, how: Tokenisation<'_>) -> Result<Self> {
+        Ok(match Kind::of(path)? {
+            Kind::Jsonl(packing) => Self::Lines(LinesFile::open(path, packing)?),
+            Kind::Parquet => Self::Rows(Box::new(ParquetFile::open(path, how.text_field, how.metadata)?), path.into()),
+        })
+    }
+
+    /// The documents from `first_line` on, which is where the file stands, of about so many bytes.
+    fn next_batch(&mut self, first_line: u64, bytes: usize) -> Result<Batch> {
+        match self {
+            Self::Lines(file) => {
+                let mut batch = Batch::new(Source::Lines(file.path.clone()), first_line);
+                while batch.bytes.len() < bytes
+                    && file.read_line(first_line + batch.ends.len() as u64, &mut batch.bytes)?
+                {
+                    batch.ends.push(batch.bytes.len());
+                }
+                Ok(batch)
+            }
+            Self::Rows(file, path) => {
+                let mut batch = Batch::new(Source::Memory, first_line);
+                let (mut other_fields, mut other_bytes) = (Vec::new(), 0);
+                while batch.bytes.len() + other_bytes < bytes
+                    && let Some(document) = file.next_document()?
+                {
+                    batch.bytes.extend_from_slice(document.text.as_bytes());
+                    batch.ends.push(batch.bytes.len());
+                    other_bytes += document.other_fields.len();
+                    other_fields.push(document.other_fields);
+                }
+                batch.source = Source::Rows { path: path.clone(), other_fields };
+                Ok(batch)
+            }
+        }
+    }
+
+    fn skip(&mut self, documents: u64) -> Result<()> {
+        match self {
+            Self::Lines(file) => (0..documents).try_for_each(|line| file.skip_line(line)),
+            Self::Rows(file, _) => file.skip(documents),
+        }
+    }
+
+    /// Bytes that were read of a file of so many.
+    fn read_bytes(&self, file_bytes: u64) -> u64 {
+        match self {
+            Self::Lines(file) => file.read_bytes.load(Relaxed),
+            Self::Rows(file, _) => (file.part_read() * file_bytes as f64) as u64,
         }
     }
 }
 
-impl OpenFile {
-    fn open(path: &Path, read_bytes: &Arc<AtomicU64>) -> Result<Self> {
+struct LinesFile {
+    path: Arc<Path>,
+    reader: Box<dyn BufRead + Send>,
+    /// Bytes taken from the file itself.
+    read_bytes: Arc<AtomicU64>,
+}
+
+impl LinesFile {
+    fn open(path: &Path, packing: Packing) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("open", path))?;
+        let read_bytes = Arc::new(AtomicU64::new(0));
         let counted = CountedReader { file, read_bytes: read_bytes.clone() };
-        let reader: Box<dyn Read + Send> = match Packing::of(path)? {
+        let reader: Box<dyn Read + Send> = match packing {
             Packing::None => Box::new(counted),
             Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 16, counted))),
             Packing::Zstd => Box::new(zstd::Decoder::new(counted).map_err(Error::io("open", path))?),
         };
-        Ok(Self { path: path.into(), reader: Box::new(BufReader::with_capacity(1 << 18, reader)) })
+        Ok(Self { path: path.into(), reader: Box::new(BufReader::with_capacity(1 << 18, reader)), read_bytes })
     }
 
-    fn read_lines(&mut self, batch: &mut Batch, bytes: usize) -> Result<()> {
-        while batch.bytes.len() < bytes {
-            let line = batch.first_line + batch.ends.len() as u64;
-            if self.reader.read_until(b'\n', &mut batch.bytes).map_err(|e| self.unreadable(line, &e))? == 0 {
-                break;
-            }
-            batch.ends.push(batch.bytes.len());
-        }
-        Ok(())
+    /// Appends a line; `false` where there is none.
+    fn read_line(&mut self, line: u64, bytes: &mut Vec<u8>) -> Result<bool> {
+        self.reader.read_until(b'\n', bytes).map(|read| read > 0).map_err(|e| self.unreadable(line, &e))
     }
 
     fn skip_line(&mut self, line: u64) -> Result<()> {
@@ -251,25 +316,30 @@ impl OpenFile {
     }
 }
 
-/// How a JSONL file is packed, by its name.
+/// What a file is, by its name.
+enum Kind {
+    Jsonl(Packing),
+    Parquet,
+}
+
+/// How a JSONL file is packed.
 enum Packing {
     None,
     Gzip,
     Zstd,
 }
 
-impl Packing {
+impl Kind {
     fn of(path: &Path) -> Result<Self> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.ends_with(".jsonl") {
-            Ok(Self::None)
-        } else if name.ends_with(".jsonl.gz") {
-            Ok(Self::Gzip)
-        } else if name.ends_with(".jsonl.zst") {
-            Ok(Self::Zstd)
-        } else {
-            Err(Error::InputKind { path: path.to_owned() })
-        }
+        let kinds = [
+            (".jsonl", Self::Jsonl(Packing::None)),
+            (".jsonl.gz", Self::Jsonl(Packing::Gzip)),
+            (".jsonl.zst", Self::Jsonl(Packing::Zstd)),
+            (".parquet", Self::Parquet),
+        ];
+        let kind = kinds.into_iter().find_map(|(ending, kind)| name.ends_with(ending).then_some(kind));
+        kind.ok_or_else(|| Error::InputKind { path: path.to_owned() })
     }
 }
 

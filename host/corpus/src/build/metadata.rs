@@ -6,6 +6,7 @@
 use std::fmt::{self, Write};
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 /// A document's text, and its other fields as a JSON object.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,6 +32,19 @@ pub(super) fn line(file: &str, number: u64, other_fields: &str) -> String {
     write_string(file, &mut line);
     let _ = writeln!(line, ", \"linenum\": {number}, \"metadata\": {other_fields}}}"); // a String takes everything
     line
+}
+
+/// A JSON object of fields, in their order.
+pub(super) fn object(fields: Vec<(String, Value)>) -> serde_json::Result<String> {
+    let mut object = "{".to_owned();
+    for (name, value) in fields {
+        separate(&mut object);
+        write_string(&name, &mut object);
+        object.push_str(": ");
+        Transcribe(&mut object).deserialize(value)?;
+    }
+    object.push('}');
+    Ok(object)
 }
 
 /// Reads a [`Parsed`] whose text is in the field of this name.

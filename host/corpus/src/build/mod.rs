@@ -8,6 +8,7 @@ mod inputs;
 mod memory;
 mod metadata;
 mod output;
+mod parquet;
 mod sort;
 mod streams;
 mod unfinished;
@@ -38,7 +39,7 @@ pub struct BuildOptions<'a> {
     pub token_width: Option<TokenWidth>,
     /// Bytes per entry of `table.K`. Default: as many as the shard needs.
     pub pointer_width: Option<usize>,
-    /// Name of the field that holds a document's text. Default: `text`.
+    /// Name of the field or column that holds a document's text. Default: `text`.
     pub text_field: &'a str,
     /// Bytes of memory that the process may take. A shard whose suffixes cannot be sorted within it is sorted in parts, which
     /// takes longer and gives the same bytes. Tokenising needs some tens of megabytes besides the tokenizer's own. Default: no
@@ -157,14 +158,15 @@ pub enum Progress {
     },
 }
 
-/// Builds an index of JSONL files (`.jsonl`, `.jsonl.gz`, `.jsonl.zst`; a string `text` in every line), taken in the order
-/// of their paths. A folder stands for the files of these kinds in it.
+/// Builds an index of JSONL files (`.jsonl`, `.jsonl.gz`, `.jsonl.zst`; a string `text` in every line) and Parquet files
+/// (`.parquet`; a column `text` of strings), taken in the order of their paths. A folder stands for the files of these kinds
+/// in it.
 ///
 /// A build that was interrupted is gone on with if it is called again with the same inputs and options, and ends with the
 /// same bytes. What is on disk until then is in a folder beside the target, named as it with `.unfinished` behind.
 ///
 /// # Errors
-/// Where an input cannot be read or a line is no document, a shard would be empty, the output exists already or is being
+/// Where an input cannot be read, a line or a row is no document, a shard would be empty, the output exists already or is being
 /// built, or an interrupted build of something else is there.
 pub fn build(
     inputs: &[PathBuf],
@@ -317,7 +319,7 @@ impl<'a> Builder<'a> {
             self.options.report(Progress::Resumed { documents, tokens });
         }
         let how = self.tokenisation(tokenizer);
-        let mut inputs = Inputs::open(files, from, self.batch_bytes())?;
+        let mut inputs = Inputs::open(files, from, how, self.batch_bytes())?;
         let mut batch = inputs.next_batch()?;
         while let Some(lines) = batch {
             // Reading and unpacking the next lines overlaps with tokenising these.

@@ -1,0 +1,271 @@
+//! Building from Parquet files, whole, odd and broken ones.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use corver_corpus::{BuildOptions, Error, Manifest, Progress, TokenWidth, Tokenizer, build};
+use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+    "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
+    "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3,"hill":4},"unk_token":"[UNK]"}}"#;
+
+fn tokenizer() -> Tokenizer {
+    Tokenizer::from_bytes(WORDS).unwrap()
+}
+
+/// The values of one column in one row group; `None` is null. Lists hold one list per row.
+enum Column<'a> {
+    Strings(Vec<Option<&'a str>>),
+    Bytes(Vec<&'a [u8]>),
+    Longs(Vec<Option<i64>>),
+    Ints(Vec<Option<i32>>),
+    Doubles(Vec<Option<f64>>),
+    Bools(Vec<Option<bool>>),
+    Lists(Vec<Vec<i64>>),
+}
+
+fn write(path: &Path, schema: &str, compression: Compression, groups: Vec<Vec<Column<'_>>>) {
+    fn levels<T>(values: &[Option<T>]) -> Vec<i16> {
+        values.iter().map(|value| i16::from(value.is_some())).collect()
+    }
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    // Small pages, so that a group has several.
+    let properties = WriterProperties::builder()
+        .set_compression(compression)
+        .set_data_page_row_count_limit(10)
+        .set_write_batch_size(5)
+        .build();
+    let mut file = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::new(properties)).unwrap();
+    for columns in groups {
+        let mut group = file.next_row_group().unwrap();
+        for column in columns {
+            let mut writer = group.next_column().unwrap().unwrap();
+            match column {
+                Column::Strings(values) => {
+                    let strings: Vec<ByteArray> = values.iter().flatten().map(|&text| text.into()).collect();
+                    writer.typed::<ByteArrayType>().write_batch(&strings, Some(&levels(&values)), None).unwrap();
+                }
+                Column::Bytes(values) => {
+                    let values: Vec<ByteArray> = values.into_iter().map(|bytes| bytes.to_vec().into()).collect();
+                    writer.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
+                }
+                Column::Longs(values) => {
+                    let there: Vec<i64> = values.iter().flatten().copied().collect();
+                    writer.typed::<Int64Type>().write_batch(&there, Some(&levels(&values)), None).unwrap();
+                }
+                Column::Ints(values) => {
+                    let there: Vec<i32> = values.iter().flatten().copied().collect();
+                    writer.typed::<Int32Type>().write_batch(&there, Some(&levels(&values)), None).unwrap();
+                }
+                Column::Doubles(values) => {
+                    let there: Vec<f64> = values.iter().flatten().copied().collect();
+                    writer.typed::<DoubleType>().write_batch(&there, Some(&levels(&values)), None).unwrap();
+                }
+                Column::Bools(values) => {
+                    let there: Vec<bool> = values.iter().flatten().copied().collect();
+                    writer.typed::<BoolType>().write_batch(&there, Some(&levels(&values)), None).unwrap();
+                }
+                Column::Lists(lists) => {
+                    let (mut values, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
+                    for list in &lists {
+                        definition.extend(if list.is_empty() { vec![0] } else { vec![1; list.len()] });
+                        repetition.extend((0..list.len().max(1)).map(|at| i16::from(at > 0)));
+                        values.extend(list);
+                    }
+                    let writer = writer.typed::<Int64Type>();
+                    writer.write_batch(&values, Some(&definition), Some(&repetition)).unwrap();
+                }
+            }
+            writer.close().unwrap();
+        }
+        group.close().unwrap();
+    }
+    file.close().unwrap();
+}
+
+const TEXTS: &str = "message documents { optional binary text (UTF8); }";
+
+fn strings<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Column<'a>> {
+    vec![Column::Strings(texts.into_iter().map(Some).collect())]
+}
+
+fn index(input: &Path, out: &Path, options: &BuildOptions<'_>) -> Result<Manifest, Error> {
+    build(&[input.to_owned()], &tokenizer(), out, options)
+}
+
+fn files(folder: &Path, names: &[&str]) -> Vec<Vec<u8>> {
+    names.iter().map(|name| fs::read(folder.join(name)).unwrap()).collect()
+}
+
+/// Different documents, enough for several pages.
+fn texts() -> Vec<String> {
+    let words = ["red", "fox", "den", "hill", "moor"];
+    let text = |document: usize| (0..1 + document % 7).map(move |word| words[(word * word + document) % 5]);
+    (0..230).map(|document| text(document).collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn rows_are_indexed_as_lines_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let texts = texts();
+    let lines = folder.path().join("a.jsonl");
+    fs::write(&lines, texts.iter().map(|text| format!("{{\"text\": \"{text}\"}}\n")).collect::<String>()).unwrap();
+    let options = BuildOptions { shards: 3, ..BuildOptions::default() };
+    let plain = folder.path().join("plain");
+    let from_lines = index(&lines, &plain, &options).unwrap();
+    let codecs = [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::ZSTD(ZstdLevel::default()),
+    ];
+    for (number, codec) in codecs.into_iter().enumerate() {
+        let rows = folder.path().join("a.parquet");
+        let groups = texts.chunks(100).map(|texts| strings(texts.iter().map(String::as_str))).collect();
+        write(&rows, TEXTS, codec, groups);
+        let out = folder.path().join(format!("packed-{number}"));
+        let from_rows = index(&rows, &out, &options).unwrap();
+        assert_eq!((from_rows.documents, from_rows.text_bytes), (230, from_lines.text_bytes));
+        for name in ["tokenized.0", "tokenized.2", "offset.1", "table.0", "table.1"] {
+            assert_eq!(from_rows.files[name], from_lines.files[name], "{codec:?}: {name}");
+        }
+        let metadata = fs::read_to_string(out.join("metadata.1")).unwrap();
+        assert_eq!(metadata, fs::read_to_string(plain.join("metadata.1")).unwrap().replace(".jsonl", ".parquet"));
+    }
+}
+
+#[test]
+fn other_columns_become_metadata() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("a.parquet");
+    let schema = "message documents {
+        optional binary title (UTF8); optional int64 views; required binary body; optional double score;
+        optional boolean good; optional int32 day (DATE); repeated int64 links; }";
+    let columns = vec![
+        Column::Strings(vec![Some("Æon"), None]),
+        Column::Longs(vec![Some(-7), Some(1 << 60)]),
+        Column::Bytes(vec![b"red fox", "den é".as_bytes()]),
+        Column::Doubles(vec![Some(0.5), None]),
+        Column::Bools(vec![Some(true), Some(false)]),
+        Column::Ints(vec![Some(19_000), None]),
+        Column::Lists(vec![vec![], vec![3, 4]]),
+    ];
+    write(&input, schema, Compression::SNAPPY, vec![columns]);
+    let out = folder.path().join("index");
+    let options = BuildOptions { text_field: "body", ..BuildOptions::default() };
+    let manifest = index(&input, &out, &options).unwrap();
+    assert_eq!((manifest.documents, manifest.text_bytes), (2, 13));
+    let expected = concat!(
+        r#"{"path": "a.parquet", "linenum": 0, "metadata": {"title": "\u00c6on", "views": -7, "score": 0.5, "#,
+        r#""good": true, "day": "2022-01-08", "links": []}}"#,
+        "\n",
+        r#"{"path": "a.parquet", "linenum": 1, "metadata": {"title": null, "views": 1152921504606846976, "score": null, "#,
+        r#""good": false, "day": null, "links": [3, 4]}}"#,
+        "\n"
+    );
+    assert_eq!(fs::read_to_string(out.join("metadata.0")).unwrap(), expected);
+
+    let bare = folder.path().join("bare");
+    index(&input, &bare, &BuildOptions { metadata: false, ..options }).unwrap();
+    let names = ["tokenized.0", "offset.0", "table.0"];
+    assert!(files(&out, &names) == files(&bare, &names));
+}
+
+#[test]
+fn files_without_texts_say_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("a.parquet");
+    let out = folder.path().join("index");
+    let attempt = || index(&input, &out, &BuildOptions::default()).map(drop).unwrap_err();
+    let number = || vec![vec![Column::Longs(vec![Some(1)])]];
+
+    write(&input, "message m { optional int64 id; }", Compression::SNAPPY, number());
+    let error = attempt();
+    assert!(
+        matches!(&error, Error::NoColumn { column, columns, .. } if column == "text" && columns == &["id"]),
+        "{error}"
+    );
+    for (schema, kind) in [
+        ("message m { optional int64 text; }", "INT64"),
+        ("message m { optional group text { optional int64 id; } }", "a struct"),
+        ("message m { optional group text (LIST) { repeated group list { required int64 element; } } }", "LIST"),
+        ("message m { repeated int64 text; }", "a list"),
+    ] {
+        let columns = match kind {
+            "INT64" => vec![Column::Longs(vec![Some(1)])],
+            "LIST" | "a list" => vec![Column::Lists(vec![vec![1]])],
+            _ => vec![Column::Longs(vec![Some(1)])],
+        };
+        write(&input, schema, Compression::SNAPPY, vec![columns]);
+        let error = attempt();
+        assert!(matches!(&error, Error::ColumnType { got, .. } if got == kind), "{schema}: {error}");
+    }
+
+    write(&input, TEXTS, Compression::SNAPPY, vec![strings(["red"]), vec![Column::Strings(vec![Some("fox"), None])]]);
+    let error = attempt();
+    assert!(matches!(&error, Error::BadRow { row: 3, problem, .. } if problem.contains("null")), "{error}");
+    for schema in ["message m { required binary text; }", "message m { required binary text (UTF8); }"] {
+        write(&input, schema, Compression::SNAPPY, vec![vec![Column::Bytes(vec![b"red", &[0xFF; 5_000]])]]);
+        let error = attempt();
+        assert!(matches!(&error, Error::BadRow { problem, .. } if problem.len() < 1_000), "{error}");
+    }
+
+    write(&input, TEXTS, Compression::SNAPPY, vec![strings(texts().iter().map(String::as_str))]);
+    let whole = fs::read(&input).unwrap();
+    for length in [0, 3, 11, whole.len() / 2, whole.len() - 1] {
+        fs::write(&input, &whole[..length]).unwrap();
+        assert!(matches!(attempt(), Error::Parquet { .. }), "{length} bytes");
+    }
+    fs::write(&input, "{\"text\": \"red\"}\n".repeat(9)).unwrap();
+    assert!(matches!(attempt(), Error::Parquet { .. }));
+    fs::remove_file(&input).unwrap();
+    assert!(matches!(attempt(), Error::Io { .. }));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+
+    let none = folder.path().join("none.parquet");
+    write(&none, TEXTS, Compression::SNAPPY, vec![]);
+    let built = index(&none, &out, &BuildOptions::default());
+    assert!(matches!(built, Err(Error::EmptyShard { documents: 0, .. })), "{built:?}");
+}
+
+/// A build that stops behind the middle of a file goes on within it.
+#[test]
+fn an_interrupted_build_goes_on_within_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = folder.path().join("inputs");
+    fs::create_dir(&inputs).unwrap();
+    let texts = texts();
+    let groups = |last: Option<&'static str>| {
+        let mut groups: Vec<_> = texts.chunks(50).map(|texts| strings(texts.iter().map(String::as_str))).collect();
+        groups.push(vec![Column::Strings(vec![last])]);
+        groups
+    };
+    let (first, second): (PathBuf, PathBuf) = (inputs.join("a.parquet"), inputs.join("b.jsonl"));
+    write(&first, TEXTS, Compression::SNAPPY, groups(Some("end")));
+    fs::write(&second, "oops\n").unwrap();
+    let resumed = std::sync::Mutex::new(0);
+    let tell = |progress: Progress| {
+        if let Progress::Resumed { documents, .. } = progress {
+            *resumed.lock().unwrap() = documents;
+        }
+    };
+    // A checkpoint after every few rows, of which the newest lies within the first file.
+    let options = BuildOptions { checkpoint_bytes: 2_000, progress: Some(&tell), ..BuildOptions::default() };
+    let options = BuildOptions { token_width: Some(TokenWidth::U16), ..options };
+    let out = folder.path().join("index");
+    assert!(matches!(index(&inputs, &out, &options), Err(Error::BadLine { line: 1, .. })));
+    fs::write(&second, "{\"text\": \"red\"}\n").unwrap();
+    index(&inputs, &out, &options).unwrap();
+    let documents = *resumed.lock().unwrap();
+    assert!((51..231).contains(&documents) && documents % 50 != 0, "{documents}");
+    let afresh = folder.path().join("afresh");
+    index(&inputs, &afresh, &options).unwrap();
+    let names = ["tokenized.0", "offset.0", "table.0", "metadata.0", "metaoff.0"];
+    assert!(files(&out, &names) == files(&afresh, &names));
+}
