@@ -138,11 +138,11 @@ pub struct IndexArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum IndexCommand {
-    /// Build an index from JSONL files; .gz and .zst are understood.
+    /// Build an index from JSONL (.gz and .zst too) or Parquet files.
     ///
     /// A build that was interrupted goes on where it was when the same command is given again.
     Build {
-        /// JSONL files, or folders of them; they are indexed in order of name.
+        /// JSONL or Parquet files, or folders of them; they are indexed in order of name.
         #[arg(required = true)]
         inputs: Vec<PathBuf>,
         /// Hugging Face tokenizer.json.

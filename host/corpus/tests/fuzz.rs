@@ -1,0 +1,32 @@
+//! The inputs in `fuzz/seeds/`, through the function that the fuzz target calls. `make fuzz` looks for new ones.
+
+#[path = "../fuzz/src/damage.rs"]
+mod damage;
+
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn seeds_do_no_harm() {
+    let indexes = damage::Indexes::new();
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
+    let mut inputs = 0;
+    for seed in fs::read_dir(seeds).unwrap() {
+        indexes.damage(&fs::read(seed.unwrap().path()).unwrap());
+        inputs += 1;
+    }
+    assert!(inputs >= 10, "{inputs}");
+    // No change at all, and single ones of every kind to every file of every index.
+    for index in 0..9 {
+        for flags in 0..4 {
+            indexes.damage(&[index, flags]);
+            for change in 0..7 {
+                for file in 0..16 {
+                    for at in [1, 200] {
+                        indexes.damage(&[index, flags, 15, 1, 2, 3, 4, 2, 5, 9, 20, change, file, at, 0, 255, 3, 1]);
+                    }
+                }
+            }
+        }
+    }
+}
