@@ -10,8 +10,8 @@ use corver_core::advantage::normalize;
 use corver_core::returns::{Ablation, SentenceMean, SentenceReward, token_returns};
 use corver_core::sentence::{align, spans_of_pieces, split};
 use corver_core::{
-    AdvantageSettings, Alignment, Count, Counter, Extractor, Label, PartError, Query, Question, Reading, Response,
-    RewardSettings, Rollout, Scorers, Trace, Triplet, question, score,
+    AdvantageSettings, Alignment, Count, Counter, Extractor, Grade, Graders, PartError, Query, Question, Reading,
+    Response, RewardSettings, Rollout, Scorers, Trace, Triplet, question, score,
 };
 use corver_rules::{LoadOptions, Rule};
 use golden::{check_all, close, numbers, same, shared, strings, token_map};
@@ -111,7 +111,8 @@ const REFERENCE: RewardSettings = RewardSettings {
 
 fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, String> {
     let (mut extractor, mut counter) = (Script::new(&row["triplets_by_sentence"]), Counts(&row["counts_by_query"]));
-    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: rule };
+    let mut graders = Graders::default();
+    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: rule, graders: &mut graders };
     let question = Question { question: String::new(), golds: vec!["?".into()], title: None };
     let scored = score(std::slice::from_ref(rollout), &[question], &mut scorers, &REFERENCE);
     scored
@@ -134,7 +135,8 @@ fn check_returns(
     expected: &Value,
 ) -> Result<(), String> {
     let number = |field: &str| row[field].as_f64().unwrap();
-    let response = Response { label: Label::Bad, judge: number("judge_reward"), format: number("format_reward") };
+    let response =
+        Response { judge: Grade::new(number("judge_reward"), ""), format: Grade::new(number("format_reward"), "") };
     let settings = RewardSettings { lambda_judge: number("beta_judge"), ..*settings };
     let got = token_returns(&response, alignment, sentences, &settings);
     let mask = numbers(&row["mask"]);
@@ -243,14 +245,16 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
         let question = Question { question: String::new(), golds, title: None };
         let (mut extractor, mut counter) = (Script::new(&row["triplets_by_sentence"]), Counts(&row["counts_by_query"]));
         let mut rules = first.borrow_mut();
-        let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut *rules };
+        let mut graders = Graders::default();
+        let mut scorers =
+            Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut *rules, graders: &mut graders };
         let scored = score(&rollouts, &[question], &mut scorers, &settings).map_err(|error| error.to_string())?;
 
         let traces = || scored.traces.iter();
         if mode != "corver_only" {
-            same("judge", traces().map(|trace| trace.response.judge).collect(), numbers(&row["judge_rewards"]))?;
+            same("judge", traces().map(|trace| trace.response.judge.reward).collect(), numbers(&row["judge_rewards"]))?;
         }
-        same("format", traces().map(|trace| trace.response.format).collect(), numbers(&row["format_rewards"]))?;
+        same("format", traces().map(|trace| trace.response.format.reward).collect(), numbers(&row["format_rewards"]))?;
         if mode != "judge_only" {
             let fallback = row["fallback"].as_array().unwrap().iter().map(|value| value.as_bool().unwrap()).collect();
             same("fallback", traces().map(|trace| trace.fallback).collect::<Vec<_>>(), fallback)?;

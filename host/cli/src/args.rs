@@ -40,6 +40,7 @@ pub enum Command {
     /// Without options: the built-in demo with the First rule, in a few minutes on a laptop CPU.
     ///
     ///   corver-host train --plugin min.wasm
+    ///   corver-host train --plugin first.wasm:0.7 --plugin anti-repeat.wasm:0.3
     ///   corver-host train --config configs/qwen3-8b.toml --set question.train=questions.json --device cuda:0
     ///   corver-host train --out runs/first-001 --resume
     #[command(verbatim_doc_comment)]
@@ -66,16 +67,29 @@ pub enum Command {
 
 /// Where settings come from, later ones winning: defaults, --config files, --set, flags.
 #[derive(Debug, Clone, Args)]
-pub struct ConfigArgs {
+pub struct SettingsArgs {
     /// TOML file, or `demo` for the built-in one; may be given several times. Default: demo.
     #[arg(long, value_name = "FILE")]
     pub config: Vec<PathBuf>,
     /// One setting, as section.key=value; may be given several times.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// The reward rule; looked for as given, then in plugins/dist.
+}
+
+/// Settings, with flags for those that change most often.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArgs {
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    /// The reward rule; looked for as given, then in plugins/dist. Several are added up: a.wasm:0.7, b.wasm:0.3.
+    #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
+    pub plugin: Vec<String>,
+    /// A response rule that judges the answers, in place of the built-in string match.
     #[arg(long, value_name = "FILE.wasm")]
-    pub plugin: Option<PathBuf>,
+    pub judge: Option<String>,
+    /// A response rule that checks the format, in place of the built-in check of think and answer blocks.
+    #[arg(long, value_name = "FILE.wasm")]
+    pub format: Option<String>,
     /// Where the policy runs: auto, cpu, cuda or cuda:N. (The extractor: --set extract.device=cuda:N.)
     #[arg(long)]
     pub device: Option<String>,
@@ -310,13 +324,9 @@ pub enum Language {
 pub struct RuleArgs {
     /// The rule; looked for as given, then in plugins/dist.
     #[arg(value_name = "FILE.wasm")]
-    pub plugin: PathBuf,
-    /// TOML file, or `demo` for the built-in one; may be given several times. Default: demo.
-    #[arg(long, value_name = "FILE")]
-    pub config: Vec<PathBuf>,
-    /// One setting, as section.key=value; may be given several times.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
+    pub plugin: String,
+    #[command(flatten)]
+    pub settings: SettingsArgs,
 }
 
 #[derive(Debug, Args)]

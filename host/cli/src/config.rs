@@ -12,6 +12,7 @@ use corver_study::evaluate::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::rules::{Plugin, Plugins};
 use crate::source::{Source, Sources};
 
 /// The demo's settings, which every command falls back on.
@@ -30,6 +31,8 @@ pub struct Config {
     pub extract: ExtractSection,
     pub corpus: CorpusSection,
     pub rule: RuleSection,
+    pub judge: GraderSection,
+    pub format: GraderSection,
     pub reward: RewardSettings,
     pub advantage: AdvantageSettings,
     #[cfg(feature = "torch")]
@@ -151,18 +154,33 @@ impl Default for CorpusSection {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleSection {
-    /// The reward rule, a WebAssembly file.
-    pub plugin: PathBuf,
-    /// Handed to the rule as it is; `corver-host plugin check` prints what a rule takes.
+    /// The reward rule, a WebAssembly file; or a list of them, whose rewards are added with their weights.
+    pub plugin: Plugins,
+    /// Handed to the rule as it is; `corver-host plugin check` prints what a rule takes. With several rules: a table for
+    /// each, under its name.
     pub settings: Map<String, Value>,
-    /// What the rule may use and answer.
+    /// What each rule may use and answer, `judge` and `format` included.
     pub limits: corver_rules::Limits,
 }
 
 impl Default for RuleSection {
     fn default() -> Self {
-        Self { plugin: "first.wasm".into(), settings: Map::new(), limits: corver_rules::Limits::default() }
+        Self {
+            plugin: Plugins::One("first.wasm".into()),
+            settings: Map::new(),
+            limits: corver_rules::Limits::default(),
+        }
     }
+}
+
+/// A response-level reward.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GraderSection {
+    /// A response rule, a WebAssembly file; empty stands for the paper's, which is built in.
+    pub plugin: String,
+    /// Handed to the rule as it is.
+    pub settings: Map<String, Value>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -211,8 +229,7 @@ pub fn load(files: &[PathBuf], overrides: &[String]) -> Result<Config> {
 }
 
 impl Config {
-    /// The same with absolute paths, so that it stands for itself in any folder. A plugin that is named without a folder
-    /// and is not here is one of the shipped ones, and stays a name.
+    /// The same with absolute paths, so that it stands for itself in any folder.
     pub fn with_absolute_paths(mut self) -> Result<Self> {
         let mut paths =
             vec![&mut self.question.train, &mut self.question.eval, &mut self.policy.model, &mut self.extract.bundle];
@@ -222,9 +239,9 @@ impl Config {
             let absolute = std::path::absolute(&*path).with_context(|| format!("the path {path}"))?;
             *path = absolute.into_os_string().into_string().map_err(|path| anyhow!("{path:?} is not UTF-8"))?;
         }
-        let plugin = &mut self.rule.plugin;
-        if plugin.components().count() > 1 || plugin.is_file() {
-            *plugin = std::path::absolute(&*plugin).with_context(|| format!("the path {}", plugin.display()))?;
+        let graders = [&mut self.judge.plugin, &mut self.format.plugin].into_iter().filter(|text| !text.is_empty());
+        for text in self.rule.plugin.texts_mut().iter_mut().chain(graders) {
+            *text = text.parse::<Plugin>()?.with_absolute_path()?.to_string();
         }
         Ok(self)
     }
@@ -321,18 +338,20 @@ mod tests {
     fn later_sources_win() {
         let config = load(&[], &["run.steps=3".into(), "rule.plugin=min.wasm".into()]).unwrap();
         assert_eq!(config.run.steps, 3);
-        assert_eq!(config.rule.plugin, Path::new("min.wasm"));
+        assert_eq!(config.rule.plugin, Plugins::One("min.wasm".into()));
         assert_eq!(config.policy.model, DEMO_SOURCE);
     }
 
     #[test]
     fn a_resolved_configuration_means_the_same_in_any_folder() {
-        let config = load(&[], &["question.eval=e.json".into(), "rule.plugin=mine/r.wasm".into()]).unwrap();
+        let plugins = "rule.plugin=[\"mine/r.wasm:0.5\", \"min.wasm\"]";
+        let config = load(&[], &["question.eval=e.json".into(), plugins.into()]).unwrap();
         let config = config.with_absolute_paths().unwrap();
-        assert!(Path::new(&config.question.eval).is_absolute() && config.rule.plugin.is_absolute());
+        assert!(Path::new(&config.question.eval).is_absolute());
+        let plugins = config.rule.plugin.parse().unwrap();
+        assert!(plugins[0].path.is_absolute() && plugins[0].weight == 0.5, "{plugins:?}");
         assert_eq!((config.question.train.as_str(), config.policy.model.as_str()), (DEMO_SOURCE, DEMO_SOURCE));
-        let shipped = load(&[], &["rule.plugin=min.wasm".into()]).unwrap().with_absolute_paths().unwrap();
-        assert_eq!(shipped.rule.plugin, Path::new("min.wasm"));
+        assert_eq!(plugins[1].path, Path::new("min.wasm"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod config;
 mod interrupt;
 mod output;
 mod parts;
+mod rules;
 mod source;
 
 use std::io::IsTerminal;

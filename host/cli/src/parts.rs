@@ -7,18 +7,23 @@ use corver_core::{Counter, Extractor, Question};
 use corver_corpus::{BuildOptions, CnfOptions, Tokenizer};
 use corver_demo::DemoPaths;
 use corver_extract::RuntimeLibrary;
-use corver_rules::{LoadOptions, Rule};
 use corver_study::{IndexCounter, Recorder, Recording, run_dir};
 
 use crate::args::{ConfigArgs, RecordingArgs, RuleArgs};
 use crate::config::{self, Config, CorpusSection, DEMO_SOURCE};
+use crate::rules::{self, Plugins};
 use crate::source::{self, Source};
 
 /// Resolves a command's configuration.
 pub fn configuration(args: &ConfigArgs) -> Result<Config> {
-    let mut config = config::load(&args.config, &args.set)?;
-    if let Some(plugin) = &args.plugin {
-        config.rule.plugin.clone_from(plugin);
+    let mut config = config::load(&args.settings.config, &args.settings.set)?;
+    if !args.plugin.is_empty() {
+        config.rule.plugin = Plugins::new(args.plugin.clone());
+    }
+    for (flag, section) in [(&args.judge, &mut config.judge), (&args.format, &mut config.format)] {
+        if let Some(plugin) = flag {
+            section.plugin.clone_from(plugin);
+        }
     }
     if let Some(device) = &args.device {
         config.run.device.clone_from(device);
@@ -28,8 +33,8 @@ pub fn configuration(args: &ConfigArgs) -> Result<Config> {
 
 /// The same for a command that is about one rule.
 pub fn rule_configuration(args: &RuleArgs) -> Result<Config> {
-    let mut config = config::load(&args.config, &args.set)?;
-    config.rule.plugin.clone_from(&args.plugin);
+    let mut config = config::load(&args.settings.config, &args.settings.set)?;
+    config.rule.plugin = Plugins::One(args.plugin.clone());
     Ok(config)
 }
 
@@ -75,6 +80,7 @@ pub fn check(config: &Config) -> Result<()> {
         ("policy.model", &config.policy.model),
         ("extract.bundle", &config.extract.bundle),
     ];
+    let missing = |plugin: &Path| rules::find_plugin(plugin).err().map(|error| error.to_string());
     let mut problems = Vec::new();
     for (key, value) in sources {
         if value.is_empty() {
@@ -90,7 +96,12 @@ pub fn check(config: &Config) -> Result<()> {
         })),
         Err(error) => problems.push(error.to_string()),
     }
-    problems.extend(find_plugin(&config.rule.plugin).err().map(|error| error.to_string()));
+    match config.rule.plugin.parse() {
+        Ok(plugins) => problems.extend(plugins.iter().filter_map(|plugin| missing(&plugin.path))),
+        Err(error) => problems.push(error.to_string()),
+    }
+    let graders = [&config.judge.plugin, &config.format.plugin].into_iter().filter(|plugin| !plugin.is_empty());
+    problems.extend(graders.filter_map(|plugin| missing(Path::new(plugin))));
     if problems.is_empty() {
         return Ok(());
     }
@@ -108,42 +119,9 @@ fn path(value: &str, key: &str, of_demo: impl FnOnce() -> Result<PathBuf>) -> Re
     }
 }
 
-/// The reward rule.
-pub fn rule(config: &Config) -> Result<Rule> {
-    let path = find_plugin(&config.rule.plugin)?;
-    let options = load_options(config, Some(cache_dir()?.join("rules")));
-    Rule::load(&path, options).with_context(|| format!("loading the rule {}", path.display()))
-}
-
-/// How a configuration wants its rule loaded, with compiled rules kept in `cache_dir`.
-pub fn load_options(config: &Config, cache_dir: Option<PathBuf>) -> LoadOptions {
-    let settings = serde_json::Value::Object(config.rule.settings.clone());
-    LoadOptions { settings, cache_dir, limits: config.rule.limits.clone() }
-}
-
-/// Folders that a bare plugin name is looked up in, in this order.
-pub fn plugin_folders() -> Vec<PathBuf> {
-    vec![PathBuf::new(), PathBuf::from("plugins/dist"), checkout().join("plugins/dist")]
-}
-
 /// The checkout that this binary was built from; it may be gone by now.
 pub fn checkout() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("this crate lies in host/cli")
-}
-
-/// The file of a plugin: as given, or, where it is a bare name, in one of the [`plugin_folders`].
-pub fn find_plugin(plugin: &Path) -> Result<PathBuf> {
-    let bare = plugin.components().count() == 1;
-    let folders = if bare { plugin_folders() } else { vec![PathBuf::new()] };
-    let found = folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
-    found.with_context(|| {
-        let hint = if bare {
-            "; it was looked for here and in plugins/dist (`make plugins` builds the shipped rules)"
-        } else {
-            ""
-        };
-        format!("there is no plugin {}{hint}", plugin.display())
-    })
 }
 
 /// The triplet model.

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Each file holds the type of its stage, the pure function that makes it, and its tests. [`step`] runs them in this
-//! order, generic over five traits: [`Sampler`], [`Extractor`], [`Counter`], [`Rules`] and [`Learner`]. The heavy
-//! machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime) lives behind them, in other crates.
+//! order, generic over six traits: [`Sampler`], [`Extractor`], [`Counter`], [`Rules`], [`ResponseRule`] and [`Learner`]. The
+//! heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime) lives behind them, in other crates.
 //!
 //! Characters are Unicode code points throughout: every text length, offset and span is counted in them.
 
@@ -27,7 +27,7 @@ pub mod verdict;
 pub use advantage::{AdvantageSettings, Advantages, ScaleRewards};
 pub use count::{Count, Counter, Query};
 pub use question::Question;
-pub use response::{Label, Response};
+pub use response::{Completion, Grade, Graders, Label, Response, ResponseRule};
 pub use returns::{Ablation, RewardSettings, SentenceMean};
 pub use rollout::{Rollout, Sampler, Sampling};
 pub use sentence::{Alignment, Reading, Section, Sentence};
@@ -35,7 +35,7 @@ pub use step::{Scorers, StepError, StepReport, StepSettings, score, step};
 pub use trace::{SentenceTrace, Trace};
 pub use triplet::{Extractor, Triplet};
 pub use update::{Learner, UpdateReport};
-pub use verdict::{RuleSentence, Rules, Verdict};
+pub use verdict::{Blend, Channel, RuleSentence, Rules, Verdict, Weighted};
 
 /// What a heavy part hands back when it cannot do its work; the parts' own error types stay behind it.
 pub type PartError = Box<dyn std::error::Error + Send + Sync + 'static>;

@@ -1,9 +1,11 @@
-//! The response-level rewards: is the answer right (string match), and is the format kept.
+//! The response-level rewards: is the answer right (string match), and is the format kept. Each is a [`ResponseRule`]; a run
+//! may put another one in its place.
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::text::{is_space, strip, words};
+use crate::{PartError, Sentence};
 
 const THINK: &str = "<think>";
 const END_THINK: &str = "</think>";
@@ -33,22 +35,119 @@ impl Label {
     }
 }
 
-/// Both response-level rewards of one completion.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Response {
-    /// The judge's label.
-    pub label: Label,
-    /// R^j.
-    pub judge: f64,
-    /// R^f, +1 or −1.
-    pub format: f64,
+impl std::fmt::Display for Label {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Good => "GOOD",
+            Self::Bad => "BAD",
+            Self::NotAttempted => "NOT_ATTEMPTED",
+        })
+    }
 }
 
-/// Judges one completion against its golds and checks its format.
-#[must_use]
-pub fn respond(completion: &str, golds: &[String]) -> Response {
-    let label = judge(completion, golds);
-    Response { label, judge: label.reward(), format: format_reward(completion) }
+/// What a response rule is given: one completion, whole.
+#[derive(Debug, Clone, Copy)]
+pub struct Completion<'a> {
+    /// The prompt.
+    pub question: &'a str,
+    /// Accepted answers.
+    pub golds: &'a [String],
+    /// What was generated, tags included.
+    pub text: &'a str,
+    /// Think first, then answer.
+    pub sentences: &'a [Sentence],
+}
+
+/// A response rule's word on one completion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Grade {
+    /// What every token of the completion earns, before the weight. Finite.
+    pub reward: f64,
+    /// One word, for the trace: the built-in judge gives a [`Label`].
+    pub label: String,
+    /// The rule's own words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+impl Grade {
+    /// Without a note.
+    #[must_use]
+    pub fn new(reward: f64, label: impl ToString) -> Self {
+        Self { reward, label: label.to_string(), note: None }
+    }
+}
+
+/// A reward for whole completions: the judge, or the format check.
+pub trait ResponseRule {
+    /// One grade per completion, in order.
+    ///
+    /// # Errors
+    /// Where the rule breaks its contract or a limit. There is no partial answer.
+    fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, PartError>;
+}
+
+/// The paper's judge: [`judge`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StringMatch;
+
+impl ResponseRule for StringMatch {
+    fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, PartError> {
+        let grade = |completion: &Completion<'_>| {
+            let label = judge(completion.text, completion.golds);
+            Grade::new(label.reward(), label)
+        };
+        Ok(completions.iter().map(grade).collect())
+    }
+}
+
+/// The paper's format reward: [`format_reward`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ThinkThenAnswer;
+
+impl ResponseRule for ThinkThenAnswer {
+    fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, PartError> {
+        let grade = |completion: &Completion<'_>| {
+            let reward = format_reward(completion.text);
+            Grade::new(reward, if reward > 0.0 { "KEPT" } else { "BROKEN" })
+        };
+        Ok(completions.iter().map(grade).collect())
+    }
+}
+
+/// The two response rules of a run; by default the paper's.
+pub struct Graders {
+    /// Gives R^j.
+    pub judge: Box<dyn ResponseRule>,
+    /// Gives R^f.
+    pub format: Box<dyn ResponseRule>,
+}
+
+impl Default for Graders {
+    fn default() -> Self {
+        Self { judge: Box::new(StringMatch), format: Box::new(ThinkThenAnswer) }
+    }
+}
+
+impl Graders {
+    /// One response per completion, in order.
+    ///
+    /// # Errors
+    /// Where a rule fails.
+    pub fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Response>, PartError> {
+        let judged = self.judge.grade(completions)?;
+        let formats = self.format.grade(completions)?;
+        Ok(judged.into_iter().zip(formats).map(|(judge, format)| Response { judge, format }).collect())
+    }
+}
+
+/// Both response-level rewards of one completion.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// R^j.
+    pub judge: Grade,
+    /// R^f.
+    pub format: Grade,
 }
 
 /// The text that is graded: after the first `<answer>`, up to `</answer>` or the end; all of it where there is no tag.

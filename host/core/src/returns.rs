@@ -117,8 +117,9 @@ pub fn token_returns(
 /// What every token of a completion earns, whatever it says.
 #[must_use]
 pub fn response_return(response: &Response, settings: &RewardSettings) -> f64 {
-    let judge = if settings.ablation == Ablation::NoJudge { 0.0 } else { settings.lambda_judge * response.judge };
-    judge + settings.lambda_format * response.format
+    let judge =
+        if settings.ablation == Ablation::NoJudge { 0.0 } else { settings.lambda_judge * response.judge.reward };
+    judge + settings.lambda_format * response.format.reward
 }
 
 fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[SentenceReward]) -> f64 {
@@ -142,9 +143,11 @@ fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[Sente
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Label;
+    use crate::response::Grade;
 
-    const RIGHT: Response = Response { label: Label::Good, judge: 2.0, format: 1.0 };
+    fn right() -> Response {
+        Response { judge: Grade::new(2.0, "GOOD"), format: Grade::new(1.0, "KEPT") }
+    }
 
     fn alignment(sentence_of: &[Option<usize>]) -> Alignment {
         Alignment { sentence_of: sentence_of.to_vec(), rate: 1.0 }
@@ -157,7 +160,7 @@ mod tests {
     #[test]
     fn a_token_earns_its_sentence() {
         let returns = token_returns(
-            &RIGHT,
+            &right(),
             &alignment(&[None, Some(0), Some(1)]),
             &rewards(&[(0.1, true), (-0.3, true)]),
             &RewardSettings::default(),
@@ -170,7 +173,7 @@ mod tests {
         let of = |ablation, sentence_mean| {
             let settings = RewardSettings { ablation, sentence_mean, ..RewardSettings::default() };
             let sentences = rewards(&[(0.1, true), (-0.3, true), (0.0, false)]);
-            token_returns(&RIGHT, &alignment(&[None, Some(0), Some(0), Some(1)]), &sentences, &settings)
+            token_returns(&right(), &alignment(&[None, Some(0), Some(0), Some(1)]), &sentences, &settings)
         };
         let close = |returns: Vec<f64>, expected: f64| returns.iter().all(|value| (value - expected).abs() < 1e-12);
         assert!(close(of(Ablation::NoCooccurrence, SentenceMean::OverSentences), 3.0));
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_dropped_signal_pays_the_response_alone() {
-        let returns = token_returns(&RIGHT, &alignment(&[Some(0), None]), &[], &RewardSettings::default());
+        let returns = token_returns(&right(), &alignment(&[Some(0), None]), &[], &RewardSettings::default());
         assert_eq!(returns, [3.0, 3.0]);
     }
 }

@@ -5,16 +5,15 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 
 use crate::advantage::{self, AdvantageSettings};
-use crate::response::respond;
 use crate::returns::{SentenceReward, response_return, token_returns};
 use crate::sentence::{Split, align, split};
 use crate::trace::SentenceTrace;
 use crate::{
-    Advantages, Alignment, Count, Counter, Extractor, Learner, PartError, Query, Question, RewardSettings, Rollout,
-    RuleSentence, Rules, Sampler, Sampling, Trace, UpdateReport, Verdict,
+    Advantages, Alignment, Completion, Count, Counter, Extractor, Graders, Learner, PartError, Query, Question,
+    Response, RewardSettings, Rollout, RuleSentence, Rules, Sampler, Sampling, Trace, UpdateReport, Verdict,
 };
 
-/// The three parts that a completion is scored with.
+/// The parts that a completion is scored with.
 pub struct Scorers<'a> {
     /// Sentences to triplets.
     pub extractor: &'a mut dyn Extractor,
@@ -22,6 +21,8 @@ pub struct Scorers<'a> {
     pub counter: &'a mut dyn Counter,
     /// Sentences and counts to verdicts.
     pub rules: &'a mut dyn Rules,
+    /// Completions to response-level rewards.
+    pub graders: &'a mut Graders,
 }
 
 /// How a step samples, rewards and normalises.
@@ -48,6 +49,9 @@ pub enum StepError {
     /// The rule broke its contract, or the index failed under it.
     #[error("judging sentences")]
     Judge(#[source] PartError),
+    /// The judge or the format check broke its contract.
+    #[error("grading completions")]
+    Grade(#[source] PartError),
     /// The optimiser step failed.
     #[error("updating the policy")]
     Update(#[source] PartError),
@@ -62,9 +66,9 @@ pub struct StageSeconds {
     pub extract: f64,
     /// Index look-ups.
     pub count: f64,
-    /// The rule itself.
+    /// The sentence rule itself.
     pub rule: f64,
-    /// The whole reward: the three above, splitting, aligning and grading.
+    /// The whole reward: the three above, splitting, aligning, judge and format.
     pub reward: f64,
     /// Loss, gradients and optimiser.
     pub update: f64,
@@ -156,9 +160,19 @@ pub fn score(
         drafts[sentence.completion as usize].judged.push((sentence, verdict));
     }
 
-    let finished = drafts.into_iter().zip(rollouts);
-    let (returns, traces) =
-        finished.map(|(draft, rollout)| draft.finish(rollout, &questions[rollout.question], settings)).unzip();
+    let completions: Vec<Completion<'_>> = drafts
+        .iter()
+        .zip(rollouts)
+        .map(|(draft, rollout)| {
+            let Question { question, golds, .. } = &questions[rollout.question];
+            Completion { question, golds, text: &rollout.text, sentences: &draft.split.sentences }
+        })
+        .collect();
+    let responses = scorers.graders.grade(&completions).map_err(StepError::Grade)?;
+    let finished = drafts.into_iter().zip(rollouts).zip(responses);
+    let (returns, traces) = finished
+        .map(|((draft, rollout), response)| draft.finish(rollout, &questions[rollout.question], response, settings))
+        .unzip();
     seconds.reward = start.elapsed().as_secs_f64();
     Ok(Scored { returns, traces, seconds })
 }
@@ -197,8 +211,13 @@ impl Draft {
         Self { split, alignment, heard, judged: Vec::new() }
     }
 
-    fn finish(self, rollout: &Rollout, question: &Question, settings: &RewardSettings) -> (Vec<f64>, Trace) {
-        let response = respond(&rollout.text, &question.golds);
+    fn finish(
+        self,
+        rollout: &Rollout,
+        question: &Question,
+        response: Response,
+        settings: &RewardSettings,
+    ) -> (Vec<f64>, Trace) {
         let paid = |(_, verdict): &(RuleSentence, Verdict)| SentenceReward {
             reward: verdict.reward.map_or(0.0, f64::from),
             counted: verdict.count.is_some(),

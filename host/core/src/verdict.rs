@@ -1,8 +1,10 @@
 //! Stage 6: sentences and counts → verdicts. The reward rule decides; the host only calls it.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Count, Counter, PartError, Section, Triplet};
+use crate::{Count, Counter, PartError, Query, Section, Triplet};
 
 /// What a rule sees of one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +34,26 @@ pub struct Verdict {
     pub note: Option<String>,
     /// Everything that was looked up for this sentence, in the order asked.
     pub counts: Vec<Count>,
+    /// What each rule of a [`Blend`] said; empty where one rule judges alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<Channel>,
+}
+
+/// One rule's part in the verdict of several.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Channel {
+    /// The rule's name.
+    pub rule: String,
+    /// What its reward is multiplied by.
+    pub weight: f64,
+    /// As the rule gave it, before the weight.
+    pub reward: Option<f32>,
+    /// The count that decided.
+    pub count: Option<u64>,
+    /// Index of the triplet that decided.
+    pub triplet: Option<u32>,
+    /// The rule's own words.
+    pub note: Option<String>,
 }
 
 /// A loaded reward rule.
@@ -41,4 +63,142 @@ pub trait Rules {
     /// # Errors
     /// Where the rule breaks its contract or a limit, or `counter` fails. There is no partial answer.
     fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError>;
+}
+
+/// One rule of a [`Blend`].
+pub struct Weighted {
+    /// What its channel is called.
+    pub name: String,
+    /// What its rewards are multiplied by; finite.
+    pub weight: f64,
+    /// The rule.
+    pub rule: Box<dyn Rules>,
+}
+
+/// Several rules as one. A sentence earns the weighted sum of their rewards; a rule that abstains adds nothing, and where
+/// all do, so does the blend. The first rule with a count decides whether the sentence is supported.
+pub struct Blend(Vec<Weighted>);
+
+impl Blend {
+    /// In this order.
+    #[must_use]
+    pub fn new(rules: Vec<Weighted>) -> Self {
+        Self(rules)
+    }
+}
+
+impl Rules for Blend {
+    fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
+        let mut counter = Remembering { inner: counter, known: HashMap::new() };
+        let mut blended = vec![Verdict::default(); sentences.len()];
+        for Weighted { name, weight, rule } in &mut self.0 {
+            for (sum, verdict) in blended.iter_mut().zip(rule.judge(sentences, &mut counter)?) {
+                sum.add(name, *weight, verdict);
+            }
+        }
+        Ok(blended)
+    }
+}
+
+impl Verdict {
+    fn add(&mut self, rule: &str, weight: f64, verdict: Self) {
+        let Self { reward, count, triplet, note, counts, .. } = verdict;
+        if let Some(reward) = reward {
+            self.reward = Some((f64::from(self.reward.unwrap_or(0.0)) + weight * f64::from(reward)) as f32);
+        }
+        if self.count.is_none() {
+            (self.count, self.triplet) = (count, triplet);
+        }
+        self.counts.extend(counts.into_iter().filter(|count| !self.counts.contains(count)).collect::<Vec<_>>());
+        self.channels.push(Channel { rule: rule.to_owned(), weight, reward, count, triplet, note });
+    }
+}
+
+/// Asks each query once, however many rules want it.
+struct Remembering<'a> {
+    inner: &'a mut dyn Counter,
+    known: HashMap<Query, Count>,
+}
+
+impl Counter for Remembering<'_> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        let new: Vec<Query> = queries.iter().filter(|query| !self.known.contains_key(query)).cloned().collect();
+        let counts = self.inner.count(&new)?;
+        if counts.len() != new.len() {
+            return Err(format!("{} counts came back for {} queries", counts.len(), new.len()).into());
+        }
+        self.known.extend(new.into_iter().zip(counts));
+        Ok(queries.iter().map(|query| self.known[query].clone()).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asks for the sentence's words and pays what it is told where they are found.
+    struct Pays(f32);
+
+    impl Rules for Pays {
+        fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
+            let queries: Vec<Query> =
+                sentences.iter().map(|text| Query { all_of: vec![vec![text.text.clone()]], enough: None }).collect();
+            let verdict = |count: Count| Verdict {
+                reward: count.occurrences.map(|_| self.0),
+                count: count.occurrences,
+                counts: vec![count],
+                ..Verdict::default()
+            };
+            Ok(counter.count(&queries)?.into_iter().map(verdict).collect())
+        }
+    }
+
+    struct Abstains;
+
+    impl Rules for Abstains {
+        fn judge(&mut self, sentences: &[RuleSentence], _: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
+            Ok(vec![Verdict::default(); sentences.len()])
+        }
+    }
+
+    /// Knows one word, and remembers how much it was asked.
+    struct Dictionary(usize);
+
+    impl Counter for Dictionary {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+            self.0 += queries.len();
+            let count = |query: &Query| Count {
+                query: query.clone(),
+                occurrences: (query.all_of[0][0] == "Rome").then_some(7),
+                exact: true,
+            };
+            Ok(queries.iter().map(count).collect())
+        }
+    }
+
+    #[test]
+    fn a_blend_adds_weighted_rewards_and_asks_each_query_once() {
+        let named = |name: &str, weight, rule| Weighted { name: name.into(), weight, rule };
+        let mut blend = Blend::new(vec![
+            named("shy", 5.0, Box::new(Abstains)),
+            named("a", 0.75, Box::new(Pays(2.0))),
+            named("b", 0.5, Box::new(Pays(-1.0))),
+        ]);
+        let sentence = |(index, text): (u32, &str)| RuleSentence {
+            completion: 0,
+            index,
+            text: text.into(),
+            section: Section::Body,
+            triplets: Vec::new(),
+        };
+        let sentences: Vec<RuleSentence> = (0..).zip(["Rome", "Atlantis"]).map(sentence).collect();
+        let mut dictionary = Dictionary(0);
+        let verdicts = blend.judge(&sentences, &mut dictionary).unwrap();
+
+        assert_eq!((verdicts[0].reward, verdicts[0].count, verdicts[0].counts.len()), (Some(1.0), Some(7), 1));
+        let channels = verdicts[0].channels.iter().map(|channel| (channel.rule.as_str(), channel.reward));
+        assert_eq!(channels.collect::<Vec<_>>(), [("shy", None), ("a", Some(2.0)), ("b", Some(-1.0))]);
+        assert_eq!((verdicts[1].reward, verdicts[1].count), (None, None));
+        assert_eq!(dictionary.0, 2);
+    }
 }

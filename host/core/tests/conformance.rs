@@ -7,7 +7,7 @@ use corver_core::advantage::{AdvantageSettings, ScaleRewards, normalize};
 use corver_core::response::{self, format_reward, judge};
 use corver_core::returns::{Ablation, RewardSettings, SentenceMean, SentenceReward, token_returns};
 use corver_core::sentence::{Reading, align, spans_of_pieces, split, split_sentences};
-use corver_core::{Alignment, Label, Response, question};
+use corver_core::{Alignment, Grade, Label, Response, question};
 use golden::{check_all, close, numbers, same, strings, token_map};
 use serde_json::Value;
 
@@ -142,5 +142,6 @@ fn a3_returns(completion: &Value, settings: &RewardSettings) -> Vec<f64> {
         .map(|(reward, counted)| SentenceReward { reward, counted })
         .collect();
     let alignment = Alignment { sentence_of: token_map(&completion["map"]), rate: 1.0 };
-    token_returns(&Response { label: Label::Bad, judge, format }, &alignment, &sentences, settings)
+    let response = Response { judge: Grade::new(judge, ""), format: Grade::new(format, "") };
+    token_returns(&response, &alignment, &sentences, settings)
 }

@@ -2,8 +2,9 @@
 //! when one of them fails.
 
 use corver_core::{
-    Ablation, Advantages, Count, Counter, Extractor, Learner, PartError, Query, Question, RewardSettings, Rollout,
-    RuleSentence, Rules, Sampler, Sampling, Scorers, StepError, StepSettings, Triplet, UpdateReport, Verdict, step,
+    Ablation, Advantages, Count, Counter, Extractor, Graders, Learner, PartError, Query, Question, RewardSettings,
+    Rollout, RuleSentence, Rules, Sampler, Sampling, Scorers, StepError, StepSettings, Triplet, UpdateReport, Verdict,
+    step,
 };
 
 /// Answers from a script; one character is one token.
@@ -82,7 +83,7 @@ impl Rules for Attested {
             let counts = counter.count(&[Query { all_of, enough: None }])?;
             let count = counts[0].occurrences;
             let reward = Some(if count > Some(0) { 0.5 } else { -0.5 });
-            Ok(Verdict { reward, count, triplet: Some(0), note: None, counts })
+            Ok(Verdict { reward, count, triplet: Some(0), counts, ..Verdict::default() })
         };
         sentences.iter().map(judge).collect()
     }
@@ -111,7 +112,9 @@ fn question() -> Vec<Question> {
 fn a_supported_sentence_is_worth_more_than_its_neighbours() {
     let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
     let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Attested);
-    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules };
+    let mut graders = Graders::default();
+    let mut scorers =
+        Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules, graders: &mut graders };
     let report = step(&mut policy, &mut scorers, &question(), &settings(RewardSettings::default()), 1).unwrap();
 
     let sentences: Vec<f64> = report.traces.iter().map(|trace| trace.sentences[0].reward()).collect();
@@ -132,7 +135,9 @@ fn a_supported_sentence_is_worth_more_than_its_neighbours() {
 fn without_the_cooccurrence_term_nothing_is_extracted() {
     let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
     let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Broken);
-    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules };
+    let mut graders = Graders::default();
+    let mut scorers =
+        Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules, graders: &mut graders };
     let rewards = RewardSettings { ablation: Ablation::NoCooccurrence, ..RewardSettings::default() };
     let report = step(&mut policy, &mut scorers, &question(), &settings(rewards), 1).unwrap();
     assert!(extractor.seen.is_empty());
@@ -144,7 +149,9 @@ fn without_the_cooccurrence_term_nothing_is_extracted() {
 fn a_completion_that_cannot_be_aligned_earns_its_response_alone() {
     let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
     let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Attested);
-    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules };
+    let mut graders = Graders::default();
+    let mut scorers =
+        Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules, graders: &mut graders };
     let rewards = RewardSettings { min_alignment: 1.1, ..RewardSettings::default() };
     let report = step(&mut policy, &mut scorers, &question(), &settings(rewards), 1).unwrap();
     assert!(report.traces.iter().all(|trace| trace.fallback && trace.sentences[0].verdict.is_none()));
@@ -155,7 +162,9 @@ fn a_completion_that_cannot_be_aligned_earns_its_response_alone() {
 fn a_failing_part_stops_the_step_before_anything_is_learned() {
     let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
     let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Broken);
-    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules };
+    let mut graders = Graders::default();
+    let mut scorers =
+        Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules, graders: &mut graders };
     let error = step(&mut policy, &mut scorers, &question(), &settings(RewardSettings::default()), 1).err().unwrap();
     assert!(matches!(error, StepError::Judge(_)));
     assert!(policy.learned.is_empty());

@@ -72,7 +72,7 @@ pub(crate) fn judge<E: Send>(
         for (&i, outcome) in open.iter().zip(outcomes) {
             match outcome {
                 Outcome::Score { reward, count, triplet, note } => {
-                    verdicts[i] = Verdict { reward: Some(reward), count, triplet, note, counts: Vec::new() };
+                    verdicts[i] = Verdict { reward: Some(reward), count, triplet, note, ..Verdict::default() };
                 }
                 Outcome::Abstain { note } => verdicts[i] = Verdict { note, ..Verdict::default() },
                 Outcome::Ask(queries) => {

@@ -1,5 +1,7 @@
 //! One line per step, under the names that TRL's logs use, so that existing dashboards read it.
 
+use std::collections::BTreeMap;
+
 use corver_core::{Rollout, StepReport, Trace};
 use serde_json::{Map, Value, json};
 
@@ -32,9 +34,12 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
         put(&format!("rewards/{name}/mean"), mean);
         put(&format!("rewards/{name}/std"), std);
     };
-    reward("judge", traces.iter().map(|trace| trace.response.judge).collect());
-    reward("format", traces.iter().map(|trace| trace.response.format).collect());
+    reward("judge", traces.iter().map(|trace| trace.response.judge.reward).collect());
+    reward("format", traces.iter().map(|trace| trace.response.format.reward).collect());
     reward(rule, sentences(traces).map(corver_core::SentenceTrace::reward).collect());
+    for (rule, rewards) in channels(traces) {
+        reward(rule, rewards);
+    }
 
     lengths(rollouts, &mut put);
 
@@ -60,6 +65,16 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
 
 fn sentences(traces: &[Trace]) -> impl Iterator<Item = &corver_core::SentenceTrace> {
     traces.iter().flat_map(|trace| &trace.sentences)
+}
+
+/// What each rule of a blend paid each sentence, before its weight, by the rule's name.
+fn channels(traces: &[Trace]) -> BTreeMap<&str, Vec<f64>> {
+    let mut channels: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    let verdicts = sentences(traces).filter_map(|sentence| sentence.verdict.as_ref());
+    for channel in verdicts.flat_map(|verdict| &verdict.channels) {
+        channels.entry(&channel.rule).or_default().push(channel.reward.map_or(0.0, f64::from));
+    }
+    channels
 }
 
 fn lengths(rollouts: &[Rollout], put: &mut impl FnMut(&str, f64) -> Option<Value>) {

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use corver_core::{
-    Advantages, Count, Counter, Extractor, Learner, PartError, Query, Question, Rollout, RuleSentence, Rules, Sampler,
-    Sampling, Scorers, StepSettings, Triplet, UpdateReport, Verdict,
+    Advantages, Count, Counter, Extractor, Graders, Learner, PartError, Query, Question, Rollout, RuleSentence, Rules,
+    Sampler, Sampling, Scorers, StepSettings, Triplet, UpdateReport, Verdict,
 };
 use corver_study::train::{Observer, Plan, Summary, SystemPrompts, TrainError, Trainee, train};
 use corver_study::{Evaluation, Manifest, RunDir};
@@ -122,7 +122,9 @@ fn plan(steps: usize) -> Plan {
 
 fn go(pupil: &mut Pupil, run: &RunDir, from: usize, listener: &mut Listener) -> Result<Summary, TrainError> {
     let (mut extractor, mut counter, mut rules) = (Nothing, Nothing, Nothing);
-    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules };
+    let mut graders = Graders::default();
+    let mut scorers =
+        Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules, graders: &mut graders };
     train(pupil, &mut scorers, &plan(6), "attested", run, from, listener)
 }
 

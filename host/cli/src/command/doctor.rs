@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
-use crate::{output, parts};
+use crate::{output, parts, rules};
 
 #[derive(Serialize)]
 struct Finding {
@@ -77,7 +77,7 @@ fn onnx_runtime() -> Result<String> {
 }
 
 fn rules() -> Result<String> {
-    let folders = parts::plugin_folders();
+    let folders = rules::plugin_folders();
     let count = |folder: &Path| {
         let entries = std::fs::read_dir(folder).ok()?;
         let wasm = entries.filter(|entry| {

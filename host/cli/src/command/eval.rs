@@ -15,14 +15,15 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     use corver_core::Scorers;
     use corver_study::{Trainee, evaluate};
 
-    use crate::{output, parts};
+    use crate::{output, parts, rules};
 
     let config = parts::configuration(&args.config)?;
     let source = args.questions.as_ref().map_or(config.question.eval.clone(), |path| path.display().to_string());
     let mut questions = parts::questions(&source, "question.eval", || corver_demo::demo_questions().1)?;
     questions.truncate(args.limit.unwrap_or(usize::MAX));
 
-    let mut rule = parts::rule(&config)?;
+    let mut rules = rules::sentence_rules(&config)?;
+    let mut graders = rules::graders(&config)?;
     let (_, mut counter) = parts::corpus(&config.corpus)?;
     let (_, mut extractor) = parts::extractor(&config)?;
     let mut policy = parts::policy(&config, &parts::model(&config)?, args.adapter.as_deref())?;
@@ -32,7 +33,8 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     }
     Trainee::set_system_prompt(&mut policy, &prompt);
 
-    let mut scorers = Scorers { extractor: extractor.as_mut(), counter: &mut counter, rules: &mut rule };
+    let mut scorers =
+        Scorers { extractor: extractor.as_mut(), counter: &mut counter, rules: &mut rules, graders: &mut graders };
     let bar = output::progress(questions.len() as u64, "answering");
     let mut progress = |done: usize| bar.set_position(done as u64);
     let (evaluation, answers) =

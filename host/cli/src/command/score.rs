@@ -8,7 +8,7 @@ use corver_study::read_completions;
 
 use crate::args::ScoreArgs;
 use crate::config::Config;
-use crate::{output, parts};
+use crate::{output, parts, rules};
 
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
     let config = parts::configuration(&args.config)?;
@@ -19,12 +19,13 @@ pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
 /// Scores a file of completions and prints their traces.
 pub fn completions(file: &Path, config: &Config, counter: &mut dyn Counter, json: bool) -> Result<()> {
     let completions = read_completions(file)?;
-    let mut rule = parts::rule(config)?;
+    let mut rules = rules::sentence_rules(config)?;
+    let mut graders = rules::graders(config)?;
     let mut extractor: Box<dyn Extractor> = match completions.triplets {
         Some(given) => Box::new(given),
         None => parts::extractor(config)?.1,
     };
-    let mut scorers = Scorers { extractor: extractor.as_mut(), counter, rules: &mut rule };
+    let mut scorers = Scorers { extractor: extractor.as_mut(), counter, rules: &mut rules, graders: &mut graders };
     let scored = score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
         .with_context(|| format!("scoring {}", file.display()))?;
     for trace in &scored.traces {
@@ -37,8 +38,8 @@ fn show(trace: &Trace) {
     output::line(format_args!("{}", trace.question));
     let response = &trace.response;
     output::line(format_args!(
-        "  judge {:+} ({:?}), format {:+}, return {:+.3}",
-        response.judge, response.label, response.format, trace.mean_return
+        "  judge {:+} ({}), format {:+} ({}), return {:+.3}",
+        response.judge.reward, response.judge.label, response.format.reward, response.format.label, trace.mean_return
     ));
     for sentence in &trace.sentences {
         show_sentence(&sentence.text, sentence.verdict.as_ref());

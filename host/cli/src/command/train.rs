@@ -27,7 +27,7 @@ mod with_torch {
     use super::{Result, TrainArgs};
     use crate::config::Config;
     use crate::interrupt::Interrupt;
-    use crate::{output, parts, source};
+    use crate::{output, parts, rules, source};
 
     /// The entry of a run's manifest that stands for its configuration.
     const CONFIGURATION: &str = "configuration";
@@ -51,7 +51,8 @@ mod with_torch {
         let device = corver_learn::parse_device(&config.run.device)?;
         parts::check(&config)?;
         let mut manifest = Manifest::default();
-        let rule = parts::rule(&config)?;
+        let mut rules = rules::sentence_rules(&config)?;
+        let mut graders = rules::graders(&config)?;
         let plan = plan(&config)?;
         plan.check()?;
         let (corpus, mut counter) = parts::corpus(&config.corpus)?;
@@ -59,7 +60,7 @@ mod with_torch {
         let model = parts::model(&config)?;
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
         manifest.set(CONFIGURATION, run_dir::text_fingerprint(&resolved));
-        manifest.set("plugin", rule.hash());
+        manifest.set("plugin", &rules.hash);
         manifest.set("index", source::fingerprint(&corpus)?);
         manifest.set("extractor", run_dir::fingerprint(&bundle)?);
         manifest.set("model", run_dir::fingerprint(&model)?);
@@ -68,10 +69,10 @@ mod with_torch {
         manifest.set("device", format!("{device:?}"));
 
         let mut policy = parts::policy(&config, &model, None)?;
-        let name = rule.name().to_owned();
-        let (run, steps_done) = open_run(args, &name, &resolved, &manifest, &mut policy)?;
-        let mut rule = rule;
-        let mut scorers = Scorers { extractor: extractor.as_mut(), counter: &mut counter, rules: &mut rule };
+        let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy)?;
+        let name = rules.name.clone();
+        let mut scorers =
+            Scorers { extractor: extractor.as_mut(), counter: &mut counter, rules: &mut rules, graders: &mut graders };
         let mut screen = Screen::new(plan.steps, steps_done, Interrupt::listen()?);
         output::note(&screen.bar, &format!("rule {name}, {} steps, into {}", plan.steps, run.path().display()));
         let trained = train(&mut policy, &mut scorers, &plan, &name, &run, steps_done, &mut screen);
@@ -117,8 +118,8 @@ mod with_torch {
         let mut options = args.config.clone();
         let recorded =
             args.out.as_ref().map(|out| out.join(run_dir::CONFIG)).filter(|path| args.resume && path.is_file());
-        if options.config.is_empty() {
-            options.config.extend(recorded);
+        if options.settings.config.is_empty() {
+            options.settings.config.extend(recorded);
         }
         parts::configuration(&options)?.with_absolute_paths()
     }

@@ -1,5 +1,6 @@
 //! `corver-host plugin bench`: what does a rule cost?
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -8,7 +9,7 @@ use corver_rules::Rule;
 use serde_json::json;
 
 use crate::args::RuleArgs;
-use crate::{output, parts};
+use crate::{output, parts, rules};
 
 /// Time for one measurement.
 const BUDGET: Duration = Duration::from_secs(1);
@@ -28,10 +29,11 @@ impl Counter for Immediate {
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let config = parts::rule_configuration(args)?;
-    let path = parts::find_plugin(&args.plugin)?;
-    let rule = parts::rule(&config)?;
-    let compile = best(|| Rule::load(&path, parts::load_options(&config, None)))?;
-    let load = best(|| parts::rule(&config))?;
+    let path = rules::find_plugin(Path::new(&args.plugin))?;
+    let rule = rules::single(&config, Path::new(&args.plugin))?;
+    let settings = || serde_json::Value::Object(config.rule.settings.clone());
+    let compile = best(|| Rule::load(&path, rules::load_options(&config.rule, settings(), None)))?;
+    let load = best(|| rules::single(&config, &path))?;
 
     let batch: Vec<RuleSentence> = (0..COMPLETIONS)
         .flat_map(|completion| (0..SENTENCES_EACH).map(move |index| sentence(completion, index)))

@@ -4,11 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_rules::Rule;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::{output, parts};
+use crate::{output, parts, rules};
 
 pub fn run(dir: &Path, json: bool) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a folder for what the compiler writes")?;
@@ -20,8 +19,7 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
         bail!("{} has neither Cargo.toml nor rule.py: `corver-host plugin new NAME` starts a project", dir.display())
     };
     // Loaded before it is put in place: whatever is there can be trained with.
-    let options = parts::load_options(&Config::default(), Some(parts::cache_dir()?.join("rules")));
-    let rule = Rule::load(&compiled, options)?;
+    let rule = rules::single(&Config::default(), &compiled)?;
     let wasm = dir.join(rule.name()).with_extension("wasm");
     let bytes = std::fs::copy(&compiled, &wasm).with_context(|| format!("writing {}", wasm.display()))?;
     if json {

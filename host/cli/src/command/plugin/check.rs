@@ -1,16 +1,18 @@
 //! `corver-host plugin check`: who is this rule, what does it take, and does it keep the contract?
 
+use std::path::Path;
+
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::args::RuleArgs;
-use crate::{output, parts};
+use crate::{output, parts, rules};
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let config = parts::rule_configuration(args)?;
-    let rule = parts::rule(&config)?;
+    let rule = rules::single(&config, Path::new(&args.plugin))?;
     let manifest = rule.manifest();
-    let path = parts::find_plugin(&args.plugin)?;
+    let path = rules::find_plugin(Path::new(&args.plugin))?;
     let bytes = std::fs::metadata(&path).with_context(|| format!("looking at {}", path.display()))?.len();
     let schema: Value = serde_json::from_str(&manifest.settings_schema)
         .with_context(|| format!("the settings schema of {} is not JSON", manifest.name))?;

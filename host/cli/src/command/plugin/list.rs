@@ -6,11 +6,11 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::config::Config;
-use crate::{output, parts};
+use crate::{output, rules};
 
 pub fn run(json: bool) -> Result<()> {
     let mut seen = BTreeSet::new();
-    for folder in parts::plugin_folders() {
+    for folder in rules::plugin_folders() {
         let folder = if folder.as_os_str().is_empty() { ".".into() } else { folder };
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
@@ -20,9 +20,7 @@ pub fn run(json: bool) -> Result<()> {
         }
     }
     for path in seen {
-        let mut config = Config::default();
-        config.rule.plugin.clone_from(&path);
-        match (json, parts::rule(&config)) {
+        match (json, rules::single(&Config::default(), &path)) {
             (true, Ok(rule)) => {
                 let manifest = rule.manifest();
                 output::json(

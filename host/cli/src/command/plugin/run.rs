@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::args::PluginRunArgs;
 use crate::command::score;
 use crate::config::Config;
-use crate::{output, parts};
+use crate::{output, parts, rules};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -28,7 +28,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
         return score::completions(&args.file, &config, counter.as_mut(), json);
     }
     let sentences = sentences(&text, &args.file, &config)?;
-    let verdicts = parts::rule(&config)?.judge(&sentences, counter.as_mut())?;
+    let verdicts = rules::single(&config, Path::new(&args.rule.plugin))?.judge(&sentences, counter.as_mut())?;
     for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
         let RuleSentence { text, section, triplets, .. } = sentence;
         if json {

@@ -1,0 +1,208 @@
+//! From the sections `rule`, `judge` and `format` to loaded rules.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+use corver_core::verdict::{Blend, Weighted};
+use corver_core::{Counter, Graders, PartError, RuleSentence, Rules, Verdict};
+use corver_rules::{LoadOptions, Rule};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::config::{Config, RuleSection};
+use crate::parts;
+
+/// The setting `rule.plugin`: one rule, or a list of rules whose rewards are added. `FILE.wasm:0.3` gives a rule a weight.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected FILE.wasm, FILE.wasm:WEIGHT, or a list of those")]
+pub enum Plugins {
+    One(String),
+    Several(Vec<String>),
+}
+
+impl Plugins {
+    /// Those of the command line.
+    pub fn new(mut texts: Vec<String>) -> Self {
+        if texts.len() == 1 { Self::One(texts.remove(0)) } else { Self::Several(texts) }
+    }
+
+    /// As they are written.
+    pub fn texts_mut(&mut self) -> &mut [String] {
+        match self {
+            Self::One(text) => std::slice::from_mut(text),
+            Self::Several(texts) => texts,
+        }
+    }
+
+    /// The rules, each understood.
+    pub fn parse(&self) -> Result<Vec<Plugin>> {
+        let texts = match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::Several(texts) => texts,
+        };
+        if texts.is_empty() {
+            bail!("`rule.plugin` is an empty list: name a rule, such as \"first.wasm\"");
+        }
+        texts.iter().map(|text| text.parse()).collect()
+    }
+}
+
+/// A rule's file and its weight.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plugin {
+    pub path: PathBuf,
+    pub weight: f64,
+}
+
+impl Plugin {
+    /// The same for any folder. One that is named without a folder and is not here is shipped, and stays a name.
+    pub fn with_absolute_path(mut self) -> Result<Self> {
+        if self.path.components().count() > 1 || self.path.is_file() {
+            self.path = std::path::absolute(&self.path).with_context(|| format!("the path {self}"))?;
+        }
+        Ok(self)
+    }
+}
+
+impl FromStr for Plugin {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let weighted = text.rsplit_once(':').and_then(|(path, weight)| Some((path, weight.parse::<f64>().ok()?)));
+        let (path, weight) = weighted.unwrap_or((text, 1.0));
+        if !weight.is_finite() {
+            bail!("the weight of {path} is {weight}; it must be a finite number");
+        }
+        Ok(Self { path: path.into(), weight })
+    }
+}
+
+impl fmt::Display for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if self.weight == 1.0 { Ok(()) } else { write!(f, ":{}", self.weight) }
+    }
+}
+
+/// Folders that a bare plugin name is looked up in, in this order.
+pub fn plugin_folders() -> Vec<PathBuf> {
+    vec![PathBuf::new(), PathBuf::from("plugins/dist"), parts::checkout().join("plugins/dist")]
+}
+
+/// The file of a plugin: as given, or, where it is a bare name, in one of the [`plugin_folders`].
+pub fn find_plugin(plugin: &Path) -> Result<PathBuf> {
+    let bare = plugin.components().count() == 1;
+    let folders = if bare { plugin_folders() } else { vec![PathBuf::new()] };
+    let found = folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
+    found.with_context(|| {
+        let hint = if bare {
+            "; it was looked for here and in plugins/dist (`make plugins` builds the shipped rules)"
+        } else {
+            ""
+        };
+        format!("there is no plugin {}{hint}", plugin.display())
+    })
+}
+
+/// How a rule is loaded, with compiled rules kept in `cache_dir`.
+pub fn load_options(section: &RuleSection, settings: Value, cache_dir: Option<PathBuf>) -> LoadOptions {
+    LoadOptions { settings, cache_dir, limits: section.limits.clone() }
+}
+
+/// A single rule by its file, with the settings of the configuration's only rule.
+pub fn single(config: &Config, plugin: &Path) -> Result<Rule> {
+    load(config, plugin, Value::Object(config.rule.settings.clone()))
+}
+
+fn load(config: &Config, plugin: &Path, settings: Value) -> Result<Rule> {
+    let path = find_plugin(plugin)?;
+    let options = load_options(&config.rule, settings, Some(parts::cache_dir()?.join("rules")));
+    Rule::load(&path, options).with_context(|| format!("loading the rule {}", path.display()))
+}
+
+/// What pays the sentences of a run: a rule, or several as one.
+pub struct SentenceRules {
+    rules: Box<dyn Rules>,
+    /// `first`, or `first+min`.
+    pub name: String,
+    /// blake3 of the plugin files, in the same order.
+    pub hash: String,
+}
+
+impl Rules for SentenceRules {
+    fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
+        self.rules.judge(sentences, counter)
+    }
+}
+
+/// The rules of a configuration. The settings of one that is alone are `rule.settings`; of several, each finds its own in
+/// `rule.settings.NAME`.
+pub fn sentence_rules(config: &Config) -> Result<SentenceRules> {
+    let plugins = config.rule.plugin.parse()?;
+    let mut loaded = match plugins.as_slice() {
+        [plugin] => vec![single(config, &plugin.path)?],
+        several => with_own_settings(config, several)?,
+    };
+    let joined = |part: fn(&Rule) -> &str| loaded.iter().map(part).collect::<Vec<_>>().join("+");
+    let (name, hash) = (joined(Rule::name), joined(Rule::hash));
+    let rules: Box<dyn Rules> = if let [Plugin { weight: 1.0, .. }] = plugins.as_slice() {
+        Box::new(loaded.remove(0))
+    } else {
+        let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
+            name: rule.name().to_owned(),
+            weight: plugin.weight,
+            rule: Box::new(rule),
+        };
+        Box::new(Blend::new(loaded.into_iter().zip(&plugins).map(weighted).collect()))
+    };
+    Ok(SentenceRules { rules, name, hash })
+}
+
+/// Each rule with the table of `rule.settings` that has its name. The name is known when the rule is loaded, so one with
+/// settings is loaded a second time, then from the cache.
+fn with_own_settings(config: &Config, plugins: &[Plugin]) -> Result<Vec<Rule>> {
+    let mut settings = config.rule.settings.clone();
+    let mut rules: Vec<Rule> = Vec::new();
+    for Plugin { path, .. } in plugins {
+        let rule = load(config, path, Value::Null)?;
+        if rules.iter().any(|other| other.name() == rule.name()) {
+            bail!("two of the rules are called {}: their channels could not be told apart", rule.name());
+        }
+        rules.push(match settings.remove(rule.name()) {
+            Some(own) => load(config, path, own)?,
+            None => rule,
+        });
+    }
+    if let Some(unknown) = settings.keys().next() {
+        let names = rules.iter().map(Rule::name).collect::<Vec<_>>().join(" and ");
+        bail!("`rule.settings.{unknown}`: with several rules each has a table of its own name, here {names}");
+    }
+    Ok(rules)
+}
+
+/// The response rules of a configuration; the paper's where none is named.
+pub fn graders(_config: &Config) -> Result<Graders> {
+    Ok(Graders::default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_follows_the_last_colon() {
+        let parse = |text: &str| text.parse::<Plugin>().map(|plugin| (plugin.path, plugin.weight));
+        assert_eq!(parse("first.wasm").unwrap(), ("first.wasm".into(), 1.0));
+        assert_eq!(parse("a/b.wasm:-0.3").unwrap(), ("a/b.wasm".into(), -0.3));
+        assert_eq!(parse("c:/d.wasm").unwrap(), ("c:/d.wasm".into(), 1.0));
+        assert!(parse("first.wasm:inf").unwrap_err().to_string().contains("finite"));
+        assert_eq!("first.wasm:0.5".parse::<Plugin>().unwrap().to_string(), "first.wasm:0.5");
+    }
+
+    #[test]
+    fn an_empty_list_names_no_rule() {
+        assert!(Plugins::new(Vec::new()).parse().unwrap_err().to_string().contains("rule.plugin"));
+    }
+}
