@@ -1,20 +1,45 @@
-//! Between the component's exports and a [`CompletionRule`].
+//! Between the component's exports and a [`CompletionRule`] or [`ResponseRule`].
 
 use std::sync::OnceLock;
 
 use crate::bindings;
-use crate::{Ask, CompletionRule, Corpus, Judgement, Manifest, Sentence};
+use crate::{Ask, Completion, CompletionRule, Corpus, Grade, Judgement, Manifest, ResponseRule, Sentence, Settings};
 
-/// Makes a rule the component that this crate compiles to. Its name, version and summary are the package's.
+/// Makes a sentence rule the component that this crate compiles to. Its name, version and summary are the package's.
 #[macro_export]
 macro_rules! export {
     ($rule:ty) => {
+        $crate::component!($rule, $crate::CompletionRule, $crate::bindings, {
+            fn score(batch: Vec<$crate::Sentence>) -> Vec<$crate::bindings::Outcome> {
+                $crate::glue::score(&RULE, &batch)
+            }
+        });
+    };
+}
+
+/// Makes a response rule the component that this crate compiles to. Its name, version and summary are the package's.
+#[macro_export]
+macro_rules! export_response_rule {
+    ($rule:ty) => {
+        $crate::component!($rule, $crate::ResponseRule, $crate::bindings::response, {
+            fn assess(batch: Vec<$crate::Completion>) -> Vec<$crate::Grade> {
+                $crate::glue::grade(&RULE, &batch)
+            }
+        });
+    };
+}
+
+/// What both kinds of component have in common.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! component {
+    ($rule:ty, $kind:path, $($bindings:ident)::+, { $($exports:item)* }) => {
         const _: () = {
             /// The component.
             struct Component;
             static RULE: ::std::sync::OnceLock<$rule> = ::std::sync::OnceLock::new();
 
-            impl $crate::bindings::Guest for Component {
+            impl $($bindings)::+::Guest for Component {
                 fn describe() -> $crate::Manifest {
                     $crate::glue::describe::<$rule>(
                         env!("CARGO_PKG_NAME"),
@@ -24,17 +49,15 @@ macro_rules! export {
                 }
 
                 fn configure(settings: String) -> Result<(), String> {
-                    $crate::glue::configure(&RULE, &settings)
+                    $crate::glue::configure(&RULE, &settings, <$rule as $kind>::validate)
                 }
 
-                fn score(batch: Vec<$crate::Sentence>) -> Vec<$crate::bindings::Outcome> {
-                    $crate::glue::score(&RULE, &batch)
-                }
+                $($exports)*
             }
 
             // Natively a rule is a library to test; only WebAssembly has exports of these names, and one thread.
             #[cfg(target_family = "wasm")]
-            $crate::bindings::export!(Component with_types_in $crate::bindings);
+            $($bindings)::+::export!(Component with_types_in $($bindings)::+);
 
             #[cfg(target_family = "wasm")]
             #[global_allocator]
@@ -44,18 +67,24 @@ macro_rules! export {
     };
 }
 
-pub fn describe<R: CompletionRule>(name: &str, version: &str, summary: &str) -> Manifest {
+pub fn describe<R: Settings>(name: &str, version: &str, summary: &str) -> Manifest {
     hand_over_panics();
     Manifest { name: name.into(), version: version.into(), summary: summary.into(), settings_schema: R::schema() }
 }
 
-pub fn configure<R: CompletionRule>(rule: &OnceLock<R>, settings: &str) -> Result<(), String> {
+pub fn configure<R: Settings>(
+    rule: &OnceLock<R>,
+    settings: &str,
+    validate: impl FnOnce(&R) -> Result<(), String>,
+) -> Result<(), String> {
     hand_over_panics();
-    rule.set(crate::configured(settings)?).map_err(|_| "the rule is configured already".to_owned())
+    let configured = R::from_json(settings)?;
+    validate(&configured)?;
+    rule.set(configured).map_err(|_| "the rule is configured already".to_owned())
 }
 
 pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: &[Sentence]) -> Vec<bindings::Outcome> {
-    let rule = rule.get().expect("the contract: `configure` comes before `score`");
+    let rule = rule.get().expect(CONFIGURED);
     let mut outcomes = Vec::with_capacity(batch.len());
     for completion in batch.chunk_by(|a, b| a.completion == b.completion) {
         let corpora: Vec<Corpus> = completion.iter().map(|sentence| Corpus::new(&sentence.counts)).collect();
@@ -69,6 +98,13 @@ pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: &[Sentence]) -> Vec<b
     }
     outcomes
 }
+
+pub fn grade<R: ResponseRule>(rule: &OnceLock<R>, batch: &[Completion]) -> Vec<Grade> {
+    let rule = rule.get().expect(CONFIGURED);
+    batch.iter().map(|completion| rule.grade(completion)).collect()
+}
+
+const CONFIGURED: &str = "the contract: `configure` comes before `score`";
 
 /// A panic ends as a trap without words; its text takes this way out. Natively, panics keep the hook they have.
 fn hand_over_panics() {

@@ -26,6 +26,8 @@
 //! corver_sdk::export!(Attested);
 //! ```
 //!
+//! A [`ResponseRule`] grades whole completions instead: a judge of answers, or a check of their format.
+//!
 //! `cargo build --release --target wasm32-unknown-unknown` makes the file that `corver-host train --plugin` takes.
 //! `cargo test` is native: [`testing`] has a corpus to fill in by hand.
 
@@ -36,6 +38,7 @@ pub mod glue;
 #[doc(hidden)]
 pub mod heap;
 mod outcome;
+mod response;
 mod rule;
 mod settings;
 pub mod testing;
@@ -48,9 +51,10 @@ pub use schemars;
 #[doc(hidden)]
 pub use serde;
 
-pub use bindings::{Count, Manifest, Query, Section, Sentence, Triplet, Verdict};
+pub use bindings::{Completion, Count, Grade, Manifest, Query, Section, Sentence, Triplet, Verdict};
 pub use corpus::{Ask, Corpus};
 pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, verdict};
+pub use response::{ResponseRule, grade};
 pub use rule::{CompletionRule, SentenceRule};
 pub use settings::{Settings, configured, finite};
 pub use tiers::{Tiers, TiersError};
@@ -59,7 +63,7 @@ pub use words::{content_words, is_pronoun, relation_words, word_query};
 /// Everything a rule usually needs.
 pub mod prelude {
     pub use crate::{
-        CompletionRule, Corpus, Outcome, OutcomeExt as _, Query, Section, Sentence, SentenceRule, Settings as _, Tiers,
-        Triplet, abstain, finite, first_fact, settings, verdict,
+        Completion, CompletionRule, Corpus, Grade, Outcome, OutcomeExt as _, Query, ResponseRule, Section, Sentence,
+        SentenceRule, Settings as _, Tiers, Triplet, abstain, finite, first_fact, grade, settings, verdict,
     };
 }

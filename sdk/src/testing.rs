@@ -21,10 +21,12 @@
 //! ```
 
 mod check;
+mod responses;
 
 use std::collections::BTreeMap;
 
 pub use check::check;
+pub use responses::{check_responses, response};
 
 use crate::{Ask, CompletionRule, Corpus, Count, Judgement, Query, Section, Sentence, Triplet};
 

@@ -59,6 +59,11 @@ pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
             if count.exact { "" } else { " (not exact)" }
         ));
     }
+    for channel in verdict.into_iter().flat_map(|verdict| &verdict.channels) {
+        let reward = channel.reward.map_or("abstains".to_owned(), |reward| format!("{reward:+.2}"));
+        let note = channel.note.as_deref().map_or(String::new(), |note| format!(", {note}"));
+        output::line(format_args!("         {} × {}: {reward}{note}", channel.rule, channel.weight));
+    }
     if let Some(note) = verdict.and_then(|verdict| verdict.note.as_deref()) {
         output::line(format_args!("         {note}"));
     }

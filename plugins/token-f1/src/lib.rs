@@ -1,0 +1,90 @@
+//! Token-f1: a judge that pays an answer for the words that it shares with a gold (the F1 of SQuAD), not for containing it.
+use std::collections::HashMap;
+
+use corver_sdk::prelude::*;
+
+settings! {
+    /// Pays an answer by the overlap of its words with the nearest gold.
+    pub struct TokenF1 {
+        /// The reward of an answer with a gold's words and no others.
+        pub best: f64 = 2.0,
+        /// The reward of an answer that shares no word with any gold, and of none at all.
+        pub worst: f64 = -1.0,
+        /// The overlap from which an answer is called GOOD, from 0 to 1.
+        pub good: f64 = 0.8,
+    }
+}
+
+impl ResponseRule for TokenF1 {
+    fn grade(&self, completion: &Completion) -> Grade {
+        let answer = words(&completion.answer);
+        if answer.is_empty() || ["i dont know", "i do not know"].contains(&answer.join(" ").as_str()) {
+            return grade(self.worst, "NOT_ATTEMPTED");
+        }
+        let f1 = completion.golds.iter().map(|gold| f1(&answer, &words(gold))).fold(0.0, f64::max);
+        let label = if f1 >= self.good { "GOOD" } else { "BAD" };
+        grade(self.worst + f1 * (self.best - self.worst), label).note(&format!("F1 {f1:.2}"))
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        finite("best", self.best)?;
+        finite("worst", self.worst)
+    }
+}
+
+/// In lower case, without punctuation and articles.
+fn words(text: &str) -> Vec<String> {
+    let bare = |word: &str| word.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
+    let words = text.split_whitespace().map(bare);
+    words.filter(|word| !word.is_empty() && !["a", "an", "the"].contains(&word.as_str())).collect()
+}
+
+/// Harmonic mean of the shares that the words in common have of the answer and of the gold.
+fn f1(answer: &[String], gold: &[String]) -> f64 {
+    let mut left: HashMap<&String, i64> = HashMap::new();
+    gold.iter().for_each(|word| *left.entry(word).or_default() += 1);
+    let common = answer.iter().filter(|word| left.get_mut(word).is_some_and(|left| (*left -= 1, *left >= 0).1)).count();
+    2.0 * common as f64 / (answer.len() + gold.len()) as f64
+}
+
+corver_sdk::export_response_rule!(TokenF1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_sdk::testing::{check_responses, response};
+
+    fn graded(answer: &str, golds: &[&str]) -> (f32, String) {
+        let text = format!("<think>I remember it.</think><answer>{answer}</answer>");
+        let grade = TokenF1::default().grade(&response("Who?", golds, &text));
+        (grade.reward, grade.label)
+    }
+
+    #[test]
+    fn words_in_common_are_paid() {
+        assert_eq!(graded("The Mario Camerini!", &["x", "mario camerini"]), (2.0, "GOOD".into()));
+        // One of two words: F1 2/3.
+        assert_eq!(graded("Camerini", &["Mario Camerini"]), (1.0, "BAD".into()));
+        assert_eq!(graded("Rome", &["Mario Camerini"]), (-1.0, "BAD".into()));
+        // Said twice, there once: 2 / 3.
+        assert_eq!(graded("Rome, Rome", &["Rome"]), (1.0, "BAD".into()));
+    }
+
+    #[test]
+    fn a_long_answer_that_contains_the_gold_is_paid_less_than_the_gold() {
+        let long = graded("It was Mario Camerini or Sophia Loren or somebody else", &["Mario Camerini"]).0;
+        assert!(long < 1.0, "{long}");
+    }
+
+    #[test]
+    fn refusals_are_no_attempts() {
+        for refusal in ["", "I don't know", "I do not know.", "..."] {
+            assert_eq!(graded(refusal, &["know"]).1, "NOT_ATTEMPTED", "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn any_completion_is_graded() {
+        check_responses(&TokenF1::default(), -1.0..=2.0);
+    }
+}
