@@ -9,7 +9,6 @@ wit_bindgen::generate!({
     pub_export_macro: true,
     default_bindings_module: "corver_sdk::bindings",
     additional_derives: [PartialEq],
-    generate_unused_types: true,
 });
 
 /// The world of response rules; its types are those of sentence rules.
@@ -19,17 +18,17 @@ pub mod response {
         world: "response-rule",
         pub_export_macro: true,
         default_bindings_module: "corver_sdk::bindings::response",
+        additional_derives: [PartialEq],
         with: {
             "corver:reward/types@0.2.0": super::corver::reward::types,
             "corver:reward/diagnostics@0.2.0": super::corver::reward::diagnostics,
         },
     });
 
-    pub use exports::corver::reward::response_grading::Guest;
+    pub use exports::corver::reward::response_grading::{Completion, Grade, Guest};
 }
 
 pub use corver::reward::diagnostics::report;
-pub use corver::reward::types::{
-    Completion, Count, Grade, Manifest, Outcome, Query, Section, Sentence, Triplet, Verdict,
-};
+pub use corver::reward::types::{Count, Manifest, Outcome, Query, Section, Sentence, Triplet, Verdict};
 pub use exports::corver::reward::sentence_scoring::Guest;
+pub use response::{Completion, Grade};

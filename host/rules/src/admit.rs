@@ -1,6 +1,7 @@
 //! The door: which files are rules. Everything here reads bytes; nothing runs.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::path::Path;
 
 use wasmparser::{Encoding, Parser, Payload};
@@ -8,7 +9,44 @@ use wasmparser::{Encoding, Parser, Payload};
 use crate::RuleError;
 use crate::v0_2::VERSION;
 
-const EXPORT: &str = "corver:reward/sentence-scoring";
+/// What a plugin rewards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Sentences, by counts.
+    Sentence,
+    /// Whole completions.
+    Response,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Sentence, Self::Response];
+
+    /// The interface that such a rule exports.
+    fn export(self) -> &'static str {
+        match self {
+            Self::Sentence => "corver:reward/sentence-scoring",
+            Self::Response => "corver:reward/response-grading",
+        }
+    }
+
+    /// Where such a rule is put to use.
+    pub(crate) fn hint(self) -> &'static str {
+        match self {
+            Self::Sentence => "sentence rules are given with --plugin",
+            Self::Response => "response rules are given with --judge or --format",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sentence => "sentence rule",
+            Self::Response => "response rule",
+        })
+    }
+}
+
 /// Has no functions: a component names it because its exports use the types.
 const TYPES: &str = "corver:reward/types";
 const ALLOWED_IMPORTS: [&str; 2] = ["corver:reward/diagnostics", TYPES];
@@ -32,23 +70,35 @@ pub(crate) struct Admitted<'a> {
     pub(crate) imports: Vec<String>,
 }
 
-/// Whether `wasm` is a rule that this host can run.
-pub(crate) fn check<'a>(path: &'a Path, wasm: &'a [u8]) -> Result<Admitted<'a>, RuleError> {
-    if !wasm.starts_with(b"\0asm") {
-        return Err(RuleError::NotWasm { path: path.into() });
-    }
-    let outline = outline(wasm).map_err(|error| RuleError::Invalid { path: path.into(), detail: error.to_string() })?;
+/// Whether `wasm` is a rule of this kind that this host can run.
+pub(crate) fn check<'a>(path: &'a Path, wasm: &'a [u8], wanted: Kind) -> Result<Admitted<'a>, RuleError> {
+    let outline = read(path, wasm)?;
     let is_module = outline.encoding == Encoding::Module;
     if is_module && !outline.has_contract {
         return Err(RuleError::ForeignModule { path: path.into() });
     }
-    check_version(path, &outline.exports)?;
+    let found = exported(path, &outline.exports)?;
+    if found != wanted {
+        return Err(RuleError::OtherKind { path: path.into(), found, wanted });
+    }
     check_imports(path, &outline.imports)?;
     let mut imports: Vec<String> =
         outline.imports.iter().filter_map(|import| import.split('#').next()).map(str::to_owned).collect();
     imports.retain(|import| interface_and_version(import).0 != TYPES);
     imports.dedup();
     Ok(Admitted { path, wasm, is_module, imports })
+}
+
+/// Which kind of rule `wasm` is.
+pub(crate) fn kind(path: &Path, wasm: &[u8]) -> Result<Kind, RuleError> {
+    exported(path, &read(path, wasm)?.exports)
+}
+
+fn read(path: &Path, wasm: &[u8]) -> Result<Outline, RuleError> {
+    if !wasm.starts_with(b"\0asm") {
+        return Err(RuleError::NotWasm { path: path.into() });
+    }
+    outline(wasm).map_err(|error| RuleError::Invalid { path: path.into(), detail: error.to_string() })
 }
 
 impl<'a> Admitted<'a> {
@@ -117,11 +167,16 @@ fn interface_and_version(name: &str) -> (&str, &str) {
     interface.split_once('@').unwrap_or((interface, ""))
 }
 
-fn check_version(path: &Path, exports: &[String]) -> Result<(), RuleError> {
-    let found = exports.iter().map(|name| interface_and_version(name)).find(|&(interface, _)| interface == EXPORT);
-    match found {
-        Some((_, VERSION)) => Ok(()),
-        Some((_, found)) => Err(RuleError::Version { path: path.into(), found: found.to_owned(), spoken: VERSION }),
+/// The kind of rule that these exports make, in the version that this host speaks.
+fn exported(path: &Path, exports: &[String]) -> Result<Kind, RuleError> {
+    let rule = |name: &String| {
+        let (interface, version) = interface_and_version(name);
+        let kind = Kind::ALL.into_iter().find(|kind| kind.export() == interface)?;
+        Some((kind, version.to_owned()))
+    };
+    match exports.iter().find_map(rule) {
+        Some((kind, version)) if version == VERSION => Ok(kind),
+        Some((_, found)) => Err(RuleError::Version { path: path.into(), found, spoken: VERSION }),
         None => Err(RuleError::ForeignExports { path: path.into(), exports: exports.to_vec() }),
     }
 }

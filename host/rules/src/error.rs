@@ -53,13 +53,23 @@ pub enum RuleError {
     },
     /// A component with another purpose.
     #[error(
-        "{path} does not export corver:reward/sentence-scoring, so it is no sentence rule; it exports {exports:?}. A rule in Rust ends with `corver_sdk::export!(YourRule);`"
+        "{path} exports neither corver:reward/sentence-scoring nor corver:reward/response-grading, so it is no rule; it exports {exports:?}. A rule in Rust ends with `corver_sdk::export!(YourRule);`"
     )]
     ForeignExports {
         /// The plugin file.
         path: PathBuf,
         /// What it exports instead.
         exports: Vec<String>,
+    },
+    /// A rule of the other kind.
+    #[error("{path} is a {found}, and a {wanted} is needed here: {}", found.hint())]
+    OtherKind {
+        /// The plugin file.
+        path: PathBuf,
+        /// What it is.
+        found: crate::Kind,
+        /// What it should be.
+        wanted: crate::Kind,
     },
     /// Built against another version of the contract.
     #[error(
@@ -216,6 +226,32 @@ pub enum Fault {
         index: u32,
         /// The reward.
         reward: f32,
+    },
+    /// Not one grade per completion.
+    #[error("answered {expected} completions with {got} grades")]
+    Grades {
+        /// Completions in the call.
+        expected: usize,
+        /// Grades it gave.
+        got: usize,
+    },
+    /// NaN or an infinity.
+    #[error("gave completion {completion} the reward {reward}; it must be finite")]
+    GradeNotFinite {
+        /// Which of the batch.
+        completion: usize,
+        /// The reward.
+        reward: f64,
+    },
+    /// A label that is not one short word.
+    #[error("gave completion {completion} the label {label:?}; it must be one word of at most {limit} bytes")]
+    Label {
+        /// Which of the batch.
+        completion: usize,
+        /// The label, or its beginning.
+        label: String,
+        /// Bytes allowed.
+        limit: usize,
     },
     /// A verdict about a triplet that is not there.
     #[error("names triplet {got} in sentence {index} of completion {completion}, which has {triplets}")]

@@ -12,10 +12,13 @@ mod conformance;
 mod error;
 mod judge;
 mod limits;
+mod plugin;
+mod response_rule;
 mod rule;
 mod v0_2;
 
+pub use admit::Kind;
 pub use conformance::{Conformance, NotConformant};
 pub use error::{Fault, RuleError};
 pub use limits::Limits;
-pub use rule::{LoadOptions, Manifest, Rule, Sandbox};
+pub use plugin::{LoadOptions, Manifest, Plugin, ResponseRule, Rule, Sandbox};

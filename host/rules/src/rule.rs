@@ -1,150 +1,11 @@
-//! A rule from its file to its verdicts.
-
-use std::fs::File;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+//! Sentence rules: sentences and counts → verdicts.
 
 use corver_core::{Counter, PartError, RuleSentence, Rules, Verdict};
-use serde::{Deserialize, Serialize};
-use wasmtime::Engine;
-use wasmtime::component::Component;
 
 use crate::judge::{Outcome, Posed, Stop, check, judge};
-use crate::v0_2::{Failure, Instance, Ready};
-use crate::{Limits, RuleError, admit, compile};
-
-/// How to load a rule.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct LoadOptions {
-    /// Bounds on what the rule may use and answer.
-    pub limits: Limits,
-    /// Where compiled rules are kept between runs; `None` compiles every time. Made where it does not exist.
-    pub cache_dir: Option<PathBuf>,
-    /// The rule's settings, a JSON object; `null` stands for the defaults.
-    pub settings: serde_json::Value,
-}
-
-/// Who a rule says it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// Its package's name.
-    pub name: String,
-    /// Its package's version.
-    pub version: String,
-    /// One line.
-    pub summary: String,
-    /// JSON schema of its settings.
-    pub settings_schema: String,
-}
-
-/// Half of what a thread has by default; the host's own calls come on top.
-const MOST_STACK: usize = 1 << 20;
-
-/// Where rules run: an engine with its clock and its instances, and the limits of every rule in it.
-pub struct Sandbox {
-    engine: Engine,
-    limits: Limits,
-}
-
-impl Sandbox {
-    /// An empty one.
-    ///
-    /// # Errors
-    /// Where this machine cannot run WebAssembly, or not within these limits.
-    pub fn new(limits: Limits) -> Result<Self, RuleError> {
-        if limits.stack_bytes > MOST_STACK {
-            return Err(RuleError::StackLimit { most: MOST_STACK, got: limits.stack_bytes });
-        }
-        let engine = compile::engine(&limits).map_err(|error| RuleError::Engine { detail: format!("{error:#}") })?;
-        Ok(Self { engine, limits })
-    }
-
-    /// Reads, checks and compiles a plugin file, asks who it is and tries its settings. `cache_dir` and `settings` as in
-    /// [`LoadOptions`].
-    ///
-    /// # Errors
-    /// Where the file is no rule of a version that this host speaks, or the rule refuses its settings or misbehaves.
-    pub fn load(&self, path: &Path, cache_dir: Option<&Path>, settings: &serde_json::Value) -> Result<Rule, RuleError> {
-        let Self { engine, limits } = self;
-        let wasm = read(path, limits.file_bytes)?;
-        let hash = blake3::hash(&wasm);
-        let admitted = admit::check(path, &wasm)?;
-        let invalid = |error: wasmtime::Error| RuleError::Invalid { path: path.into(), detail: format!("{error:#}") };
-        let compile = || Component::from_binary(engine, &admitted.component()?).map_err(invalid);
-        let component = match cache_dir {
-            Some(folder) => compile::cached(engine, &hash, folder, compile)?,
-            None => compile()?,
-        };
-        let ready = Ready::new(engine, &component, limits).map_err(invalid)?;
-
-        let unnamed = |failure| broken(&path.display().to_string(), "(unnamed)", failure);
-        let mut instance = ready.instantiate().map_err(unnamed)?;
-        let manifest = instance.describe().map_err(unnamed)?;
-        let settings = if settings.is_null() { "{}".to_owned() } else { settings.to_string() };
-        let hash = hash.to_hex().to_string();
-        let rule = Rule { ready, manifest, hash, imports: admitted.imports, settings, limits: limits.clone() };
-        rule.configure(&mut instance)?;
-        tracing::debug!(plugin = rule.name(), version = rule.manifest.version, hash = rule.hash, "rule loaded");
-        Ok(rule)
-    }
-}
-
-impl std::fmt::Debug for Sandbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sandbox").field("limits", &self.limits).finish_non_exhaustive()
-    }
-}
-
-/// A rule that has been checked, compiled and given its settings.
-pub struct Rule {
-    ready: Ready,
-    manifest: Manifest,
-    hash: String,
-    imports: Vec<String>,
-    settings: String,
-    limits: Limits,
-}
-
-impl std::fmt::Debug for Rule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Rule").field("manifest", &self.manifest).field("hash", &self.hash).finish_non_exhaustive()
-    }
-}
+use crate::{Rule, RuleError};
 
 impl Rule {
-    /// [`Sandbox::load`] in a sandbox of the rule's own.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn load(path: &Path, options: LoadOptions) -> Result<Self, RuleError> {
-        let LoadOptions { limits, cache_dir, settings } = options;
-        Sandbox::new(limits)?.load(path, cache_dir.as_deref(), &settings)
-    }
-
-    /// Who the rule says it is.
-    #[must_use]
-    pub fn manifest(&self) -> &Manifest {
-        &self.manifest
-    }
-
-    /// The name in its manifest.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.manifest.name
-    }
-
-    /// blake3 of the plugin file, in hexadecimal.
-    #[must_use]
-    pub fn hash(&self) -> &str {
-        &self.hash
-    }
-
-    /// The interfaces whose functions it may call: none, or `corver:reward/diagnostics`.
-    #[must_use]
-    pub fn imports(&self) -> &[String] {
-        &self.imports
-    }
-
     /// One verdict per sentence, in order. `sentences` holds whole completions, each in one piece. Every call of the
     /// rule runs in a fresh instance, so nothing is left of earlier ones; large batches take several calls, on all cores.
     ///
@@ -157,7 +18,7 @@ impl Rule {
         judge(sentences, &self.limits, counter, |posed| self.call(posed)).map_err(|stop| match stop {
             Stop::Call(error) => error,
             Stop::Fault(fault) => self.broken((fault, Vec::new())),
-            Stop::Counter(source) => RuleError::Counter { plugin: self.manifest.name.clone(), source },
+            Stop::Counter(source) => RuleError::Counter { plugin: self.name().to_owned(), source },
             Stop::Answers { expected, got } => RuleError::Answers { expected, got },
         })
     }
@@ -169,45 +30,10 @@ impl Rule {
         check(posed, &outcomes, &self.limits).map_err(|fault| self.broken((fault, instance.into_reports())))?;
         Ok(outcomes)
     }
-
-    /// A fresh instance with the rule's settings.
-    fn instantiate(&self) -> Result<Instance, RuleError> {
-        let mut instance = self.ready.instantiate().map_err(|failure| self.broken(failure))?;
-        self.configure(&mut instance)?;
-        Ok(instance)
-    }
-
-    fn configure(&self, instance: &mut Instance) -> Result<(), RuleError> {
-        let answer = instance.configure(&self.settings).map_err(|failure| self.broken(failure))?;
-        answer.map_err(|message| {
-            let Manifest { name, version, .. } = &self.manifest;
-            RuleError::Settings { plugin: name.clone(), version: version.clone(), message }
-        })
-    }
-
-    fn broken(&self, failure: Failure) -> RuleError {
-        broken(&self.manifest.name, &self.manifest.version, failure)
-    }
 }
 
 impl Rules for Rule {
     fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
         Ok(Self::judge(self, sentences, counter)?)
     }
-}
-
-fn broken(plugin: &str, version: &str, (fault, said): Failure) -> RuleError {
-    RuleError::Broken { plugin: plugin.into(), version: version.into(), fault: Box::new(fault), said }
-}
-
-fn read(path: &Path, limit: u64) -> Result<Vec<u8>, RuleError> {
-    let unreadable = |source| RuleError::Read { path: path.into(), source };
-    let file = File::open(path).map_err(unreadable)?;
-    let mut got = file.metadata().map_err(unreadable)?.len();
-    let mut wasm = Vec::new();
-    if got <= limit {
-        // A pipe, a device or a file that somebody is writing to may give more than its length says.
-        got = file.take(limit.saturating_add(1)).read_to_end(&mut wasm).map_err(unreadable)? as u64;
-    }
-    if got > limit { Err(RuleError::FileSize { path: path.into(), limit, got }) } else { Ok(wasm) }
 }

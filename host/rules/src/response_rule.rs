@@ -1,0 +1,59 @@
+//! Response rules: completions → grades.
+
+use corver_core::{Completion, Grade, PartError};
+use rayon::prelude::*;
+
+use crate::judge::check_text;
+use crate::{Fault, Limits, ResponseRule, RuleError};
+
+/// Completions of one call; see the sentence rules' for why it is a constant.
+const CALL_COMPLETIONS: usize = 64;
+/// Longest label, bytes.
+const LABEL_BYTES: usize = 64;
+
+impl ResponseRule {
+    /// One grade per completion, in order. Every call of the rule runs in a fresh instance; large batches take several calls,
+    /// on all cores.
+    ///
+    /// # Errors
+    /// Where the rule breaks its contract or a limit. There is no partial answer.
+    pub fn grade(&self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, RuleError> {
+        let calls = completions.par_chunks(CALL_COMPLETIONS).enumerate();
+        let grades: Result<Vec<Vec<Grade>>, RuleError> = calls
+            .map(|(call, completions)| {
+                let mut instance = self.instantiate()?;
+                let grades = instance.assess(completions).map_err(|failure| self.broken(failure))?;
+                check(call * CALL_COMPLETIONS, completions.len(), &grades, &self.limits)
+                    .map_err(|fault| self.broken((fault, instance.into_reports())))?;
+                Ok(grades)
+            })
+            .collect();
+        Ok(grades?.into_iter().flatten().collect())
+    }
+}
+
+impl corver_core::ResponseRule for ResponseRule {
+    fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, PartError> {
+        Ok(Self::grade(self, completions)?)
+    }
+}
+
+/// Whether `grades` are acceptable answers to `expected` completions, of which the first is number `first` of the batch.
+fn check(first: usize, expected: usize, grades: &[Grade], limits: &Limits) -> Result<(), Fault> {
+    if grades.len() != expected {
+        return Err(Fault::Grades { expected, got: grades.len() });
+    }
+    for (completion, Grade { reward, label, note }) in (first..).zip(grades) {
+        if !reward.is_finite() {
+            return Err(Fault::GradeNotFinite { completion, reward: *reward });
+        }
+        if !(1..=LABEL_BYTES).contains(&label.len()) || label.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            let label = label.chars().take(LABEL_BYTES).collect();
+            return Err(Fault::Label { completion, label, limit: LABEL_BYTES });
+        }
+        if let Some(note) = note {
+            check_text("note", note, limits.text_bytes)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,131 @@
+//! The world of sentence rules.
+
+use corver_core::{Count, Query, Section, Triplet};
+use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::{Engine, Store};
+
+use super::bindings::sentence::corver::reward::{diagnostics, types as wit};
+use super::bindings::sentence::{SentenceRule, SentenceRulePre};
+use super::{Beside, Failure, Instance, World};
+use crate::admit::Kind;
+use crate::judge::{Outcome, Posed};
+use crate::plugin::Manifest;
+
+impl wit::Host for Beside {}
+
+impl diagnostics::Host for Beside {
+    fn report(&mut self, message: String) {
+        self.report(message);
+    }
+}
+
+impl World for SentenceRule {
+    type Pre = SentenceRulePre<Beside>;
+    const KIND: Kind = Kind::Sentence;
+
+    fn link(engine: &Engine, component: &Component) -> wasmtime::Result<Self::Pre> {
+        let mut linker = Linker::new(engine);
+        Self::add_to_linker::<_, HasSelf<Beside>>(&mut linker, |beside| beside)?;
+        SentenceRulePre::new(linker.instantiate_pre(component)?)
+    }
+
+    fn instantiate(pre: &Self::Pre, store: &mut Store<Beside>) -> wasmtime::Result<Self> {
+        pre.instantiate(store)
+    }
+
+    fn describe(&self, store: &mut Store<Beside>) -> wasmtime::Result<Manifest> {
+        let manifest = self.corver_reward_sentence_scoring().call_describe(store)?;
+        let wit::Manifest { name, version, summary, settings_schema } = manifest;
+        Ok(Manifest { name, version, summary, settings_schema })
+    }
+
+    fn configure(&self, store: &mut Store<Beside>, settings: &str) -> wasmtime::Result<Result<(), String>> {
+        self.corver_reward_sentence_scoring().call_configure(store, settings)
+    }
+}
+
+impl Instance<SentenceRule> {
+    /// Outcomes as given, unchecked.
+    ///
+    /// The call borrows everything, in flat lists of the whole batch that the nested ones are slices of.
+    pub(crate) fn score(&mut self, batch: &[Posed]) -> Result<Vec<Outcome>, Failure> {
+        let asked = batch.iter().flat_map(|posed| posed.counts());
+        let counts: Vec<wit::Count> =
+            asked.map(|&Count { occurrences, exact, .. }| wit::Count { occurrences, exact }).collect();
+        let counts = split(&counts, batch.iter().map(|posed| posed.counts().len()));
+
+        let found = || batch.iter().flat_map(|posed| &posed.sentence.triplets);
+        let triplets: Vec<wit::Triplet> =
+            found().map(|Triplet { head, relation, tail }| wit::Triplet { head, relation, tail }).collect();
+        let triplets = split(&triplets, batch.iter().map(|posed| posed.sentence.triplets.len()));
+
+        let sentences: Vec<wit::Sentence> = batch
+            .iter()
+            .zip(triplets.into_iter().zip(counts))
+            .map(|(&Posed { sentence, .. }, (triplets, counts))| wit::Sentence {
+                completion: sentence.completion,
+                index: sentence.index,
+                text: &sentence.text,
+                section: match sentence.section {
+                    Section::Think => wit::Section::Think,
+                    Section::Answer => wit::Section::Answer,
+                    Section::Body => wit::Section::Body,
+                },
+                triplets,
+                counts,
+            })
+            .collect();
+        let outcomes = self.call(|rule, store| rule.corver_reward_sentence_scoring().call_score(store, &sentences))?;
+        Ok(outcomes.into_iter().map(from_wit).collect())
+    }
+}
+
+/// Cuts a list into pieces of these lengths, which add up to the whole.
+fn split<T>(mut list: &[T], lengths: impl Iterator<Item = usize>) -> Vec<&[T]> {
+    lengths.map(|length| list.split_off(..length).expect("the lengths add up to the list")).collect()
+}
+
+fn from_wit(outcome: wit::Outcome) -> Outcome {
+    match outcome {
+        wit::Outcome::Score(wit::Verdict { reward, count, triplet, note }) => {
+            Outcome::Score { reward, count, triplet, note }
+        }
+        wit::Outcome::Abstain(note) => Outcome::Abstain { note },
+        wit::Outcome::Ask(queries) => {
+            Outcome::Ask(queries.into_iter().map(|wit::Query { all_of, enough }| Query { all_of, enough }).collect())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use wasmtime::Trap;
+
+    use super::*;
+    use crate::v0_2::Ready;
+    use crate::{Fault, Limits};
+
+    #[test]
+    fn lists_are_split_where_told() {
+        assert_eq!(split(&[1, 2, 3], [0, 2, 1, 0].into_iter()), [&[][..], &[1, 2], &[3], &[]]);
+    }
+
+    #[test]
+    fn a_rust_panic_reaches_the_host_in_its_own_words() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm");
+        let wasm =
+            std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not built: run plugins/build.sh", path.display()));
+        let limits = Limits::default();
+        let engine = crate::compile::engine(&limits).unwrap();
+        let wasm = crate::admit::check(&path, &wasm, Kind::Sentence).unwrap().component().unwrap();
+        let component = Component::from_binary(&engine, &wasm).unwrap();
+        let mut instance = Ready::<SentenceRule>::new(&engine, &component, &limits).unwrap().instantiate().unwrap();
+        instance.describe().unwrap();
+        // The host never does this: it panics in the SDK.
+        let (fault, said) = instance.score(&[]).unwrap_err();
+        assert_eq!(fault, Fault::Trap(Trap::UnreachableCodeReached));
+        assert!(said[0].contains("`configure` comes before `score`"), "{said:?}");
+    }
+}
