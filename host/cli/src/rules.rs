@@ -1,5 +1,6 @@
 //! From the sections `rule`, `judge` and `format` to loaded rules.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -7,11 +8,12 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use corver_core::verdict::{Blend, Weighted};
 use corver_core::{Counter, Graders, PartError, RuleSentence, Rules, Verdict};
-use corver_rules::{LoadOptions, Rule};
+use corver_rules::{Kind, LoadOptions, Manifest, ResponseRule, Rule};
+use corver_study::run_dir;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::{Config, RuleSection};
+use crate::config::{Config, GraderSection, RuleSection};
 use crate::parts;
 
 /// The setting `rule.plugin`: one rule, or a list of rules whose rewards are added. `FILE.wasm:0.3` gives a rule a weight.
@@ -95,20 +97,40 @@ pub fn plugin_folders() -> Vec<PathBuf> {
 pub fn find_plugin(plugin: &Path) -> Result<PathBuf> {
     let bare = plugin.components().count() == 1;
     let folders = if bare { plugin_folders() } else { vec![PathBuf::new()] };
-    let found = folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
-    found.with_context(|| {
-        let hint = if bare {
-            "; it was looked for here and in plugins/dist (`make plugins` builds the shipped rules)"
-        } else {
-            ""
+    let found = |plugin: &Path| folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
+    found(plugin).or_else(|| found(&plugin.with_added_extension("wasm"))).with_context(|| {
+        let hint = match (bare, nearest(plugin)) {
+            (false, _) => String::new(),
+            (true, Some(nearest)) => format!("; did you mean {nearest}?"),
+            (true, None) => {
+                "; it was looked for here and in plugins/dist (`make plugins` builds the shipped rules)".to_owned()
+            }
         };
         format!("there is no plugin {}{hint}", plugin.display())
     })
 }
 
-/// How a rule is loaded, with compiled rules kept in `cache_dir`.
-pub fn load_options(section: &RuleSection, settings: Value, cache_dir: Option<PathBuf>) -> LoadOptions {
-    LoadOptions { settings, cache_dir, limits: section.limits.clone() }
+/// Every `.wasm` file in the [`plugin_folders`], in order of path.
+pub fn built() -> BTreeSet<PathBuf> {
+    let here = |folder: PathBuf| if folder.as_os_str().is_empty() { ".".into() } else { folder };
+    let files = plugin_folders().into_iter().filter_map(|folder| std::fs::read_dir(here(folder)).ok()).flatten();
+    let paths = files.filter_map(|entry| Some(entry.ok()?.path()));
+    let wasm = paths.filter(|path| path.extension().is_some_and(|extension| extension == "wasm"));
+    wasm.map(|path| path.canonicalize().unwrap_or(path)).collect()
+}
+
+/// The built plugin whose name is most like this one's, if any is.
+fn nearest(plugin: &Path) -> Option<String> {
+    let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let wanted = stem(plugin)?;
+    let likeness = |name: &String| strsim::jaro_winkler(name, &wanted);
+    let names = built().iter().filter_map(|path| stem(path)).filter(|name| likeness(name) > 0.8).collect::<Vec<_>>();
+    names.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).map(|name| format!("{name}.wasm"))
+}
+
+/// How a rule is loaded; compiled rules are kept.
+fn load_options(section: &RuleSection, settings: Value) -> Result<LoadOptions> {
+    Ok(LoadOptions { settings, cache_dir: Some(parts::cache_dir()?.join("rules")), limits: section.limits.clone() })
 }
 
 /// A single rule by its file, with the settings of the configuration's only rule.
@@ -118,8 +140,8 @@ pub fn single(config: &Config, plugin: &Path) -> Result<Rule> {
 
 fn load(config: &Config, plugin: &Path, settings: Value) -> Result<Rule> {
     let path = find_plugin(plugin)?;
-    let options = load_options(&config.rule, settings, Some(parts::cache_dir()?.join("rules")));
-    Rule::load(&path, options).with_context(|| format!("loading the rule {}", path.display()))
+    Rule::load(&path, load_options(&config.rule, settings)?)
+        .with_context(|| format!("loading the rule {}", path.display()))
 }
 
 /// What pays the sentences of a run: a rule, or several as one.
@@ -183,8 +205,82 @@ fn with_own_settings(config: &Config, plugins: &[Plugin]) -> Result<Vec<Rule>> {
 }
 
 /// The response rules of a configuration; the paper's where none is named.
-pub fn graders(_config: &Config) -> Result<Graders> {
-    Ok(Graders::default())
+pub fn graders(config: &Config) -> Result<Graders> {
+    let Graders { judge, format } = Graders::default();
+    Ok(Graders {
+        judge: grader(config, "judge", &config.judge)?.unwrap_or(judge),
+        format: grader(config, "format", &config.format)?.unwrap_or(format),
+    })
+}
+
+fn grader(config: &Config, name: &str, section: &GraderSection) -> Result<Option<Box<dyn corver_core::ResponseRule>>> {
+    if section.plugin.is_empty() {
+        if section.settings.is_empty() {
+            return Ok(None);
+        }
+        bail!("`{name}.settings` are given, but no `{name}.plugin` that takes them: the built-in one has no settings");
+    }
+    let path = find_plugin(Path::new(&section.plugin))?;
+    let options = load_options(&config.rule, Value::Object(section.settings.clone()))?;
+    let rule = ResponseRule::load(&path, options).with_context(|| format!("loading the {name} {}", path.display()))?;
+    Ok(Some(Box::new(rule)))
+}
+
+/// What a run's manifest records of a response rule.
+pub fn grader_fingerprint(section: &GraderSection) -> Result<String> {
+    if section.plugin.is_empty() {
+        return Ok("built in".to_owned());
+    }
+    Ok(run_dir::fingerprint(&find_plugin(Path::new(&section.plugin))?)?)
+}
+
+/// A plugin of either kind.
+pub enum AnyRule {
+    Sentence(Rule),
+    Response(ResponseRule),
+}
+
+impl AnyRule {
+    /// By its file, with `rule.settings`.
+    pub fn load(config: &Config, plugin: &Path) -> Result<Self> {
+        let path = find_plugin(plugin)?;
+        Ok(match Kind::of(&path, &config.rule.limits)? {
+            Kind::Sentence => Self::Sentence(single(config, &path)?),
+            Kind::Response => {
+                let options = load_options(&config.rule, Value::Object(config.rule.settings.clone()))?;
+                let rule = ResponseRule::load(&path, options);
+                Self::Response(rule.with_context(|| format!("loading the rule {}", path.display()))?)
+            }
+        })
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Sentence(_) => Kind::Sentence,
+            Self::Response(_) => Kind::Response,
+        }
+    }
+
+    pub fn manifest(&self) -> &Manifest {
+        match self {
+            Self::Sentence(rule) => rule.manifest(),
+            Self::Response(rule) => rule.manifest(),
+        }
+    }
+
+    pub fn hash(&self) -> &str {
+        match self {
+            Self::Sentence(rule) => rule.hash(),
+            Self::Response(rule) => rule.hash(),
+        }
+    }
+
+    pub fn imports(&self) -> &[String] {
+        match self {
+            Self::Sentence(rule) => rule.imports(),
+            Self::Response(rule) => rule.imports(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,10 @@
 //! Everything else that the contract asks (finite rewards, one outcome per sentence, limits) is checked in every batch,
 //! in training too.
 
+mod responses;
+
+pub use responses::ResponseConformance;
+
 use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet, Verdict};
 use serde::Serialize;
 
@@ -79,6 +83,20 @@ pub enum NotConformant {
         /// What was different the second time.
         when: &'static str,
         /// The first reward, or “an abstention”.
+        first: String,
+        /// The second.
+        then: String,
+    },
+    /// Its grade depends on more than the completion.
+    #[error(
+        "the completion {text:?} is graded {first}; {when} it is {then}. A rule must decide from the completion alone"
+    )]
+    UnsteadyGrade {
+        /// How the completion begins.
+        text: String,
+        /// What was different the second time.
+        when: &'static str,
+        /// The first grade.
         first: String,
         /// The second.
         then: String,

@@ -18,7 +18,7 @@ mod rule;
 mod v0_2;
 
 pub use admit::Kind;
-pub use conformance::{Conformance, NotConformant};
+pub use conformance::{Conformance, NotConformant, ResponseConformance};
 pub use error::{Fault, RuleError};
 pub use limits::Limits;
 pub use plugin::{LoadOptions, Manifest, Plugin, ResponseRule, Rule, Sandbox};

@@ -57,3 +57,22 @@ fn check(first: usize, expected: usize, grades: &[Grade], limits: &Limits) -> Re
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grades_are_one_per_completion_finite_and_labelled() {
+        let limits = Limits { text_bytes: 9, ..Limits::default() };
+        let fault = |grade: Grade| check(64, 1, &[grade], &limits).unwrap_err().to_string();
+        assert!(check(0, 1, &[Grade::new(1.0, "GOOD")], &limits).is_ok());
+        assert_eq!(check(0, 2, &[Grade::new(1.0, "GOOD")], &limits), Err(Fault::Grades { expected: 2, got: 1 }));
+        assert!(fault(Grade::new(f64::NAN, "GOOD")).starts_with("gave completion 64 the reward NaN"));
+        for label in ["", "two words", "tab\t", &"x".repeat(65)] {
+            assert!(fault(Grade::new(0.0, label)).contains("one word"), "{label:?}");
+        }
+        let wordy = Grade { note: Some("ten bytes.".into()), ..Grade::new(0.0, "GOOD") };
+        assert!(fault(wordy).contains("limits.text_bytes"));
+    }
+}

@@ -61,6 +61,8 @@ mod with_torch {
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
         manifest.set(CONFIGURATION, run_dir::text_fingerprint(&resolved));
         manifest.set("plugin", &rules.hash);
+        manifest.set("judge", rules::grader_fingerprint(&config.judge)?);
+        manifest.set("format", rules::grader_fingerprint(&config.format)?);
         manifest.set("index", source::fingerprint(&corpus)?);
         manifest.set("extractor", run_dir::fingerprint(&bundle)?);
         manifest.set("model", run_dir::fingerprint(&model)?);

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
-use corver_rules::Rule;
+use corver_core::{Completion, Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
+use corver_rules::{LoadOptions, Manifest, ResponseRule, Rule};
 use serde_json::json;
 
 use crate::args::RuleArgs;
-use crate::{output, parts, rules};
+use crate::rules::{self, AnyRule};
+use crate::{output, parts};
 
 /// Time for one measurement.
 const BUDGET: Duration = Duration::from_secs(1);
@@ -27,41 +28,62 @@ impl Counter for Immediate {
     }
 }
 
+/// What was measured, of `size` sentences or completions.
+struct Costs {
+    unit: &'static str,
+    size: usize,
+    batch: Duration,
+    instance: Duration,
+    load: Duration,
+    compile: Duration,
+}
+
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let config = parts::rule_configuration(args)?;
     let path = rules::find_plugin(Path::new(&args.plugin))?;
-    let rule = rules::single(&config, Path::new(&args.plugin))?;
+    let rule = AnyRule::load(&config, &path)?;
     let settings = || serde_json::Value::Object(config.rule.settings.clone());
-    let compile = best(|| Rule::load(&path, rules::load_options(&config.rule, settings(), None)))?;
-    let load = best(|| rules::single(&config, &path))?;
+    let fresh = || LoadOptions { settings: settings(), limits: config.rule.limits.clone(), cache_dir: None };
+    let load = best(|| AnyRule::load(&config, &path))?;
+    let Costs { unit, size, batch, instance, load, compile } = match &rule {
+        AnyRule::Sentence(rule) => {
+            let compile = best(|| Rule::load(&path, fresh()))?;
+            let sentences: Vec<RuleSentence> = (0..COMPLETIONS)
+                .flat_map(|completion| (0..SENTENCES_EACH).map(move |index| sentence(completion, index)))
+                .collect();
+            let without_facts = [RuleSentence { triplets: Vec::new(), ..sentences[0].clone() }];
+            let instance = best(|| rule.judge(&without_facts, &mut Immediate))?;
+            let batch = best(|| rule.judge(&sentences, &mut Immediate))?;
+            Costs { unit: "sentence", size: sentences.len(), batch, instance, load, compile }
+        }
+        AnyRule::Response(rule) => {
+            let compile = best(|| ResponseRule::load(&path, fresh()))?;
+            let texts: Vec<String> = (0..COMPLETIONS).map(completion).collect();
+            let golds = ["Mario Camerini".to_owned()];
+            let completions: Vec<Completion<'_>> = texts
+                .iter()
+                .map(|text| Completion { question: "Who directed it?", golds: &golds, text, sentences: &[] })
+                .collect();
+            let instance = best(|| rule.grade(&completions[..1]))?;
+            let batch = best(|| rule.grade(&completions))?;
+            Costs { unit: "completion", size: completions.len(), batch, instance, load, compile }
+        }
+    };
 
-    let batch: Vec<RuleSentence> = (0..COMPLETIONS)
-        .flat_map(|completion| (0..SENTENCES_EACH).map(move |index| sentence(completion, index)))
-        .collect();
-    let without_facts = [RuleSentence { triplets: Vec::new(), ..batch[0].clone() }];
-    let instance = best(|| rule.judge(&without_facts, &mut Immediate))?;
-    let step = best(|| rule.judge(&batch, &mut Immediate))?;
-    let ns_per_sentence = step.as_secs_f64() * 1e9 / batch.len() as f64;
-
+    let Manifest { name, version, .. } = rule.manifest();
+    let ns_each = batch.as_secs_f64() * 1e9 / size as f64;
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     if json {
         return output::json(&json!({
-            "name": rule.name(), "blake3": rule.hash(), "sentences": batch.len(),
-            "ns_per_sentence": ns_per_sentence, "ms_per_batch": ms(step), "ms_instance": ms(instance),
-            "ms_load_cached": ms(load), "ms_load_compiled": ms(compile),
+            "name": name, "blake3": rule.hash(), (format!("{unit}s")): size, (format!("ns_per_{unit}")): ns_each,
+            "ms_per_batch": ms(batch), "ms_instance": ms(instance), "ms_load_cached": ms(load),
+            "ms_load_compiled": ms(compile),
         }));
     }
-    output::line(format_args!(
-        "{} {}, best of repeats, an index that answers at once:",
-        rule.name(),
-        rule.manifest().version
-    ));
-    output::line(format_args!(
-        "  {ns_per_sentence:>10.0} ns  a sentence, in a batch of {} with one fact each",
-        batch.len()
-    ));
-    output::line(format_args!("  {:>10.3} ms  that batch, as a step of {COMPLETIONS} completions has it", ms(step)));
-    output::line(format_args!("  {:>10.3} ms  a fresh instance that judges one sentence without facts", ms(instance)));
+    output::line(format_args!("{name} {version}, best of repeats, all cores, an index that answers at once:"));
+    output::line(format_args!("  {ns_each:>10.0} ns  a {unit}, in a batch of {size}"));
+    output::line(format_args!("  {:>10.3} ms  that batch, as a step of {COMPLETIONS} completions has it", ms(batch)));
+    output::line(format_args!("  {:>10.3} ms  a fresh instance, with one {unit}", ms(instance)));
     output::line(format_args!("  {:>10.3} ms  loading it, compiled before", ms(load)));
     output::line(format_args!("  {:>10.3} ms  loading it for the first time", ms(compile)));
     Ok(())
@@ -88,4 +110,9 @@ fn sentence(completion: u32, index: u32) -> RuleSentence {
         section: Section::Think,
         triplets: vec![Triplet { head: "Mario Camerini".into(), relation: "directed".into(), tail }],
     }
+}
+
+fn completion(number: u32) -> String {
+    let sentence = sentence(number, 0).text;
+    format!("<think>{} I am sure of it.</think><answer>Mario Camerini</answer>", [sentence.as_str(); 3].join(" "))
 }

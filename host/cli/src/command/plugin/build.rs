@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use corver_rules::Manifest;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::{output, parts, rules};
+use crate::rules::AnyRule;
+use crate::{output, parts};
 
 pub fn run(dir: &Path, json: bool) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a folder for what the compiler writes")?;
@@ -19,13 +21,14 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
         bail!("{} has neither Cargo.toml nor rule.py: `corver-host plugin new NAME` starts a project", dir.display())
     };
     // Loaded before it is put in place: whatever is there can be trained with.
-    let rule = rules::single(&Config::default(), &compiled)?;
-    let wasm = dir.join(rule.name()).with_extension("wasm");
+    let rule = AnyRule::load(&Config::default(), &compiled)?;
+    let Manifest { name, version, .. } = rule.manifest();
+    let wasm = dir.join(name).with_extension("wasm");
     let bytes = std::fs::copy(&compiled, &wasm).with_context(|| format!("writing {}", wasm.display()))?;
     if json {
-        return output::json(&json!({"path": wasm, "name": rule.name(), "bytes": bytes, "blake3": rule.hash()}));
+        return output::json(&json!({"path": wasm, "name": name, "bytes": bytes, "blake3": rule.hash()}));
     }
-    output::line(format_args!("{}: {} {}, {bytes} bytes", wasm.display(), rule.name(), rule.manifest().version));
+    output::line(format_args!("{}: {name} {version}, {bytes} bytes", wasm.display()));
     Ok(())
 }
 

@@ -6,37 +6,75 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::args::RuleArgs;
-use crate::{output, parts, rules};
+use crate::rules::{self, AnyRule};
+use crate::{output, parts};
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let config = parts::rule_configuration(args)?;
-    let rule = rules::single(&config, Path::new(&args.plugin))?;
-    let manifest = rule.manifest();
     let path = rules::find_plugin(Path::new(&args.plugin))?;
+    let rule = AnyRule::load(&config, &path)?;
+    let manifest = rule.manifest();
     let bytes = std::fs::metadata(&path).with_context(|| format!("looking at {}", path.display()))?.len();
     let schema: Value = serde_json::from_str(&manifest.settings_schema)
         .with_context(|| format!("the settings schema of {} is not JSON", manifest.name))?;
-    let conformance = rule.conform().with_context(|| format!("{} does not conform", path.display()))?;
+    let (conformance, words) = conform(&rule).with_context(|| format!("{} does not conform", path.display()))?;
     if json {
         return output::json(&json!({
-            "name": manifest.name, "version": manifest.version, "summary": manifest.summary, "path": path,
-            "bytes": bytes, "blake3": rule.hash(), "imports": rule.imports(), "settings": schema,
-            "conformance": conformance,
+            "name": manifest.name, "version": manifest.version, "kind": rule.kind().to_string(),
+            "summary": manifest.summary, "path": path, "bytes": bytes, "blake3": rule.hash(),
+            "imports": rule.imports(), "settings": schema, "conformance": conformance,
         }));
     }
-    output::line(format_args!("{} {}: {}", manifest.name, manifest.version, manifest.summary));
+    output::line(format_args!("{} {}, a {}: {}", manifest.name, manifest.version, rule.kind(), manifest.summary));
     output::line(format_args!("{}, {bytes} bytes, blake3 {}", path.display(), rule.hash()));
     let imports = if rule.imports().is_empty() { "nothing".to_owned() } else { rule.imports().join(", ") };
     output::line(format_args!("imports {imports}"));
-    let rewards = match (conformance.lowest, conformance.highest) {
-        (Some(lowest), Some(highest)) => format!("rewards from {lowest} to {highest}"),
-        _ => "no rewards".to_owned(),
-    };
-    output::line(format_args!(
-        "conforms: {} odd sentences of {} completions earn the same together, alone, again and in another order: {rewards}, {} look-ups",
-        conformance.sentences, conformance.completions, conformance.queries
-    ));
-    output::line("takes these settings:");
-    output::line(serde_json::to_string_pretty(&schema)?);
+    output::line(format_args!("conforms: {words}"));
+    show_settings(&schema);
     Ok(())
+}
+
+/// What the rule made of odd input, as JSON and in words.
+fn conform(rule: &AnyRule) -> Result<(Value, String)> {
+    const STEADY: &str = "earn the same together, alone, again and in another order";
+    Ok(match rule {
+        AnyRule::Sentence(rule) => {
+            let found = rule.conform()?;
+            let rewards = match (found.lowest, found.highest) {
+                (Some(lowest), Some(highest)) => format!("rewards from {lowest} to {highest}"),
+                _ => "no rewards".to_owned(),
+            };
+            let words = format!(
+                "{} odd sentences of {} completions {STEADY}: {rewards}, {} look-ups",
+                found.sentences, found.completions, found.queries
+            );
+            (serde_json::to_value(found)?, words)
+        }
+        AnyRule::Response(rule) => {
+            let found = rule.conform()?;
+            let words = format!(
+                "{} odd completions {STEADY}: rewards from {} to {}, labels {}",
+                found.completions,
+                found.lowest,
+                found.highest,
+                found.labels.join(", ")
+            );
+            (serde_json::to_value(found)?, words)
+        }
+    })
+}
+
+/// `name = default`, and below it what the setting means. The whole schema is in the JSON.
+fn show_settings(schema: &Value) {
+    let Some(properties) = schema["properties"].as_object().filter(|properties| !properties.is_empty()) else {
+        output::line("takes no settings");
+        return;
+    };
+    output::line("takes these settings:");
+    for (name, property) in properties {
+        output::line(format_args!("  {name} = {}", property["default"]));
+        for line in property["description"].as_str().into_iter().flat_map(str::lines) {
+            output::line(format_args!("      {line}"));
+        }
+    }
 }

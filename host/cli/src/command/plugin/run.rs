@@ -1,16 +1,22 @@
-//! `corver-host plugin run`: sentences → verdicts.
+//! `corver-host plugin run`: sentences → verdicts, or completions → grades.
 
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use corver_core::sentence::{Split, split};
 use corver_core::trace::SentenceTrace;
-use corver_core::{RuleSentence, Section, Triplet};
+use corver_core::{Completion, Question, RuleSentence, Section, Triplet};
+use corver_rules::ResponseRule;
+use corver_study::read_completions;
+use corver_study::score_file::Completions;
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::args::PluginRunArgs;
 use crate::command::score;
 use crate::config::Config;
-use crate::{output, parts, rules};
+use crate::rules::AnyRule;
+use crate::{output, parts};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,12 +29,16 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let config = parts::rule_configuration(&args.rule)?;
     let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     let holds_completions = text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion);
+    let rule = match AnyRule::load(&config, Path::new(&args.rule.plugin))? {
+        AnyRule::Sentence(rule) => rule,
+        AnyRule::Response(rule) => return grade(&rule, &args.file, &config, json),
+    };
     let mut counter = parts::counter(&config.corpus, &args.recording)?;
     if holds_completions {
         return score::completions(&args.file, &config, counter.as_mut(), json);
     }
     let sentences = sentences(&text, &args.file, &config)?;
-    let verdicts = rules::single(&config, Path::new(&args.rule.plugin))?.judge(&sentences, counter.as_mut())?;
+    let verdicts = rule.judge(&sentences, counter.as_mut())?;
     for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
         let RuleSentence { text, section, triplets, .. } = sentence;
         if json {
@@ -36,6 +46,30 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
         } else {
             score::show_sentence(&text, Some(&verdict));
         }
+    }
+    Ok(())
+}
+
+/// What a response rule says of the completions in a file.
+fn grade(rule: &ResponseRule, path: &Path, config: &Config, json: bool) -> Result<()> {
+    let Completions { questions, rollouts, .. } = read_completions(path)?;
+    let splits: Vec<Split> = rollouts.iter().map(|rollout| split(&rollout.text, config.reward.reading)).collect();
+    let completions: Vec<Completion<'_>> = rollouts
+        .iter()
+        .zip(&splits)
+        .map(|(rollout, split)| {
+            let Question { question, golds, .. } = &questions[rollout.question];
+            Completion { question, golds, text: &rollout.text, sentences: &split.sentences }
+        })
+        .collect();
+    for (completion, grade) in completions.iter().zip(rule.grade(&completions)?) {
+        let Completion { question, text, .. } = completion;
+        if json {
+            output::json(&json!({"question": question, "completion": text, "grade": grade}))?;
+            continue;
+        }
+        let note = grade.note.map_or(String::new(), |note| format!(" ({note})"));
+        output::line(format_args!("  {:+.2}  {}{note}  {text}", grade.reward, grade.label));
     }
     Ok(())
 }

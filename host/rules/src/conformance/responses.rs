@@ -1,0 +1,148 @@
+//! The same for response rules: whatever a completion looks like, it earns the same whenever and with whomever it is graded.
+
+use corver_core::sentence::split;
+use corver_core::{Completion, Grade, Reading};
+use serde::Serialize;
+
+use super::NotConformant;
+use crate::{ResponseRule, RuleError};
+
+/// Blocks that are closed, left open, doubled or missing, in any script.
+const BEGINNINGS: [&str; 6] = [
+    "",
+    "<think>",
+    "<think>Rome is the capital city of Italy. I read it.</think>",
+    "Well. ",
+    "<think></think>\n",
+    "東京は日本の首都です。 ",
+];
+const ENDS: [&str; 8] = [
+    "",
+    "<answer>",
+    "<answer>Rome</answer>",
+    "<answer> The Rome! ",
+    "<answer>I don\u{2019}t know</answer>",
+    "Rome",
+    "<answer>Rome</answer><answer>İ ß e\u{301}\u{202e}\0</answer>",
+    "</think></answer>",
+];
+
+/// What a rule made of the batch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ResponseConformance {
+    /// Completions graded.
+    pub completions: usize,
+    /// Labels given, each once, in order.
+    pub labels: Vec<String>,
+    /// Smallest reward.
+    pub lowest: f64,
+    /// Largest reward.
+    pub highest: f64,
+}
+
+impl ResponseRule {
+    /// Grades a fixed batch of odd completions: all at once, again, in the opposite order and one by one. The grades must be
+    /// the same.
+    ///
+    /// # Errors
+    /// Where they are not, or the rule breaks its contract.
+    pub fn conform(&self) -> Result<ResponseConformance, NotConformant> {
+        conform(|completions| self.grade(completions))
+    }
+}
+
+fn conform(
+    grade: impl Fn(&[Completion<'_>]) -> Result<Vec<Grade>, RuleError>,
+) -> Result<ResponseConformance, NotConformant> {
+    let texts: Vec<String> = BEGINNINGS
+        .iter()
+        .flat_map(|start| ENDS.iter().map(move |end| format!("{start}{end}")))
+        .flat_map(|text| [text.repeat(100), text])
+        .collect();
+    let splits: Vec<_> = texts.iter().map(|text| split(text, Reading::Paper)).collect();
+    let golds = [vec!["Rome".to_owned()], vec![String::new(), "the".to_owned(), "Roma".to_owned()], Vec::new()];
+    let completions: Vec<Completion<'_>> = texts
+        .iter()
+        .zip(&splits)
+        .zip(golds.iter().cycle())
+        .map(|((text, split), golds)| Completion {
+            question: "What is the capital of Italy?",
+            golds,
+            text,
+            sentences: &split.sentences,
+        })
+        .collect();
+
+    let grades = grade(&completions)?;
+    let same = |when, completion: &Completion<'_>, first: &Grade, then: &Grade| {
+        if first == then {
+            return Ok(());
+        }
+        let shown = |grade: &Grade| format!("{:+} {}", grade.reward, grade.label);
+        let text = completion.text.chars().take(80).collect();
+        Err(NotConformant::UnsteadyGrade { text, when, first: shown(first), then: shown(then) })
+    };
+    for (place, then) in grade(&completions)?.iter().enumerate() {
+        same("graded again", &completions[place], &grades[place], then)?;
+    }
+    let reversed: Vec<Completion<'_>> = completions.iter().rev().copied().collect();
+    for (place, then) in grade(&reversed)?.iter().rev().enumerate() {
+        same("after other completions", &completions[place], &grades[place], then)?;
+    }
+    for (completion, first) in completions.iter().zip(&grades) {
+        same("without the other completions", completion, first, &grade(std::slice::from_ref(completion))?[0])?;
+    }
+
+    let mut labels: Vec<String> = grades.iter().map(|grade| grade.label.clone()).collect();
+    labels.sort_unstable();
+    labels.dedup();
+    let rewards = || grades.iter().map(|grade| grade.reward);
+    Ok(ResponseConformance {
+        completions: grades.len(),
+        labels,
+        lowest: rewards().fold(f64::INFINITY, f64::min),
+        highest: rewards().fold(f64::NEG_INFINITY, f64::max),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    fn unsteady(grade: impl Fn(&[Completion<'_>]) -> Result<Vec<Grade>, RuleError>) -> &'static str {
+        match conform(grade) {
+            Err(NotConformant::UnsteadyGrade { when, .. }) => when,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn memory_and_neighbours_are_found() {
+        let calls = Cell::new(0);
+        let forgetful = |completions: &[Completion<'_>]| {
+            calls.set(calls.get() + 1);
+            Ok(vec![Grade::new(f64::from(calls.get()), "X"); completions.len()])
+        };
+        assert_eq!(unsteady(forgetful), "graded again");
+        let by_place = |completions: &[Completion<'_>]| {
+            Ok((0..completions.len()).map(|place| Grade::new(place as f64, "X")).collect())
+        };
+        assert_eq!(unsteady(by_place), "after other completions");
+        let by_size =
+            |completions: &[Completion<'_>]| Ok(vec![Grade::new(completions.len() as f64, "X"); completions.len()]);
+        assert_eq!(unsteady(by_size), "without the other completions");
+    }
+
+    #[test]
+    fn a_rule_that_decides_by_the_completion_conforms() {
+        let by_golds = |completions: &[Completion<'_>]| {
+            let grade = |completion: &Completion<'_>| Grade::new(completion.golds.len() as f64, "X");
+            Ok(completions.iter().map(grade).collect())
+        };
+        let conformance = conform(by_golds).unwrap();
+        assert_eq!((conformance.lowest, conformance.highest, conformance.completions), (0.0, 3.0, 96));
+        assert_eq!(conformance.labels, ["X"]);
+    }
+}
