@@ -54,6 +54,9 @@ fn every_command_of_the_guide_works() {
     {
         assert!(stdout.contains(said), "no {said:?} in\n{stdout}");
     }
+    for said in ["verbatim 0.1.0, a response rule", "labels BAD, GOOD, NOT_ATTEMPTED"] {
+        assert!(stdout.contains(said), "no {said:?} in\n{stdout}");
+    }
     for rule in ["attested", "first"] {
         let summary = fs::read_to_string(folder.path().join("runs").join(rule).join("summary.json")).unwrap();
         let summary: Value = serde_json::from_str(&summary).unwrap();
@@ -62,10 +65,21 @@ fn every_command_of_the_guide_works() {
 }
 
 #[test]
-fn the_guide_shows_the_template() {
-    let template = fs::read_to_string(repository().join("host/cli/templates/rust/src/lib.rs")).unwrap();
-    let rule = template.split("#[cfg(test)]").next().unwrap().replace("{{type}}", "Attested");
-    let code = rule.split_once('\n').unwrap().1.trim(); // without the first line, which says what the file is
+fn the_guide_shows_the_templates() {
     let guide = guide();
-    assert!(blocks(&guide, "rust").iter().any(|block| block.trim() == code), "the guide's rule is not the template's");
+    let rust = blocks(&guide, "rust");
+    let template = |kind: &str, name: &str| {
+        let path = repository().join("host/cli/templates/rust/src").join(kind).with_extension("rs");
+        let text = fs::read_to_string(path).unwrap().replace("{{type}}", name);
+        text.split("#[cfg(test)]").next().unwrap().trim().to_owned()
+    };
+    let whole = template("sentence", "Attested");
+    let code = whole.split_once('\n').unwrap().1; // without the first line, which says what the file is
+    assert!(rust.iter().any(|block| block.trim() == code), "the guide's rule is not the template's");
+
+    let whole = template("response", "Verbatim");
+    let heart = rust.iter().find(|block| block.starts_with("impl ResponseRule for Verbatim")).unwrap();
+    // Without `validate`, which the guide leaves out.
+    let (grade, export) = heart.trim().rsplit_once("}\n\n").unwrap();
+    assert!(whole.contains(grade.trim_end()) && whole.ends_with(export), "the guide's judge is not the template's");
 }

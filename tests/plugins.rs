@@ -87,6 +87,75 @@ fn a_check_says_who_a_rule_is_and_that_it_conforms() {
     host(&["plugin", "check", "nowhere.wasm"]).bad("there is no plugin nowhere.wasm");
 }
 
+/// A completion whose answer holds the gold and more; the demo's index has nothing of its one fact.
+fn completion(folder: &Path) -> PathBuf {
+    let text = "<think>Mario Camerini directed Il Seduttore.</think><answer>Camerini or Loren</answer>";
+    let facts = json!([
+        ["Mario Camerini directed Il Seduttore.", [["Mario Camerini", "directed", "Il Seduttore"]]],
+        ["Camerini or Loren", []]
+    ]);
+    let line = json!({"question": "Who directed it?", "answers": "Camerini", "completion": text, "triplets": facts});
+    let path = folder.join("completion.jsonl");
+    fs::write(&path, line.to_string()).unwrap();
+    path
+}
+
+#[test]
+fn several_rules_add_up_and_keep_their_channels() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = completion(folder.path());
+    let score = |more: &[&str]| host(&[&["score", text(&file), "--json"], more].concat());
+    let both = [
+        "--plugin",
+        "first.wasm:0.5",
+        "--plugin",
+        "relcheck:2",
+        "--set",
+        "rule.settings.first.tiers.rewards=[-1.0, 0.0, 0.0, 0.0]",
+    ];
+    let verdict = score(&both).good().json()["sentences"][0]["verdict"].take();
+    // 0.5 × −1.0 and 2 × −0.3, of one look-up.
+    assert!((verdict["reward"].as_f64().unwrap() + 1.1).abs() < 1e-6, "{verdict}");
+    assert_eq!(verdict["counts"].as_array().unwrap().len(), 1);
+    let channels = verdict["channels"].as_array().unwrap().iter();
+    let named: Vec<(&str, f64)> =
+        channels.map(|it| (it["rule"].as_str().unwrap(), it["weight"].as_f64().unwrap())).collect();
+    assert_eq!(named, [("first", 0.5), ("relcheck", 2.0)]);
+
+    let alone = score(&["--plugin", "first.wasm:0.5"]).good().json()["sentences"][0]["verdict"].take();
+    assert!((alone["reward"].as_f64().unwrap() + 0.15).abs() < 1e-6, "{alone}");
+    score(&["--plugin", "first", "--plugin", "first:2"]).bad("two of the rules are called first");
+    score(&["--plugin", "first", "--plugin", "min", "--set", "rule.settings.tiers.x=1"]).bad("`rule.settings.tiers`");
+    score(&["--plugin", "first:nan"]).bad("finite");
+    score(&["--plugin", "frist"]).bad("did you mean first.wasm?");
+}
+
+#[test]
+fn response_rules_take_the_place_of_judge_and_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = completion(folder.path());
+    let response =
+        |more: &[&str]| host(&[&["score", text(&file), "--json"], more].concat()).good().json()["response"].take();
+    let built_in = response(&[]);
+    assert_eq!((&built_in["judge"]["label"], &built_in["judge"]["reward"]), (&json!("GOOD"), &json!(2.0)));
+    let replaced = response(&["--judge", "token-f1.wasm", "--format", "brief", "--set", "format.settings.kept=0.5"]);
+    // One of three words: F1 1/2.
+    assert_eq!((&replaced["judge"]["label"], &replaced["judge"]["reward"]), (&json!("BAD"), &json!(0.5)));
+    assert_eq!((&replaced["format"]["label"], &replaced["format"]["reward"]), (&json!("KEPT"), &json!(0.5)));
+
+    let graded = host(&["plugin", "run", "token-f1", text(&file), "--json"]).good().json();
+    assert_eq!(graded["grade"]["note"], "F1 0.50");
+    let check = host(&["plugin", "check", "token-f1", "--json"]).good().json();
+    assert_eq!((&check["kind"], &check["conformance"]["highest"]), (&json!("response rule"), &json!(2.0)));
+    assert!(host(&["plugin", "bench", "brief", "--json"]).good().json()["ns_per_completion"].as_f64().unwrap() > 0.0);
+
+    let score = |more: &[&str]| host(&[&["score", text(&file)], more].concat());
+    score(&["--judge", "first.wasm"]).bad("is a sentence rule, and a response rule is needed here");
+    score(&["--plugin", "brief.wasm"]).bad("given with --judge or --format");
+    score(&["--set", "judge.settings.x=1"]).bad("no `judge.plugin`");
+    score(&["--judge", "brief", "--set", "judge.settings.limit=0"]).bad("`limit` must be at least 1");
+}
+
 #[test]
 fn a_recording_takes_the_place_of_the_index() {
     let folder = tempfile::tempdir().unwrap();

@@ -290,6 +290,9 @@ pub enum PluginCommand {
         /// What it is written in. Python needs componentize-py to build, and runs tens of times slower.
         #[arg(long, value_enum, default_value_t = Language::Rust)]
         lang: Language,
+        /// What it rewards: sentences, by counts, or whole completions, as a judge or a format check.
+        #[arg(long, value_enum, default_value_t = RuleKind::Sentence)]
+        kind: RuleKind,
         /// The `sdk` folder of a CorVer checkout; default: of the one that this binary was built from.
         #[arg(long, value_name = "DIR")]
         sdk: Option<PathBuf>,
@@ -302,10 +305,11 @@ pub enum PluginCommand {
     },
     /// Load a rule as training would, print who it is and what it takes, and try it on odd sentences.
     Check(RuleArgs),
-    /// Judge sentences and show why each earns what it earns.
+    /// Judge sentences, or grade completions, and show why each earns what it earns.
     ///
     /// The file has one JSON object per line: {"sentence", "triplets": [[head, relation, tail], …]}, the sentences of one
-    /// completion; without "triplets" the extractor finds them. Or completions, as `score` takes them.
+    /// completion; without "triplets" the extractor finds them. Or completions, as `score` takes them; a response rule
+    /// grades those alone.
     Run(PluginRunArgs),
     /// Measure what a rule costs.
     Bench(RuleArgs),
@@ -317,6 +321,12 @@ pub enum PluginCommand {
 pub enum Language {
     Rust,
     Python,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RuleKind {
+    Sentence,
+    Response,
 }
 
 /// A rule with its settings.

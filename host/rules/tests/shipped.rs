@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
-use corver_rules::{LoadOptions, Rule, RuleError};
+use corver_core::{Completion, Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
+use corver_rules::{Kind, Limits, LoadOptions, ResponseRule, Rule, RuleError};
 use serde_json::{Value, json};
 
 const DIRECTED: &str = "Mario AND Camerini AND Il AND Seduttore";
@@ -35,10 +35,14 @@ impl Counter for FakeIndex {
     }
 }
 
-fn load(name: &str, settings: Value) -> Result<Rule, RuleError> {
+fn built(name: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist").join(name).with_extension("wasm");
     assert!(path.exists(), "{} is not built: run plugins/build.sh", path.display());
-    Rule::load(&path, LoadOptions { settings, ..LoadOptions::default() })
+    path
+}
+
+fn load(name: &str, settings: Value) -> Result<Rule, RuleError> {
+    Rule::load(&built(name), LoadOptions { settings, ..LoadOptions::default() })
 }
 
 fn sentence(completion: u32, index: u32, triplets: &[(&str, &str, &str)]) -> RuleSentence {
@@ -83,6 +87,14 @@ fn every_shipped_rule_conforms() {
             continue;
         }
         let name = entry.file_name().into_string().unwrap();
+        seen += 1;
+        if Kind::of(&built(&name), &Limits::default()).unwrap() == Kind::Response {
+            let rule = ResponseRule::load(&built(&name), LoadOptions::default()).unwrap();
+            assert_eq!(rule.name(), name);
+            let conformance = rule.conform().unwrap_or_else(|error| panic!("{name}: {error}"));
+            assert!(conformance.lowest < 0.0 && conformance.highest > 0.0, "{name}: {conformance:?}");
+            continue;
+        }
         let rule = load(&name, Value::Null).unwrap();
         assert_eq!(rule.name(), name);
         let conformance = rule.conform().unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -90,9 +102,32 @@ fn every_shipped_rule_conforms() {
             conformance.scored > 0 && conformance.lowest < Some(0.0) && conformance.highest > Some(0.0),
             "{name}: {conformance:?}"
         );
-        seen += 1;
     }
-    assert!(seen >= 12, "only {seen} rules found");
+    assert!(seen >= 14, "only {seen} rules found");
+}
+
+#[test]
+fn a_response_rule_grades_whole_completions() {
+    let judge = ResponseRule::load(&built("token-f1"), LoadOptions::default()).unwrap();
+    let golds = ["Mario Camerini".to_owned()];
+    let texts: Vec<String> = (0..200).map(|number| format!("<answer>Mario {number}</answer>")).collect();
+    let completion = |text| Completion { question: "Who?", golds: &golds, text, sentences: &[] };
+    let completions: Vec<Completion<'_>> = texts.iter().map(|text| completion(text)).collect();
+    let grades = judge.grade(&completions).unwrap();
+    assert_eq!(grades.len(), 200, "several calls");
+    assert!(grades.iter().all(|grade| grade.reward == 0.5 && grade.label == "BAD"), "{:?}", grades[0]);
+    assert!(judge.grade(&[]).unwrap().is_empty());
+    assert_eq!(
+        judge.grade(&[completion("Mario Camerini")]).unwrap()[0].label,
+        "GOOD",
+        "no tags: all of it is the answer"
+    );
+
+    let slow = Limits { call_ms: 1, memory_bytes: 64 << 10, ..Limits::default() };
+    let error = ResponseRule::load(&built("token-f1"), LoadOptions { limits: slow, ..LoadOptions::default() });
+    assert!(error.unwrap_err().to_string().contains("limits.memory_bytes"));
+    let wrong = Rule::load(&built("token-f1"), LoadOptions::default()).unwrap_err();
+    assert!(matches!(wrong, RuleError::OtherKind { found: Kind::Response, wanted: Kind::Sentence, .. }), "{wrong}");
 }
 
 #[test]

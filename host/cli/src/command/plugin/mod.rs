@@ -13,7 +13,7 @@ use crate::args::{PluginArgs, PluginCommand};
 
 pub fn run(args: &PluginArgs, json: bool) -> Result<()> {
     match &args.command {
-        PluginCommand::New { dir, lang, sdk } => new::run(dir, *lang, sdk.as_deref(), json),
+        PluginCommand::New { dir, lang, kind, sdk } => new::run(dir, *lang, *kind, sdk.as_deref(), json),
         PluginCommand::Build { dir } => build::run(dir, json),
         PluginCommand::Check(args) => check::run(args, json),
         PluginCommand::Run(args) => run::run(args, json),

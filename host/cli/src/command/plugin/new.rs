@@ -6,43 +6,52 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
 use super::build::checkout;
-use crate::args::Language;
+use crate::args::{Language, RuleKind};
 use crate::output;
 
-/// Path and text of a project's files. `{{name}}`, `{{type}}` and `{{sdk}}` are filled in.
+/// Path and text of a project's files. `{{name}}`, `{{type}}`, `{{summary}}` and `{{sdk}}` are filled in.
 type Template = &'static [(&'static str, &'static str)];
 
+/// What every Rust project has beside its `src/lib.rs`.
 const RUST: Template = &[
     ("Cargo.toml", include_str!("../../../templates/rust/Cargo.toml")),
-    ("src/lib.rs", include_str!("../../../templates/rust/src/lib.rs")),
     (".gitignore", include_str!("../../../templates/rust/gitignore")),
     // The very releases that the shipped rules were built with, which need no network where those were built.
     ("Cargo.lock", include_str!("../../../../../plugins/Cargo.lock")),
 ];
 
+const SENTENCE: &str = include_str!("../../../templates/rust/src/sentence.rs");
+const RESPONSE: &str = include_str!("../../../templates/rust/src/response.rs");
 const PYTHON: Template = &[("rule.py", include_str!("../../../templates/python/rule.py"))];
 
-pub fn run(dir: &Path, language: Language, sdk: Option<&Path>, json: bool) -> Result<()> {
+pub fn run(dir: &Path, language: Language, kind: RuleKind, sdk: Option<&Path>, json: bool) -> Result<()> {
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     ensure!(
         is_name(name),
         "{name:?} cannot be a rule's name: take small letters, digits and hyphens, begin with a letter, and leave `judge` and `format` to the host"
     );
     ensure!(!dir.exists(), "{} exists already", dir.display());
-    let (template, source, test) = match language {
-        Language::Rust => (RUST, "src/lib.rs", format!("  cargo test --manifest-path {}/Cargo.toml\n", dir.display())),
-        Language::Python => (PYTHON, "rule.py", String::new()),
+    let (summary, source, flag) = match kind {
+        RuleKind::Sentence => ("pays a sentence whose first fact the corpus attests", SENTENCE, "--plugin"),
+        RuleKind::Response => ("judge: pays an answer that is a gold and nothing more", RESPONSE, "--judge"),
     };
-    let sdk = match language {
-        Language::Rust => rust_sdk(sdk)?,
-        Language::Python => {
-            ensure!(sdk.is_none(), "--sdk is for Rust: a Python rule is built with the checkout's sdk/python");
-            String::new()
+    let (files, edit, test, sdk) = match (language, kind) {
+        (Language::Rust, _) => {
+            let files = [RUST, &[("src/lib.rs", source)]].concat();
+            let test = format!("  cargo test --manifest-path {}/Cargo.toml\n", dir.display());
+            (files, "src/lib.rs", test, rust_sdk(sdk)?)
         }
+        (Language::Python, RuleKind::Sentence) => {
+            ensure!(sdk.is_none(), "--sdk is for Rust: a Python rule is built with the checkout's sdk/python");
+            (PYTHON.to_vec(), "rule.py", String::new(), String::new())
+        }
+        (Language::Python, RuleKind::Response) => bail!("response rules are written in Rust so far"),
     };
-    let fill =
-        |text: &str| text.replace("{{name}}", name).replace("{{type}}", &type_name(name)).replace("{{sdk}}", &sdk);
-    for (file, text) in template {
+    let fill = |text: &str| {
+        let text = text.replace("{{name}}", name).replace("{{type}}", &type_name(name));
+        text.replace("{{summary}}", summary).replace("{{sdk}}", &sdk)
+    };
+    for (file, text) in files {
         write(&dir.join(file), &fill(text))?;
     }
     if json {
@@ -50,7 +59,7 @@ pub fn run(dir: &Path, language: Language, sdk: Option<&Path>, json: bool) -> Re
     }
     let dir = dir.display();
     output::line(format_args!(
-        "{dir} is a rule of your own now. Next:\n  edit {dir}/{source}\n{test}  corver-host plugin build {dir}\n  corver-host train --plugin {dir}/{name}.wasm"
+        "{dir} is a rule of your own now. Next:\n  edit {dir}/{edit}\n{test}  corver-host plugin build {dir}\n  corver-host train {flag} {dir}/{name}.wasm"
     ));
     Ok(())
 }
