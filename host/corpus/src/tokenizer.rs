@@ -146,6 +146,18 @@ impl Tokenizer {
         TokenWidth::for_vocabulary(self.num_ids)
     }
 
+    /// Bytes that a thread takes to tokenise document after document, about.
+    pub(crate) fn bytes_per_thread(&self) -> u64 {
+        if self.words.is_some() { WordCache::BYTES_PER_THREAD } else { 1 << 20 }
+    }
+
+    /// Frees what was kept to tokenise the next documents faster.
+    pub(crate) fn forget_words(&self) {
+        if let Some(words) = &self.words {
+            words.forget();
+        }
+    }
+
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
         match self.inner.encode_fast(text, false) {
             Ok(encoding) => Ok(encoding.get_ids().to_vec()),

@@ -7,7 +7,7 @@
 //! tokenised before. The ids are the library's own; only the way to them is shorter.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use tokenizers::Model;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 pub(crate) const MARK: &str = "\u{2581}";
 const MARK_CHAR: char = '\u{2581}';
 
-/// Parts that one memory holds. Text has new ones for ever; the frequent ones come first. About 10 MB.
+/// Parts that one memory holds. Text has new ones for ever; the frequent ones come first.
 const PARTS: usize = 1 << 18;
 /// Longer parts hardly come twice.
 const LONGEST_PART: usize = 15;
@@ -32,6 +32,9 @@ pub(crate) struct WordCache {
 }
 
 impl WordCache {
+    /// What a full memory takes, its last growth included.
+    pub(crate) const BYTES_PER_THREAD: u64 = 28 << 20;
+
     /// A cache, if the tokenizer is one whose texts can be cut; `config` is its `tokenizer.json`.
     pub(crate) fn new(config: &serde_json::Value, tokenizer: &tokenizers::Tokenizer) -> Option<Self> {
         let model = &config["model"];
@@ -68,17 +71,25 @@ impl WordCache {
             return Ok(Some(ids));
         }
         let marked = format!(" {text}");
-        // A poisoned lock guards nothing half-done here: memories are put back whole.
-        let lock = || self.memories.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut memory = lock().pop().unwrap_or_default();
+        let mut memory = self.memories().pop().unwrap_or_default();
         let mut rest = marked.as_str();
         while !rest.is_empty() {
             let length = self.joins.part_length(rest);
             memory.encode(tokenizer, rest, length, &mut ids)?;
             rest = &rest[length..];
         }
-        lock().push(memory);
+        self.memories().push(memory);
         Ok(Some(ids))
+    }
+
+    /// Frees the memories.
+    pub(crate) fn forget(&self) {
+        self.memories().clear();
+    }
+
+    fn memories(&self) -> MutexGuard<'_, Vec<Memory>> {
+        // A poisoned lock guards nothing half-done here: memories are put back whole.
+        self.memories.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 

@@ -10,6 +10,11 @@ use corver_corpus::{
     BuildOptions, Error, Index, Level, Manifest, OpenOptions, Progress, TokenWidth, Tokenizer, build,
     build_from_documents, build_from_tokens, verify,
 };
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
     "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
@@ -60,9 +65,13 @@ fn options() -> BuildOptions<'static> {
 
 /// What [`child`] does.
 fn in_a_process_of_its_own(work: &str, folder: &Path, value: u64) -> Output {
+    on_threads(2, work, folder, value)
+}
+
+fn on_threads(threads: usize, work: &str, folder: &Path, value: u64) -> Output {
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new(program);
-    command.args(["child", "--exact", "--ignored", "--nocapture"]).env("RAYON_NUM_THREADS", "2");
+    command.args(["child", "--exact", "--ignored", "--nocapture"]).env("RAYON_NUM_THREADS", threads.to_string());
     command.env("CORVER_CHILD", work).env("CORVER_CHILD_FOLDER", folder).env("CORVER_CHILD_VALUE", value.to_string());
     command.output().unwrap()
 }
@@ -87,12 +96,28 @@ fn child() {
         "sort within so many bytes" => {
             let options = BuildOptions { memory: Some(value), ..BuildOptions::default() };
             build_from_tokens(many_documents(), TokenWidth::U16, &folder.join("index"), &options).unwrap();
-            let status = fs::read_to_string("/proc/self/status").unwrap();
-            let peak = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-            fs::write(folder.join("peak"), peak).unwrap();
+            write_peak(folder);
+        }
+        "index files within so many bytes" => {
+            let options = BuildOptions { memory: Some(value), ..BuildOptions::default() };
+            build(&[folder.join("inputs")], &llama(), &folder.join("index"), &options).unwrap();
+            write_peak(folder);
         }
         _ => panic!("{work}"),
     }
+}
+
+fn write_peak(folder: PathBuf) {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    fs::write(folder.join("peak"), peak).unwrap();
+}
+
+/// Bytes that a child process took at most.
+fn peak(folder: &Path) -> u64 {
+    let peak = fs::read_to_string(folder.join("peak")).unwrap();
+    let kilobytes: u64 = peak.trim_start_matches("VmHWM:").trim().trim_end_matches(" kB").parse().unwrap();
+    1024 * kilobytes
 }
 
 #[test]
@@ -252,12 +277,93 @@ fn the_memory_budget_is_kept_and_changes_no_byte() {
 
     let child = in_a_process_of_its_own("sort within so many bytes", folder.path(), budget);
     assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
-    let peak = fs::read_to_string(folder.path().join("peak")).unwrap();
-    let peak = peak.trim_start_matches("VmHWM:");
-    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(peak * 1024 <= budget, "{peak} kB with a budget of {} kB", budget / 1024);
-    assert!(peak * 1024 > budget / 2, "{peak} kB: the budget is not made use of");
+    let peak = peak(folder.path());
+    assert!(peak <= budget, "{peak} bytes with a budget of {budget}");
+    assert!(peak > budget / 2, "{peak} bytes: the budget is not made use of");
     assert!(files(&folder.path().join("index")) == files(&whole));
+}
+
+/// A tokenizer of the Llama 2 family, of which every thread keeps word parts: letters, and what their merges make.
+fn llama() -> Tokenizer {
+    let letters: Vec<String> = ('a'..='z').map(String::from).collect();
+    let mut pieces = vec!["<unk>".to_owned(), "▁".to_owned()];
+    pieces.extend((0..=255_u8).map(|byte| format!("<{byte:#04X}>")));
+    pieces.extend(letters.iter().cloned());
+    let mut merges = Vec::new();
+    for first in std::iter::once("▁").chain(letters.iter().map(String::as_str)) {
+        for second in &letters {
+            pieces.push(format!("{first}{second}"));
+            merges.push(serde_json::json!([first, second]));
+        }
+    }
+    let vocab: serde_json::Map<String, serde_json::Value> =
+        pieces.into_iter().enumerate().map(|(id, piece)| (piece, id.into())).collect();
+    let tokenizer = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "post_processor": null, "decoder": null,
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false},
+        "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
+            "vocab": vocab, "merges": merges},
+    });
+    Tokenizer::from_bytes(tokenizer.to_string()).unwrap()
+}
+
+/// Words that hardly come again fill the memories of all threads.
+#[test]
+fn the_memory_budget_is_kept_while_texts_are_tokenised() {
+    let mut state = 7_u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut word = || (0..4 + next(5)).map(|_| char::from(b'a' + next(26) as u8)).chain([' ']).collect::<String>();
+    let documents: Vec<String> = (0..4_000).map(|_| (0..250).map(|_| word()).collect()).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let inputs = folder.path().join("inputs");
+    fs::create_dir(&inputs).unwrap();
+    let half = documents.len() / 2;
+    let lines: String = documents[..half].iter().map(|text| format!("{{\"text\": \"{text}\"}}\n")).collect();
+    fs::write(inputs.join("a.jsonl.zst"), zstd::encode_all(lines.as_bytes(), 0).unwrap()).unwrap();
+    write_texts(&inputs.join("b.parquet"), &documents[half..]);
+    drop((documents, lines));
+
+    let whole = folder.path().join("whole");
+    build(std::slice::from_ref(&inputs), &llama(), &whole, &BuildOptions::default()).unwrap();
+    let whole = files(&whole);
+    // Without a bound, 32 threads take 32 memories.
+    for (threads, budget) in [(2, 90 << 20), (32, 110 << 20), (32, 200 << 20)] {
+        let child = on_threads(threads, "index files within so many bytes", folder.path(), budget);
+        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+        let peak = peak(folder.path());
+        assert!(peak <= budget, "{threads} threads: {peak} bytes with a budget of {budget}");
+        assert!(files(&folder.path().join("index")) == whole);
+        fs::remove_dir_all(folder.path().join("index")).unwrap();
+    }
+
+    // A budget without room for one thread is refused before anything is read, with the least that would do.
+    let index = folder.path().join("index");
+    let options = BuildOptions { memory: Some(20 << 20), ..BuildOptions::default() };
+    let refused = build(std::slice::from_ref(&inputs), &llama(), &index, &options);
+    assert!(matches!(refused, Err(Error::Memory { needed, .. }) if needed > 50 << 20), "{refused:?}");
+    assert!(!index.exists());
+}
+
+/// A Parquet file with a column `text`.
+fn write_texts(path: &Path, texts: &[String]) {
+    let schema = parse_message_type("message documents { required binary text (UTF8); }").unwrap();
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let file = fs::File::create(path).unwrap();
+    let mut file = SerializedFileWriter::new(file, schema.into(), properties.into()).unwrap();
+    for texts in texts.chunks(1_000) {
+        let mut group = file.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let texts: Vec<ByteArray> = texts.iter().map(|text| text.as_str().into()).collect();
+        column.typed::<ByteArrayType>().write_batch(&texts, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+    }
+    file.close().unwrap();
 }
 
 #[test]

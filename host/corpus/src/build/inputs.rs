@@ -89,6 +89,10 @@ pub(super) struct Tokenisation<'a> {
     pub(super) width: TokenWidth,
     pub(super) text_field: &'a str,
     pub(super) metadata: bool,
+    /// Bytes of a batch, about.
+    pub(super) batch_bytes: usize,
+    /// How many documents are tokenised at the same time.
+    pub(super) threads: usize,
 }
 
 /// Some consecutive documents.
@@ -160,7 +164,9 @@ impl Batch {
             let encoded = encode_document(&how.tokenizer.encode_document(&text)?, how.width)?;
             Ok(Tokenised { line, encoded, text_bytes: text.len() as u64, metadata })
         };
-        (0..self.ends.len()).into_par_iter().map(one).collect()
+        let at_least =
+            if how.threads < rayon::current_num_threads() { self.ends.len().div_ceil(how.threads) } else { 1 };
+        (0..self.ends.len()).into_par_iter().with_min_len(at_least).map(one).collect()
     }
 }
 
@@ -170,21 +176,15 @@ pub(super) struct Inputs<'f> {
     how: Tokenisation<'f>,
     position: Position,
     current: Option<OpenFile>,
-    batch_bytes: usize,
     /// Of the files before the current one.
     read_bytes: u64,
 }
 
 impl<'f> Inputs<'f> {
-    /// Goes on from a place in the files, in batches of about so many bytes.
-    pub(super) fn open(
-        files: &'f [InputFile],
-        from: Position,
-        how: Tokenisation<'f>,
-        batch_bytes: usize,
-    ) -> Result<Self> {
+    /// Goes on from a place in the files.
+    pub(super) fn open(files: &'f [InputFile], from: Position, how: Tokenisation<'f>) -> Result<Self> {
         let read_bytes = files.iter().take(from.file).map(|file| file.bytes).sum();
-        let mut inputs = Self { files, how, position: from, current: None, batch_bytes, read_bytes };
+        let mut inputs = Self { files, how, position: from, current: None, read_bytes };
         if from.line > 0
             && let Some(file) = files.get(from.file)
         {
@@ -207,7 +207,7 @@ impl<'f> Inputs<'f> {
                 Some(file) => file,
                 None => self.current.insert(OpenFile::open(path, self.how)?),
             };
-            let mut batch = file.next_batch(self.position.line, self.batch_bytes)?;
+            let mut batch = file.next_batch(self.position.line, self.how.batch_bytes)?;
             if batch.ends.is_empty() {
                 self.current = None;
                 self.position = Position { file: self.position.file + 1, line: 0 };

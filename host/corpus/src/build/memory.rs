@@ -2,6 +2,52 @@
 
 use std::fs::read_to_string;
 
+use crate::error::{Error, Result};
+
+/// Enough text to keep all cores busy.
+const LARGEST_BATCH: u64 = 8 << 20;
+const SMALLEST_BATCH: u64 = 128 << 10;
+/// How many times over a batch is held: two that are read, the documents of one, what the allocator keeps.
+const BATCHES: u64 = 6;
+/// Part of the room that batches may take.
+const BATCHES_SHARE: u64 = 3;
+/// What is written through buffers, per shard.
+const STREAMS: u64 = 1 << 20;
+
+/// What sorting takes besides its arrays: buffers, counters by symbol, the library's own, and what the walks of every thread
+/// read into. Set aside from the start, so that sorting finds it.
+pub(super) fn reserve() -> u64 {
+    (12 << 20) + ((rayon::current_num_threads() as u64) << 20)
+}
+
+/// How the memory for tokenising is dealt out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shares {
+    /// Bytes of text that are tokenised at once.
+    pub(super) batch_bytes: u64,
+    pub(super) threads: usize,
+}
+
+impl Shares {
+    /// Shares of what a budget leaves beside what the process takes already. A thread takes `bytes_per_thread` for itself.
+    ///
+    /// # Errors
+    /// Where not even one thread could work.
+    pub(super) fn for_tokenising(budget: Option<u64>, bytes_per_thread: u64, shards: usize) -> Result<Self> {
+        let threads = rayon::current_num_threads();
+        let Some(budget) = budget else { return Ok(Self { batch_bytes: LARGEST_BATCH, threads }) };
+        let taken = resident() + reserve() + shards as u64 * STREAMS;
+        let room = budget.saturating_sub(taken);
+        let batch_bytes = (room / BATCHES_SHARE / BATCHES).min(LARGEST_BATCH);
+        let affordable = (room - BATCHES * batch_bytes) / bytes_per_thread;
+        if batch_bytes < SMALLEST_BATCH || affordable == 0 {
+            let least = u64::max(SMALLEST_BATCH * BATCHES * BATCHES_SHARE, bytes_per_thread * 3 / 2);
+            return Err(Error::Memory { budget, needed: taken + least });
+        }
+        Ok(Self { batch_bytes, threads: threads.min(affordable as usize) })
+    }
+}
+
 /// Bytes resident now, as the system counts them; 0 where it does not tell.
 pub(super) fn resident() -> u64 {
     bytes_of("/proc/self/status", "VmRSS:").unwrap_or(0)

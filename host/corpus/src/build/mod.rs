@@ -42,8 +42,8 @@ pub struct BuildOptions<'a> {
     /// Name of the field or column that holds a document's text. Default: `text`.
     pub text_field: &'a str,
     /// Bytes of memory that the process may take. A shard whose suffixes cannot be sorted within it is sorted in parts, which
-    /// takes longer and gives the same bytes. Tokenising needs some tens of megabytes besides the tokenizer's own. Default: no
-    /// bound.
+    /// takes longer and gives the same bytes; texts are tokenised on as many threads as it has room for, and a build refuses a
+    /// budget without room for one. Lines of many megabytes, and such pages of Parquet files, come on top. Default: no bound.
     pub memory: Option<u64>,
     /// The most tokens that are sorted at once. Default: as many as the memory allows.
     pub block_tokens: Option<u64>,
@@ -194,13 +194,14 @@ pub fn build_from_documents<'t>(
 ) -> Result<Manifest> {
     let mut builder = Builder::new(Some(tokenizer), None, out_dir, options)?;
     let mut streams = builder.streams()?;
-    let how = builder.tokenisation(tokenizer);
+    let how = builder.tokenisation(tokenizer)?;
     let mut documents = documents.into_iter();
     let mut line = 0;
-    while let Some(batch) = Batch::of_texts(&mut documents, &mut line, builder.batch_bytes()) {
+    while let Some(batch) = Batch::of_texts(&mut documents, &mut line, how.batch_bytes) {
         builder.add(&mut streams, &batch.tokenise(how)?, (0, 0))?;
     }
     streams.finish(&mut builder.unfinished)?;
+    tokenizer.forget_words();
     builder.finish()
 }
 
@@ -297,18 +298,15 @@ impl<'a> Builder<'a> {
         Streams::open(&self.unfinished, self.width, self.options.shards, self.options.metadata)
     }
 
-    fn tokenisation<'t>(&self, tokenizer: &'t Tokenizer) -> Tokenisation<'t>
+    fn tokenisation<'t>(&self, tokenizer: &'t Tokenizer) -> Result<Tokenisation<'t>>
     where
         'a: 't,
     {
-        let BuildOptions { text_field, metadata, .. } = self.options;
-        Tokenisation { tokenizer, width: self.width, text_field, metadata }
-    }
-
-    /// Enough text to keep all cores busy, little enough to be held several times over.
-    fn batch_bytes(&self) -> usize {
-        let of_budget = self.options.memory.map_or(u64::MAX, |memory| (memory / 32).max(256 << 10));
-        of_budget.min(8 << 20).min(self.options.checkpoint_bytes) as usize
+        let BuildOptions { text_field, metadata, shards, checkpoint_bytes, .. } = self.options;
+        let memory::Shares { batch_bytes, threads } =
+            memory::Shares::for_tokenising(self.options.memory, tokenizer.bytes_per_thread(), shards)?;
+        let batch_bytes = batch_bytes.min(checkpoint_bytes) as usize;
+        Ok(Tokenisation { tokenizer, width: self.width, text_field, metadata, batch_bytes, threads })
     }
 
     fn tokenise_files(&mut self, tokenizer: &Tokenizer, files: &[InputFile]) -> Result<()> {
@@ -318,8 +316,8 @@ impl<'a> Builder<'a> {
         if documents > 0 {
             self.options.report(Progress::Resumed { documents, tokens });
         }
-        let how = self.tokenisation(tokenizer);
-        let mut inputs = Inputs::open(files, from, how, self.batch_bytes())?;
+        let how = self.tokenisation(tokenizer)?;
+        let mut inputs = Inputs::open(files, from, how)?;
         let mut batch = inputs.next_batch()?;
         while let Some(lines) = batch {
             // Reading and unpacking the next lines overlaps with tokenising these.
@@ -332,6 +330,7 @@ impl<'a> Builder<'a> {
             }
             batch = next?;
         }
+        tokenizer.forget_words();
         streams.finish(&mut self.unfinished)
     }
 

@@ -54,10 +54,6 @@ use crate::format::{Family, FileRecord, TokenWidth};
 const LARGEST_BLOCK: u64 = i32::MAX as u64 - (1 << 20);
 /// Less does not pay.
 const SMALLEST_BLOCK: u64 = 1 << 16;
-/// Buffers, counters by symbol, and the library's own.
-const RESERVE: u64 = 12 << 20;
-/// What the walks of a thread read into.
-const RESERVE_PER_THREAD: u64 = 1 << 20;
 
 /// Sorts the suffixes of every shard that has no table yet.
 pub(super) fn write_tables(unfinished: &mut Unfinished, width: TokenWidth, options: &BuildOptions<'_>) -> Result<()> {
@@ -111,8 +107,7 @@ struct Budget {
 
 impl Budget {
     fn new(options: &BuildOptions<'_>) -> Self {
-        let threads = rayon::current_num_threads() as u64;
-        let taken = memory::resident() + RESERVE + threads * RESERVE_PER_THREAD;
+        let taken = memory::resident() + memory::reserve();
         let largest_block = options.block_tokens.unwrap_or(u64::MAX).clamp(64, LARGEST_BLOCK);
         Self { asked: options.memory, taken, largest_block }
     }
