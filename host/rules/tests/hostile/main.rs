@@ -6,6 +6,7 @@ mod files;
 mod guest;
 mod questions;
 mod resources;
+mod responses;
 
 use std::path::Path;
 use std::time::{Duration, Instant};

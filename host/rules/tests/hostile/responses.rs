@@ -1,0 +1,94 @@
+//! Response rules that break the contract. Files, memory, tables and stack are held as for sentence rules, by the same code.
+
+use corver_core::{Completion, Grade};
+use corver_rules::{Fault, Limits, LoadOptions, ResponseRule, RuleError};
+use wit_component::{StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+/// A response rule whose `assess` has this body. Address 256 holds the grade `0.0 hostile` (reward; label; note), address
+/// 320 a list with that grade alone.
+fn assessing(assess: &str) -> Vec<u8> {
+    let interface = "corver:reward/response-grading@0.2.0";
+    let mut module = wat::parse_str(format!(
+        r#"(module
+            (memory (export "memory") 4)
+            (global $top (mut i32) (i32.const 65536))
+            (data (i32.const 0) "hostile")
+            (data (i32.const 16) "1.2.3")
+            (data (i32.const 64) "\00\00\00\00\07\00\00\00\10\00\00\00\05\00\00\00\00\00\00\00\07\00\00\00\00\00\00\00\00\00\00\00")
+            (data (i32.const 256) "\00\00\00\00\00\00\00\00\07\00\00\00\00\00\00\00")
+            (data (i32.const 320) "\00\01\00\00\01\00\00\00")
+            (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32) (local $at i32)
+                (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
+                (global.set $top (i32.add (local.get $at) (local.get $size)))
+                (local.get $at))
+            (func (export "{interface}#describe") (result i32) i32.const 64)
+            (func (export "{interface}#configure") (param i32 i32) (result i32) i32.const 128)
+            (func (export "{interface}#assess") (param i32 i32) (result i32) {assess}))"#
+    ))
+    .unwrap();
+    let mut resolve = Resolve::default();
+    let package = resolve.push_source("corver.wit", include_str!("../../../../wit/corver.wit")).unwrap();
+    let world = resolve.select_world(&[package], Some("response-rule")).unwrap();
+    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    module
+}
+
+fn grade(assess: &str, limits: &Limits) -> Result<Vec<Grade>, RuleError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hostile.wasm");
+    std::fs::write(&path, assessing(assess)).unwrap();
+    let rule = ResponseRule::load(&path, LoadOptions { limits: limits.clone(), ..LoadOptions::default() })?;
+    rule.grade(&[Completion { question: "Who?", golds: &[], text: "Rome", sentences: &[] }])
+}
+
+fn fault(assess: &str) -> Fault {
+    let limits = Limits { call_ms: 100, text_bytes: 5_000, ..Limits::default() };
+    match grade(assess, &limits) {
+        Err(RuleError::Broken { fault, plugin, .. }) if plugin == "hostile" => *fault,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn one_that_keeps_the_contract_runs() {
+    assert_eq!(grade("i32.const 320", &Limits::default()).unwrap(), [Grade::new(0.0, "hostile")]);
+}
+
+#[test]
+fn grades_are_finite_labelled_and_one_per_completion() {
+    for reward in ["nan", "inf", "-inf"] {
+        let assess = format!("(f32.store (i32.const 256) (f32.const {reward})) i32.const 320");
+        assert!(matches!(fault(&assess), Fault::GradeNotFinite { completion: 0, .. }), "{reward}");
+    }
+    for count in [0, 9] {
+        let assess = format!("(i32.store (i32.const 324) (i32.const {count})) i32.const 320");
+        assert_eq!(fault(&assess), Fault::Grades { expected: 1, got: count });
+    }
+    for length in [0, 65] {
+        let assess = format!("(i32.store (i32.const 264) (i32.const {length})) i32.const 320");
+        assert!(matches!(fault(&assess), Fault::Label { completion: 0, .. }), "{length} bytes");
+    }
+}
+
+#[test]
+fn texts_and_answers_are_bounded_and_forged_ones_refused() {
+    let note = |length: u32| {
+        format!(
+            "(i32.store8 (i32.const 268) (i32.const 1)) (i32.store (i32.const 272) (i32.const 1000))
+             (i32.store (i32.const 276) (i32.const {length})) i32.const 320"
+        )
+    };
+    assert_eq!(fault(&note(5_001)), Fault::Text { what: "note", limit: 5_000, got: 5_001 });
+    let list_beyond_memory = "(i32.store (i32.const 324) (i32.const 0x7fffffff)) i32.const 320";
+    let not_utf8 = "(i32.store8 (i32.const 0) (i32.const 255)) i32.const 320";
+    for forged in [&note(u32::MAX), list_beyond_memory, not_utf8, "i32.const -8"] {
+        assert!(matches!(fault(forged), Fault::Answer { .. }), "{forged}");
+    }
+}
+
+#[test]
+fn loops_and_traps_end() {
+    assert_eq!(fault("(loop (br 0)) unreachable"), Fault::Time { limit_ms: 100 });
+    assert!(matches!(fault("unreachable"), Fault::Trap(_)));
+}
