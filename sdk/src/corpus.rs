@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::{Count, Query, Sentence};
+use crate::{Count, Query, Sentence, WordQuery};
 
 /// Answers a sentence's questions with [`Sentence::counts`], in order: the first count is the answer to the first
 /// question. A question beyond them becomes an [`Ask`].
@@ -36,20 +36,20 @@ impl<'a> Corpus<'a> {
     ///
     /// # Errors
     /// [`Ask`] where it has not been looked up yet.
-    pub fn count(&self, query: Query) -> Result<Option<u64>, Ask> {
-        self.next(&query).map(|count| count.occurrences).ok_or_else(|| Ask(vec![query]))
+    pub fn count(&self, query: impl Into<Query>) -> Result<Option<u64>, Ask> {
+        self.answer(query).map(|count| count.occurrences).map_err(|query| Ask(vec![query]))
     }
 
     /// One count per query, in order; all that is missing is asked for at once, which spares rounds.
     ///
     /// # Errors
     /// [`Ask`] where some have not been looked up yet.
-    pub fn count_all(&self, queries: impl IntoIterator<Item = Query>) -> Result<Vec<Option<u64>>, Ask> {
+    pub fn count_all(&self, queries: impl IntoIterator<Item: Into<Query>>) -> Result<Vec<Option<u64>>, Ask> {
         let (mut counts, mut missing) = (Vec::new(), Vec::new());
         for query in queries {
-            match self.next(&query) {
-                Some(count) => counts.push(count.occurrences),
-                None => missing.push(query),
+            match self.answer(query) {
+                Ok(count) => counts.push(count.occurrences),
+                Err(query) => missing.push(query),
             }
         }
         if missing.is_empty() { Ok(counts) } else { Err(Ask(missing)) }
@@ -62,7 +62,7 @@ impl<'a> Corpus<'a> {
     /// # Errors
     /// [`Ask`] where some have not been looked up yet.
     pub fn count_facts(&self, sentence: &Sentence, enough: u64) -> Result<Vec<(usize, u64)>, Ask> {
-        let (places, queries): (Vec<usize>, Vec<Query>) = sentence
+        let (places, queries): (Vec<usize>, Vec<WordQuery>) = sentence
             .valid_triplets()
             .filter_map(|(place, triplet)| Some((place, triplet.word_query()?.enough(enough))))
             .unzip();
@@ -70,15 +70,15 @@ impl<'a> Corpus<'a> {
         Ok(places.into_iter().zip(counts).filter_map(|(place, count)| Some((place, count?))).collect())
     }
 
-    /// The answer to the next question, which is `query`.
-    fn next(&self, query: &Query) -> Option<&'a Count> {
+    /// The answer to the next question, which is `query`, or else the question.
+    fn answer(&self, query: impl Into<Query>) -> Result<&'a Count, Query> {
+        let Some((count, rest)) = self.counts.get().split_first() else { return Err(query.into()) };
+        self.counts.set(rest);
         if let Some((asked, rest)) = self.queries.get().split_first() {
-            assert_eq!(query, asked, "called again, the rule asks something else than before");
+            assert_eq!(query.into(), *asked, "called again, the rule asks something else than before");
             self.queries.set(rest);
         }
-        let (count, rest) = self.counts.get().split_first()?;
-        self.counts.set(rest);
-        Some(count)
+        Ok(count)
     }
 }
 
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn questions_are_answered_in_order_and_the_rest_is_asked_for_at_once() {
-        let [paris, peru, rome] = ["Paris", "Peru", "Rome"].map(|word| Query::words([word]));
+        let [paris, peru, rome] = ["Paris", "Peru", "Rome"].map(|word| Query::from(WordQuery::new([word])));
         let counts = [count(None), count(Some(3))];
         let corpus = Corpus::new(&counts);
         assert_eq!(corpus.count(paris.clone()), Ok(None));
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "asks something else than before")]
     fn another_question_than_before_is_found_in_tests() {
-        let [paris, peru] = ["Paris", "Peru"].map(|word| Query::words([word]));
+        let [paris, peru] = ["Paris", "Peru"].map(|word| Query::from(WordQuery::new([word])));
         let _ = Corpus::recorded(&[count(None)], &[paris]).count(peru);
     }
 
@@ -114,7 +114,7 @@ mod tests {
     fn facts_without_a_known_count_are_left_out() {
         let film = [("It", "is", "Rome"), ("Rome", "is", "rome"), ("Rome", "in", "Italy"), ("Rome", "in", "Peru")];
         let sentence = crate::testing::sentence("Rome is in Italy.", &film);
-        let [italy, peru] = ["Italy", "Peru"].map(|word| Query::words(["Rome", word]).enough(20));
+        let [italy, peru] = ["Italy", "Peru"].map(|word| WordQuery::new(["Rome", word]).enough(20).into());
         assert_eq!(Corpus::new(&[]).count_facts(&sentence, 20), Err(Ask(vec![italy, peru])));
         let counts = [count(None), count(Some(3))];
         assert_eq!(Corpus::new(&counts).count_facts(&sentence, 20), Ok(vec![(3, 3)]));

@@ -11,7 +11,7 @@ macro_rules! export {
     ($rule:ty) => {
         $crate::component!($rule, $crate::CompletionRule, $crate::bindings, {
             fn score(batch: Vec<$crate::Sentence>) -> Vec<$crate::bindings::Outcome> {
-                $crate::glue::score(&RULE, &batch)
+                $crate::glue::score(&RULE, batch)
             }
         });
     };
@@ -83,7 +83,7 @@ pub fn configure<R: Settings>(
     rule.set(configured).map_err(|_| "the rule is configured already".to_owned())
 }
 
-pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: &[Sentence]) -> Vec<bindings::Outcome> {
+pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: Vec<Sentence>) -> Vec<bindings::Outcome> {
     let rule = rule.get().expect(CONFIGURED);
     let mut outcomes = Vec::with_capacity(batch.len());
     for completion in batch.chunk_by(|a, b| a.completion == b.completion) {
@@ -96,6 +96,8 @@ pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: &[Sentence]) -> Vec<b
             Err(Ask(queries)) => bindings::Outcome::Ask(queries),
         }));
     }
+    // The instance ends with this call and its memory goes as a whole: nothing is gained by freeing every text before.
+    std::mem::forget(batch);
     outcomes
 }
 

@@ -38,6 +38,7 @@ pub mod glue;
 #[doc(hidden)]
 pub mod heap;
 mod outcome;
+mod query;
 mod response;
 mod rule;
 mod settings;
@@ -54,6 +55,7 @@ pub use serde;
 pub use bindings::{Completion, Count, Grade, Manifest, Query, Section, Sentence, Triplet, Verdict};
 pub use corpus::{Ask, Corpus};
 pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, verdict};
+pub use query::WordQuery;
 pub use response::{ResponseRule, grade};
 pub use rule::{CompletionRule, SentenceRule};
 pub use settings::{Settings, configured, finite};
@@ -64,6 +66,6 @@ pub use words::{content_words, is_pronoun, relation_words, word_query};
 pub mod prelude {
     pub use crate::{
         Completion, CompletionRule, Corpus, Grade, Outcome, OutcomeExt as _, Query, ResponseRule, Section, Sentence,
-        SentenceRule, Settings as _, Tiers, Triplet, abstain, finite, first_fact, grade, settings, verdict,
+        SentenceRule, Settings as _, Tiers, Triplet, WordQuery, abstain, finite, first_fact, grade, settings, verdict,
     };
 }

@@ -2,7 +2,8 @@
 
 /// Unicode white space and the four information separators U+001C to U+001F, which `char::is_whitespace` leaves out.
 pub(crate) fn is_space(c: char) -> bool {
-    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
+    // U+0020 follows the separators. ASCII is told apart first: nearly every character is.
+    matches!(c, '\t'..='\r' | '\u{1c}'..=' ') || (!c.is_ascii() && c.is_whitespace())
 }
 
 /// Without the white space at both ends.

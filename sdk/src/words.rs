@@ -1,14 +1,12 @@
 //! From an entity to the words that stand for it in a query (paper, “Sentence to count”; details as the authors' code).
 
-use std::fmt;
-
 use crate::text::{is_space, strip};
-use crate::{Query, Sentence, Triplet};
+use crate::{Sentence, Triplet, WordQuery};
 
 /// Whether `entity` is a word that names nothing by itself.
 #[must_use]
 pub fn is_pronoun(entity: &str) -> bool {
-    in_lower_case(strip(entity), |word| {
+    in_lower_case::<{ "themselves".len() }>(strip(entity), |word| {
         matches!(
             word,
             b"anyone"
@@ -65,14 +63,19 @@ pub fn is_pronoun(entity: &str) -> bool {
 /// characters; without any, the whole of it. Stop words never count. Order and repetitions are kept.
 #[must_use]
 pub fn content_words(entity: &str) -> Vec<&str> {
-    let mut words: Vec<&str> =
-        entity.split(|c| c == ',' || is_space(c)).filter(|word| !word.is_empty() && !is_stop_word(word)).collect();
     let longer_than = |word: &str, length: usize| word.chars().nth(length).is_some();
-    let proper = |word: &&str| longer_than(word, 1) && word.chars().next().is_some_and(char::is_uppercase);
-    if words.iter().any(proper) {
-        words.retain(proper);
-    } else {
-        words.retain(|word| longer_than(word, 2));
+    let mut words = Vec::with_capacity(4);
+    let mut capitalised = false;
+    for word in entity.split(|c| c == ',' || is_space(c)) {
+        let proper = longer_than(word, 1) && word.starts_with(char::is_uppercase);
+        let counts = proper || (!capitalised && longer_than(word, 2));
+        if counts && !is_stop_word(word) {
+            if proper && !capitalised {
+                capitalised = true;
+                words.clear();
+            }
+            words.push(word);
+        }
     }
     if words.is_empty() { vec![strip(entity)] } else { words }
 }
@@ -85,13 +88,13 @@ pub fn relation_words(relation: &str) -> Vec<&str> {
 
 /// Asks how often the content words of `head` and `tail` occur together; `None` where they are fewer than two.
 #[must_use]
-pub fn word_query(head: &str, tail: &str) -> Option<Query> {
-    let query = Query::words(content_words(head).into_iter().chain(content_words(tail)));
-    (query.all_of.len() >= 2).then_some(query)
+pub fn word_query<'a>(head: &'a str, tail: &'a str) -> Option<WordQuery<'a>> {
+    let query = WordQuery::new(content_words(head).into_iter().chain(content_words(tail)));
+    (query.words().len() >= 2).then_some(query)
 }
 
 fn is_stop_word(word: &str) -> bool {
-    in_lower_case(word, |word| {
+    in_lower_case::<{ "being".len() }>(word, |word| {
         matches!(
             word,
             b"a" | b"an"
@@ -132,53 +135,17 @@ fn is_stop_word(word: &str) -> bool {
     })
 }
 
-/// Whether `is` holds for a word in lower case, where it is not too long for any.
+/// Whether `is` holds for a word in lower case, where it is not longer than `LONGEST` bytes.
 ///
 /// Patterns of bytes become a decision tree, and most words need neither that nor a copy.
-fn in_lower_case(word: &str, is: impl Fn(&[u8]) -> bool) -> bool {
+fn in_lower_case<const LONGEST: usize>(word: &str, is: impl Fn(&[u8]) -> bool) -> bool {
     if !word.is_ascii() {
         return is(word.to_lowercase().as_bytes());
     }
     let mut lower = [0; LONGEST];
     let Some(lower) = lower.get_mut(..word.len()) else { return false };
-    lower.copy_from_slice(word.as_bytes());
-    lower.make_ascii_lowercase();
+    lower.iter_mut().zip(word.bytes()).for_each(|(lower, byte)| *lower = byte.to_ascii_lowercase());
     is(lower)
-}
-
-/// Bytes of the longest word in the lists.
-const LONGEST: usize = "themselves".len();
-
-impl Query {
-    /// All of these words near each other, each once, however it is capitalised.
-    pub fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
-        let mut all_of: Vec<Vec<String>> = Vec::new();
-        // Mostly all of them are ASCII, and then nothing need be copied to be compared.
-        let mut ascii = true;
-        for word in words {
-            ascii &= word.is_ascii();
-            let is_word = |seen: &String| {
-                if ascii { seen.eq_ignore_ascii_case(word) } else { seen.to_lowercase() == word.to_lowercase() }
-            };
-            if !all_of.iter().flatten().any(is_word) {
-                all_of.push(vec![word.to_owned()]);
-            }
-        }
-        Self { all_of, enough: None }
-    }
-
-    /// Spares the host all counting beyond `enough` occurrences: any larger number would not change the verdict.
-    #[must_use]
-    pub fn enough(self, enough: u64) -> Self {
-        Self { enough: Some(enough), ..self }
-    }
-}
-
-impl fmt::Display for Query {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let clauses: Vec<String> = self.all_of.iter().map(|words| words.join(" OR ")).collect();
-        f.write_str(&clauses.join(" AND "))
-    }
 }
 
 impl Triplet {
@@ -190,15 +157,15 @@ impl Triplet {
 
     /// [`word_query`] of head and tail.
     #[must_use]
-    pub fn word_query(&self) -> Option<Query> {
+    pub fn word_query(&self) -> Option<WordQuery<'_>> {
         word_query(&self.head, &self.tail)
     }
 
     /// [`Self::word_query`] with the relation's words added to the AND; equal to it where they add none.
     #[must_use]
-    pub fn relation_query(&self) -> Option<Query> {
+    pub fn relation_query(&self) -> Option<WordQuery<'_>> {
         let ends = content_words(&self.head).into_iter().chain(content_words(&self.tail));
-        self.word_query().map(|_| Query::words(ends.chain(relation_words(&self.relation))))
+        self.word_query().map(|_| WordQuery::new(ends.chain(relation_words(&self.relation))))
     }
 }
 
@@ -229,7 +196,7 @@ mod tests {
     #[test]
     fn a_query_has_each_word_once_and_at_least_two() {
         let query = word_query("Paris, France", "paris Texas").expect("three words");
-        assert_eq!(query.to_string(), "Paris AND France AND Texas");
+        assert_eq!(query.words(), ["Paris", "France", "Texas"]);
         assert_eq!(word_query("Paris", "PARIS"), None);
     }
 

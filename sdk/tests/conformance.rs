@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use corver_sdk::testing::sentence;
-use corver_sdk::{Query, Tiers, Triplet, content_words, is_pronoun, relation_words, word_query};
+use corver_sdk::{Query, Tiers, Triplet, WordQuery, content_words, is_pronoun, relation_words, word_query};
 use serde_json::Value;
 
 /// The lines of `golden/reward/FILE`; `None`, said aloud, where no vectors are at hand.
@@ -25,8 +25,8 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("text expected, got {value}"))
 }
 
-fn printed(query: Option<Query>) -> Value {
-    query.map_or(Value::Null, |query| query.to_string().into())
+fn printed(query: Option<WordQuery>) -> Value {
+    query.map_or(Value::Null, |query| Query::from(query).to_string().into())
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! The rounds: call the rule, look up what it asks, call it again; and the checks on what it answers.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
 use corver_core::{Count, Counter, PartError, Query, RuleSentence, Verdict};
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use rayon::prelude::*;
 
 use crate::{Fault, Limits};
@@ -137,7 +137,7 @@ struct Answers {
     new: Vec<Query>,
     /// Hash of a query, and its place.
     places: HashTable<(u64, usize)>,
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
 }
 
 impl Answers {

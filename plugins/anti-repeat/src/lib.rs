@@ -19,8 +19,8 @@ impl CompletionRule for AntiRepeat {
     fn judge(&self, completion: &[Sentence], corpora: &[Corpus]) -> Vec<Outcome> {
         // An answer may state once more what the reasoning found.
         let mut stated = BTreeSet::new();
-        let mut is_new = |sentence: &Sentence, query: &Query| {
-            let words: BTreeSet<String> = query.all_of.iter().flatten().map(|word| word.to_lowercase()).collect();
+        let mut is_new = |sentence: &Sentence, query: &WordQuery| {
+            let words: BTreeSet<String> = query.words().iter().map(|word| word.to_lowercase()).collect();
             stated.insert((sentence.section as u8, words))
         };
         let judge = |(sentence, corpus): (&Sentence, &Corpus)| {

@@ -215,7 +215,7 @@ mod tests {
     fn endless_questions_are_found() {
         rule!(Curious, |_sentence, corpus| {
             loop {
-                corpus.count(Query::words(["more"]))?;
+                corpus.count(WordQuery::new(["more"]))?;
             }
         });
         check(&Curious {}, 0.0..=0.0);
