@@ -6,6 +6,7 @@ use crate::cache::ListCache;
 use crate::cnf::Mode;
 use crate::error::Result;
 use crate::format::TokenWidth;
+use crate::index::Index;
 use crate::join::Range;
 use crate::positions::Positions;
 use crate::scan;
@@ -58,11 +59,32 @@ pub(crate) fn documents(shard: &Shard, mode: Mode, lists: &ListCache) -> Result<
     lists.documents(shard)
 }
 
+impl Index {
+    /// Tells how many ids the vocabulary has: with few enough no token can look like a part of a separator, and nobody need
+    /// search for one.
+    pub(crate) fn has_ids_below(&self, num_ids: u32) {
+        let width = self.token_width();
+        let last_byte_is_ones = 0xFF << (8 * (width.bytes() - 1));
+        if width != TokenWidth::U8 && num_ids <= last_byte_is_ones {
+            for shard in &self.shards {
+                let _ = shard.fakes_separators.set(false); // or it is known already
+            }
+        }
+    }
+}
+
 impl Shard {
-    /// The starts of all documents.
+    /// The starts of all documents, read from the offsets alone: looking at each separator would read the whole stream.
     pub(crate) fn document_starts(&self) -> Result<Positions> {
-        let starts = (0..self.num_documents()).map(|document| self.document_start(document));
-        starts.collect::<Result<Vec<u64>>>().map(|starts| Positions::new(starts, self.num_tokens))
+        let mut starts = Vec::with_capacity(self.num_documents() as usize);
+        for document in 0..self.num_documents() {
+            let start = self.unproven_document_start(document)?;
+            if starts.last().is_some_and(|&last| start <= last) {
+                return Err(self.corrupt_offset(document, start * self.width.bytes() as u64));
+            }
+            starts.push(start);
+        }
+        Ok(Positions::new(starts, self.num_tokens))
     }
 
     /// Whether some token could look like a part of a separator, so that the official engine, which looks for adjacent

@@ -1,10 +1,10 @@
 //! A file's bytes through the page cache. The crate's only `unsafe` is here.
 
 use std::fs::File;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
+use memmap2::{Advice, Mmap};
 
 use crate::error::{Error, Result};
 
@@ -37,6 +37,17 @@ impl Bytes {
         // makes the system end the process (SIGBUS), as with every mapped file.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
         Ok(Self { path: path.to_owned(), map })
+    }
+
+    /// Tells the system that pages are wanted here and there, so that it reads each alone. Otherwise it reads what lies around
+    /// it as well, 128 KiB at a time: a cold query would fetch hundreds of megabytes of a large index.
+    pub(crate) fn expect_random_reads(&self) {
+        let _ = self.map.advise(Advice::Random); // a hint: where the system takes none, only speed is lost
+    }
+
+    /// Tells the system that a part will be read soon, from the first byte to the last.
+    pub(crate) fn will_read(&self, part: Range<usize>) {
+        let _ = self.map.advise_range(Advice::WillNeed, part.start, part.len());
     }
 
     pub(crate) fn path(&self) -> &Path {

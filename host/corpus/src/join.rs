@@ -88,7 +88,7 @@ impl<'a> Neighbours<'a> {
             if clause.sampled || lost.saturating_add(will_lose) > price_of_sorting(clause) {
                 Finder::List(lists.list(shard, clause)?)
             } else {
-                Finder::Scan { scanner: Scanner::new(shard, terms, &clause.segments)?, lost, losses }
+                Finder::Scan { scanner: Scanner::new(shard, terms, &clause.segments), lost, losses }
             }
         };
         Ok(Self { shard, clause, lists, reach, finder })

@@ -18,8 +18,11 @@ impl Positions {
     pub(crate) fn read(shard: &Shard, segments: &[Segment]) -> Result<Self> {
         fn collect<T: Position>(shard: &Shard, segments: &[Segment], length: u64) -> Result<Sorted<T>> {
             let mut positions = Vec::with_capacity(length as usize);
-            for rank in segments.iter().flat_map(|segment| segment.start..segment.end) {
-                positions.push(T::narrow(shard.position(rank)?));
+            for &segment in segments {
+                shard.will_read(segment);
+                for rank in segment.start..segment.end {
+                    positions.push(T::narrow(shard.position(rank)?));
+                }
             }
             radix::sort(&mut positions, shard.num_tokens);
             Ok(Sorted::new(positions, shard.num_tokens))

@@ -49,6 +49,9 @@ impl Corpus {
         if largest > index.token_width().largest_token() {
             return Err(Error::TokenTooLarge { token: largest, width: index.token_width() });
         }
+        if index.manifest().is_some_and(|manifest| manifest.tokenizer.is_some()) {
+            index.has_ids_below(tokenizer.num_ids()); // as its builder was this tokenizer
+        }
         Ok(Self { index, tokenizer })
     }
 

@@ -3,7 +3,6 @@
 //! A term is looked for by its rarest token: most windows do not hold that token at all, and comparing one token with
 //! a block of them is what the compiler turns into vector instructions.
 
-use crate::error::Result;
 use crate::format::TokenWidth;
 use crate::segment::Segment;
 use crate::shard::Shard;
@@ -21,24 +20,28 @@ pub(crate) struct Scanner<'a> {
 
 struct Term<'a> {
     bytes: &'a [u8],
-    /// Which token of the term is the rarest.
+    /// Which token of the term is probably the rarest.
     rarest: usize,
 }
 
+impl<'a> Term<'a> {
+    /// Takes the token with the largest id for the rarest: vocabularies number their entries more or less from the most
+    /// frequent one on, and counting them would cost a cold index more pages than the query itself.
+    fn new(width: TokenWidth, bytes: &'a [u8]) -> Self {
+        let tokens = 0..bytes.len() / width.bytes();
+        Self { bytes, rarest: tokens.max_by_key(|&token| width.read(bytes, token as u64)).unwrap_or_default() }
+    }
+}
+
 impl<'a> Scanner<'a> {
-    pub(crate) fn new(shard: &'a Shard, terms: &'a [Vec<u8>], segments: &[Segment]) -> Result<Self> {
-        let mut present = Vec::with_capacity(terms.len());
-        for (bytes, segment) in terms.iter().zip(segments) {
-            if segment.len() > 0 {
-                present.push(Term { bytes, rarest: rarest_token(shard, bytes)? });
-            }
-        }
-        Ok(Self { shard, terms: present })
+    pub(crate) fn new(shard: &'a Shard, terms: &'a [Vec<u8>], segments: &[Segment]) -> Self {
+        let present = terms.iter().zip(segments).filter(|(_, segment)| segment.len() > 0);
+        Self { shard, terms: present.map(|(bytes, _)| Term::new(shard.width, bytes)).collect() }
     }
 
     /// Looks for one term alone.
-    pub(crate) fn of_term(shard: &'a Shard, bytes: &'a [u8]) -> Result<Self> {
-        Ok(Self { shard, terms: vec![Term { bytes, rarest: rarest_token(shard, bytes)? }] })
+    pub(crate) fn of_term(shard: &'a Shard, bytes: &'a [u8]) -> Self {
+        Self { shard, terms: vec![Term::new(shard.width, bytes)] }
     }
 
     /// The last occurrence that starts in `[from, to)`, and how many tokens were looked at.
@@ -72,18 +75,6 @@ impl<'a> Scanner<'a> {
         }
         (best, seen)
     }
-}
-
-fn rarest_token(shard: &Shard, term: &[u8]) -> Result<usize> {
-    let width = shard.width.bytes();
-    if term.len() == width {
-        return Ok(0);
-    }
-    let mut rarest = (u64::MAX, 0);
-    for (number, token) in term.chunks_exact(width).enumerate() {
-        rarest = rarest.min((shard.find(token)?.len(), number));
-    }
-    Ok(rarest.1)
 }
 
 /// The window `[from, to)` of starting positions, moved to where the term's rarest token would be and cut at the end.

@@ -65,7 +65,7 @@ impl Shard {
         else {
             return Ok(everything);
         };
-        match self.first.segment(self, first)? {
+        match self.first.segment(self, first, rest.is_empty())? {
             Some(segment) if rest.is_empty() => Ok(segment),
             Some(segment) => self.find_within(segment, ngram),
             None => self.find_within(everything, ngram),
@@ -75,26 +75,28 @@ impl Shard {
     /// The same, given a range of ranks that holds them all.
     fn find_within(&self, within: Segment, ngram: &[u8]) -> Result<Segment> {
         let pattern = Pattern::new(ngram);
-        let start = self.partition(within, &pattern, |order| order == Ordering::Less)?;
-        // Most n-grams are rare: double the step from the first hit, then halve it.
-        let (mut inside, mut step) = (start, 1);
-        while inside + step < within.end && self.compare(inside + step - 1, &pattern)? == Ordering::Equal {
-            inside += step;
-            step *= 2;
-        }
-        let beyond = Segment { start: inside, end: within.end.min(inside + step) };
-        let end = self.partition(beyond, &pattern, |order| order == Ordering::Equal)?;
+        let (start, beyond) = self.partition(within, &pattern, |order| order == Ordering::Less)?;
+        // On its way the first search has met the end, or came near it: most n-grams are rare.
+        let (end, _) = self.partition(Segment { start, end: beyond }, &pattern, |order| order == Ordering::Equal)?;
         Ok(Segment { start, end })
     }
 
-    /// The first rank whose order does not satisfy `before`, which the ranks of a prefix of the range must do.
+    /// The first rank whose order does not satisfy `before`, which the ranks of a prefix of the range must do; and of the ranks
+    /// that were looked at and are greater than the pattern the first, or else the range's end.
     pub(crate) fn partition(
         &self,
         within: Segment,
         pattern: &Pattern<'_>,
         before: impl Fn(Ordering) -> bool,
-    ) -> Result<u64> {
+    ) -> Result<(u64, u64)> {
         let Segment { mut start, mut end } = within;
+        let mut beyond = end;
+        let mut is_before = |rank: u64, order: Ordering| {
+            if order == Ordering::Greater {
+                beyond = rank;
+            }
+            before(order)
+        };
         let (mut low, mut high) = self.keys.inside(within);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -103,7 +105,7 @@ impl Shard {
                 Some(order) => order,
                 None => self.compare(rank, pattern)?,
             };
-            if before(order) {
+            if is_before(rank, order) {
                 (low, start) = (middle + 1, rank + 1);
             } else {
                 (high, end) = (middle, rank);
@@ -111,13 +113,13 @@ impl Shard {
         }
         while start < end {
             let middle = start + (end - start) / 2;
-            if before(self.compare(middle, pattern)?) {
+            if is_before(middle, self.compare(middle, pattern)?) {
                 start = middle + 1;
             } else {
                 end = middle;
             }
         }
-        Ok(start)
+        Ok((start, beyond))
     }
 
     fn compare(&self, rank: u64, pattern: &Pattern<'_>) -> Result<Ordering> {

@@ -9,6 +9,10 @@ use crate::error::{Error, Result};
 use crate::first::FirstTokens;
 use crate::format::{Family, Manifest, TokenWidth, pointer_width};
 use crate::keys::Keys;
+use crate::segment::Segment;
+
+/// Ranks whose positions lie on so many pages that the system should fetch them together.
+const MANY_RANKS: u64 = 8_192;
 
 #[derive(Debug)]
 pub(crate) struct Shard {
@@ -41,6 +45,8 @@ impl Shard {
             Ok(bytes)
         };
         let (stream, table, offsets) = (open(Family::Tokenized)?, open(Family::Table)?, open(Family::Offset)?);
+        stream.expect_random_reads();
+        table.expect_random_reads();
 
         let wrong_size = |bytes: &Bytes, expected: String| Error::Size {
             path: bytes.path().to_owned(),
@@ -155,21 +161,41 @@ impl Shard {
         }
     }
 
+    /// Says that the positions of these ranks will be read one after the other.
+    pub(crate) fn will_read(&self, ranks: Segment) {
+        if ranks.len() > MANY_RANKS {
+            self.table.will_read(ranks.start as usize * self.pointer_width..ranks.end as usize * self.pointer_width);
+        }
+    }
+
     /// Position of a document's leading separator, in tokens. `document` must be below `num_documents`.
     pub(crate) fn document_start(&self, document: u64) -> Result<u64> {
+        let position = self.unproven_document_start(document)?;
+        if self.token(position) != Some(self.width.separator()) {
+            return Err(self.corrupt_offset(document, position * self.width.bytes() as u64));
+        }
+        Ok(position)
+    }
+
+    /// The same without a look at the stream: a token's position, but perhaps not a separator's.
+    pub(crate) fn unproven_document_start(&self, document: u64) -> Result<u64> {
         let at = document as usize * 8;
         let offset = u64::from_le_bytes(self.offsets[at..at + 8].try_into().expect("the slice has eight bytes"));
         let width = self.width.bytes() as u64;
-        let position = offset / width;
-        if offset % width != 0 || self.token(position) != Some(self.width.separator()) {
-            return Err(Error::Corrupt {
-                path: self.offsets.path().to_owned(),
-                entry: document,
-                got: offset,
-                expected: "an offset is the byte offset of a separator in the stream",
-            });
+        if !offset.is_multiple_of(width) || offset >= self.stream.len() as u64 {
+            return Err(self.corrupt_offset(document, offset));
         }
-        Ok(position)
+        Ok(offset / width)
+    }
+
+    #[cold]
+    pub(crate) fn corrupt_offset(&self, document: u64, offset: u64) -> Error {
+        Error::Corrupt {
+            path: self.offsets.path().to_owned(),
+            entry: document,
+            got: offset,
+            expected: "an offset is the byte offset of a separator in the stream, after the one before it",
+        }
     }
 
     pub(crate) fn table_path(&self) -> &Path {

@@ -30,7 +30,7 @@ pub(crate) fn visit(
     visit: &mut impl FnMut(Range) -> ControlFlow<()>,
 ) -> Result<()> {
     let Some(rarest) = clauses.first().filter(|rarest| rarest.count > 0) else { return Ok(()) };
-    let mut sweep = Sweep::new(shard, clauses, terms, window)?;
+    let mut sweep = Sweep::new(shard, clauses, terms, window);
     if rarest.count.saturating_mul(window).saturating_mul(2) >= shard.num_tokens {
         let _ = sweep.run(0, shard.num_tokens, visit); // hardly any text would be left out
         return Ok(());
@@ -66,17 +66,17 @@ struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    fn new(shard: &'a Shard, clauses: &[ShardClause], terms: &'a [Vec<Vec<u8>>], window: u64) -> Result<Self> {
+    fn new(shard: &'a Shard, clauses: &[ShardClause], terms: &'a [Vec<Vec<u8>>], window: u64) -> Self {
         let mut seekers = Vec::new();
         for (number, clause) in clauses.iter().enumerate() {
             for (term, segment) in terms[clause.number].iter().zip(&clause.segments) {
                 if segment.len() > 0 {
-                    seekers.push(Seeker::new(shard, number, term)?);
+                    seekers.push(Seeker::new(shard, number, term));
                 }
             }
         }
-        let separators = Seeker::new(shard, clauses.len(), &SEPARATOR[..shard.width.bytes()])?;
-        Ok(Self { seekers, separators, begun: vec![None; clauses.len()], document: 0, left: None, window })
+        let separators = Seeker::new(shard, clauses.len(), &SEPARATOR[..shard.width.bytes()]);
+        Self { seekers, separators, begun: vec![None; clauses.len()], document: 0, left: None, window }
     }
 
     /// Looks at the occurrences inside `[from, to)`, which begins after what was looked at before.
@@ -123,9 +123,9 @@ struct Seeker<'a> {
 }
 
 impl<'a> Seeker<'a> {
-    fn new(shard: &'a Shard, clause: usize, term: &'a [u8]) -> Result<Self> {
+    fn new(shard: &'a Shard, clause: usize, term: &'a [u8]) -> Self {
         let num_tokens = (term.len() / shard.width.bytes()) as u64;
-        Ok(Self { scanner: Scanner::of_term(shard, term)?, clause, num_tokens, next: None, from: 0 })
+        Self { scanner: Scanner::of_term(shard, term), clause, num_tokens, next: None, from: 0 }
     }
 
     /// Leaves out what begins before a position.
