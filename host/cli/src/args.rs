@@ -200,6 +200,9 @@ pub enum IndexCommand {
         /// What clients call the index. Default: the folder's name.
         #[arg(long)]
         name: Option<String>,
+        /// Memory for the sorted positions of frequent words, as 2G or 500M; they are then not sorted again.
+        #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256M")]
+        cache: u64,
     },
     /// Documents, tokens, widths and tokenizer of an index.
     Info {

@@ -122,11 +122,19 @@ pub struct CorpusSection {
     pub max_clause_freq: u64,
     /// Window in tokens. Not set: the paper's, or the demo's where the index is the demo's.
     pub max_diff_tokens: Option<u64>,
+    /// Memory for the sorted positions of frequent words, per index folder, in MiB: they are then not sorted again.
+    pub cache_mib: u64,
     /// How to deal with servers.
     pub remote: RemoteSettings,
 }
 
 impl CorpusSection {
+    /// How index folders are opened.
+    pub fn open_options(&self) -> corver_corpus::OpenOptions {
+        let cache_bytes = self.cache_mib.saturating_mul(1 << 20);
+        corver_corpus::OpenOptions { cache_bytes, ..corver_corpus::OpenOptions::default() }
+    }
+
     /// The window; see [`window`].
     pub fn window(&self) -> u64 {
         self.max_diff_tokens.unwrap_or_else(|| window(self.index.is_demo()))
@@ -146,6 +154,7 @@ impl Default for CorpusSection {
             mode: corver_corpus::Mode::Compatible,
             max_clause_freq: 500_000,
             max_diff_tokens: None,
+            cache_mib: corver_corpus::OpenOptions::default().cache_bytes >> 20,
             remote: RemoteSettings::default(),
         }
     }

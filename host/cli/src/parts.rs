@@ -142,7 +142,7 @@ pub fn open_extractor(bundle: &Path, device: &str) -> Result<corver_extract::Ext
 /// The corpus, and where it comes from.
 pub fn corpus(section: &CorpusSection) -> Result<(Vec<Source>, IndexCounter)> {
     let sources = section.index.parse()?;
-    let corpus = source::open(&sources, &section.remote)?;
+    let corpus = source::open(&sources, section.open_options(), &section.remote)?;
     let options =
         CnfOptions { mode: section.mode, max_clause_freq: section.max_clause_freq, max_diff_tokens: section.window() };
     Ok((sources, IndexCounter::new(corpus, options)))

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
-use corver_corpus::{Corpora, Corpus, WordCounter};
+use corver_corpus::{Corpora, Corpus, OpenOptions, WordCounter};
 use corver_remote::{Remote, RemoteSettings};
 use corver_study::run_dir;
 use serde::{Deserialize, Serialize};
@@ -62,10 +62,10 @@ impl Source {
     }
 
     /// Opens it. Of a remote index nothing is asked yet.
-    pub fn open(&self, remote: &RemoteSettings) -> Result<Box<dyn WordCounter>> {
+    pub fn open(&self, options: OpenOptions, remote: &RemoteSettings) -> Result<Box<dyn WordCounter>> {
         let open = || -> Result<Box<dyn WordCounter>> {
             Ok(match (self.folder()?, self) {
-                (Some(folder), _) => Box::new(Corpus::open(folder)?),
+                (Some(folder), _) => Box::new(Corpus::open_with(folder, options)?),
                 (None, Self::Remote { url, index }) => {
                     let cache = remote.cache.then(|| Ok::<_, anyhow::Error>(parts::cache_dir()?.join("counts")));
                     Box::new(Remote::open(url, index, remote, cache.transpose()?.as_deref())?)
@@ -125,8 +125,8 @@ impl Sources {
 }
 
 /// Opens all sources; several are counted as one.
-pub fn open(sources: &[Source], remote: &RemoteSettings) -> Result<Box<dyn WordCounter>> {
-    let mut members = sources.iter().map(|source| source.open(remote)).collect::<Result<Vec<_>>>()?;
+pub fn open(sources: &[Source], options: OpenOptions, remote: &RemoteSettings) -> Result<Box<dyn WordCounter>> {
+    let mut members = sources.iter().map(|source| source.open(options, remote)).collect::<Result<Vec<_>>>()?;
     Ok(if members.len() == 1 { members.remove(0) } else { Box::new(Corpora::new(members)) })
 }
 

@@ -13,6 +13,8 @@ use crate::tokenizer::Tokenizer;
 
 /// Tokens shown on each side of a word.
 const CONTEXT: u64 = 24;
+/// Tokens of a word, at most, that a cut is moved to spare.
+const LONGEST_WORD: usize = 16;
 /// Stands where text of the document is left out.
 const CUT: &str = "…";
 
@@ -41,8 +43,9 @@ pub struct Span {
 }
 
 impl Corpus {
-    /// Up to `limit` matches of a query, spread evenly over all of them, in the order of the text. Which matches there are
-    /// is as [`Corpus::count_words`] has it, except that of a single frequent clause only a sample is looked at.
+    /// Up to `limit` matches of a query, spread evenly over all of them, in the order of the text; fewer where one passage
+    /// shows several. Which matches there are is as [`Corpus::count_words`] has it, except that of a single frequent
+    /// clause only a sample is looked at.
     ///
     /// # Errors
     /// As [`Corpus::count_words`].
@@ -58,24 +61,33 @@ impl Corpus {
         }
         places.sort_unstable();
         places.dedup(); // one place may begin several matches
-        let shown = limit.min(places.len());
-        let mut passages = Vec::with_capacity(shown);
-        for number in 0..shown {
-            let (shard, position) = places[number * places.len() / shown];
+        let parts = limit.min(places.len());
+        let mut passages = Vec::with_capacity(parts);
+        let mut shown = (0, Vec::new()); // by the last passage: its shard, and the windows of its text
+        for part in 0..parts {
+            let mut part = places[part * places.len() / parts..(part + 1) * places.len() / parts].iter();
+            let is_shown = |&(shard, position): &(usize, u64)| {
+                let (shown_shard, windows): &(usize, Vec<Range<u64>>) = &shown;
+                *shown_shard == shard && windows.iter().any(|window| window.contains(&position))
+            };
+            let Some(&(shard, position)) = part.find(|&place| !is_shown(place)) else { continue };
             if let Some(document) = self.index().document_at(shard, position)? {
-                passages.push(self.passage(&document, position, cnf.clauses(), options.max_diff_tokens)?);
+                let windows = self.windows(&document, position, cnf.clauses(), options.max_diff_tokens)?;
+                passages.push(self.passage(&document, position, cnf.clauses(), &windows)?);
+                shown = (shard, windows);
             }
         }
         Ok(passages)
     }
 
-    fn passage(
+    /// The parts of a document that show a match: around each of its words, whole words only.
+    fn windows(
         &self,
         document: &Document,
         position: u64,
         clauses: &[Vec<Vec<u32>>],
         max_diff_tokens: u64,
-    ) -> Result<Passage> {
+    ) -> Result<Vec<Range<u64>>> {
         let (tokens, shard) = (&document.tokens, document.shard);
         // A match begins with its leftmost word, and each further clause may begin one window further on.
         let reach = max_diff_tokens.saturating_mul(clauses.len() as u64 - 1);
@@ -87,9 +99,11 @@ impl Corpus {
             .filter_map(|terms| first_of(&text, terms))
             .map(|word| {
                 let (start, end) = (position + word.start as u64, position + word.end as u64);
-                start.saturating_sub(CONTEXT).max(tokens.start)..end.saturating_add(CONTEXT).min(tokens.end)
+                let (start, end) = (start.saturating_sub(CONTEXT), end.saturating_add(CONTEXT).min(tokens.end));
+                Ok(self.word_start(document, start.max(tokens.start), Step::Back)?
+                    ..self.word_start(document, end, Step::Ahead)?)
             })
-            .collect();
+            .collect::<Result<_>>()?;
         windows.sort_unstable_by_key(|window| window.start);
         windows.dedup_by(|next, window| {
             let joined = next.start <= window.end;
@@ -98,7 +112,40 @@ impl Corpus {
             }
             joined
         });
+        Ok(windows)
+    }
 
+    /// A place itself, or the nearest one before or after it, where a word starts and none is cut in two. Text without
+    /// spaces is cut somewhere all the same.
+    fn word_start(&self, document: &Document, place: u64, step: Step) -> Result<u64> {
+        let mut moved = place;
+        for _ in 0..LONGEST_WORD {
+            let &[before, token] = self.index().tokens(document.shard, moved.saturating_sub(1)..moved + 1).as_slice()
+            else {
+                return Ok(moved);
+            };
+            if moved == document.tokens.start
+                || moved == document.tokens.end
+                || starts_word(self.tokenizer(), before, token)?
+            {
+                return Ok(moved);
+            }
+            match step {
+                Step::Back => moved -= 1,
+                Step::Ahead => moved += 1,
+            }
+        }
+        Ok(place)
+    }
+
+    fn passage(
+        &self,
+        document: &Document,
+        position: u64,
+        clauses: &[Vec<Vec<u32>>],
+        windows: &[Range<u64>],
+    ) -> Result<Passage> {
+        let (tokens, shard) = (&document.tokens, document.shard);
         let mut spans = Spans::default();
         for (number, window) in windows.iter().enumerate() {
             if number > 0 {
@@ -125,6 +172,20 @@ impl Corpus {
             spans: spans.0,
         })
     }
+}
+
+/// Where to look for another place.
+#[derive(Clone, Copy)]
+enum Step {
+    Back,
+    Ahead,
+}
+
+/// Whether a token follows another with a space between them.
+fn starts_word(tokenizer: &Tokenizer, before: u32, token: u32) -> Result<bool> {
+    let (alone, both) = (tokenizer.decode(&[before])?, tokenizer.decode(&[before, token])?);
+    let added = &both[common_prefix(&both, &alone)..];
+    Ok(alone.ends_with(char::is_whitespace) || added.starts_with(char::is_whitespace))
 }
 
 /// The first place where one of the terms stands.

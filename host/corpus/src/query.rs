@@ -23,7 +23,15 @@ impl Corpus {
     /// # Errors
     /// As [`Index::open`]; and where the folder holds no tokenizer, or another than the index was built with.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        let index = Index::open_with(dir, OpenOptions::default())?;
+        Self::open_with(dir, OpenOptions::default())
+    }
+
+    /// The same with other settings.
+    ///
+    /// # Errors
+    /// As [`Corpus::open`] and [`Index::open_with`].
+    pub fn open_with(dir: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let index = Index::open_with(dir, options)?;
         let path = index.tokenizer_path();
         if !path.exists() {
             return Err(Error::NoTokenizer { path: index.path().to_owned() });

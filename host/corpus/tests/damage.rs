@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, OpenOptions, TOKENIZER, TokenWidth,
+    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions, TOKENIZER, TokenWidth,
     Tokenizer, build, build_from_documents, build_from_tokens, verify,
 };
 
@@ -227,9 +227,12 @@ fn no_flipped_bit_leads_astray() {
             fs::write(&file, &damaged).unwrap();
             match Index::open(&path) {
                 Ok(index) => {
-                    let answers =
-                        [index.count(&[1, 2]).map(drop), index.count_cnf(&cnf, &CnfOptions::default(), None).map(drop)];
-                    for answer in answers {
+                    let count_cnf = |mode| {
+                        let options = CnfOptions { mode, ..CnfOptions::default() };
+                        index.count_cnf(&cnf, &options, None).map(drop)
+                    };
+                    let counts = [Mode::Compatible, Mode::Exact, Mode::Span].map(count_cnf);
+                    for answer in counts.into_iter().chain([index.count(&[1, 2]).map(drop)]) {
                         assert!(matches!(answer, Ok(()) | Err(Error::Corrupt { .. })), "{name}, bit {bit}: {answer:?}");
                     }
                     let verdict = verify(&path, OpenOptions::default(), Level::Full);
@@ -245,6 +248,24 @@ fn no_flipped_bit_leads_astray() {
     }
     assert!(refused > 0);
     verify(&path, OpenOptions::default(), Level::Full).unwrap();
+}
+
+/// A count with many ranges reads where every document starts.
+#[test]
+fn documents_out_of_order_are_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index");
+    build_from_tokens(vec![vec![1, 2]; 400], TokenWidth::U16, &path, &BuildOptions::default()).unwrap();
+    let offsets = path.join("offset.0");
+    let mut bytes = fs::read(&offsets).unwrap();
+    bytes.copy_within(8 * 100..8 * 101, 8 * 200);
+    fs::write(&offsets, bytes).unwrap();
+    let index = Index::open(&path).unwrap();
+    let cnf = Cnf::new(vec![vec![vec![1]], vec![vec![2]]]).unwrap();
+    for mode in [Mode::Compatible, Mode::Exact] {
+        let error = index.count_cnf(&cnf, &CnfOptions { mode, ..CnfOptions::default() }, None).unwrap_err();
+        assert!(matches!(&error, Error::Corrupt { path, entry: 200, .. } if path.ends_with("offset.0")), "{error}");
+    }
 }
 
 #[test]

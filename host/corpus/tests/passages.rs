@@ -33,7 +33,7 @@ fn words(query: &str) -> Vec<Vec<String>> {
 }
 
 /// The passage's text, the query's words in brackets.
-fn text(passage: &Passage) -> String {
+fn text_of(passage: &Passage) -> String {
     passage.spans.iter().map(|span| if span.matched { format!("[{}]", span.text) } else { span.text.clone() }).collect()
 }
 
@@ -51,7 +51,7 @@ fn the_words_of_the_query_are_marked_in_their_document() {
             let options = CnfOptions { mode, ..CnfOptions::default() };
             let shown = |query: &str| {
                 let mut shown: Vec<String> =
-                    corpus.passages(&words(query), &options, 9).unwrap().iter().map(text).collect();
+                    corpus.passages(&words(query), &options, 9).unwrap().iter().map(text_of).collect();
                 shown.sort();
                 shown
             };
@@ -65,9 +65,8 @@ fn the_words_of_the_query_are_marked_in_their_document() {
                 );
             }
             assert_eq!(shown("red fox"), [format!("[red fox] {} …", context(24)), "a [red fox] in a den".to_owned()]);
-            // Each occurrence is a match of its own.
-            let both = "[one fox] and one den or [one fox]";
-            assert_eq!(shown("hen OR one fox"), [both, both, "red red [hen]"]);
+            // Each occurrence is a match of its own, but one passage shows both.
+            assert_eq!(shown("hen OR one fox"), ["[one fox] and one den or [one fox]", "red red [hen]"]);
             assert_eq!(shown("hen AND den"), [] as [&str; 0]);
             assert_eq!(shown("hen AND weasel"), [] as [&str; 0]);
         }
@@ -89,6 +88,33 @@ fn matches_are_picked_from_all_over_the_text() {
     assert_eq!(documents(4), [0, 25, 50, 75]);
     assert_eq!(documents(0), [] as [u64; 0]);
     assert_eq!(documents(1_000).len(), 100);
+}
+
+#[test]
+fn no_word_is_cut_in_two() {
+    // One token per letter; `▁` is a space.
+    let letters = |decoder: Value| {
+        let vocab: Map<String, Value> =
+            "▁abcdefghijklmnopqrstuvwxyz".chars().zip(0..).map(|(letter, id)| (letter.into(), json!(id))).collect();
+        let json = json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
+            "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}, "pre_tokenizer": null,
+            "post_processor": null, "decoder": decoder,
+            "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []},
+        });
+        Tokenizer::from_bytes(json.to_string()).unwrap()
+    };
+    let tokenizer = letters(json!({"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "Fuse"},
+    ]}));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index");
+    let text = format!("{} fox {}", "marmalade ".repeat(9).trim(), "marmalade ".repeat(9).trim());
+    build_from_documents([text.as_str()], &tokenizer, &path, &BuildOptions::default()).unwrap();
+    let passages = Corpus::open(&path).unwrap().passages(&words("fox"), &CnfOptions::default(), 1).unwrap();
+    let whole = ["marmalade"; 3].join(" ");
+    assert_eq!(passages.iter().map(text_of).collect::<Vec<_>>(), [format!("… {whole} [fox] {whole} …")]);
 }
 
 #[test]

@@ -269,6 +269,17 @@ fn what_is_known_is_not_asked_again() {
 }
 
 #[test]
+fn spans_are_not_asked_for() {
+    let server = Unruly::new(vec![good(1)]);
+    let options = CnfOptions { mode: Mode::Span, ..CnfOptions::default() };
+    let all_of = words("fox AND den");
+    let queries = [WordQuery { all_of: &all_of, enough: None }];
+    let error = server.remote(&settings()).count_all(&queries, &options).unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(RemoteError::Span)), "{error}");
+    assert_eq!(server.num_requests(), 0);
+}
+
+#[test]
 fn what_cannot_be_asked_has_no_count() {
     let server = Unruly::new(vec![good(7)]);
     let remote = server.remote(&settings());

@@ -38,8 +38,16 @@ pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
             build_index(inputs, tokenizer, out, &options, json)
         }
         IndexCommand::Count(args) => count(args, json),
-        IndexCommand::Serve { index, tokenizer, listen, name } => {
-            serve(index.as_deref(), tokenizer.as_deref(), *listen, name.as_deref(), json)
+        IndexCommand::Serve { index, tokenizer, listen, name, cache } => {
+            let path = folder(index.as_deref())?;
+            let options = OpenOptions { cache_bytes: *cache, ..OpenOptions::default() };
+            let corpus = open_folder(&path, tokenizer.as_deref(), options)?;
+            let name = match (name, index) {
+                (Some(name), _) => name.clone(),
+                (None, None) => DEMO_SOURCE.to_owned(),
+                (None, Some(_)) => folder_name(&path)?,
+            };
+            serve(corpus, &name, *listen, json)
         }
         IndexCommand::Info { index } => info(index.as_deref(), json),
         IndexCommand::Verify { index, full } => {
@@ -190,8 +198,17 @@ fn count(args: &CountArgs, json: bool) -> Result<()> {
         }
         return output::json(&result);
     }
+    let counted = match words.as_slice() {
+        [_] => "occurrences".to_owned(),
+        _ => format!("matches within {} tokens", options.max_diff_tokens),
+    };
     let about = if answer.is_exact() { "" } else { " (an estimate from a sample; --exact counts all)" };
-    output::line(format_args!("{}{about}   {micros:.1} µs", answer.count));
+    output::line(format_args!("{} {counted}{about}   {micros:.1} µs", answer.count));
+    if answer.count == 0 {
+        output::line(format_args!(
+            "words are counted as written after a space: case matters, and so do quotation marks"
+        ));
+    }
     passages.iter().for_each(show_passage);
     Ok(())
 }
@@ -213,16 +230,19 @@ impl Opened {
 
 fn open(source: &Source, tokenizer: Option<&Path>) -> Result<Opened> {
     match source.folder()? {
-        Some(folder) => Ok(Opened::Local(Box::new(open_folder(&folder, tokenizer)?))),
+        Some(folder) => Ok(Opened::Local(Box::new(open_folder(&folder, tokenizer, OpenOptions::default())?))),
         // A count by hand shall be a fresh one.
-        None => source.open(&RemoteSettings { cache: false, ..RemoteSettings::default() }).map(Opened::Remote),
+        None => {
+            let remote = RemoteSettings { cache: false, ..RemoteSettings::default() };
+            source.open(OpenOptions::default(), &remote).map(Opened::Remote)
+        }
     }
 }
 
-fn open_folder(folder: &Path, tokenizer: Option<&Path>) -> Result<Corpus> {
+fn open_folder(folder: &Path, tokenizer: Option<&Path>, options: OpenOptions) -> Result<Corpus> {
     let corpus = match tokenizer {
-        Some(tokenizer) => Corpus::new(Index::open(folder)?, Tokenizer::from_file(tokenizer)?),
-        None => Corpus::open(folder),
+        Some(tokenizer) => Corpus::new(Index::open_with(folder, options)?, Tokenizer::from_file(tokenizer)?),
+        None => Corpus::open_with(folder, options),
     };
     corpus.with_context(|| format!("opening the index {}", folder.display()))
 }
@@ -271,29 +291,15 @@ fn origin(passage: &Passage) -> String {
     parts.join(" · ")
 }
 
-fn serve(
-    index: Option<&Path>,
-    tokenizer: Option<&Path>,
-    listen: SocketAddr,
-    name: Option<&str>,
-    json: bool,
-) -> Result<()> {
-    let path = folder(index)?;
-    let corpus = open_folder(&path, tokenizer)?;
-    let name = match (name, index) {
-        (Some(name), _) => name.to_owned(),
-        (None, None) => DEMO_SOURCE.to_owned(),
-        (None, Some(_)) => {
-            let folder = path.canonicalize().with_context(|| format!("finding {}", path.display()))?;
-            folder
-                .file_name()
-                .context("the index lies in no folder with a name: give it one with --name")?
-                .to_string_lossy()
-                .into_owned()
-        }
-    };
+fn folder_name(path: &Path) -> Result<String> {
+    let folder = path.canonicalize().with_context(|| format!("finding {}", path.display()))?;
+    let name = folder.file_name().context("the index lies in no folder with a name: give it one with --name")?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
+fn serve(corpus: Corpus, name: &str, listen: SocketAddr, json: bool) -> Result<()> {
     let info = corpus.index().info();
-    let server = Server::bind(corpus, &name, listen, Limits::default())?;
+    let server = Server::bind(corpus, name, listen, Limits::default())?;
     let url = format!("http://{}/#{name}", server.address());
     if !listen.ip().is_loopback() {
         tracing::warn!("whoever reaches {} may ask: there is no password", server.address());

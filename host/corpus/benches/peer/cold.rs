@@ -9,22 +9,23 @@ use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 
 use crate::mix::{Ask, Query};
-use crate::process::major_faults;
+use crate::official::Official;
 
-/// Pages that had to be read from the disk while a query waited, and its time.
+/// Pages of the index's files that one query brought into memory, and its time.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Cold {
-    pub faults: u64,
+    pub pages: u64,
     pub nanoseconds: u64,
 }
 
-/// Asks some queries one by one, each in a fresh state. What the system reads ahead while the index is opened is not
-/// counted, nor how much one fault brings in: fewer faults need not mean fewer bytes. Nobody else may have the index open: the system keeps mapped pages.
-pub fn ask(path: &Path, queries: &[Query]) -> Vec<Cold> {
-    let ask_one = |query: &Query| {
+/// Asks some queries one by one, each in a fresh state. `pages` counts for both engines alike. Nobody else may have the
+/// index open: the system keeps mapped pages.
+pub fn ask(path: &Path, queries: &[Query], pages: &mut Official) -> Vec<Cold> {
+    let mut ask_one = |query: &Query| {
         forget(path);
         let index = Index::open_with(path, OpenOptions::default()).expect("the index is sound");
-        let (start, faults) = (Instant::now(), major_faults());
+        let before = pages.pages_in_memory();
+        let start = Instant::now();
         match &query.ask {
             Ask::Ngram(ids) => drop(index.count(ids)),
             Ask::Cnf { cnf, max_clause_freq, max_diff_tokens } => {
@@ -33,9 +34,10 @@ pub fn ask(path: &Path, queries: &[Query]) -> Vec<Cold> {
                 drop(index.count_cnf(cnf, &options, None));
             }
         }
-        Cold { faults: major_faults() - faults, nanoseconds: start.elapsed().as_nanos() as u64 }
+        let nanoseconds = start.elapsed().as_nanos() as u64;
+        Cold { pages: pages.pages_in_memory().saturating_sub(before), nanoseconds }
     };
-    queries.iter().map(ask_one).collect()
+    queries.iter().map(&mut ask_one).collect()
 }
 
 fn forget(path: &Path) {

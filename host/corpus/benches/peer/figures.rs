@@ -70,6 +70,11 @@ impl Ratio {
         Self::new(what, (ours, theirs), "queries/s", ours / theirs, bar)
     }
 
+    /// Two amounts: the larger one is the worse.
+    pub fn of_amounts(what: &'static str, ours: f64, theirs: f64, unit: &'static str, bar: f64) -> Self {
+        Self::new(what, (ours, theirs), unit, theirs / ours, bar)
+    }
+
     fn new(what: &'static str, (ours, theirs): (f64, f64), unit: &'static str, ratio: f64, bar: f64) -> Self {
         Self { what, ours, theirs, unit, ratio, bar, met: ratio >= bar }
     }

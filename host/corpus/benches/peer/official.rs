@@ -46,9 +46,14 @@ impl Official {
         self.ask(&format!("rate {threads} {seconds} {} {}", queries.start, queries.end))
     }
 
-    /// The same queries on a cold index; afterwards only this can be asked.
+    /// The same queries on a cold index; afterwards only this and the pages can be asked.
     pub fn cold<T: DeserializeOwned>(&mut self, queries: &Range<usize>) -> Vec<T> {
         self.ask(&format!("cold {} {}", queries.start, queries.end))
+    }
+
+    /// Pages of the index's files that are in memory, whoever brought them there.
+    pub fn pages_in_memory(&mut self) -> u64 {
+        self.ask("pages")
     }
 
     fn ask<T: DeserializeOwned>(&mut self, command: &str) -> T {

@@ -1,10 +1,5 @@
 //! What the system has counted for this process since it began.
 
-/// Pages that were read from a disk because this process touched them.
-pub fn major_faults() -> u64 {
-    field(12)
-}
-
 /// Processor time of all threads, in seconds; the system counts in hundredths.
 pub fn processor_seconds() -> f64 {
     (field(14) + field(15)) as f64 / 100.0
