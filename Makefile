@@ -7,13 +7,14 @@ PROFILE := --release
 HOST := target/release/corver-host
 PEER_PYTHON := $(CURDIR)/.deps/infini-gram/bin/python
 WORLD := $(CURDIR)/target/bench/world
+FUZZ_SECONDS ?= 600
 # Tests run in their own folders.
 ifdef CORVER_SHARED
 override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance bench bench-corpus bench-rules lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance fuzz bench bench-build bench-corpus bench-rules lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -54,6 +55,22 @@ ifndef CORVER_SHARED
 endif
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) CORVER_BENCH_TEXT=$(WORLD) \
 	  $(CARGO) bench --locked --profile release --workspace --bench peer
+ifdef CORVER_SHARED
+	$(MAKE) bench-build
+endif
+
+bench-build: infini-gram build ## building an index, against the official indexer; CORVER_SHARED=DIR holds text and tokenizer
+	@test -n "$(CORVER_SHARED)" || { echo "usage: make bench-build CORVER_SHARED=DIR" >&2; exit 2; }
+	$(PEER_PYTHON) host/corpus/benches/peer/build.py --text "$(CORVER_SHARED)/corpora" --tokenizer "$(CORVER_SHARED)/tokenizers/llama2"
+
+# rustc's sanitiser flags are for nightly compilers; RUSTC_BOOTSTRAP lets the stable one take them.
+fuzz: ## damage indexes for FUZZ_SECONDS=600, and open, ask and verify them; inputs that do harm go into host/corpus/fuzz/artifacts/
+	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
+	@mkdir -p target/fuzz/inputs target/fuzz/tmp
+	RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CURDIR)/target/fuzz TMPDIR=$(CURDIR)/target/fuzz/tmp \
+	  $(CARGO) fuzz run --fuzz-dir host/corpus/fuzz damaged_index $(CURDIR)/target/fuzz/inputs $(CURDIR)/host/corpus/fuzz/seeds -- \
+	  -max_total_time=$(FUZZ_SECONDS) -max_len=128 -timeout=20 -print_final_stats=1
+	@rm -rf target/fuzz/tmp
 
 test-languages: build ## a rule in Python against the same one in Rust; installs componentize-py into .deps/
 	@test -x .deps/componentize-py/bin/componentize-py || { python3 -m venv .deps/componentize-py && .deps/componentize-py/bin/pip install --quiet componentize-py==0.25.1; }

@@ -178,9 +178,9 @@ def main():
             ratios.append(ratio(name.removeprefix("official, "), best["ours"]["seconds"], figures["seconds"], "s", 4))
     print("\n| what | ours | official | ratio | bar | |\n| --- | --- | --- | --- | --- | --- |")
     for row in ratios:
-        ours, theirs = (f"{row[side]:.2f} {row['unit']}" for side in ["ours", "theirs"])
-        verdict = "" if row["met"] else "missed"
-        print(f"| {row['what']} | {ours} | {theirs} | {row['ratio']:.1f}× | ≥ {row['bar']}× | {verdict} |")
+        cells = [f"{row[side]:.2f} {row['unit']}" for side in ["ours", "theirs"]]
+        cells += [f"{row['ratio']:.1f}×", f"≥ {row['bar']}×", "" if row["met"] else "missed"]
+        print(f"| {row['what']} | {' | '.join(cells)} |")
     path = pathlib.Path(arguments.json)
     path.parent.mkdir(parents=True, exist_ok=True)
     saved = json.loads(path.read_text()) if path.exists() else {}
