@@ -10,7 +10,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("index");
-//! // Real corpora come as JSONL with a tokenizer.json: see `build`. Here a document is a list of token ids.
+//! // Real corpora come as JSONL or Parquet with a tokenizer.json: see `build`. Here a document is a list of token ids.
 //! let documents = [vec![7, 8, 1, 2, 9], vec![7, 8, 5, 5, 9]];
 //! build_from_tokens(documents, TokenWidth::U16, &path, &BuildOptions::default())?;
 //!

@@ -25,6 +25,7 @@ const MOST_CHANGES: usize = 8;
 /// Indexes of every token width, and of one to three shards.
 pub struct Indexes {
     _folder: TempDir,
+    tokenizer: Tokenizer,
     indexes: Vec<Whole>,
 }
 
@@ -55,7 +56,7 @@ impl Indexes {
                 indexes.push(Whole { path, width, files });
             }
         }
-        Self { _folder: folder, indexes }
+        Self { _folder: folder, tokenizer, indexes }
     }
 
     /// Does to one of the indexes what the input says, asks it, and mends it.
@@ -76,7 +77,7 @@ impl Indexes {
             }
         }
         let width = (flags & 2 == 0).then_some(index.width);
-        ask(&index.path, OpenOptions { token_width: width, cache_bytes: 1 << 12 }, &question);
+        ask(&index.path, OpenOptions { token_width: width, cache_bytes: 1 << 12 }, &question, &self.tokenizer);
         for (name, bytes) in &index.files {
             if damaged.contains_key(name) {
                 fs::write(index.path.join(name), bytes).expect("the folder is writable");
@@ -143,7 +144,7 @@ impl Question {
 }
 
 /// Whatever comes of it is right, but for a panic; and if the index was found whole, its counts must be.
-fn ask(path: &Path, options: OpenOptions, question: &Question) {
+fn ask(path: &Path, options: OpenOptions, question: &Question, tokenizer: &Tokenizer) {
     let whole = verify(path, options, Level::Full).is_ok();
     let Ok(index) = Index::open_with(path, options) else {
         assert!(!whole, "verified, but not to be opened");
@@ -174,8 +175,7 @@ fn ask(path: &Path, options: OpenOptions, question: &Question) {
             }
         }
     }
-    let tokenizer = Tokenizer::from_bytes(TOKENIZER).expect("it is a tokenizer");
-    if let Ok(corpus) = Corpus::new(index, tokenizer) {
+    if let Ok(corpus) = Corpus::new(index, tokenizer.clone()) {
         let _: Result<_, Error> = corpus.passages(&question.words, &question.options, 5);
     }
 }

@@ -102,6 +102,8 @@ pub(super) struct Batch {
     /// The documents, one behind the other, and where each ends.
     bytes: Vec<u8>,
     ends: Vec<usize>,
+    /// Of rows: what else each holds, as a JSON object.
+    other_fields: Vec<String>,
     /// Where the next batch begins.
     pub(super) end: Position,
     /// Bytes read from the input files up to here.
@@ -112,15 +114,23 @@ pub(super) struct Batch {
 enum Source {
     /// Lines of this JSONL file.
     Lines(Arc<Path>),
-    /// Texts, and the other fields of each as a JSON object.
-    Rows { path: Arc<Path>, other_fields: Vec<String> },
+    /// Texts from the rows of this Parquet file.
+    Rows(Arc<Path>),
     /// Texts.
     Memory,
 }
 
 impl Batch {
     fn new(source: Source, first_line: u64) -> Self {
-        Self { source, first_line, bytes: Vec::new(), ends: Vec::new(), end: Position::default(), read_bytes: 0 }
+        Self {
+            source,
+            first_line,
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            other_fields: Vec::new(),
+            end: Position::default(),
+            read_bytes: 0,
+        }
     }
 
     /// The next texts, of about so many bytes; `None` where there are no more.
@@ -152,9 +162,7 @@ impl Batch {
             };
             let (text, metadata) = match &self.source {
                 Source::Memory => (String::from_utf8_lossy(document), metadata(Path::new(""), "{}")),
-                Source::Rows { path, other_fields } => {
-                    (String::from_utf8_lossy(document), metadata(path, &other_fields[number]))
-                }
+                Source::Rows(path) => (String::from_utf8_lossy(document), metadata(path, &self.other_fields[number])),
                 Source::Lines(path) => {
                     let bad = |problem: String| Error::BadLine { path: path.to_path_buf(), line: line + 1, problem };
                     let parsed = metadata::parse(document, how.text_field).map_err(bad)?;
@@ -250,17 +258,16 @@ impl OpenFile {
                 Ok(batch)
             }
             Self::Rows(file, path) => {
-                let mut batch = Batch::new(Source::Memory, first_line);
-                let (mut other_fields, mut other_bytes) = (Vec::new(), 0);
+                let mut batch = Batch::new(Source::Rows(path.clone()), first_line);
+                let mut other_bytes = 0;
                 while batch.bytes.len() + other_bytes < bytes
                     && let Some(document) = file.next_document()?
                 {
                     batch.bytes.extend_from_slice(document.text.as_bytes());
                     batch.ends.push(batch.bytes.len());
                     other_bytes += document.other_fields.len();
-                    other_fields.push(document.other_fields);
+                    batch.other_fields.push(document.other_fields);
                 }
-                batch.source = Source::Rows { path: path.clone(), other_fields };
                 Ok(batch)
             }
         }
