@@ -146,9 +146,10 @@ fn response_rules_take_the_place_of_judge_and_format() {
     let graded = host(&["plugin", "run", "token-f1", text(&file), "--json"]).good().json();
     assert_eq!(graded["grade"]["note"], "F1 0.50");
     let check = host(&["plugin", "check", "token-f1", "--json"]).good().json();
-    assert_eq!((&check["kind"], &check["conformance"]["highest"]), (&json!("response rule"), &json!(2.0)));
+    assert_eq!((&check["kind"], &check["conformance"]["highest"]), (&json!("response"), &json!(2.0)));
     assert!(host(&["plugin", "bench", "brief", "--json"]).good().json()["ns_per_completion"].as_f64().unwrap() > 0.0);
 
+    host(&["plugin", "run", "brief", text(&file), "--record", "counts.jsonl"]).bad("asks for no counts");
     let score = |more: &[&str]| host(&[&["score", text(&file)], more].concat());
     score(&["--judge", "first.wasm"]).bad("is a sentence rule, and a response rule is needed here");
     score(&["--plugin", "brief.wasm"]).bad("given with --judge or --format");

@@ -25,10 +25,10 @@ pub mod response {
         },
     });
 
-    pub use exports::corver::reward::response_grading::{Completion, Grade, Guest};
+    pub use exports::corver::reward::response_grading::{Grade, Guest, Passage, Response};
 }
 
 pub use corver::reward::diagnostics::report;
 pub use corver::reward::types::{Count, Manifest, Outcome, Query, Section, Sentence, Triplet, Verdict};
 pub use exports::corver::reward::sentence_scoring::Guest;
-pub use response::{Completion, Grade};
+pub use response::{Grade, Passage, Response};

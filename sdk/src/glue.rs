@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use crate::bindings;
-use crate::{Ask, Completion, CompletionRule, Corpus, Grade, Judgement, Manifest, ResponseRule, Sentence, Settings};
+use crate::{Ask, CompletionRule, Corpus, Grade, Judgement, Manifest, Response, ResponseRule, Sentence, Settings};
 
 /// Makes a sentence rule the component that this crate compiles to. Its name, version and summary are the package's.
 #[macro_export]
@@ -22,7 +22,7 @@ macro_rules! export {
 macro_rules! export_response_rule {
     ($rule:ty) => {
         $crate::component!($rule, $crate::ResponseRule, $crate::bindings::response, {
-            fn assess(batch: Vec<$crate::Completion>) -> Vec<$crate::Grade> {
+            fn assess(batch: Vec<$crate::Response>) -> Vec<$crate::Grade> {
                 $crate::glue::grade(&RULE, &batch)
             }
         });
@@ -78,9 +78,7 @@ pub fn configure<R: Settings>(
     validate: impl FnOnce(&R) -> Result<(), String>,
 ) -> Result<(), String> {
     hand_over_panics();
-    let configured = R::from_json(settings)?;
-    validate(&configured)?;
-    rule.set(configured).map_err(|_| "the rule is configured already".to_owned())
+    rule.set(crate::settings::validated(settings, validate)?).map_err(|_| "the rule is configured already".to_owned())
 }
 
 pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: Vec<Sentence>) -> Vec<bindings::Outcome> {
@@ -101,12 +99,12 @@ pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: Vec<Sentence>) -> Vec
     outcomes
 }
 
-pub fn grade<R: ResponseRule>(rule: &OnceLock<R>, batch: &[Completion]) -> Vec<Grade> {
+pub fn grade<R: ResponseRule>(rule: &OnceLock<R>, batch: &[Response]) -> Vec<Grade> {
     let rule = rule.get().expect(CONFIGURED);
-    batch.iter().map(|completion| rule.grade(completion)).collect()
+    batch.iter().map(|response| rule.grade(response)).collect()
 }
 
-const CONFIGURED: &str = "the contract: `configure` comes before `score`";
+const CONFIGURED: &str = "the contract: `configure` comes first";
 
 /// A panic ends as a trap without words; its text takes this way out. Natively, panics keep the hook they have.
 fn hand_over_panics() {

@@ -52,20 +52,20 @@ pub use schemars;
 #[doc(hidden)]
 pub use serde;
 
-pub use bindings::{Completion, Count, Grade, Manifest, Query, Section, Sentence, Triplet, Verdict};
+pub use bindings::{Count, Grade, Manifest, Passage, Query, Response, Section, Sentence, Triplet, Verdict};
 pub use corpus::{Ask, Corpus};
 pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, verdict};
 pub use query::WordQuery;
 pub use response::{ResponseRule, grade};
 pub use rule::{CompletionRule, SentenceRule};
-pub use settings::{Settings, configured, finite};
+pub use settings::{Settings, configured, configured_response, finite};
 pub use tiers::{Tiers, TiersError};
 pub use words::{content_words, is_pronoun, relation_words, word_query};
 
 /// Everything a rule usually needs.
 pub mod prelude {
     pub use crate::{
-        Completion, CompletionRule, Corpus, Grade, Outcome, OutcomeExt as _, Query, ResponseRule, Section, Sentence,
+        CompletionRule, Corpus, Grade, Outcome, OutcomeExt as _, Query, Response, ResponseRule, Section, Sentence,
         SentenceRule, Settings as _, Tiers, Triplet, WordQuery, abstain, finite, first_fact, grade, settings, verdict,
     };
 }

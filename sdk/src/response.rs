@@ -1,6 +1,6 @@
 //! Rules for whole completions: judges of the answer, checks of the format.
 
-use crate::{Completion, Grade, Settings};
+use crate::{Grade, Response, Settings};
 
 /// A reward for whole completions. The implementing type holds the rule's settings; [`crate::settings!`] declares it.
 ///
@@ -18,8 +18,8 @@ use crate::{Completion, Grade, Settings};
 /// }
 ///
 /// impl ResponseRule for Verbatim {
-///     fn grade(&self, completion: &Completion) -> Grade {
-///         if completion.golds.contains(&completion.answer) { grade(self.reward, "GOOD") } else { grade(-1.0, "BAD") }
+///     fn grade(&self, response: &Response) -> Grade {
+///         if response.golds.contains(&response.answer) { grade(self.reward, "GOOD") } else { grade(-1.0, "BAD") }
 ///     }
 /// }
 ///
@@ -27,7 +27,7 @@ use crate::{Completion, Grade, Settings};
 /// ```
 pub trait ResponseRule: Settings {
     /// Grades one completion, from its arguments alone.
-    fn grade(&self, completion: &Completion) -> Grade;
+    fn grade(&self, response: &Response) -> Grade;
 
     /// Refuses settings that do not make sense, beyond what their types say. Called once, before anything is graded.
     ///

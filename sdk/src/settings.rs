@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::CompletionRule;
+use crate::{CompletionRule, ResponseRule};
 
 /// What [`crate::settings!`] makes of a struct.
 pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static {
@@ -38,8 +38,20 @@ pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'sta
 /// # Errors
 /// A message that names the key that is wrong or unknown.
 pub fn configured<R: CompletionRule>(json: &str) -> Result<R, String> {
+    validated(json, R::validate)
+}
+
+/// A response rule with these settings, a JSON object; what [`ResponseRule::validate`] says is heeded.
+///
+/// # Errors
+/// As [`configured`].
+pub fn configured_response<R: ResponseRule>(json: &str) -> Result<R, String> {
+    validated(json, R::validate)
+}
+
+pub(crate) fn validated<R: Settings>(json: &str, validate: impl FnOnce(&R) -> Result<(), String>) -> Result<R, String> {
     let rule = R::from_json(json)?;
-    rule.validate()?;
+    validate(&rule)?;
     Ok(rule)
 }
 

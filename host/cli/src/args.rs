@@ -84,21 +84,28 @@ pub struct ConfigArgs {
     /// The reward rule; looked for as given, then in plugins/dist. Several are added up: a.wasm:0.7, b.wasm:0.3.
     #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
     pub plugin: Vec<String>,
+    /// Where the policy runs: auto, cpu, cuda or cuda:N. (The extractor: --set extract.device=cuda:N.)
+    #[arg(long)]
+    pub device: Option<String>,
+}
+
+/// What completions earn as a whole.
+#[derive(Debug, Clone, Args)]
+pub struct GraderArgs {
     /// A response rule that judges the answers, in place of the built-in string match.
     #[arg(long, value_name = "FILE.wasm")]
     pub judge: Option<String>,
     /// A response rule that checks the format, in place of the built-in check of think and answer blocks.
     #[arg(long, value_name = "FILE.wasm")]
     pub format: Option<String>,
-    /// Where the policy runs: auto, cpu, cuda or cuda:N. (The extractor: --set extract.device=cuda:N.)
-    #[arg(long)]
-    pub device: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct TrainArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
+    #[command(flatten)]
+    pub graders: GraderArgs,
     /// Folder of the run. Default: the next free runs/RULE-NNN.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -138,6 +145,8 @@ pub struct EvalArgs {
 pub struct ScoreArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
+    #[command(flatten)]
+    pub graders: GraderArgs,
     /// Completions, one JSON object per line.
     pub file: PathBuf,
     #[command(flatten)]
@@ -332,10 +341,10 @@ pub enum RuleKind {
     Response,
 }
 
-/// A rule with its settings.
+/// A rule of either kind with its settings, which are `rule.settings` here: --set rule.settings.KEY=VALUE.
 #[derive(Debug, Args)]
 pub struct RuleArgs {
-    /// The rule; looked for as given, then in plugins/dist.
+    /// The rule; looked for as given, then in plugins/dist. Its settings: --set rule.settings.KEY=VALUE.
     #[arg(value_name = "FILE.wasm")]
     pub plugin: String,
     #[command(flatten)]

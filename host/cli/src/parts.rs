@@ -9,7 +9,7 @@ use corver_demo::DemoPaths;
 use corver_extract::RuntimeLibrary;
 use corver_study::{IndexCounter, Recorder, Recording, run_dir};
 
-use crate::args::{ConfigArgs, RecordingArgs, RuleArgs};
+use crate::args::{ConfigArgs, GraderArgs, RecordingArgs, RuleArgs};
 use crate::config::{self, Config, CorpusSection, DEMO_SOURCE};
 use crate::rules::{self, Plugins};
 use crate::source::{self, Source};
@@ -20,20 +20,32 @@ pub fn configuration(args: &ConfigArgs) -> Result<Config> {
     if !args.plugin.is_empty() {
         config.rule.plugin = Plugins::new(args.plugin.clone());
     }
-    for (flag, section) in [(&args.judge, &mut config.judge), (&args.format, &mut config.format)] {
-        if let Some(plugin) = flag {
-            section.plugin.clone_from(plugin);
-        }
-    }
     if let Some(device) = &args.device {
         config.run.device.clone_from(device);
     }
     Ok(config)
 }
 
-/// The same for a command that is about one rule.
+/// [`configuration`] with other response rules, where they are named.
+pub fn graded_configuration(args: &ConfigArgs, graders: &GraderArgs) -> Result<Config> {
+    let mut config = configuration(args)?;
+    for (flag, section) in [(&graders.judge, &mut config.judge), (&graders.format, &mut config.format)] {
+        if let Some(plugin) = flag {
+            section.plugin.clone_from(plugin);
+        }
+    }
+    Ok(config)
+}
+
+/// [`configuration`] for a command that is about one rule. Of a configuration with several rules it takes the table that
+/// bears this one's file name.
 pub fn rule_configuration(args: &RuleArgs) -> Result<Config> {
     let mut config = config::load(&args.settings.config, &args.settings.set)?;
+    if let Plugins::Several(_) = config.rule.plugin {
+        let name = Path::new(&args.plugin).file_stem().unwrap_or_default().to_string_lossy();
+        let own = config.rule.settings.remove(name.as_ref());
+        config.rule.settings = own.and_then(|own| own.as_object().cloned()).unwrap_or_default();
+    }
     config.rule.plugin = Plugins::One(args.plugin.clone());
     Ok(config)
 }

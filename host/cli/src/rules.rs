@@ -61,8 +61,10 @@ pub struct Plugin {
 impl Plugin {
     /// The same for any folder. One that is named without a folder and is not here is shipped, and stays a name.
     pub fn with_absolute_path(mut self) -> Result<Self> {
-        if self.path.components().count() > 1 || self.path.is_file() {
-            self.path = std::path::absolute(&self.path).with_context(|| format!("the path {self}"))?;
+        let here = with_extension(&self.path).into_iter().find(|path| path.is_file());
+        if here.is_some() || self.path.components().count() > 1 {
+            let path = here.as_ref().unwrap_or(&self.path);
+            self.path = std::path::absolute(path).with_context(|| format!("the path {self}"))?;
         }
         Ok(self)
     }
@@ -97,8 +99,8 @@ pub fn plugin_folders() -> Vec<PathBuf> {
 pub fn find_plugin(plugin: &Path) -> Result<PathBuf> {
     let bare = plugin.components().count() == 1;
     let folders = if bare { plugin_folders() } else { vec![PathBuf::new()] };
-    let found = |plugin: &Path| folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
-    found(plugin).or_else(|| found(&plugin.with_added_extension("wasm"))).with_context(|| {
+    let found = |plugin: &PathBuf| folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
+    with_extension(plugin).iter().find_map(found).with_context(|| {
         let hint = match (bare, nearest(plugin)) {
             (false, _) => String::new(),
             (true, Some(nearest)) => format!("; did you mean {nearest}?"),
@@ -108,6 +110,11 @@ pub fn find_plugin(plugin: &Path) -> Result<PathBuf> {
         };
         format!("there is no plugin {}{hint}", plugin.display())
     })
+}
+
+/// A plugin as it is written, and with `.wasm` at its end.
+fn with_extension(plugin: &Path) -> [PathBuf; 2] {
+    [plugin.to_owned(), plugin.with_added_extension("wasm")]
 }
 
 /// Every `.wasm` file in the [`plugin_folders`], in order of path.

@@ -137,6 +137,12 @@ impl Graders {
     pub fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Response>, PartError> {
         let judged = self.judge.grade(completions)?;
         let formats = self.format.grade(completions)?;
+        for (rule, grades) in [("judge", &judged), ("format check", &formats)] {
+            if grades.len() != completions.len() {
+                let (got, expected) = (grades.len(), completions.len());
+                return Err(format!("the {rule} gave {got} grades for {expected} completions").into());
+            }
+        }
         Ok(judged.into_iter().zip(formats).map(|(judge, format)| Response { judge, format }).collect())
     }
 }

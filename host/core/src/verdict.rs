@@ -1,10 +1,8 @@
 //! Stage 6: sentences and counts → verdicts. The reward rule decides; the host only calls it.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
-use crate::{Count, Counter, PartError, Query, Section, Triplet};
+use crate::{Count, Counter, PartError, Section, Triplet};
 
 /// What a rule sees of one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +78,7 @@ pub struct Weighted {
 pub struct Blend(Vec<Weighted>);
 
 impl Blend {
-    /// In this order.
+    /// In this order. One rule alone is weighted, and has no channel.
     #[must_use]
     pub fn new(rules: Vec<Weighted>) -> Self {
         Self(rules)
@@ -89,11 +87,16 @@ impl Blend {
 
 impl Rules for Blend {
     fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
-        let mut counter = Remembering { inner: counter, known: HashMap::new() };
+        let several = self.0.len() > 1;
         let mut blended = vec![Verdict::default(); sentences.len()];
         for Weighted { name, weight, rule } in &mut self.0 {
-            for (sum, verdict) in blended.iter_mut().zip(rule.judge(sentences, &mut counter)?) {
-                sum.add(name, *weight, verdict);
+            let verdicts = rule.judge(sentences, counter)?;
+            if verdicts.len() != sentences.len() {
+                return Err(format!("{name} gave {} verdicts for {} sentences", verdicts.len(), sentences.len()).into());
+            }
+            for (sum, verdict) in blended.iter_mut().zip(verdicts) {
+                let channel = sum.add(name, *weight, verdict)?;
+                sum.channels.extend(several.then_some(channel));
             }
         }
         Ok(blended)
@@ -101,40 +104,31 @@ impl Rules for Blend {
 }
 
 impl Verdict {
-    fn add(&mut self, rule: &str, weight: f64, verdict: Self) {
+    /// Adds one rule's verdict; says what its channel is.
+    fn add(&mut self, rule: &str, weight: f64, verdict: Self) -> Result<Channel, PartError> {
         let Self { reward, count, triplet, note, counts, .. } = verdict;
         if let Some(reward) = reward {
-            self.reward = Some((f64::from(self.reward.unwrap_or(0.0)) + weight * f64::from(reward)) as f32);
+            let sum = (f64::from(self.reward.unwrap_or(0.0)) + weight * f64::from(reward)) as f32;
+            if !sum.is_finite() {
+                return Err(
+                    format!("{weight} times the reward {reward} of {rule} makes a sentence's reward {sum}").into()
+                );
+            }
+            self.reward = Some(sum);
         }
         if self.count.is_none() {
             (self.count, self.triplet) = (count, triplet);
         }
-        self.counts.extend(counts.into_iter().filter(|count| !self.counts.contains(count)).collect::<Vec<_>>());
-        self.channels.push(Channel { rule: rule.to_owned(), weight, reward, count, triplet, note });
-    }
-}
-
-/// Asks each query once, however many rules want it.
-struct Remembering<'a> {
-    inner: &'a mut dyn Counter,
-    known: HashMap<Query, Count>,
-}
-
-impl Counter for Remembering<'_> {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let new: Vec<Query> = queries.iter().filter(|query| !self.known.contains_key(query)).cloned().collect();
-        let counts = self.inner.count(&new)?;
-        if counts.len() != new.len() {
-            return Err(format!("{} counts came back for {} queries", counts.len(), new.len()).into());
-        }
-        self.known.extend(new.into_iter().zip(counts));
-        Ok(queries.iter().map(|query| self.known[query].clone()).collect())
+        let new: Vec<Count> = counts.into_iter().filter(|count| !self.counts.contains(count)).collect();
+        self.counts.extend(new);
+        Ok(Channel { rule: rule.to_owned(), weight, reward, count, triplet, note })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Query;
 
     /// Asks for the sentence's words and pays what it is told where they are found.
     struct Pays(f32);
@@ -161,12 +155,11 @@ mod tests {
         }
     }
 
-    /// Knows one word, and remembers how much it was asked.
-    struct Dictionary(usize);
+    /// Knows one word.
+    struct Dictionary;
 
     impl Counter for Dictionary {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-            self.0 += queries.len();
             let count = |query: &Query| Count {
                 query: query.clone(),
                 occurrences: (query.all_of[0][0] == "Rome").then_some(7),
@@ -177,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blend_adds_weighted_rewards_and_asks_each_query_once() {
+    fn a_blend_adds_weighted_rewards() {
         let named = |name: &str, weight, rule| Weighted { name: name.into(), weight, rule };
         let mut blend = Blend::new(vec![
             named("shy", 5.0, Box::new(Abstains)),
@@ -192,13 +185,18 @@ mod tests {
             triplets: Vec::new(),
         };
         let sentences: Vec<RuleSentence> = (0..).zip(["Rome", "Atlantis"]).map(sentence).collect();
-        let mut dictionary = Dictionary(0);
-        let verdicts = blend.judge(&sentences, &mut dictionary).unwrap();
+        let verdicts = blend.judge(&sentences, &mut Dictionary).unwrap();
 
         assert_eq!((verdicts[0].reward, verdicts[0].count, verdicts[0].counts.len()), (Some(1.0), Some(7), 1));
         let channels = verdicts[0].channels.iter().map(|channel| (channel.rule.as_str(), channel.reward));
         assert_eq!(channels.collect::<Vec<_>>(), [("shy", None), ("a", Some(2.0)), ("b", Some(-1.0))]);
         assert_eq!((verdicts[1].reward, verdicts[1].count), (None, None));
-        assert_eq!(dictionary.0, 2);
+
+        let mut halved = Blend::new(vec![named("a", 0.5, Box::new(Pays(2.0)))]);
+        let verdict = &halved.judge(&sentences, &mut Dictionary).unwrap()[0];
+        assert_eq!((verdict.reward, verdict.channels.len()), (Some(1.0), 0));
+        let mut endless = Blend::new(vec![named("a", 1e300, Box::new(Pays(2.0)))]);
+        let error = endless.judge(&sentences, &mut Dictionary).unwrap_err().to_string();
+        assert!(error.contains("reward 2 of a makes a sentence's reward inf"), "{error}");
     }
 }

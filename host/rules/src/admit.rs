@@ -4,13 +4,15 @@ use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
+use serde::Serialize;
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::RuleError;
 use crate::v0_2::VERSION;
 
 /// What a plugin rewards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Sentences, by counts.
     Sentence,
@@ -73,10 +75,6 @@ pub(crate) struct Admitted<'a> {
 /// Whether `wasm` is a rule of this kind that this host can run.
 pub(crate) fn check<'a>(path: &'a Path, wasm: &'a [u8], wanted: Kind) -> Result<Admitted<'a>, RuleError> {
     let outline = read(path, wasm)?;
-    let is_module = outline.encoding == Encoding::Module;
-    if is_module && !outline.has_contract {
-        return Err(RuleError::ForeignModule { path: path.into() });
-    }
     let found = exported(path, &outline.exports)?;
     if found != wanted {
         return Err(RuleError::OtherKind { path: path.into(), found, wanted });
@@ -86,7 +84,7 @@ pub(crate) fn check<'a>(path: &'a Path, wasm: &'a [u8], wanted: Kind) -> Result<
         outline.imports.iter().filter_map(|import| import.split('#').next()).map(str::to_owned).collect();
     imports.retain(|import| interface_and_version(import).0 != TYPES);
     imports.dedup();
-    Ok(Admitted { path, wasm, is_module, imports })
+    Ok(Admitted { path, wasm, is_module: outline.encoding == Encoding::Module, imports })
 }
 
 /// Which kind of rule `wasm` is.
@@ -98,7 +96,11 @@ fn read(path: &Path, wasm: &[u8]) -> Result<Outline, RuleError> {
     if !wasm.starts_with(b"\0asm") {
         return Err(RuleError::NotWasm { path: path.into() });
     }
-    outline(wasm).map_err(|error| RuleError::Invalid { path: path.into(), detail: error.to_string() })
+    let outline = outline(wasm).map_err(|error| RuleError::Invalid { path: path.into(), detail: error.to_string() })?;
+    if outline.encoding == Encoding::Module && !outline.has_contract {
+        return Err(RuleError::ForeignModule { path: path.into() });
+    }
+    Ok(outline)
 }
 
 impl<'a> Admitted<'a> {

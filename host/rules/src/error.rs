@@ -45,7 +45,7 @@ pub enum RuleError {
     },
     /// A WebAssembly module that knows nothing of the contract.
     #[error(
-        "{path} is a WebAssembly module, but no CorVer rule: it does not carry the contract. Write it with `corver-sdk` and `corver_sdk::export!`"
+        "{path} is a WebAssembly module, but no CorVer rule: it does not carry the contract. Write it with `corver-sdk`, which has `corver_sdk::export!` and `corver_sdk::export_response_rule!`"
     )]
     ForeignModule {
         /// The plugin file.
@@ -53,7 +53,7 @@ pub enum RuleError {
     },
     /// A component with another purpose.
     #[error(
-        "{path} exports neither corver:reward/sentence-scoring nor corver:reward/response-grading, so it is no rule; it exports {exports:?}. A rule in Rust ends with `corver_sdk::export!(YourRule);`"
+        "{path} exports neither corver:reward/sentence-scoring nor corver:reward/response-grading, so it is no rule; it exports {exports:?}. A rule in Rust ends with `corver_sdk::export!(YourRule);` or `corver_sdk::export_response_rule!(YourRule);`"
     )]
     ForeignExports {
         /// The plugin file.

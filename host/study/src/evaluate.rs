@@ -1,7 +1,7 @@
 //! A question set, answered greedily and graded.
 
 use corver_core::{
-    Label, PartError, Question, Reading, RewardSettings, Sampler, Sampling, Scorers, StepError, Trace, score,
+    Graders, Label, PartError, Question, Reading, RewardSettings, Sampler, Sampling, Scorers, StepError, Trace, score,
 };
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +69,8 @@ pub struct Evaluation {
     pub mean_length: f64,
 }
 
-/// Answers `questions` with one greedy completion each, grades them, and scores their sentences with the run's rule.
+/// Answers `questions` with one greedy completion each, grades them, and scores their sentences with the run's rule; the
+/// run's judge and format check are not asked.
 /// `progress` hears the number of questions answered so far.
 ///
 /// # Errors
@@ -83,11 +84,16 @@ pub fn evaluate(
     progress: &mut dyn FnMut(usize),
 ) -> Result<(Evaluation, Vec<Answer>), EvaluateError> {
     let sampling = Sampling::greedy(settings.max_completion_length);
+    // Runs with different judges stay comparable.
+    let mut graders = Graders::default();
+    let Scorers { extractor, counter, rules, .. } = scorers;
+    let mut scorers =
+        Scorers { extractor: &mut **extractor, counter: &mut **counter, rules: &mut **rules, graders: &mut graders };
     let mut answers = Vec::with_capacity(questions.len());
     for batch in questions.chunks(settings.batch.max(1)) {
         let rollouts = policy.sample(batch, &sampling, 0).map_err(EvaluateError::Sample)?;
         let rewards = RewardSettings { reading, ..RewardSettings::default() };
-        let scored = score(&rollouts, batch, scorers, &rewards).map_err(EvaluateError::Score)?;
+        let scored = score(&rollouts, batch, &mut scorers, &rewards).map_err(EvaluateError::Score)?;
         for (rollout, trace) in rollouts.iter().zip(scored.traces) {
             let grade = grade(&rollout.text, &batch[rollout.question].golds, reading);
             answers.push(Answer { grade, length: rollout.tokens.len(), trace });

@@ -1,8 +1,8 @@
 //! One line per step, under the names that TRL's logs use, so that existing dashboards read it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use corver_core::{Rollout, StepReport, Trace};
+use corver_core::{Channel, Rollout, SentenceTrace, StepReport, Trace};
 use serde_json::{Map, Value, json};
 
 /// A step's metrics, flat. `num_tokens` is the number of completion tokens since the run began.
@@ -36,7 +36,7 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
     };
     reward("judge", traces.iter().map(|trace| trace.response.judge.reward).collect());
     reward("format", traces.iter().map(|trace| trace.response.format.reward).collect());
-    reward(rule, sentences(traces).map(corver_core::SentenceTrace::reward).collect());
+    reward(rule, sentences(traces).map(SentenceTrace::reward).collect());
     for (rule, rewards) in channels(traces) {
         reward(rule, rewards);
     }
@@ -63,18 +63,23 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
     metrics
 }
 
-fn sentences(traces: &[Trace]) -> impl Iterator<Item = &corver_core::SentenceTrace> {
+fn sentences(traces: &[Trace]) -> impl Iterator<Item = &SentenceTrace> {
     traces.iter().flat_map(|trace| &trace.sentences)
 }
 
 /// What each rule of a blend paid each sentence, before its weight, by the rule's name.
 fn channels(traces: &[Trace]) -> BTreeMap<&str, Vec<f64>> {
-    let mut channels: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-    let verdicts = sentences(traces).filter_map(|sentence| sentence.verdict.as_ref());
-    for channel in verdicts.flat_map(|verdict| &verdict.channels) {
-        channels.entry(&channel.rule).or_default().push(channel.reward.map_or(0.0, f64::from));
-    }
-    channels
+    let names: BTreeSet<&str> =
+        sentences(traces).flat_map(sentence_channels).map(|channel| channel.rule.as_str()).collect();
+    let reward = |sentence: &SentenceTrace, rule: &str| {
+        let channel = sentence_channels(sentence).find(|channel| channel.rule == rule);
+        channel.and_then(|channel| channel.reward).map_or(0.0, f64::from)
+    };
+    names.into_iter().map(|rule| (rule, sentences(traces).map(|one| reward(one, rule)).collect())).collect()
+}
+
+fn sentence_channels(sentence: &SentenceTrace) -> impl Iterator<Item = &Channel> {
+    sentence.verdict.iter().flat_map(|verdict| &verdict.channels)
 }
 
 fn lengths(rollouts: &[Rollout], put: &mut impl FnMut(&str, f64) -> Option<Value>) {

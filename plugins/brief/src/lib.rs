@@ -16,12 +16,12 @@ settings! {
 }
 
 impl ResponseRule for Brief {
-    fn grade(&self, completion: &Completion) -> Grade {
-        let Some(reasoning) = reasoning(&completion.text) else { return grade(self.broken, "BROKEN") };
+    fn grade(&self, response: &Response) -> Grade {
+        let Some(reasoning) = reasoning(&response.text) else { return grade(self.broken, "BROKEN") };
         if (reasoning.chars().count() as u64) < self.min_reasoning {
             return grade(self.broken, "BROKEN").note("too little reasoning");
         }
-        let length = completion.text.chars().count() as f64;
+        let length = response.text.chars().count() as f64;
         let over = (length / self.limit as f64 - 1.0).clamp(0.0, 1.0);
         let label = if over > 0.0 { "LONG" } else { "KEPT" };
         grade(self.kept + over * (self.broken - self.kept), label).note(&format!("{length} characters"))
@@ -34,13 +34,15 @@ impl ResponseRule for Brief {
     }
 }
 
+const TAGS: [&str; 4] = ["<think>", "</think>", "<answer>", "</answer>"];
+
 /// What stands in the think block, where think and answer are all there is and both are closed. The prompt may have opened
 /// the think block.
 fn reasoning(text: &str) -> Option<&str> {
     let text = text.trim();
     let (reasoning, rest) = text.strip_prefix("<think>").unwrap_or(text).split_once("</think>")?;
     let answer = rest.trim_start().strip_prefix("<answer>")?.strip_suffix("</answer>")?;
-    let is_plain = |part: &str| !part.trim().is_empty() && !part.contains(['<', '>']);
+    let is_plain = |part: &str| !part.trim().is_empty() && !TAGS.iter().any(|tag| part.contains(tag));
     (is_plain(reasoning) && is_plain(answer)).then(|| reasoning.trim())
 }
 
@@ -49,6 +51,7 @@ corver_sdk::export_response_rule!(Brief);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corver_sdk::configured_response;
     use corver_sdk::testing::{check_responses, response};
 
     const REASONED: &str = "<think>Camerini made it in 1954, I am sure.</think>\n<answer>Mario Camerini</answer>";
@@ -63,9 +66,10 @@ mod tests {
         let of = |text: &str| graded(&Brief::default(), text).1;
         assert_eq!(of(REASONED), "KEPT");
         assert_eq!(of(&REASONED.replace("<think>", "")), "KEPT", "a chat template may open the block");
-        for (from, to) in [("</answer>", ""), ("</think>", ""), ("Mario Camerini", " "), ("1954", "<b>1954</b>")] {
+        for (from, to) in [("</answer>", ""), ("</think>", ""), ("Mario Camerini", " "), ("1954", "<think>")] {
             assert_eq!(of(&REASONED.replace(from, to)), "BROKEN", "{from} → {to}");
         }
+        assert_eq!(of(&REASONED.replace("1954", "1954 < 1955")), "KEPT");
         assert_eq!(of("<think>Sure.</think><answer>Rome</answer>"), "BROKEN");
         assert_eq!(of(&format!("{REASONED} Goodbye.")), "BROKEN");
     }
@@ -78,7 +82,7 @@ mod tests {
         let (reward, label) = graded(&half_more, REASONED);
         assert!((reward - 0.0).abs() < 0.05 && label == "LONG", "{reward} {label}");
         assert_eq!(graded(&Brief { limit: 1, ..Brief::default() }, REASONED), (-1.0, "LONG".into()));
-        assert!(Brief { limit: 0, ..Brief::default() }.validate().is_err());
+        assert!(configured_response::<Brief>(r#"{"limit": 0}"#).unwrap_err().contains("`limit`"));
     }
 
     #[test]

@@ -16,19 +16,20 @@ settings! {
 }
 
 impl ResponseRule for TokenF1 {
-    fn grade(&self, completion: &Completion) -> Grade {
-        let answer = words(&completion.answer);
+    fn grade(&self, response: &Response) -> Grade {
+        let answer = words(&response.answer);
         if answer.is_empty() || ["i dont know", "i do not know"].contains(&answer.join(" ").as_str()) {
             return grade(self.worst, "NOT_ATTEMPTED");
         }
-        let f1 = completion.golds.iter().map(|gold| f1(&answer, &words(gold))).fold(0.0, f64::max);
+        let f1 = response.golds.iter().map(|gold| f1(&answer, &words(gold))).fold(0.0, f64::max);
         let label = if f1 >= self.good { "GOOD" } else { "BAD" };
         grade(self.worst + f1 * (self.best - self.worst), label).note(&format!("F1 {f1:.2}"))
     }
 
     fn validate(&self) -> Result<(), String> {
         finite("best", self.best)?;
-        finite("worst", self.worst)
+        finite("worst", self.worst)?;
+        if (0.0..=1.0).contains(&self.good) { Ok(()) } else { Err(format!("`good` must be 0 to 1; got {}", self.good)) }
     }
 }
 
@@ -52,6 +53,7 @@ corver_sdk::export_response_rule!(TokenF1);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use corver_sdk::configured_response;
     use corver_sdk::testing::{check_responses, response};
 
     fn graded(answer: &str, golds: &[&str]) -> (f32, String) {
@@ -81,6 +83,13 @@ mod tests {
         for refusal in ["", "I don't know", "I do not know.", "..."] {
             assert_eq!(graded(refusal, &["know"]).1, "NOT_ATTEMPTED", "{refusal:?}");
         }
+    }
+
+    #[test]
+    fn settings_are_read_and_checked() {
+        let rule: TokenF1 = configured_response(r#"{"good": 0.5}"#).unwrap();
+        assert_eq!(rule.grade(&response("Who?", &["Mario Camerini"], "Camerini")).label, "GOOD");
+        assert!(configured_response::<TokenF1>(r#"{"good": 2}"#).unwrap_err().contains("`good`"));
     }
 
     #[test]

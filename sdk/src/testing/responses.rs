@@ -2,10 +2,11 @@
 
 use std::ops::RangeInclusive;
 
-use crate::{Completion, ResponseRule, Section};
+use crate::{Passage, Response, ResponseRule, Section};
 
-const OPEN: &str = "<answer>";
-const CLOSE: &str = "</answer>";
+// What the host allows.
+const LABEL_BYTES: usize = 64;
+const TEXT_BYTES: usize = 64 << 10;
 
 /// What a completion may be made of: blocks that are closed, left open, doubled or missing, in any script.
 const BEGINNINGS: [&str; 6] = [
@@ -27,44 +28,58 @@ const ENDS: [&str; 8] = [
     "</think></answer>",
 ];
 
-/// A completion with one answer block at most, and its sentences as one per block.
+/// A response as the host cuts it: the think block, which the prompt may have opened, and the answer block, or all of a text
+/// without blocks; each one passage, where the host has one for each sentence.
 #[must_use]
-pub fn response(question: &str, golds: &[&str], text: &str) -> Completion {
-    let answer = text.split_once(OPEN).map(|(_, rest)| rest.split(CLOSE).next().unwrap_or(rest).trim());
-    let think = text.split(OPEN).next().unwrap_or(text).replace("<think>", "").replace("</think>", "");
-    let sentences = match answer {
-        Some(answer) => vec![(Section::Think, think.trim().to_owned()), (Section::Answer, answer.to_owned())],
-        None => vec![(Section::Body, text.trim().to_owned())],
+pub fn response(question: &str, golds: &[&str], text: &str) -> Response {
+    let (before, answer) = match text.split_once("<answer>") {
+        Some((before, rest)) => (before, Some(rest.split("</answer>").next().unwrap_or(rest).trim())),
+        None => (text, None),
     };
-    Completion {
+    let think = match (before.split_once("<think>"), before.split_once("</think>")) {
+        (Some((_, rest)), _) => Some(rest.split("</think>").next().unwrap_or(rest)),
+        (None, Some((opened_by_the_prompt, _))) => Some(opened_by_the_prompt),
+        (None, None) => None,
+    };
+    let body = if think.is_none() && answer.is_none() { Some(text) } else { None };
+    let passages = [(Section::Think, think), (Section::Answer, answer), (Section::Body, body)];
+    let passage = |(section, text): (Section, Option<&str>)| {
+        let text = text?.trim();
+        (!text.is_empty()).then(|| Passage { section, text: text.to_owned() })
+    };
+    Response {
         question: question.to_owned(),
         golds: golds.iter().map(|gold| (*gold).to_owned()).collect(),
         text: text.to_owned(),
         answer: answer.unwrap_or(text.trim()).to_owned(),
-        sentences: sentences.into_iter().filter(|(_, text)| !text.is_empty()).collect(),
+        sentences: passages.into_iter().filter_map(passage).collect(),
     }
 }
 
-/// Grades generated completions (no tags and too many, empty, long, refusing) and checks what the host relies on: every
-/// reward is finite and within `rewards`, every label is one word, and the same completion earns the same again.
+/// Grades generated responses (no tags and too many, empty, long, refusing) and checks what the host relies on: every
+/// reward is finite and within `rewards`, every label is one short word and every note within bounds, and the same response
+/// earns the same again.
 ///
 /// # Panics
-/// Where one of this does not hold. The message shows the completion.
+/// Where one of this does not hold. The message shows the response.
 pub fn check_responses<R: ResponseRule>(rule: &R, rewards: RangeInclusive<f64>) {
     let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
     let texts = BEGINNINGS.iter().flat_map(|start| ENDS.iter().map(move |end| format!("{start}{end}")));
     for text in texts.flat_map(|text| [text.repeat(200), text]) {
         for golds in [&["Rome"][..], &["", "the", "Roma; Rome"], &[]] {
-            let completion = response("What is the capital of Italy?", golds, &text);
-            let grade = rule.grade(&completion);
+            let response = response("What is the capital of Italy?", golds, &text);
+            let grade = rule.grade(&response);
             let reward = grade.reward;
             assert!(
                 (lowest..=highest).contains(&reward),
-                "the reward {reward} is not within {rewards:?}: {completion:?}"
+                "the reward {reward} is not within {rewards:?}: {response:?}"
             );
-            let is_word = !grade.label.is_empty() && !grade.label.contains(char::is_whitespace);
-            assert!(is_word, "the label {:?} is not one word: {completion:?}", grade.label);
-            assert_eq!(rule.grade(&completion), grade, "graded again, it earns something else: {completion:?}");
+            let is_plain = !grade.label.contains(|c: char| c.is_whitespace() || c.is_control());
+            let is_word = is_plain && (1..=LABEL_BYTES).contains(&grade.label.len());
+            assert!(is_word, "the label {:?} is not one word: {response:?}", grade.label);
+            let note = grade.note.as_ref().map_or(0, String::len);
+            assert!(note <= TEXT_BYTES, "a note of {note} bytes, at most {TEXT_BYTES} are allowed: {response:?}");
+            assert_eq!(rule.grade(&response), grade, "graded again, it earns something else: {response:?}");
         }
     }
 }
@@ -78,12 +93,12 @@ mod tests {
 
     /// A rule that grades by a function.
     macro_rules! rule {
-        ($name:ident, |$completion:ident| $grade:expr) => {
+        ($name:ident, |$response:ident| $grade:expr) => {
             #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
             struct $name {}
 
             impl ResponseRule for $name {
-                fn grade(&self, $completion: &Completion) -> Grade {
+                fn grade(&self, $response: &Response) -> Grade {
                     $grade
                 }
             }
@@ -93,14 +108,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "is not within 0.0..=1.0")]
     fn a_mean_over_no_golds_is_found() {
-        rule!(Mean, |completion| grade(0.0 / completion.golds.len() as f64, "GOOD"));
+        rule!(Mean, |response| grade(0.0 / response.golds.len() as f64, "GOOD"));
         check_responses(&Mean {}, 0.0..=1.0);
     }
 
     #[test]
     #[should_panic(expected = "is not one word")]
     fn a_label_of_several_words_is_found() {
-        rule!(Wordy, |completion| grade(0.0, &completion.answer));
+        rule!(Wordy, |response| grade(0.0, &response.answer));
         check_responses(&Wordy {}, 0.0..=0.0);
     }
 
@@ -108,18 +123,31 @@ mod tests {
     #[should_panic(expected = "earns something else")]
     fn a_memory_is_found() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
-        rule!(Fickle, |_completion| grade(f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7), "GOOD"));
+        rule!(Fickle, |_response| grade(f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7), "GOOD"));
         check_responses(&Fickle {}, 0.0..=7.0);
     }
 
     #[test]
-    fn an_answer_is_what_stands_in_its_block() {
+    #[should_panic(expected = "a note of")]
+    fn an_endless_note_is_found() {
+        rule!(Chatty, |response| grade(0.0, "GOOD").note(&response.text.repeat(100)));
+        check_responses(&Chatty {}, 0.0..=0.0);
+    }
+
+    #[test]
+    fn a_response_is_cut_as_the_host_cuts_it() {
         let answer = |text: &str| response("", &[], text).answer;
         assert_eq!(answer("<think>x</think><answer> Rome </answer> y"), "Rome");
         assert_eq!(answer(" Rome "), "Rome");
-        assert_eq!(
-            response("", &[], "<think>x</think><answer>y").sentences,
-            [(Section::Think, "x".to_owned()), (Section::Answer, "y".to_owned())]
-        );
+        let sections = |text: &str| {
+            let sentences = response("", &[], text).sentences.into_iter();
+            sentences.map(|passage| (passage.section, passage.text)).collect::<Vec<_>>()
+        };
+        let (think, answered) = ((Section::Think, "A.".to_owned()), (Section::Answer, "B".to_owned()));
+        assert_eq!(sections("<think>A.</think><answer>B"), [think.clone(), answered.clone()]);
+        assert_eq!(sections("A.</think><answer>B"), [think.clone(), answered.clone()]);
+        assert_eq!(sections("<think>A."), [think]);
+        assert_eq!(sections("Well. <answer>B</answer>"), [answered]);
+        assert_eq!(sections("A. B"), [(Section::Body, "A. B".to_owned())]);
     }
 }

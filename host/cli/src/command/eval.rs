@@ -12,7 +12,7 @@ pub fn run(_: &EvalArgs, _: bool) -> Result<()> {
 #[cfg(feature = "torch")]
 pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     use anyhow::Context;
-    use corver_core::Scorers;
+    use corver_core::{Graders, Scorers};
     use corver_study::{Trainee, evaluate};
 
     use crate::{output, parts, rules};
@@ -23,7 +23,7 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     questions.truncate(args.limit.unwrap_or(usize::MAX));
 
     let mut rules = rules::sentence_rules(&config)?;
-    let mut graders = rules::graders(&config)?;
+    let mut graders = Graders::default();
     let (_, mut counter) = parts::corpus(&config.corpus)?;
     let (_, mut extractor) = parts::extractor(&config)?;
     let mut policy = parts::policy(&config, &parts::model(&config)?, args.adapter.as_deref())?;

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::{output, parts, rules};
 
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
-    let config = parts::configuration(&args.config)?;
+    let config = parts::graded_configuration(&args.config, &args.graders)?;
     let mut counter = parts::counter(&config.corpus, &args.recording)?;
     completions(&args.file, &config, counter.as_mut(), json)
 }

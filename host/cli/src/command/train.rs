@@ -123,7 +123,7 @@ mod with_torch {
         if options.settings.config.is_empty() {
             options.settings.config.extend(recorded);
         }
-        parts::configuration(&options)?.with_absolute_paths()
+        parts::graded_configuration(&options, &args.graders)?.with_absolute_paths()
     }
 
     /// Says which settings are not those that the run began with.

@@ -48,17 +48,20 @@ impl World for ResponseRule {
 impl Instance<ResponseRule> {
     /// Grades as given, unchecked.
     pub(crate) fn assess(&mut self, batch: &[Completion<'_>]) -> Result<Vec<Grade>, Failure> {
-        let completions: Vec<wit::Completion> = batch
+        let responses: Vec<wit::Response> = batch
             .iter()
-            .map(|&Completion { question, golds, text, sentences }| wit::Completion {
+            .map(|&Completion { question, golds, text, sentences }| wit::Response {
                 question: question.to_owned(),
                 golds: golds.to_vec(),
                 text: text.to_owned(),
                 answer: extract_answer(text).to_owned(),
-                sentences: sentences.iter().map(|one| (section(one.section), one.text.clone())).collect(),
+                sentences: sentences
+                    .iter()
+                    .map(|one| wit::Passage { section: section(one.section), text: one.text.clone() })
+                    .collect(),
             })
             .collect();
-        let grades = self.call(|rule, store| rule.corver_reward_response_grading().call_assess(store, &completions))?;
+        let grades = self.call(|rule, store| rule.corver_reward_response_grading().call_assess(store, &responses))?;
         let from_wit = |grade| {
             let wit::Grade { reward, label, note } = grade;
             Grade { reward: f64::from(reward), label, note }

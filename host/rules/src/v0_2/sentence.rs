@@ -126,6 +126,6 @@ mod tests {
         // The host never does this: it panics in the SDK.
         let (fault, said) = instance.score(&[]).unwrap_err();
         assert_eq!(fault, Fault::Trap(Trap::UnreachableCodeReached));
-        assert!(said[0].contains("`configure` comes before `score`"), "{said:?}");
+        assert!(said[0].contains("`configure` comes first"), "{said:?}");
     }
 }

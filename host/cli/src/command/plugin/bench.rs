@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use corver_core::{Completion, Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
+use corver_core::sentence::{Split, split};
+use corver_core::{Completion, Count, Counter, PartError, Query, Reading, RuleSentence, Section, Triplet};
 use corver_rules::{LoadOptions, Manifest, ResponseRule, Rule};
 use serde_json::json;
 
@@ -60,9 +61,16 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
             let compile = best(|| ResponseRule::load(&path, fresh()))?;
             let texts: Vec<String> = (0..COMPLETIONS).map(completion).collect();
             let golds = ["Mario Camerini".to_owned()];
+            let splits: Vec<Split> = texts.iter().map(|text| split(text, Reading::Paper)).collect();
             let completions: Vec<Completion<'_>> = texts
                 .iter()
-                .map(|text| Completion { question: "Who directed it?", golds: &golds, text, sentences: &[] })
+                .zip(&splits)
+                .map(|(text, Split { sentences, .. })| Completion {
+                    question: "Who directed it?",
+                    golds: &golds,
+                    text,
+                    sentences,
+                })
                 .collect();
             let instance = best(|| rule.grade(&completions[..1]))?;
             let batch = best(|| rule.grade(&completions))?;

@@ -20,7 +20,7 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let (conformance, words) = conform(&rule).with_context(|| format!("{} does not conform", path.display()))?;
     if json {
         return output::json(&json!({
-            "name": manifest.name, "version": manifest.version, "kind": rule.kind().to_string(),
+            "name": manifest.name, "version": manifest.version, "kind": rule.kind(),
             "summary": manifest.summary, "path": path, "bytes": bytes, "blake3": rule.hash(),
             "imports": rule.imports(), "settings": schema, "conformance": conformance,
         }));

@@ -13,14 +13,14 @@ pub fn run(json: bool) -> Result<()> {
             (true, Ok(rule)) => {
                 let manifest = rule.manifest();
                 output::json(&json!({
-                    "path": path, "kind": rule.kind().to_string(), "name": manifest.name, "version": manifest.version,
+                    "path": path, "kind": rule.kind(), "name": manifest.name, "version": manifest.version,
                     "summary": manifest.summary,
                 }))?;
             }
             (true, Err(error)) => output::json(&json!({"path": path, "error": format!("{error:#}")}))?,
             (false, Ok(rule)) => {
                 let file = path.file_name().unwrap_or_default().to_string_lossy();
-                output::line(format_args!("{file:<20} {}", rule.manifest().summary));
+                output::line(format_args!("{file:<20} {:<14} {}", rule.kind(), rule.manifest().summary));
             }
             (false, Err(error)) => output::line(format_args!("{}: {error:#}", path.display())),
         }

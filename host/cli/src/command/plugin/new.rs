@@ -33,7 +33,7 @@ pub fn run(dir: &Path, language: Language, kind: RuleKind, sdk: Option<&Path>, j
     ensure!(!dir.exists(), "{} exists already", dir.display());
     let (summary, source, flag) = match kind {
         RuleKind::Sentence => ("pays a sentence whose first fact the corpus attests", SENTENCE, "--plugin"),
-        RuleKind::Response => ("judge: pays an answer that is a gold and nothing more", RESPONSE, "--judge"),
+        RuleKind::Response => ("pays an answer that is a gold and nothing more", RESPONSE, "--judge"),
     };
     let (files, edit, test, sdk) = match (language, kind) {
         (Language::Rust, _) => {

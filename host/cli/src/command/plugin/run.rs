@@ -31,6 +31,9 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let holds_completions = text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion);
     let rule = match AnyRule::load(&config, Path::new(&args.rule.plugin))? {
         AnyRule::Sentence(rule) => rule,
+        AnyRule::Response(_) if args.recording.record.is_some() || args.recording.replay.is_some() => {
+            bail!("a response rule asks for no counts: there is nothing to record or to replay")
+        }
         AnyRule::Response(rule) => return grade(&rule, &args.file, &config, json),
     };
     let mut counter = parts::counter(&config.corpus, &args.recording)?;
