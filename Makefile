@@ -72,10 +72,14 @@ fuzz: ## damage indexes for FUZZ_SECONDS=600, and open, ask and verify them; inp
 	  -max_total_time=$(FUZZ_SECONDS) -max_len=128 -timeout=20 -print_final_stats=1
 	@rm -rf target/fuzz/tmp
 
-test-languages: build ## a rule in Python against the same one in Rust; installs componentize-py into .deps/
+test-languages: build ## rules in Python and JavaScript against the same one in Rust; their compilers come into .deps/
 	@test -x .deps/componentize-py/bin/componentize-py || { python3 -m venv .deps/componentize-py && .deps/componentize-py/bin/pip install --quiet componentize-py==0.25.1; }
+	@test -x .deps/componentize-js/node_modules/.bin/componentize-js || npm install --silent --prefix .deps/componentize-js @bytecodealliance/componentize-js@0.23.0
+	node --test sdk/js
 	$(HOST) plugin build sdk/python/example
+	$(HOST) plugin build sdk/js/example
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test languages
+	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test plugins -- --ignored in_python in_javascript
 
 bench: setup plugins ## every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches

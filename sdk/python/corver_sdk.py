@@ -1,30 +1,71 @@
 """What a reward rule is written with, in Python.
 
-A rule is a dataclass of settings with a method ``score``; ``export`` makes it the component that
-``corver-host plugin build`` compiles. It is a pure function: it imports nothing from the host, keeps no state and reads no
-clock. ``example/rule.py`` is a whole one. This module follows ``corver-sdk`` for Rust, name by name.
+A rule is a dataclass of settings with a method ``score``; a module ``rule.py`` holds it as ``rule``, made by
+``sentence_rule``, and ``corver-host plugin build`` compiles that. It is a pure function: it imports nothing from the host,
+keeps no state and reads no clock. ``example/rule.py`` is a whole one, ``corver_testing`` runs it without the host. This module
+follows ``corver-sdk`` for Rust, name by name.
 """
 
 import json
 import math
-import traceback
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from itertools import islice
 from typing import Any, Optional, Union, get_args, get_origin, get_type_hints
 
-from componentize_py_types import Err
-from wit_world.exports import SentenceScoring as Contract
-from wit_world.imports import diagnostics
-from wit_world.imports.types import (
-    Manifest,
-    Outcome_Abstain,
-    Outcome_Ask,
-    Outcome_Score,
-    Query,
-    Sentence,
-    Triplet,
-    Verdict,
-)
+
+@dataclass
+class Triplet:
+    """One fact that the extractor found in a sentence; the relation may be empty."""
+
+    head: str
+    relation: str
+    tail: str
+
+
+@dataclass
+class Count:
+    """The host's answer to one query: ``None`` where the index cannot tell."""
+
+    occurrences: Optional[int]
+    exact: bool = True
+
+
+@dataclass
+class Sentence:
+    """One sentence to judge; ``counts`` answers what was asked for it so far, in order."""
+
+    completion: int
+    index: int
+    text: str
+    section: Any
+    triplets: list[Triplet]
+    counts: list[Count]
+
+
+@dataclass
+class Query:
+    """An AND of clauses, each an OR of words. Counts from ``enough`` on need not be told apart."""
+
+    all_of: list[list[str]]
+    enough: Optional[int] = None
+
+
+@dataclass
+class Verdict:
+    """A reward, and the count and the triplet that decided."""
+
+    reward: float
+    count: Optional[int] = None
+    triplet: Optional[int] = None
+    note: Optional[str] = None
+
+
+@dataclass
+class Abstention:
+    """Nothing to say about the sentence, and why."""
+
+    why: str
+
 
 STOP_WORDS = frozenset(
     "a an and are as at be been being but by did do does for from had has have if in is it its no not of on or so the to"
@@ -129,45 +170,37 @@ class Tiers:
 
 def verdict(
     reward: float, triplet: Optional[int] = None, count: Optional[int] = None, note: Optional[str] = None
-) -> Outcome_Score:
+) -> Verdict:
     """Rewards the sentence, and says which triplet and count decided. The reward must be finite."""
-    return Outcome_Score(Verdict(reward=reward, count=count, triplet=triplet, note=note))
+    return Verdict(reward, count, triplet, note)
 
 
-def abstain(why: str) -> Outcome_Abstain:
+def abstain(why: str) -> Abstention:
     """Says nothing about the sentence, which then earns 0."""
-    return Outcome_Abstain(why)
+    return Abstention(why)
 
 
-def export(rule: type, name: str, version: str, summary: str) -> type:
-    """The component of a rule: a module ``rule`` must hold it as ``SentenceScoring``."""
+@dataclass
+class SentenceRule:
+    """See ``sentence_rule``."""
 
-    class Component(Contract):
-        configured: Any = None
+    settings: type
+    name: str
+    version: str
+    summary: str
 
-        def describe(self) -> Manifest:
-            return Manifest(name=name, version=version, summary=summary, settings_schema=json.dumps(_schema(rule)))
+    def schema(self) -> dict:
+        """The JSON schema of the settings."""
+        return _schema(self.settings)
 
-        def configure(self, settings: str) -> None:
-            try:
-                Component.configured = _read(rule, json.loads(settings), "")
-            except ValueError as error:
-                raise Err(str(error)) from None
+    def configure(self, settings: Any) -> Any:
+        """The rule with these settings, a JSON object; ``ValueError`` names the key that is wrong or unknown."""
+        return _read(self.settings, settings, "")
 
-        def score(self, batch: list[Sentence]) -> list:
-            return [self._judge(sentence) for sentence in batch]
 
-        def _judge(self, sentence: Sentence):
-            try:
-                return Component.configured.score(sentence, Corpus(sentence))
-            except Ask as ask:
-                return Outcome_Ask(ask.queries)
-            except Exception:
-                # A trap has no words: they go out this way.
-                diagnostics.report(traceback.format_exc())
-                raise
-
-    return Component
+def sentence_rule(settings: type, name: str, version: str, summary: str) -> SentenceRule:
+    """A rule: a dataclass of settings whose method ``score(sentence, corpus)`` judges one sentence."""
+    return SentenceRule(settings, name, version, summary)
 
 
 _KINDS = {bool: "boolean", int: "integer", float: "number", str: "string"}

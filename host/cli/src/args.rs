@@ -299,7 +299,8 @@ pub enum PluginCommand {
     New {
         /// Folder of the project; must not exist. Its last part is the rule's name.
         dir: PathBuf,
-        /// What it is written in. Python needs componentize-py to build, and runs tens of times slower.
+        /// What it is written in. Python needs componentize-py to build, JavaScript componentize-js; both run tens of times
+        /// slower.
         #[arg(long, value_enum, default_value_t = Language::Rust)]
         lang: Language,
         /// What it rewards: sentences, by counts, or whole completions, as a judge or a format check.
@@ -333,6 +334,7 @@ pub enum PluginCommand {
 pub enum Language {
     Rust,
     Python,
+    Js,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -28,7 +28,7 @@ fn repository() -> PathBuf {
 }
 
 fn load(path: &Path, settings: Value) -> Result<Rule, corver_rules::RuleError> {
-    // Python takes seconds to compile: the result is kept.
+    // An interpreter takes long to compile: the result is kept.
     let cache_dir = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("rules"));
     Rule::load(path, LoadOptions { settings, cache_dir, ..LoadOptions::default() })
 }
@@ -51,26 +51,36 @@ fn sentences() -> Vec<RuleSentence> {
     (0..).zip(&rows).map(sentence).collect()
 }
 
-#[test]
-fn first_is_the_same_rule_in_python() {
-    let python = repository().join("sdk/python/example/first-python.wasm");
-    if !python.exists() {
-        eprintln!("skipped: {} is not built (`make test-languages`)", python.display());
+/// The rule built from `sdk/LANGUAGE/example` judges as First does, and names wrong settings.
+fn is_first(language: &str, no_number: &str) {
+    let path = repository().join(format!("sdk/{language}/example/first-{language}.wasm"));
+    if !path.exists() {
+        eprintln!("skipped: {} is not built (`make test-languages`)", path.display());
         return;
     }
     for settings in [json!({}), json!({"tiers": {"thresholds": [2, 9, 30], "rewards": [-1, -0.5, 0, 0.25, 0.5]}})] {
-        let rust = load(&repository().join("plugins/dist/first.wasm"), settings.clone()).unwrap();
-        let python = load(&python, settings).unwrap();
-        assert_eq!(python.imports(), ["corver:reward/diagnostics@0.2.0"]);
-        python.conform().unwrap();
+        let first = load(&repository().join("plugins/dist/first.wasm"), settings.clone()).unwrap();
+        let rule = load(&path, settings).unwrap();
+        assert_eq!(rule.imports(), ["corver:reward/diagnostics@0.2.0"]);
+        rule.conform().unwrap();
         let batch = sentences();
-        let (expected, got) = (rust.judge(&batch, &mut Hashed).unwrap(), python.judge(&batch, &mut Hashed).unwrap());
+        let (expected, got) = (first.judge(&batch, &mut Hashed).unwrap(), rule.judge(&batch, &mut Hashed).unwrap());
         for (sentence, (expected, got)) in batch.iter().zip(expected.iter().zip(&got)) {
             assert_eq!(expected, got, "{sentence:?}");
         }
     }
-    let refused = |settings| load(&python, settings).unwrap_err().to_string();
+    let refused = |settings| load(&path, settings).unwrap_err().to_string();
     assert!(refused(json!({"tires": {}})).contains("tires: unknown field `tires`, expected one of tiers"));
-    assert!(refused(json!({"tiers": {"rewards": [1, "x"]}})).contains("tiers.rewards[1]: 'x' is no number"));
+    assert!(refused(json!({"tiers": {"rewards": [1, "x"]}})).contains(no_number));
     assert!(refused(json!({"tiers": {"thresholds": [20, 5]}})).contains("tiers: `thresholds` must ascend"));
+}
+
+#[test]
+fn first_is_the_same_rule_in_python() {
+    is_first("python", "tiers.rewards[1]: 'x' is no number");
+}
+
+#[test]
+fn first_is_the_same_rule_in_javascript() {
+    is_first("js", "tiers.rewards[1]: \"x\" is no number");
 }

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from corver_sdk import Corpus, Sentence, Tiers, abstain, export, valid_triplets, verdict, word_query
+from corver_sdk import Corpus, Sentence, Tiers, abstain, sentence_rule, valid_triplets, verdict, word_query
 
 
 @dataclass
@@ -23,7 +23,7 @@ class First:
         return verdict(self.tiers.reward(count), triplet=place, count=count)
 
 
-SentenceScoring = export(
+rule = sentence_rule(
     First,
     name="first-python",
     version="0.1.0",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from corver_sdk import Corpus, Sentence, abstain, export, valid_triplets, verdict, word_query
+from corver_sdk import Corpus, Sentence, abstain, sentence_rule, valid_triplets, verdict, word_query
 
 
 @dataclass
@@ -27,7 +27,7 @@ class {{type}}:
         return verdict(self.attested if count > self.noise_floor else self.unattested, triplet=place, count=count)
 
 
-SentenceScoring = export(
+rule = sentence_rule(
     {{type}},
     name="{{name}}",
     version="0.1.0",

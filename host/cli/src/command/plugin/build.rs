@@ -17,8 +17,10 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
         rust(&dir.join("Cargo.toml"))?
     } else if dir.join("rule.py").is_file() {
         python(dir, &scratch.path().join("rule.wasm"))?
+    } else if dir.join("rule.js").is_file() {
+        javascript(dir, scratch.path())?
     } else {
-        bail!("{} has neither Cargo.toml nor rule.py: `corver-host plugin new NAME` starts a project", dir.display())
+        bail!("{} has no Cargo.toml, rule.py or rule.js: `corver-host plugin new NAME` starts a project", dir.display())
     };
     // Loaded before it is put in place: whatever is there can be trained with.
     let rule = AnyRule::load(&Config::default(), &compiled)?;
@@ -82,7 +84,7 @@ fn python(dir: &Path, component: &Path) -> Result<PathBuf> {
         "sentence-rule",
         "componentize",
         "--stub-wasi",
-        "rule",
+        "corver_component",
     ]);
     componentize.arg("-p").arg(dir).arg("-p").arg(checkout.join("sdk/python")).arg("-o").arg(component);
     let run = componentize
@@ -91,4 +93,40 @@ fn python(dir: &Path, component: &Path) -> Result<PathBuf> {
         .with_context(|| format!("running {}; `pip install componentize-py` installs it", program.display()))?;
     ensure!(run.success(), "{} does not compile; componentize-py says why above", dir.join("rule.py").display());
     Ok(component.to_owned())
+}
+
+/// Runs componentize-js on the SDK's entry, `rule.js` and the modules that lie beside it. Everything of WASI is switched off in
+/// the engine that it adds.
+fn javascript(dir: &Path, scratch: &Path) -> Result<PathBuf> {
+    let checkout = checkout()?;
+    // A module of the rule may not take the place of one of the SDK's: those come last.
+    for folder in [dir, &checkout.join("sdk/js")] {
+        copy_modules(folder, scratch)?;
+    }
+    let component = scratch.join("rule.wasm");
+    let installed = checkout.join(".deps/componentize-js/node_modules/.bin/componentize-js");
+    let program = if installed.is_file() { installed } else { PathBuf::from("componentize-js") };
+    let mut componentize = Command::new(&program);
+    // It looks for imports under the current folder alone.
+    componentize.current_dir(scratch).arg("component.js").arg("--wit").arg(checkout.join("wit"));
+    componentize.args(["--world-name", "sentence-rule", "--out"]).arg(&component);
+    componentize.args(["--disable", "stdio", "random", "clocks", "http", "fetch-event"]);
+    let run = componentize.stdout(Stdio::null()).status().with_context(|| {
+        format!("running {}; `npm install --global @bytecodealliance/componentize-js` installs it", program.display())
+    })?;
+    ensure!(run.success(), "{} does not compile; componentize-js says why above", dir.join("rule.js").display());
+    Ok(component)
+}
+
+/// Copies the JavaScript files that lie in `from` itself.
+fn copy_modules(from: &Path, to: &Path) -> Result<()> {
+    for entry in from.read_dir().with_context(|| format!("reading {}", from.display()))? {
+        let path = entry.with_context(|| format!("reading {}", from.display()))?.path();
+        let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|extension| extension == "js"))
+        else {
+            continue;
+        };
+        std::fs::copy(&path, to.join(name)).with_context(|| format!("reading {}", path.display()))?;
+    }
+    Ok(())
 }

@@ -22,7 +22,16 @@ const RUST: Template = &[
 
 const SENTENCE: &str = include_str!("../../../templates/rust/src/sentence.rs");
 const RESPONSE: &str = include_str!("../../../templates/rust/src/response.rs");
-const PYTHON: Template = &[("rule.py", include_str!("../../../templates/python/rule.py"))];
+const PYTHON: Template = &[
+    ("rule.py", include_str!("../../../templates/python/rule.py")),
+    ("test_rule.py", include_str!("../../../templates/python/test_rule.py")),
+];
+const JS: Template = &[
+    ("rule.js", include_str!("../../../templates/js/rule.js")),
+    ("rule.test.js", include_str!("../../../templates/js/rule.test.js")),
+    ("package.json", include_str!("../../../templates/js/package.json")),
+    (".gitignore", include_str!("../../../templates/js/gitignore")),
+];
 
 pub fn run(dir: &Path, language: Language, kind: RuleKind, sdk: Option<&Path>, json: bool) -> Result<()> {
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -43,9 +52,18 @@ pub fn run(dir: &Path, language: Language, kind: RuleKind, sdk: Option<&Path>, j
         }
         (Language::Python, RuleKind::Sentence) => {
             ensure!(sdk.is_none(), "--sdk is for Rust: a Python rule is built with the checkout's sdk/python");
-            (PYTHON.to_vec(), "rule.py", String::new(), String::new())
+            let sdk = checkout()?.join("sdk/python");
+            let test = format!("  PYTHONPATH={} python3 -m unittest discover {}\n", sdk.display(), dir.display());
+            (PYTHON.to_vec(), "rule.py", test, String::new())
         }
-        (Language::Python, RuleKind::Response) => bail!("response rules are written in Rust so far"),
+        (Language::Js, RuleKind::Sentence) => {
+            ensure!(sdk.is_none(), "--sdk is for Rust: a rule in JavaScript is built with the checkout's sdk/js");
+            let test = format!("  npm install --prefix {0}\n  npm test --prefix {0}\n", dir.display());
+            (JS.to_vec(), "rule.js", test, quotable(&checkout()?.join("sdk/js"))?)
+        }
+        (Language::Python | Language::Js, RuleKind::Response) => {
+            bail!("response rules are written in Rust so far")
+        }
     };
     let fill = |text: &str| {
         let text = text.replace("{{name}}", name).replace("{{type}}", &type_name(name));
@@ -64,7 +82,7 @@ pub fn run(dir: &Path, language: Language, kind: RuleKind, sdk: Option<&Path>, j
     Ok(())
 }
 
-/// The folder of corver-sdk, as a TOML string has it.
+/// The folder of corver-sdk, as Cargo.toml has it.
 fn rust_sdk(given: Option<&Path>) -> Result<String> {
     let sdk = match given {
         Some(sdk) => sdk.to_owned(),
@@ -75,9 +93,14 @@ fn rust_sdk(given: Option<&Path>) -> Result<String> {
         "{} is no corver-sdk: give the sdk folder of a checkout with --sdk",
         sdk.display()
     );
-    let sdk = sdk.canonicalize().with_context(|| format!("looking at {}", sdk.display()))?;
-    let Some(sdk) = sdk.to_str() else { bail!("the path {} is not UTF-8, which Cargo.toml needs", sdk.display()) };
-    Ok(sdk.replace('\\', "\\\\").replace('"', "\\\""))
+    quotable(&sdk)
+}
+
+/// An absolute path as strings of TOML and JSON have it.
+fn quotable(path: &Path) -> Result<String> {
+    let path = path.canonicalize().with_context(|| format!("looking at {}", path.display()))?;
+    let Some(path) = path.to_str() else { bail!("the path {} is not UTF-8, which a project needs", path.display()) };
+    Ok(path.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
 /// What the host takes for a rule's name, and cargo for a package's.

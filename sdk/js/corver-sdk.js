@@ -1,0 +1,362 @@
+/**
+ * What a reward rule is written with, in JavaScript.
+ *
+ * A rule is a module whose default export is {@link sentenceRule}; `corver-host plugin build` compiles it. It is a pure
+ * function: it imports nothing from the host, keeps no state and reads no clock. `example/rule.js` is a whole one. This
+ * module follows `corver-sdk` for Rust, name by name.
+ *
+ * @typedef {{head: string, relation: string, tail: string}} Triplet
+ * @typedef {{allOf: string[][], enough?: bigint}} Query
+ *   An AND of clauses, each an OR of words; counts from `enough` on need not be told apart.
+ * @typedef {{occurrences?: bigint, exact: boolean}} Count
+ * @typedef {{
+ *   completion: number, index: number, text: string, section: 'think' | 'answer' | 'body',
+ *   triplets: Triplet[], counts: Count[],
+ * }} Sentence
+ * @typedef {{reward: number, count?: bigint, triplet?: number, note?: string}} Verdict
+ * @typedef {{tag: 'score', val: Verdict} | {tag: 'abstain', val?: string} | {tag: 'ask', val: Query[]}} Outcome
+ */
+
+const STOP_WORDS = new Set(
+  ('a an and are as at be been being but by did do does for from had has have if in is it its no not of on or so the to' +
+    ' was were with').split(' '),
+);
+const PRONOUNS = new Set(
+  ('anyone anything everyone everything he her here hers herself him himself his i it its itself me mine my myself' +
+    ' nobody nothing our ours she someone something that their theirs them themselves there these they this those us we' +
+    ' which who whom you your yours yourself').split(' '),
+);
+
+// The published code's white space: Unicode's, with the information separators and without U+FEFF.
+const SPACES =
+  '\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a' +
+  '\u2028\u2029\u202f\u205f\u3000';
+const BETWEEN_WORDS = new RegExp(`[,${SPACES}]+`);
+
+/**
+ * The counts that a rule still needs. The host looks them up and calls the rule again. It is thrown, but no error: the stack of
+ * one would take longer to gather than all else that a rule does.
+ */
+export class Ask {
+  /** @param {Query[]} queries */
+  constructor(queries) {
+    this.queries = queries;
+  }
+}
+
+/**
+ * Answers a sentence's questions with its counts, in order: the first count is the answer to the first question. A question
+ * beyond them throws an {@link Ask}. A rule starts over whenever more counts are there, so it must put the same questions in
+ * the same order.
+ */
+export class Corpus {
+  #counts;
+  #answered = 0;
+
+  /** @param {Count[]} counts */
+  constructor(counts) {
+    this.#counts = counts;
+  }
+
+  /**
+   * How often `query` matches; `undefined` where the index cannot tell.
+   * @param {Query} query
+   * @returns {bigint | undefined}
+   */
+  count(query) {
+    return this.countAll([query])[0];
+  }
+
+  /**
+   * One count per query; all that is missing is asked for at once, which spares rounds.
+   * @param {Query[]} queries
+   * @returns {(bigint | undefined)[]}
+   */
+  countAll(queries) {
+    const known = this.#counts.slice(this.#answered, this.#answered + queries.length);
+    if (known.length < queries.length) throw new Ask(queries.slice(known.length));
+    this.#answered += queries.length;
+    return known.map(({ occurrences }) => occurrences);
+  }
+}
+
+// The engine has no Unicode properties. Mathematical capitals, which have no small form, are the ones missed.
+const isCapital = (letter) => letter !== letter.toLowerCase() && letter === letter.toUpperCase();
+
+/** @param {string} text */
+function strip(text) {
+  let [start, end] = [0, text.length];
+  while (start < end && SPACES.includes(text[start])) start++;
+  while (start < end && SPACES.includes(text[end - 1])) end--;
+  return text.slice(start, end);
+}
+
+/**
+ * Whether this is a word that names nothing by itself.
+ * @param {string} entity
+ */
+export function isPronoun(entity) {
+  return PRONOUNS.has(strip(entity).toLowerCase());
+}
+
+/**
+ * The capitalised words of an entity; without any, its words of three and more characters; without any, the whole of it. Stop
+ * words never count.
+ * @param {string} entity
+ */
+export function contentWords(entity) {
+  const words = entity.split(BETWEEN_WORDS).filter((word) => word !== '' && !STOP_WORDS.has(word.toLowerCase()));
+  const proper = words.filter((word) => [...word].length > 1 && isCapital(String.fromCodePoint(word.codePointAt(0))));
+  if (proper.length > 0) return proper;
+  const long = words.filter((word) => [...word].length > 2);
+  return long.length > 0 ? long : [strip(entity)];
+}
+
+/**
+ * All of these words near each other, each once, however it is capitalised. Counts from `enough` on need not be told apart.
+ * @param {string[]} words
+ * @param {bigint} [enough]
+ * @returns {Query}
+ */
+export function wordsQuery(words, enough) {
+  const once = new Map();
+  for (const word of words) {
+    const lower = word.toLowerCase();
+    if (!once.has(lower)) once.set(lower, [word]);
+  }
+  return { allOf: [...once.values()], enough };
+}
+
+/**
+ * Asks how often the content words of head and tail occur together; `undefined` where they are fewer than two.
+ * @param {Triplet} triplet
+ * @param {bigint} [enough]
+ */
+export function wordQuery({ head, tail }, enough) {
+  const query = wordsQuery([...contentWords(head), ...contentWords(tail)], enough);
+  return query.allOf.length >= 2 ? query : undefined;
+}
+
+/**
+ * Whether it names both its ends: neither is blank or a pronoun.
+ * @param {Triplet} triplet
+ */
+export function isValid({ head, tail }) {
+  return [head, tail].every((end) => strip(end) !== '' && !isPronoun(end));
+}
+
+/**
+ * The valid triplets with their places, in the extractor's order.
+ * @param {Sentence} sentence
+ * @returns {[number, Triplet][]}
+ */
+export function validTriplets(sentence) {
+  return [...sentence.triplets.entries()].filter(([, triplet]) => isValid(triplet));
+}
+
+/**
+ * The first of {@link validTriplets}.
+ * @param {Sentence} sentence
+ */
+export function firstValidTriplet(sentence) {
+  const index = sentence.triplets.findIndex(isValid);
+  return index < 0 ? undefined : { index, triplet: sentence.triplets[index] };
+}
+
+/**
+ * Rewards the sentence; `because` says which triplet and count decided, and may add a note. The reward must be finite.
+ * @param {number} reward
+ * @param {Omit<Verdict, 'reward'>} [because]
+ * @returns {Outcome}
+ */
+export function verdict(reward, because = {}) {
+  return { tag: 'score', val: { reward, ...because } };
+}
+
+/**
+ * Says nothing about the sentence, which then earns 0.
+ * @param {string} why
+ * @returns {Outcome}
+ */
+export function abstain(why) {
+  return { tag: 'abstain', val: why };
+}
+
+/** Settings that make no sense. The message names the key. */
+export class SettingsError extends Error {}
+
+/**
+ * A setting: its JSON schema with its default, and how its JSON is read, strictly.
+ * @template T
+ * @typedef {{schema: object, read: (value: unknown, path: string) => T}} Setting
+ */
+
+const shown = (value) => JSON.stringify(value);
+const setting = (kind, value, isKind, description, name = kind) => ({
+  schema: { type: kind, default: value, description },
+  read(value, path) {
+    if (!isKind(value)) throw new SettingsError(`${path}: ${shown(value)} is no ${name}`);
+    return value;
+  },
+});
+
+/** @param {number} value its default  @param {string} [description]  @returns {Setting<number>} */
+export const number = (value, description) => setting('number', value, Number.isFinite, description);
+
+/** @param {number} value its default  @param {string} [description]  @returns {Setting<number>} */
+export const integer = (value, description) => setting('integer', value, Number.isSafeInteger, description);
+
+/**
+ * A number of occurrences, which compares with a count.
+ * @param {number} value its default
+ * @param {string} [description]
+ * @returns {Setting<bigint>}
+ */
+export function occurrences(value, description) {
+  const isNumber = (value) => Number.isSafeInteger(value) && value >= 0;
+  const { schema, read } = setting('integer', value, isNumber, description, 'integer of 0 or more');
+  return { schema: { ...schema, minimum: 0 }, read: (value, path) => BigInt(read(value, path)) };
+}
+
+/** @param {boolean} value its default  @param {string} [description]  @returns {Setting<boolean>} */
+export const boolean = (value, description) =>
+  setting('boolean', value, (value) => typeof value === 'boolean', description);
+
+/** @param {string} value its default  @param {string} [description]  @returns {Setting<string>} */
+export const string = (value, description) =>
+  setting('string', value, (value) => typeof value === 'string', description);
+
+/**
+ * A list of settings of one kind, such as `list(number, [0, 1])`.
+ * @param {(value: any) => Setting<any>} kind
+ * @param {any[]} value its default
+ * @param {string} [description]
+ * @returns {Setting<any[]>}
+ */
+export function list(kind, value, description) {
+  const { schema, read } = kind(undefined);
+  return {
+    schema: { type: 'array', items: schema, default: value, description },
+    read(value, path) {
+      if (!Array.isArray(value)) throw new SettingsError(`${path}: a list is expected`);
+      return value.map((item, i) => read(item, `${path}[${i}]`));
+    },
+  };
+}
+
+/**
+ * Settings within settings; `make` turns what was read into what the rule is given, or throws a {@link SettingsError}.
+ * @param {Record<string, Setting<any>>} fields
+ * @param {string} [description]
+ * @param {(read: any) => any} [make]
+ * @returns {Setting<any>}
+ */
+export function group(fields, description, make = (read) => read) {
+  const known = Object.keys(fields);
+  const each = (of) => Object.fromEntries(known.map((key) => [key, of(fields[key], key)]));
+  const defaults = each(({ schema }) => schema.default);
+  return {
+    schema: {
+      type: 'object',
+      additionalProperties: false,
+      properties: each(({ schema }) => schema),
+      default: defaults,
+      description,
+    },
+    read(value, path) {
+      if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+        throw new SettingsError(`${path || 'settings'}: a JSON object is expected`);
+      }
+      const within = path && `${path}.`;
+      for (const key of Object.keys(value)) {
+        if (!known.includes(key)) {
+          throw new SettingsError(`${within}${key}: unknown field \`${key}\`, expected one of ${known.join(', ')}`);
+        }
+      }
+      const given = { ...defaults, ...value };
+      const read = each((field, key) => field.read(given[key], `${within}${key}`));
+      try {
+        return make(read);
+      } catch (error) {
+        if (error instanceof SettingsError && path) throw new SettingsError(`${path}: ${error.message}`);
+        throw error;
+      }
+    },
+  };
+}
+
+/** A step function from counts to rewards. */
+export class Tiers {
+  #thresholds;
+  #rewards;
+
+  /**
+   * `rewards[0]` for a count of 0, `rewards[1]` from 1 on, `rewards[i + 2]` from `thresholds[i]` on.
+   * @param {{thresholds: bigint[], rewards: number[]}} steps
+   * @throws {SettingsError} where the thresholds do not ascend from 2 on, or there are not two more rewards than thresholds
+   */
+  constructor({ thresholds, rewards }) {
+    if (thresholds.some((at, i) => at <= (thresholds[i - 1] ?? 1n))) {
+      throw new SettingsError(`\`thresholds\` must ascend and start at 2 or above; got [${thresholds}]`);
+    }
+    if (rewards.length !== thresholds.length + 2) {
+      throw new SettingsError(`\`rewards\` must have ${thresholds.length + 2} entries; got [${rewards}]`);
+    }
+    this.#thresholds = thresholds;
+    this.#rewards = rewards;
+  }
+
+  /**
+   * What this count earns; an unknown count earns 0.
+   * @param {bigint | undefined} count
+   */
+  reward(count) {
+    if (count === undefined) return 0;
+    return count === 0n ? this.#rewards[0] : this.#rewards[1 + this.#thresholds.filter((at) => count >= at).length];
+  }
+
+  /** The count from which on the reward no longer changes. */
+  top() {
+    return this.#thresholds.at(-1) ?? 1n;
+  }
+}
+
+/** The setting for a map from counts to rewards; the default is the paper's. */
+export const tiers = (thresholds = [5, 20], rewards = [-0.3, -0.1, 0, 0.1]) =>
+  group(
+    {
+      thresholds: list(occurrences, thresholds, 'Counts, ascending, the first at least 2.'),
+      rewards: list(number, rewards, 'Two more than thresholds.'),
+    },
+    'A step function from counts to rewards.',
+    (steps) => new Tiers(steps),
+  );
+
+/**
+ * A rule. `score` judges one sentence with the settings and the corpus; `validate` may throw a {@link SettingsError}.
+ * @param {{
+ *   name: string, version: string, summary: string, settings?: Record<string, Setting<any>>,
+ *   validate?: (settings: any) => void,
+ *   score: (settings: any, sentence: Sentence, corpus: Corpus) => Outcome,
+ * }} rule
+ */
+export function sentenceRule({ name, version, summary, settings = {}, validate = () => {}, score }) {
+  const all = group(settings, undefined, (read) => {
+    validate(read);
+    return read;
+  });
+  return {
+    manifest: { name, version, summary, settingsSchema: JSON.stringify(all.schema) },
+    /** @param {string} json  @throws {SettingsError} */
+    configure: (json) => all.read(JSON.parse(json), ''),
+    /** @param {any} settings  @param {Sentence} sentence  @returns {Outcome} */
+    judge(settings, sentence) {
+      try {
+        return score(settings, sentence, new Corpus(sentence.counts));
+      } catch (error) {
+        if (error instanceof Ask) return { tag: 'ask', val: error.queries };
+        throw error;
+      }
+    },
+  };
+}

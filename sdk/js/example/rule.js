@@ -1,0 +1,20 @@
+/** First, in JavaScript: how often do subject and object of the sentence's first fact occur together in the corpus? */
+
+import { abstain, firstValidTriplet, sentenceRule, tiers, verdict, wordQuery } from 'corver-sdk';
+
+export default sentenceRule({
+  name: 'first-js',
+  version: '0.1.0',
+  summary: 'the count of the first valid triplet, through the four-tier map, in JavaScript',
+  settings: { tiers: tiers() },
+
+  score({ tiers }, sentence, corpus) {
+    const first = firstValidTriplet(sentence);
+    if (!first) return abstain('no valid triplet');
+    const { index, triplet } = first;
+    const query = wordQuery(triplet, tiers.top());
+    if (!query) return abstain('fewer than two content words');
+    const count = corpus.count(query); // the first time round, this asks the host and stops here
+    return verdict(tiers.reward(count), { triplet: index, count });
+  },
+});
