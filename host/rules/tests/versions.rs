@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
-use corver_rules::{Fault, LoadOptions, Rule, RuleError};
+use corver_core::sentence::split;
+use corver_core::{Completion, Count, Counter, Grade, PartError, Query, Reading, RuleSentence, Section, Triplet};
+use corver_rules::{Fault, LoadOptions, ResponseRule, Rule, RuleError};
 use serde_json::{Value, json};
 
 struct Sixes;
@@ -59,6 +60,23 @@ fn its_complaints_arrive() {
     let RuleError::Broken { fault, said, .. } = error else { panic!("{error}") };
     assert!(matches!(*fault, Fault::Trap(_)), "{fault}");
     assert_eq!(said, ["a sentence without a block"]);
+}
+
+#[test]
+fn a_judge_of_0_2_0_says_what_it_said_then() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/judge-0.2.0.wasm");
+    let judge = ResponseRule::load(&path, LoadOptions::default()).unwrap();
+    assert_eq!((judge.name(), judge.manifest().version.as_str()), ("frozen-judge", "1.0.0"));
+    let golds = ["Rome".to_owned(), "Roma".to_owned()];
+    let grade = |text: &str| {
+        let sentences = split(text, Reading::Paper).sentences;
+        judge.grade(&[Completion { question: "Größer?", golds: &golds, text, sentences: &sentences }])
+    };
+    let gold = Grade { note: Some("Größer? A.|B.|Rome".into()), ..Grade::new(22.0, "GOLD") };
+    assert_eq!(grade("<think>A. B.</think><answer>Rome</answer>").unwrap(), [gold]);
+    assert_eq!(grade("Milan").unwrap(), [Grade::new(2.0, "OTHER")]);
+    let RuleError::Broken { said, .. } = grade("").unwrap_err() else { panic!("it stops") };
+    assert_eq!(said, ["a response without text"]);
 }
 
 #[test]
