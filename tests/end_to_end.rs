@@ -281,7 +281,7 @@ fn completions_are_scored_with_their_own_triplets() {
     assert_eq!(verdict["count"], 2);
     assert!((verdict["reward"].as_f64().unwrap() + 0.1).abs() < 1e-6, "one to four occurrences cost 0.1: {verdict}");
     assert_eq!(trace["sentences"][1]["verdict"]["reward"], Value::Null);
-    assert_eq!(trace["response"]["label"], "GOOD");
+    assert_eq!(trace["response"]["judge"]["label"], "GOOD");
     let shown = host(&["score", file.to_str().unwrap(), "--set", &set]).good();
     assert!(shown.stdout.contains("Paris AND France = 2"), "{}", shown.stdout);
 }

@@ -126,6 +126,8 @@ fn several_rules_add_up_and_keep_their_channels() {
     assert!((alone["reward"].as_f64().unwrap() + 0.15).abs() < 1e-6, "{alone}");
     score(&["--plugin", "first", "--plugin", "first:2"]).bad("two of the rules are called first");
     score(&["--plugin", "first", "--plugin", "min", "--set", "rule.settings.tiers.x=1"]).bad("`rule.settings.tiers`");
+    score(&["--plugin", "first", "--set", "rule.settings.first.tiers.x=1"]).bad("not `rule.settings.first`");
+    score(&["--plugin", "first:1e300"]).bad("makes a sentence's reward -inf");
     score(&["--plugin", "first:nan"]).bad("finite");
     score(&["--plugin", "frist"]).bad("did you mean first.wasm?");
 }
@@ -309,7 +311,7 @@ fn projects_are_not_started_or_built_where_that_cannot_work() {
     host(&["plugin", "new", &path("taken")]).bad("exists already");
     host(&["plugin", "new", &path("other"), "--sdk", &path("nowhere")]).bad("--sdk");
     assert!(!folder.path().join("other").exists(), "nothing is left behind");
-    host(&["plugin", "build", &path("nowhere")]).bad("neither Cargo.toml nor rule.py");
+    host(&["plugin", "build", &path("nowhere")]).bad("has no Cargo.toml, rule.py or rule.js");
     fs::write(folder.path().join("taken/src/lib.rs"), "compile_error!(\"on purpose\");").unwrap();
     let failed = host(&["plugin", "build", &path("taken")]);
     assert!(failed.stderr.contains("on purpose") && failed.stderr.contains("does not compile"), "{}", failed.stderr);

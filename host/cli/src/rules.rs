@@ -8,12 +8,12 @@ use std::str::FromStr;
 use anyhow::{Context, Result, bail};
 use corver_core::verdict::{Blend, Weighted};
 use corver_core::{Counter, Graders, PartError, RuleSentence, Rules, Verdict};
-use corver_rules::{Kind, LoadOptions, Manifest, ResponseRule, Rule};
+use corver_rules::{Kind, Manifest, ResponseRule, Rule, Sandbox};
 use corver_study::run_dir;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::config::{Config, GraderSection, RuleSection};
+use crate::config::{Config, GraderSection};
 use crate::parts;
 
 /// The setting `rule.plugin`: one rule, or a list of rules whose rewards are added. `FILE.wasm:0.3` gives a rule a weight.
@@ -135,22 +135,6 @@ fn nearest(plugin: &Path) -> Option<String> {
     names.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).map(|name| format!("{name}.wasm"))
 }
 
-/// How a rule is loaded; compiled rules are kept.
-fn load_options(section: &RuleSection, settings: Value) -> Result<LoadOptions> {
-    Ok(LoadOptions { settings, cache_dir: Some(parts::cache_dir()?.join("rules")), limits: section.limits.clone() })
-}
-
-/// A single rule by its file, with the settings of the configuration's only rule.
-pub fn single(config: &Config, plugin: &Path) -> Result<Rule> {
-    load(config, plugin, Value::Object(config.rule.settings.clone()))
-}
-
-fn load(config: &Config, plugin: &Path, settings: Value) -> Result<Rule> {
-    let path = find_plugin(plugin)?;
-    Rule::load(&path, load_options(&config.rule, settings)?)
-        .with_context(|| format!("loading the rule {}", path.display()))
-}
-
 /// What pays the sentences of a run: a rule, or several as one.
 pub struct SentenceRules {
     rules: Box<dyn Rules>,
@@ -166,71 +150,117 @@ impl Rules for SentenceRules {
     }
 }
 
-/// The rules of a configuration. The settings of one that is alone are `rule.settings`; of several, each finds its own in
-/// `rule.settings.NAME`.
-pub fn sentence_rules(config: &Config) -> Result<SentenceRules> {
-    let plugins = config.rule.plugin.parse()?;
-    let mut loaded = match plugins.as_slice() {
-        [plugin] => vec![single(config, &plugin.path)?],
-        several => with_own_settings(config, several)?,
-    };
-    let joined = |part: fn(&Rule) -> &str| loaded.iter().map(part).collect::<Vec<_>>().join("+");
-    let (name, hash) = (joined(Rule::name), joined(Rule::hash));
-    let rules: Box<dyn Rules> = if let [Plugin { weight: 1.0, .. }] = plugins.as_slice() {
-        Box::new(loaded.remove(0))
-    } else {
-        let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
-            name: rule.name().to_owned(),
-            weight: plugin.weight,
-            rule: Box::new(rule),
+/// Loads the rules of a configuration into one sandbox, so that they share an engine; compiled rules are kept.
+pub struct Loader<'a> {
+    config: &'a Config,
+    sandbox: Sandbox,
+    cache: PathBuf,
+}
+
+impl<'a> Loader<'a> {
+    pub fn new(config: &'a Config) -> Result<Self> {
+        let sandbox = Sandbox::new(config.rule.limits.clone())?;
+        Ok(Self { config, sandbox, cache: parts::cache_dir()?.join("rules") })
+    }
+
+    /// The sentence rules. The settings of one that is alone are `rule.settings`; of several, each finds its own in
+    /// `rule.settings.NAME`.
+    pub fn sentence_rules(&self) -> Result<SentenceRules> {
+        let plugins = self.config.rule.plugin.parse()?;
+        let mut loaded = match plugins.as_slice() {
+            [plugin] => vec![self.alone(&plugin.path)?],
+            several => self.with_own_settings(several)?,
         };
-        Box::new(Blend::new(loaded.into_iter().zip(&plugins).map(weighted).collect()))
-    };
-    Ok(SentenceRules { rules, name, hash })
-}
+        let joined = |part: fn(&Rule) -> &str| loaded.iter().map(part).collect::<Vec<_>>().join("+");
+        let (name, hash) = (joined(Rule::name), joined(Rule::hash));
+        let rules: Box<dyn Rules> = if let [Plugin { weight: 1.0, .. }] = plugins.as_slice() {
+            Box::new(loaded.remove(0))
+        } else {
+            let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
+                name: rule.name().to_owned(),
+                weight: plugin.weight,
+                rule: Box::new(rule),
+            };
+            Box::new(Blend::new(loaded.into_iter().zip(&plugins).map(weighted).collect()))
+        };
+        Ok(SentenceRules { rules, name, hash })
+    }
 
-/// Each rule with the table of `rule.settings` that has its name. The name is known when the rule is loaded, so one with
-/// settings is loaded a second time, then from the cache.
-fn with_own_settings(config: &Config, plugins: &[Plugin]) -> Result<Vec<Rule>> {
-    let mut settings = config.rule.settings.clone();
-    let mut rules: Vec<Rule> = Vec::new();
-    for Plugin { path, .. } in plugins {
-        let rule = load(config, path, Value::Null)?;
-        if rules.iter().any(|other| other.name() == rule.name()) {
-            bail!("two of the rules are called {}: their channels could not be told apart", rule.name());
+    /// The response rules; the paper's where none is named.
+    pub fn graders(&self) -> Result<Graders> {
+        let Graders { judge, format } = Graders::default();
+        Ok(Graders {
+            judge: self.grader("judge", &self.config.judge)?.unwrap_or(judge),
+            format: self.grader("format", &self.config.format)?.unwrap_or(format),
+        })
+    }
+
+    /// A plugin of either kind by its file, with `rule.settings`.
+    pub fn any(&self, plugin: &Path) -> Result<AnyRule> {
+        let path = find_plugin(plugin)?;
+        Ok(match Kind::of(&path, &self.config.rule.limits)? {
+            Kind::Sentence => AnyRule::Sentence(self.alone(&path)?),
+            Kind::Response => AnyRule::Response(self.response(&path, "rule", &self.config.rule.settings)?),
+        })
+    }
+
+    fn alone(&self, plugin: &Path) -> Result<Rule> {
+        let settings = &self.config.rule.settings;
+        self.sentence(plugin, Value::Object(settings.clone())).with_context(|| {
+            let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
+            match settings.get(name.as_ref()) {
+                Some(_) => format!("a rule that is alone takes `rule.settings` itself, not `rule.settings.{name}`"),
+                None => format!("loading the rule {}", plugin.display()),
+            }
+        })
+    }
+
+    fn sentence(&self, plugin: &Path, settings: Value) -> Result<Rule> {
+        Ok(self.sandbox.load(&find_plugin(plugin)?, Some(&self.cache), &settings)?)
+    }
+
+    fn response(&self, path: &Path, what: &str, settings: &Map<String, Value>) -> Result<ResponseRule> {
+        let rule = self.sandbox.load_response_rule(path, Some(&self.cache), &Value::Object(settings.clone()));
+        rule.with_context(|| format!("loading the {what} {}", path.display()))
+    }
+
+    /// Each rule with the table of `rule.settings` that has its name. The name is known when the rule is loaded, so one with
+    /// settings is loaded a second time, then from the cache.
+    fn with_own_settings(&self, plugins: &[Plugin]) -> Result<Vec<Rule>> {
+        let mut settings = self.config.rule.settings.clone();
+        let mut rules: Vec<Rule> = Vec::new();
+        for Plugin { path, .. } in plugins {
+            let load = |settings| {
+                self.sentence(path, settings).with_context(|| format!("loading the rule {}", path.display()))
+            };
+            let rule = load(Value::Null)?;
+            if rules.iter().any(|other| other.name() == rule.name()) {
+                bail!("two of the rules are called {}: their channels could not be told apart", rule.name());
+            }
+            rules.push(match settings.remove(rule.name()) {
+                Some(own) => load(own)?,
+                None => rule,
+            });
         }
-        rules.push(match settings.remove(rule.name()) {
-            Some(own) => load(config, path, own)?,
-            None => rule,
-        });
-    }
-    if let Some(unknown) = settings.keys().next() {
-        let names = rules.iter().map(Rule::name).collect::<Vec<_>>().join(" and ");
-        bail!("`rule.settings.{unknown}`: with several rules each has a table of its own name, here {names}");
-    }
-    Ok(rules)
-}
-
-/// The response rules of a configuration; the paper's where none is named.
-pub fn graders(config: &Config) -> Result<Graders> {
-    let Graders { judge, format } = Graders::default();
-    Ok(Graders {
-        judge: grader(config, "judge", &config.judge)?.unwrap_or(judge),
-        format: grader(config, "format", &config.format)?.unwrap_or(format),
-    })
-}
-
-fn grader(config: &Config, name: &str, section: &GraderSection) -> Result<Option<Box<dyn corver_core::ResponseRule>>> {
-    if section.plugin.is_empty() {
-        if section.settings.is_empty() {
-            return Ok(None);
+        if let Some(unknown) = settings.keys().next() {
+            let names = rules.iter().map(Rule::name).collect::<Vec<_>>().join(" and ");
+            bail!("`rule.settings.{unknown}`: with several rules each has a table of its own name, here {names}");
         }
-        bail!("`{name}.settings` are given, but no `{name}.plugin` that takes them: the built-in one has no settings");
+        Ok(rules)
     }
-    let path = find_plugin(Path::new(&section.plugin))?;
-    let options = load_options(&config.rule, Value::Object(section.settings.clone()))?;
-    let rule = ResponseRule::load(&path, options).with_context(|| format!("loading the {name} {}", path.display()))?;
-    Ok(Some(Box::new(rule)))
+
+    fn grader(&self, name: &str, section: &GraderSection) -> Result<Option<Box<dyn corver_core::ResponseRule>>> {
+        if section.plugin.is_empty() {
+            if section.settings.is_empty() {
+                return Ok(None);
+            }
+            bail!(
+                "`{name}.settings` are given, but no `{name}.plugin` that takes them: the built-in one has no settings"
+            );
+        }
+        let path = find_plugin(Path::new(&section.plugin))?;
+        Ok(Some(Box::new(self.response(&path, name, &section.settings)?)))
+    }
 }
 
 /// What a run's manifest records of a response rule.
@@ -248,19 +278,6 @@ pub enum AnyRule {
 }
 
 impl AnyRule {
-    /// By its file, with `rule.settings`.
-    pub fn load(config: &Config, plugin: &Path) -> Result<Self> {
-        let path = find_plugin(plugin)?;
-        Ok(match Kind::of(&path, &config.rule.limits)? {
-            Kind::Sentence => Self::Sentence(single(config, &path)?),
-            Kind::Response => {
-                let options = load_options(&config.rule, Value::Object(config.rule.settings.clone()))?;
-                let rule = ResponseRule::load(&path, options);
-                Self::Response(rule.with_context(|| format!("loading the rule {}", path.display()))?)
-            }
-        })
-    }
-
     pub fn kind(&self) -> Kind {
         match self {
             Self::Sentence(_) => Kind::Sentence,

@@ -67,6 +67,19 @@ impl Sandbox {
         self.open(path, cache_dir, settings)
     }
 
+    /// The same for a response rule.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn load_response_rule(
+        &self,
+        path: &Path,
+        cache_dir: Option<&Path>,
+        settings: &serde_json::Value,
+    ) -> Result<ResponseRule, RuleError> {
+        self.open(path, cache_dir, settings)
+    }
+
     fn open<W: World>(
         &self,
         path: &Path,

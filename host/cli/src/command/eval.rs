@@ -15,14 +15,15 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     use corver_core::{Graders, Scorers};
     use corver_study::{Trainee, evaluate};
 
-    use crate::{output, parts, rules};
+    use crate::rules::Loader;
+    use crate::{output, parts};
 
     let config = parts::configuration(&args.config)?;
     let source = args.questions.as_ref().map_or(config.question.eval.clone(), |path| path.display().to_string());
     let mut questions = parts::questions(&source, "question.eval", || corver_demo::demo_questions().1)?;
     questions.truncate(args.limit.unwrap_or(usize::MAX));
 
-    let mut rules = rules::sentence_rules(&config)?;
+    let mut rules = Loader::new(&config)?.sentence_rules()?;
     let mut graders = Graders::default();
     let (_, mut counter) = parts::corpus(&config.corpus)?;
     let (_, mut extractor) = parts::extractor(&config)?;

@@ -8,7 +8,8 @@ use corver_study::read_completions;
 
 use crate::args::ScoreArgs;
 use crate::config::Config;
-use crate::{output, parts, rules};
+use crate::rules::Loader;
+use crate::{output, parts};
 
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
     let config = parts::graded_configuration(&args.config, &args.graders)?;
@@ -19,8 +20,8 @@ pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
 /// Scores a file of completions and prints their traces.
 pub fn completions(file: &Path, config: &Config, counter: &mut dyn Counter, json: bool) -> Result<()> {
     let completions = read_completions(file)?;
-    let mut rules = rules::sentence_rules(config)?;
-    let mut graders = rules::graders(config)?;
+    let loader = Loader::new(config)?;
+    let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
     let mut extractor: Box<dyn Extractor> = match completions.triplets {
         Some(given) => Box::new(given),
         None => parts::extractor(config)?.1,

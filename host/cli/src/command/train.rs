@@ -27,7 +27,8 @@ mod with_torch {
     use super::{Result, TrainArgs};
     use crate::config::Config;
     use crate::interrupt::Interrupt;
-    use crate::{output, parts, rules, source};
+    use crate::rules::{self, Loader};
+    use crate::{output, parts, source};
 
     /// The entry of a run's manifest that stands for its configuration.
     const CONFIGURATION: &str = "configuration";
@@ -51,8 +52,8 @@ mod with_torch {
         let device = corver_learn::parse_device(&config.run.device)?;
         parts::check(&config)?;
         let mut manifest = Manifest::default();
-        let mut rules = rules::sentence_rules(&config)?;
-        let mut graders = rules::graders(&config)?;
+        let loader = Loader::new(&config)?;
+        let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
         let plan = plan(&config)?;
         plan.check()?;
         let (corpus, mut counter) = parts::corpus(&config.corpus)?;

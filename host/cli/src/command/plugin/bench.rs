@@ -10,7 +10,7 @@ use corver_rules::{LoadOptions, Manifest, ResponseRule, Rule};
 use serde_json::json;
 
 use crate::args::RuleArgs;
-use crate::rules::{self, AnyRule};
+use crate::rules::{self, AnyRule, Loader};
 use crate::{output, parts};
 
 /// Time for one measurement.
@@ -42,12 +42,15 @@ struct Costs {
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let config = parts::rule_configuration(args)?;
     let path = rules::find_plugin(Path::new(&args.plugin))?;
-    let rule = AnyRule::load(&config, &path)?;
+    let rule = Loader::new(&config)?.any(&path)?;
     let settings = || serde_json::Value::Object(config.rule.settings.clone());
-    let fresh = || LoadOptions { settings: settings(), limits: config.rule.limits.clone(), cache_dir: None };
-    let load = best(|| AnyRule::load(&config, &path))?;
+    let cache = parts::cache_dir()?.join("rules");
+    let cached =
+        || LoadOptions { settings: settings(), limits: config.rule.limits.clone(), cache_dir: Some(cache.clone()) };
+    let fresh = || LoadOptions { cache_dir: None, ..cached() };
     let Costs { unit, size, batch, instance, load, compile } = match &rule {
         AnyRule::Sentence(rule) => {
+            let load = best(|| Rule::load(&path, cached()))?;
             let compile = best(|| Rule::load(&path, fresh()))?;
             let sentences: Vec<RuleSentence> = (0..COMPLETIONS)
                 .flat_map(|completion| (0..SENTENCES_EACH).map(move |index| sentence(completion, index)))
@@ -58,6 +61,7 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
             Costs { unit: "sentence", size: sentences.len(), batch, instance, load, compile }
         }
         AnyRule::Response(rule) => {
+            let load = best(|| ResponseRule::load(&path, cached()))?;
             let compile = best(|| ResponseRule::load(&path, fresh()))?;
             let texts: Vec<String> = (0..COMPLETIONS).map(completion).collect();
             let golds = ["Mario Camerini".to_owned()];

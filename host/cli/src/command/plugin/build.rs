@@ -8,7 +8,7 @@ use corver_rules::Manifest;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::rules::AnyRule;
+use crate::rules::Loader;
 use crate::{output, parts};
 
 pub fn run(dir: &Path, json: bool) -> Result<()> {
@@ -23,7 +23,7 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
         bail!("{} has no Cargo.toml, rule.py or rule.js: `corver-host plugin new NAME` starts a project", dir.display())
     };
     // Loaded before it is put in place: whatever is there can be trained with.
-    let rule = AnyRule::load(&Config::default(), &compiled)?;
+    let rule = Loader::new(&Config::default())?.any(&compiled)?;
     let Manifest { name, version, .. } = rule.manifest();
     let wasm = dir.join(name).with_extension("wasm");
     let bytes = std::fs::copy(&compiled, &wasm).with_context(|| format!("writing {}", wasm.display()))?;

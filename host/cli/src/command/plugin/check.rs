@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use crate::args::RuleArgs;
-use crate::rules::{self, AnyRule};
+use crate::rules::{self, AnyRule, Loader};
 use crate::{output, parts};
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let config = parts::rule_configuration(args)?;
     let path = rules::find_plugin(Path::new(&args.plugin))?;
-    let rule = AnyRule::load(&config, &path)?;
+    let rule = Loader::new(&config)?.any(&path)?;
     let manifest = rule.manifest();
     let bytes = std::fs::metadata(&path).with_context(|| format!("looking at {}", path.display()))?.len();
     let schema: Value = serde_json::from_str(&manifest.settings_schema)

@@ -5,11 +5,13 @@ use serde_json::json;
 
 use crate::config::Config;
 use crate::output;
-use crate::rules::{self, AnyRule};
+use crate::rules::{self, Loader};
 
 pub fn run(json: bool) -> Result<()> {
+    let config = Config::default();
+    let loader = Loader::new(&config)?;
     for path in rules::built() {
-        match (json, AnyRule::load(&Config::default(), &path)) {
+        match (json, loader.any(&path)) {
             (true, Ok(rule)) => {
                 let manifest = rule.manifest();
                 output::json(&json!({

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::args::PluginRunArgs;
 use crate::command::score;
 use crate::config::Config;
-use crate::rules::AnyRule;
+use crate::rules::{AnyRule, Loader};
 use crate::{output, parts};
 
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let config = parts::rule_configuration(&args.rule)?;
     let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     let holds_completions = text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion);
-    let rule = match AnyRule::load(&config, Path::new(&args.rule.plugin))? {
+    let rule = match Loader::new(&config)?.any(Path::new(&args.rule.plugin))? {
         AnyRule::Sentence(rule) => rule,
         AnyRule::Response(_) if args.recording.record.is_some() || args.recording.replay.is_some() => {
             bail!("a response rule asks for no counts: there is nothing to record or to replay")
