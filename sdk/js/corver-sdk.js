@@ -10,8 +10,7 @@
  *   An AND of clauses, each an OR of words; counts from `enough` on need not be told apart.
  * @typedef {{occurrences?: bigint, exact: boolean}} Count
  * @typedef {{
- *   completion: number, index: number, text: string, section: 'think' | 'answer' | 'body',
- *   triplets: Triplet[], counts: Count[],
+ *   completion: number, index: number, text: string, section: 'think' | 'answer' | 'body', triplets: Triplet[],
  * }} Sentence
  * @typedef {{reward: number, count?: bigint, triplet?: number, note?: string}} Verdict
  * @typedef {{tag: 'score', val: Verdict} | {tag: 'abstain', val?: string} | {tag: 'ask', val: Query[]}} Outcome
@@ -349,10 +348,10 @@ export function sentenceRule({ name, version, summary, settings = {}, validate =
     manifest: { name, version, summary, settingsSchema: JSON.stringify(all.schema) },
     /** @param {string} json  @throws {SettingsError} */
     configure: (json) => all.read(JSON.parse(json), ''),
-    /** @param {any} settings  @param {Sentence} sentence  @returns {Outcome} */
-    judge(settings, sentence) {
+    /** @param {any} settings  @param {Sentence} sentence  @param {Count[]} counts  @returns {Outcome} */
+    judge(settings, sentence, counts) {
       try {
-        return score(settings, sentence, new Corpus(sentence.counts));
+        return score(settings, sentence, new Corpus(counts));
       } catch (error) {
         if (error instanceof Ask) return { tag: 'ask', val: error.queries };
         throw error;

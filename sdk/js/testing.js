@@ -10,7 +10,7 @@ const ROUNDS = 4; // what the host allows by default
  */
 export function sentence(text, triplets) {
   const facts = triplets.map(([head, relation, tail]) => ({ head, relation, tail }));
-  return { completion: 0, index: 0, text, section: 'think', triplets: facts, counts: [] };
+  return { completion: 0, index: 0, text, section: 'think', triplets: facts };
 }
 
 /**
@@ -28,7 +28,7 @@ export function run(rule, sentence, counts, settings = {}) {
   const asked = [];
   for (let round = 0; round <= ROUNDS; round++) {
     const known = asked.map((query) => ({ occurrences: counts[query], exact: true }));
-    const { tag, val } = rule.judge(configured, { ...sentence, counts: known });
+    const { tag, val } = rule.judge(configured, sentence, known);
     if (tag === 'abstain') return { note: val, asked };
     if (tag === 'score') {
       if (!Number.isFinite(val.reward)) throw new Error(`the reward is ${val.reward}: it must be finite`);

@@ -32,14 +32,13 @@ class Count:
 
 @dataclass
 class Sentence:
-    """One sentence to judge; ``counts`` answers what was asked for it so far, in order."""
+    """One sentence to judge."""
 
     completion: int
     index: int
     text: str
     section: Any
     triplets: list[Triplet]
-    counts: list[Count]
 
 
 @dataclass
@@ -91,8 +90,8 @@ class Corpus:
     question beyond them becomes an ``Ask``. A rule starts over whenever more counts are there, so it must put the same
     questions in the same order."""
 
-    def __init__(self, sentence: Sentence):
-        self._counts = iter(sentence.counts)
+    def __init__(self, counts: list[Count]):
+        self._counts = iter(counts)
 
     def count(self, query: Query) -> Optional[int]:
         """How often ``query`` matches; ``None`` where the index cannot tell."""

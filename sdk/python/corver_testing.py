@@ -1,7 +1,7 @@
 """Runs a rule without the host, against counts given by hand."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from corver_sdk import Abstention, Ask, Corpus, Count, Query, Sentence, SentenceRule, Triplet
@@ -11,7 +11,7 @@ ROUNDS = 4  # what the host allows by default
 
 def sentence(text: str, triplets: list[tuple[str, str, str]]) -> Sentence:
     """A sentence with these triplets, the only one of its completion."""
-    return Sentence(0, 0, text, "think", [Triplet(*triplet) for triplet in triplets], [])
+    return Sentence(0, 0, text, "think", [Triplet(*triplet) for triplet in triplets])
 
 
 @dataclass
@@ -32,9 +32,8 @@ def run(rule: SentenceRule, sentence: Sentence, counts: dict[str, Optional[int]]
     asked: list[Query] = []
     for _ in range(ROUNDS + 1):
         known = [Count(counts[_printed(query)]) for query in asked]
-        sentence = replace(sentence, counts=known)
         try:
-            judgement = configured.score(sentence, Corpus(sentence))
+            judgement = configured.score(sentence, Corpus(known))
         except Ask as ask:
             for query in ask.queries:
                 assert _printed(query) in counts, f"the corpus does not hold {_printed(query)!r}"

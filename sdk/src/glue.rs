@@ -1,9 +1,10 @@
 //! Between the component's exports and a [`CompletionRule`] or [`ResponseRule`].
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
+use crate::batch::Batch;
 use crate::bindings;
-use crate::{Ask, CompletionRule, Corpus, Grade, Judgement, Manifest, Response, ResponseRule, Sentence, Settings};
+use crate::{CompletionRule, Count, Grade, Manifest, Response, ResponseRule, Sentence, Settings};
 
 /// Makes a sentence rule the component that this crate compiles to. Its name, version and summary are the package's.
 #[macro_export]
@@ -12,6 +13,10 @@ macro_rules! export {
         $crate::component!($rule, $crate::CompletionRule, $crate::bindings, {
             fn score(batch: Vec<$crate::Sentence>) -> Vec<$crate::bindings::Outcome> {
                 $crate::glue::score(&RULE, batch)
+            }
+
+            fn resume(counts: Vec<$crate::Count>) -> Vec<$crate::bindings::Outcome> {
+                $crate::glue::resume(&RULE, counts)
             }
         });
     };
@@ -81,22 +86,19 @@ pub fn configure<R: Settings>(
     rule.set(crate::settings::validated(settings, validate)?).map_err(|_| "the rule is configured already".to_owned())
 }
 
+/// What is judged, until nothing is asked any more.
+static BATCH: Mutex<Option<Batch>> = Mutex::new(None);
+
 pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: Vec<Sentence>) -> Vec<bindings::Outcome> {
-    let rule = rule.get().expect(CONFIGURED);
-    let mut outcomes = Vec::with_capacity(batch.len());
-    for completion in batch.chunk_by(|a, b| a.completion == b.completion) {
-        let corpora: Vec<Corpus> = completion.iter().map(|sentence| Corpus::new(&sentence.counts)).collect();
-        let judged = rule.judge(completion, &corpora);
-        assert_eq!(judged.len(), completion.len(), "a rule must give one outcome per sentence");
-        outcomes.extend(judged.into_iter().map(|outcome| match outcome {
-            Ok(Judgement::Score(verdict)) => bindings::Outcome::Score(verdict),
-            Ok(Judgement::Abstain(why)) => bindings::Outcome::Abstain(why),
-            Err(Ask(queries)) => bindings::Outcome::Ask(queries),
-        }));
-    }
-    // The instance ends with this call and its memory goes as a whole: nothing is gained by freeing every text before.
-    std::mem::forget(batch);
-    outcomes
+    let mut open = BATCH.lock().expect(ONE_THREAD);
+    open.insert(Batch::new(batch)).judge(rule.get().expect(CONFIGURED))
+}
+
+pub fn resume<R: CompletionRule>(rule: &OnceLock<R>, counts: Vec<Count>) -> Vec<bindings::Outcome> {
+    let mut open = BATCH.lock().expect(ONE_THREAD);
+    let batch = open.as_mut().expect("the contract: `score` comes before `resume`");
+    batch.answer(counts);
+    batch.judge(rule.get().expect(CONFIGURED))
 }
 
 pub fn grade<R: ResponseRule>(rule: &OnceLock<R>, batch: &[Response]) -> Vec<Grade> {
@@ -105,6 +107,7 @@ pub fn grade<R: ResponseRule>(rule: &OnceLock<R>, batch: &[Response]) -> Vec<Gra
 }
 
 const CONFIGURED: &str = "the contract: `configure` comes first";
+const ONE_THREAD: &str = "a component has one thread";
 
 /// A panic ends as a trap without words; its text takes this way out. Natively, panics keep the hook they have.
 fn hand_over_panics() {

@@ -31,6 +31,7 @@
 //! `cargo build --release --target wasm32-unknown-unknown` makes the file that `corver-host train --plugin` takes.
 //! `cargo test` is native: [`testing`] has a corpus to fill in by hand.
 
+mod batch;
 pub mod bindings;
 mod corpus;
 #[doc(hidden)]

@@ -55,7 +55,6 @@ pub fn completion(sentences: &[(&str, &[Parts])]) -> Vec<Sentence> {
         text: (*text).into(),
         section: Section::Think,
         triplets: triplets.iter().map(triplet).collect(),
-        counts: Vec::new(),
     };
     (0..).zip(sentences).map(sentence).collect()
 }
@@ -127,18 +126,18 @@ pub fn run_completion<R: CompletionRule>(rule: &R, completion: &[Sentence], corp
 
 /// Calls `rule` until it asks nothing more.
 fn settle<R: CompletionRule>(rule: &R, completion: &[Sentence], answer: impl Fn(&Query) -> Count) -> Vec<Judged> {
-    let mut completion = completion.to_vec();
+    let mut counts: Vec<Vec<Count>> = vec![Vec::new(); completion.len()];
     let mut asked: Vec<Vec<Query>> = vec![Vec::new(); completion.len()];
     for _ in 0..=ROUNDS {
-        let with_questions = completion.iter().zip(&asked);
-        let corpora: Vec<Corpus> = with_questions.map(|(s, asked)| Corpus::recorded(&s.counts, asked)).collect();
-        let outcomes = rule.judge(&completion, &corpora);
+        let with_questions = counts.iter().zip(&asked);
+        let corpora: Vec<Corpus> = with_questions.map(|(counts, asked)| Corpus::recorded(counts, asked)).collect();
+        let outcomes = rule.judge(completion, &corpora);
         assert_eq!(outcomes.len(), completion.len(), "a rule must give one outcome per sentence");
         if outcomes.iter().all(Result::is_ok) {
             let outcomes = outcomes.into_iter().flatten();
             return completion.iter().zip(&asked).zip(outcomes).map(|((s, asked), o)| judged(s, asked, o)).collect();
         }
-        for ((sentence, asked), outcome) in completion.iter_mut().zip(&mut asked).zip(outcomes) {
+        for ((counts, asked), outcome) in counts.iter_mut().zip(&mut asked).zip(outcomes) {
             for query in outcome.err().into_iter().flat_map(|Ask(queries)| queries) {
                 let words: usize = query.all_of.iter().map(Vec::len).sum();
                 assert!(
@@ -149,7 +148,7 @@ fn settle<R: CompletionRule>(rule: &R, completion: &[Sentence], answer: impl Fn(
                     !query.all_of.iter().any(Vec::is_empty),
                     "a clause without words, which nothing matches: {query:?}"
                 );
-                sentence.counts.push(answer(&query));
+                counts.push(answer(&query));
                 asked.push(query);
             }
             let asked = asked.len();

@@ -1,19 +1,35 @@
 //! What a rule costs: `first` over batches of sentences, the calls, both rounds and all conversions included, with an
-//! index that answers at once; the same rule compiled into the host; several cores; and a start from the cache of
-//! compiled rules. Writes `target/bench/rules.json`, each figure beside its bar, and prints it as a table.
+//! index that answers at once; the same rule compiled into the host; its code alone; several cores; and a start from
+//! the cache of compiled rules. Writes `target/bench/rules.json`, each figure beside its bar, and prints it as a table.
 
+// The host's own rounds, which a plugin's instance judges in and here the same rule compiled in.
+#[path = "../src/answers.rs"]
+mod answers;
+#[path = "../src/check.rs"]
+#[allow(dead_code, reason = "shared with the library")]
+mod check;
+#[path = "../src/judge.rs"]
+#[allow(dead_code, unused_imports, reason = "shared with the library, its tests too")]
+mod judge;
+
+use std::convert::Infallible;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
-use corver_rules::{LoadOptions, Rule};
+use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet, Verdict};
+use corver_rules::{Fault, Limits, LoadOptions, Rule};
 use corver_sdk::{Ask, Corpus, Judgement, SentenceRule};
 use cpu_time::ThreadTime;
 use criterion::{Bencher, BenchmarkId, Criterion, Throughput};
 use first::First;
+use judge::{Outcome, Session};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde_json::{Value, json};
+
+/// As in `corver-host`.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 struct Instant;
 
@@ -24,12 +40,15 @@ impl Counter for Instant {
     }
 }
 
-/// Three sentences to a completion, every one with a fact of its own.
+/// In a completion.
+const SENTENCES: u32 = 3;
+
+/// Every one with a fact of its own.
 fn sentences(n: u32) -> Vec<RuleSentence> {
     (0..n)
         .map(|i| RuleSentence {
-            completion: i / 3,
-            index: i % 3,
+            completion: i / SENTENCES,
+            index: i % SENTENCES,
             text: format!("Mario Camerini directed the film Il Seduttore Numero{i} in the year 1954."),
             section: Section::Think,
             triplets: vec![Triplet {
@@ -60,12 +79,60 @@ fn native_sentences(sentences: &[RuleSentence]) -> Vec<corver_sdk::Sentence> {
         text: sentence.text.clone(),
         section: corver_sdk::Section::Think,
         triplets: sentence.triplets.iter().map(triplet).collect(),
-        counts: Vec::new(),
     };
     sentences.iter().map(native).collect()
 }
 
-/// Both rounds without a host: ask, take the answers, judge.
+/// The rule compiled in, for sentences that it has in its own types.
+struct CompiledIn<'a> {
+    rule: &'a First,
+    sentences: &'a [corver_sdk::Sentence],
+    call: &'a [corver_sdk::Sentence],
+}
+
+impl CompiledIn<'_> {
+    fn judge(&self, counts: &[corver_sdk::Count], number: usize) -> Vec<Outcome> {
+        let judge = |(i, sentence)| match self.rule.score(sentence, &Corpus::new(&counts[i * number..][..number])) {
+            Ok(Judgement::Score(corver_sdk::Verdict { reward, count, triplet, note })) => {
+                Outcome::Score { reward, count, triplet, note }
+            }
+            Ok(Judgement::Abstain(note)) => Outcome::Abstain { note },
+            Err(Ask(queries)) => {
+                let query = |corver_sdk::Query { all_of, enough }| Query { all_of, enough };
+                Outcome::Ask(queries.into_iter().map(query).collect())
+            }
+        };
+        self.call.iter().enumerate().map(judge).collect()
+    }
+}
+
+/// Every sentence has a fact of its own, and one question.
+impl Session for CompiledIn<'_> {
+    type Error = Infallible;
+
+    fn score(&mut self, sentences: &[RuleSentence]) -> Result<Vec<Outcome>, Infallible> {
+        let start = (sentences[0].completion * SENTENCES + sentences[0].index) as usize;
+        self.call = &self.sentences[start..][..sentences.len()];
+        Ok(self.judge(&[], 0))
+    }
+
+    fn resume<'a>(&mut self, counts: impl ExactSizeIterator<Item = &'a Count>) -> Result<Vec<Outcome>, Infallible> {
+        let counts: Vec<corver_sdk::Count> =
+            counts.map(|&Count { occurrences, exact, .. }| corver_sdk::Count { occurrences, exact }).collect();
+        Ok(self.judge(&counts, 1))
+    }
+
+    fn refuse(self, fault: Fault) -> Infallible {
+        panic!("{fault}")
+    }
+}
+
+fn judge_compiled_in(rule: &First, batch: &[RuleSentence], sentences: &[corver_sdk::Sentence]) -> Vec<Verdict> {
+    let start = || Ok(CompiledIn { rule, sentences, call: &[] });
+    judge::judge(batch, &Limits::default(), &mut Instant, start).expect("a rule that keeps the contract")
+}
+
+/// The rule's code alone, without a host: ask, take the answers, judge.
 fn judge_natively(rule: &First, sentences: &[corver_sdk::Sentence]) -> Vec<Judgement> {
     let judge = |sentence| {
         let asked = rule.score(sentence, &Corpus::new(&[]));
@@ -100,9 +167,12 @@ fn judge(c: &mut Criterion) {
         group.bench_function(BenchmarkId::new("plugin", n), |b| {
             on_one_core(&one, b, || rule.judge(black_box(&batch), &mut Instant).unwrap());
         });
-        let batch = native_sentences(&batch);
-        group.bench_function(BenchmarkId::new("native", n), |b| {
-            on_one_core(&one, b, || judge_natively(&First::default(), black_box(&batch)));
+        let sentences = native_sentences(&batch);
+        group.bench_function(BenchmarkId::new("compiled-in", n), |b| {
+            on_one_core(&one, b, || judge_compiled_in(&First::default(), black_box(&batch), &sentences));
+        });
+        group.bench_function(BenchmarkId::new("code-alone", n), |b| {
+            on_one_core(&one, b, || judge_natively(&First::default(), black_box(&sentences)));
         });
     }
     group.finish();
@@ -162,9 +232,10 @@ fn figures(criterion: &Path, start: SystemTime) -> Vec<Figure> {
         |name: String, value: Option<f64>, bar| figures.extend(value.map(|value| Figure { name, value, bar }));
     for n in SIZES {
         let per_sentence = |of: &str| Some(median(&format!("rules/{of}/{n}"))? / 1e3 / f64::from(n));
-        let (plugin, native) = (per_sentence("plugin"), per_sentence("native"));
+        let (plugin, native) = (per_sentence("plugin"), per_sentence("compiled-in"));
         add(format!("first.wasm, batches of {n}, us per sentence"), plugin, Some(2.0));
-        add(format!("first compiled in, {n} sentences, us per sentence"), native, None);
+        add(format!("first compiled in, batches of {n}, us per sentence"), native, None);
+        add(format!("its code alone, {n} sentences, us per sentence"), per_sentence("code-alone"), None);
         add(
             format!("plugin / compiled in, {n}"),
             plugin.zip(native).map(|(plugin, native)| plugin / native),

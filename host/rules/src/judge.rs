@@ -1,18 +1,21 @@
-//! The rounds: call the rule, look up what it asks, call it again; and the checks on what it answers.
+//! The rounds: have the rule judge, look up what it asks, have it go on with the answers.
 
-use std::hash::BuildHasher;
+use std::ops::Range;
 
 use corver_core::{Count, Counter, PartError, Query, RuleSentence, Verdict};
-use hashbrown::hash_table::Entry;
-use hashbrown::{DefaultHashBuilder, HashTable};
 use rayon::prelude::*;
 
+use crate::answers::Answers;
+use crate::check::{check, check_number};
 use crate::{Fault, Limits};
 
-/// A call takes whole completions until it has so many sentences: enough that a fresh instance costs little beside
+/// An instance takes whole completions until it has so many sentences: enough that a fresh one costs little beside
 /// them, few enough that a training step keeps several cores busy. A constant, so that what a rule sees does not
 /// depend on the machine.
 const CALL_SENTENCES: usize = 256;
+
+/// So many instances may wait for counts at the same time.
+pub(crate) const MOST_WAITING: usize = 16;
 
 /// A rule's answer for one sentence, in no version's own types.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,12 +25,26 @@ pub(crate) enum Outcome {
     Ask(Vec<Query>),
 }
 
+/// A fresh instance of a rule, for some whole completions. Its outcomes are unchecked.
+pub(crate) trait Session: Send {
+    type Error: Send;
+
+    /// One outcome per sentence.
+    fn score(&mut self, sentences: &[RuleSentence]) -> Result<Vec<Outcome>, Self::Error>;
+
+    /// One outcome per sentence of those completions in which one asked, given the answers to what was asked, in order.
+    fn resume<'a>(&mut self, counts: impl ExactSizeIterator<Item = &'a Count>) -> Result<Vec<Outcome>, Self::Error>;
+
+    /// Ends it: its outcomes are not acceptable.
+    fn refuse(self, fault: Fault) -> Self::Error;
+}
+
 /// Why there are no verdicts.
 #[derive(Debug)]
 pub(crate) enum Stop<E> {
-    /// A call failed, or its answer was not acceptable.
-    Call(E),
-    /// The calls together asked too much.
+    /// An instance failed, or its outcomes are not acceptable.
+    Session(E),
+    /// The instances together asked too much.
     Fault(Fault),
     Counter(PartError),
     /// Counts that came back, of how many.
@@ -37,218 +54,124 @@ pub(crate) enum Stop<E> {
     },
 }
 
-/// One sentence of a call, with the counts it has so far.
-#[derive(Clone, Copy)]
-pub(crate) struct Posed<'a> {
-    pub(crate) sentence: &'a RuleSentence,
-    asked: &'a [usize],
-    answers: &'a Answers,
-}
-
-impl<'a> Posed<'a> {
-    /// In the order asked.
-    pub(crate) fn counts(self) -> impl ExactSizeIterator<Item = &'a Count> {
-        self.asked.iter().map(move |&place| &self.answers.counts[place])
-    }
-}
-
-/// One verdict per sentence. `call` is the rule: sentences of whole completions, with the counts they have so far, to
-/// one outcome each. Calls run side by side.
-pub(crate) fn judge<E: Send>(
+/// One verdict per sentence. Instances work side by side, each for the completions that it got from `start`.
+pub(crate) fn judge<S: Session>(
     sentences: &[RuleSentence],
     limits: &Limits,
     counter: &mut dyn Counter,
-    call: impl Fn(&[Posed]) -> Result<Vec<Outcome>, E> + Sync,
-) -> Result<Vec<Verdict>, Stop<E>> {
+    start: impl Fn() -> Result<S, S::Error> + Sync,
+) -> Result<Vec<Verdict>, Stop<S::Error>> {
     let mut verdicts = vec![Verdict::default(); sentences.len()];
     let mut answers = Answers::default();
-    // For each sentence, which answers it has asked for, in the order asked.
+    // For each sentence the places of the answers it has asked for, in the order asked.
     let mut asked: Vec<Vec<usize>> = vec![Vec::new(); sentences.len()];
-    let mut open: Vec<usize> = (0..sentences.len()).collect();
-    for round in 0.. {
-        let pose = |&i: &usize| Posed { sentence: &sentences[i], asked: &asked[i], answers: &answers };
-        let outcomes = call_all(&open.iter().map(pose).collect::<Vec<Posed>>(), &call).map_err(Stop::Call)?;
-        let mut asks = vec![false; sentences.len()];
-        for (&i, outcome) in open.iter().zip(outcomes) {
-            match outcome {
-                Outcome::Score { reward, count, triplet, note } => {
-                    verdicts[i] = Verdict { reward: Some(reward), count, triplet, note, ..Verdict::default() };
-                }
-                Outcome::Abstain { note } => verdicts[i] = Verdict { note, ..Verdict::default() },
-                Outcome::Ask(queries) => {
-                    asks[i] = true;
-                    asked[i].extend(queries.into_iter().map(|query| answers.place_of(query)));
-                    check_number(&sentences[i], asked[i].len(), limits).map_err(Stop::Fault)?;
+    for calls in calls(sentences).chunks(MOST_WAITING) {
+        let begin = |call: &Range<usize>| Call::begin(start()?, sentences, call.clone(), limits);
+        let mut calls: Vec<Call<S>> = calls.par_iter().map(begin).collect::<Result<_, _>>().map_err(Stop::Session)?;
+        for round in 0.. {
+            let mut num_asking = 0;
+            for call in &mut calls {
+                for (&i, outcome) in call.judged.iter().zip(call.outcomes.drain(..)) {
+                    match outcome {
+                        Outcome::Score { reward, count, triplet, note } => {
+                            verdicts[i] = Verdict { reward: Some(reward), count, triplet, note, ..Verdict::default() };
+                        }
+                        Outcome::Abstain { note } => verdicts[i] = Verdict { note, ..Verdict::default() },
+                        Outcome::Ask(queries) => {
+                            num_asking += 1;
+                            let before = asked[i].len();
+                            asked[i].extend(queries.into_iter().map(|query| answers.place_of(query)));
+                            call.places.extend_from_slice(&asked[i][before..]);
+                            check_number(&sentences[i], asked[i].len(), limits).map_err(Stop::Fault)?;
+                        }
+                    }
                 }
             }
+            calls.retain(|call| call.waiting.is_some());
+            if calls.is_empty() {
+                break;
+            }
+            if round == limits.rounds {
+                return Err(Stop::Fault(Fault::Rounds { limit: limits.rounds, open: num_asking }));
+            }
+            answers.look_up(limits, counter)?;
+            calls
+                .par_iter_mut()
+                .try_for_each(|call| call.resume(sentences, &answers, limits))
+                .map_err(Stop::Session)?;
         }
-        let num_asking = asks.iter().filter(|&&asks| asks).count();
-        if num_asking == 0 {
-            break;
-        }
-        if round == limits.rounds {
-            return Err(Stop::Fault(Fault::Rounds { limit: limits.rounds, open: num_asking }));
-        }
-        answers.look_up(limits, counter)?;
-        // A rule sees a completion whole or not at all.
-        let same_completion = |&a: &usize, &b: &usize| sentences[a].completion == sentences[b].completion;
-        let with_asks = open.chunk_by(same_completion).filter(|completion| completion.iter().any(|&i| asks[i]));
-        open = with_asks.flatten().copied().collect();
     }
     answers.hand_out(asked, &mut verdicts);
     Ok(verdicts)
 }
 
-/// One outcome per sentence, in order, whichever call ends first.
-fn call_all<E: Send>(
-    posed: &[Posed],
-    call: impl Fn(&[Posed]) -> Result<Vec<Outcome>, E> + Sync,
-) -> Result<Vec<Outcome>, E> {
-    match calls(posed).as_slice() {
-        [all] => call(all),
-        several => {
-            let outcomes: Result<Vec<_>, E> = several.par_iter().map(|posed| call(posed)).collect();
-            Ok(outcomes?.into_iter().flatten().collect())
+/// An instance and its completions.
+struct Call<S> {
+    /// The instance, as long as it has questions.
+    waiting: Option<S>,
+    /// What it said last, and about which sentences.
+    outcomes: Vec<Outcome>,
+    judged: Vec<usize>,
+    /// The sentences that it judges next: those of the completions in which one asks.
+    open: Vec<usize>,
+    /// Where the answers to its last questions are.
+    places: Vec<usize>,
+}
+
+impl<S: Session> Call<S> {
+    fn begin(
+        mut session: S,
+        sentences: &[RuleSentence],
+        call: Range<usize>,
+        limits: &Limits,
+    ) -> Result<Self, S::Error> {
+        let outcomes = session.score(&sentences[call.clone()])?;
+        Self::said(session, outcomes, call.collect(), sentences, limits)
+    }
+
+    fn resume(&mut self, sentences: &[RuleSentence], answers: &Answers, limits: &Limits) -> Result<(), S::Error> {
+        let Some(mut session) = self.waiting.take() else { return Ok(()) };
+        let outcomes = session.resume(answers.at(&self.places))?;
+        *self = Self::said(session, outcomes, std::mem::take(&mut self.open), sentences, limits)?;
+        Ok(())
+    }
+
+    fn said(
+        session: S,
+        outcomes: Vec<Outcome>,
+        judged: Vec<usize>,
+        sentences: &[RuleSentence],
+        limits: &Limits,
+    ) -> Result<Self, S::Error> {
+        if let Err(fault) = check(judged.iter().map(|&i| &sentences[i]), &outcomes, limits) {
+            return Err(session.refuse(fault));
         }
+        let mut open = Vec::new();
+        let mut rest = outcomes.as_slice();
+        // A rule sees a completion whole or not at all.
+        for completion in judged.chunk_by(|&a, &b| sentences[a].completion == sentences[b].completion) {
+            let (of_completion, others) = rest.split_at(completion.len());
+            if of_completion.iter().any(|outcome| matches!(outcome, Outcome::Ask(_))) {
+                open.extend_from_slice(completion);
+            }
+            rest = others;
+        }
+        let waiting = (!open.is_empty()).then_some(session);
+        Ok(Self { waiting, outcomes, judged, open, places: Vec::new() })
     }
 }
 
 /// Cuts sentences where a completion ends, as soon as there are enough for a call.
-fn calls<'p, 'a>(mut posed: &'p [Posed<'a>]) -> Vec<&'p [Posed<'a>]> {
-    let mut calls = Vec::new();
-    while let Some(last) = posed.get(CALL_SENTENCES - 1) {
-        let more =
-            posed[CALL_SENTENCES..].iter().take_while(|next| next.sentence.completion == last.sentence.completion);
-        let (call, rest) = posed.split_at(CALL_SENTENCES + more.count());
-        calls.push(call);
-        posed = rest;
-    }
-    if !posed.is_empty() {
-        calls.push(posed);
+fn calls(sentences: &[RuleSentence]) -> Vec<Range<usize>> {
+    let (mut calls, mut start) = (Vec::new(), 0);
+    while start < sentences.len() {
+        let mut end = sentences.len().min(start + CALL_SENTENCES);
+        let last = sentences[end - 1].completion;
+        end += sentences[end..].iter().take_while(|next| next.completion == last).count();
+        calls.push(start..end);
+        start = end;
     }
     calls
-}
-
-/// What the corpus has answered in this batch. Each query goes there once.
-#[derive(Default)]
-struct Answers {
-    counts: Vec<Count>,
-    /// Asked, and not looked up yet: their places follow those of `counts`.
-    new: Vec<Query>,
-    /// Hash of a query, and its place.
-    places: HashTable<(u64, usize)>,
-    hasher: DefaultHashBuilder,
-}
-
-impl Answers {
-    /// Where the answer to `query` is, or will be after [`Self::look_up`].
-    fn place_of(&mut self, query: Query) -> usize {
-        let Self { counts, new, places, hasher } = self;
-        let hash = hasher.hash_one(&query);
-        let at = |place: usize| counts.get(place).map_or_else(|| &new[place - counts.len()], |count| &count.query);
-        match places.entry(hash, |&(known, place)| known == hash && *at(place) == query, |&(hash, _)| hash) {
-            Entry::Occupied(known) => known.get().1,
-            Entry::Vacant(vacant) => {
-                let place = counts.len() + new.len();
-                vacant.insert((hash, place));
-                new.push(query);
-                place
-            }
-        }
-    }
-
-    fn look_up<E>(&mut self, limits: &Limits, counter: &mut dyn Counter) -> Result<(), Stop<E>> {
-        let (limit, got) = (limits.queries_per_batch, self.places.len());
-        if got > limit {
-            return Err(Stop::Fault(Fault::BatchQueries { limit, got }));
-        }
-        if self.new.is_empty() {
-            return Ok(());
-        }
-        let counts = counter.count(&self.new).map_err(Stop::Counter)?;
-        if counts.len() != self.new.len() {
-            return Err(Stop::Answers { expected: self.new.len(), got: counts.len() });
-        }
-        // Under the query as the rule put it: that is what traces show.
-        self.counts.extend(self.new.drain(..).zip(counts).map(|(query, count)| Count { query, ..count }));
-        Ok(())
-    }
-
-    /// Gives each verdict the counts that its sentence asked for, each once.
-    fn hand_out(self, mut asked: Vec<Vec<usize>>, verdicts: &mut [Verdict]) {
-        asked.iter_mut().for_each(drop_repetitions);
-        let mut askers = vec![0; self.counts.len()];
-        asked.iter().flatten().for_each(|&place| askers[place] += 1);
-        let mut counts: Vec<Option<Count>> = self.counts.into_iter().map(Some).collect();
-        for (verdict, asked) in verdicts.iter_mut().zip(asked) {
-            let hand = |place: usize| {
-                askers[place] -= 1;
-                let count = &mut counts[place];
-                // Most have one asker, who gets it without a copy.
-                if askers[place] == 0 { count.take() } else { count.clone() }
-            };
-            verdict.counts = asked.into_iter().filter_map(hand).collect();
-        }
-    }
-}
-
-/// Keeps the first of what is the same.
-fn drop_repetitions(places: &mut Vec<usize>) {
-    let mut kept = 0;
-    for i in 0..places.len() {
-        if !places[..kept].contains(&places[i]) {
-            places[kept] = places[i];
-            kept += 1;
-        }
-    }
-    places.truncate(kept);
-}
-
-/// Whether `outcomes` are acceptable answers to `posed`.
-pub(crate) fn check(posed: &[Posed], outcomes: &[Outcome], limits: &Limits) -> Result<(), Fault> {
-    if outcomes.len() != posed.len() {
-        return Err(Fault::Outcomes { expected: posed.len(), got: outcomes.len() });
-    }
-    posed.iter().zip(outcomes).try_for_each(|(posed, outcome)| check_one(posed.sentence, outcome, limits))
-}
-
-fn check_one(sentence: &RuleSentence, outcome: &Outcome, limits: &Limits) -> Result<(), Fault> {
-    let RuleSentence { completion, index, .. } = *sentence;
-    let triplets = sentence.triplets.len();
-    match outcome {
-        Outcome::Score { reward, triplet, note, .. } => {
-            if !reward.is_finite() {
-                return Err(Fault::NotFinite { completion, index, reward: *reward });
-            }
-            if let Some(got) = triplet.filter(|&triplet| triplet as usize >= triplets) {
-                return Err(Fault::Triplet { completion, index, triplets, got });
-            }
-            note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes))
-        }
-        Outcome::Abstain { note } => note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes)),
-        Outcome::Ask(queries) => {
-            check_number(sentence, queries.len(), limits)?;
-            queries.iter().try_for_each(|query| check_query(query, limits))
-        }
-    }
-}
-
-fn check_number(sentence: &RuleSentence, got: usize, limits: &Limits) -> Result<(), Fault> {
-    let RuleSentence { completion, index, .. } = *sentence;
-    let limit = limits.queries_per_sentence;
-    if got > limit { Err(Fault::SentenceQueries { completion, index, limit, got }) } else { Ok(()) }
-}
-
-fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
-    let (limit, got) = (limits.words_per_query, query.all_of.iter().map(Vec::len).sum());
-    if got == 0 || got > limit || query.all_of.iter().any(Vec::is_empty) {
-        return Err(Fault::Words { limit, got });
-    }
-    query.all_of.iter().flatten().try_for_each(|word| check_text("query word", word, limits.text_bytes))
-}
-
-pub(crate) fn check_text(what: &'static str, text: &str, limit: usize) -> Result<(), Fault> {
-    if text.len() > limit { Err(Fault::Text { what, limit, got: text.len() }) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -260,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts a query's clauses, and keeps what each call asked.
+    /// Counts a query's clauses, and keeps what each look-up asked.
     #[derive(Default)]
     struct Clauses(Vec<Vec<String>>);
 
@@ -277,43 +200,102 @@ mod tests {
         }
     }
 
+    /// What a call was given: completion, index and number of counts of each sentence.
+    type Seen = Vec<(u32, u32, usize)>;
+
+    /// A rule that keeps its sentences as the SDK does, and answers for one sentence with so many counts like this.
+    struct Script<'a, F> {
+        answer: F,
+        sentences: Vec<(RuleSentence, usize, Vec<u64>)>,
+        seen: &'a Mutex<Vec<Seen>>,
+    }
+
+    impl<F: Fn(&RuleSentence, &[u64]) -> Outcome + Send> Script<'_, F> {
+        fn outcomes(&mut self) -> Vec<Outcome> {
+            let seen = self.sentences.iter().map(|(s, _, counts)| (s.completion, s.index, counts.len())).collect();
+            self.seen.lock().unwrap().push(seen);
+            let outcomes: Vec<Outcome> = self.sentences.iter().map(|(s, _, counts)| (self.answer)(s, counts)).collect();
+            for ((_, asked, _), outcome) in self.sentences.iter_mut().zip(&outcomes) {
+                *asked = if let Outcome::Ask(queries) = outcome { queries.len() } else { 0 };
+            }
+            let asks: Vec<u32> = self.sentences.iter().filter(|(_, n, _)| *n > 0).map(|(s, ..)| s.completion).collect();
+            self.sentences.retain(|(s, ..)| asks.contains(&s.completion));
+            outcomes
+        }
+    }
+
+    impl<F: Fn(&RuleSentence, &[u64]) -> Outcome + Send> Session for Script<'_, F> {
+        type Error = Infallible;
+
+        fn score(&mut self, sentences: &[RuleSentence]) -> Result<Vec<Outcome>, Infallible> {
+            self.sentences = sentences.iter().map(|sentence| (sentence.clone(), 0, Vec::new())).collect();
+            Ok(self.outcomes())
+        }
+
+        fn resume<'a>(
+            &mut self,
+            mut counts: impl ExactSizeIterator<Item = &'a Count>,
+        ) -> Result<Vec<Outcome>, Infallible> {
+            for (_, asked, known) in &mut self.sentences {
+                known.extend(counts.by_ref().take(*asked).map(|count| count.occurrences.unwrap()));
+            }
+            assert_eq!(counts.len(), 0);
+            Ok(self.outcomes())
+        }
+
+        fn refuse(self, fault: Fault) -> Infallible {
+            panic!("{fault}")
+        }
+    }
+
+    /// The verdicts of a rule that answers like this, and what each of its calls was given, sorted.
+    fn run(
+        sentences: &[RuleSentence],
+        index: &mut dyn Counter,
+        answer: impl Fn(&RuleSentence, &[u64]) -> Outcome + Send + Sync,
+    ) -> Result<(Vec<Verdict>, Vec<Seen>), Stop<Infallible>> {
+        let seen = Mutex::default();
+        let start = || Ok(Script { answer: &answer, sentences: Vec::new(), seen: &seen });
+        let verdicts = judge(sentences, &Limits::default(), index, start)?;
+        Ok((verdicts, seen.into_inner().unwrap()))
+    }
+
     fn sentence(completion: u32, index: u32) -> RuleSentence {
         RuleSentence { completion, index, text: "Well.".into(), section: Section::Think, triplets: Vec::new() }
     }
 
-    fn query(word: &str) -> Query {
-        Query { all_of: vec![vec![word.into()]], enough: None }
+    fn ask(words: &[&str]) -> Outcome {
+        Outcome::Ask(words.iter().map(|&word| Query { all_of: vec![vec![word.into()]], enough: None }).collect())
     }
 
     fn score(reward: f32) -> Outcome {
         Outcome::Score { reward, count: None, triplet: None, note: None }
     }
 
+    fn asked(verdict: &Verdict) -> Vec<String> {
+        verdict.counts.iter().map(|count| count.query.to_string()).collect()
+    }
+
     #[test]
-    fn completions_with_open_questions_come_again_whole() {
+    fn completions_with_open_questions_are_judged_again_whole() {
         let sentences = [sentence(0, 0), sentence(1, 0), sentence(1, 1), sentence(2, 0)];
-        let calls = Mutex::new(Vec::new());
         let mut index = Clauses::default();
-        let verdicts = judge(&sentences, &Limits::default(), &mut index, |batch| {
-            let mut calls = calls.lock().unwrap();
-            calls.push(batch.iter().map(|p| (p.sentence.completion, p.counts().len())).collect::<Vec<_>>());
-            // Sentence 1 of completion 1 asks twice, all others are content; the last round revises its neighbour.
-            let answer = |posed: &Posed| match (posed.sentence.completion, posed.sentence.index) {
-                (1, 1) if posed.counts().len() < 2 => Outcome::Ask(vec![query(["a", "b"][posed.counts().len()])]),
-                _ => score(calls.len() as f32),
-            };
-            Ok::<_, Infallible>(batch.iter().map(answer).collect())
-        })
-        .unwrap();
+        // Sentence 1 of completion 1 asks twice; its neighbour's reward changes with every call.
+        let calls = std::sync::atomic::AtomicU32::new(0);
+        let (verdicts, seen) =
+            run(&sentences, &mut index, |sentence, counts| match (sentence.completion, sentence.index) {
+                (1, 1) if counts.len() < 2 => ask(&[["a", "b"][counts.len()]]),
+                (1, 0) => score(calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) as f32),
+                _ => score(counts.len() as f32),
+            })
+            .unwrap();
         assert_eq!(
-            calls.into_inner().unwrap(),
-            [vec![(0, 0), (1, 0), (1, 0), (2, 0)], vec![(1, 0), (1, 1)], vec![(1, 0), (1, 2)]]
+            seen,
+            [vec![(0, 0, 0), (1, 0, 0), (1, 1, 0), (2, 0, 0)], vec![(1, 0, 0), (1, 1, 1)], vec![(1, 0, 0), (1, 1, 2)]]
         );
-        assert_eq!(
-            verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(),
-            [Some(1.0), Some(3.0), Some(3.0), Some(1.0)]
-        );
-        assert_eq!(verdicts[2].counts.iter().map(|count| count.query.to_string()).collect::<Vec<_>>(), ["a", "b"]);
+        let rewards: Vec<Option<f32>> = verdicts.iter().map(|verdict| verdict.reward).collect();
+        assert_eq!(rewards, [Some(0.0), Some(2.0), Some(2.0), Some(0.0)]);
+        assert_eq!(asked(&verdicts[2]), ["a", "b"]);
         assert_eq!(index.0, [["a"], ["b"]]);
     }
 
@@ -321,18 +303,15 @@ mod tests {
     fn each_query_is_looked_up_once_a_batch() {
         let sentences = [sentence(0, 0), sentence(0, 1)];
         let mut index = Clauses::default();
-        let verdicts = judge(&sentences, &Limits::default(), &mut index, |batch| {
-            let answer = |posed: &Posed| match posed.counts().len() {
-                0 => Outcome::Ask(vec![query("a"), query("b"), query("a")]),
-                3 => Outcome::Ask(vec![query("b"), query("c")]),
-                _ => score(posed.counts().filter_map(|count| count.occurrences).sum::<u64>() as f32),
-            };
-            Ok::<_, Infallible>(batch.iter().map(answer).collect())
+        let (verdicts, _) = run(&sentences, &mut index, |_, counts| match counts.len() {
+            0 => ask(&["a", "b", "a"]),
+            3 => ask(&["b", "c"]),
+            _ => score(counts.iter().sum::<u64>() as f32),
         })
         .unwrap();
         assert_eq!(index.0, [vec!["a", "b"], vec!["c"]]);
         assert_eq!(verdicts[1].reward, Some(5.0), "one count for every query");
-        assert_eq!(verdicts[1].counts.iter().map(|count| count.query.to_string()).collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(asked(&verdicts[1]), ["a", "b", "c"]);
     }
 
     #[test]
@@ -340,18 +319,13 @@ mod tests {
         // 100 completions of 5 sentences, then one that is larger than a call.
         let sentences: Vec<RuleSentence> =
             (0..500).map(|i| sentence(i / 5, i % 5)).chain((0..1000).map(|i| sentence(100, i))).collect();
-        let calls = Mutex::new(Vec::new());
         let mut index = Clauses::default();
-        let verdicts = judge(&sentences, &Limits::default(), &mut index, |batch| {
-            calls.lock().unwrap().push(batch.len());
-            let answer = |posed: &Posed| match (posed.sentence.index, posed.counts().next()) {
-                (0, None) => Outcome::Ask(vec![query(&posed.sentence.completion.to_string())]),
-                (index, _) => score(index as f32),
-            };
-            Ok::<_, Infallible>(batch.iter().map(answer).collect())
+        let (verdicts, seen) = run(&sentences, &mut index, |sentence, counts| match (sentence.index, counts.len()) {
+            (0, 0) => ask(&[&sentence.completion.to_string()]),
+            (index, _) => score(index as f32),
         })
         .unwrap();
-        let mut calls = calls.into_inner().unwrap();
+        let mut calls: Vec<usize> = seen.iter().map(Vec::len).collect();
         calls.sort_unstable();
         assert_eq!(calls, [260, 260, 1240, 1240], "twice, because every completion asks");
         assert!(verdicts.iter().zip(&sentences).all(|(verdict, s)| verdict.reward == Some(s.index as f32)));
@@ -360,15 +334,35 @@ mod tests {
     }
 
     #[test]
-    fn a_verdict_that_turns_into_an_abstention_is_one() {
-        let sentences = [sentence(0, 0), sentence(0, 1)];
-        let verdicts = judge(&sentences, &Limits::default(), &mut Clauses::default(), |batch| {
-            Ok::<_, Infallible>(match batch[1].counts().len() {
-                0 => vec![score(1.0), Outcome::Ask(vec![query("a")])],
-                _ => vec![Outcome::Abstain { note: Some("on second thoughts".into()) }, score(2.0)],
-            })
+    fn batches_of_any_size_need_a_bounded_number_of_instances() {
+        let sentences: Vec<RuleSentence> =
+            (0..(CALL_SENTENCES * (MOST_WAITING + 3)) as u32).map(|i| sentence(i, 0)).collect();
+        let mut index = Clauses::default();
+        let (verdicts, seen) = run(&sentences, &mut index, |sentence, counts| match counts {
+            [] => ask(&["the same", &sentence.completion.to_string()]),
+            counts => score(counts.len() as f32),
         })
         .unwrap();
+        assert!(verdicts.iter().all(|verdict| verdict.reward == Some(2.0)));
+        assert_eq!(seen.len(), 2 * (MOST_WAITING + 3));
+        let asked: Vec<usize> = index.0.iter().map(Vec::len).collect();
+        let first = CALL_SENTENCES * MOST_WAITING;
+        assert_eq!(asked, [1 + first, sentences.len() - first], "what was asked before is known");
+    }
+
+    #[test]
+    fn a_verdict_that_turns_into_an_abstention_is_one() {
+        let sentences = [sentence(0, 0), sentence(0, 1)];
+        let again = std::sync::atomic::AtomicBool::new(false);
+        let (verdicts, _) =
+            run(&sentences, &mut Clauses::default(), |sentence, counts| match (sentence.index, counts) {
+                (0, _) if again.swap(true, std::sync::atomic::Ordering::Relaxed) => {
+                    Outcome::Abstain { note: Some("on second thoughts".into()) }
+                }
+                (1, []) => ask(&["a"]),
+                _ => score(1.0),
+            })
+            .unwrap();
         assert_eq!((verdicts[0].reward, verdicts[0].note.as_deref()), (None, Some("on second thoughts")));
     }
 
@@ -380,9 +374,7 @@ mod tests {
                 Ok(Vec::new())
             }
         }
-        let stop = judge(&[sentence(0, 0)], &Limits::default(), &mut Silent, |_| {
-            Ok::<_, Infallible>(vec![Outcome::Ask(vec![query("a")])])
-        });
+        let stop = run(&[sentence(0, 0)], &mut Silent, |_, _| ask(&["a"]));
         assert!(matches!(stop, Err(Stop::Answers { expected: 1, got: 0 })));
     }
 }

@@ -7,6 +7,8 @@
 //! [`RuleError`] that names it; never in a silent zero.
 
 mod admit;
+mod answers;
+mod check;
 mod compile;
 mod conformance;
 mod error;
@@ -15,7 +17,7 @@ mod limits;
 mod plugin;
 mod response_rule;
 mod rule;
-mod v0_2;
+mod v0_3;
 
 pub use admit::Kind;
 pub use conformance::{Conformance, NotConformant, ResponseConformance};

@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
-use wasmtime::Engine;
 use wasmtime::component::Component;
+use wasmtime::{Engine, Inlining};
 
 use crate::admit::{self, Kind};
-use crate::v0_2::{self, Failure, Instance, Ready, World};
+use crate::v0_3::{self, Failure, Instance, Ready, World};
 use crate::{Limits, RuleError, compile};
 
 /// How to load a rule.
@@ -39,9 +40,11 @@ pub struct Manifest {
 /// Half of what a thread has by default; the host's own calls come on top.
 const MOST_STACK: usize = 1 << 20;
 
-/// Where rules run: an engine with its clock and its instances, and the limits of every rule in it.
+/// Where rules run: engines with their clocks and instances, and the limits of every rule in them.
 pub struct Sandbox {
-    engine: Engine,
+    /// Each made for the first rule that needs it; or why it could not be.
+    small: OnceLock<Result<Engine, String>>,
+    large: OnceLock<Result<Engine, String>>,
     limits: Limits,
 }
 
@@ -49,20 +52,30 @@ impl Sandbox {
     /// An empty one.
     ///
     /// # Errors
-    /// Where this machine cannot run WebAssembly, or not within these limits.
+    /// Where no thread has the stack that the limits name.
     pub fn new(limits: Limits) -> Result<Self, RuleError> {
         if limits.stack_bytes > MOST_STACK {
             return Err(RuleError::StackLimit { most: MOST_STACK, got: limits.stack_bytes });
         }
-        let engine = compile::engine(&limits).map_err(|error| RuleError::Engine { detail: format!("{error:#}") })?;
-        Ok(Self { engine, limits })
+        Ok(Self { small: OnceLock::new(), large: OnceLock::new(), limits })
+    }
+
+    /// The engine for a plugin of so many bytes.
+    fn engine(&self, bytes: usize) -> Result<&Engine, RuleError> {
+        let (engine, inlining) =
+            if bytes <= compile::INLINED { (&self.small, Inlining::Yes) } else { (&self.large, Inlining::No) };
+        engine
+            .get_or_init(|| compile::engine(&self.limits, inlining).map_err(|error| format!("{error:#}")))
+            .as_ref()
+            .map_err(|detail| RuleError::Engine { detail: detail.clone() })
     }
 
     /// Reads, checks and compiles a plugin file, asks who it is and tries its settings. `cache_dir` and `settings` as in
     /// [`LoadOptions`].
     ///
     /// # Errors
-    /// Where the file is no sentence rule of a version that this host speaks, or the rule refuses its settings or misbehaves.
+    /// Where the file is no sentence rule of a version that this host speaks, or the rule refuses its settings or misbehaves;
+    /// where this machine cannot run WebAssembly, or not within the limits.
     pub fn load(&self, path: &Path, cache_dir: Option<&Path>, settings: &serde_json::Value) -> Result<Rule, RuleError> {
         self.open(path, cache_dir, settings)
     }
@@ -86,10 +99,11 @@ impl Sandbox {
         cache_dir: Option<&Path>,
         settings: &serde_json::Value,
     ) -> Result<Plugin<W>, RuleError> {
-        let Self { engine, limits } = self;
+        let limits = &self.limits;
         let wasm = read(path, limits.file_bytes)?;
         let hash = blake3::hash(&wasm);
         let admitted = admit::check(path, &wasm, W::KIND)?;
+        let engine = self.engine(wasm.len())?;
         let invalid = |error: wasmtime::Error| RuleError::Invalid { path: path.into(), detail: format!("{error:#}") };
         let compile = || Component::from_binary(engine, &admitted.component()?).map_err(invalid);
         let component = match cache_dir {
@@ -137,10 +151,10 @@ pub struct Plugin<W: World> {
 }
 
 /// A reward for sentences.
-pub type Rule = Plugin<v0_2::SentenceRule>;
+pub type Rule = Plugin<v0_3::SentenceRule>;
 
 /// A reward for whole completions: a judge, or a format check.
-pub type ResponseRule = Plugin<v0_2::ResponseRule>;
+pub type ResponseRule = Plugin<v0_3::ResponseRule>;
 
 impl<W: World> std::fmt::Debug for Plugin<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -3,7 +3,7 @@
 use corver_core::{Completion, Grade, PartError};
 use rayon::prelude::*;
 
-use crate::judge::check_text;
+use crate::check::check_text;
 use crate::{Fault, Limits, ResponseRule, RuleError};
 
 /// Completions of one call; see the sentence rules' for why it is a constant.

@@ -1,34 +1,55 @@
 //! Sentence rules: sentences and counts → verdicts.
 
-use corver_core::{Counter, PartError, RuleSentence, Rules, Verdict};
+use corver_core::{Count, Counter, PartError, RuleSentence, Rules, Verdict};
 
-use crate::judge::{Outcome, Posed, Stop, check, judge};
-use crate::{Rule, RuleError};
+use crate::judge::{Outcome, Session, Stop, judge};
+use crate::v0_3::{Failure, Instance, SentenceRule};
+use crate::{Fault, Rule, RuleError};
 
 impl Rule {
-    /// One verdict per sentence, in order. `sentences` holds whole completions, each in one piece. Every call of the
-    /// rule runs in a fresh instance, so nothing is left of earlier ones; large batches take several calls, on all cores.
+    /// One verdict per sentence, in order. `sentences` holds whole completions, each in one piece. A fresh instance of
+    /// the rule judges them, so nothing is left of earlier ones; large batches take several, on all cores.
     ///
     /// # Errors
     /// Where the rule breaks its contract or a limit, or `counter` fails. There is no partial answer.
     pub fn judge(&self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, RuleError> {
-        if sentences.is_empty() {
-            return Ok(Vec::new());
-        }
-        judge(sentences, &self.limits, counter, |posed| self.call(posed)).map_err(|stop| match stop {
-            Stop::Call(error) => error,
+        let start = || Ok(Judging { rule: self, instance: self.instantiate()? });
+        judge(sentences, &self.limits, counter, start).map_err(|stop| match stop {
+            Stop::Session(error) => error,
             Stop::Fault(fault) => self.broken((fault, Vec::new())),
             Stop::Counter(source) => RuleError::Counter { plugin: self.name().to_owned(), source },
             Stop::Answers { expected, got } => RuleError::Answers { expected, got },
         })
     }
+}
 
-    /// What the rule says to these sentences, in a fresh instance.
-    fn call(&self, posed: &[Posed]) -> Result<Vec<Outcome>, RuleError> {
-        let mut instance = self.instantiate()?;
-        let outcomes = instance.score(posed).map_err(|failure| self.broken(failure))?;
-        check(posed, &outcomes, &self.limits).map_err(|fault| self.broken((fault, instance.into_reports())))?;
-        Ok(outcomes)
+/// A fresh instance, and whom to name where it fails.
+struct Judging<'a> {
+    rule: &'a Rule,
+    instance: Instance<SentenceRule>,
+}
+
+impl Judging<'_> {
+    fn named(&self, outcomes: Result<Vec<Outcome>, Failure>) -> Result<Vec<Outcome>, RuleError> {
+        outcomes.map_err(|failure| self.rule.broken(failure))
+    }
+}
+
+impl Session for Judging<'_> {
+    type Error = RuleError;
+
+    fn score(&mut self, sentences: &[RuleSentence]) -> Result<Vec<Outcome>, RuleError> {
+        let outcomes = self.instance.score(sentences);
+        self.named(outcomes)
+    }
+
+    fn resume<'a>(&mut self, counts: impl ExactSizeIterator<Item = &'a Count>) -> Result<Vec<Outcome>, RuleError> {
+        let outcomes = self.instance.resume(counts);
+        self.named(outcomes)
+    }
+
+    fn refuse(self, fault: Fault) -> RuleError {
+        self.rule.broken((fault, self.instance.into_reports()))
     }
 }
 

@@ -20,7 +20,7 @@ fn frozen(version: &str) -> PathBuf {
 }
 
 fn load(settings: Value) -> Result<Rule, RuleError> {
-    Rule::load(&frozen("0.2.0"), LoadOptions { settings, ..LoadOptions::default() })
+    Rule::load(&frozen("0.3.0"), LoadOptions { settings, ..LoadOptions::default() })
 }
 
 fn sentence(index: u32, section: Section, triplets: &[&str]) -> RuleSentence {
@@ -30,7 +30,7 @@ fn sentence(index: u32, section: Section, triplets: &[&str]) -> RuleSentence {
 }
 
 #[test]
-fn a_rule_of_0_2_0_says_what_it_said_then() {
+fn a_rule_of_0_3_0_says_what_it_said_then() {
     let rule = load(Value::Null).unwrap();
     let manifest = rule.manifest();
     assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("frozen", "1.0.0"));
@@ -63,8 +63,8 @@ fn its_complaints_arrive() {
 }
 
 #[test]
-fn a_judge_of_0_2_0_says_what_it_said_then() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/judge-0.2.0.wasm");
+fn a_judge_of_0_3_0_says_what_it_said_then() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/judge-0.3.0.wasm");
     let judge = ResponseRule::load(&path, LoadOptions::default()).unwrap();
     assert_eq!((judge.name(), judge.manifest().version.as_str()), ("frozen-judge", "1.0.0"));
     let golds = ["Rome".to_owned(), "Roma".to_owned()];
@@ -91,9 +91,9 @@ fn the_contract_of_today_has_a_frozen_rule() {
 
 fn assert_refused_with_advice(path: &Path, version: &str) {
     let error = Rule::load(path, LoadOptions::default()).unwrap_err();
-    assert!(matches!(&error, RuleError::Version { found, spoken: "0.2.0", .. } if found == version), "{error}");
+    assert!(matches!(&error, RuleError::Version { found, spoken: "0.3.0", .. } if found == version), "{error}");
     let message = error.to_string();
-    assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.2.0")), "{message}");
+    assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.3.0")), "{message}");
     assert!(message.contains("Build the plugin again with the corver-sdk of this host"), "{message}");
 }
 
@@ -106,9 +106,9 @@ fn a_rule_of_0_1_0_is_told_how_to_rebuild() {
 #[test]
 fn other_versions_are_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
-    for version in ["0.0.9", "0.3.0", "1.0.0"] {
-        let wasm = std::fs::read(frozen("0.2.0")).unwrap();
-        let changed = replaced(&wasm, b"@0.2.0", format!("@{version}").as_bytes());
+    for version in ["0.0.9", "0.4.0", "1.0.0"] {
+        let wasm = std::fs::read(frozen("0.3.0")).unwrap();
+        let changed = replaced(&wasm, b"@0.3.0", format!("@{version}").as_bytes());
         assert_ne!(changed, wasm);
         let path = folder.path().join(version);
         std::fs::write(&path, changed).unwrap();

@@ -16,6 +16,7 @@ pub struct Guest {
     pub describe: &'static str,
     pub configure: &'static str,
     pub score: &'static str,
+    pub resume: &'static str,
     /// What runs once the host has read the scores.
     pub after_score: &'static str,
     /// Leaves the address of `$size` bytes for the host to write to.
@@ -36,12 +37,13 @@ impl Default for Guest {
             describe: "i32.const 64",
             configure: "i32.const 128",
             score: SCORE_ZERO,
+            resume: SCORE_ZERO,
             after_score: "",
             realloc: "(local $at i32)
                 (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
                 (global.set $top (i32.add (local.get $at) (local.get $size)))
                 (local.get $at)",
-            version: "0.2.0",
+            version: "0.3.0",
         }
     }
 }
@@ -56,7 +58,7 @@ impl Guest {
     pub fn module(&self) -> Vec<u8> {
         let mut module = self.plain_module();
         let mut resolve = Resolve::default();
-        let wit = CONTRACT.replace("@0.2.0", &format!("@{}", self.version));
+        let wit = CONTRACT.replace("@0.3.0", &format!("@{}", self.version));
         let package = resolve.push_source("corver.wit", &wit).unwrap();
         let world = resolve.select_world(&[package], Some("sentence-rule")).unwrap();
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
@@ -69,7 +71,7 @@ impl Guest {
 
     /// Without the contract.
     pub fn plain_module(&self) -> Vec<u8> {
-        let Self { extra, pages, describe, configure, score, after_score, realloc, version } = self;
+        let Self { extra, pages, describe, configure, score, resume, after_score, realloc, version } = self;
         let interface = format!("corver:reward/sentence-scoring@{version}");
         wat::parse_str(format!(
             r#"(module
@@ -88,6 +90,7 @@ impl Guest {
                 (func (export "{interface}#describe") (result i32) {describe})
                 (func (export "{interface}#configure") (param i32 i32) (result i32) {configure})
                 (func $score (export "{interface}#score") (param i32 i32) (result i32) {score})
+                (func (export "{interface}#resume") (param i32 i32) (result i32) {resume})
                 (func (export "cabi_post_{interface}#score") (param i32) {after_score}))"#
         ))
         .unwrap()

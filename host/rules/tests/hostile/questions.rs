@@ -2,7 +2,8 @@
 
 use corver_rules::{Fault, Limits};
 
-use crate::score_fault;
+use crate::guest::Guest;
+use crate::{fault_of, score_fault};
 
 /// `ask` with so many queries, the first with one clause of `words` words, each of `bytes` bytes; the others are empty.
 fn ask(queries: u32, words: u32, bytes: u32) -> &'static str {
@@ -47,4 +48,18 @@ fn queries_have_words_of_bounded_number_and_size() {
     assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), Fault::Words { limit: 256, got: 0 });
     let limits = Limits { text_bytes: 500, ..Limits::default() };
     assert_eq!(score_fault(ask(1, 1, 501), &limits), Fault::Text { what: "query word", limit: 500, got: 501 });
+}
+
+#[test]
+fn what_is_said_to_the_answers_is_held_to_the_same() {
+    let nan = "(i32.store8 (i32.const 256) (i32.const 0)) (f32.store (i32.const 264) (f32.const nan)) i32.const 320";
+    let two = "(i32.store (i32.const 324) (i32.const 2)) i32.const 320";
+    let forged = "(i32.store (i32.const 324) (i32.const 0x7fffffff)) i32.const 320";
+    let limits = Limits { call_ms: 200, ..Limits::default() };
+    let fault = |resume| fault_of(&Guest { score: ask(1, 1, 7), resume, ..Guest::default() }, &limits);
+    assert!(matches!(fault(nan), Fault::NotFinite { completion: 3, index: 5, .. }));
+    assert_eq!(fault(two), Fault::Outcomes { expected: 1, got: 2 });
+    assert!(matches!(fault(forged), Fault::Answer { .. }));
+    assert!(matches!(fault("unreachable"), Fault::Trap(_)));
+    assert_eq!(fault("(loop (br 0)) unreachable"), Fault::Time { limit_ms: 200 });
 }

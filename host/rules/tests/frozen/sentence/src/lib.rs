@@ -1,12 +1,17 @@
 //! A rule that uses every part of the contract, written against nothing but `corver.wit`.
 
+use std::sync::Mutex;
+
 wit_bindgen::generate!({ path: "../../../../../wit", world: "sentence-rule" });
 
 use corver::reward::diagnostics::report;
-use corver::reward::types::{Query, Section, Verdict};
+use corver::reward::types::{Count, Query, Section, Verdict};
 use exports::corver::reward::sentence_scoring::{Guest, Manifest, Outcome, Sentence};
 
 struct Frozen;
+
+/// The batch, which the tests keep to one completion.
+static BATCH: Mutex<Vec<Sentence>> = Mutex::new(Vec::new());
 
 impl Guest for Frozen {
     fn describe() -> Manifest {
@@ -23,31 +28,41 @@ impl Guest for Frozen {
     }
 
     fn score(batch: Vec<Sentence>) -> Vec<Outcome> {
-        batch.into_iter().map(judge).collect()
+        let outcomes = batch.iter().map(first_look).collect();
+        *BATCH.lock().unwrap() = batch;
+        outcomes
+    }
+
+    fn resume(counts: Vec<Count>) -> Vec<Outcome> {
+        let batch = std::mem::take(&mut *BATCH.lock().unwrap());
+        let mut counts = counts.into_iter();
+        batch.into_iter().map(|sentence| second_look(sentence, &mut counts)).collect()
     }
 }
 
-/// Asks for “HEAD OR (text) AND TAIL”, then pays what was found; every field of a sentence matters.
-fn judge(sentence: Sentence) -> Outcome {
+/// Asks for “HEAD OR (text) AND TAIL”.
+fn first_look(sentence: &Sentence) -> Outcome {
     if sentence.section == Section::Body {
         report("a sentence without a block");
         core::arch::wasm32::unreachable();
     }
-    let Some(triplet) = sentence.triplets.into_iter().next() else {
+    let Some(triplet) = sentence.triplets.first() else {
         return Outcome::Abstain((sentence.section == Section::Answer).then(|| "no triplet".into()));
     };
-    match sentence.counts.as_slice() {
-        [] => {
-            let either = vec![triplet.head, sentence.text];
-            Outcome::Ask(vec![Query { all_of: vec![either, vec![triplet.tail]], enough: Some(9) }])
-        }
-        [count, ..] => Outcome::Score(Verdict {
-            reward: (sentence.completion * 10 + sentence.index) as f32 + if count.exact { 0.5 } else { 0.25 },
-            count: count.occurrences,
-            triplet: Some(0),
-            note: Some([&triplet.relation, " ", &sentence.text].concat()),
-        }),
-    }
+    let either = vec![triplet.head.clone(), sentence.text.clone()];
+    Outcome::Ask(vec![Query { all_of: vec![either, vec![triplet.tail.clone()]], enough: Some(9) }])
+}
+
+/// Pays what was found; every field of a sentence matters.
+fn second_look(sentence: Sentence, counts: &mut impl Iterator<Item = Count>) -> Outcome {
+    let Some(triplet) = sentence.triplets.first() else { return first_look(&sentence) };
+    let count = counts.next().unwrap();
+    Outcome::Score(Verdict {
+        reward: (sentence.completion * 10 + sentence.index) as f32 + if count.exact { 0.5 } else { 0.25 },
+        count: count.occurrences,
+        triplet: Some(0),
+        note: Some([&triplet.relation, " ", &sentence.text].concat()),
+    })
 }
 
 export!(Frozen);

@@ -1,6 +1,6 @@
 //! The world of sentence rules.
 
-use corver_core::{Count, Query, Section, Triplet};
+use corver_core::{Count, Query, RuleSentence, Section, Triplet};
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Engine, Store};
 
@@ -8,7 +8,7 @@ use super::bindings::sentence::corver::reward::{diagnostics, types as wit};
 use super::bindings::sentence::{SentenceRule, SentenceRulePre};
 use super::{Beside, Failure, Instance, World};
 use crate::admit::Kind;
-use crate::judge::{Outcome, Posed};
+use crate::judge::Outcome;
 use crate::plugin::Manifest;
 
 impl wit::Host for Beside {}
@@ -47,22 +47,15 @@ impl World for SentenceRule {
 impl Instance<SentenceRule> {
     /// Outcomes as given, unchecked.
     ///
-    /// The call borrows everything, in flat lists of the whole batch that the nested ones are slices of.
-    pub(crate) fn score(&mut self, batch: &[Posed]) -> Result<Vec<Outcome>, Failure> {
-        let asked = batch.iter().flat_map(|posed| posed.counts());
-        let counts: Vec<wit::Count> =
-            asked.map(|&Count { occurrences, exact, .. }| wit::Count { occurrences, exact }).collect();
-        let counts = split(&counts, batch.iter().map(|posed| posed.counts().len()));
-
-        let found = || batch.iter().flat_map(|posed| &posed.sentence.triplets);
+    /// The call borrows everything, in a flat list of the whole batch that the nested ones are slices of.
+    pub(crate) fn score(&mut self, batch: &[RuleSentence]) -> Result<Vec<Outcome>, Failure> {
+        let found = batch.iter().flat_map(|sentence| &sentence.triplets);
         let triplets: Vec<wit::Triplet> =
-            found().map(|Triplet { head, relation, tail }| wit::Triplet { head, relation, tail }).collect();
-        let triplets = split(&triplets, batch.iter().map(|posed| posed.sentence.triplets.len()));
-
+            found.map(|Triplet { head, relation, tail }| wit::Triplet { head, relation, tail }).collect();
+        let mut triplets = triplets.as_slice();
         let sentences: Vec<wit::Sentence> = batch
             .iter()
-            .zip(triplets.into_iter().zip(counts))
-            .map(|(&Posed { sentence, .. }, (triplets, counts))| wit::Sentence {
+            .map(|sentence| wit::Sentence {
                 completion: sentence.completion,
                 index: sentence.index,
                 text: &sentence.text,
@@ -71,18 +64,20 @@ impl Instance<SentenceRule> {
                     Section::Answer => wit::Section::Answer,
                     Section::Body => wit::Section::Body,
                 },
-                triplets,
-                counts,
+                triplets: triplets.split_off(..sentence.triplets.len()).expect("the lengths add up to the list"),
             })
             .collect();
         let outcomes = self.call(|rule, store| rule.corver_reward_sentence_scoring().call_score(store, &sentences))?;
         Ok(outcomes.into_iter().map(from_wit).collect())
     }
-}
 
-/// Cuts a list into pieces of these lengths, which add up to the whole.
-fn split<T>(mut list: &[T], lengths: impl Iterator<Item = usize>) -> Vec<&[T]> {
-    lengths.map(|length| list.split_off(..length).expect("the lengths add up to the list")).collect()
+    /// Outcomes as given, unchecked, for the completions in which the last ones asked.
+    pub(crate) fn resume<'a>(&mut self, counts: impl Iterator<Item = &'a Count>) -> Result<Vec<Outcome>, Failure> {
+        let counts: Vec<wit::Count> =
+            counts.map(|&Count { occurrences, exact, .. }| wit::Count { occurrences, exact }).collect();
+        let outcomes = self.call(|rule, store| rule.corver_reward_sentence_scoring().call_resume(store, &counts))?;
+        Ok(outcomes.into_iter().map(from_wit).collect())
+    }
 }
 
 fn from_wit(outcome: wit::Outcome) -> Outcome {
@@ -101,16 +96,11 @@ fn from_wit(outcome: wit::Outcome) -> Outcome {
 mod tests {
     use std::path::PathBuf;
 
-    use wasmtime::Trap;
+    use wasmtime::{Inlining, Trap};
 
     use super::*;
-    use crate::v0_2::Ready;
+    use crate::v0_3::Ready;
     use crate::{Fault, Limits};
-
-    #[test]
-    fn lists_are_split_where_told() {
-        assert_eq!(split(&[1, 2, 3], [0, 2, 1, 0].into_iter()), [&[][..], &[1, 2], &[3], &[]]);
-    }
 
     #[test]
     fn a_rust_panic_reaches_the_host_in_its_own_words() {
@@ -118,7 +108,7 @@ mod tests {
         let wasm =
             std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not built: run plugins/build.sh", path.display()));
         let limits = Limits::default();
-        let engine = crate::compile::engine(&limits).unwrap();
+        let engine = crate::compile::engine(&limits, Inlining::Yes).unwrap();
         let wasm = crate::admit::check(&path, &wasm, Kind::Sentence).unwrap().component().unwrap();
         let component = Component::from_binary(&engine, &wasm).unwrap();
         let mut instance = Ready::<SentenceRule>::new(&engine, &component, &limits).unwrap().instantiate().unwrap();

@@ -1,4 +1,4 @@
-//! Version 0.2.0 of the contract: its types, and how they become the host's own.
+//! Version 0.3.0 of the contract: its types, and how they become the host's own.
 
 use wasmtime::component::Component;
 use wasmtime::{Engine, Store, Trap};
@@ -9,7 +9,7 @@ use crate::limits::{Allowance, MEMORY, Refused};
 use crate::plugin::Manifest;
 use crate::{Fault, Limits};
 
-pub(crate) const VERSION: &str = "0.2.0";
+pub(crate) const VERSION: &str = "0.3.0";
 
 mod response;
 mod sentence;
@@ -148,7 +148,7 @@ impl<W: World> Instance<W> {
     }
 
     fn check_text(&mut self, what: &'static str, text: &str) -> Result<(), Failure> {
-        crate::judge::check_text(what, text, self.limits.text_bytes)
+        crate::check::check_text(what, text, self.limits.text_bytes)
             .map_err(|fault| (fault, std::mem::take(&mut self.store.data_mut().reports)))
     }
 }
