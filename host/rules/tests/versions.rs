@@ -98,8 +98,11 @@ fn assert_refused_with_advice(path: &Path, version: &str) {
 }
 
 #[test]
-fn a_rule_of_0_1_0_is_told_how_to_rebuild() {
+fn rules_of_earlier_versions_are_told_how_to_rebuild() {
     assert_refused_with_advice(&frozen("0.1.0"), "0.1.0");
+    assert_refused_with_advice(&frozen("0.2.0"), "0.2.0");
+    let judge = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/judge-0.2.0.wasm");
+    assert_refused_with_advice(&judge, "0.2.0");
 }
 
 /// Stands for every version to come: the rule of today, its contract's version changed in its bytes.
