@@ -98,15 +98,14 @@ fn swapping_the_rule_changes_the_rewards_and_nothing_else() {
     assert!(lookups(&relcheck.1) > lookups(&first.1), "RelCheck looks twice where the pair is frequent");
 }
 
-#[test]
-fn a_killed_run_resumes_to_the_same_end() {
-    let straight = run_dir("straight");
-    short_run(&straight, 16, &[]).good();
+/// Kills a run in the middle, resumes it, and compares it with one that nobody killed.
+fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
+    let straight = run_dir(name);
+    short_run(&straight, 16, rules).good();
 
-    let killed = run_dir("killed");
-    host::kill_when(&[&SHORT[..], &["--out", killed.to_str().unwrap(), "--steps", "16"]].concat(), || {
-        lines(&killed.join("metrics.jsonl")).len() >= 3
-    });
+    let killed = run_dir(&format!("{name}-killed"));
+    let place = ["--out", killed.to_str().unwrap(), "--steps", "16"];
+    host::kill_when(&[&SHORT[..], &place, rules].concat(), || lines(&killed.join("metrics.jsonl")).len() >= 3);
     assert!(!killed.join("summary.json").exists(), "a run that was killed does not look finished");
     short_run(&killed, 16, &["--resume"]).good();
 
@@ -118,9 +117,23 @@ fn a_killed_run_resumes_to_the_same_end() {
         metrics
     };
     assert_eq!(without_times(&killed), without_times(&straight));
+    killed
+}
 
-    let other = short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]);
-    other.bad("finished");
+#[test]
+fn a_killed_run_resumes_to_the_same_end() {
+    let killed = resumes_to_the_same_end("straight", &[]);
+    short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]).bad("finished");
+}
+
+#[test]
+fn a_killed_run_of_several_rules_and_a_judge_resumes_to_the_same_end() {
+    let rules = ["--plugin", "first.wasm:0.7", "--plugin", "min.wasm:0.3", "--judge", "token-f1.wasm"];
+    let killed = resumes_to_the_same_end("several", &rules);
+    for channel in ["first", "min", "judge"] {
+        let named = format!("rewards/{channel}/mean");
+        assert!(lines(&killed.join("metrics.jsonl")).iter().all(|line| line[&named].is_number()), "{named}");
+    }
 }
 
 #[test]

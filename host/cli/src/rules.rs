@@ -168,7 +168,7 @@ impl<'a> Loader<'a> {
     pub fn sentence_rules(&self) -> Result<SentenceRules> {
         let plugins = self.config.rule.plugin.parse()?;
         let mut loaded = match plugins.as_slice() {
-            [plugin] => vec![self.alone(&plugin.path)?],
+            [plugin] => vec![self.alone(&find_plugin(&plugin.path)?)?],
             several => self.with_own_settings(several)?,
         };
         let joined = |part: fn(&Rule) -> &str| loaded.iter().map(part).collect::<Vec<_>>().join("+");
@@ -204,19 +204,15 @@ impl<'a> Loader<'a> {
         })
     }
 
-    fn alone(&self, plugin: &Path) -> Result<Rule> {
+    fn alone(&self, path: &Path) -> Result<Rule> {
         let settings = &self.config.rule.settings;
-        self.sentence(plugin, Value::Object(settings.clone())).with_context(|| {
-            let name = plugin.file_stem().unwrap_or_default().to_string_lossy();
+        self.sandbox.load(path, Some(&self.cache), &Value::Object(settings.clone())).with_context(|| {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
             match settings.get(name.as_ref()) {
                 Some(_) => format!("a rule that is alone takes `rule.settings` itself, not `rule.settings.{name}`"),
-                None => format!("loading the rule {}", plugin.display()),
+                None => format!("loading the rule {}", path.display()),
             }
         })
-    }
-
-    fn sentence(&self, plugin: &Path, settings: Value) -> Result<Rule> {
-        Ok(self.sandbox.load(&find_plugin(plugin)?, Some(&self.cache), &settings)?)
     }
 
     fn response(&self, path: &Path, what: &str, settings: &Map<String, Value>) -> Result<ResponseRule> {
@@ -230,15 +226,17 @@ impl<'a> Loader<'a> {
         let mut settings = self.config.rule.settings.clone();
         let mut rules: Vec<Rule> = Vec::new();
         for Plugin { path, .. } in plugins {
-            let load = |settings| {
-                self.sentence(path, settings).with_context(|| format!("loading the rule {}", path.display()))
+            let path = find_plugin(path)?;
+            let load = |settings: &Value| {
+                let rule = self.sandbox.load(&path, Some(&self.cache), settings);
+                rule.with_context(|| format!("loading the rule {}", path.display()))
             };
-            let rule = load(Value::Null)?;
+            let rule = load(&Value::Null)?;
             if rules.iter().any(|other| other.name() == rule.name()) {
                 bail!("two of the rules are called {}: their channels could not be told apart", rule.name());
             }
             rules.push(match settings.remove(rule.name()) {
-                Some(own) => load(own)?,
+                Some(own) => load(&own)?,
                 None => rule,
             });
         }

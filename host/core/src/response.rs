@@ -4,8 +4,9 @@
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
+use crate::sentence::Split;
 use crate::text::{is_space, strip, words};
-use crate::{PartError, Sentence};
+use crate::{PartError, Question, Rollout, Sentence};
 
 const THINK: &str = "<think>";
 const END_THINK: &str = "</think>";
@@ -56,6 +57,15 @@ pub struct Completion<'a> {
     pub text: &'a str,
     /// Think first, then answer.
     pub sentences: &'a [Sentence],
+}
+
+impl<'a> Completion<'a> {
+    /// What `rollout` generated for `question`, split already.
+    #[must_use]
+    pub fn new(question: &'a Question, rollout: &'a Rollout, split: &'a Split) -> Self {
+        let Question { question, golds, .. } = question;
+        Self { question, golds, text: &rollout.text, sentences: &split.sentences }
+    }
 }
 
 /// A response rule's word on one completion.

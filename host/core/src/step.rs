@@ -163,10 +163,7 @@ pub fn score(
     let completions: Vec<Completion<'_>> = drafts
         .iter()
         .zip(rollouts)
-        .map(|(draft, rollout)| {
-            let Question { question, golds, .. } = &questions[rollout.question];
-            Completion { question, golds, text: &rollout.text, sentences: &draft.split.sentences }
-        })
+        .map(|(draft, rollout)| Completion::new(&questions[rollout.question], rollout, &draft.split))
         .collect();
     let responses = scorers.graders.grade(&completions).map_err(StepError::Grade)?;
     let finished = drafts.into_iter().zip(rollouts).zip(responses);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use corver_core::{Counter, Extractor, Scorers, Trace, Verdict, score};
+use corver_core::{Counter, Extractor, Graders, Rules, Scorers, Trace, Verdict, score};
 use corver_study::read_completions;
 
 use crate::args::ScoreArgs;
@@ -14,19 +14,26 @@ use crate::{output, parts};
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
     let config = parts::graded_configuration(&args.config, &args.graders)?;
     let mut counter = parts::counter(&config.corpus, &args.recording)?;
-    completions(&args.file, &config, counter.as_mut(), json)
+    let loader = Loader::new(&config)?;
+    let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
+    completions(&args.file, &config, counter.as_mut(), &mut rules, &mut graders, json)
 }
 
 /// Scores a file of completions and prints their traces.
-pub fn completions(file: &Path, config: &Config, counter: &mut dyn Counter, json: bool) -> Result<()> {
+pub fn completions(
+    file: &Path,
+    config: &Config,
+    counter: &mut dyn Counter,
+    rules: &mut dyn Rules,
+    graders: &mut Graders,
+    json: bool,
+) -> Result<()> {
     let completions = read_completions(file)?;
-    let loader = Loader::new(config)?;
-    let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
     let mut extractor: Box<dyn Extractor> = match completions.triplets {
         Some(given) => Box::new(given),
         None => parts::extractor(config)?.1,
     };
-    let mut scorers = Scorers { extractor: extractor.as_mut(), counter, rules: &mut rules, graders: &mut graders };
+    let mut scorers = Scorers { extractor: extractor.as_mut(), counter, rules, graders };
     let scored = score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
         .with_context(|| format!("scoring {}", file.display()))?;
     for trace in &scored.traces {

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use corver_core::sentence::{Split, split};
 use corver_core::trace::SentenceTrace;
-use corver_core::{Completion, Question, RuleSentence, Section, Triplet};
+use corver_core::{Completion, RuleSentence, Section, Triplet};
 use corver_rules::ResponseRule;
 use corver_study::read_completions;
 use corver_study::score_file::Completions;
@@ -29,7 +29,8 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let config = parts::rule_configuration(&args.rule)?;
     let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     let holds_completions = text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion);
-    let rule = match Loader::new(&config)?.any(Path::new(&args.rule.plugin))? {
+    let loader = Loader::new(&config)?;
+    let mut rule = match loader.any(Path::new(&args.rule.plugin))? {
         AnyRule::Sentence(rule) => rule,
         AnyRule::Response(_) if args.recording.record.is_some() || args.recording.replay.is_some() => {
             bail!("a response rule asks for no counts: there is nothing to record or to replay")
@@ -38,7 +39,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     };
     let mut counter = parts::counter(&config.corpus, &args.recording)?;
     if holds_completions {
-        return score::completions(&args.file, &config, counter.as_mut(), json);
+        return score::completions(&args.file, &config, counter.as_mut(), &mut rule, &mut loader.graders()?, json);
     }
     let sentences = sentences(&text, &args.file, &config)?;
     let verdicts = rule.judge(&sentences, counter.as_mut())?;
@@ -60,10 +61,7 @@ fn grade(rule: &ResponseRule, path: &Path, config: &Config, json: bool) -> Resul
     let completions: Vec<Completion<'_>> = rollouts
         .iter()
         .zip(&splits)
-        .map(|(rollout, split)| {
-            let Question { question, golds, .. } = &questions[rollout.question];
-            Completion { question, golds, text: &rollout.text, sentences: &split.sentences }
-        })
+        .map(|(rollout, split)| Completion::new(&questions[rollout.question], rollout, split))
         .collect();
     for (completion, grade) in completions.iter().zip(rule.grade(&completions)?) {
         let Completion { question, text, .. } = completion;
