@@ -42,11 +42,10 @@ impl<'a> Boundaries<'a> {
                     Mode::Exact | Mode::Span => !scan::holds_separator(inside, shard.width),
                 }
             })),
-            Self::List(starts) => starts.around(ranges, |range, _, next_start| {
-                if next_start.is_none_or(|start| start >= range.right) {
-                    whole.push(range);
-                }
-            }),
+            Self::List(starts) => whole.extend(ranges.iter().filter(|range| {
+                let next = starts.first_at_or_after(range.left);
+                next == starts.len() || starts.get(next) >= range.right
+            })),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::error::Result;
 use crate::positions::Positions;
 use crate::segment::Segment;
 use crate::shard::Shard;
+use crate::zones::Kind;
 
 /// Shorter lists are sorted as fast as they are looked up.
 const SHORTEST: u64 = 256;
@@ -32,8 +33,8 @@ pub(crate) struct ListCache {
     losses: Option<Cache<Key, Arc<AtomicU64>>>,
 }
 
-/// A shard's number, the ranks that a clause keeps in it, and the reach of its zones; no reach for its positions.
-type Key = (usize, Box<[Segment]>, Option<u64>);
+/// A shard's number, the ranks that a clause keeps in it, and which zones of which reach; none for its positions.
+type Key = (usize, Box<[Segment]>, Option<(Kind, u64)>);
 
 #[derive(Debug, Clone)]
 struct Bytes;
@@ -80,23 +81,33 @@ impl ListCache {
     }
 
     /// A clause's zones ([`crate::zones`]), if they are kept.
-    pub(crate) fn known_zones(&self, shard: &Shard, clause: &ShardClause, reach: u64) -> Option<Arc<Positions>> {
-        self.lists.get(&key(shard, clause, Some(reach)))
+    pub(crate) fn known_zones(
+        &self,
+        shard: &Shard,
+        clause: &ShardClause,
+        zones: (Kind, u64),
+    ) -> Option<Arc<Positions>> {
+        self.lists.get(&key(shard, clause, Some(zones)))
     }
 
     /// Keeps a clause's zones.
-    pub(crate) fn keep_zones(&self, shard: &Shard, clause: &ShardClause, reach: u64, bounds: Arc<Positions>) {
-        self.lists.insert(key(shard, clause, Some(reach)), bounds);
+    pub(crate) fn keep_zones(&self, shard: &Shard, clause: &ShardClause, zones: (Kind, u64), bounds: Arc<Positions>) {
+        self.lists.insert(key(shard, clause, Some(zones)), bounds);
     }
 
-    /// What queries have lost so far by not sorting a clause, or, with a reach, by not having its zones; `None` where that
-    /// will never be made good.
-    pub(crate) fn losses(&self, shard: &Shard, clause: &ShardClause, reach: Option<u64>) -> Option<Arc<AtomicU64>> {
+    /// What queries have lost so far by not sorting a clause, or by not having these zones of it; `None` where that will
+    /// never be made good.
+    pub(crate) fn losses(
+        &self,
+        shard: &Shard,
+        clause: &ShardClause,
+        zones: Option<(Kind, u64)>,
+    ) -> Option<Arc<AtomicU64>> {
         let losses = self.losses.as_ref().filter(|_| clause.num_positions() >= SHORTEST)?;
-        losses.get_or_insert_with(&key(shard, clause, reach), || Ok::<_, Infallible>(Arc::default())).ok()
+        losses.get_or_insert_with(&key(shard, clause, zones), || Ok::<_, Infallible>(Arc::default())).ok()
     }
 }
 
-fn key(shard: &Shard, clause: &ShardClause, reach: Option<u64>) -> Key {
-    (shard.number, clause.segments.as_slice().into(), reach)
+fn key(shard: &Shard, clause: &ShardClause, zones: Option<(Kind, u64)>) -> Key {
+    (shard.number, clause.segments.as_slice().into(), zones)
 }

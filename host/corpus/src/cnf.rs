@@ -17,7 +17,7 @@ use crate::join::{Neighbours, Range};
 use crate::positions::Positions;
 use crate::shard::Shard;
 use crate::span;
-use crate::zones;
+use crate::zones::{self, Kind, Settled};
 
 /// AND of clauses; a clause is an OR of terms; a term is an n-gram of token ids. Nothing in it is empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -136,11 +136,12 @@ impl Index {
                 matches = counted;
             } else {
                 let order = enough.map_or(Order::Any, Order::Enough);
-                plan.visit(shard, clauses, order, |_| {
+                let unseen = plan.visit(shard, clauses, order, |_| {
                     matches += 1;
                     stopped = enough.is_some_and(|enough| answer.count + scaled(matches) >= enough);
                     if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })?;
+                matches += unseen;
             }
             answer.count += scaled(matches);
             if enough.is_some_and(|enough| answer.count >= enough) {
@@ -242,25 +243,27 @@ impl<'a> Plan<'a> {
         if self.options.mode == Mode::Span || enough.is_some() || rarer.num_positions() <= WORTH_SORTING {
             return Ok(None);
         }
-        let Some(bounds) = zones::of(shard, other, self.options, self.lists, rarer.num_positions())? else {
+        let searches = rarer.num_positions();
+        let Some(bounds) = zones::of(shard, other, Kind::Matching, self.options, self.lists, searches)? else {
             return Ok(None);
         };
         Ok(Some(zones::count_inside(&bounds, &*self.lists.list(shard, rarer)?)))
     }
 
-    /// Shows every match in a shard to `visit`, until that breaks.
+    /// Shows the matches in a shard to `visit`, until that breaks. Where their order does not matter, some are only counted: the
+    /// number returned.
     fn visit(
         &self,
         shard: &Shard,
         clauses: &[ShardClause],
         order: Order,
         mut visit: impl FnMut(Range) -> ControlFlow<()>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         if self.options.mode == Mode::Span {
             let window = self.options.max_diff_tokens;
-            return span::visit(shard, clauses, &self.terms, self.lists, window, &mut visit);
+            return span::visit(shard, clauses, &self.terms, self.lists, window, &mut visit).map(|()| 0);
         }
-        let Some((rarest, further)) = clauses.split_first() else { return Ok(()) };
+        let Some((rarest, further)) = clauses.split_first() else { return Ok(0) };
         // All ranges reach the second clause, unless the search stops before; how many go on is not known.
         let mut ranges = order.enough().is_none().then_some(rarest.num_positions());
         let mut neighbours = Vec::with_capacity(further.len());
@@ -274,9 +277,19 @@ impl<'a> Plan<'a> {
             Source::Text(_) => Boundaries::list(shard, self.options.mode, self.lists)?,
             Source::Ranks => Boundaries::scan(shard, self.options.mode),
         };
+        let settled = match starts.source {
+            Source::Text(_) if order == Order::Any => {
+                Settled::new(shard, further, self.options, self.lists, rarest.num_positions())?
+            }
+            _ => None,
+        };
+        let mut unseen = 0;
         // A block of ranges at a time through all clauses. Ranges never meet, and so the search can stop after any block.
         let (mut ranges, mut longer) = (Vec::new(), Vec::new());
         while starts.next_block(&mut ranges)? {
+            if let Some(settled) = &settled {
+                unseen += settled.settle(&mut ranges);
+            }
             for neighbours in &mut neighbours {
                 neighbours.extend(&ranges, &mut longer)?;
                 std::mem::swap(&mut ranges, &mut longer);
@@ -286,18 +299,18 @@ impl<'a> Plan<'a> {
             ranges.clear();
             for range in longer.drain(..) {
                 if visit(range).is_break() {
-                    return Ok(());
+                    return Ok(unseen);
                 }
             }
         }
-        Ok(())
+        Ok(unseen)
     }
 }
 
 /// In which order matches are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// Any: then ranges are taken as they lie in the text, which is kinder to the caches.
+    /// Any, and all of them: then ranges are taken as they lie in the text, which is kinder to the caches.
     Any,
     /// That of the suffix array.
     Ranks,

@@ -229,8 +229,8 @@ fn spans_of_rare_and_of_frequent_words_are_counted_as_by_hand() {
     });
 }
 
-/// Long documents and many ranges: the clause is first scanned for, then sorted, then divided into zones, and the answers
-/// must not differ.
+/// Long and short documents and many ranges: the clause is first scanned for, then sorted, then divided into zones, and the
+/// answers must not differ.
 #[test]
 fn what_is_kept_for_later_queries_changes_no_answer() {
     let mut state = 12_345_u64;
@@ -246,14 +246,13 @@ fn what_is_kept_for_later_queries_changes_no_answer() {
             _ => 10 + next(50) as u32,
         })
         .collect();
-    let case = Case {
-        width: TokenWidth::U16,
-        shards: 1,
-        pointer_width: None,
-        documents: document.chunks(20_000).map(<[u32]>::to_vec).collect(),
-        cnf: Vec::new(),
-        reach: 0,
-    };
+    for document_tokens in [20_000, 300] {
+        check_what_is_kept(document.chunks(document_tokens).map(<[u32]>::to_vec).collect());
+    }
+}
+
+fn check_what_is_kept(documents: Vec<Vec<u32>>) {
+    let case = Case { width: TokenWidth::U16, shards: 1, pointer_width: None, documents, cnf: Vec::new(), reach: 0 };
     with_index(&case, |index, reference| {
         for (cnf, reach) in [
             (vec![vec![vec![1]], vec![vec![2]]], 3_000),
@@ -262,6 +261,8 @@ fn what_is_kept_for_later_queries_changes_no_answer() {
             (vec![vec![vec![11]], vec![vec![2]]], 1_000),
             (vec![vec![vec![11]], vec![vec![12], vec![13]]], 15),
             (vec![vec![vec![12]], vec![vec![12]]], 20),
+            (vec![vec![vec![11]], vec![vec![12]], vec![vec![13]]], 400),
+            (vec![vec![vec![14]], vec![vec![15], vec![15]], vec![vec![16, 17], vec![18]], vec![vec![14]]], 90),
         ] {
             let expected = reference.count_cnf(&cnf, reach);
             let cnf = Cnf::new(cnf).unwrap();
