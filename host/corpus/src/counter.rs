@@ -1,6 +1,8 @@
 //! Counting in words, whoever does it: an index, several, or one on another machine.
 
-use crate::cnf::CnfOptions;
+use std::collections::BTreeMap;
+
+use crate::cnf::{Cnf, CnfOptions};
 use crate::query::{Corpus, WordCount};
 
 /// Why a [`WordCounter`] failed.
@@ -34,7 +36,23 @@ impl WordCounter for Corpus {
         queries: &[WordQuery<'_>],
         options: &CnfOptions,
     ) -> Result<Vec<Option<WordCount>>, CounterError> {
-        queries.iter().map(|query| Ok(self.count_words(query.all_of, options, query.enough)?)).collect()
+        let mut counts = vec![None; queries.len()];
+        // By where they may stop: the queries of a batch stop alike. Nearly always there is one batch.
+        let mut batches: BTreeMap<Option<u64>, (Vec<usize>, Vec<Cnf>)> = BTreeMap::new();
+        for (number, query) in queries.iter().enumerate() {
+            let Some(clauses) = self.encode_clauses(query.all_of)? else { continue };
+            counts[number] = self.count_lone_term(&clauses)?;
+            if counts[number].is_none() {
+                let (numbers, batch) = batches.entry(query.enough).or_default();
+                numbers.push(number);
+                batch.push(Cnf::new(clauses)?);
+            }
+        }
+        for (enough, (numbers, batch)) in batches {
+            let answers = self.index().count_cnf_batch(&batch, options, enough)?;
+            numbers.into_iter().zip(answers).for_each(|(number, answer)| counts[number] = Some(answer));
+        }
+        Ok(counts)
     }
 }
 

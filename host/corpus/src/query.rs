@@ -86,12 +86,17 @@ impl Corpus {
         enough: Option<u64>,
     ) -> Result<Option<WordCount>> {
         let Some(clauses) = self.encode_clauses(all_of)? else { return Ok(None) };
-        if let [clause] = clauses.as_slice()
-            && let [term] = clause.as_slice()
-        {
-            return Ok(Some(WordCount { count: self.index.count(term)?, ..WordCount::default() }));
+        match self.count_lone_term(&clauses)? {
+            Some(count) => Ok(Some(count)),
+            None => self.index.count_cnf(&Cnf::new(clauses)?, options, enough).map(Some),
         }
-        self.index.count_cnf(&Cnf::new(clauses)?, options, enough).map(Some)
+    }
+
+    /// The count of one clause of one term; `None` where there is more to count.
+    pub(crate) fn count_lone_term(&self, clauses: &[Vec<Vec<u32>>]) -> Result<Option<WordCount>> {
+        let [clause] = clauses else { return Ok(None) };
+        let [term] = clause.as_slice() else { return Ok(None) };
+        Ok(Some(WordCount { count: self.index.count(term)?, ..WordCount::default() }))
     }
 
     /// The token ids of every term; `None` where a word has none.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use corver_corpus::{
     BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions, TOKENIZER, TokenWidth,
-    Tokenizer, build, build_from_documents, build_from_tokens, verify,
+    Tokenizer, WordCounter, WordQuery, build, build_from_documents, build_from_tokens, verify,
 };
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -385,16 +385,29 @@ fn an_index_carries_its_tokenizer() {
     assert_eq!((manifest.documents, manifest.tokens, manifest.token_width), (3, 10, TokenWidth::U8));
 
     let corpus = Corpus::open(&out).unwrap();
+    let words = |all_of: &[&[&str]]| -> Vec<Vec<String>> {
+        all_of.iter().map(|any| any.iter().map(|&word| word.to_owned()).collect()).collect()
+    };
     let ask = |all_of: &[&[&str]]| {
-        let all_of: Vec<Vec<String>> =
-            all_of.iter().map(|any| any.iter().map(|&word| word.to_owned()).collect()).collect();
-        corpus.count_words(&all_of, &CnfOptions::default(), None).unwrap().map(|answer| answer.count)
+        corpus.count_words(&words(all_of), &CnfOptions::default(), None).unwrap().map(|answer| answer.count)
     };
     assert_eq!(ask(&[&["red"]]), Some(3));
     assert_eq!(ask(&[&["red"], &["den", "fox"]]), Some(1)); // the other "red"s take in "den" across a boundary
     assert_eq!(ask(&[&["fox den"]]), Some(1));
     assert_eq!(ask(&[&["red"], &[""]]), None);
     assert!(matches!(corpus.count_words(&[], &CnfOptions::default(), None), Err(Error::EmptyQuery { .. })));
+
+    // Many at once: repeats, different limits, a word alone, one without tokens; each answer as if it were asked alone.
+    let either: &[&[&str]] = &[&["red"], &["den", "fox"]];
+    let all_of: [&[&[&str]]; 6] =
+        [either, &[&["fox"]], &[&["red"], &["fox"]], either, &[&["red"], &[""]], &[&["den"], &["den"]]];
+    let all_of = all_of.map(words);
+    let asked: Vec<_> =
+        all_of.iter().flat_map(|all_of| [None, Some(1)].map(|enough| WordQuery { all_of, enough })).collect();
+    let options = CnfOptions::default();
+    let alone = asked.iter().map(|query| corpus.count_words(query.all_of, &options, query.enough).unwrap());
+    assert_eq!(corpus.count_all(&asked, &options).unwrap(), alone.collect::<Vec<_>>());
+    assert!(corpus.count_all(&[WordQuery { all_of: &[], enough: None }], &options).is_err());
 
     let other = Tokenizer::from_bytes(WORDS.replace("den", "lair")).unwrap();
     assert!(matches!(Corpus::new(Index::open(&out).unwrap(), other), Err(Error::TokenizerMismatch { .. })));
