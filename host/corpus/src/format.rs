@@ -1,7 +1,8 @@
-//! The layout on disk: Infini-gram v4 files, and the manifest that this crate adds.
+//! The layout on disk: Infini-gram v4 files, and the manifest and the keys that this crate adds.
 //!
 //! An index is a folder. Shard `K` has `tokenized.K` (the token stream), `table.K` (its suffix array: byte offsets of a
-//! fixed width) and `offset.K` (where each document starts), and perhaps `metadata.K` and `metaoff.K`.
+//! fixed width) and `offset.K` (where each document starts), and perhaps `metadata.K` and `metaoff.K`. What
+//! has another name the official engine leaves alone: the manifest, the tokenizer, and `keys.K` ([`crate::saved`]).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -98,7 +99,7 @@ pub(crate) fn pointer_width(stream_bytes: u64) -> usize {
     bits.div_ceil(8).max(1) as usize
 }
 
-/// The five families of files.
+/// The families of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     Tokenized,
@@ -106,6 +107,8 @@ pub(crate) enum Family {
     Offset,
     Metadata,
     Metaoff,
+    /// Not part of the format: see [`crate::saved`].
+    Keys,
 }
 
 impl Family {
@@ -116,6 +119,7 @@ impl Family {
             Self::Offset => "offset",
             Self::Metadata => "metadata",
             Self::Metaoff => "metaoff",
+            Self::Keys => "keys",
         };
         format!("{family}.{shard}")
     }

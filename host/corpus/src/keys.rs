@@ -21,6 +21,25 @@ const MIN_STRIDE: u64 = 16;
 /// Keys of a shard, at most: 16 MiB.
 const MAX_KEYS: u64 = 1 << 21;
 
+/// Keys of suffixes whose ranks are evenly spaced: a search goes through them first.
+pub(crate) trait Level {
+    /// Suffixes between two keys.
+    fn stride(&self) -> u64;
+
+    /// A suffix's first bytes, as a big-endian number; `None` where they must be read.
+    fn key(&self, shard: &Shard, number: u64) -> Result<Option<u64>>;
+
+    /// The numbers of the keys whose suffixes' ranks lie in a segment.
+    fn inside(&self, segment: Segment) -> (u64, u64) {
+        (segment.start.div_ceil(self.stride()), segment.end.div_ceil(self.stride()))
+    }
+
+    /// The rank of a key's suffix.
+    fn rank(&self, number: u64) -> u64 {
+        number * self.stride()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Keys {
     stride: u64,
@@ -34,19 +53,14 @@ impl Keys {
         let stride = num_tokens.div_ceil(MAX_KEYS).next_power_of_two().max(MIN_STRIDE);
         Self { stride, len: num_tokens.div_ceil(stride) as usize, keys: OnceLock::new() }
     }
+}
 
-    /// The numbers of the keys whose suffixes' ranks lie in a segment.
-    pub(crate) fn inside(&self, segment: Segment) -> (u64, u64) {
-        (segment.start.div_ceil(self.stride), segment.end.div_ceil(self.stride))
+impl Level for Keys {
+    fn stride(&self) -> u64 {
+        self.stride
     }
 
-    /// The rank of a key's suffix.
-    pub(crate) fn rank(&self, number: u64) -> u64 {
-        number * self.stride
-    }
-
-    /// A suffix's first bytes, as a big-endian number; `None` where it has too few.
-    pub(crate) fn key(&self, shard: &Shard, number: u64) -> Result<Option<u64>> {
+    fn key(&self, shard: &Shard, number: u64) -> Result<Option<u64>> {
         let keys = self.keys.get_or_init(|| (0..self.len).map(|_| AtomicU64::new(0)).collect());
         // Two threads may read the same key at once: they find, and store, the same number.
         if let known @ 1.. = keys[number as usize].load(Relaxed) {

@@ -45,6 +45,7 @@ mod passage;
 mod positions;
 mod query;
 mod radix;
+mod saved;
 mod scan;
 mod segment;
 mod shard;

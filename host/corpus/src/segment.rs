@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use crate::error::Result;
-use crate::keys::KEY_BYTES;
+use crate::keys::{KEY_BYTES, Level};
 use crate::shard::Shard;
 
 /// A half-open range of ranks.
@@ -97,20 +97,10 @@ impl Shard {
             }
             before(order)
         };
-        let (mut low, mut high) = self.keys.inside(within);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let rank = self.keys.rank(middle);
-            let order = match self.keys.key(self, middle)?.and_then(|key| pattern.compare_key(key)) {
-                Some(order) => order,
-                None => self.compare(rank, pattern)?,
-            };
-            if is_before(rank, order) {
-                (low, start) = (middle + 1, rank + 1);
-            } else {
-                (high, end) = (middle, rank);
-            }
+        if let Some(saved) = &self.saved_keys {
+            Segment { start, end } = self.narrow(Segment { start, end }, saved, pattern, &mut is_before)?;
         }
+        Segment { start, end } = self.narrow(Segment { start, end }, &self.keys, pattern, &mut is_before)?;
         while start < end {
             let middle = start + (end - start) / 2;
             if is_before(middle, self.compare(middle, pattern)?) {
@@ -120,6 +110,31 @@ impl Shard {
             }
         }
         Ok((start, beyond))
+    }
+
+    /// The part of a range that the keys leave to search.
+    fn narrow(
+        &self,
+        Segment { mut start, mut end }: Segment,
+        keys: &impl Level,
+        pattern: &Pattern<'_>,
+        is_before: &mut impl FnMut(u64, Ordering) -> bool,
+    ) -> Result<Segment> {
+        let (mut low, mut high) = keys.inside(Segment { start, end });
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let rank = keys.rank(middle);
+            let order = match keys.key(self, middle)?.and_then(|key| pattern.compare_key(key)) {
+                Some(order) => order,
+                None => self.compare(rank, pattern)?,
+            };
+            if is_before(rank, order) {
+                (low, start) = (middle + 1, rank + 1);
+            } else {
+                (high, end) = (middle, rank);
+            }
+        }
+        Ok(Segment { start, end })
     }
 
     fn compare(&self, rank: u64, pattern: &Pattern<'_>) -> Result<Ordering> {

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::first::FirstTokens;
 use crate::format::{Family, Manifest, TokenWidth, pointer_width};
 use crate::keys::Keys;
+use crate::saved::SavedKeys;
 use crate::segment::Segment;
 
 /// Ranks whose positions lie on so many pages that the system should fetch them together.
@@ -25,6 +26,7 @@ pub(crate) struct Shard {
     pub(crate) pointer_width: usize,
     pub(crate) first: FirstTokens,
     pub(crate) keys: Keys,
+    pub(crate) saved_keys: Option<SavedKeys>,
     /// Whether some token but the separator ends in FF, once known; see [`crate::boundary`].
     pub(crate) fakes_separators: OnceLock<bool>,
     stream: Bytes,
@@ -80,6 +82,7 @@ impl Shard {
             pointer_width: pointer,
             first: FirstTokens::new(width),
             keys: Keys::new(num_tokens as u64),
+            saved_keys: SavedKeys::open(dir, number, num_tokens as u64, manifest)?,
             fakes_separators: OnceLock::new(),
             stream,
             table,
@@ -208,7 +211,8 @@ impl Shard {
 
     /// Bytes of all its files.
     pub(crate) fn num_bytes(&self) -> u64 {
-        (self.stream.len() + self.table.len() + self.offsets.len()) as u64 + self.metadata_bytes
+        let saved_keys = self.saved_keys.as_ref().map_or(0, SavedKeys::num_bytes);
+        (self.stream.len() + self.table.len() + self.offsets.len()) as u64 + self.metadata_bytes + saved_keys
     }
 }
 
@@ -235,7 +239,7 @@ fn metadata_bytes(dir: &Path, number: usize, num_documents: u64) -> Result<u64> 
     }
 }
 
-fn check_against_manifest(bytes: &Bytes, name: &str, manifest: &Manifest) -> Result<()> {
+pub(crate) fn check_against_manifest(bytes: &Bytes, name: &str, manifest: &Manifest) -> Result<()> {
     let expected = match manifest.files.get(name) {
         Some(record) if record.bytes == bytes.len() as u64 => return Ok(()),
         Some(record) => format!("the manifest says {}", record.bytes),

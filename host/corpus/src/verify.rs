@@ -30,8 +30,8 @@ pub struct Verified {
     pub suffix_pairs: u64,
 }
 
-/// Verifies the index in a folder: sizes, checksums where there is a manifest, the documents' offsets, and the order of
-/// the suffix array.
+/// Verifies the index in a folder: sizes, checksums where there is a manifest, the documents' offsets, the order of the
+/// suffix array, and the saved keys.
 ///
 /// # Errors
 /// The first thing that is wrong, with file and place.
@@ -44,6 +44,9 @@ pub fn verify(dir: impl AsRef<Path>, options: OpenOptions, level: Level) -> Resu
     for shard in &index.shards {
         verified.documents += verify_offsets(shard)?;
         verified.suffix_pairs += verify_order(shard, level)?;
+        if let Some(keys) = &shard.saved_keys {
+            keys.verify(shard)?;
+        }
     }
     Ok(verified)
 }

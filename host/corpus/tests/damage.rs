@@ -250,6 +250,52 @@ fn no_flipped_bit_leads_astray() {
     verify(&path, OpenOptions::default(), Level::Full).unwrap();
 }
 
+/// The keys of a larger index: wrong ones may give wrong counts, as wrong tokens do, and nothing worse.
+#[test]
+fn damage_to_saved_keys_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index");
+    let document = |number: u32| (0..700).map(|place: u32| 1 + place.wrapping_mul(number ^ place) % 900).collect();
+    let documents: Vec<Vec<u32>> = (0..100).map(document).collect();
+    build_from_tokens(documents, TokenWidth::U16, &path, &BuildOptions::default()).unwrap();
+    let verified = || verify(&path, OpenOptions::default(), Level::Sampled(10));
+    assert_eq!(verified().unwrap().checksums, 4);
+    let counts = || {
+        let index = Index::open(&path).unwrap();
+        (1..900).map(|token| index.count(&[token, token + 1]).unwrap()).collect::<Vec<_>>()
+    };
+    let right = counts();
+
+    let (file, manifest) = (path.join("keys.0"), path.join(MANIFEST));
+    let (whole, listed) = (fs::read(&file).unwrap(), fs::read_to_string(&manifest).unwrap());
+    assert_eq!(whole.len(), 8 * (100 * 701_usize).div_ceil(1024));
+    let mut mixed = whole.clone();
+    mixed.rotate_left(200);
+    for damaged in [vec![0xFF; whole.len()], vec![0; whole.len()], mixed] {
+        fs::write(&file, &damaged).unwrap();
+        counts();
+        assert!(matches!(verified(), Err(Error::Checksum { path, .. }) if path == file));
+    }
+    let [old, new] = [&whole[..], &fs::read(&file).unwrap()].map(|bytes| blake3::hash(bytes).to_hex().to_string());
+    fs::write(&manifest, listed.replace(&old, &new)).unwrap();
+    assert!(matches!(verified(), Err(Error::Corrupt { path, entry: 0, .. }) if path == file));
+    // Without a manifest nobody vouches for the file, and it is left alone.
+    fs::remove_file(&manifest).unwrap();
+    assert_eq!(counts(), right);
+
+    fs::write(&manifest, &listed).unwrap();
+    fs::write(&file, &whole[8..]).unwrap();
+    assert!(matches!(open_error(&path), Error::Size { path, .. } if path == file));
+    fs::write(
+        &manifest,
+        listed.replace(&format!("\"bytes\": {},", whole.len()), &format!("\"bytes\": {},", whole.len() - 8)),
+    )
+    .unwrap();
+    assert!(matches!(open_error(&path), Error::Size { path, .. } if path == file));
+    fs::remove_file(&file).unwrap();
+    assert!(matches!(open_error(&path), Error::MissingFile { path } if path == file));
+}
+
 /// A count with many ranges reads where every document starts.
 #[test]
 fn documents_out_of_order_are_noticed() {

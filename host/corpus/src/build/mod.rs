@@ -5,6 +5,7 @@
 //! streams grow (`inputs.rs`, `streams.rs`), then each shard's suffixes are sorted (`sort/`).
 
 mod inputs;
+mod keys;
 mod memory;
 mod metadata;
 mod output;
@@ -355,6 +356,7 @@ impl<'a> Builder<'a> {
             manifest.text_bytes = totals.text_bytes;
         }
         sort::write_tables(&mut self.unfinished, self.width, &self.options)?;
+        (0..self.options.shards).try_for_each(|shard| keys::write(&mut self.unfinished, shard, self.width))?;
         if let Some(tokenizer) = self.tokenizer {
             let mut file = self.unfinished.create_file(TOKENIZER)?;
             file.write(tokenizer.json())?;
