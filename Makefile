@@ -51,7 +51,7 @@ test-peer: infini-gram ## index files and answers both ways, against the officia
 
 bench-corpus: test-peer ## against the official engine, side by side; CORVER_SHARED=DIR: on real text
 ifndef CORVER_SHARED
-	$(CARGO) run --locked $(PROFILE) --workspace --example world -- $(WORLD) 30000
+	$(CARGO) run --locked $(PROFILE) --example world -- $(WORLD) 30000
 endif
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) CORVER_BENCH_TEXT=$(WORLD) \
 	  $(CARGO) bench --locked --profile release --workspace --bench peer
