@@ -127,18 +127,21 @@ impl Index {
             unvisited -= 1;
             let scale = scale(clauses);
             let scaled = |matches: u64| (matches as f64 * scale) as u64; // in floating point, as the official engine does
+            let order = enough.map_or(Order::Any, Order::Enough);
+            let counted = answer.count;
+            let is_enough = |matches: u64| enough.is_some_and(|enough| counted + scaled(matches) >= enough);
             let (mut matches, mut stopped) = (0, false);
             if let [only] = clauses.as_slice()
                 && options.mode != Mode::Span
             {
                 matches = only.num_positions(); // a range of one position crosses no boundary
-            } else if let Some(counted) = plan.count_by_zones(shard, clauses, enough)? {
-                matches = counted;
+            } else if let Some(inside) = plan.count_by_zones(shard, clauses, order, is_enough)? {
+                matches = inside;
+                stopped = inside > 0 && is_enough(inside);
             } else {
-                let order = enough.map_or(Order::Any, Order::Enough);
                 let unseen = plan.visit(shard, clauses, order, |_| {
                     matches += 1;
-                    stopped = enough.is_some_and(|enough| answer.count + scaled(matches) >= enough);
+                    stopped = is_enough(matches);
                     if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })?;
                 matches += unseen;
@@ -237,17 +240,37 @@ impl<'a> Plan<'a> {
         Ok(Some(Self { terms, shards, lists: &index.lists, options }))
     }
 
-    /// The matches of two clauses in a shard, where that is the cheapest way to all of them.
-    fn count_by_zones(&self, shard: &Shard, clauses: &[ShardClause], enough: Option<u64>) -> Result<Option<u64>> {
+    /// The matches of two clauses in a shard, all of them or until they are enough, where that is the cheapest way.
+    fn count_by_zones(
+        &self,
+        shard: &Shard,
+        clauses: &[ShardClause],
+        order: Order,
+        is_enough: impl Fn(u64) -> bool,
+    ) -> Result<Option<u64>> {
         let [rarer, other] = clauses else { return Ok(None) };
-        if self.options.mode == Mode::Span || enough.is_some() || rarer.num_positions() <= WORTH_SORTING {
+        if self.options.mode == Mode::Span || rarer.num_positions() <= WORTH_SORTING {
             return Ok(None);
         }
-        let searches = rarer.num_positions();
+        // A search that may stop tells afterwards what it has lost.
+        let searches = if order == Order::Any { rarer.num_positions() } else { 0 };
         let Some(bounds) = zones::of(shard, other, Kind::Matching, self.options, self.lists, searches)? else {
             return Ok(None);
         };
-        Ok(Some(zones::count_inside(&bounds, &*self.lists.list(shard, rarer)?)))
+        if order == Order::Any {
+            return Ok(Some(zones::count_inside(&bounds, &*self.lists.list(shard, rarer)?)));
+        }
+        let mut starts = Starts::new(shard, rarer, self.lists, order)?;
+        let (mut ranges, mut matches) = (Vec::new(), 0);
+        while starts.next_block(&mut ranges)? {
+            for _ in ranges.drain(..).filter(|range| zones::hold(&bounds, range.left)) {
+                matches += 1;
+                if is_enough(matches) {
+                    return Ok(Some(matches));
+                }
+            }
+        }
+        Ok(Some(matches))
     }
 
     /// Shows the matches in a shard to `visit`, until that breaks. Where their order does not matter, some are only counted: the
@@ -286,7 +309,7 @@ impl<'a> Plan<'a> {
         let mut unseen = 0;
         // A block of ranges at a time through all clauses. Ranges never meet, and so the search can stop after any block.
         let (mut ranges, mut longer) = (Vec::new(), Vec::new());
-        while starts.next_block(&mut ranges)? {
+        'blocks: while starts.next_block(&mut ranges)? {
             if let Some(settled) = &settled {
                 unseen += settled.settle(&mut ranges);
             }
@@ -299,9 +322,12 @@ impl<'a> Plan<'a> {
             ranges.clear();
             for range in longer.drain(..) {
                 if visit(range).is_break() {
-                    return Ok(unseen);
+                    break 'blocks;
                 }
             }
+        }
+        if let (Order::Enough(_), [other]) = (order, further) {
+            zones::lose(shard, other, Kind::Matching, self.options, self.lists, starts.done as u64);
         }
         Ok(unseen)
     }

@@ -68,6 +68,20 @@ pub(crate) fn of(
     Ok(Some(bounds))
 }
 
+/// Remembers that a query would have made so many searches among zones that were not there.
+pub(crate) fn lose(
+    shard: &Shard,
+    clause: &ShardClause,
+    kind: Kind,
+    options: &CnfOptions,
+    lists: &ListCache,
+    searches: u64,
+) {
+    if let Some(losses) = lists.losses(shard, clause, Some((kind, options.max_diff_tokens))) {
+        losses.fetch_add(searches * SAVED, Relaxed);
+    }
+}
+
 /// What is known of a query's matches before any range has grown.
 pub(crate) struct Settled {
     /// Of the second clause: what begins elsewhere is no match.
@@ -186,7 +200,7 @@ fn add(bounds: &mut Vec<u64>, from: u64, to: u64) {
 }
 
 /// Whether a place lies in a zone: there an odd number of bounds has been passed.
-fn hold(bounds: &Positions, place: u64) -> bool {
+pub(crate) fn hold(bounds: &Positions, place: u64) -> bool {
     bounds.first_at_or_after(place + 1) % 2 == 1
 }
 
