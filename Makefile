@@ -76,6 +76,7 @@ test-languages: build ## rules in Python and JavaScript against the same one in 
 	@test -x .deps/componentize-py/bin/componentize-py || { python3 -m venv .deps/componentize-py && .deps/componentize-py/bin/pip install --quiet componentize-py==0.25.1; }
 	@test -x .deps/componentize-js/node_modules/.bin/componentize-js || npm install --silent --prefix .deps/componentize-js @bytecodealliance/componentize-js@0.23.0
 	node --test sdk/js
+	python3 -m unittest discover --quiet --start-directory sdk/python
 	$(HOST) plugin build sdk/python/example
 	$(HOST) plugin build sdk/js/example
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test languages
@@ -87,10 +88,11 @@ bench: setup plugins ## every criterion benchmark
 bench-rules: setup plugins ## what a rule costs, beside its bars; also in target/bench/rules.json
 	$(CARGO) bench --locked --profile release --workspace --bench judge -- --noplot
 
-lint: setup ## formatting and clippy, warnings are errors
+lint: setup ## formatting, clippy and links in the documentation; warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(PROFILE) --workspace --all-targets -- -D warnings
 	$(CARGO) clippy $(PROFILE) -p corver-host --no-default-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(PROFILE) --workspace --no-deps
 
 clean: ## everything that was built or installed here
 	rm -rf target plugins/target plugins/dist .deps

@@ -3,12 +3,12 @@
 import { report } from 'corver:reward/diagnostics@0.3.0';
 
 import rule from './rule.js';
-import { SettingsError } from './corver-sdk.js';
+import { Batch, SettingsError } from './corver-sdk.js';
 
 let settings;
 
-/** The sentences to judge next, each with its counts so far and the number of answers that it waits for. */
-let open;
+/** @type {Batch} */
+let batch;
 
 export const sentenceScoring = {
   describe: () => rule.manifest,
@@ -20,28 +20,19 @@ export const sentenceScoring = {
       throw told(error);
     }
   },
-  score(batch) {
-    open = batch.map((sentence) => ({ sentence, counts: [], asked: 0 }));
-    return judgeOpen();
+  score(sentences) {
+    batch = new Batch(sentences, (sentence, counts) => rule.judge(settings, sentence, counts));
+    return outcomes();
   },
   resume(counts) {
-    let answered = 0;
-    for (const one of open) one.counts.push(...counts.slice(answered, (answered += one.asked)));
-    return judgeOpen();
+    batch.answer(counts);
+    return outcomes();
   },
 };
 
-/** One outcome per open sentence; the completions in which one asks stay open. */
-function judgeOpen() {
+function outcomes() {
   try {
-    const outcomes = open.map(({ sentence, counts }) => rule.judge(settings, sentence, counts));
-    const asking = new Set();
-    outcomes.forEach(({ tag, val }, i) => {
-      open[i].asked = tag === 'ask' ? val.length : 0;
-      if (tag === 'ask') asking.add(open[i].sentence.completion);
-    });
-    open = open.filter(({ sentence }) => asking.has(sentence.completion));
-    return outcomes;
+    return batch.judge();
   } catch (error) {
     throw told(error);
   }

@@ -359,3 +359,47 @@ export function sentenceRule({ name, version, summary, settings = {}, validate =
     },
   };
 }
+
+/** The sentences that a component judges, from the contract's `score` over every `resume`. */
+export class Batch {
+  #judge;
+  #open;
+
+  /**
+   * @param {Sentence[]} sentences  whole completions
+   * @param {(sentence: Sentence, counts: Count[]) => Outcome} judge
+   */
+  constructor(sentences, judge) {
+    let completion = 0;
+    this.#judge = judge;
+    this.#open = sentences.map((sentence, i) => {
+      if (i > 0 && sentence.completion !== sentences[i - 1].completion) completion++;
+      return { sentence, completion, counts: [], asked: 0 };
+    });
+  }
+
+  /**
+   * Takes the answers to the queries of the last outcomes.
+   * @param {Count[]} counts
+   */
+  answer(counts) {
+    let answered = 0;
+    for (const one of this.#open) one.counts.push(...counts.slice(answered, (answered += one.asked)));
+  }
+
+  /**
+   * One outcome per sentence of the open completions; those in which one asks stay open.
+   * @returns {Outcome[]}
+   */
+  judge() {
+    const asking = new Set();
+    const outcomes = this.#open.map((one) => {
+      const outcome = this.#judge(one.sentence, one.counts);
+      one.asked = outcome.tag === 'ask' ? outcome.val.length : 0;
+      if (outcome.tag === 'ask') asking.add(one.completion);
+      return outcome;
+    });
+    this.#open = this.#open.filter(({ completion }) => asking.has(completion));
+    return outcomes;
+  }
+}

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { contentWords, isPronoun, tiers, wordQuery } from './corver-sdk.js';
+import { Batch, contentWords, isPronoun, tiers, wordQuery } from './corver-sdk.js';
 import first from './example/rule.js';
 import { run, sentence } from './testing.js';
 
@@ -52,4 +52,21 @@ test('settings that do not fit together are refused by name', () => {
   refused({ tiers: { thresholds: [-5, 20] } }, 'tiers.thresholds[0]: -5 is no integer of 0 or more');
   refused({ tiers: { thresholds: [20, 5] } }, 'tiers: `thresholds` must ascend and start at 2 or above; got [20,5]');
   refused({ tiers: { thresholds: [5] } }, 'tiers: `rewards` must have 3 entries; got [-0.3,-0.1,0,0.1]');
+});
+
+test('a completion stays as long as a sentence of it asks', () => {
+  const place = (completion, index) => ({ completion, index });
+  const sentences = [place(0, 0), place(1, 0), place(1, 1), place(0, 0)];
+  // Sentence 1 of completion 1 asks twice, the last sentence once, for two counts.
+  const batch = new Batch(sentences, ({ completion, index }, counts) => {
+    const asks = index === 1 ? counts.length < 2 && 1 : completion === 0 && counts.length === 0 && 2;
+    return asks ? { tag: 'ask', val: Array(asks).fill({}) } : { tag: 'score', val: counts.map((c) => c.occurrences) };
+  });
+  const shown = () => batch.judge().map(({ tag, val }) => (tag === 'ask' ? val.length : val));
+  const counts = (...occurrences) => occurrences.map((occurrences) => ({ occurrences, exact: true }));
+  assert.deepEqual(shown(), [2, [], 1, 2]);
+  batch.answer(counts(1n, 2n, 3n, 4n, 5n));
+  assert.deepEqual(shown(), [[1n, 2n], [], 1, [4n, 5n]]);
+  batch.answer(counts(6n));
+  assert.deepEqual(shown(), [[], [3n, 6n]]);
 });

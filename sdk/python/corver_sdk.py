@@ -9,8 +9,8 @@ follows ``corver-sdk`` for Rust, name by name.
 import json
 import math
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from itertools import islice
-from typing import Any, Optional, Union, get_args, get_origin, get_type_hints
+from itertools import chain, groupby, islice
+from typing import Any, Callable, Optional, Union, get_args, get_origin, get_type_hints
 
 
 @dataclass
@@ -103,6 +103,45 @@ class Corpus:
         if len(counts) < len(queries):
             raise Ask(queries[len(counts) :])
         return counts
+
+
+class Batch:
+    """The sentences that a component judges, from the contract's ``score`` over every ``resume``. ``judge`` takes a sentence and
+    its counts so far, and returns a judgement or an ``Ask``."""
+
+    def __init__(self, sentences: list[Sentence], judge: Callable[[Sentence, list[Count]], Any]):
+        self._judge = judge
+        # Whole completions, each a list of sentences with their counts and the number of answers that they wait for.
+        self._open = [
+            [_Open(sentence) for sentence in completion]
+            for _, completion in groupby(sentences, key=lambda sentence: sentence.completion)
+        ]
+
+    def answer(self, counts: list[Count]) -> None:
+        """Takes the answers to the queries of the last outcomes."""
+        answers = iter(counts)
+        for one in chain.from_iterable(self._open):
+            one.counts += islice(answers, one.asked)
+
+    def judge(self) -> list[Any]:
+        """One judgement per sentence of the open completions; those in which one asks stay open."""
+        said, still_open = [], []
+        for completion in self._open:
+            judgements = [self._judge(one.sentence, one.counts) for one in completion]
+            for one, judgement in zip(completion, judgements):
+                one.asked = len(judgement.queries) if isinstance(judgement, Ask) else 0
+            if any(isinstance(judgement, Ask) for judgement in judgements):
+                still_open.append(completion)
+            said += judgements
+        self._open = still_open
+        return said
+
+
+@dataclass
+class _Open:
+    sentence: Sentence
+    counts: list[Count] = field(default_factory=list)
+    asked: int = 0
 
 
 def is_pronoun(entity: str) -> bool:

@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use crate::bindings::Outcome;
-use crate::{Ask, CompletionRule, Corpus, Count, Judgement, Sentence};
+use crate::{Ask, CompletionRule, Corpus, Count, Judgement, Sentence, bindings};
 
 pub(crate) struct Batch {
     sentences: Vec<Sentence>,
@@ -36,7 +35,7 @@ impl Batch {
     }
 
     /// One outcome per sentence of the open completions; those in which one asks stay open.
-    pub(crate) fn judge(&mut self, rule: &impl CompletionRule) -> Vec<Outcome> {
+    pub(crate) fn judge(&mut self, rule: &impl CompletionRule) -> Vec<bindings::Outcome> {
         let Self { sentences, counts, asked, open } = self;
         let mut outcomes = Vec::with_capacity(sentences.len());
         open.retain(|completion| {
@@ -46,17 +45,106 @@ impl Batch {
             let mut asks = false;
             for (sentence, outcome) in completion.clone().zip(judged) {
                 outcomes.push(match outcome {
-                    Ok(Judgement::Score(verdict)) => Outcome::Score(verdict),
-                    Ok(Judgement::Abstain(why)) => Outcome::Abstain(why),
+                    Ok(Judgement::Score(verdict)) => bindings::Outcome::Score(verdict),
+                    Ok(Judgement::Abstain(why)) => bindings::Outcome::Abstain(why),
                     Err(Ask(queries)) => {
                         asks = true;
                         asked[sentence] = queries.len();
-                        Outcome::Ask(queries)
+                        bindings::Outcome::Ask(queries)
                     }
                 });
             }
             asks
         });
         outcomes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prelude::*;
+    use crate::testing::{completion, sentence};
+    use crate::{Section, Triplet};
+
+    /// Asks two questions one after the other for each triplet, and pays their sum.
+    #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
+    struct Sum {}
+
+    impl SentenceRule for Sum {
+        fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+            let mut sum = 0;
+            for Triplet { head, tail, .. } in &sentence.triplets {
+                for word in [head, tail] {
+                    sum += corpus.count(WordQuery::new([word.as_str()]))?.unwrap_or(0);
+                }
+            }
+            verdict(sum as f64)
+        }
+    }
+
+    fn counts(occurrences: &[u64]) -> Vec<Count> {
+        occurrences.iter().map(|&n| Count { occurrences: Some(n), exact: true }).collect()
+    }
+
+    /// Rewards, and what is asked.
+    fn shown(outcomes: Vec<bindings::Outcome>) -> Vec<String> {
+        let shown = |outcome| match outcome {
+            bindings::Outcome::Score(verdict) => verdict.reward.to_string(),
+            bindings::Outcome::Abstain(_) => "abstains".into(),
+            bindings::Outcome::Ask(queries) => queries.iter().map(Query::to_string).collect::<Vec<_>>().join(", "),
+        };
+        outcomes.into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn a_completion_stays_as_long_as_a_sentence_of_it_asks() {
+        let settled = sentence("Well.", &[]);
+        let mut open = completion(&[("So.", &[]), ("A is in B.", &[("A", "is in", "B")]), ("Well.", &[])]);
+        open.iter_mut().for_each(|sentence| sentence.completion = 1);
+        let mut batch = Batch::new([vec![settled], open].concat());
+        assert_eq!(shown(batch.judge(&Sum {})), ["0", "0", "A", "0"]);
+        batch.answer(counts(&[3]));
+        assert_eq!(shown(batch.judge(&Sum {})), ["0", "B", "0"]);
+        batch.answer(counts(&[4]));
+        assert_eq!(shown(batch.judge(&Sum {})), ["0", "7", "0"]);
+    }
+
+    #[test]
+    fn answers_go_to_the_sentences_that_asked_in_order() {
+        /// Asks everything at once.
+        #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
+        struct All {}
+        impl SentenceRule for All {
+            fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+                let queries = sentence.triplets.iter().map(|triplet| WordQuery::new([triplet.head.as_str()]));
+                let counts = corpus.count_all(queries)?;
+                verdict(counts.into_iter().flatten().fold(0, |sum, count| 10 * sum + count) as f64)
+            }
+        }
+        let facts = completion(&[("A, B.", &[("A", "", ""), ("B", "", "")]), ("None.", &[]), ("C.", &[("C", "", "")])]);
+        let mut batch = Batch::new(facts);
+        assert_eq!(shown(batch.judge(&All {})), ["A, B", "0", "C"]);
+        batch.answer(counts(&[1, 2, 3]));
+        assert_eq!(shown(batch.judge(&All {})), ["12", "0", "3"]);
+    }
+
+    #[test]
+    fn neighbours_of_one_number_stay_two_completions() {
+        let fact = |completion| Sentence {
+            completion,
+            index: 0,
+            text: String::new(),
+            section: Section::Body,
+            triplets: vec![Triplet { head: "A".into(), relation: String::new(), tail: "B".into() }],
+        };
+        let mut between = fact(1);
+        between.triplets.clear();
+        let mut batch = Batch::new(vec![fact(0), between, fact(0)]);
+        assert_eq!(shown(batch.judge(&Sum {})), ["A", "0", "A"]);
+        batch.answer(counts(&[1, 5]));
+        assert_eq!(shown(batch.judge(&Sum {})), ["B", "B"]);
+        batch.answer(counts(&[1, 1]));
+        assert_eq!(shown(batch.judge(&Sum {})), ["2", "6"]);
     }
 }

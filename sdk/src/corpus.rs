@@ -4,8 +4,8 @@ use std::cell::Cell;
 
 use crate::{Count, Query, Sentence, WordQuery};
 
-/// Answers a sentence's questions with [`Sentence::counts`], in order: the first count is the answer to the first
-/// question. A question beyond them becomes an [`Ask`].
+/// Answers a sentence's questions with the counts so far, in order: the first count is the answer to the first question. A
+/// question beyond them becomes an [`Ask`].
 ///
 /// A rule starts over whenever more counts are there, so what it asks may depend on its sentence and on the answers to
 /// earlier questions alone. Tests that run it with [`crate::testing`] panic where it asks something else than before.

@@ -90,12 +90,12 @@ pub fn configure<R: Settings>(
 static BATCH: Mutex<Option<Batch>> = Mutex::new(None);
 
 pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: Vec<Sentence>) -> Vec<bindings::Outcome> {
-    let mut open = BATCH.lock().expect(ONE_THREAD);
+    let mut open = BATCH.lock().expect(UNBROKEN);
     open.insert(Batch::new(batch)).judge(rule.get().expect(CONFIGURED))
 }
 
 pub fn resume<R: CompletionRule>(rule: &OnceLock<R>, counts: Vec<Count>) -> Vec<bindings::Outcome> {
-    let mut open = BATCH.lock().expect(ONE_THREAD);
+    let mut open = BATCH.lock().expect(UNBROKEN);
     let batch = open.as_mut().expect("the contract: `score` comes before `resume`");
     batch.answer(counts);
     batch.judge(rule.get().expect(CONFIGURED))
@@ -107,7 +107,7 @@ pub fn grade<R: ResponseRule>(rule: &OnceLock<R>, batch: &[Response]) -> Vec<Gra
 }
 
 const CONFIGURED: &str = "the contract: `configure` comes first";
-const ONE_THREAD: &str = "a component has one thread";
+const UNBROKEN: &str = "a panic ends the instance";
 
 /// A panic ends as a trap without words; its text takes this way out. Natively, panics keep the hook they have.
 fn hand_over_panics() {

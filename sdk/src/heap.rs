@@ -18,7 +18,7 @@ const SMALLEST: usize = 16;
 
 /// Where a heap gets its memory.
 pub trait Pages {
-    /// So many more bytes, a multiple of [`PAGE`], from an address that is a multiple of [`SMALLEST`]; nobody else uses
+    /// So many more bytes, a multiple of `PAGE`, from an address that is a multiple of `SMALLEST`; nobody else uses
     /// them. `None` where there are none left.
     fn grow(&self, bytes: usize) -> Option<NonNull<u8>>;
 }

@@ -1,4 +1,4 @@
-//! Runs a rule natively: against counts given by hand, and ([`check`]) against generated ones.
+//! Runs a rule natively: against counts given by hand, and ([`check()`]) against generated ones.
 //!
 //! ```
 //! use corver_sdk::prelude::*;

@@ -150,7 +150,7 @@ impl Rules for SentenceRules {
     }
 }
 
-/// Loads the rules of a configuration into one sandbox, so that they share an engine; compiled rules are kept.
+/// Loads the rules of a configuration into one sandbox, so that they share its engines; compiled rules are kept.
 pub struct Loader<'a> {
     config: &'a Config,
     sandbox: Sandbox,

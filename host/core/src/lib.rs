@@ -4,7 +4,7 @@
 //! question ─▶ rollout ─▶ sentence ─▶ triplet ─▶ count ─▶ verdict ─▶ returns ─▶ advantage ─▶ update
 //! ```
 //!
-//! Each file holds the type of its stage, the pure function that makes it, and its tests. [`step`] runs them in this
+//! Each file holds the type of its stage, the pure function that makes it, and its tests. [`step()`] runs them in this
 //! order, generic over six traits: [`Sampler`], [`Extractor`], [`Counter`], [`Rules`], [`ResponseRule`] and [`Learner`]. The
 //! heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime) lives behind them, in other crates.
 //!

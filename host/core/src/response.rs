@@ -215,7 +215,7 @@ pub fn normalize(text: &str) -> String {
 /// R^f: +1 where the completion reasons and then answers, −1 elsewhere.
 ///
 /// `<think>` may be missing (chat templates open it in the prompt) and `</think>`, `</answer>` too. The reasoning must
-/// have [`MIN_REASONING`] characters, an ASCII letter, and must not begin with `<`: without these, an empty or
+/// have 30 characters, an ASCII letter, and must not begin with `<`: without these, an empty or
 /// tag-only block earned the reward.
 #[must_use]
 pub fn format_reward(completion: &str) -> f64 {

@@ -5,19 +5,21 @@ use corver_core::{Query, RuleSentence};
 use crate::judge::Outcome;
 use crate::{Fault, Limits};
 
-/// One acceptable outcome per sentence, in order.
+/// Whether these are one outcome per sentence, each acceptable. `judged` are the sentences, with the number of queries that each
+/// has asked before.
 pub(crate) fn check<'a>(
-    sentences: impl ExactSizeIterator<Item = &'a RuleSentence>,
+    judged: impl Iterator<Item = (&'a RuleSentence, usize)> + Clone,
     outcomes: &[Outcome],
     limits: &Limits,
 ) -> Result<(), Fault> {
-    if outcomes.len() != sentences.len() {
-        return Err(Fault::Outcomes { expected: sentences.len(), got: outcomes.len() });
+    let expected = judged.clone().count();
+    if outcomes.len() != expected {
+        return Err(Fault::Outcomes { expected, got: outcomes.len() });
     }
-    sentences.zip(outcomes).try_for_each(|(sentence, outcome)| check_one(sentence, outcome, limits))
+    judged.zip(outcomes).try_for_each(|((sentence, asked), outcome)| check_one(sentence, asked, outcome, limits))
 }
 
-fn check_one(sentence: &RuleSentence, outcome: &Outcome, limits: &Limits) -> Result<(), Fault> {
+fn check_one(sentence: &RuleSentence, asked: usize, outcome: &Outcome, limits: &Limits) -> Result<(), Fault> {
     let RuleSentence { completion, index, .. } = *sentence;
     let triplets = sentence.triplets.len();
     match outcome {
@@ -32,16 +34,13 @@ fn check_one(sentence: &RuleSentence, outcome: &Outcome, limits: &Limits) -> Res
         }
         Outcome::Abstain { note } => note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes)),
         Outcome::Ask(queries) => {
-            check_number(sentence, queries.len(), limits)?;
+            let (limit, got) = (limits.queries_per_sentence, asked + queries.len());
+            if got > limit {
+                return Err(Fault::SentenceQueries { completion, index, limit, got });
+            }
             queries.iter().try_for_each(|query| check_query(query, limits))
         }
     }
-}
-
-pub(crate) fn check_number(sentence: &RuleSentence, got: usize, limits: &Limits) -> Result<(), Fault> {
-    let RuleSentence { completion, index, .. } = *sentence;
-    let limit = limits.queries_per_sentence;
-    if got > limit { Err(Fault::SentenceQueries { completion, index, limit, got }) } else { Ok(()) }
 }
 
 fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use wasmtime::component::Component;
 use wasmtime::{Config, Enabled, Engine, Inlining, OptLevel, PoolingAllocationConfig};
 
-use crate::judge::MOST_WAITING;
+use crate::judge::most_waiting;
 use crate::{Limits, RuleError};
 
 /// The step of the clock that stops slow calls.
@@ -24,6 +24,11 @@ pub(crate) const TABLES: usize = 8;
 /// Files up to this size, in bytes, are compiled with small functions put into their callers: calls get 7 % cheaper, for
 /// 2.4 times the compile time. A rule in Rust is a third of it, one that brings an interpreter ten times larger.
 pub(crate) const INLINED: usize = 1 << 20;
+
+/// Instances at the same time: those of two large batches, and as many as one's of small ones.
+pub(crate) fn most_instances() -> u32 {
+    3 * most_waiting() as u32
+}
 
 /// An engine with a clock of its own, which stops with it.
 pub(crate) fn engine(limits: &Limits, inlining: Inlining) -> wasmtime::Result<Engine> {
@@ -50,16 +55,15 @@ pub(crate) fn engine(limits: &Limits, inlining: Inlining) -> wasmtime::Result<En
     Ok(engine)
 }
 
-/// Every call has an instance of its own, so memory is mapped once and then reset: what a call wrote is undone before
-/// the next one. The sizes here are address space; what a rule may use of it is [`Limits`]' to say.
+/// Memory is mapped once and then reset: what an instance wrote is undone before the next one. The sizes here are address
+/// space; what a rule may use of it is [`Limits`]' to say.
 fn pool() -> PoolingAllocationConfig {
-    // For two batches at the same time, and what a thread tries beside them.
-    let calls = 2 * MOST_WAITING as u32 + 2 * std::thread::available_parallelism().map_or(1, usize::from) as u32;
+    let instances = most_instances();
     let mut pool = PoolingAllocationConfig::new();
-    pool.total_component_instances(calls)
-        .total_core_instances(calls * INSTANCES as u32)
-        .total_memories(calls * MEMORIES as u32)
-        .total_tables(calls * TABLES as u32)
+    pool.total_component_instances(instances)
+        .total_core_instances(instances * INSTANCES as u32)
+        .total_memories(instances * MEMORIES as u32)
+        .total_tables(instances * TABLES as u32)
         .max_memories_per_module(MEMORIES as u32)
         .max_tables_per_module(TABLES as u32)
         .table_elements(MOST_TABLE_ELEMENTS)

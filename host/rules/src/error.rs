@@ -187,6 +187,14 @@ pub enum Fault {
     /// A panic, or another instruction that stops it.
     #[error("stopped with a trap: {0}")]
     Trap(wasmtime::Trap),
+    /// It cannot be started beside all that judge already: the host's doing, not the rule's.
+    #[error(
+        "cannot be instantiated: {most} instances are at work, which is all there is room for; judge fewer large batches at the same time"
+    )]
+    Busy {
+        /// Instances at the same time.
+        most: u32,
+    },
     /// It cannot be started.
     #[error("cannot be instantiated: {detail}")]
     Start {
@@ -312,7 +320,7 @@ pub enum Fault {
     Rounds {
         /// Rounds allowed.
         limit: u32,
-        /// Sentences without a verdict.
+        /// Sentences that ask, of those judged at the same time.
         open: usize,
     },
 }

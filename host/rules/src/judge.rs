@@ -6,7 +6,7 @@ use corver_core::{Count, Counter, PartError, Query, RuleSentence, Verdict};
 use rayon::prelude::*;
 
 use crate::answers::Answers;
-use crate::check::{check, check_number};
+use crate::check::check;
 use crate::{Fault, Limits};
 
 /// An instance takes whole completions until it has so many sentences: enough that a fresh one costs little beside
@@ -14,8 +14,10 @@ use crate::{Fault, Limits};
 /// depend on the machine.
 const CALL_SENTENCES: usize = 256;
 
-/// So many instances may wait for counts at the same time.
-pub(crate) const MOST_WAITING: usize = 16;
+/// So many instances may wait for counts at the same time: one for every core, and enough to look up much at once.
+pub(crate) fn most_waiting() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).max(16)
+}
 
 /// A rule's answer for one sentence, in no version's own types.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,130 +56,141 @@ pub(crate) enum Stop<E> {
     },
 }
 
-/// One verdict per sentence. Instances work side by side, each for the completions that it got from `start`.
+/// One verdict per sentence. Instances work side by side, each for some of the completions.
 pub(crate) fn judge<S: Session>(
     sentences: &[RuleSentence],
     limits: &Limits,
     counter: &mut dyn Counter,
     start: impl Fn() -> Result<S, S::Error> + Sync,
 ) -> Result<Vec<Verdict>, Stop<S::Error>> {
-    let mut verdicts = vec![Verdict::default(); sentences.len()];
     let mut answers = Answers::default();
-    // For each sentence the places of the answers it has asked for, in the order asked.
-    let mut asked: Vec<Vec<usize>> = vec![Vec::new(); sentences.len()];
-    for calls in calls(sentences).chunks(MOST_WAITING) {
-        let begin = |call: &Range<usize>| Call::begin(start()?, sentences, call.clone(), limits);
-        let mut calls: Vec<Call<S>> = calls.par_iter().map(begin).collect::<Result<_, _>>().map_err(Stop::Session)?;
+    let (mut verdicts, mut asked) = (Vec::with_capacity(sentences.len()), Vec::with_capacity(sentences.len()));
+    for calls in calls(sentences).chunks(most_waiting()) {
+        let begun: Result<Vec<Call<'_, S>>, S::Error> =
+            calls.par_iter().map(|sentences| Call::begin(start()?, sentences, limits)).collect();
+        let mut calls = begun.map_err(Stop::Session)?;
         for round in 0.. {
-            let mut num_asking = 0;
-            for call in &mut calls {
-                for (&i, outcome) in call.judged.iter().zip(call.outcomes.drain(..)) {
-                    match outcome {
-                        Outcome::Score { reward, count, triplet, note } => {
-                            verdicts[i] = Verdict { reward: Some(reward), count, triplet, note, ..Verdict::default() };
-                        }
-                        Outcome::Abstain { note } => verdicts[i] = Verdict { note, ..Verdict::default() },
-                        Outcome::Ask(queries) => {
-                            num_asking += 1;
-                            let before = asked[i].len();
-                            asked[i].extend(queries.into_iter().map(|query| answers.place_of(query)));
-                            call.places.extend_from_slice(&asked[i][before..]);
-                            check_number(&sentences[i], asked[i].len(), limits).map_err(Stop::Fault)?;
-                        }
-                    }
-                }
-            }
-            calls.retain(|call| call.waiting.is_some());
-            if calls.is_empty() {
+            let num_asking: usize = calls.iter().map(|call| call.questions.len()).sum();
+            if num_asking == 0 {
                 break;
             }
             if round == limits.rounds {
                 return Err(Stop::Fault(Fault::Rounds { limit: limits.rounds, open: num_asking }));
             }
+            calls.iter_mut().for_each(|call| call.ask(&mut answers));
             answers.look_up(limits, counter)?;
-            calls
-                .par_iter_mut()
-                .try_for_each(|call| call.resume(sentences, &answers, limits))
-                .map_err(Stop::Session)?;
+            calls.par_iter_mut().try_for_each(|call| call.resume(&answers, limits)).map_err(Stop::Session)?;
+        }
+        for call in calls {
+            verdicts.extend(call.verdicts);
+            asked.extend(call.asked);
         }
     }
     answers.hand_out(asked, &mut verdicts);
     Ok(verdicts)
 }
 
-/// An instance and its completions.
-struct Call<S> {
-    /// The instance, as long as it has questions.
-    waiting: Option<S>,
-    /// What it said last, and about which sentences.
-    outcomes: Vec<Outcome>,
-    judged: Vec<usize>,
-    /// The sentences that it judges next: those of the completions in which one asks.
-    open: Vec<usize>,
-    /// Where the answers to its last questions are.
+/// An instance and the completions that it judges.
+struct Call<'a, S> {
+    /// Until all is said.
+    session: Option<S>,
+    sentences: &'a [RuleSentence],
+    verdicts: Vec<Verdict>,
+    /// Per sentence the places of the answers that it asked for, in the order asked.
+    asked: Vec<Vec<usize>>,
+    /// The completions to judge next. A rule sees a completion whole or not at all.
+    open: Vec<Range<usize>>,
+    /// The sentences that ask, with their questions,
+    questions: Vec<(usize, Vec<Query>)>,
+    /// and the places of the answers.
     places: Vec<usize>,
 }
 
-impl<S: Session> Call<S> {
-    fn begin(
-        mut session: S,
-        sentences: &[RuleSentence],
-        call: Range<usize>,
-        limits: &Limits,
-    ) -> Result<Self, S::Error> {
-        let outcomes = session.score(&sentences[call.clone()])?;
-        Self::said(session, outcomes, call.collect(), sentences, limits)
+impl<'a, S: Session> Call<'a, S> {
+    fn begin(mut session: S, sentences: &'a [RuleSentence], limits: &Limits) -> Result<Self, S::Error> {
+        let mut end = 0;
+        let completions = sentences.chunk_by(|a, b| a.completion == b.completion).map(|completion| {
+            let start = end;
+            end += completion.len();
+            start..end
+        });
+        let mut call = Self {
+            session: None,
+            sentences,
+            verdicts: vec![Verdict::default(); sentences.len()],
+            asked: vec![Vec::new(); sentences.len()],
+            open: completions.collect(),
+            questions: Vec::new(),
+            places: Vec::new(),
+        };
+        let outcomes = session.score(sentences)?;
+        call.settle(session, outcomes, limits)?;
+        Ok(call)
     }
 
-    fn resume(&mut self, sentences: &[RuleSentence], answers: &Answers, limits: &Limits) -> Result<(), S::Error> {
-        let Some(mut session) = self.waiting.take() else { return Ok(()) };
-        let outcomes = session.resume(answers.at(&self.places))?;
-        *self = Self::said(session, outcomes, std::mem::take(&mut self.open), sentences, limits)?;
+    /// Hands the questions over.
+    fn ask(&mut self, answers: &mut Answers) {
+        for (sentence, queries) in self.questions.drain(..) {
+            let before = self.asked[sentence].len();
+            self.asked[sentence].extend(queries.into_iter().map(|query| answers.place_of(query)));
+            self.places.extend_from_slice(&self.asked[sentence][before..]);
+        }
+    }
+
+    fn resume(&mut self, answers: &Answers, limits: &Limits) -> Result<(), S::Error> {
+        if let Some(mut session) = self.session.take() {
+            let outcomes = session.resume(answers.at(&self.places))?;
+            self.places.clear();
+            self.settle(session, outcomes, limits)?;
+        }
         Ok(())
     }
 
-    fn said(
-        session: S,
-        outcomes: Vec<Outcome>,
-        judged: Vec<usize>,
-        sentences: &[RuleSentence],
-        limits: &Limits,
-    ) -> Result<Self, S::Error> {
-        if let Err(fault) = check(judged.iter().map(|&i| &sentences[i]), &outcomes, limits) {
+    /// Takes in what the instance said about the open completions. Those in which a sentence asks stay open.
+    fn settle(&mut self, session: S, outcomes: Vec<Outcome>, limits: &Limits) -> Result<(), S::Error> {
+        let Self { sentences, verdicts, asked, open, questions, .. } = self;
+        let judged = open.iter().cloned().flatten();
+        if let Err(fault) = check(judged.map(|i| (&sentences[i], asked[i].len())), &outcomes, limits) {
             return Err(session.refuse(fault));
         }
-        let mut open = Vec::new();
-        let mut rest = outcomes.as_slice();
-        // A rule sees a completion whole or not at all.
-        for completion in judged.chunk_by(|&a, &b| sentences[a].completion == sentences[b].completion) {
-            let (of_completion, others) = rest.split_at(completion.len());
-            if of_completion.iter().any(|outcome| matches!(outcome, Outcome::Ask(_))) {
-                open.extend_from_slice(completion);
+        let mut outcomes = outcomes.into_iter();
+        open.retain(|completion| {
+            let before = questions.len();
+            for (i, outcome) in completion.clone().zip(&mut outcomes) {
+                match outcome {
+                    Outcome::Score { reward, count, triplet, note } => {
+                        verdicts[i] = Verdict { reward: Some(reward), count, triplet, note, ..Verdict::default() };
+                    }
+                    Outcome::Abstain { note } => verdicts[i] = Verdict { note, ..Verdict::default() },
+                    Outcome::Ask(queries) => questions.push((i, queries)),
+                }
             }
-            rest = others;
-        }
-        let waiting = (!open.is_empty()).then_some(session);
-        Ok(Self { waiting, outcomes, judged, open, places: Vec::new() })
+            questions.len() > before
+        });
+        self.session = (!open.is_empty()).then_some(session);
+        Ok(())
     }
 }
 
 /// Cuts sentences where a completion ends, as soon as there are enough for a call.
-fn calls(sentences: &[RuleSentence]) -> Vec<Range<usize>> {
-    let (mut calls, mut start) = (Vec::new(), 0);
-    while start < sentences.len() {
-        let mut end = sentences.len().min(start + CALL_SENTENCES);
-        let last = sentences[end - 1].completion;
-        end += sentences[end..].iter().take_while(|next| next.completion == last).count();
-        calls.push(start..end);
-        start = end;
+fn calls(mut sentences: &[RuleSentence]) -> Vec<&[RuleSentence]> {
+    let mut calls = Vec::new();
+    while !sentences.is_empty() {
+        let enough = sentences.len().min(CALL_SENTENCES);
+        let last = sentences[enough - 1].completion;
+        let more = sentences[enough..].iter().take_while(|next| next.completion == last).count();
+        let (call, rest) = sentences.split_at(enough + more);
+        calls.push(call);
+        sentences = rest;
     }
     calls
 }
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
     use std::sync::Mutex;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
     use corver_core::Section;
 
@@ -207,13 +220,26 @@ mod tests {
     struct Script<'a, F> {
         answer: F,
         sentences: Vec<(RuleSentence, usize, Vec<u64>)>,
-        seen: &'a Mutex<Vec<Seen>>,
+        log: &'a Log,
+    }
+
+    #[derive(Default)]
+    struct Log {
+        seen: Mutex<Vec<Seen>>,
+        alive: AtomicUsize,
+        most_alive: AtomicUsize,
+    }
+
+    impl<F> Drop for Script<'_, F> {
+        fn drop(&mut self) {
+            self.log.alive.fetch_sub(1, Relaxed);
+        }
     }
 
     impl<F: Fn(&RuleSentence, &[u64]) -> Outcome + Send> Script<'_, F> {
         fn outcomes(&mut self) -> Vec<Outcome> {
             let seen = self.sentences.iter().map(|(s, _, counts)| (s.completion, s.index, counts.len())).collect();
-            self.seen.lock().unwrap().push(seen);
+            self.log.seen.lock().unwrap().push(seen);
             let outcomes: Vec<Outcome> = self.sentences.iter().map(|(s, _, counts)| (self.answer)(s, counts)).collect();
             for ((_, asked, _), outcome) in self.sentences.iter_mut().zip(&outcomes) {
                 *asked = if let Outcome::Ask(queries) = outcome { queries.len() } else { 0 };
@@ -225,17 +251,14 @@ mod tests {
     }
 
     impl<F: Fn(&RuleSentence, &[u64]) -> Outcome + Send> Session for Script<'_, F> {
-        type Error = Infallible;
+        type Error = Fault;
 
-        fn score(&mut self, sentences: &[RuleSentence]) -> Result<Vec<Outcome>, Infallible> {
+        fn score(&mut self, sentences: &[RuleSentence]) -> Result<Vec<Outcome>, Fault> {
             self.sentences = sentences.iter().map(|sentence| (sentence.clone(), 0, Vec::new())).collect();
             Ok(self.outcomes())
         }
 
-        fn resume<'a>(
-            &mut self,
-            mut counts: impl ExactSizeIterator<Item = &'a Count>,
-        ) -> Result<Vec<Outcome>, Infallible> {
+        fn resume<'a>(&mut self, mut counts: impl ExactSizeIterator<Item = &'a Count>) -> Result<Vec<Outcome>, Fault> {
             for (_, asked, known) in &mut self.sentences {
                 known.extend(counts.by_ref().take(*asked).map(|count| count.occurrences.unwrap()));
             }
@@ -243,21 +266,25 @@ mod tests {
             Ok(self.outcomes())
         }
 
-        fn refuse(self, fault: Fault) -> Infallible {
-            panic!("{fault}")
+        fn refuse(self, fault: Fault) -> Fault {
+            fault
         }
     }
 
-    /// The verdicts of a rule that answers like this, and what each of its calls was given, sorted.
+    /// The verdicts of a rule that answers like this, and what its calls were given.
     fn run(
         sentences: &[RuleSentence],
         index: &mut dyn Counter,
         answer: impl Fn(&RuleSentence, &[u64]) -> Outcome + Send + Sync,
-    ) -> Result<(Vec<Verdict>, Vec<Seen>), Stop<Infallible>> {
-        let seen = Mutex::default();
-        let start = || Ok(Script { answer: &answer, sentences: Vec::new(), seen: &seen });
+    ) -> Result<(Vec<Verdict>, Vec<Seen>), Stop<Fault>> {
+        let log = Log::default();
+        let start = || {
+            log.most_alive.fetch_max(log.alive.fetch_add(1, Relaxed) + 1, Relaxed);
+            Ok(Script { answer: &answer, sentences: Vec::new(), log: &log })
+        };
         let verdicts = judge(sentences, &Limits::default(), index, start)?;
-        Ok((verdicts, seen.into_inner().unwrap()))
+        assert!(log.most_alive.into_inner() <= most_waiting());
+        Ok((verdicts, log.seen.into_inner().unwrap()))
     }
 
     fn sentence(completion: u32, index: u32) -> RuleSentence {
@@ -281,11 +308,11 @@ mod tests {
         let sentences = [sentence(0, 0), sentence(1, 0), sentence(1, 1), sentence(2, 0)];
         let mut index = Clauses::default();
         // Sentence 1 of completion 1 asks twice; its neighbour's reward changes with every call.
-        let calls = std::sync::atomic::AtomicU32::new(0);
+        let calls = AtomicU32::new(0);
         let (verdicts, seen) =
             run(&sentences, &mut index, |sentence, counts| match (sentence.completion, sentence.index) {
                 (1, 1) if counts.len() < 2 => ask(&[["a", "b"][counts.len()]]),
-                (1, 0) => score(calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed) as f32),
+                (1, 0) => score(calls.fetch_add(1, Relaxed) as f32),
                 _ => score(counts.len() as f32),
             })
             .unwrap();
@@ -336,7 +363,7 @@ mod tests {
     #[test]
     fn batches_of_any_size_need_a_bounded_number_of_instances() {
         let sentences: Vec<RuleSentence> =
-            (0..(CALL_SENTENCES * (MOST_WAITING + 3)) as u32).map(|i| sentence(i, 0)).collect();
+            (0..(CALL_SENTENCES * (most_waiting() + 3)) as u32).map(|i| sentence(i, 0)).collect();
         let mut index = Clauses::default();
         let (verdicts, seen) = run(&sentences, &mut index, |sentence, counts| match counts {
             [] => ask(&["the same", &sentence.completion.to_string()]),
@@ -344,21 +371,41 @@ mod tests {
         })
         .unwrap();
         assert!(verdicts.iter().all(|verdict| verdict.reward == Some(2.0)));
-        assert_eq!(seen.len(), 2 * (MOST_WAITING + 3));
+        assert_eq!(seen.len(), 2 * (most_waiting() + 3));
         let asked: Vec<usize> = index.0.iter().map(Vec::len).collect();
-        let first = CALL_SENTENCES * MOST_WAITING;
+        let first = CALL_SENTENCES * most_waiting();
         assert_eq!(asked, [1 + first, sentences.len() - first], "what was asked before is known");
+    }
+
+    #[test]
+    fn neighbours_of_one_number_stay_two_completions() {
+        let sentences = [sentence(0, 0), sentence(1, 0), sentence(0, 0)];
+        let (verdicts, seen) = run(&sentences, &mut Clauses::default(), |sentence, counts| match counts.len() {
+            0 => ask(&["a"]),
+            1 if sentence.completion == 0 => ask(&["b"]),
+            _ => score(0.0),
+        })
+        .unwrap();
+        assert!(verdicts.iter().all(|verdict| verdict.reward == Some(0.0)));
+        assert_eq!(seen[2], [(0, 0, 2), (0, 0, 2)]);
+    }
+
+    #[test]
+    fn a_sentences_queries_add_up_over_the_rounds() {
+        let words: Vec<String> = (0..30).map(|i| i.to_string()).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let stop = run(&[sentence(7, 3)], &mut Clauses::default(), |_, _| ask(&words));
+        let Err(Stop::Session(fault)) = stop else { panic!("{stop:?}") };
+        assert_eq!(fault, Fault::SentenceQueries { completion: 7, index: 3, limit: 64, got: 90 });
     }
 
     #[test]
     fn a_verdict_that_turns_into_an_abstention_is_one() {
         let sentences = [sentence(0, 0), sentence(0, 1)];
-        let again = std::sync::atomic::AtomicBool::new(false);
+        let again = AtomicBool::new(false);
         let (verdicts, _) =
             run(&sentences, &mut Clauses::default(), |sentence, counts| match (sentence.index, counts) {
-                (0, _) if again.swap(true, std::sync::atomic::Ordering::Relaxed) => {
-                    Outcome::Abstain { note: Some("on second thoughts".into()) }
-                }
+                (0, _) if again.swap(true, Relaxed) => Outcome::Abstain { note: Some("on second thoughts".into()) },
                 (1, []) => ask(&["a"]),
                 _ => score(1.0),
             })

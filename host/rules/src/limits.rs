@@ -13,7 +13,8 @@ pub struct Limits {
     pub file_bytes: u64,
     /// Wall-clock milliseconds for one call, whatever the size of its batch; enforced in steps of 10.
     pub call_ms: u64,
-    /// All linear memories together, bytes.
+    /// All linear memories of one instance together, bytes. A large batch has up to 16 instances at a time, or one for every
+    /// core.
     pub memory_bytes: usize,
     /// All tables together, elements.
     pub table_elements: usize,
@@ -29,9 +30,9 @@ pub struct Limits {
     pub words_per_query: usize,
     /// Queries of one batch, all rounds together, repetitions not counted.
     pub queries_per_batch: usize,
-    /// How often a batch may be answered and called again.
+    /// How often an instance may be answered and called again.
     pub rounds: u32,
-    /// Messages kept of one instance, each cut at `text_bytes`; further ones are dropped.
+    /// Messages kept of one call, each cut at `text_bytes`; further ones are dropped.
     pub reports: usize,
 }
 

@@ -42,9 +42,10 @@ const MOST_STACK: usize = 1 << 20;
 
 /// Where rules run: engines with their clocks and instances, and the limits of every rule in them.
 pub struct Sandbox {
-    /// Each made for the first rule that needs it; or why it could not be.
-    small: OnceLock<Result<Engine, String>>,
-    large: OnceLock<Result<Engine, String>>,
+    /// For files up to [`compile::INLINED`], and for larger ones. Each is made for the first rule that needs it; or why it
+    /// could not be.
+    inlined: OnceLock<Result<Engine, String>>,
+    plain: OnceLock<Result<Engine, String>>,
     limits: Limits,
 }
 
@@ -57,13 +58,13 @@ impl Sandbox {
         if limits.stack_bytes > MOST_STACK {
             return Err(RuleError::StackLimit { most: MOST_STACK, got: limits.stack_bytes });
         }
-        Ok(Self { small: OnceLock::new(), large: OnceLock::new(), limits })
+        Ok(Self { inlined: OnceLock::new(), plain: OnceLock::new(), limits })
     }
 
     /// The engine for a plugin of so many bytes.
     fn engine(&self, bytes: usize) -> Result<&Engine, RuleError> {
         let (engine, inlining) =
-            if bytes <= compile::INLINED { (&self.small, Inlining::Yes) } else { (&self.large, Inlining::No) };
+            if bytes <= compile::INLINED { (&self.inlined, Inlining::Yes) } else { (&self.plain, Inlining::No) };
         engine
             .get_or_init(|| compile::engine(&self.limits, inlining).map_err(|error| format!("{error:#}")))
             .as_ref()

@@ -1,10 +1,9 @@
 //! `corver-host score`: completions → traces.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
 use corver_core::{Counter, Extractor, Graders, Rules, Scorers, Trace, Verdict, score};
 use corver_study::read_completions;
+use corver_study::score_file::Completions;
 
 use crate::args::ScoreArgs;
 use crate::config::Config;
@@ -13,29 +12,29 @@ use crate::{output, parts};
 
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
     let config = parts::graded_configuration(&args.config, &args.graders)?;
+    let completions = read_completions(&args.file)?;
     let mut counter = parts::counter(&config.corpus, &args.recording)?;
     let loader = Loader::new(&config)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    completions(&args.file, &config, counter.as_mut(), &mut rules, &mut graders, json)
+    score_and_show(completions, &config, counter.as_mut(), &mut rules, &mut graders, json)
 }
 
-/// Scores a file of completions and prints their traces.
-pub fn completions(
-    file: &Path,
+/// Scores completions and prints their traces.
+pub fn score_and_show(
+    completions: Completions,
     config: &Config,
     counter: &mut dyn Counter,
     rules: &mut dyn Rules,
     graders: &mut Graders,
     json: bool,
 ) -> Result<()> {
-    let completions = read_completions(file)?;
     let mut extractor: Box<dyn Extractor> = match completions.triplets {
         Some(given) => Box::new(given),
         None => parts::extractor(config)?.1,
     };
     let mut scorers = Scorers { extractor: extractor.as_mut(), counter, rules, graders };
     let scored = score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
-        .with_context(|| format!("scoring {}", file.display()))?;
+        .context("scoring the completions")?;
     for trace in &scored.traces {
         if json { output::json(trace)? } else { show(trace) }
     }

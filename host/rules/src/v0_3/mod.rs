@@ -1,10 +1,10 @@
 //! Version 0.3.0 of the contract: its types, and how they become the host's own.
 
 use wasmtime::component::Component;
-use wasmtime::{Engine, Store, Trap};
+use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
 
 use crate::admit::Kind;
-use crate::compile::TICK;
+use crate::compile::{TICK, most_instances};
 use crate::limits::{Allowance, MEMORY, Refused};
 use crate::plugin::Manifest;
 use crate::{Fault, Limits};
@@ -140,6 +140,7 @@ impl<W: World> Instance<W> {
 
     fn call<T>(&mut self, f: impl FnOnce(&W, &mut Store<Beside>) -> wasmtime::Result<T>) -> Result<T, Failure> {
         set_deadline(&mut self.store, &self.limits);
+        self.store.data_mut().reports.clear();
         f(&self.rule, &mut self.store).map_err(|error| {
             let fault = known_fault(&error, &self.limits)
                 .unwrap_or_else(|| Fault::Answer { limit: self.limits.output_bytes, detail: format!("{error:#}") });
@@ -163,7 +164,7 @@ fn set_deadline(store: &mut Store<Beside>, limits: &Limits) {
     store.set_epoch_deadline(limits.call_ms.div_ceil(TICK.as_millis() as u64).saturating_add(1));
 }
 
-/// `None` where the engine refused the answer, or could not start.
+/// `None` where the engine refused the answer, or could not start it for a reason of its own.
 fn known_fault(error: &wasmtime::Error, limits: &Limits) -> Option<Fault> {
     if let Some(&Refused { what, asked, .. }) = error.downcast_ref() {
         return Some(if what == MEMORY {
@@ -171,6 +172,9 @@ fn known_fault(error: &wasmtime::Error, limits: &Limits) -> Option<Fault> {
         } else {
             Fault::Table { limit: limits.table_elements, asked }
         });
+    }
+    if error.is::<PoolConcurrencyLimitError>() {
+        return Some(Fault::Busy { most: most_instances() });
     }
     Some(match error.downcast_ref::<Trap>()? {
         Trap::Interrupt => Fault::Time { limit_ms: limits.call_ms },

@@ -65,6 +65,13 @@ impl Guest {
         module
     }
 
+    /// The module, larger than what is compiled with inlining.
+    pub fn large_module(&self) -> Vec<u8> {
+        // A custom section of 2 MiB: its number, its size in LEB128, the length of its name, the name, and nothing but zeros.
+        let padding = [&[0, 0x80, 0x80, 0x80, 0x01, 3][..], b"pad", &[0; (2 << 20) - 4]].concat();
+        [self.module(), padding].concat()
+    }
+
     pub fn component(&self) -> Vec<u8> {
         ComponentEncoder::default().module(&self.module()).unwrap().encode().unwrap()
     }

@@ -26,6 +26,23 @@ fn endless_loops_end_wherever_they_are() {
     }
 }
 
+/// Large files are compiled with other settings.
+#[test]
+fn large_rules_are_held_as_small_ones_are() {
+    let (limits, bomb) = (hurried(), "(loop (drop (memory.grow (i32.const 256))) (br 0)) unreachable");
+    let recursion = "(call $score (local.get 0) (local.get 1)) (i32.const 1) i32.add";
+    for (score, fault) in [
+        (ENDLESS, Fault::Time { limit_ms: 200 }),
+        (recursion, Fault::Stack { limit: limits.stack_bytes }),
+        (bomb, Fault::Memory { limit: limits.memory_bytes, asked: 16 << 20 }),
+    ] {
+        match error_of(&Guest::scoring(score).large_module(), &limits) {
+            RuleError::Broken { fault: found, .. } => assert_eq!(*found, fault),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn slow_loops_end_at_the_time_limit() {
     let days = "(local $n i64) (loop (br_if 0 (i64.ne (i64.const 0x10000000000000)

@@ -39,7 +39,8 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     };
     let mut counter = parts::counter(&config.corpus, &args.recording)?;
     if holds_completions {
-        return score::completions(&args.file, &config, counter.as_mut(), &mut rule, &mut loader.graders()?, json);
+        let completions = read_completions(&args.file)?;
+        return score::score_and_show(completions, &config, counter.as_mut(), &mut rule, &mut loader.graders()?, json);
     }
     let sentences = sentences(&text, &args.file, &config)?;
     let verdicts = rule.judge(&sentences, counter.as_mut())?;
