@@ -232,15 +232,16 @@ fn figures(criterion: &Path, start: SystemTime) -> Vec<Figure> {
         |name: String, value: Option<f64>, bar| figures.extend(value.map(|value| Figure { name, value, bar }));
     for n in SIZES {
         let per_sentence = |of: &str| Some(median(&format!("rules/{of}/{n}"))? / 1e3 / f64::from(n));
-        let (plugin, native) = (per_sentence("plugin"), per_sentence("compiled-in"));
+        let [plugin, native, code] = ["plugin", "compiled-in", "code-alone"].map(per_sentence);
         add(format!("first.wasm, batches of {n}, us per sentence"), plugin, Some(2.0));
         add(format!("first compiled in, batches of {n}, us per sentence"), native, None);
-        add(format!("its code alone, {n} sentences, us per sentence"), per_sentence("code-alone"), None);
+        add(format!("its code alone, {n} sentences, us per sentence"), code, None);
         add(
             format!("plugin / compiled in, {n}"),
             plugin.zip(native).map(|(plugin, native)| plugin / native),
             Some(3.0),
         );
+        add(format!("plugin / its code alone, {n}"), plugin.zip(code).map(|(plugin, code)| plugin / code), None);
     }
     add("load from the cache, ms".into(), median("rules/load").map(|ns| ns / 1e6), Some(5.0));
     let one = median("cores/1");
