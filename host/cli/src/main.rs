@@ -17,9 +17,6 @@ use clap::Parser;
 
 use crate::args::{Arguments, Command};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Something went wrong, and the message says what.
 const FAILED: u8 = 1;
 

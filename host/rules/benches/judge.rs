@@ -27,10 +27,6 @@ use judge::{Outcome, Session};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use serde_json::{Value, json};
 
-/// As in `corver-host`.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 struct Instant;
 
 impl Counter for Instant {

@@ -10,10 +10,6 @@ use corver_rules::{Limits, RuleError, Sandbox};
 use guest::Guest;
 use serde_json::Value;
 
-/// As in `corver-host`.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 struct Nothing;
 
 impl Counter for Nothing {
