@@ -11,7 +11,7 @@ use corver_study::{IndexCounter, Recorder, Recording, run_dir};
 
 use crate::args::{ConfigArgs, GraderArgs, RecordingArgs, RuleArgs};
 use crate::config::{self, Config, CorpusSection, DEMO_SOURCE};
-use crate::rules::{self, Plugins};
+use crate::rules::Plugins;
 use crate::source::{self, Source};
 
 /// Resolves a command's configuration.
@@ -92,7 +92,7 @@ pub fn check(config: &Config) -> Result<()> {
         ("policy.model", &config.policy.model),
         ("extract.bundle", &config.extract.bundle),
     ];
-    let missing = |plugin: &Path| rules::find_plugin(plugin).err().map(|error| error.to_string());
+    let missing = |plugin: &Path| crate::rules::find_plugin(plugin).err().map(|error| error.to_string());
     let mut problems = Vec::new();
     for (key, value) in sources {
         if value.is_empty() {
