@@ -327,7 +327,7 @@ impl<'a> Plan<'a> {
             }
         }
         if let (Order::Enough(_), [other]) = (order, further) {
-            zones::lose(shard, other, Kind::Matching, self.options, self.lists, starts.done as u64);
+            zones::lose(shard, other, self.options.max_diff_tokens, self.lists, starts.done as u64);
         }
         Ok(unseen)
     }

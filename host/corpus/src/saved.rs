@@ -17,9 +17,14 @@ const STRIDE: u64 = 1 << 10;
 /// Shards of fewer tokens have so few pages that the file would spare none.
 const FEWEST_TOKENS: u64 = 1 << 16;
 
-/// The ranks whose suffixes have a key in the file; none where there is no file.
+/// Keys in the file of a shard; 0 where there is no file.
+fn num_keys(num_tokens: u64) -> u64 {
+    if num_tokens < FEWEST_TOKENS { 0 } else { num_tokens.div_ceil(STRIDE) }
+}
+
+/// The ranks whose suffixes have a key in the file.
 pub(crate) fn ranks(num_tokens: u64) -> impl Iterator<Item = u64> {
-    (0..num_tokens).step_by(STRIDE as usize).filter(move |_| num_tokens >= FEWEST_TOKENS)
+    (0..num_keys(num_tokens)).map(|number| number * STRIDE)
 }
 
 /// A suffix's key as it lies in the file: zeros where the suffix is shorter.
@@ -42,8 +47,8 @@ impl SavedKeys {
         let Some(manifest) = manifest.filter(|manifest| manifest.files.contains_key(&name)) else { return Ok(None) };
         let bytes = Bytes::open(&Family::Keys.path(dir, number))?;
         check_against_manifest(&bytes, &name, manifest)?;
-        let expected = ranks(num_tokens).count() * KEY_BYTES;
-        if bytes.len() != expected {
+        let expected = num_keys(num_tokens) * KEY_BYTES as u64;
+        if bytes.len() as u64 != expected {
             let expected = format!("{expected} are the keys of {num_tokens} tokens");
             return Err(Error::Size { path: bytes.path().to_owned(), bytes: bytes.len() as u64, expected });
         }

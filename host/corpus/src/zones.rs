@@ -68,16 +68,9 @@ pub(crate) fn of(
     Ok(Some(bounds))
 }
 
-/// Remembers that a query would have made so many searches among zones that were not there.
-pub(crate) fn lose(
-    shard: &Shard,
-    clause: &ShardClause,
-    kind: Kind,
-    options: &CnfOptions,
-    lists: &ListCache,
-    searches: u64,
-) {
-    if let Some(losses) = lists.losses(shard, clause, Some((kind, options.max_diff_tokens))) {
+/// Remembers that a query would have made so many searches among the matching zones of this reach, which were not there.
+pub(crate) fn lose(shard: &Shard, clause: &ShardClause, reach: u64, lists: &ListCache, searches: u64) {
+    if let Some(losses) = lists.losses(shard, clause, Some((Kind::Matching, reach))) {
         losses.fetch_add(searches * SAVED, Relaxed);
     }
 }

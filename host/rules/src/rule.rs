@@ -3,7 +3,7 @@
 use corver_core::{Count, Counter, PartError, RuleSentence, Rules, Verdict};
 
 use crate::judge::{Outcome, Session, Stop, judge};
-use crate::v0_3::{Failure, Instance, SentenceRule};
+use crate::v0_3::{Instance, SentenceRule};
 use crate::{Fault, Rule, RuleError};
 
 impl Rule {
@@ -29,23 +29,15 @@ struct Judging<'a> {
     instance: Instance<SentenceRule>,
 }
 
-impl Judging<'_> {
-    fn named(&self, outcomes: Result<Vec<Outcome>, Failure>) -> Result<Vec<Outcome>, RuleError> {
-        outcomes.map_err(|failure| self.rule.broken(failure))
-    }
-}
-
 impl Session for Judging<'_> {
     type Error = RuleError;
 
     fn score(&mut self, sentences: &[RuleSentence]) -> Result<Vec<Outcome>, RuleError> {
-        let outcomes = self.instance.score(sentences);
-        self.named(outcomes)
+        self.instance.score(sentences).map_err(|failure| self.rule.broken(failure))
     }
 
     fn resume<'a>(&mut self, counts: impl ExactSizeIterator<Item = &'a Count>) -> Result<Vec<Outcome>, RuleError> {
-        let outcomes = self.instance.resume(counts);
-        self.named(outcomes)
+        self.instance.resume(counts).map_err(|failure| self.rule.broken(failure))
     }
 
     fn refuse(self, fault: Fault) -> RuleError {
