@@ -232,12 +232,9 @@ fn figures(criterion: &Path, start: SystemTime) -> Vec<Figure> {
         add(format!("first.wasm, batches of {n}, us per sentence"), plugin, Some(2.0));
         add(format!("first compiled in, batches of {n}, us per sentence"), native, None);
         add(format!("its code alone, {n} sentences, us per sentence"), code, None);
-        add(
-            format!("plugin / compiled in, {n}"),
-            plugin.zip(native).map(|(plugin, native)| plugin / native),
-            Some(3.0),
-        );
-        add(format!("plugin / its code alone, {n}"), plugin.zip(code).map(|(plugin, code)| plugin / code), None);
+        let times = |other: Option<f64>| plugin.zip(other).map(|(plugin, other)| plugin / other);
+        add(format!("plugin / compiled in, {n}"), times(native), None);
+        add(format!("plugin / its code alone, {n}"), times(code), Some(3.0));
     }
     add("load from the cache, ms".into(), median("rules/load").map(|ns| ns / 1e6), Some(5.0));
     let one = median("cores/1");
