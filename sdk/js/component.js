@@ -1,9 +1,9 @@
 // What `corver-host plugin build` compiles: the contract's exports around the rule beside it.
 
-import { report } from 'corver:reward/diagnostics@0.3.0';
+import { report } from 'corver:reward/diagnostics@0.4.0';
 
 import rule from './rule.js';
-import { Batch, SettingsError } from './corver-sdk.js';
+import { Batch, SettingsError, crossing } from './corver-sdk.js';
 
 let settings;
 
@@ -32,7 +32,7 @@ export const sentenceScoring = {
 
 function outcomes() {
   try {
-    return batch.judge();
+    return batch.judge().map(crossing);
   } catch (error) {
     throw told(error);
   }

@@ -360,6 +360,17 @@ export function sentenceRule({ name, version, summary, settings = {}, validate =
   };
 }
 
+/**
+ * An outcome as the contract has it: a query is one text with a clause a line, tabs between its words. Within a word, both are
+ * spaces.
+ * @param {Outcome} outcome
+ */
+export function crossing(outcome) {
+  if (outcome.tag !== 'ask') return outcome;
+  const text = (clauses) => clauses.map((words) => words.map((word) => word.replace(/[\n\t]/g, ' ')).join('\t')).join('\n');
+  return { tag: 'ask', val: outcome.val.map(({ allOf, enough }) => ({ allOf: text(allOf), enough })) };
+}
+
 /** The sentences that a component judges, from the contract's `score` over every `resume`. */
 export class Batch {
   #judge;

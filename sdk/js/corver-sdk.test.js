@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Batch, contentWords, isPronoun, tiers, wordQuery } from './corver-sdk.js';
+import { Batch, contentWords, crossing, isPronoun, tiers, wordQuery } from './corver-sdk.js';
 import first from './example/rule.js';
 import { run, sentence } from './testing.js';
 
@@ -27,6 +27,12 @@ test('a query has each word once and at least two', () => {
   const words = ({ allOf }) => allOf.flat().join(' ');
   assert.equal(words(wordQuery({ head: 'Paris, France', relation: '', tail: 'paris Texas' })), 'Paris France Texas');
   assert.equal(wordQuery({ head: 'Paris', relation: '', tail: 'PARIS' }), undefined);
+});
+
+test('a query crosses as one text', () => {
+  const asks = { tag: 'ask', val: [{ allOf: [['red\nfox', 'the\tden'], ['Rome']], enough: 20n }] };
+  assert.deepEqual(crossing(asks), { tag: 'ask', val: [{ allOf: 'red fox\tthe den\nRome', enough: 20n }] });
+  assert.deepEqual(crossing({ tag: 'abstain' }), { tag: 'abstain' });
 });
 
 test('the first valid triplet decides', () => {

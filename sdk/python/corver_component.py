@@ -46,7 +46,7 @@ def judge(sentence: types.Sentence, counts: list[types.Count]) -> Union[Verdict,
 
 def outcome(said: Union[Verdict, Abstention, Ask]) -> types.Outcome:
     if isinstance(said, Ask):
-        return types.Outcome_Ask([types.Query(query.all_of, query.enough) for query in said.queries])
+        return types.Outcome_Ask([types.Query(query.text(), query.enough) for query in said.queries])
     if isinstance(said, Abstention):
         return types.Outcome_Abstain(said.why)
     return types.Outcome_Score(types.Verdict(said.reward, said.count, said.triplet, said.note))

@@ -48,6 +48,11 @@ class Query:
     all_of: list[list[str]]
     enough: Optional[int] = None
 
+    def text(self) -> str:
+        """The clauses as the contract has them: one a line, tabs between its words. Within a word, both are spaces."""
+        as_spaces = str.maketrans("\n\t", "  ")
+        return "\n".join("\t".join(word.translate(as_spaces) for word in words) for words in self.all_of)
+
 
 @dataclass
 class Verdict:

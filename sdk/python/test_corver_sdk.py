@@ -7,6 +7,11 @@ def sentence(completion: int, index: int) -> Sentence:
     return Sentence(completion, index, "It is so.", "think", [])
 
 
+class TestQuery(unittest.TestCase):
+    def test_a_query_crosses_as_one_text(self):
+        self.assertEqual(Query([["red\nfox", "the\tden"], ["Rome"]]).text(), "red fox\tthe den\nRome")
+
+
 class TestBatch(unittest.TestCase):
     def test_a_completion_stays_as_long_as_a_sentence_of_it_asks(self):
         def judge(sentence, counts):

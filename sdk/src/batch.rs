@@ -50,7 +50,7 @@ impl Batch {
                     Err(Ask(queries)) => {
                         asks = true;
                         asked[sentence] = queries.len();
-                        bindings::Outcome::Ask(queries)
+                        bindings::Outcome::Ask(queries.into_iter().map(Into::into).collect())
                     }
                 });
             }
@@ -92,7 +92,9 @@ mod tests {
         let shown = |outcome| match outcome {
             bindings::Outcome::Score(verdict) => verdict.reward.to_string(),
             bindings::Outcome::Abstain(_) => "abstains".into(),
-            bindings::Outcome::Ask(queries) => queries.iter().map(Query::to_string).collect::<Vec<_>>().join(", "),
+            bindings::Outcome::Ask(queries) => {
+                queries.into_iter().map(|query| query.all_of).collect::<Vec<_>>().join(", ")
+            }
         };
         outcomes.into_iter().map(shown).collect()
     }

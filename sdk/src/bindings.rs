@@ -20,8 +20,8 @@ pub mod response {
         default_bindings_module: "corver_sdk::bindings::response",
         additional_derives: [PartialEq],
         with: {
-            "corver:reward/types@0.3.0": super::corver::reward::types,
-            "corver:reward/diagnostics@0.3.0": super::corver::reward::diagnostics,
+            "corver:reward/types@0.4.0": super::corver::reward::types,
+            "corver:reward/diagnostics@0.4.0": super::corver::reward::diagnostics,
         },
     });
 

@@ -53,10 +53,10 @@ pub use schemars;
 #[doc(hidden)]
 pub use serde;
 
-pub use bindings::{Count, Grade, Manifest, Passage, Query, Response, Section, Sentence, Triplet, Verdict};
+pub use bindings::{Count, Grade, Manifest, Passage, Response, Section, Sentence, Triplet, Verdict};
 pub use corpus::{Ask, Corpus};
 pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, verdict};
-pub use query::WordQuery;
+pub use query::{Query, WordQuery};
 pub use response::{ResponseRule, grade};
 pub use rule::{CompletionRule, SentenceRule};
 pub use settings::{Settings, configured, configured_response, finite};

@@ -2,7 +2,17 @@
 
 use std::fmt;
 
-use crate::Query;
+use crate::bindings;
+
+/// Asks how often all clauses occur near each other in the corpus.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Query {
+    /// AND of clauses; a clause is an OR of surface words, written as in running text. The host refuses clauses without words
+    /// and empty words.
+    pub all_of: Vec<Vec<String>>,
+    /// “I need not know the count beyond this”: the host may stop counting there.
+    pub enough: Option<u64>,
+}
 
 /// Asks how often all of these words occur near each other. It borrows them: a query is written out only where
 /// [`crate::Corpus::count`] has to ask it.
@@ -49,6 +59,29 @@ impl From<WordQuery<'_>> for Query {
     }
 }
 
+/// As the contract has it: a clause a line, tabs between its words. Within a word, both are spaces.
+impl From<Query> for bindings::Query {
+    fn from(Query { all_of, enough }: Query) -> Self {
+        let mut text = String::with_capacity(all_of.iter().flatten().map(|word| word.len() + 1).sum());
+        for (i, clause) in all_of.iter().enumerate() {
+            if i > 0 {
+                text.push('\n');
+            }
+            for (i, word) in clause.iter().enumerate() {
+                if i > 0 {
+                    text.push('\t');
+                }
+                if word.bytes().any(|byte| matches!(byte, b'\n' | b'\t')) {
+                    text.push_str(&word.replace(['\n', '\t'], " "));
+                } else {
+                    text.push_str(word);
+                }
+            }
+        }
+        Self { all_of: text, enough }
+    }
+}
+
 impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let clauses: Vec<String> = self.all_of.iter().map(|words| words.join(" OR ")).collect();
@@ -66,5 +99,13 @@ mod tests {
         assert_eq!(query.words(), ["Paris", "Größe", "GRÖSSE"]);
         let written = Query::from(query);
         assert_eq!((written.to_string().as_str(), written.enough), ("Paris AND Größe AND GRÖSSE", Some(3)));
+    }
+
+    #[test]
+    fn a_query_crosses_as_one_text() {
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let query = Query { all_of: vec![words(&["red\nfox", "the\tden"]), words(&["Rome"])], enough: Some(20) };
+        let bindings::Query { all_of, enough } = query.into();
+        assert_eq!((all_of.as_str(), enough), ("red fox\tthe den\nRome", Some(20)));
     }
 }

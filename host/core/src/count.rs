@@ -1,28 +1,104 @@
 //! Stage 5: triplets → counts. How often words occur together in the corpus.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::PartError;
 
 /// Asks how often all clauses occur within the window that the index was opened with (the paper: 1,000 tokens).
+///
+/// A step makes thousands, and keeps them for its trace: each is one text, as in `wit/corver.wit`. As JSON it is
+/// `{"all_of": [[WORD, …], …], "enough": N}`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "Lists", into = "Lists")]
 pub struct Query {
-    /// AND of clauses; a clause is an OR of surface words, as they are written in the text.
-    pub all_of: Vec<Vec<String>>,
+    all_of: String,
     /// “I need not know the count beyond this”: the index may stop early and report any number at least this large.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enough: Option<u64>,
 }
 
-impl std::fmt::Display for Query {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (i, clause) in self.all_of.iter().enumerate() {
+const BETWEEN_CLAUSES: char = '\n';
+const BETWEEN_WORDS: char = '\t';
+
+impl Query {
+    /// Takes a text with one clause a line, each an OR of words with tabs between them.
+    #[must_use]
+    pub fn from_text(all_of: String, enough: Option<u64>) -> Self {
+        Self { all_of, enough }
+    }
+
+    /// An AND of clauses, each an OR of surface words, as they are written in the text; none of them is without words. A line
+    /// feed or a tab in a word becomes a space.
+    pub fn new(clauses: impl IntoIterator<Item: IntoIterator<Item: AsRef<str>>>) -> Self {
+        let mut all_of = String::new();
+        for (i, clause) in clauses.into_iter().enumerate() {
+            if i > 0 {
+                all_of.push(BETWEEN_CLAUSES);
+            }
+            for (i, word) in clause.into_iter().enumerate() {
+                if i > 0 {
+                    all_of.push(BETWEEN_WORDS);
+                }
+                let separates = |c| matches!(c, BETWEEN_CLAUSES | BETWEEN_WORDS);
+                all_of.extend(word.as_ref().chars().map(|c| if separates(c) { ' ' } else { c }));
+            }
+        }
+        Self { all_of, enough: None }
+    }
+
+    /// The same words with another `enough`.
+    #[must_use]
+    pub fn with_enough(self, enough: Option<u64>) -> Self {
+        Self { enough, ..self }
+    }
+
+    /// The words of all clauses.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.all_of.split([BETWEEN_CLAUSES, BETWEEN_WORDS])
+    }
+
+    /// The words of each clause.
+    pub fn clauses(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
+        self.all_of.split(BETWEEN_CLAUSES).map(|clause| clause.split(BETWEEN_WORDS))
+    }
+}
+
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, words) in self.clauses().enumerate() {
             if i > 0 {
                 f.write_str(" AND ")?;
             }
-            f.write_str(&clause.join(" OR "))?;
+            for (i, word) in words.enumerate() {
+                if i > 0 {
+                    f.write_str(" OR ")?;
+                }
+                f.write_str(word)?;
+            }
         }
         Ok(())
+    }
+}
+
+/// A [`Query`] as JSON.
+#[derive(Serialize, Deserialize)]
+struct Lists {
+    all_of: Vec<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    enough: Option<u64>,
+}
+
+impl From<Lists> for Query {
+    fn from(Lists { all_of, enough }: Lists) -> Self {
+        Self::new(all_of).with_enough(enough)
+    }
+}
+
+impl From<Query> for Lists {
+    fn from(query: Query) -> Self {
+        let all_of = query.clauses().map(|words| words.map(str::to_owned).collect()).collect();
+        Self { all_of, enough: query.enough }
     }
 }
 
@@ -44,4 +120,19 @@ pub trait Counter {
     /// # Errors
     /// Where the index itself fails (a read error, a lost connection); a query without an answer is no error.
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_one_text_and_lists_in_json() {
+        let query = Query::new([&["Größe", "size\tor\nso"][..], &["Rome"]]).with_enough(Some(20));
+        assert_eq!(query, Query::from_text("Größe\tsize or so\nRome".into(), Some(20)));
+        assert_eq!(query.to_string(), "Größe OR size or so AND Rome");
+        let json = r#"{"all_of":[["Größe","size or so"],["Rome"]],"enough":20}"#;
+        assert_eq!(serde_json::to_string(&query).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Query>(json).unwrap(), query);
+    }
 }

@@ -135,8 +135,7 @@ mod tests {
 
     impl Rules for Pays {
         fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
-            let queries: Vec<Query> =
-                sentences.iter().map(|text| Query { all_of: vec![vec![text.text.clone()]], enough: None }).collect();
+            let queries: Vec<Query> = sentences.iter().map(|sentence| Query::new([[&sentence.text]])).collect();
             let verdict = |count: Count| Verdict {
                 reward: count.occurrences.map(|_| self.0),
                 count: count.occurrences,
@@ -162,7 +161,7 @@ mod tests {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
             let count = |query: &Query| Count {
                 query: query.clone(),
-                occurrences: (query.all_of[0][0] == "Rome").then_some(7),
+                occurrences: (*query == Query::new([["Rome"]])).then_some(7),
                 exact: true,
             };
             Ok(queries.iter().map(count).collect())

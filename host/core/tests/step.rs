@@ -79,8 +79,7 @@ impl Rules for Attested {
     fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
         let judge = |sentence: &RuleSentence| {
             let Some(triplet) = sentence.triplets.first() else { return Ok(Verdict::default()) };
-            let all_of = vec![vec![triplet.head.clone()], vec![triplet.tail.clone()]];
-            let counts = counter.count(&[Query { all_of, enough: None }])?;
+            let counts = counter.count(&[Query::new([[&triplet.head], [&triplet.tail]])])?;
             let count = counts[0].occurrences;
             let reward = Some(if count > Some(0) { 0.5 } else { -0.5 });
             Ok(Verdict { reward, count, triplet: Some(0), counts, ..Verdict::default() })

@@ -44,11 +44,16 @@ fn check_one(sentence: &RuleSentence, asked: usize, outcome: &Outcome, limits: &
 }
 
 fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
-    let (limit, got) = (limits.words_per_query, query.all_of.iter().map(Vec::len).sum());
-    if got == 0 || got > limit || query.all_of.iter().any(Vec::is_empty) {
-        return Err(Fault::Words { limit, got });
+    let mut got = 0;
+    for word in query.words() {
+        if word.is_empty() {
+            return Err(Fault::EmptyWord);
+        }
+        check_text("query word", word, limits.text_bytes)?;
+        got += 1;
     }
-    query.all_of.iter().flatten().try_for_each(|word| check_text("query word", word, limits.text_bytes))
+    let limit = limits.words_per_query;
+    if got > limit { Err(Fault::Words { limit, got }) } else { Ok(()) }
 }
 
 pub(crate) fn check_text(what: &'static str, text: &str, limit: usize) -> Result<(), Fault> {

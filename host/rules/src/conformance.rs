@@ -209,7 +209,7 @@ enum Oracle {
 impl Counter for Oracle {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         let count = |query: &Query| {
-            let occurrences = COUNTS[draw(&format!("{:?}", query.all_of), COUNTS.len())];
+            let occurrences = COUNTS[draw(&query.to_string(), COUNTS.len())];
             let limit = query.enough.filter(|_| matches!(self, Self::Stopping)).unwrap_or(u64::MAX);
             let exact = occurrences.is_none_or(|found| found <= limit);
             Count { query: query.clone(), occurrences: occurrences.map(|found| found.min(limit)), exact }
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn an_enough_that_is_not_enough_is_found() {
         let hasty = |sentences: &[RuleSentence], counter: &mut dyn Counter| {
-            let query = |sentence: &RuleSentence| Query { all_of: vec![vec![sentence.text.clone()]], enough: Some(5) };
+            let query = |sentence: &RuleSentence| Query::new([[&sentence.text]]).with_enough(Some(5));
             let queries: Vec<Query> = sentences.iter().map(query).collect();
             let counts = counter.count(&queries).unwrap();
             Ok(counts.iter().map(|count| reward(count.occurrences.unwrap_or(0) as f32)).collect())

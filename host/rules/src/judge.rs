@@ -205,8 +205,8 @@ mod tests {
             self.0.push(queries.iter().map(Query::to_string).collect());
             // The index may answer under a query of its own making; the trace still shows the rule's.
             let count = |query: &Query| Count {
-                query: Query { all_of: Vec::new(), enough: None },
-                occurrences: Some(query.all_of.len() as u64),
+                query: Query::from_text(String::new(), None),
+                occurrences: Some(query.clauses().count() as u64),
                 exact: true,
             };
             Ok(queries.iter().map(count).collect())
@@ -292,7 +292,7 @@ mod tests {
     }
 
     fn ask(words: &[&str]) -> Outcome {
-        Outcome::Ask(words.iter().map(|&word| Query { all_of: vec![vec![word.into()]], enough: None }).collect())
+        Outcome::Ask(words.iter().map(|&word| Query::new([[word]])).collect())
     }
 
     fn score(reward: f32) -> Outcome {

@@ -3,7 +3,7 @@
 use corver_core::{Count, Counter, PartError, RuleSentence, Rules, Verdict};
 
 use crate::judge::{Outcome, Session, Stop, judge};
-use crate::v0_3::{Instance, SentenceRule};
+use crate::v0_4::{Instance, SentenceRule};
 use crate::{Fault, Rule, RuleError};
 
 impl Rule {

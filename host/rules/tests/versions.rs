@@ -19,8 +19,12 @@ fn frozen(version: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/frozen/rule-{version}.wasm"))
 }
 
+fn frozen_judge(version: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/frozen/judge-{version}.wasm"))
+}
+
 fn load(settings: Value) -> Result<Rule, RuleError> {
-    Rule::load(&frozen("0.3.0"), LoadOptions { settings, ..LoadOptions::default() })
+    Rule::load(&frozen("0.4.0"), LoadOptions { settings, ..LoadOptions::default() })
 }
 
 fn sentence(index: u32, section: Section, triplets: &[&str]) -> RuleSentence {
@@ -30,7 +34,7 @@ fn sentence(index: u32, section: Section, triplets: &[&str]) -> RuleSentence {
 }
 
 #[test]
-fn a_rule_of_0_3_0_says_what_it_said_then() {
+fn a_rule_of_0_4_0_says_what_it_said_then() {
     let rule = load(Value::Null).unwrap();
     let manifest = rule.manifest();
     assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("frozen", "1.0.0"));
@@ -45,7 +49,7 @@ fn a_rule_of_0_3_0_says_what_it_said_then() {
     let verdicts = rule.judge(&sentences, &mut Sixes).unwrap();
     assert_eq!(verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(), [Some(40.25), None, None]);
     assert_eq!((verdicts[0].count, verdicts[0].triplet), (Some(6), Some(0)));
-    let query = Query { all_of: vec![vec!["Paris".into(), "Größer".into()], vec!["Peru".into()]], enough: Some(9) };
+    let query = Query::new([&["Paris", "Größer"][..], &["Peru"]]).with_enough(Some(9));
     assert_eq!(verdicts[0].counts, [Count { query, occurrences: Some(6), exact: false }]);
     let notes = verdicts.iter().map(|verdict| verdict.note.as_deref());
     assert_eq!(notes.collect::<Vec<_>>(), [Some("is in Größer"), None, Some("no triplet")]);
@@ -63,9 +67,8 @@ fn its_complaints_arrive() {
 }
 
 #[test]
-fn a_judge_of_0_3_0_says_what_it_said_then() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/judge-0.3.0.wasm");
-    let judge = ResponseRule::load(&path, LoadOptions::default()).unwrap();
+fn a_judge_of_0_4_0_says_what_it_said_then() {
+    let judge = ResponseRule::load(&frozen_judge("0.4.0"), LoadOptions::default()).unwrap();
     assert_eq!((judge.name(), judge.manifest().version.as_str()), ("frozen-judge", "1.0.0"));
     let golds = ["Rome".to_owned(), "Roma".to_owned()];
     let grade = |text: &str| {
@@ -91,27 +94,29 @@ fn the_contract_of_today_has_a_frozen_rule() {
 
 fn assert_refused_with_advice(path: &Path, version: &str) {
     let error = Rule::load(path, LoadOptions::default()).unwrap_err();
-    assert!(matches!(&error, RuleError::Version { found, spoken: "0.3.0", .. } if found == version), "{error}");
+    assert!(matches!(&error, RuleError::Version { found, spoken: "0.4.0", .. } if found == version), "{error}");
     let message = error.to_string();
-    assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.3.0")), "{message}");
+    assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.4.0")), "{message}");
     assert!(message.contains("Build the plugin again with the corver-sdk of this host"), "{message}");
 }
 
 #[test]
 fn rules_of_earlier_versions_are_told_how_to_rebuild() {
-    assert_refused_with_advice(&frozen("0.1.0"), "0.1.0");
-    assert_refused_with_advice(&frozen("0.2.0"), "0.2.0");
-    let judge = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/frozen/judge-0.2.0.wasm");
-    assert_refused_with_advice(&judge, "0.2.0");
+    for version in ["0.1.0", "0.2.0", "0.3.0"] {
+        assert_refused_with_advice(&frozen(version), version);
+    }
+    for version in ["0.2.0", "0.3.0"] {
+        assert_refused_with_advice(&frozen_judge(version), version);
+    }
 }
 
 /// Stands for every version to come: the rule of today, its contract's version changed in its bytes.
 #[test]
 fn other_versions_are_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
-    for version in ["0.0.9", "0.4.0", "1.0.0"] {
-        let wasm = std::fs::read(frozen("0.3.0")).unwrap();
-        let changed = replaced(&wasm, b"@0.3.0", format!("@{version}").as_bytes());
+    for version in ["0.0.9", "0.5.0", "1.0.0"] {
+        let wasm = std::fs::read(frozen("0.4.0")).unwrap();
+        let changed = replaced(&wasm, b"@0.4.0", format!("@{version}").as_bytes());
         assert_ne!(changed, wasm);
         let path = folder.path().join(version);
         std::fs::write(&path, changed).unwrap();

@@ -32,9 +32,14 @@ impl IndexCounter {
             queries.iter().filter(|query| !self.known.contains_key(*query) && seen.insert(*query)).collect();
         // The official engine has no early stop; `compatible` promises its numbers.
         let stops = self.options.mode != Mode::Compatible;
+        let words: Vec<Vec<Vec<String>>> = unknown
+            .iter()
+            .map(|query| query.clauses().map(|words| words.map(str::to_owned).collect()).collect())
+            .collect();
         let asked: Vec<WordQuery<'_>> = unknown
             .iter()
-            .map(|query| WordQuery { all_of: &query.all_of, enough: query.enough.filter(|_| stops) })
+            .zip(&words)
+            .map(|(query, all_of)| WordQuery { all_of, enough: query.enough.filter(|_| stops) })
             .collect();
         let answers = self.corpus.count_all(&asked, &self.options)?;
         self.known.extend(unknown.into_iter().cloned().zip(answers));
@@ -79,8 +84,7 @@ mod tests {
     #[test]
     fn no_query_is_asked_twice() {
         static ASKED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-        let query =
-            |words: &[&str]| Query { all_of: words.iter().map(|&word| vec![word.to_owned()]).collect(), enough: None };
+        let query = |words: &[&str]| Query::new(words.iter().map(|word| [word]));
         let (pair, one) = (query(&["red", "fox"]), query(&["den"]));
         let mut counter = IndexCounter::new(Box::new(Words(&ASKED)), CnfOptions::default());
         let mut count = |queries: &[Query]| -> Vec<Option<u64>> {

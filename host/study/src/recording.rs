@@ -94,20 +94,24 @@ impl<C> Recorder<C> {
 
 impl<C: Counter> Counter for Recorder<C> {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let in_full: Vec<Query> = queries.iter().map(|query| Query { enough: None, ..query.clone() }).collect();
-        let found = self.inner.count(&in_full)?;
-        let counts: Vec<Count> =
-            in_full.into_iter().zip(found).map(|(query, count)| Count { query, ..count }).collect();
+        let all: Vec<Query> = queries.iter().map(in_full).collect();
+        let found = self.inner.count(&all)?;
+        let counts: Vec<Count> = all.into_iter().zip(found).map(|(query, count)| Count { query, ..count }).collect();
         self.write(&counts).map_err(|source| RecordingError::Write { path: self.path.clone(), source })?;
         Ok(counts)
     }
+}
+
+/// A recording holds whole counts: they serve whatever is enough.
+fn in_full(query: &Query) -> Query {
+    query.clone().with_enough(None)
 }
 
 /// Answers from a recording, and from nothing else.
 #[derive(Debug)]
 pub struct Recording {
     path: PathBuf,
-    counts: HashMap<Vec<Vec<String>>, Count>,
+    counts: HashMap<Query, Count>,
 }
 
 impl Recording {
@@ -123,7 +127,7 @@ impl Recording {
             let at = |source| RecordingError::Line { path: path.to_owned(), line: number + 1, source };
             let count: Count = serde_json::from_str(&text).map_err(at)?;
             let query = count.query.to_string();
-            if counts.insert(count.query.all_of.clone(), count.clone()).is_some_and(|before| before != count) {
+            if counts.insert(in_full(&count.query), count.clone()).is_some_and(|before| before != count) {
                 return Err(RecordingError::Conflict { path: path.to_owned(), line: number + 1, query });
             }
         }
@@ -134,7 +138,7 @@ impl Recording {
 impl Counter for Recording {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         let answer = |query: &Query| {
-            let held = self.counts.get(&query.all_of).cloned();
+            let held = self.counts.get(&in_full(query)).cloned();
             held.ok_or_else(|| RecordingError::NotHeld { path: self.path.clone(), query: query.to_string() }.into())
         };
         queries.iter().map(answer).collect()
@@ -160,7 +164,7 @@ mod tests {
     }
 
     fn query(word: &str, enough: Option<u64>) -> Query {
-        Query { all_of: vec![vec![word.into()]], enough }
+        Query::new([[word]]).with_enough(enough)
     }
 
     #[test]

@@ -49,18 +49,14 @@ fn whole_answers_are_bounded() {
     let fault = score_fault(note(20_000), &limits);
     assert!(matches!(fault, Fault::Answer { limit: 10_000, .. }), "{fault:?}");
 
-    // 1,000 clauses that are the same 1,000 words, each of them 60,000 bytes: 16 KB that would become 60 GB.
-    let folded = "(local $i i32) (local $at i32)
+    // 6,000 queries that are the same text of 60,000 bytes: 200 KB that would become 360 MB.
+    let folded = "(local $at i32)
         (loop
-            (local.set $at (i32.mul (local.get $i) (i32.const 8)))
-            (i32.store offset=100000 (local.get $at) (i32.const 120000))
-            (i32.store offset=100004 (local.get $at) (i32.const 1000))
-            (i32.store offset=120000 (local.get $at) (i32.const 1000))
-            (i32.store offset=120004 (local.get $at) (i32.const 60000))
-            (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const 1000))))
+            (i32.store offset=100000 (local.get $at) (i32.const 1000))
+            (i32.store offset=100004 (local.get $at) (i32.const 60000))
+            (br_if 0 (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 24))) (i32.const 144000))))
         (i32.store8 (i32.const 256) (i32.const 2))
-        (i32.store (i32.const 264) (i32.const 400)) (i32.store (i32.const 268) (i32.const 1))
-        (i32.store (i32.const 400) (i32.const 100000)) (i32.store (i32.const 404) (i32.const 1000))
+        (i32.store (i32.const 264) (i32.const 100000)) (i32.store (i32.const 268) (i32.const 6000))
         i32.const 320";
     let fault = score_fault(folded, &Limits::default());
     assert!(matches!(fault, Fault::Answer { limit: 134_217_728, .. }), "{fault:?}");

@@ -43,7 +43,7 @@ impl Default for Guest {
                 (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
                 (global.set $top (i32.add (local.get $at) (local.get $size)))
                 (local.get $at)",
-            version: "0.3.0",
+            version: "0.4.0",
         }
     }
 }
@@ -58,7 +58,7 @@ impl Guest {
     pub fn module(&self) -> Vec<u8> {
         let mut module = self.plain_module();
         let mut resolve = Resolve::default();
-        let wit = CONTRACT.replace("@0.3.0", &format!("@{}", self.version));
+        let wit = CONTRACT.replace("@0.4.0", &format!("@{}", self.version));
         let package = resolve.push_source("corver.wit", &wit).unwrap();
         let world = resolve.select_world(&[package], Some("sentence-rule")).unwrap();
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();

@@ -7,16 +7,26 @@ use crate::{fault_of, score_fault};
 
 /// `ask` with so many queries, the first with one clause of `words` words, each of `bytes` bytes; the others are empty.
 fn ask(queries: u32, words: u32, bytes: u32) -> &'static str {
+    let length = words * (bytes + 1) - 1;
     format!(
-        "(local $i i32)
+        "(local $at i32)
+         (memory.fill (i32.const 50000) (i32.const 0x78) (i32.const {length})) ;; x
          (loop
-            (i32.store offset=50000 (i32.mul (local.get $i) (i32.const 8)) (i32.const 1000))
-            (i32.store offset=50004 (i32.mul (local.get $i) (i32.const 8)) (i32.const {bytes}))
-            (br_if 0 (i32.lt_u (local.tee $i (i32.add (local.get $i) (i32.const 1))) (i32.const {words}))))
-         (i32.store8 (i32.const 256) (i32.const 2))
+            (local.set $at (i32.add (local.get $at) (i32.const {bytes})))
+            (i32.store8 offset=50000 (local.get $at) (i32.const 9)) ;; a tab
+            (br_if 0 (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 1))) (i32.const {length}))))
+         {}",
+        ask_text(queries, 50_000, length)
+    )
+    .leak()
+}
+
+/// `ask` with so many queries, the first with the text at this address; the others are empty.
+fn ask_text(queries: u32, address: u32, length: u32) -> &'static str {
+    format!(
+        "(i32.store8 (i32.const 256) (i32.const 2))
          (i32.store (i32.const 264) (i32.const 400)) (i32.store (i32.const 268) (i32.const {queries}))
-         (i32.store (i32.const 400) (i32.const 40000)) (i32.store (i32.const 404) (i32.const 1))
-         (i32.store (i32.const 40000) (i32.const 50000)) (i32.store (i32.const 40004) (i32.const {words}))
+         (i32.store (i32.const 400) (i32.const {address})) (i32.store (i32.const 404) (i32.const {length}))
          i32.const 320"
     )
     .leak()
@@ -43,11 +53,20 @@ fn queries_are_bounded_by_sentence_and_by_batch() {
 #[test]
 fn queries_have_words_of_bounded_number_and_size() {
     assert_eq!(score_fault(ask(1, 300, 7), &Limits::default()), Fault::Words { limit: 256, got: 300 });
-    assert_eq!(score_fault(ask(1, 0, 7), &Limits::default()), Fault::Words { limit: 256, got: 0 });
     // The second query is empty.
-    assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), Fault::Words { limit: 256, got: 0 });
+    assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), Fault::EmptyWord);
     let limits = Limits { text_bytes: 500, ..Limits::default() };
     assert_eq!(score_fault(ask(1, 1, 501), &limits), Fault::Text { what: "query word", limit: 500, got: 501 });
+    assert_eq!(score_fault(ask(1, 2, 501), &limits), Fault::Text { what: "query word", limit: 500, got: 501 });
+}
+
+#[test]
+fn every_word_is_one() {
+    for (text, length) in [(r"\n", 1), (r"fox\t", 4), (r"\tfox", 4), (r"red\n\nfox", 8), (r"red\t\nfox", 8)] {
+        let extra = format!(r#"(data (i32.const 50000) "{text}")"#).leak();
+        let guest = Guest { extra, ..Guest::scoring(ask_text(1, 50_000, length)) };
+        assert_eq!(fault_of(&guest, &Limits::default()), Fault::EmptyWord, "{text}");
+    }
 }
 
 #[test]

@@ -49,8 +49,8 @@ fn first_look(sentence: &Sentence) -> Outcome {
     let Some(triplet) = sentence.triplets.first() else {
         return Outcome::Abstain((sentence.section == Section::Answer).then(|| "no triplet".into()));
     };
-    let either = vec![triplet.head.clone(), sentence.text.clone()];
-    Outcome::Ask(vec![Query { all_of: vec![either, vec![triplet.tail.clone()]], enough: Some(9) }])
+    let all_of = [&triplet.head, "\t", &sentence.text, "\n", &triplet.tail].concat();
+    Outcome::Ask(vec![Query { all_of, enough: Some(9) }])
 }
 
 /// Pays what was found; every field of a sentence matters.

@@ -87,7 +87,8 @@ fn from_wit(outcome: wit::Outcome) -> Outcome {
         }
         wit::Outcome::Abstain(note) => Outcome::Abstain { note },
         wit::Outcome::Ask(queries) => {
-            Outcome::Ask(queries.into_iter().map(|wit::Query { all_of, enough }| Query { all_of, enough }).collect())
+            let query = |wit::Query { all_of, enough }| Query::from_text(all_of, enough);
+            Outcome::Ask(queries.into_iter().map(query).collect())
         }
     }
 }
@@ -99,7 +100,7 @@ mod tests {
     use wasmtime::{Inlining, Trap};
 
     use super::*;
-    use crate::v0_3::Ready;
+    use crate::v0_4::Ready;
     use crate::{Fault, Limits};
 
     #[test]
