@@ -26,11 +26,11 @@ class SentenceScoring(Contract):
 
     def score(self, sentences: list[types.Sentence]) -> list[types.Outcome]:
         SentenceScoring.batch = Batch(sentences, judge)
-        return [outcome(said) for said in SentenceScoring.batch.judge()]
+        return outcomes()
 
     def resume(self, counts: list[types.Count]) -> list[types.Outcome]:
         SentenceScoring.batch.answer(counts)
-        return [outcome(said) for said in SentenceScoring.batch.judge()]
+        return outcomes()
 
 
 def judge(sentence: types.Sentence, counts: list[types.Count]) -> Union[Verdict, Abstention, Ask]:
@@ -38,6 +38,11 @@ def judge(sentence: types.Sentence, counts: list[types.Count]) -> Union[Verdict,
         return SentenceScoring.configured.score(sentence, Corpus(counts))
     except Ask as ask:
         return ask
+
+
+def outcomes() -> list[types.Outcome]:
+    try:
+        return [outcome(said) for said in SentenceScoring.batch.judge()]
     except Exception:
         # A trap has no words: they go out this way.
         diagnostics.report(traceback.format_exc())

@@ -7,8 +7,8 @@ use crate::bindings;
 /// Asks how often all clauses occur near each other in the corpus.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
-    /// AND of clauses; a clause is an OR of surface words, written as in running text. The host refuses clauses without words
-    /// and empty words.
+    /// AND of clauses; a clause is an OR of surface words, written as in running text. Where a clause has no words, or an
+    /// empty one, there is no count.
     pub all_of: Vec<Vec<String>>,
     /// “I need not know the count beyond this”: the host may stop counting there.
     pub enough: Option<u64>,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::PartError;
 
@@ -10,10 +10,10 @@ use crate::PartError;
 ///
 /// A step makes thousands, and keeps them for its trace: each is one text, as in `wit/corver.wit`. As JSON it is
 /// `{"all_of": [[WORD, …], …], "enough": N}`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(from = "Lists", into = "Lists")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[serde(from = "Lists<String>")]
 pub struct Query {
-    all_of: String,
+    text: String,
     /// “I need not know the count beyond this”: the index may stop early and report any number at least this large.
     pub enough: Option<u64>,
 }
@@ -24,27 +24,28 @@ const BETWEEN_WORDS: char = '\t';
 impl Query {
     /// Takes a text with one clause a line, each an OR of words with tabs between them.
     #[must_use]
-    pub fn from_text(all_of: String, enough: Option<u64>) -> Self {
-        Self { all_of, enough }
+    pub fn from_text(text: String, enough: Option<u64>) -> Self {
+        Self { text, enough }
     }
 
-    /// An AND of clauses, each an OR of surface words, as they are written in the text; none of them is without words. A line
-    /// feed or a tab in a word becomes a space.
+    /// An AND of clauses, each an OR of surface words, as they are written in the text. A line feed or a tab in a word becomes
+    /// a space; a clause without words becomes one of an empty word, for which no index has an answer.
+    #[must_use]
     pub fn new(clauses: impl IntoIterator<Item: IntoIterator<Item: AsRef<str>>>) -> Self {
-        let mut all_of = String::new();
+        let mut text = String::new();
         for (i, clause) in clauses.into_iter().enumerate() {
             if i > 0 {
-                all_of.push(BETWEEN_CLAUSES);
+                text.push(BETWEEN_CLAUSES);
             }
             for (i, word) in clause.into_iter().enumerate() {
                 if i > 0 {
-                    all_of.push(BETWEEN_WORDS);
+                    text.push(BETWEEN_WORDS);
                 }
                 let separates = |c| matches!(c, BETWEEN_CLAUSES | BETWEEN_WORDS);
-                all_of.extend(word.as_ref().chars().map(|c| if separates(c) { ' ' } else { c }));
+                text.extend(word.as_ref().chars().map(|c| if separates(c) { ' ' } else { c }));
             }
         }
-        Self { all_of, enough: None }
+        Self { text, enough: None }
     }
 
     /// The same words with another `enough`.
@@ -55,12 +56,12 @@ impl Query {
 
     /// The words of all clauses.
     pub fn words(&self) -> impl Iterator<Item = &str> {
-        self.all_of.split([BETWEEN_CLAUSES, BETWEEN_WORDS])
+        self.text.split([BETWEEN_CLAUSES, BETWEEN_WORDS])
     }
 
     /// The words of each clause.
     pub fn clauses(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
-        self.all_of.split(BETWEEN_CLAUSES).map(|clause| clause.split(BETWEEN_WORDS))
+        self.text.split(BETWEEN_CLAUSES).map(|clause| clause.split(BETWEEN_WORDS))
     }
 }
 
@@ -83,22 +84,22 @@ impl fmt::Display for Query {
 
 /// A [`Query`] as JSON.
 #[derive(Serialize, Deserialize)]
-struct Lists {
-    all_of: Vec<Vec<String>>,
+struct Lists<Word> {
+    all_of: Vec<Vec<Word>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     enough: Option<u64>,
 }
 
-impl From<Lists> for Query {
-    fn from(Lists { all_of, enough }: Lists) -> Self {
+impl From<Lists<String>> for Query {
+    fn from(Lists { all_of, enough }: Lists<String>) -> Self {
         Self::new(all_of).with_enough(enough)
     }
 }
 
-impl From<Query> for Lists {
-    fn from(query: Query) -> Self {
-        let all_of = query.clauses().map(|words| words.map(str::to_owned).collect()).collect();
-        Self { all_of, enough: query.enough }
+impl Serialize for Query {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let all_of: Vec<Vec<&str>> = self.clauses().map(Iterator::collect).collect();
+        Lists { all_of, enough: self.enough }.serialize(serializer)
     }
 }
 
@@ -134,5 +135,15 @@ mod tests {
         let json = r#"{"all_of":[["Größe","size or so"],["Rome"]],"enough":20}"#;
         assert_eq!(serde_json::to_string(&query).unwrap(), json);
         assert_eq!(serde_json::from_str::<Query>(json).unwrap(), query);
+        let json = r#"{"all_of":[["Rome"]]}"#;
+        assert_eq!(serde_json::to_string(&Query::new([["Rome"]])).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Query>(json).unwrap(), Query::new([["Rome"]]));
+    }
+
+    #[test]
+    fn a_clause_without_words_is_one_of_an_empty_word() {
+        let without: Query = serde_json::from_str(r#"{"all_of":[["Rome"],[]]}"#).unwrap();
+        assert_eq!(without, Query::new([["Rome"], [""]]));
+        assert_eq!(without.words().collect::<Vec<_>>(), ["Rome", ""]);
     }
 }

@@ -44,15 +44,16 @@ fn check_one(sentence: &RuleSentence, asked: usize, outcome: &Outcome, limits: &
 }
 
 fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
-    let mut got = 0;
+    let (mut got, mut empty) = (0, 0);
     for word in query.words() {
-        if word.is_empty() {
-            return Err(Fault::EmptyWord);
-        }
         check_text("query word", word, limits.text_bytes)?;
         got += 1;
+        empty += usize::from(word.is_empty());
     }
     let limit = limits.words_per_query;
+    if empty == got {
+        return Err(Fault::Words { limit, got: 0 });
+    }
     if got > limit { Err(Fault::Words { limit, got }) } else { Ok(()) }
 }
 

@@ -36,7 +36,7 @@ const ENTITIES: [&str; 12] = [
     "She",
     "",
     " ",
-    "of the",
+    "of\n\tthe",
     "A OR B",
     "June 5, 1967",
     "İstanbul 東京 🎻",

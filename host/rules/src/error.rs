@@ -283,11 +283,8 @@ pub enum Fault {
         /// Bytes it has.
         got: usize,
     },
-    /// A query without words, or one of them empty.
-    #[error("asked for a query with an empty word: a query has words, and one tab or line feed between two of them")]
-    EmptyWord,
-    /// A query with too many words.
-    #[error("asked for a query of {got} words; at most {limit} are allowed (limits.words_per_query)")]
+    /// A query without words, or with too many.
+    #[error("asked for a query of {got} words; from 1 to {limit} are allowed (limits.words_per_query)")]
     Words {
         /// Words allowed.
         limit: usize,

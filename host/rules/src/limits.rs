@@ -22,7 +22,7 @@ pub struct Limits {
     pub stack_bytes: usize,
     /// Everything that one call hands back, as laid out in the host's memory, bytes.
     pub output_bytes: usize,
-    /// Any single text, bytes.
+    /// Any single text, or each word of a query, bytes.
     pub text_bytes: usize,
     /// Queries that one sentence may ask for, all rounds together.
     pub queries_per_sentence: usize,

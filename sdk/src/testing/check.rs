@@ -31,7 +31,7 @@ const ENTITIES: [&str; 16] = [
     "it",
     "",
     " \u{1c}",
-    "of the",
+    "of\n\tthe",
     "A OR B",
     "June 5, 1967",
     "İstanbul",

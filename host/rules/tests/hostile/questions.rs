@@ -54,18 +54,30 @@ fn queries_are_bounded_by_sentence_and_by_batch() {
 fn queries_have_words_of_bounded_number_and_size() {
     assert_eq!(score_fault(ask(1, 300, 7), &Limits::default()), Fault::Words { limit: 256, got: 300 });
     // The second query is empty.
-    assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), Fault::EmptyWord);
-    let limits = Limits { text_bytes: 500, ..Limits::default() };
-    assert_eq!(score_fault(ask(1, 1, 501), &limits), Fault::Text { what: "query word", limit: 500, got: 501 });
+    assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), Fault::Words { limit: 256, got: 0 });
+    // As many and as long as may be; the text as a whole is longer.
+    let limits = Limits { text_bytes: 500, rounds: 0, ..Limits::default() };
+    assert_eq!(score_fault(ask(1, 256, 500), &limits), Fault::Rounds { limit: 0, open: 1 });
     assert_eq!(score_fault(ask(1, 2, 501), &limits), Fault::Text { what: "query word", limit: 500, got: 501 });
 }
 
+/// How a rule ends that asks for this text and accepts any answer; line feeds and tabs are written `\n` and `\t`.
+fn asking(text: &str) -> Fault {
+    let extra = format!(r#"(data (i32.const 50000) "{text}")"#).leak();
+    let length = text.len() - text.matches('\\').count();
+    let limits = Limits { words_per_query: 4, rounds: 0, ..Limits::default() };
+    fault_of(&Guest { extra, ..Guest::scoring(ask_text(1, 50_000, length as u32)) }, &limits)
+}
+
 #[test]
-fn every_word_is_one() {
-    for (text, length) in [(r"\n", 1), (r"fox\t", 4), (r"\tfox", 4), (r"red\n\nfox", 8), (r"red\t\nfox", 8)] {
-        let extra = format!(r#"(data (i32.const 50000) "{text}")"#).leak();
-        let guest = Guest { extra, ..Guest::scoring(ask_text(1, 50_000, length)) };
-        assert_eq!(fault_of(&guest, &Limits::default()), Fault::EmptyWord, "{text}");
+fn words_are_counted_over_all_clauses() {
+    assert_eq!(asking(r"red\n\t\nfox\tden\n"), Fault::Words { limit: 4, got: 6 });
+    for nothing in ["", r"\n", r"\t\n\t"] {
+        assert_eq!(asking(nothing), Fault::Words { limit: 4, got: 0 }, "{nothing}");
+    }
+    // What has no answer may be asked.
+    for text in [r"red\tfox\nden\tfox", r"red\n", r"\tred", r"red\n\nfox"] {
+        assert_eq!(asking(text), Fault::Rounds { limit: 0, open: 1 }, "{text}");
     }
 }
 

@@ -40,7 +40,7 @@ impl Guest for Frozen {
     }
 }
 
-/// Asks for “HEAD OR (text) AND TAIL”.
+/// Asks for “HEAD OR (text) AND TAIL”, in none of which the tests have tabs or line feeds.
 fn first_look(sentence: &Sentence) -> Outcome {
     if sentence.section == Section::Body {
         report("a sentence without a block");
