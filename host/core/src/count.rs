@@ -32,6 +32,7 @@ impl Query {
     /// a space; a clause without words becomes one of an empty word, for which no index has an answer.
     #[must_use]
     pub fn new(clauses: impl IntoIterator<Item: IntoIterator<Item: AsRef<str>>>) -> Self {
+        let separates = |c| matches!(c, BETWEEN_CLAUSES | BETWEEN_WORDS);
         let mut text = String::new();
         for (i, clause) in clauses.into_iter().enumerate() {
             if i > 0 {
@@ -41,7 +42,6 @@ impl Query {
                 if i > 0 {
                     text.push(BETWEEN_WORDS);
                 }
-                let separates = |c| matches!(c, BETWEEN_CLAUSES | BETWEEN_WORDS);
                 text.extend(word.as_ref().chars().map(|c| if separates(c) { ' ' } else { c }));
             }
         }
