@@ -63,11 +63,6 @@ macro_rules! component {
             // Natively a rule is a library to test; only WebAssembly has exports of these names, and one thread.
             #[cfg(target_family = "wasm")]
             $($bindings)::+::export!(Component with_types_in $($bindings)::+);
-
-            #[cfg(target_family = "wasm")]
-            #[global_allocator]
-            static HEAP: $crate::heap::Heap<$crate::heap::LinearMemory> =
-                $crate::heap::Heap::new($crate::heap::LinearMemory);
         };
     };
 }

@@ -17,7 +17,7 @@ const STEP: usize = 16 * PAGE;
 const SMALLEST: usize = 16;
 
 /// Where a heap gets its memory.
-pub trait Pages {
+trait Pages {
     /// So many more bytes, a multiple of `PAGE`, from an address that is a multiple of `SMALLEST`; nobody else uses
     /// them. `None` where there are none left.
     fn grow(&self, bytes: usize) -> Option<NonNull<u8>>;
@@ -25,8 +25,7 @@ pub trait Pages {
 
 /// The linear memory of a WebAssembly instance.
 #[cfg(target_family = "wasm")]
-#[derive(Debug)]
-pub struct LinearMemory;
+struct LinearMemory;
 
 #[cfg(target_family = "wasm")]
 impl Pages for LinearMemory {
@@ -36,8 +35,22 @@ impl Pages for LinearMemory {
     }
 }
 
+/// A component's. Its first bytes are declared with the component: where an instance grew its memory, the host has to take that
+/// away again, page by page, before the next one.
+#[cfg(target_family = "wasm")]
+#[global_allocator]
+static HEAP: Heap<LinearMemory> = {
+    #[repr(align(16))]
+    struct Declared(UnsafeCell<[u8; STEP]>);
+    // SAFETY: without the atomics feature, WebAssembly has one thread.
+    #[cfg(not(target_feature = "atomics"))]
+    unsafe impl Sync for Declared {}
+    static DECLARED: Declared = Declared(UnsafeCell::new([0; STEP]));
+    Heap::new(LinearMemory, (DECLARED.0.get().cast(), STEP))
+};
+
 /// An allocator for one thread.
-pub struct Heap<P> {
+struct Heap<P> {
     pages: P,
     state: UnsafeCell<State>,
 }
@@ -56,11 +69,10 @@ struct State {
 unsafe impl Sync for Heap<LinearMemory> {}
 
 impl<P> Heap<P> {
-    /// Empty; it asks `pages` for memory when it is first used.
-    #[must_use]
-    pub const fn new(pages: P) -> Self {
+    /// Hands out `left` bytes from `next`, which nobody else uses, before it asks `pages` for more.
+    const fn new(pages: P, (next, left): (*mut u8, usize)) -> Self {
         let free = [ptr::null_mut(); usize::BITS as usize];
-        Self { pages, state: UnsafeCell::new(State { next: ptr::null_mut(), left: 0, free }) }
+        Self { pages, state: UnsafeCell::new(State { next, left, free }) }
     }
 }
 
@@ -72,20 +84,28 @@ fn class(layout: Layout) -> usize {
 impl State {
     /// Bytes that were never handed out, null where there are none left.
     fn carve(&mut self, size: usize, pages: &impl Pages) -> *mut u8 {
-        if self.left < size {
-            let bytes = size.max(STEP).next_multiple_of(PAGE);
-            let Some(grown) = pages.grow(bytes) else { return ptr::null_mut() };
-            // Mostly the new bytes follow the old ones; else those that were left stay unused.
-            if self.next.wrapping_add(self.left) == grown.as_ptr() {
-                self.left += bytes;
-            } else {
-                (self.next, self.left) = (grown.as_ptr(), bytes);
-            }
+        if self.left < size && !self.grow(size, pages) {
+            return ptr::null_mut();
         }
         let block = self.next;
         self.next = block.wrapping_add(size);
         self.left -= size;
         block
+    }
+
+    /// Whether there are `size` bytes left now. Rare, and thus kept out of the code of every allocation.
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, size: usize, pages: &impl Pages) -> bool {
+        let bytes = size.max(STEP).next_multiple_of(PAGE);
+        let Some(grown) = pages.grow(bytes) else { return false };
+        // Mostly the new bytes follow the old ones; else those that were left stay unused.
+        if self.next.wrapping_add(self.left) == grown.as_ptr() {
+            self.left += bytes;
+        } else {
+            (self.next, self.left) = (grown.as_ptr(), bytes);
+        }
+        true
     }
 }
 
@@ -179,7 +199,7 @@ mod tests {
 
     #[test]
     fn blocks_keep_what_is_written_to_them() {
-        let heap = Heap::new(Leaked(Cell::new(1_000)));
+        let heap = Heap::new(Leaked(Cell::new(1_000)), (ptr::null_mut(), 0));
         let mut held: Vec<Held> = Vec::new();
         let mut state = 1_u64;
         let mut random = |below: usize| {
@@ -217,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_was_freed_serves_again_and_the_end_is_null() {
-        let heap = Heap::new(Leaked(Cell::new(1)));
+        let heap = Heap::new(Leaked(Cell::new(1)), (ptr::null_mut(), 0));
         let layout = Layout::from_size_align(STEP / 2, 8).unwrap();
         unsafe {
             let [first, second, third] = [(); 3].map(|()| heap.alloc(layout));

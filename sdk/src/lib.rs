@@ -36,8 +36,8 @@ pub mod bindings;
 mod corpus;
 #[doc(hidden)]
 pub mod glue;
-#[doc(hidden)]
-pub mod heap;
+#[cfg(any(test, target_family = "wasm"))]
+mod heap;
 mod outcome;
 mod query;
 mod response;

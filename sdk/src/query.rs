@@ -62,22 +62,20 @@ impl From<WordQuery<'_>> for Query {
 /// As the contract has it: a clause a line, tabs between its words. Within a word, both are spaces.
 impl From<Query> for bindings::Query {
     fn from(Query { all_of, enough }: Query) -> Self {
-        let mut text = String::with_capacity(all_of.iter().flatten().map(|word| word.len() + 1).sum());
+        let mut text = Vec::with_capacity(all_of.iter().flatten().map(|word| word.len() + 1).sum());
+        let written = |byte| if matches!(byte, b'\n' | b'\t') { b' ' } else { byte };
         for (i, clause) in all_of.iter().enumerate() {
             if i > 0 {
-                text.push('\n');
+                text.push(b'\n');
             }
             for (i, word) in clause.iter().enumerate() {
                 if i > 0 {
-                    text.push('\t');
+                    text.push(b'\t');
                 }
-                if word.bytes().any(|byte| matches!(byte, b'\n' | b'\t')) {
-                    text.push_str(&word.replace(['\n', '\t'], " "));
-                } else {
-                    text.push_str(word);
-                }
+                text.extend(word.bytes().map(written));
             }
         }
+        let text = String::from_utf8(text).expect("only ASCII was changed");
         Self { all_of: text, enough }
     }
 }

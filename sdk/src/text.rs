@@ -2,8 +2,10 @@
 
 /// Unicode white space and the four information separators U+001C to U+001F, which `char::is_whitespace` leaves out.
 pub(crate) fn is_space(c: char) -> bool {
-    // U+0020 follows the separators. ASCII is told apart first: nearly every character is.
-    matches!(c, '\t'..='\r' | '\u{1c}'..=' ') || (!c.is_ascii() && c.is_whitespace())
+    // Nearly every character is one of these, and a single comparison finds it out.
+    let visible = ('!'..='~').contains(&c);
+    // U+0020 follows the separators.
+    !visible && (matches!(c, '\t'..='\r' | '\u{1c}'..=' ') || (!c.is_ascii() && c.is_whitespace()))
 }
 
 /// Without the white space at both ends.

@@ -24,6 +24,7 @@ const BETWEEN_WORDS: char = '\t';
 impl Query {
     /// Takes a text with one clause a line, each an OR of words with tabs between them.
     #[must_use]
+    #[inline]
     pub fn from_text(text: String, enough: Option<u64>) -> Self {
         Self { text, enough }
     }
@@ -57,6 +58,13 @@ impl Query {
     /// The words of all clauses.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         self.text.split([BETWEEN_CLAUSES, BETWEEN_WORDS])
+    }
+
+    /// How many bytes of UTF-8 they have together, with one between every two.
+    #[must_use]
+    #[inline]
+    pub fn num_bytes(&self) -> usize {
+        self.text.len()
     }
 
     /// The words of each clause.

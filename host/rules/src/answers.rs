@@ -9,6 +9,14 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use crate::judge::Stop;
 use crate::{Fault, Limits};
 
+/// A question of a sentence.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) sentence: usize,
+    /// Where its answer is.
+    pub(crate) place: usize,
+}
+
 #[derive(Default)]
 pub(crate) struct Answers {
     counts: Vec<Count>,
@@ -36,9 +44,15 @@ impl Answers {
         }
     }
 
-    /// The answers at these places.
-    pub(crate) fn at(&self, places: &[usize]) -> impl ExactSizeIterator<Item = &Count> {
-        places.iter().map(|&place| &self.counts[place])
+    /// Makes room for so many queries more.
+    pub(crate) fn reserve(&mut self, queries: usize) {
+        self.new.reserve(queries);
+        self.places.reserve(queries, |&(hash, _)| hash);
+    }
+
+    /// The answers to these, in order.
+    pub(crate) fn to(&self, asked: &[Asked]) -> impl ExactSizeIterator<Item = &Count> {
+        asked.iter().map(|asked| &self.counts[asked.place])
     }
 
     pub(crate) fn look_up<E>(&mut self, limits: &Limits, counter: &mut dyn Counter) -> Result<(), Stop<E>> {
@@ -58,32 +72,27 @@ impl Answers {
         Ok(())
     }
 
-    /// Gives each verdict the counts that its sentence asked for, each once.
-    pub(crate) fn hand_out(self, mut asked: Vec<Vec<usize>>, verdicts: &mut [Verdict]) {
-        asked.iter_mut().for_each(drop_repetitions);
+    /// Gives each verdict the counts that its sentence asked for, each once, in the order asked.
+    pub(crate) fn hand_out(self, mut asked: Vec<Asked>, verdicts: &mut [Verdict]) {
+        asked.sort_by_key(|asked| asked.sentence);
+        let mut once: Vec<Asked> = Vec::with_capacity(asked.len());
+        for new in asked {
+            let before = once.iter().rev().take_while(|asked| asked.sentence == new.sentence);
+            if before.map(|asked| asked.place).all(|place| place != new.place) {
+                once.push(new);
+            }
+        }
         let mut askers = vec![0; self.counts.len()];
-        asked.iter().flatten().for_each(|&place| askers[place] += 1);
+        once.iter().for_each(|asked| askers[asked.place] += 1);
         let mut counts: Vec<Option<Count>> = self.counts.into_iter().map(Some).collect();
-        for (verdict, asked) in verdicts.iter_mut().zip(asked) {
-            let hand = |place: usize| {
-                askers[place] -= 1;
-                let count = &mut counts[place];
-                // Most have one asker, who gets it without a copy.
-                if askers[place] == 0 { count.take() } else { count.clone() }
-            };
-            verdict.counts = asked.into_iter().filter_map(hand).collect();
+        let mut hand = |asked: &Asked| {
+            askers[asked.place] -= 1;
+            let count = &mut counts[asked.place];
+            // Most have one asker, who gets it without a copy.
+            if askers[asked.place] == 0 { count.take() } else { count.clone() }.expect("the last asker takes it")
+        };
+        for asked in once.chunk_by(|a, b| a.sentence == b.sentence) {
+            verdicts[asked[0].sentence].counts = asked.iter().map(&mut hand).collect();
         }
     }
-}
-
-/// Keeps the first of what is the same.
-fn drop_repetitions(places: &mut Vec<usize>) {
-    let mut kept = 0;
-    for i in 0..places.len() {
-        if !places[..kept].contains(&places[i]) {
-            places[kept] = places[i];
-            kept += 1;
-        }
-    }
-    places.truncate(kept);
 }

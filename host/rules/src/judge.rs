@@ -1,11 +1,12 @@
 //! The rounds: have the rule judge, look up what it asks, have it go on with the answers.
 
 use std::ops::Range;
+use std::sync::LazyLock;
 
 use corver_core::{Count, Counter, PartError, Query, RuleSentence, Verdict};
 use rayon::prelude::*;
 
-use crate::answers::Answers;
+use crate::answers::{Answers, Asked};
 use crate::check::check;
 use crate::{Fault, Limits};
 
@@ -16,7 +17,9 @@ const CALL_SENTENCES: usize = 256;
 
 /// So many instances may wait for counts at the same time: one for every core, and enough to look up much at once.
 pub(crate) fn most_waiting() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).max(16)
+    // Asked once: the answer takes a dozen system calls.
+    static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    CORES.max(16)
 }
 
 /// A rule's answer for one sentence, in no version's own types.
@@ -63,11 +66,13 @@ pub(crate) fn judge<S: Session>(
     counter: &mut dyn Counter,
     start: impl Fn() -> Result<S, S::Error> + Sync,
 ) -> Result<Vec<Verdict>, Stop<S::Error>> {
-    let mut answers = Answers::default();
-    let (mut verdicts, mut asked) = (Vec::with_capacity(sentences.len()), Vec::with_capacity(sentences.len()));
-    for calls in calls(sentences).chunks(most_waiting()) {
+    let (mut answers, mut asked) = (Answers::default(), Vec::with_capacity(sentences.len()));
+    let mut verdicts = vec![Verdict::default(); sentences.len()];
+    let mut parts = parts(sentences, &mut verdicts);
+    while !parts.is_empty() {
+        let now = parts.len().min(most_waiting());
         let begun: Result<Vec<Call<'_, S>>, S::Error> =
-            calls.par_iter().map(|sentences| Call::begin(start()?, sentences, limits)).collect();
+            parts.par_drain(..now).map(|part| Call::begin(start()?, part, limits)).collect();
         let mut calls = begun.map_err(Stop::Session)?;
         for round in 0.. {
             let num_asking: usize = calls.iter().map(|call| call.questions.len()).sum();
@@ -77,70 +82,88 @@ pub(crate) fn judge<S: Session>(
             if round == limits.rounds {
                 return Err(Stop::Fault(Fault::Rounds { limit: limits.rounds, open: num_asking }));
             }
+            answers.reserve(num_asking);
             calls.iter_mut().for_each(|call| call.ask(&mut answers));
             answers.look_up(limits, counter)?;
             calls.par_iter_mut().try_for_each(|call| call.resume(&answers, limits)).map_err(Stop::Session)?;
         }
-        for call in calls {
-            verdicts.extend(call.verdicts);
-            asked.extend(call.asked);
-        }
+        asked.extend(calls.into_iter().flat_map(|call| call.asked));
     }
     answers.hand_out(asked, &mut verdicts);
     Ok(verdicts)
+}
+
+/// What one instance judges: whole completions.
+struct Part<'a> {
+    /// The place of its first sentence in the batch.
+    start: usize,
+    sentences: &'a [RuleSentence],
+    verdicts: &'a mut [Verdict],
+}
+
+/// Cuts a batch where a completion ends, as soon as there are enough sentences for a call.
+fn parts<'a>(mut sentences: &'a [RuleSentence], mut verdicts: &'a mut [Verdict]) -> Vec<Part<'a>> {
+    let (mut parts, mut start) = (Vec::new(), 0);
+    while !sentences.is_empty() {
+        let enough = sentences.len().min(CALL_SENTENCES);
+        let last = sentences[enough - 1].completion;
+        let length = enough + sentences[enough..].iter().take_while(|next| next.completion == last).count();
+        let part = (sentences.split_off(..length), verdicts.split_off_mut(..length));
+        let (Some(sentences), Some(verdicts)) = part else { unreachable!("no longer than the batch") };
+        parts.push(Part { start, sentences, verdicts });
+        start += length;
+    }
+    parts
 }
 
 /// An instance and the completions that it judges.
 struct Call<'a, S> {
     /// Until all is said.
     session: Option<S>,
-    sentences: &'a [RuleSentence],
-    verdicts: Vec<Verdict>,
-    /// Per sentence the places of the answers that it asked for, in the order asked.
-    asked: Vec<Vec<usize>>,
+    part: Part<'a>,
+    /// All questions so far, in the order asked,
+    asked: Vec<Asked>,
+    /// of which so many are answered,
+    answered: usize,
+    /// and how many of them each sentence asked.
+    num_asked: Vec<usize>,
     /// The completions to judge next. A rule sees a completion whole or not at all.
     open: Vec<Range<usize>>,
-    /// The sentences that ask, with their questions,
+    /// The sentences that ask, with their questions.
     questions: Vec<(usize, Vec<Query>)>,
-    /// and the places of the answers.
-    places: Vec<usize>,
 }
 
 impl<'a, S: Session> Call<'a, S> {
-    fn begin(mut session: S, sentences: &'a [RuleSentence], limits: &Limits) -> Result<Self, S::Error> {
+    fn begin(mut session: S, part: Part<'a>, limits: &Limits) -> Result<Self, S::Error> {
         let mut end = 0;
-        let completions = sentences.chunk_by(|a, b| a.completion == b.completion).map(|completion| {
+        let completions = part.sentences.chunk_by(|a, b| a.completion == b.completion).map(|completion| {
             let start = end;
             end += completion.len();
             start..end
         });
-        let mut call = Self {
-            session: None,
-            sentences,
-            verdicts: vec![Verdict::default(); sentences.len()],
-            asked: vec![Vec::new(); sentences.len()],
-            open: completions.collect(),
-            questions: Vec::new(),
-            places: Vec::new(),
-        };
-        let outcomes = session.score(sentences)?;
+        let open = completions.collect();
+        let outcomes = session.score(part.sentences)?;
+        let num_asked = vec![0; part.sentences.len()];
+        let mut call =
+            Self { session: None, part, asked: Vec::new(), answered: 0, num_asked, open, questions: Vec::new() };
         call.settle(session, outcomes, limits)?;
         Ok(call)
     }
 
     /// Hands the questions over.
     fn ask(&mut self, answers: &mut Answers) {
+        self.asked.reserve(self.questions.len());
         for (sentence, queries) in self.questions.drain(..) {
-            let before = self.asked[sentence].len();
-            self.asked[sentence].extend(queries.into_iter().map(|query| answers.place_of(query)));
-            self.places.extend_from_slice(&self.asked[sentence][before..]);
+            self.num_asked[sentence] += queries.len();
+            let asked = |query| Asked { sentence: self.part.start + sentence, place: answers.place_of(query) };
+            self.asked.extend(queries.into_iter().map(asked));
         }
     }
 
     fn resume(&mut self, answers: &Answers, limits: &Limits) -> Result<(), S::Error> {
         if let Some(mut session) = self.session.take() {
-            let outcomes = session.resume(answers.at(&self.places))?;
-            self.places.clear();
+            let outcomes = session.resume(answers.to(&self.asked[self.answered..]))?;
+            self.answered = self.asked.len();
             self.settle(session, outcomes, limits)?;
         }
         Ok(())
@@ -148,11 +171,12 @@ impl<'a, S: Session> Call<'a, S> {
 
     /// Takes in what the instance said about the open completions. Those in which a sentence asks stay open.
     fn settle(&mut self, session: S, outcomes: Vec<Outcome>, limits: &Limits) -> Result<(), S::Error> {
-        let Self { sentences, verdicts, asked, open, questions, .. } = self;
+        let Self { part: Part { sentences, verdicts, .. }, num_asked, open, questions, .. } = self;
         let judged = open.iter().cloned().flatten();
-        if let Err(fault) = check(judged.map(|i| (&sentences[i], asked[i].len())), &outcomes, limits) {
+        if let Err(fault) = check(judged.map(|i| (&sentences[i], num_asked[i])), &outcomes, limits) {
             return Err(session.refuse(fault));
         }
+        questions.reserve(outcomes.len());
         let mut outcomes = outcomes.into_iter();
         open.retain(|completion| {
             let before = questions.len();
@@ -170,20 +194,6 @@ impl<'a, S: Session> Call<'a, S> {
         self.session = (!open.is_empty()).then_some(session);
         Ok(())
     }
-}
-
-/// Cuts sentences where a completion ends, as soon as there are enough for a call.
-fn calls(mut sentences: &[RuleSentence]) -> Vec<&[RuleSentence]> {
-    let mut calls = Vec::new();
-    while !sentences.is_empty() {
-        let enough = sentences.len().min(CALL_SENTENCES);
-        let last = sentences[enough - 1].completion;
-        let more = sentences[enough..].iter().take_while(|next| next.completion == last).count();
-        let (call, rest) = sentences.split_at(enough + more);
-        calls.push(call);
-        sentences = rest;
-    }
-    calls
 }
 
 #[cfg(test)]
