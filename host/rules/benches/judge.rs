@@ -17,6 +17,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use answers::Answer;
 use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet, Verdict};
 use corver_rules::{Fault, Limits, LoadOptions, Rule};
 use corver_sdk::{Ask, Corpus, Judgement, SentenceRule};
@@ -115,9 +116,9 @@ impl Session for CompiledIn<'_> {
         Ok(self.judge(&[], 0))
     }
 
-    fn resume<'a>(&mut self, counts: impl ExactSizeIterator<Item = &'a Count>) -> Result<Vec<Outcome>, Infallible> {
+    fn resume(&mut self, answers: impl ExactSizeIterator<Item = Answer>) -> Result<Vec<Outcome>, Infallible> {
         let counts: Vec<corver_sdk::Count> =
-            counts.map(|&Count { occurrences, exact, .. }| corver_sdk::Count { occurrences, exact }).collect();
+            answers.map(|Answer { occurrences, exact }| corver_sdk::Count { occurrences, exact }).collect();
         Ok(self.judge(&counts, 1))
     }
 

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::LazyLock;
 
-use corver_core::{Count, Counter, PartError, Query, RuleSentence, Verdict};
+use corver_core::{Counter, PartError, Query, RuleSentence, Verdict};
 use rayon::prelude::*;
 
-use crate::answers::{Answers, Asked};
+use crate::answers::{Answer, Answers, Asked};
 use crate::check::check;
 use crate::{Fault, Limits};
 
@@ -38,7 +38,7 @@ pub(crate) trait Session: Send {
     fn score(&mut self, sentences: &[RuleSentence]) -> Result<Vec<Outcome>, Self::Error>;
 
     /// One outcome per sentence of those completions in which one asked, given the answers to what was asked, in order.
-    fn resume<'a>(&mut self, counts: impl ExactSizeIterator<Item = &'a Count>) -> Result<Vec<Outcome>, Self::Error>;
+    fn resume(&mut self, answers: impl ExactSizeIterator<Item = Answer>) -> Result<Vec<Outcome>, Self::Error>;
 
     /// Ends it: its outcomes are not acceptable.
     fn refuse(self, fault: Fault) -> Self::Error;
@@ -108,9 +108,12 @@ fn parts<'a>(mut sentences: &'a [RuleSentence], mut verdicts: &'a mut [Verdict])
         let enough = sentences.len().min(CALL_SENTENCES);
         let last = sentences[enough - 1].completion;
         let length = enough + sentences[enough..].iter().take_while(|next| next.completion == last).count();
-        let part = (sentences.split_off(..length), verdicts.split_off_mut(..length));
-        let (Some(sentences), Some(verdicts)) = part else { unreachable!("no longer than the batch") };
-        parts.push(Part { start, sentences, verdicts });
+        let within = "no part is longer than the batch";
+        parts.push(Part {
+            start,
+            sentences: sentences.split_off(..length).expect(within),
+            verdicts: verdicts.split_off_mut(..length).expect(within),
+        });
         start += length;
     }
     parts
@@ -202,7 +205,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
     use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 
-    use corver_core::Section;
+    use corver_core::{Count, Section};
 
     use super::*;
 
@@ -268,7 +271,7 @@ mod tests {
             Ok(self.outcomes())
         }
 
-        fn resume<'a>(&mut self, mut counts: impl ExactSizeIterator<Item = &'a Count>) -> Result<Vec<Outcome>, Fault> {
+        fn resume(&mut self, mut counts: impl ExactSizeIterator<Item = Answer>) -> Result<Vec<Outcome>, Fault> {
             for (_, asked, known) in &mut self.sentences {
                 known.extend(counts.by_ref().take(*asked).map(|count| count.occurrences.unwrap()));
             }

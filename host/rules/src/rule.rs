@@ -1,7 +1,8 @@
 //! Sentence rules: sentences and counts → verdicts.
 
-use corver_core::{Count, Counter, PartError, RuleSentence, Rules, Verdict};
+use corver_core::{Counter, PartError, RuleSentence, Rules, Verdict};
 
+use crate::answers::Answer;
 use crate::judge::{Outcome, Session, Stop, judge};
 use crate::v0_4::{Instance, SentenceRule};
 use crate::{Fault, Rule, RuleError};
@@ -36,8 +37,8 @@ impl Session for Judging<'_> {
         self.instance.score(sentences).map_err(|failure| self.rule.broken(failure))
     }
 
-    fn resume<'a>(&mut self, counts: impl ExactSizeIterator<Item = &'a Count>) -> Result<Vec<Outcome>, RuleError> {
-        self.instance.resume(counts).map_err(|failure| self.rule.broken(failure))
+    fn resume(&mut self, answers: impl ExactSizeIterator<Item = Answer>) -> Result<Vec<Outcome>, RuleError> {
+        self.instance.resume(answers).map_err(|failure| self.rule.broken(failure))
     }
 
     fn refuse(self, fault: Fault) -> RuleError {

@@ -1,6 +1,6 @@
 //! The world of sentence rules.
 
-use corver_core::{Count, Query, RuleSentence, Section, Triplet};
+use corver_core::{Query, RuleSentence, Section, Triplet};
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Engine, Store};
 
@@ -8,6 +8,7 @@ use super::bindings::sentence::corver::reward::{diagnostics, types as wit};
 use super::bindings::sentence::{SentenceRule, SentenceRulePre};
 use super::{Beside, Failure, Instance, World};
 use crate::admit::Kind;
+use crate::answers::Answer;
 use crate::judge::Outcome;
 use crate::plugin::Manifest;
 
@@ -72,9 +73,9 @@ impl Instance<SentenceRule> {
     }
 
     /// Outcomes as given, unchecked, for the completions in which the last ones asked.
-    pub(crate) fn resume<'a>(&mut self, counts: impl Iterator<Item = &'a Count>) -> Result<Vec<Outcome>, Failure> {
+    pub(crate) fn resume(&mut self, answers: impl Iterator<Item = Answer>) -> Result<Vec<Outcome>, Failure> {
         let counts: Vec<wit::Count> =
-            counts.map(|&Count { occurrences, exact, .. }| wit::Count { occurrences, exact }).collect();
+            answers.map(|Answer { occurrences, exact }| wit::Count { occurrences, exact }).collect();
         let outcomes = self.call(|rule, store| rule.corver_reward_sentence_scoring().call_resume(store, &counts))?;
         Ok(outcomes.into_iter().map(from_wit).collect())
     }
