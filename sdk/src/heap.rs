@@ -16,8 +16,14 @@ const STEP: usize = 16 * PAGE;
 /// Size and alignment of the smallest block, in bytes.
 const SMALLEST: usize = 16;
 
+#[cfg(all(target_family = "wasm", target_feature = "atomics"))]
+compile_error!("a rule has one thread, and so has its allocator: build without the target feature `atomics`");
+
 /// Where a heap gets its memory.
-trait Pages {
+///
+/// # Safety
+/// What `grow` gives is as it says.
+unsafe trait Pages {
     /// So many more bytes, a multiple of `PAGE`, from an address that is a multiple of `SMALLEST`; nobody else uses
     /// them. `None` where there are none left.
     fn grow(&self, bytes: usize) -> Option<NonNull<u8>>;
@@ -27,26 +33,27 @@ trait Pages {
 #[cfg(target_family = "wasm")]
 struct LinearMemory;
 
+// SAFETY: linear memory grows by whole pages that were not there before.
 #[cfg(target_family = "wasm")]
-impl Pages for LinearMemory {
+unsafe impl Pages for LinearMemory {
     fn grow(&self, bytes: usize) -> Option<NonNull<u8>> {
         let page = core::arch::wasm32::memory_grow::<0>(bytes / PAGE);
         if page == usize::MAX { None } else { NonNull::new(ptr::with_exposed_provenance_mut(page * PAGE)) }
     }
 }
 
-/// A component's. Its first bytes are declared with the component: where an instance grew its memory, the host has to take that
-/// away again, page by page, before the next one.
+/// The allocator of every component that links this crate. Its first bytes are declared with the component: what an instance grows is
+/// made accessible for it and inaccessible again before the next one, two system calls that a usual batch so does without.
 #[cfg(target_family = "wasm")]
 #[global_allocator]
 static HEAP: Heap<LinearMemory> = {
     #[repr(align(16))]
     struct Declared(UnsafeCell<[u8; STEP]>);
-    // SAFETY: without the atomics feature, WebAssembly has one thread.
-    #[cfg(not(target_feature = "atomics"))]
+    // SAFETY: nobody reaches it but HEAP, which WebAssembly's one thread uses.
     unsafe impl Sync for Declared {}
     static DECLARED: Declared = Declared(UnsafeCell::new([0; STEP]));
-    Heap::new(LinearMemory, (DECLARED.0.get().cast(), STEP))
+    // SAFETY: the bytes are aligned to SMALLEST, and nobody else reaches them.
+    unsafe { Heap::new(LinearMemory, DECLARED.0.get().cast(), STEP) }
 };
 
 /// An allocator for one thread.
@@ -64,13 +71,16 @@ struct State {
     free: [*mut u8; usize::BITS as usize],
 }
 
-// SAFETY: without the atomics feature, WebAssembly has one thread.
-#[cfg(all(target_family = "wasm", not(target_feature = "atomics")))]
+// SAFETY: WebAssembly has one thread: see above.
+#[cfg(target_family = "wasm")]
 unsafe impl Sync for Heap<LinearMemory> {}
 
 impl<P> Heap<P> {
-    /// Hands out `left` bytes from `next`, which nobody else uses, before it asks `pages` for more.
-    const fn new(pages: P, (next, left): (*mut u8, usize)) -> Self {
+    /// Hands out `left` bytes from `next` before it asks `pages` for any.
+    ///
+    /// # Safety
+    /// Nobody else uses these bytes, and `next` is a multiple of `SMALLEST`.
+    const unsafe fn new(pages: P, next: *mut u8, left: usize) -> Self {
         let free = [ptr::null_mut(); usize::BITS as usize];
         Self { pages, state: UnsafeCell::new(State { next, left, free }) }
     }
@@ -93,18 +103,14 @@ impl State {
         block
     }
 
-    /// Whether there are `size` bytes left now. Rare, and thus kept out of the code of every allocation.
+    /// Whether there are `size` bytes now; those that were left stay unused. Rare, and thus kept out of the code of every
+    /// allocation.
     #[cold]
     #[inline(never)]
     fn grow(&mut self, size: usize, pages: &impl Pages) -> bool {
         let bytes = size.max(STEP).next_multiple_of(PAGE);
         let Some(grown) = pages.grow(bytes) else { return false };
-        // Mostly the new bytes follow the old ones; else those that were left stay unused.
-        if self.next.wrapping_add(self.left) == grown.as_ptr() {
-            self.left += bytes;
-        } else {
-            (self.next, self.left) = (grown.as_ptr(), bytes);
-        }
+        (self.next, self.left) = (grown.as_ptr(), bytes);
         true
     }
 }
@@ -172,7 +178,7 @@ mod tests {
     /// Memory for `left` growths; leaks, as linear memory does.
     struct Leaked(Cell<usize>);
 
-    impl Pages for Leaked {
+    unsafe impl Pages for Leaked {
         fn grow(&self, bytes: usize) -> Option<NonNull<u8>> {
             self.0.set(self.0.get().checked_sub(1)?);
             NonNull::new(vec![0_u128; bytes / 16].leak().as_mut_ptr().cast())
@@ -199,7 +205,7 @@ mod tests {
 
     #[test]
     fn blocks_keep_what_is_written_to_them() {
-        let heap = Heap::new(Leaked(Cell::new(1_000)), (ptr::null_mut(), 0));
+        let heap = unsafe { Heap::new(Leaked(Cell::new(1_000)), ptr::null_mut(), 0) };
         let mut held: Vec<Held> = Vec::new();
         let mut state = 1_u64;
         let mut random = |below: usize| {
@@ -237,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_was_freed_serves_again_and_the_end_is_null() {
-        let heap = Heap::new(Leaked(Cell::new(1)), (ptr::null_mut(), 0));
+        let heap = unsafe { Heap::new(Leaked(Cell::new(1)), ptr::null_mut(), 0) };
         let layout = Layout::from_size_align(STEP / 2, 8).unwrap();
         unsafe {
             let [first, second, third] = [(); 3].map(|()| heap.alloc(layout));
@@ -245,5 +251,19 @@ mod tests {
             heap.dealloc(first, layout);
             assert_eq!(heap.alloc(layout), first);
         }
+    }
+
+    #[test]
+    fn the_first_bytes_are_handed_out_before_any_are_grown() {
+        let first = vec![0_u128; 4].leak();
+        let begin: *mut u8 = first.as_mut_ptr().cast();
+        let heap = unsafe { Heap::new(Leaked(Cell::new(1)), begin, 64) };
+        let block = |size| unsafe { heap.alloc(Layout::from_size_align(size, 16).unwrap()) };
+        assert_eq!([block(32), block(16)], [begin, begin.wrapping_add(32)]);
+        // Too large for the 16 bytes that are left.
+        let [grown, next] = [block(32), block(16)];
+        assert!(!grown.is_null() && grown != begin.wrapping_add(48));
+        assert_eq!(next, grown.wrapping_add(32));
+        assert_eq!(heap.pages.0.get(), 0, "grown once");
     }
 }

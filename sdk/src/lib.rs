@@ -29,7 +29,7 @@
 //! A [`ResponseRule`] grades whole completions instead: a judge of answers, or a check of their format.
 //!
 //! `cargo build --release --target wasm32-unknown-unknown` makes the file that `corver-host train --plugin` takes.
-//! `cargo test` is native: [`testing`] has a corpus to fill in by hand.
+//! `cargo test` is native: [`testing`] has a corpus to fill in by hand. In WebAssembly this crate also brings the allocator.
 
 mod batch;
 pub mod bindings;

@@ -2,10 +2,9 @@
 
 /// Unicode white space and the four information separators U+001C to U+001F, which `char::is_whitespace` leaves out.
 pub(crate) fn is_space(c: char) -> bool {
-    // Nearly every character is one of these, and a single comparison finds it out.
+    // Nearly every character is visible ASCII, and a single comparison finds that out.
     let visible = ('!'..='~').contains(&c);
-    // U+0020 follows the separators.
-    !visible && (matches!(c, '\t'..='\r' | '\u{1c}'..=' ') || (!c.is_ascii() && c.is_whitespace()))
+    !visible && (matches!(c, '\u{1c}'..='\u{1f}') || c.is_whitespace())
 }
 
 /// Without the white space at both ends.

@@ -60,7 +60,7 @@ impl Query {
         self.text.split([BETWEEN_CLAUSES, BETWEEN_WORDS])
     }
 
-    /// How many bytes of UTF-8 they have together, with one between every two.
+    /// Bytes of the whole text: all words, and one between every two.
     #[must_use]
     #[inline]
     pub fn num_bytes(&self) -> usize {

@@ -35,7 +35,7 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    /// Makes room for so many queries more.
+    /// Makes room for so many queries more, at least.
     pub(crate) fn reserve(&mut self, queries: usize) {
         self.queries.reserve(queries);
         self.places.reserve(queries, |&(hash, _)| hash);
@@ -83,6 +83,7 @@ impl Answers {
     /// Gives each verdict the counts that its sentence asked for, each once, in the order asked, under the query as the rule
     /// put it: that is what traces show.
     pub(crate) fn hand_out(self, mut asked: Vec<Asked>, verdicts: &mut [Verdict]) {
+        // Stable: each sentence's stay in the order asked.
         asked.sort_by_key(|asked| asked.sentence);
         let mut once: Vec<Asked> = Vec::with_capacity(asked.len());
         for new in asked {

@@ -68,11 +68,11 @@ pub(crate) fn judge<S: Session>(
 ) -> Result<Vec<Verdict>, Stop<S::Error>> {
     let (mut answers, mut asked) = (Answers::default(), Vec::with_capacity(sentences.len()));
     let mut verdicts = vec![Verdict::default(); sentences.len()];
-    let mut parts = parts(sentences, &mut verdicts);
-    while !parts.is_empty() {
-        let now = parts.len().min(most_waiting());
+    let mut waiting = parts(sentences, &mut verdicts);
+    while !waiting.is_empty() {
+        let now = waiting.len().min(most_waiting());
         let begun: Result<Vec<Call<'_, S>>, S::Error> =
-            parts.par_drain(..now).map(|part| Call::begin(start()?, part, limits)).collect();
+            waiting.par_drain(..now).map(|part| Call::begin(start()?, part, limits)).collect();
         let mut calls = begun.map_err(Stop::Session)?;
         for round in 0.. {
             let num_asking: usize = calls.iter().map(|call| call.questions.len()).sum();
@@ -271,11 +271,11 @@ mod tests {
             Ok(self.outcomes())
         }
 
-        fn resume(&mut self, mut counts: impl ExactSizeIterator<Item = Answer>) -> Result<Vec<Outcome>, Fault> {
+        fn resume(&mut self, mut answers: impl ExactSizeIterator<Item = Answer>) -> Result<Vec<Outcome>, Fault> {
             for (_, asked, known) in &mut self.sentences {
-                known.extend(counts.by_ref().take(*asked).map(|count| count.occurrences.unwrap()));
+                known.extend(answers.by_ref().take(*asked).map(|answer| answer.occurrences.unwrap()));
             }
-            assert_eq!(counts.len(), 0);
+            assert_eq!(answers.len(), 0);
             Ok(self.outcomes())
         }
 
@@ -352,6 +352,18 @@ mod tests {
         assert_eq!(index.0, [vec!["a", "b"], vec!["c"]]);
         assert_eq!(verdicts[1].reward, Some(5.0), "one count for every query");
         assert_eq!(asked(&verdicts[1]), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn counts_stay_in_the_order_asked() {
+        let sentences = [sentence(0, 0), sentence(0, 1), sentence(1, 0)];
+        let words: Vec<String> = (0..40).rev().map(|i| i.to_string()).collect();
+        let (verdicts, _) = run(&sentences, &mut Clauses::default(), |_, counts| match counts.len() {
+            known if known < 40 => ask(&words[known..known + 20].iter().map(String::as_str).collect::<Vec<_>>()),
+            _ => score(0.0),
+        })
+        .unwrap();
+        assert!(verdicts.iter().all(|verdict| asked(verdict) == words));
     }
 
     #[test]
