@@ -63,7 +63,7 @@ impl From<WordQuery<'_>> for Query {
 impl From<Query> for bindings::Query {
     fn from(Query { all_of, enough }: Query) -> Self {
         let mut text = Vec::with_capacity(all_of.iter().flatten().map(|word| word.len() + 1).sum());
-        // Byte by byte: most words are so short that a call to copy them would take longer.
+        // Words are short: one pass over their bytes measured no slower than a search and a copy.
         let written = |byte| if matches!(byte, b'\n' | b'\t') { b' ' } else { byte };
         for (i, clause) in all_of.iter().enumerate() {
             if i > 0 {
