@@ -76,7 +76,7 @@ fn every_configuration_suits_its_rule() {
 fn a_check_says_who_a_rule_is_and_that_it_conforms() {
     let check = host(&["plugin", "check", "first.wasm", "--json"]).good().json();
     assert_eq!(check["name"], "first");
-    assert_eq!(check["imports"], json!(["corver:reward/diagnostics@0.4.0"]));
+    assert_eq!(check["imports"], json!(["corver:reward/diagnostics@0.5.0"]));
     assert_eq!(check["blake3"].as_str().unwrap().len(), 64);
     assert_eq!(check["bytes"], fs::metadata(check["path"].as_str().unwrap()).unwrap().len());
     assert!(check["conformance"]["scored"].as_u64().unwrap() > 20, "{check}");
@@ -286,7 +286,7 @@ fn new_project_is_good(language: &str) {
     }
     host(&["plugin", "build", text(&project)]).good();
     let check = host(&["plugin", "check", text(&project.join("well-attested.wasm")), "--json"]).good().json();
-    assert_eq!(check["imports"], json!(["corver:reward/diagnostics@0.4.0"]));
+    assert_eq!(check["imports"], json!(["corver:reward/diagnostics@0.5.0"]));
     assert!(check["conformance"]["scored"].as_u64().unwrap() > 20, "{check}");
 }
 

@@ -1,9 +1,9 @@
 // What `corver-host plugin build` compiles: the contract's exports around the rule beside it.
 
-import { report } from 'corver:reward/diagnostics@0.4.0';
+import { report } from 'corver:reward/diagnostics@0.5.0';
 
 import rule from './rule.js';
-import { Batch, SettingsError, crossing } from './corver-sdk.js';
+import { Batch, SettingsError, crossing, sentencesOf } from './corver-sdk.js';
 
 let settings;
 
@@ -20,8 +20,8 @@ export const sentenceScoring = {
       throw told(error);
     }
   },
-  score(sentences) {
-    batch = new Batch(sentences, (sentence, counts) => rule.judge(settings, sentence, counts));
+  score(given) {
+    batch = new Batch(sentencesOf(given), (sentence, counts) => rule.judge(settings, sentence, counts));
     return outcomes();
   },
   resume(counts) {

@@ -361,6 +361,25 @@ export function sentenceRule({ name, version, summary, settings = {}, validate =
 }
 
 /**
+ * The sentences of the contract's batch: their pieces of its text, each so many bytes of UTF-8 long.
+ * @param {{
+ *   sentences: {completion: number, index: number, section: Sentence['section'], triplets: number}[],
+ *   text: string, lengths: ArrayLike<number>,
+ * }} batch
+ * @returns {Sentence[]}
+ */
+export function sentencesOf({ sentences, text, lengths }) {
+  const bytes = new TextEncoder().encode(text);
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  let [start, piece] = [0, 0];
+  const next = () => decoder.decode(bytes.subarray(start, (start += lengths[piece++])));
+  const triplet = () => ({ head: next(), relation: next(), tail: next() });
+  return sentences.map(({ completion, index, section, triplets }) => {
+    return { completion, index, section, text: next(), triplets: Array.from({ length: triplets }, triplet) };
+  });
+}
+
+/**
  * An outcome as the contract has it: a query is one text with a clause a line, tabs between its words. Within a word, both are
  * spaces.
  * @param {Outcome} outcome

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Batch, contentWords, crossing, isPronoun, tiers, wordQuery } from './corver-sdk.js';
+import { Batch, contentWords, crossing, isPronoun, sentencesOf, tiers, wordQuery } from './corver-sdk.js';
 import first from './example/rule.js';
 import { run, sentence } from './testing.js';
 
@@ -33,6 +33,19 @@ test('a query crosses as one text', () => {
   const asks = { tag: 'ask', val: [{ allOf: [['red\nfox', 'the\tden'], ['Rome']], enough: 20n }] };
   assert.deepEqual(crossing(asks), { tag: 'ask', val: [{ allOf: 'red fox\tthe den\nRome', enough: 20n }] });
   assert.deepEqual(crossing({ tag: 'abstain' }), { tag: 'abstain' });
+});
+
+test('sentences are cut out of one text', () => {
+  const place = { completion: 4, section: 'think' };
+  const batch = {
+    sentences: [{ ...place, index: 0, triplets: 1 }, { ...place, index: 1, triplets: 0 }],
+    text: '🎻 in Größe.🎻Größe\ufeff',
+    lengths: new Uint32Array([16, 4, 0, 7, 3]),
+  };
+  assert.deepEqual(sentencesOf(batch), [
+    { ...place, index: 0, text: '🎻 in Größe.', triplets: [{ head: '🎻', relation: '', tail: 'Größe' }] },
+    { ...place, index: 1, text: '\ufeff', triplets: [] },
+  ]);
 });
 
 test('the first valid triplet decides', () => {

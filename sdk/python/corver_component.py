@@ -5,7 +5,7 @@ import traceback
 from typing import Union
 
 from componentize_py_types import Err
-from corver_sdk import Abstention, Ask, Batch, Corpus, Verdict
+from corver_sdk import Abstention, Ask, Batch, Corpus, Sentence, Verdict, sentences_of
 from rule import rule
 from wit_world.exports import SentenceScoring as Contract
 from wit_world.imports import diagnostics, types
@@ -24,8 +24,8 @@ class SentenceScoring(Contract):
         except ValueError as error:
             raise Err(str(error)) from None
 
-    def score(self, sentences: list[types.Sentence]) -> list[types.Outcome]:
-        SentenceScoring.batch = Batch(sentences, judge)
+    def score(self, batch: types.Batch) -> list[types.Outcome]:
+        SentenceScoring.batch = Batch(sentences_of(batch), judge)
         return outcomes()
 
     def resume(self, counts: list[types.Count]) -> list[types.Outcome]:
@@ -33,7 +33,7 @@ class SentenceScoring(Contract):
         return outcomes()
 
 
-def judge(sentence: types.Sentence, counts: list[types.Count]) -> Union[Verdict, Abstention, Ask]:
+def judge(sentence: Sentence, counts: list[types.Count]) -> Union[Verdict, Abstention, Ask]:
     try:
         return SentenceScoring.configured.score(sentence, Corpus(counts))
     except Ask as ask:

@@ -6,6 +6,7 @@ keeps no state and reads no clock. ``example/rule.py`` is a whole one, ``corver_
 follows ``corver-sdk`` for Rust, name by name.
 """
 
+import io
 import json
 import math
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
@@ -108,6 +109,22 @@ class Corpus:
         if len(counts) < len(queries):
             raise Ask(queries[len(counts) :])
         return counts
+
+
+def sentences_of(batch: Any) -> list[Sentence]:
+    """The sentences of the contract's batch: their pieces of its text, each so many bytes of UTF-8 long."""
+    text = io.BytesIO(batch.text.encode())
+    pieces = (text.read(length).decode() for length in batch.lengths)
+    return [
+        Sentence(
+            sentence.completion,
+            sentence.index,
+            next(pieces),
+            sentence.section,
+            [Triplet(next(pieces), next(pieces), next(pieces)) for _ in range(sentence.triplets)],
+        )
+        for sentence in batch.sentences
+    ]
 
 
 class Batch:

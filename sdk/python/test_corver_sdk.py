@@ -1,6 +1,7 @@
 import unittest
+from types import SimpleNamespace
 
-from corver_sdk import Ask, Batch, Count, Query, Sentence, Verdict
+from corver_sdk import Ask, Batch, Count, Query, Sentence, Triplet, Verdict, sentences_of
 
 
 def sentence(completion: int, index: int) -> Sentence:
@@ -13,6 +14,15 @@ class TestQuery(unittest.TestCase):
 
 
 class TestBatch(unittest.TestCase):
+    def test_sentences_are_cut_out_of_one_text(self):
+        place = lambda index, triplets: SimpleNamespace(completion=4, index=index, section="think", triplets=triplets)
+        batch = SimpleNamespace(
+            sentences=[place(0, 1), place(1, 0)], text="🎻 in Größe.🎻Größe\ufeff", lengths=[16, 4, 0, 7, 3]
+        )
+        triplets = [Triplet("🎻", "", "Größe")]
+        expected = [Sentence(4, 0, "🎻 in Größe.", "think", triplets), Sentence(4, 1, "\ufeff", "think", [])]
+        self.assertEqual(sentences_of(batch), expected)
+
     def test_a_completion_stays_as_long_as_a_sentence_of_it_asks(self):
         def judge(sentence, counts):
             # Sentence 1 of completion 1 asks twice, both completions 0 once, for two counts.

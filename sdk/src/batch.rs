@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::{Ask, CompletionRule, Corpus, Count, Judgement, Sentence, bindings};
 
 pub(crate) struct Batch {
-    sentences: Vec<Sentence>,
+    sentences: Vec<Sentence<'static>>,
     /// Per sentence all answers so far, in the order asked.
     counts: Vec<Vec<Count>>,
     /// Per sentence the queries that wait for an answer.
@@ -15,7 +15,7 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    pub(crate) fn new(sentences: Vec<Sentence>) -> Self {
+    pub(crate) fn new(sentences: Vec<Sentence<'static>>) -> Self {
         let mut end = 0;
         let completions = sentences.chunk_by(|a, b| a.completion == b.completion).map(|completion| {
             let start = end;
@@ -76,7 +76,7 @@ mod tests {
             let mut sum = 0;
             for Triplet { head, tail, .. } in &sentence.triplets {
                 for word in [head, tail] {
-                    sum += corpus.count(WordQuery::new([word.as_str()]))?.unwrap_or(0);
+                    sum += corpus.count(WordQuery::new([*word]))?.unwrap_or(0);
                 }
             }
             verdict(sum as f64)
@@ -119,7 +119,7 @@ mod tests {
         struct All {}
         impl SentenceRule for All {
             fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-                let queries = sentence.triplets.iter().map(|triplet| WordQuery::new([triplet.head.as_str()]));
+                let queries = sentence.triplets.iter().map(|triplet| WordQuery::new([triplet.head]));
                 let counts = corpus.count_all(queries)?;
                 verdict(counts.into_iter().flatten().fold(0, |sum, count| 10 * sum + count) as f64)
             }
@@ -136,9 +136,9 @@ mod tests {
         let fact = |completion| Sentence {
             completion,
             index: 0,
-            text: String::new(),
+            text: "",
             section: Section::Body,
-            triplets: vec![Triplet { head: "A".into(), relation: String::new(), tail: "B".into() }],
+            triplets: vec![Triplet { head: "A", relation: "", tail: "B" }],
         };
         let mut between = fact(1);
         between.triplets.clear();

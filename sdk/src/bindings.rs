@@ -20,8 +20,8 @@ pub mod response {
         default_bindings_module: "corver_sdk::bindings::response",
         additional_derives: [PartialEq],
         with: {
-            "corver:reward/types@0.4.0": super::corver::reward::types,
-            "corver:reward/diagnostics@0.4.0": super::corver::reward::diagnostics,
+            "corver:reward/types@0.5.0": super::corver::reward::types,
+            "corver:reward/diagnostics@0.5.0": super::corver::reward::diagnostics,
         },
     });
 
@@ -29,6 +29,6 @@ pub mod response {
 }
 
 pub use corver::reward::diagnostics::report;
-pub use corver::reward::types::{Count, Manifest, Outcome, Query, Section, Sentence, Triplet, Verdict};
+pub use corver::reward::types::{Batch, Count, Manifest, Outcome, Query, Section, Sentence, Verdict};
 pub use exports::corver::reward::sentence_scoring::Guest;
 pub use response::{Grade, Passage, Response};

@@ -4,14 +4,14 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::batch::Batch;
 use crate::bindings;
-use crate::{CompletionRule, Count, Grade, Manifest, Response, ResponseRule, Sentence, Settings};
+use crate::{CompletionRule, Count, Grade, Manifest, Response, ResponseRule, Settings};
 
 /// Makes a sentence rule the component that this crate compiles to. Its name, version and summary are the package's.
 #[macro_export]
 macro_rules! export {
     ($rule:ty) => {
         $crate::component!($rule, $crate::CompletionRule, $crate::bindings, {
-            fn score(batch: Vec<$crate::Sentence>) -> Vec<$crate::bindings::Outcome> {
+            fn score(batch: $crate::bindings::Batch) -> Vec<$crate::bindings::Outcome> {
                 $crate::glue::score(&RULE, batch)
             }
 
@@ -84,9 +84,11 @@ pub fn configure<R: Settings>(
 /// What is judged, until nothing is asked any more.
 static BATCH: Mutex<Option<Batch>> = Mutex::new(None);
 
-pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: Vec<Sentence>) -> Vec<bindings::Outcome> {
+pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: bindings::Batch) -> Vec<bindings::Outcome> {
     let mut open = BATCH.lock().expect(UNBROKEN);
-    open.insert(Batch::new(batch)).judge(rule.get().expect(CONFIGURED))
+    // It stays in memory: an instance judges no other batch.
+    let batch: &bindings::Batch = Box::leak(Box::new(batch));
+    open.insert(Batch::new(batch.sentences())).judge(rule.get().expect(CONFIGURED))
 }
 
 pub fn resume<R: CompletionRule>(rule: &OnceLock<R>, counts: Vec<Count>) -> Vec<bindings::Outcome> {

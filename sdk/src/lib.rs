@@ -42,6 +42,7 @@ mod outcome;
 mod query;
 mod response;
 mod rule;
+mod sentence;
 mod settings;
 pub mod testing;
 mod text;
@@ -53,12 +54,13 @@ pub use schemars;
 #[doc(hidden)]
 pub use serde;
 
-pub use bindings::{Count, Grade, Manifest, Passage, Response, Section, Sentence, Triplet, Verdict};
+pub use bindings::{Count, Grade, Manifest, Passage, Response, Section, Verdict};
 pub use corpus::{Ask, Corpus};
 pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, verdict};
 pub use query::{Query, WordQuery};
 pub use response::{ResponseRule, grade};
 pub use rule::{CompletionRule, SentenceRule};
+pub use sentence::{Sentence, Triplet};
 pub use settings::{Settings, configured, configured_response, finite};
 pub use tiers::{Tiers, TiersError};
 pub use words::{content_words, is_pronoun, relation_words, word_query};

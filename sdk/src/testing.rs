@@ -40,19 +40,18 @@ pub type Parts<'a> = (&'a str, &'a str, &'a str);
 
 /// A sentence with these triplets, the only one of its completion.
 #[must_use]
-pub fn sentence(text: &str, triplets: &[Parts]) -> Sentence {
+pub fn sentence<'a>(text: &'a str, triplets: &[Parts<'a>]) -> Sentence<'a> {
     completion(&[(text, triplets)]).remove(0)
 }
 
 /// A completion of these sentences, each a text and its triplets, all in one think block.
 #[must_use]
-pub fn completion(sentences: &[(&str, &[Parts])]) -> Vec<Sentence> {
-    let triplet =
-        |&(head, relation, tail): &Parts| Triplet { head: head.into(), relation: relation.into(), tail: tail.into() };
-    let sentence = |(index, (text, triplets)): (u32, &(&str, &[Parts]))| Sentence {
+pub fn completion<'a>(sentences: &[(&'a str, &[Parts<'a>])]) -> Vec<Sentence<'a>> {
+    let triplet = |&(head, relation, tail): &Parts<'a>| Triplet { head, relation, tail };
+    let sentence = |(index, &(text, triplets)): (u32, &(&'a str, &[Parts<'a>]))| Sentence {
         completion: 0,
         index,
-        text: (*text).into(),
+        text,
         section: Section::Think,
         triplets: triplets.iter().map(triplet).collect(),
     };

@@ -148,36 +148,36 @@ fn in_lower_case<const LONGEST: usize>(word: &str, is: impl Fn(&[u8]) -> bool) -
     is(lower)
 }
 
-impl Triplet {
+impl<'a> Triplet<'a> {
     /// Names both its ends: neither is blank or a pronoun.
     #[must_use]
     pub fn is_valid(&self) -> bool {
-        [&self.head, &self.tail].into_iter().all(|end| !strip(end).is_empty() && !is_pronoun(end))
+        [self.head, self.tail].into_iter().all(|end| !strip(end).is_empty() && !is_pronoun(end))
     }
 
     /// [`word_query`] of head and tail.
     #[must_use]
-    pub fn word_query(&self) -> Option<WordQuery<'_>> {
-        word_query(&self.head, &self.tail)
+    pub fn word_query(&self) -> Option<WordQuery<'a>> {
+        word_query(self.head, self.tail)
     }
 
     /// [`Self::word_query`] with the relation's words added to the AND; equal to it where they add none.
     #[must_use]
-    pub fn relation_query(&self) -> Option<WordQuery<'_>> {
-        let ends = content_words(&self.head).into_iter().chain(content_words(&self.tail));
-        self.word_query().map(|_| WordQuery::new(ends.chain(relation_words(&self.relation))))
+    pub fn relation_query(&self) -> Option<WordQuery<'a>> {
+        let ends = content_words(self.head).into_iter().chain(content_words(self.tail));
+        self.word_query().map(|_| WordQuery::new(ends.chain(relation_words(self.relation))))
     }
 }
 
-impl Sentence {
+impl<'a> Sentence<'a> {
     /// Its valid triplets with their places in `triplets`, in the extractor's order.
-    pub fn valid_triplets(&self) -> impl Iterator<Item = (usize, &Triplet)> {
+    pub fn valid_triplets(&self) -> impl Iterator<Item = (usize, &Triplet<'a>)> {
         self.triplets.iter().enumerate().filter(|(_, triplet)| triplet.is_valid())
     }
 
     /// The first of [`Self::valid_triplets`].
     #[must_use]
-    pub fn first_valid_triplet(&self) -> Option<(usize, &Triplet)> {
+    pub fn first_valid_triplet(&self) -> Option<(usize, &Triplet<'a>)> {
         self.valid_triplets().next()
     }
 }
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_blank_relation_adds_nothing() {
-        let triplet = Triplet { head: "Paris".into(), relation: " ".into(), tail: "Peru".into() };
+        let triplet = Triplet { head: "Paris", relation: " ", tail: "Peru" };
         assert_eq!(triplet.relation_query(), triplet.word_query());
     }
 

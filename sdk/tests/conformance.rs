@@ -53,15 +53,11 @@ fn word_queries_are_the_references() {
 #[test]
 fn relation_queries_are_the_references() {
     for row in vectors("relcheck_query.jsonl").into_iter().flatten() {
-        let triplet = Triplet {
-            head: text(&row["head"]).into(),
-            relation: text(&row["relation"]).into(),
-            tail: text(&row["tail"]).into(),
-        };
+        let triplet = Triplet { head: text(&row["head"]), relation: text(&row["relation"]), tail: text(&row["tail"]) };
         assert_eq!(printed(triplet.word_query()), row["query_head_tail"], "{}", row["id"]);
         assert_eq!(printed(triplet.relation_query()), row["query_head_tail_relation"], "{}", row["id"]);
         if !row["query_head_tail"].is_null() {
-            assert_eq!(Value::from(relation_words(&triplet.relation)), row["relation_words"], "{}", row["id"]);
+            assert_eq!(Value::from(relation_words(triplet.relation)), row["relation_words"], "{}", row["id"]);
         }
     }
 }

@@ -64,27 +64,21 @@ fn plugin() -> PathBuf {
 }
 
 /// The same sentences in the types of a rule.
-fn native_sentences(sentences: &[RuleSentence]) -> Vec<corver_sdk::Sentence> {
-    let triplet = |triplet: &Triplet| corver_sdk::Triplet {
-        head: triplet.head.clone(),
-        relation: triplet.relation.clone(),
-        tail: triplet.tail.clone(),
-    };
-    let native = |sentence: &RuleSentence| corver_sdk::Sentence {
-        completion: sentence.completion,
-        index: sentence.index,
-        text: sentence.text.clone(),
-        section: corver_sdk::Section::Think,
-        triplets: sentence.triplets.iter().map(triplet).collect(),
-    };
+fn native_sentences(sentences: &[RuleSentence]) -> Vec<corver_sdk::Sentence<'_>> {
+    fn native(RuleSentence { completion, index, text, triplets, .. }: &RuleSentence) -> corver_sdk::Sentence<'_> {
+        let triplets =
+            triplets.iter().map(|Triplet { head, relation, tail }| corver_sdk::Triplet { head, relation, tail });
+        let (section, triplets) = (corver_sdk::Section::Think, triplets.collect());
+        corver_sdk::Sentence { completion: *completion, index: *index, text, section, triplets }
+    }
     sentences.iter().map(native).collect()
 }
 
 /// The rule compiled in, for sentences that it has in its own types.
 struct CompiledIn<'a> {
     rule: &'a First,
-    sentences: &'a [corver_sdk::Sentence],
-    call: &'a [corver_sdk::Sentence],
+    sentences: &'a [corver_sdk::Sentence<'a>],
+    call: &'a [corver_sdk::Sentence<'a>],
 }
 
 impl CompiledIn<'_> {

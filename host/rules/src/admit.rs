@@ -8,7 +8,7 @@ use serde::Serialize;
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::RuleError;
-use crate::v0_4::VERSION;
+use crate::v0_5::VERSION;
 
 /// What a plugin rewards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

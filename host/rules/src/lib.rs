@@ -17,7 +17,7 @@ mod limits;
 mod plugin;
 mod response_rule;
 mod rule;
-mod v0_4;
+mod v0_5;
 
 pub use admit::Kind;
 pub use conformance::{Conformance, NotConformant, ResponseConformance};

@@ -10,7 +10,7 @@ use wasmtime::component::Component;
 use wasmtime::{Engine, Inlining};
 
 use crate::admit::{self, Kind};
-use crate::v0_4::{self, Failure, Instance, Ready, World};
+use crate::v0_5::{self, Failure, Instance, Ready, World};
 use crate::{Limits, RuleError, compile};
 
 /// How to load a rule.
@@ -152,10 +152,10 @@ pub struct Plugin<W: World> {
 }
 
 /// A reward for sentences.
-pub type Rule = Plugin<v0_4::SentenceRule>;
+pub type Rule = Plugin<v0_5::SentenceRule>;
 
 /// A reward for whole completions: a judge, or a format check.
-pub type ResponseRule = Plugin<v0_4::ResponseRule>;
+pub type ResponseRule = Plugin<v0_5::ResponseRule>;
 
 impl<W: World> std::fmt::Debug for Plugin<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -4,7 +4,7 @@ use corver_core::{Counter, PartError, RuleSentence, Rules, Verdict};
 
 use crate::answers::Answer;
 use crate::judge::{Outcome, Session, Stop, judge};
-use crate::v0_4::{Instance, SentenceRule};
+use crate::v0_5::{Instance, SentenceRule};
 use crate::{Fault, Rule, RuleError};
 
 impl Rule {

@@ -7,7 +7,7 @@ mod guest;
 
 use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section};
 use corver_rules::{Limits, RuleError, Sandbox};
-use guest::Guest;
+use guest::{Guest, RECURSION};
 use serde_json::Value;
 
 struct Nothing;
@@ -55,8 +55,7 @@ fn memory_returns_to_where_it_was() {
         pages: 32,
         ..Guest::default()
     };
-    let stack =
-        Guest { pages: 32, ..Guest::scoring("(call $score (local.get 0) (local.get 1)) (i32.const 1) i32.add") };
+    let stack = Guest { pages: 32, ..Guest::scoring(RECURSION) };
     let answer = Guest {
         score: "(drop (memory.grow (i32.const 1000)))
             (i32.store8 (i32.const 256) (i32.const 1)) (i32.store8 (i32.const 264) (i32.const 1))

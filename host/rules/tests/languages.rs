@@ -61,7 +61,7 @@ fn is_first(language: &str, no_number: &str) {
     for settings in [json!({}), json!({"tiers": {"thresholds": [2, 9, 30], "rewards": [-1, -0.5, 0, 0.25, 0.5]}})] {
         let first = load(&repository().join("plugins/dist/first.wasm"), settings.clone()).unwrap();
         let rule = load(&path, settings).unwrap();
-        assert_eq!(rule.imports(), ["corver:reward/diagnostics@0.4.0"]);
+        assert_eq!(rule.imports(), ["corver:reward/diagnostics@0.5.0"]);
         rule.conform().unwrap();
         let batch = sentences();
         let (expected, got) = (first.judge(&batch, &mut Hashed).unwrap(), rule.judge(&batch, &mut Hashed).unwrap());

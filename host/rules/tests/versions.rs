@@ -24,7 +24,7 @@ fn frozen_judge(version: &str) -> PathBuf {
 }
 
 fn load(settings: Value) -> Result<Rule, RuleError> {
-    Rule::load(&frozen("0.4.0"), LoadOptions { settings, ..LoadOptions::default() })
+    Rule::load(&frozen("0.5.0"), LoadOptions { settings, ..LoadOptions::default() })
 }
 
 fn sentence(index: u32, section: Section, triplets: &[&str]) -> RuleSentence {
@@ -34,7 +34,7 @@ fn sentence(index: u32, section: Section, triplets: &[&str]) -> RuleSentence {
 }
 
 #[test]
-fn a_rule_of_0_4_0_says_what_it_said_then() {
+fn a_rule_of_0_5_0_says_what_it_said_then() {
     let rule = load(Value::Null).unwrap();
     let manifest = rule.manifest();
     assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("frozen", "1.0.0"));
@@ -67,8 +67,8 @@ fn its_complaints_arrive() {
 }
 
 #[test]
-fn a_judge_of_0_4_0_says_what_it_said_then() {
-    let judge = ResponseRule::load(&frozen_judge("0.4.0"), LoadOptions::default()).unwrap();
+fn a_judge_of_0_5_0_says_what_it_said_then() {
+    let judge = ResponseRule::load(&frozen_judge("0.5.0"), LoadOptions::default()).unwrap();
     assert_eq!((judge.name(), judge.manifest().version.as_str()), ("frozen-judge", "1.0.0"));
     let golds = ["Rome".to_owned(), "Roma".to_owned()];
     let grade = |text: &str| {
@@ -94,18 +94,18 @@ fn the_contract_of_today_has_a_frozen_rule() {
 
 fn assert_refused_with_advice(path: &Path, version: &str) {
     let error = Rule::load(path, LoadOptions::default()).unwrap_err();
-    assert!(matches!(&error, RuleError::Version { found, spoken: "0.4.0", .. } if found == version), "{error}");
+    assert!(matches!(&error, RuleError::Version { found, spoken: "0.5.0", .. } if found == version), "{error}");
     let message = error.to_string();
-    assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.4.0")), "{message}");
+    assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.5.0")), "{message}");
     assert!(message.contains("Build the plugin again with the corver-sdk of this host"), "{message}");
 }
 
 #[test]
 fn rules_of_earlier_versions_are_told_how_to_rebuild() {
-    for version in ["0.1.0", "0.2.0", "0.3.0"] {
+    for version in ["0.1.0", "0.2.0", "0.3.0", "0.4.0"] {
         assert_refused_with_advice(&frozen(version), version);
     }
-    for version in ["0.2.0", "0.3.0"] {
+    for version in ["0.2.0", "0.3.0", "0.4.0"] {
         assert_refused_with_advice(&frozen_judge(version), version);
     }
 }
@@ -114,9 +114,9 @@ fn rules_of_earlier_versions_are_told_how_to_rebuild() {
 #[test]
 fn other_versions_are_refused_with_advice() {
     let folder = tempfile::tempdir().unwrap();
-    for version in ["0.0.9", "0.5.0", "1.0.0"] {
-        let wasm = std::fs::read(frozen("0.4.0")).unwrap();
-        let changed = replaced(&wasm, b"@0.4.0", format!("@{version}").as_bytes());
+    for version in ["0.0.9", "0.6.0", "1.0.0"] {
+        let wasm = std::fs::read(frozen("0.5.0")).unwrap();
+        let changed = replaced(&wasm, b"@0.5.0", format!("@{version}").as_bytes());
         assert_ne!(changed, wasm);
         let path = folder.path().join(version);
         std::fs::write(&path, changed).unwrap();

@@ -3,7 +3,8 @@
 use std::ops::RangeInclusive;
 
 use super::{Judged, settle};
-use crate::{CompletionRule, Count, Query, Section, Sentence, Triplet};
+use crate::bindings::{Batch, Sentence};
+use crate::{CompletionRule, Count, Query, Section};
 
 /// Completions that one check judges.
 const CASES: u32 = 300;
@@ -69,7 +70,7 @@ const COUNTS: [Option<u64>; 12] = [
 /// Where one of this does not hold. The completion is printed before.
 pub fn check<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>) {
     let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
-    let judge = |case: &Case| settle(rule, &case.completion, |query| case.count(query));
+    let judge = |case: &Case| settle(rule, &case.completion.sentences(), |query| case.count(query));
     let judged: Vec<Vec<Judged>> = (0..CASES).map(|number| judge(&Case::new(number))).collect();
     for (number, judged) in (0..CASES).zip(judged).rev() {
         let case = Case::new(number);
@@ -77,7 +78,7 @@ pub fn check<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>) {
             assert!((lowest..=highest).contains(&reward), "the reward {reward} is not within {rewards:?}");
         }
         assert_eq!(judge(&case), judged, "judged again, the same completion earns something else");
-        let stopped = settle(rule, &case.completion, |query| stop(query, case.count(query)));
+        let stopped = settle(rule, &case.completion.sentences(), |query| stop(query, case.count(query)));
         let earned = |judged: &[Judged]| judged.iter().map(|judged| judged.reward).collect::<Vec<_>>();
         assert_eq!(earned(&stopped), earned(&judged), "where counting stops at `enough`, the reward is another");
     }
@@ -92,7 +93,7 @@ fn stop(query: &Query, count: Count) -> Count {
 /// A generated completion with a corpus of its own; printed where a panic ends the check.
 struct Case {
     number: u32,
-    completion: Vec<Sentence>,
+    completion: Batch,
 }
 
 impl Case {
@@ -101,15 +102,20 @@ impl Case {
         let mut draw = Draw(number.into());
         let sentences = draw.below(2 + u64::from(number) / 50);
         let crowd = draw.below(sentences.max(1));
-        let sentence = |index| {
+        let mut completion = Batch { sentences: Vec::new(), text: String::new(), lengths: Vec::new() };
+        for index in 0..sentences {
             let triplets = if number % 10 == 9 && index == crowd { 40 } else { draw.below(4) };
-            let mut triplet = |_| Triplet { head: draw.entity(), relation: draw.entity(), tail: draw.entity() };
-            let triplets = (0..triplets).map(&mut triplet).collect();
             let section = draw.pick(&[Section::Think, Section::Answer, Section::Body]);
+            let sentence = Sentence { completion: number, index: index as u32, section, triplets: triplets as u32 };
+            completion.sentences.push(sentence);
             let text = draw.pick(&TEXTS).repeat(draw.pick(&[1, 1, 1, 200]));
-            Sentence { completion: number, index: index as u32, text, section, triplets }
-        };
-        Self { number, completion: (0..sentences).map(sentence).collect() }
+            let ends_and_relations = (0..3 * triplets).map(|_| draw.entity());
+            for text in std::iter::once(text).chain(ends_and_relations) {
+                completion.lengths.push(text.len() as u32);
+                completion.text += &text;
+            }
+        }
+        Self { number, completion }
     }
 
     /// Depends on the words and on the case alone: `enough` does not change what is in a corpus.
@@ -123,7 +129,7 @@ impl Case {
 impl Drop for Case {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("in the check's completion {}: {:#?}", self.number, self.completion);
+            eprintln!("in the check's completion {}: {:#?}", self.number, self.completion.sentences());
         }
     }
 }

@@ -26,7 +26,7 @@ fn foreign_imports_are_named() {
     let extra = r#"(import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))"#;
     // Imports come first in a module.
     let wat =
-        wat::parse_str(format!(r#"(module {extra} (func (export "corver:reward/sentence-scoring@0.4.0#score")))"#));
+        wat::parse_str(format!(r#"(module {extra} (func (export "corver:reward/sentence-scoring@0.5.0#score")))"#));
     let mut module = wat.unwrap();
     module.extend(b"\0\x0f\x0ecomponent-type"); // an empty section of that name
     let error = refusal(&module);
@@ -35,21 +35,21 @@ fn foreign_imports_are_named() {
 
     let component = |import: &str| {
         wat::parse_str(format!(
-            r#"(component (import "{import}" (instance)) (instance $e) (export "corver:reward/sentence-scoring@0.4.0" (instance $e)))"#
+            r#"(component (import "{import}" (instance)) (instance $e) (export "corver:reward/sentence-scoring@0.5.0" (instance $e)))"#
         ))
         .unwrap()
     };
     for foreign in [
         "wasi:io/poll@0.2.9",
-        "corver:reward/secrets@0.4.0",
+        "corver:reward/secrets@0.5.0",
         "corver:reward/diagnostics@9.0.0",
         "env",
-        "corver:other/types@0.4.0",
+        "corver:other/types@0.5.0",
     ] {
         let error = refusal(&component(foreign));
         assert!(matches!(&error, RuleError::ForeignImport { import, .. } if import == foreign), "{error}");
     }
-    let hollow = refusal(&component("corver:reward/types@0.4.0"));
+    let hollow = refusal(&component("corver:reward/types@0.5.0"));
     assert!(matches!(hollow, RuleError::Invalid { .. }), "{hollow}");
 }
 

@@ -28,6 +28,11 @@ pub struct Guest {
 /// Address 256 holds one outcome, address 320 a list with that outcome alone.
 pub const SCORE_ZERO: &str = "i32.const 320";
 
+/// A `score` that calls itself without end.
+pub const RECURSION: &str =
+    "(call $score (local.get 0) (local.get 1) (local.get 2) (local.get 3) (local.get 4) (local.get 5))
+    (i32.const 1) i32.add";
+
 impl Default for Guest {
     /// A well-behaved rule: every sentence earns 0, if there is only one.
     fn default() -> Self {
@@ -43,7 +48,7 @@ impl Default for Guest {
                 (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
                 (global.set $top (i32.add (local.get $at) (local.get $size)))
                 (local.get $at)",
-            version: "0.4.0",
+            version: "0.5.0",
         }
     }
 }
@@ -58,7 +63,7 @@ impl Guest {
     pub fn module(&self) -> Vec<u8> {
         let mut module = self.plain_module();
         let mut resolve = Resolve::default();
-        let wit = CONTRACT.replace("@0.4.0", &format!("@{}", self.version));
+        let wit = CONTRACT.replace("@0.5.0", &format!("@{}", self.version));
         let package = resolve.push_source("corver.wit", &wit).unwrap();
         let world = resolve.select_world(&[package], Some("sentence-rule")).unwrap();
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
@@ -96,7 +101,7 @@ impl Guest {
                 (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32) {realloc})
                 (func (export "{interface}#describe") (result i32) {describe})
                 (func (export "{interface}#configure") (param i32 i32) (result i32) {configure})
-                (func $score (export "{interface}#score") (param i32 i32) (result i32) {score})
+                (func $score (export "{interface}#score") (param i32 i32 i32 i32 i32 i32) (result i32) {score})
                 (func (export "{interface}#resume") (param i32 i32) (result i32) {resume})
                 (func (export "cabi_post_{interface}#score") (param i32) {after_score}))"#
         ))

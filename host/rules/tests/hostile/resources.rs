@@ -2,7 +2,7 @@
 
 use corver_rules::{Fault, Limits, RuleError, Sandbox};
 
-use crate::guest::{Guest, SCORE_ZERO};
+use crate::guest::{Guest, RECURSION, SCORE_ZERO};
 use crate::{error_of, fault_of, judge, load, score_fault};
 
 const ENDLESS: &str = "(loop (br 0)) unreachable";
@@ -30,10 +30,9 @@ fn endless_loops_end_wherever_they_are() {
 #[test]
 fn large_rules_are_held_as_small_ones_are() {
     let (limits, bomb) = (hurried(), "(loop (drop (memory.grow (i32.const 256))) (br 0)) unreachable");
-    let recursion = "(call $score (local.get 0) (local.get 1)) (i32.const 1) i32.add";
     for (score, fault) in [
         (ENDLESS, Fault::Time { limit_ms: 200 }),
-        (recursion, Fault::Stack { limit: limits.stack_bytes }),
+        (RECURSION, Fault::Stack { limit: limits.stack_bytes }),
         (bomb, Fault::Memory { limit: limits.memory_bytes, asked: 16 << 20 }),
     ] {
         match error_of(&Guest::scoring(score).large_module(), &limits) {
@@ -84,10 +83,9 @@ fn tables_are_bounded_grown_or_declared() {
 
 #[test]
 fn endless_recursion_ends_at_the_stack_limit() {
-    let score = "(call $score (local.get 0) (local.get 1)) (i32.const 1) i32.add";
     for stack_bytes in [64 << 10, 512 << 10] {
         let limits = Limits { stack_bytes, ..Limits::default() };
-        assert_eq!(score_fault(score, &limits), Fault::Stack { limit: stack_bytes });
+        assert_eq!(score_fault(RECURSION, &limits), Fault::Stack { limit: stack_bytes });
     }
 }
 

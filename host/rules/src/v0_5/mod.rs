@@ -1,4 +1,4 @@
-//! Version 0.4.0 of the contract: its types, and how they become the host's own.
+//! Version 0.5.0 of the contract: its types, and how they become the host's own.
 
 use wasmtime::component::Component;
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
@@ -9,7 +9,7 @@ use crate::limits::{Allowance, MEMORY, Refused};
 use crate::plugin::Manifest;
 use crate::{Fault, Limits};
 
-pub(crate) const VERSION: &str = "0.4.0";
+pub(crate) const VERSION: &str = "0.5.0";
 
 mod response;
 mod sentence;

@@ -48,27 +48,32 @@ impl World for SentenceRule {
 impl Instance<SentenceRule> {
     /// Outcomes as given, unchecked.
     ///
-    /// The call borrows everything, in a flat list of the whole batch that the nested ones are slices of.
     pub(crate) fn score(&mut self, batch: &[RuleSentence]) -> Result<Vec<Outcome>, Failure> {
-        let found = batch.iter().flat_map(|sentence| &sentence.triplets);
-        let triplets: Vec<wit::Triplet> =
-            found.map(|Triplet { head, relation, tail }| wit::Triplet { head, relation, tail }).collect();
-        let mut triplets = triplets.as_slice();
-        let sentences: Vec<wit::Sentence> = batch
-            .iter()
-            .map(|sentence| wit::Sentence {
+        let (mut text, mut lengths) = (String::new(), Vec::new());
+        let mut add = |piece: &str| {
+            text.push_str(piece);
+            // Cut short for a piece of 4 GiB, but then the text fits no rule's memory, and the call fails.
+            lengths.push(piece.len() as u32);
+        };
+        let mut sentence = |sentence: &RuleSentence| {
+            add(&sentence.text);
+            for Triplet { head, relation, tail } in &sentence.triplets {
+                [head, relation, tail].into_iter().for_each(|piece| add(piece));
+            }
+            wit::Sentence {
                 completion: sentence.completion,
                 index: sentence.index,
-                text: &sentence.text,
                 section: match sentence.section {
                     Section::Think => wit::Section::Think,
                     Section::Answer => wit::Section::Answer,
                     Section::Body => wit::Section::Body,
                 },
-                triplets: triplets.split_off(..sentence.triplets.len()).expect("the lengths add up to the list"),
-            })
-            .collect();
-        let outcomes = self.call(|rule, store| rule.corver_reward_sentence_scoring().call_score(store, &sentences))?;
+                triplets: sentence.triplets.len() as u32,
+            }
+        };
+        let sentences: Vec<wit::Sentence> = batch.iter().map(&mut sentence).collect();
+        let batch = wit::Batch { sentences: &sentences, text: &text, lengths: &lengths };
+        let outcomes = self.call(|rule, store| rule.corver_reward_sentence_scoring().call_score(store, batch))?;
         Ok(outcomes.into_iter().map(from_wit).collect())
     }
 
@@ -101,7 +106,7 @@ mod tests {
     use wasmtime::{Inlining, Trap};
 
     use super::*;
-    use crate::v0_4::Ready;
+    use crate::v0_5::Ready;
     use crate::{Fault, Limits};
 
     #[test]
