@@ -20,19 +20,21 @@ export const sentenceScoring = {
       throw told(error);
     }
   },
-  score(given) {
-    batch = new Batch(sentencesOf(given), (sentence, counts) => rule.judge(settings, sentence, counts));
-    return outcomes();
-  },
-  resume(counts) {
-    batch.answer(counts);
-    return outcomes();
-  },
+  score: (given) =>
+    telling(() => {
+      batch = new Batch(sentencesOf(given), (sentence, counts) => rule.judge(settings, sentence, counts));
+      return batch.judge().map(crossing);
+    }),
+  resume: (counts) =>
+    telling(() => {
+      batch.answer(counts);
+      return batch.judge().map(crossing);
+    }),
 };
 
-function outcomes() {
+function telling(work) {
   try {
-    return batch.judge().map(crossing);
+    return work();
   } catch (error) {
     throw told(error);
   }

@@ -363,19 +363,23 @@ export function sentenceRule({ name, version, summary, settings = {}, validate =
 /**
  * The sentences of the contract's batch: their pieces of its text, each so many bytes of UTF-8 long.
  * @param {{
- *   sentences: {completion: number, index: number, section: Sentence['section'], triplets: number}[],
- *   text: string, lengths: ArrayLike<number>,
+ *   sentences: {completion: number, index: number, section: Sentence['section'], numTriplets: number}[],
+ *   text: string, lengths: Uint32Array,
  * }} batch
  * @returns {Sentence[]}
  */
 export function sentencesOf({ sentences, text, lengths }) {
-  const bytes = new TextEncoder().encode(text);
-  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  const length = lengths.reduce((sum, length) => sum + length, 0);
+  let bytes = new TextEncoder().encode(text);
+  // A text that began with a byte order mark has lost it on its way in.
+  if (bytes.length + 3 === length) bytes = new TextEncoder().encode(`\ufeff${text}`);
+  if (bytes.length !== length) throw new Error(`the contract: ${length} bytes of text, not ${bytes.length}`);
+  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   let [start, piece] = [0, 0];
   const next = () => decoder.decode(bytes.subarray(start, (start += lengths[piece++])));
   const triplet = () => ({ head: next(), relation: next(), tail: next() });
-  return sentences.map(({ completion, index, section, triplets }) => {
-    return { completion, index, section, text: next(), triplets: Array.from({ length: triplets }, triplet) };
+  return sentences.map(({ completion, index, section, numTriplets }) => {
+    return { completion, index, section, text: next(), triplets: Array.from({ length: numTriplets }, triplet) };
   });
 }
 

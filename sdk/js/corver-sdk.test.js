@@ -38,7 +38,7 @@ test('a query crosses as one text', () => {
 test('sentences are cut out of one text', () => {
   const place = { completion: 4, section: 'think' };
   const batch = {
-    sentences: [{ ...place, index: 0, triplets: 1 }, { ...place, index: 1, triplets: 0 }],
+    sentences: [{ ...place, index: 0, numTriplets: 1 }, { ...place, index: 1, numTriplets: 0 }],
     text: '🎻 in Größe.🎻Größe\ufeff',
     lengths: new Uint32Array([16, 4, 0, 7, 3]),
   };
@@ -46,6 +46,11 @@ test('sentences are cut out of one text', () => {
     { ...place, index: 0, text: '🎻 in Größe.', triplets: [{ head: '🎻', relation: '', tail: 'Größe' }] },
     { ...place, index: 1, text: '\ufeff', triplets: [] },
   ]);
+  const one = (text, ...lengths) => sentencesOf({ sentences: [{ numTriplets: 0 }], text, lengths: new Uint32Array(lengths) });
+  assert.equal(one('\ufeffRome', 7)[0].text, '\ufeffRome');
+  assert.equal(one('Rome', 7)[0].text, '\ufeffRome', 'the engine drops it');
+  assert.throws(() => one('Rome', 3), /the contract: 3 bytes of text, not 4/);
+  assert.throws(() => sentencesOf({ sentences: [{ numTriplets: 0 }, { numTriplets: 0 }], text: '🎻', lengths: new Uint32Array([2, 2]) }));
 });
 
 test('the first valid triplet decides', () => {

@@ -2,7 +2,8 @@
 
 import json
 import traceback
-from typing import Union
+from contextlib import contextmanager
+from typing import Iterator, Union
 
 from componentize_py_types import Err
 from corver_sdk import Abstention, Ask, Batch, Corpus, Sentence, Verdict, sentences_of
@@ -25,12 +26,14 @@ class SentenceScoring(Contract):
             raise Err(str(error)) from None
 
     def score(self, batch: types.Batch) -> list[types.Outcome]:
-        SentenceScoring.batch = Batch(sentences_of(batch), judge)
-        return outcomes()
+        with telling():
+            SentenceScoring.batch = Batch(sentences_of(batch), judge)
+            return outcomes()
 
     def resume(self, counts: list[types.Count]) -> list[types.Outcome]:
-        SentenceScoring.batch.answer(counts)
-        return outcomes()
+        with telling():
+            SentenceScoring.batch.answer(counts)
+            return outcomes()
 
 
 def judge(sentence: Sentence, counts: list[types.Count]) -> Union[Verdict, Abstention, Ask]:
@@ -40,13 +43,18 @@ def judge(sentence: Sentence, counts: list[types.Count]) -> Union[Verdict, Abste
         return ask
 
 
-def outcomes() -> list[types.Outcome]:
+@contextmanager
+def telling() -> Iterator[None]:
+    """A trap has no words: they go out this way."""
     try:
-        return [outcome(said) for said in SentenceScoring.batch.judge()]
+        yield
     except Exception:
-        # A trap has no words: they go out this way.
         diagnostics.report(traceback.format_exc())
         raise
+
+
+def outcomes() -> list[types.Outcome]:
+    return [outcome(said) for said in SentenceScoring.batch.judge()]
 
 
 def outcome(said: Union[Verdict, Abstention, Ask]) -> types.Outcome:

@@ -6,11 +6,10 @@ keeps no state and reads no clock. ``example/rule.py`` is a whole one, ``corver_
 follows ``corver-sdk`` for Rust, name by name.
 """
 
-import io
 import json
 import math
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from itertools import chain, groupby, islice
+from itertools import accumulate, chain, groupby, islice, pairwise
 from typing import Any, Callable, Optional, Union, get_args, get_origin, get_type_hints
 
 
@@ -113,15 +112,17 @@ class Corpus:
 
 def sentences_of(batch: Any) -> list[Sentence]:
     """The sentences of the contract's batch: their pieces of its text, each so many bytes of UTF-8 long."""
-    text = io.BytesIO(batch.text.encode())
-    pieces = (text.read(length).decode() for length in batch.lengths)
+    text = batch.text.encode()
+    ends = list(accumulate(batch.lengths, initial=0))
+    assert ends[-1] == len(text), f"the contract: {ends[-1]} bytes of text, not {len(text)}"
+    pieces = (text[start:end].decode() for start, end in pairwise(ends))
     return [
         Sentence(
             sentence.completion,
             sentence.index,
             next(pieces),
             sentence.section,
-            [Triplet(next(pieces), next(pieces), next(pieces)) for _ in range(sentence.triplets)],
+            [Triplet(next(pieces), next(pieces), next(pieces)) for _ in range(sentence.num_triplets)],
         )
         for sentence in batch.sentences
     ]

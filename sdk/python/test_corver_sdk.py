@@ -15,13 +15,15 @@ class TestQuery(unittest.TestCase):
 
 class TestBatch(unittest.TestCase):
     def test_sentences_are_cut_out_of_one_text(self):
-        place = lambda index, triplets: SimpleNamespace(completion=4, index=index, section="think", triplets=triplets)
+        place = lambda index, num: SimpleNamespace(completion=4, index=index, section="think", num_triplets=num)
         batch = SimpleNamespace(
             sentences=[place(0, 1), place(1, 0)], text="🎻 in Größe.🎻Größe\ufeff", lengths=[16, 4, 0, 7, 3]
         )
         triplets = [Triplet("🎻", "", "Größe")]
         expected = [Sentence(4, 0, "🎻 in Größe.", "think", triplets), Sentence(4, 1, "\ufeff", "think", [])]
         self.assertEqual(sentences_of(batch), expected)
+        batch.lengths.pop()
+        self.assertRaisesRegex(AssertionError, "the contract: 27 bytes of text, not 30", lambda: sentences_of(batch))
 
     def test_a_completion_stays_as_long_as_a_sentence_of_it_asks(self):
         def judge(sentence, counts):

@@ -29,6 +29,7 @@ pub mod response {
 }
 
 pub use corver::reward::diagnostics::report;
-pub use corver::reward::types::{Batch, Count, Manifest, Outcome, Query, Section, Sentence, Verdict};
+pub(crate) use corver::reward::types::Sentence;
+pub use corver::reward::types::{Batch, Count, Manifest, Outcome, Query, Section, Verdict};
 pub use exports::corver::reward::sentence_scoring::Guest;
 pub use response::{Grade, Passage, Response};

@@ -1,7 +1,7 @@
 //! The memory of a rule that runs as a component.
 //!
-//! A batch is thousands of short texts and lists, which the host makes one by one and the rule frees one by one; with the
-//! standard library's allocator that took longer than judging them. This one hands out blocks of 16, 32, 64, … bytes and
+//! Judging a batch takes thousands of short lists and texts: words, queries, outcomes, and what a response rule is handed. With
+//! the standard library's allocator they took longer than judging. This one hands out blocks of 16, 32, 64, … bytes and
 //! keeps a list of the free ones of each size: a few instructions either way. A freed block serves its own size only.
 #![allow(unsafe_code, reason = "an allocator")]
 

@@ -37,25 +37,29 @@ impl bindings::Batch {
             text = rest;
             next
         };
-        let sentence = |&bindings::Sentence { completion, index, section, triplets }: &bindings::Sentence| Sentence {
-            completion,
-            index,
-            section,
-            text: next(),
-            triplets: (0..triplets).map(|_| Triplet { head: next(), relation: next(), tail: next() }).collect(),
-        };
-        self.sentences.iter().map(sentence).collect()
+        let sentence =
+            |&bindings::Sentence { completion, index, section, num_triplets }: &bindings::Sentence| Sentence {
+                completion,
+                index,
+                section,
+                text: next(),
+                triplets: (0..num_triplets).map(|_| Triplet { head: next(), relation: next(), tail: next() }).collect(),
+            };
+        let sentences = self.sentences.iter().map(sentence).collect();
+        assert!(lengths.next().is_none() && text.is_empty(), "{CONTRACT}");
+        sentences
     }
 }
 
-const CONTRACT: &str = "the contract: a length for every piece, and a piece of the text for every length";
+const CONTRACT: &str = "the contract: a length for every piece, and together the whole text";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn batch(text: &str, lengths: &[u32]) -> bindings::Batch {
-        let sentence = |index, triplets| bindings::Sentence { completion: 4, index, section: Section::Think, triplets };
+        let sentence =
+            |index, num_triplets| bindings::Sentence { completion: 4, index, section: Section::Think, num_triplets };
         bindings::Batch { sentences: vec![sentence(0, 1), sentence(1, 0)], text: text.into(), lengths: lengths.into() }
     }
 
@@ -70,8 +74,16 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a piece of the text for every length")]
-    fn a_length_within_a_character_breaks_the_contract() {
-        drop(batch("🎻", &[2, 2, 0, 0, 0]).sentences());
+    fn lengths_that_do_not_fit_the_text_break_the_contract() {
+        let refused = |text, lengths: &[u32]| {
+            let refused = std::panic::catch_unwind(|| drop(batch(text, lengths).sentences())).unwrap_err();
+            assert!(refused.downcast_ref::<String>().is_some_and(|why| why.contains(CONTRACT)), "{text} {lengths:?}");
+        };
+        drop(batch("Rome", &[4, 0, 0, 0, 0]).sentences());
+        refused("Rome", &[4, 0, 0, 0]);
+        refused("Rome", &[4, 0, 0, 0, 0, 0]);
+        refused("Rome", &[5, 0, 0, 0, 0]);
+        refused("Rome", &[3, 0, 0, 0, 0]);
+        refused("🎻", &[2, 2, 0, 0, 0]);
     }
 }

@@ -38,13 +38,13 @@ const WORDS_PER_QUERY: usize = 256;
 /// Head, relation and tail.
 pub type Parts<'a> = (&'a str, &'a str, &'a str);
 
-/// A sentence with these triplets, the only one of its completion.
+/// A sentence with these triplets, the only one of its completion. It borrows all texts.
 #[must_use]
 pub fn sentence<'a>(text: &'a str, triplets: &[Parts<'a>]) -> Sentence<'a> {
     completion(&[(text, triplets)]).remove(0)
 }
 
-/// A completion of these sentences, each a text and its triplets, all in one think block.
+/// A completion of these sentences, each a text and its triplets, all in one think block. They borrow all texts.
 #[must_use]
 pub fn completion<'a>(sentences: &[(&'a str, &[Parts<'a>])]) -> Vec<Sentence<'a>> {
     let triplet = |&(head, relation, tail): &Parts<'a>| Triplet { head, relation, tail };

@@ -16,7 +16,7 @@ use crate::{Rule, RuleError};
 const COMPLETIONS: u32 = 40;
 
 /// What a sentence may be: empty, blank, long, in any script.
-const TEXTS: [&str; 7] = [
+const TEXTS: [&str; 8] = [
     "",
     " \t",
     "Mario Camerini directed Il Seduttore.",
@@ -24,6 +24,7 @@ const TEXTS: [&str; 7] = [
     "東京は日本の首都です。",
     "Dvořák naît à Nelahozeves 🎻, e\u{301}\u{200b}\u{202e}\0.",
     "A OR B (AND) İ ß.",
+    "\u{feff}Rome.",
 ];
 
 /// What an end of a triplet may be: names, pronouns, stop words, nothing.

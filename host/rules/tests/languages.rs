@@ -41,14 +41,16 @@ fn sentences() -> Vec<RuleSentence> {
         Some(Triplet { head: text(head)?, relation: text(relation).unwrap_or_default(), tail: text(tail)? })
     };
     let rows = golden::reward_vectors("triplet_selection");
-    let sentence = |(completion, row): (u32, &Value)| RuleSentence {
+    // What comes before a triplet must not shift it. The first text begins the batch, where a decoder may drop its mark.
+    let texts = ["\u{feff}Rome.", "", "It is so.", "Dvořák naît 🎻."].into_iter().cycle();
+    let sentence = |((completion, row), text): ((u32, &Value), &str)| RuleSentence {
         completion,
         index: 0,
-        text: "It is so.".into(),
+        text: text.into(),
         section: Section::Think,
         triplets: row["triplets"].as_array().expect("a list").iter().filter_map(triplet).collect(),
     };
-    (0..).zip(&rows).map(sentence).collect()
+    (0..).zip(&rows).zip(texts).map(sentence).collect()
 }
 
 /// The rule built from `sdk/LANGUAGE/example` judges as First does, and names wrong settings.

@@ -27,10 +27,12 @@ fn load(settings: Value) -> Result<Rule, RuleError> {
     Rule::load(&frozen("0.5.0"), LoadOptions { settings, ..LoadOptions::default() })
 }
 
-fn sentence(index: u32, section: Section, triplets: &[&str]) -> RuleSentence {
-    let triplet = |&head: &&str| Triplet { head: head.into(), relation: "is in".into(), tail: "Peru".into() };
-    let triplets = triplets.iter().map(triplet).collect();
-    RuleSentence { completion: 4, index, text: "Größer".into(), section, triplets }
+fn sentence(index: u32, section: Section, text: &str, triplets: &[[&str; 3]]) -> RuleSentence {
+    let triplet = |triplet: &[&str; 3]| {
+        let [head, relation, tail] = triplet.map(str::to_owned);
+        Triplet { head, relation, tail }
+    };
+    RuleSentence { completion: 4, index, text: text.into(), section, triplets: triplets.iter().map(triplet).collect() }
 }
 
 #[test]
@@ -42,17 +44,24 @@ fn a_rule_of_0_5_0_says_what_it_said_then() {
     assert_eq!(manifest.settings_schema, r#"{"type":"object","additionalProperties":false}"#);
 
     let sentences = [
-        sentence(0, Section::Think, &["Paris", "Rome"]),
-        sentence(1, Section::Think, &[]),
-        sentence(2, Section::Answer, &[]),
+        sentence(0, Section::Think, "Größer", &[["Paris", "is in", "Peru"], ["Rome", "", "東京"]]),
+        sentence(1, Section::Think, "", &[]),
+        sentence(2, Section::Answer, "🎻.", &[]),
+        sentence(3, Section::Answer, "Dvořák", &[["Nelahozeves", "", "Čechy"]]),
     ];
     let verdicts = rule.judge(&sentences, &mut Sixes).unwrap();
-    assert_eq!(verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(), [Some(40.25), None, None]);
+    assert_eq!(
+        verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(),
+        [Some(40.25), None, None, Some(43.25)]
+    );
     assert_eq!((verdicts[0].count, verdicts[0].triplet), (Some(6), Some(0)));
-    let query = Query::new([&["Paris", "Größer"][..], &["Peru"]]).with_enough(Some(9));
-    assert_eq!(verdicts[0].counts, [Count { query, occurrences: Some(6), exact: false }]);
+    for (verdict, [head, text, tail]) in [(0, ["Paris", "Größer", "Peru"]), (3, ["Nelahozeves", "Dvořák", "Čechy"])]
+    {
+        let query = Query::new([&[head, text][..], &[tail]]).with_enough(Some(9));
+        assert_eq!(verdicts[verdict].counts, [Count { query, occurrences: Some(6), exact: false }]);
+    }
     let notes = verdicts.iter().map(|verdict| verdict.note.as_deref());
-    assert_eq!(notes.collect::<Vec<_>>(), [Some("is in Größer"), None, Some("no triplet")]);
+    assert_eq!(notes.collect::<Vec<_>>(), [Some("is in Größer"), None, Some("no triplet"), Some(" Dvořák")]);
 }
 
 #[test]
@@ -60,7 +69,7 @@ fn its_complaints_arrive() {
     let error = load(json!({"reward": 3})).unwrap_err();
     let expected = r#"plugin frozen 1.0.0 refuses its settings: there are no settings; got {"reward":3}"#;
     assert_eq!(error.to_string(), expected);
-    let error = load(Value::Null).unwrap().judge(&[sentence(0, Section::Body, &[])], &mut Sixes).unwrap_err();
+    let error = load(Value::Null).unwrap().judge(&[sentence(0, Section::Body, "Größer", &[])], &mut Sixes).unwrap_err();
     let RuleError::Broken { fault, said, .. } = error else { panic!("{error}") };
     assert!(matches!(*fault, Fault::Trap(_)), "{fault}");
     assert_eq!(said, ["a sentence without a block"]);

@@ -106,8 +106,8 @@ impl Case {
         for index in 0..sentences {
             let triplets = if number % 10 == 9 && index == crowd { 40 } else { draw.below(4) };
             let section = draw.pick(&[Section::Think, Section::Answer, Section::Body]);
-            let sentence = Sentence { completion: number, index: index as u32, section, triplets: triplets as u32 };
-            completion.sentences.push(sentence);
+            let (index, num_triplets) = (index as u32, triplets as u32);
+            completion.sentences.push(Sentence { completion: number, index, section, num_triplets });
             let text = draw.pick(&TEXTS).repeat(draw.pick(&[1, 1, 1, 200]));
             let ends_and_relations = (0..3 * triplets).map(|_| draw.entity());
             for text in std::iter::once(text).chain(ends_and_relations) {

@@ -46,19 +46,20 @@ impl World for SentenceRule {
 }
 
 impl Instance<SentenceRule> {
-    /// Outcomes as given, unchecked.
-    ///
+    /// Outcomes as given, unchecked. All texts are laid end to end.
     pub(crate) fn score(&mut self, batch: &[RuleSentence]) -> Result<Vec<Outcome>, Failure> {
         let (mut text, mut lengths) = (String::new(), Vec::new());
         let mut add = |piece: &str| {
             text.push_str(piece);
-            // Cut short for a piece of 4 GiB, but then the text fits no rule's memory, and the call fails.
+            // Not the length of a piece of 4 GiB; but then the text is too long for `wasmtime`, and the call fails.
             lengths.push(piece.len() as u32);
         };
-        let mut sentence = |sentence: &RuleSentence| {
+        let sentence = |sentence: &RuleSentence| {
             add(&sentence.text);
             for Triplet { head, relation, tail } in &sentence.triplets {
-                [head, relation, tail].into_iter().for_each(|piece| add(piece));
+                for piece in [head, relation, tail] {
+                    add(piece);
+                }
             }
             wit::Sentence {
                 completion: sentence.completion,
@@ -68,10 +69,10 @@ impl Instance<SentenceRule> {
                     Section::Answer => wit::Section::Answer,
                     Section::Body => wit::Section::Body,
                 },
-                triplets: sentence.triplets.len() as u32,
+                num_triplets: sentence.triplets.len() as u32,
             }
         };
-        let sentences: Vec<wit::Sentence> = batch.iter().map(&mut sentence).collect();
+        let sentences: Vec<wit::Sentence> = batch.iter().map(sentence).collect();
         let batch = wit::Batch { sentences: &sentences, text: &text, lengths: &lengths };
         let outcomes = self.call(|rule, store| rule.corver_reward_sentence_scoring().call_score(store, batch))?;
         Ok(outcomes.into_iter().map(from_wit).collect())

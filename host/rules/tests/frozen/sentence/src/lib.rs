@@ -47,7 +47,7 @@ fn read(Batch { sentences, text, lengths }: &Batch) -> impl Iterator<Item = (&Se
         start += length as usize;
         &text[start - length as usize..start]
     });
-    sentences.iter().map(move |sentence| (sentence, pieces.by_ref().take(1 + 3 * sentence.triplets as usize).collect()))
+    sentences.iter().map(move |sentence| (sentence, pieces.by_ref().take(1 + 3 * sentence.num_triplets as usize).collect()))
 }
 
 /// Asks for “HEAD OR (text) AND TAIL”, in none of which the tests have tabs or line feeds.
