@@ -48,32 +48,27 @@ impl World for SentenceRule {
 impl Instance<SentenceRule> {
     /// Outcomes as given, unchecked. All texts are laid end to end.
     pub(crate) fn score(&mut self, batch: &[RuleSentence]) -> Result<Vec<Outcome>, Failure> {
-        let (mut text, mut lengths) = (String::new(), Vec::new());
-        let mut add = |piece: &str| {
-            text.push_str(piece);
-            // Not the length of a piece of 4 GiB; but then the text is too long for `wasmtime`, and the call fails.
-            lengths.push(piece.len() as u32);
-        };
-        let sentence = |sentence: &RuleSentence| {
-            add(&sentence.text);
+        let mut pieces: Vec<&str> = Vec::with_capacity(4 * batch.len());
+        for sentence in batch {
+            pieces.push(&sentence.text);
             for Triplet { head, relation, tail } in &sentence.triplets {
-                for piece in [head, relation, tail] {
-                    add(piece);
-                }
+                pieces.extend([head.as_str(), relation, tail]);
             }
-            wit::Sentence {
-                completion: sentence.completion,
-                index: sentence.index,
-                section: match sentence.section {
-                    Section::Think => wit::Section::Think,
-                    Section::Answer => wit::Section::Answer,
-                    Section::Body => wit::Section::Body,
-                },
-                num_triplets: sentence.triplets.len() as u32,
-            }
+        }
+        let sentence = |sentence: &RuleSentence| wit::Sentence {
+            completion: sentence.completion,
+            index: sentence.index,
+            section: match sentence.section {
+                Section::Think => wit::Section::Think,
+                Section::Answer => wit::Section::Answer,
+                Section::Body => wit::Section::Body,
+            },
+            num_triplets: sentence.triplets.len() as u32,
         };
         let sentences: Vec<wit::Sentence> = batch.iter().map(sentence).collect();
-        let batch = wit::Batch { sentences: &sentences, text: &text, lengths: &lengths };
+        // Not the length of a piece of 4 GiB; but then the text is too long for `wasmtime`, and the call fails.
+        let lengths: Vec<u32> = pieces.iter().map(|piece| piece.len() as u32).collect();
+        let batch = wit::Batch { sentences: &sentences, text: &pieces.concat(), lengths: &lengths };
         let outcomes = self.call(|rule, store| rule.corver_reward_sentence_scoring().call_score(store, batch))?;
         Ok(outcomes.into_iter().map(from_wit).collect())
     }
