@@ -9,7 +9,7 @@ follows ``corver-sdk`` for Rust, name by name.
 import json
 import math
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from itertools import accumulate, chain, groupby, islice, pairwise
+from itertools import accumulate, chain, groupby, islice
 from typing import Any, Callable, Optional, Union, get_args, get_origin, get_type_hints
 
 
@@ -115,7 +115,7 @@ def sentences_of(batch: Any) -> list[Sentence]:
     text = batch.text.encode()
     ends = list(accumulate(batch.lengths, initial=0))
     assert ends[-1] == len(text), f"the contract: {ends[-1]} bytes of text, not {len(text)}"
-    pieces = (text[start:end].decode() for start, end in pairwise(ends))
+    pieces = (text[start:end].decode() for start, end in zip(ends, ends[1:]))
     return [
         Sentence(
             sentence.completion,

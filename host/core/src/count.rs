@@ -25,8 +25,8 @@ impl Query {
     /// Takes a text with one clause a line, each an OR of words with tabs between them.
     #[must_use]
     #[inline]
-    pub fn from_text(text: String, enough: Option<u64>) -> Self {
-        Self { text, enough }
+    pub fn from_text(text: String) -> Self {
+        Self { text, enough: None }
     }
 
     /// An AND of clauses, each an OR of surface words, as they are written in the text. A line feed or a tab in a word becomes
@@ -46,11 +46,12 @@ impl Query {
                 text.extend(word.as_ref().chars().map(|c| if separates(c) { ' ' } else { c }));
             }
         }
-        Self { text, enough: None }
+        Self::from_text(text)
     }
 
     /// The same words with another `enough`.
     #[must_use]
+    #[inline]
     pub fn with_enough(self, enough: Option<u64>) -> Self {
         Self { enough, ..self }
     }
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn a_query_is_one_text_and_lists_in_json() {
         let query = Query::new([&["Größe", "size\tor\nso"][..], &["Rome"]]).with_enough(Some(20));
-        assert_eq!(query, Query::from_text("Größe\tsize or so\nRome".into(), Some(20)));
+        assert_eq!(query, Query::from_text("Größe\tsize or so\nRome".into()).with_enough(Some(20)));
         assert_eq!(query.to_string(), "Größe OR size or so AND Rome");
         let json = r#"{"all_of":[["Größe","size or so"],["Rome"]],"enough":20}"#;
         assert_eq!(serde_json::to_string(&query).unwrap(), json);

@@ -32,7 +32,7 @@ struct Instant;
 
 impl Counter for Instant {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let query = || Query::from_text(String::new(), None);
+        let query = || Query::from_text(String::new());
         Ok(queries.iter().map(|_| Count { query: query(), occurrences: Some(7), exact: true }).collect())
     }
 }
@@ -91,7 +91,7 @@ impl CompiledIn<'_> {
             Err(Ask(queries)) => {
                 let query = |query: corver_sdk::Query| {
                     let corver_sdk::bindings::Query { all_of, enough } = query.into();
-                    Query::from_text(all_of, enough)
+                    Query::from_text(all_of).with_enough(enough)
                 };
                 Outcome::Ask(queries.into_iter().map(query).collect())
             }

@@ -218,7 +218,7 @@ mod tests {
             self.0.push(queries.iter().map(Query::to_string).collect());
             // The index may answer under a query of its own making; the trace still shows the rule's.
             let count = |query: &Query| Count {
-                query: Query::from_text(String::new(), None),
+                query: Query::from_text(String::new()),
                 occurrences: Some(query.clauses().count() as u64),
                 exact: true,
             };

@@ -89,7 +89,7 @@ fn from_wit(outcome: wit::Outcome) -> Outcome {
         }
         wit::Outcome::Abstain(note) => Outcome::Abstain { note },
         wit::Outcome::Ask(queries) => {
-            let query = |wit::Query { all_of, enough }| Query::from_text(all_of, enough);
+            let query = |wit::Query { all_of, enough }| Query::from_text(all_of).with_enough(enough);
             Outcome::Ask(queries.into_iter().map(query).collect())
         }
     }
