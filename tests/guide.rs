@@ -65,6 +65,17 @@ fn every_command_of_the_guide_works() {
 }
 
 #[test]
+fn the_guides_rule_with_neighbours_is_the_documented_one() {
+    let code = guide();
+    let code = blocks(&code, "rust").into_iter().find(|block| block.contains("impl CompletionRule for Fresh")).unwrap();
+    let source = fs::read_to_string(repository().join("sdk/src/rule.rs")).unwrap();
+    let unindented = |line: &str| line.strip_prefix(' ').unwrap_or(line).to_owned();
+    let documented: Vec<String> = source.lines().filter_map(|line| line.strip_prefix("///")).map(unindented).collect();
+    let documented = documented.join("\n");
+    assert!(documented.contains(code), "{code}");
+}
+
+#[test]
 fn the_guide_shows_the_templates() {
     let guide = guide();
     let rust = blocks(&guide, "rust");

@@ -85,6 +85,23 @@ fn a_check_says_who_a_rule_is_and_that_it_conforms() {
     assert!(shown.contains("conforms:") && shown.contains("imports corver:reward/diagnostics"), "{shown}");
     host(&["plugin", "check", "first.wasm", "--set", "rule.settings.tires=1"]).bad("tires");
     host(&["plugin", "check", "nowhere.wasm"]).bad("there is no plugin nowhere.wasm");
+    let set = "rule.settings.repeated=-0.5";
+    let tried = host(&["plugin", "check", "anti-repeat", "--set", set]).good().stdout;
+    assert!(tried.contains("repeated = -0.5 (default 0.0)"), "{tried}");
+}
+
+#[test]
+fn a_mistyped_plugin_is_told_what_is_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let wasm = folder.path().join("coherent.wasm");
+    fs::write(&wasm, "").unwrap();
+    let mistyped = folder.path().join("coherant.wasm");
+    for path in [mistyped.as_path(), folder.path()] {
+        host(&["plugin", "check", text(path)]).bad(&format!("did you mean {}?", wasm.display()));
+    }
+    host(&["plugin", "check", "frist"]).bad("did you mean first.wasm?");
+    host(&["train", "--plugin", "first.wasm:x"]).bad("the weight of first.wasm is \"x\"; it must be a number");
+    host(&["train", "--plugin", "first.wasm:inf"]).bad("must be a finite number");
 }
 
 /// A completion whose answer holds the gold and more; the demo's index has nothing of its one fact.
@@ -191,7 +208,8 @@ fn a_recording_takes_the_place_of_the_index() {
     };
     let recorded = run(&[text(&facts), "--set", &set, "--record", text(&counts), "--json"]).good();
     assert_eq!(rewards(&recorded), [Some(-0.1), None]);
-    run(&[text(&facts), "--set", &set, "--record", text(&counts)]).bad("counts.jsonl");
+    run(&[text(&facts), "--set", &set, "--record", text(&counts)])
+        .bad("exists already: delete it, or take its counts with --replay");
 
     // From here on there is no index. A threshold may change all the same: the recording holds full counts.
     fs::remove_dir_all(&index).unwrap();
@@ -268,13 +286,13 @@ fn project_in(language: &str, rule: &str, holds: &[&str]) -> BTreeSet<String> {
 #[test]
 fn a_project_may_be_in_another_language() {
     let files = project_in("python", "rule.py", &["class WellAttested:", "name=\"well-attested\""]);
-    assert_eq!(files, ["rule.py", "test_rule.py"].map(str::to_owned).into());
+    assert_eq!(files, [".gitignore", "rule.py", "test_rule.py"].map(str::to_owned).into());
     let files = project_in("js", "rule.js", &["/** WellAttested:", "name: 'well-attested'"]);
     assert_eq!(files, [".gitignore", "package.json", "rule.js", "rule.test.js"].map(str::to_owned).into());
 }
 
 /// Follows what `plugin new` says comes next, up to training.
-fn new_project_is_good(language: &str) {
+fn new_project_is_good(language: &str, [what, complaint, place]: [&str; 3]) {
     let folder = tempfile::tempdir().unwrap();
     let project = folder.path().join("well-attested");
     let told = host(&["plugin", "new", text(&project), "--lang", language]).good().stdout;
@@ -288,18 +306,29 @@ fn new_project_is_good(language: &str) {
     let check = host(&["plugin", "check", text(&project.join("well-attested.wasm")), "--json"]).good().json();
     assert_eq!(check["imports"], json!(["corver:reward/diagnostics@0.5.0"]));
     assert!(check["conformance"]["scored"].as_u64().unwrap() > 20, "{check}");
+    assert_eq!(check["settings"]["properties"]["attested"]["description"], "The reward of a fact that is attested.");
+
+    // What goes wrong in it is told in its own words.
+    let rule = fs::read_dir(&project).unwrap().map(|entry| entry.unwrap().path());
+    let rule = rule.into_iter().find(|path| path.file_stem().is_some_and(|stem| stem == "rule")).unwrap();
+    fs::write(&rule, fs::read_to_string(&rule).unwrap().replacen(what, complaint, 1)).unwrap();
+    host(&["plugin", "build", text(&project)]).good();
+    let failed = host(&["plugin", "check", text(&project.join("well-attested.wasm"))]);
+    assert!(failed.stderr.contains("my own words") && failed.stderr.contains(place), "{}", failed.stderr);
 }
 
 #[test]
 #[ignore = "needs componentize-py: `make test-languages`"]
 fn a_new_project_in_python_is_good() {
-    new_project_is_good("python");
+    let complaint = "raise ValueError(\"my own words\")\n        valid = ";
+    new_project_is_good("python", ["valid = ", complaint, "rule.py:17 in score"]);
 }
 
 #[test]
 #[ignore = "needs componentize-js: `make test-languages`"]
 fn a_new_project_in_javascript_is_good() {
-    new_project_is_good("js");
+    let complaint = "throw new Error('my own words');\n    const first = ";
+    new_project_is_good("js", ["const first = ", complaint, "score@rule.js:16"]);
 }
 
 #[test]

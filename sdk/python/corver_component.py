@@ -48,8 +48,12 @@ def telling() -> Iterator[None]:
     """A trap has no words: they go out this way."""
     try:
         yield
-    except Exception:
-        diagnostics.report(traceback.format_exc())
+    except Exception as error:
+        # Not `format_exc`, which looks for the source files: there are none, and no file system either.
+        said = traceback.format_exception_only(error)
+        places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        said += [f"  {code.co_filename}:{line} in {code.co_name}\n" for code, line in places]
+        diagnostics.report("".join(said).rstrip())
         raise
 
 

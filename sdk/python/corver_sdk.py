@@ -8,6 +8,7 @@ follows ``corver-sdk`` for Rust, name by name.
 
 import json
 import math
+from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from itertools import accumulate, chain, groupby, islice
 from typing import Any, Callable, Optional, Union, get_args, get_origin, get_type_hints
@@ -260,8 +261,14 @@ class SentenceRule:
 
 
 def sentence_rule(settings: type, name: str, version: str, summary: str) -> SentenceRule:
-    """A rule: a dataclass of settings whose method ``score(sentence, corpus)`` judges one sentence."""
+    """A rule: a dataclass of settings whose method ``score(sentence, corpus)`` judges one sentence. A field's metadata go into its
+    JSON schema: ``setting`` puts its meaning there."""
     return SentenceRule(settings, name, version, summary)
+
+
+def setting(default: Any, meaning: str) -> Any:
+    """A field of a settings dataclass: its default, and what ``corver-host plugin check`` says of it."""
+    return field(default_factory=lambda: copy(default), metadata={"description": meaning})
 
 
 _KINDS = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -271,7 +278,9 @@ def _schema(kind: Any) -> dict:
     """The JSON schema of a settings dataclass, or of the type of one of its fields."""
     if is_dataclass(kind):
         hints = get_type_hints(kind)
-        properties = {f.name: {**_schema(hints[f.name]), "default": _plain(_default(f))} for f in fields(kind)}
+        properties = {
+            f.name: {**_schema(hints[f.name]), "default": _plain(_default(f)), **f.metadata} for f in fields(kind)
+        }
         schema = {"type": "object", "additionalProperties": False, "properties": properties}
         return {**schema, "description": kind.__doc__} if kind.__doc__ else schema
     if get_origin(kind) is list:

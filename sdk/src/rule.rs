@@ -22,6 +22,36 @@ pub trait SentenceRule: Settings {
 }
 
 /// A reward for the sentences of a completion in the light of each other. Every [`SentenceRule`] is one.
+///
+/// ```
+/// use corver_sdk::prelude::*;
+///
+/// settings! {
+///     /// As First, but a sentence that was there before earns nothing.
+///     pub struct Fresh {
+///         /// From the count to the reward.
+///         pub tiers: Tiers = Tiers::default(),
+///     }
+/// }
+///
+/// impl CompletionRule for Fresh {
+///     fn judge(&self, completion: &[Sentence], corpora: &[Corpus]) -> Vec<Outcome> {
+///         let judge = |(place, (sentence, corpus)): (usize, (&Sentence, &Corpus))| {
+///             if completion[..place].iter().any(|earlier| earlier.text == sentence.text) {
+///                 return abstain("said before");
+///             }
+///             first_fact(sentence, corpus, self.tiers.top(), |count| self.tiers.reward(Some(count)))
+///         };
+///         completion.iter().zip(corpora).enumerate().map(judge).collect()
+///     }
+/// }
+///
+/// corver_sdk::export!(Fresh);
+/// # use corver_sdk::testing::{completion, counts, run_completion};
+/// # let rome = ("Rome is in Italy.", &[("Rome", "is in", "Italy")][..]);
+/// # let judged = run_completion(&Fresh::default(), &completion(&[rome, rome]), &counts(&[("Rome AND Italy", 30)]));
+/// # assert_eq!((judged[0].reward, judged[1].reward), (Some(0.1), None));
+/// ```
 pub trait CompletionRule: Settings {
     /// Judges a whole completion: one outcome per sentence, in order. Each sentence has a corpus of its own. Called again,
     /// with the whole completion, until no outcome asks; each call must decide, and ask, from its arguments alone.

@@ -16,10 +16,9 @@ pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'sta
         if !json.trim_start().starts_with('{') {
             return Err("invalid settings: a JSON object is expected".to_owned());
         }
-        let mut reader = serde_json::Deserializer::from_str(json);
-        let settings = serde_path_to_error::deserialize(&mut reader).map_err(|error| error.to_string())?;
-        reader.end().map_err(|error| error.to_string())?;
-        Ok(settings)
+        let settings: serde_json::Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        // The error names the key: a place in the JSON would help nobody who did not write it.
+        serde_path_to_error::deserialize(settings).map_err(|error| error.to_string())
     }
 
     /// The JSON schema of these settings, defaults and doc comments included.

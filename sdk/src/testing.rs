@@ -25,7 +25,7 @@ mod responses;
 
 use std::collections::BTreeMap;
 
-pub use check::check;
+pub use check::{check, check_with};
 pub use responses::{check_responses, response};
 
 use crate::{Ask, CompletionRule, Corpus, Count, Judgement, Query, Section, Sentence, Triplet};

@@ -68,7 +68,8 @@ pub enum Command {
 /// Where settings come from, later ones winning: defaults, --config files, --set, flags.
 #[derive(Debug, Clone, Args)]
 pub struct SettingsArgs {
-    /// TOML file, or `demo` for the built-in one; may be given several times. Default: demo.
+    /// TOML file, or `demo` for the built-in one; may be given several times, later ones winning. Default: demo, which a file
+    /// given alone replaces.
     #[arg(long, value_name = "FILE")]
     pub config: Vec<PathBuf>,
     /// One setting, as section.key=value; may be given several times.

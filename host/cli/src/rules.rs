@@ -74,8 +74,13 @@ impl FromStr for Plugin {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let weighted = text.rsplit_once(':').and_then(|(path, weight)| Some((path, weight.parse::<f64>().ok()?)));
-        let (path, weight) = weighted.unwrap_or((text, 1.0));
+        let (path, weight) = match text.rsplit_once(':').map(|(path, weight)| (path, weight, weight.parse::<f64>())) {
+            Some((path, _, Ok(weight))) => (path, weight),
+            Some((path, weight, Err(_))) if path.ends_with(".wasm") => {
+                bail!("the weight of {path} is {weight:?}; it must be a number")
+            }
+            _ => (text, 1.0),
+        };
         if !weight.is_finite() {
             bail!("the weight of {path} is {weight}; it must be a finite number");
         }
@@ -101,12 +106,19 @@ pub fn find_plugin(plugin: &Path) -> Result<PathBuf> {
     let folders = if bare { plugin_folders() } else { vec![PathBuf::new()] };
     let found = |plugin: &PathBuf| folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
     with_extension(plugin).iter().find_map(found).with_context(|| {
-        let hint = match (bare, nearest(plugin)) {
-            (false, _) => String::new(),
-            (true, Some(nearest)) => format!("; did you mean {nearest}?"),
-            (true, None) => {
+        let nearest = if plugin.is_dir() {
+            wasm_files(plugin).pop_first()
+        } else if bare {
+            nearest(plugin, built()).and_then(|path| path.file_name().map(PathBuf::from))
+        } else {
+            nearest(plugin, plugin.parent().map(wasm_files).unwrap_or_default())
+        };
+        let hint = match nearest {
+            Some(nearest) => format!("; did you mean {}?", nearest.display()),
+            None if bare => {
                 "; it was looked for here and in plugins/dist (`make plugins` builds the shipped rules)".to_owned()
             }
+            None => String::new(),
         };
         format!("there is no plugin {}{hint}", plugin.display())
     })
@@ -119,20 +131,23 @@ fn with_extension(plugin: &Path) -> [PathBuf; 2] {
 
 /// Every `.wasm` file in the [`plugin_folders`], in order of path.
 pub fn built() -> BTreeSet<PathBuf> {
-    let here = |folder: PathBuf| if folder.as_os_str().is_empty() { ".".into() } else { folder };
-    let files = plugin_folders().into_iter().filter_map(|folder| std::fs::read_dir(here(folder)).ok()).flatten();
-    let paths = files.filter_map(|entry| Some(entry.ok()?.path()));
-    let wasm = paths.filter(|path| path.extension().is_some_and(|extension| extension == "wasm"));
-    wasm.map(|path| path.canonicalize().unwrap_or(path)).collect()
+    let files = plugin_folders().into_iter().flat_map(|folder| wasm_files(&folder));
+    files.map(|path| path.canonicalize().unwrap_or(path)).collect()
 }
 
-/// The built plugin whose name is most like this one's, if any is.
-fn nearest(plugin: &Path) -> Option<String> {
+fn wasm_files(folder: &Path) -> BTreeSet<PathBuf> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let paths = std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "wasm")).collect()
+}
+
+/// The file among these whose name is most like this plugin's, if any is.
+fn nearest(plugin: &Path, files: BTreeSet<PathBuf>) -> Option<PathBuf> {
     let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let wanted = stem(plugin)?;
-    let likeness = |name: &String| strsim::jaro_winkler(name, &wanted);
-    let names = built().iter().filter_map(|path| stem(path)).filter(|name| likeness(name) > 0.8).collect::<Vec<_>>();
-    names.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b))).map(|name| format!("{name}.wasm"))
+    let likeness = |path: &PathBuf| stem(path).map_or(0.0, |name| strsim::jaro_winkler(&name, &wanted));
+    let like = files.into_iter().filter(|path| likeness(path) > 0.8);
+    like.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
 }
 
 /// What pays the sentences of a run: a rule, or several as one.
@@ -206,18 +221,19 @@ impl<'a> Loader<'a> {
 
     fn alone(&self, path: &Path) -> Result<Rule> {
         let settings = &self.config.rule.settings;
-        self.sandbox.load(path, Some(&self.cache), &Value::Object(settings.clone())).with_context(|| {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy();
-            match settings.get(name.as_ref()) {
-                Some(_) => format!("a rule that is alone takes `rule.settings` itself, not `rule.settings.{name}`"),
-                None => format!("loading the rule {}", path.display()),
-            }
-        })
+        let rule = self.sandbox.load(path, Some(&self.cache), &Value::Object(settings.clone()));
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        if settings.contains_key(name.as_ref()) {
+            return rule.with_context(|| {
+                format!("a rule that is alone takes `rule.settings` itself, not `rule.settings.{name}`")
+            });
+        }
+        Ok(rule?)
     }
 
     fn response(&self, path: &Path, what: &str, settings: &Map<String, Value>) -> Result<ResponseRule> {
         let rule = self.sandbox.load_response_rule(path, Some(&self.cache), &Value::Object(settings.clone()));
-        rule.with_context(|| format!("loading the {what} {}", path.display()))
+        rule.with_context(|| format!("loading the {what}"))
     }
 
     /// Each rule with the table of `rule.settings` that has its name. The name is known when the rule is loaded, so one with
@@ -227,10 +243,7 @@ impl<'a> Loader<'a> {
         let mut rules: Vec<Rule> = Vec::new();
         for Plugin { path, .. } in plugins {
             let path = find_plugin(path)?;
-            let load = |settings: &Value| {
-                let rule = self.sandbox.load(&path, Some(&self.cache), settings);
-                rule.with_context(|| format!("loading the rule {}", path.display()))
-            };
+            let load = |settings: &Value| self.sandbox.load(&path, Some(&self.cache), settings);
             let rule = load(&Value::Null)?;
             if rules.iter().any(|other| other.name() == rule.name()) {
                 bail!("two of the rules are called {}: their channels could not be told apart", rule.name());

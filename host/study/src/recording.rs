@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use corver_core::{Count, Counter, PartError, Query};
@@ -14,12 +14,18 @@ use corver_core::{Count, Counter, PartError, Query};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordingError {
+    /// There is one already, which is not overwritten.
+    #[error("the recording {} exists already: delete it, or take its counts with --replay", path.display())]
+    Exists {
+        /// Which file.
+        path: PathBuf,
+    },
     /// The recording cannot be created or written.
     #[error("cannot write the recording {}: {source}", path.display())]
     Write {
         /// Which file.
         path: PathBuf,
-        /// The system's reason; an existing file is not overwritten.
+        /// The system's reason.
         source: std::io::Error,
     },
     /// The recording cannot be read.
@@ -77,8 +83,13 @@ impl<C> Recorder<C> {
     /// # Errors
     /// Where the file exists already or cannot be created.
     pub fn create(path: &Path, inner: C) -> Result<Self, RecordingError> {
-        let file = File::create_new(path).map_err(|source| RecordingError::Write { path: path.to_owned(), source })?;
-        Ok(Self { inner, path: path.to_owned(), file: BufWriter::new(file), written: HashSet::new() })
+        let path = path.to_owned();
+        let file = match File::create_new(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => return Err(RecordingError::Exists { path }),
+            Err(source) => return Err(RecordingError::Write { path, source }),
+        };
+        Ok(Self { inner, path, file: BufWriter::new(file), written: HashSet::new() })
     }
 
     fn write(&mut self, counts: &[Count]) -> std::io::Result<()> {

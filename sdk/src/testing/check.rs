@@ -69,11 +69,20 @@ const COUNTS: [Option<u64>; 12] = [
 /// # Panics
 /// Where one of this does not hold. The completion is printed before.
 pub fn check<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>) {
+    check_with(rule, rewards, &[]);
+}
+
+/// [`check()`] with sentences of these texts among the others: for a rule that looks at words which those do not hold.
+///
+/// # Panics
+/// As [`check()`].
+pub fn check_with<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>, texts: &[&str]) {
+    let texts = [&TEXTS, texts].concat();
     let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
     let judge = |case: &Case| settle(rule, &case.completion.sentences(), |query| case.count(query));
-    let judged: Vec<Vec<Judged>> = (0..CASES).map(|number| judge(&Case::new(number))).collect();
+    let judged: Vec<Vec<Judged>> = (0..CASES).map(|number| judge(&Case::new(number, &texts))).collect();
     for (number, judged) in (0..CASES).zip(judged).rev() {
-        let case = Case::new(number);
+        let case = Case::new(number, &texts);
         for reward in judged.iter().filter_map(|judged| judged.reward) {
             assert!((lowest..=highest).contains(&reward), "the reward {reward} is not within {rewards:?}");
         }
@@ -98,7 +107,7 @@ struct Case {
 
 impl Case {
     /// Small ones come first; every tenth has a sentence with many triplets.
-    fn new(number: u32) -> Self {
+    fn new(number: u32, texts: &[&str]) -> Self {
         let mut draw = Draw(number.into());
         let sentences = draw.below(2 + u64::from(number) / 50);
         let crowd = draw.below(sentences.max(1));
@@ -108,7 +117,7 @@ impl Case {
             let section = draw.pick(&[Section::Think, Section::Answer, Section::Body]);
             let (index, num_triplets) = (index as u32, triplets as u32);
             completion.sentences.push(Sentence { completion: number, index, section, num_triplets });
-            let text = draw.pick(&TEXTS).repeat(draw.pick(&[1, 1, 1, 200]));
+            let text = draw.pick(texts).repeat(draw.pick(&[1, 1, 1, 200]));
             let ends_and_relations = (0..3 * triplets).map(|_| draw.entity());
             for text in std::iter::once(text).chain(ends_and_relations) {
                 completion.lengths.push(text.len() as u32);
@@ -189,6 +198,14 @@ mod tests {
     fn a_reward_out_of_bounds_is_found() {
         rule!(Generous, |sentence, _corpus| verdict(sentence.triplets.len().min(2) as f64));
         check(&Generous {}, -1.0..=1.0);
+    }
+
+    #[test]
+    #[should_panic(expected = "the reward -2 is not within -1.0..=1.0")]
+    fn texts_of_the_rules_own_are_tried() {
+        rule!(Stern, |sentence, _corpus| verdict(if sentence.text.starts_with("Perhaps") { -2.0 } else { 0.0 }));
+        check(&Stern {}, -1.0..=1.0);
+        super::check_with(&Stern {}, -1.0..=1.0, &["Perhaps so."]);
     }
 
     #[test]

@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass
 
-from corver_sdk import Corpus, Sentence, abstain, sentence_rule, valid_triplets, verdict, word_query
+from corver_sdk import Corpus, Sentence, abstain, sentence_rule, setting, valid_triplets, verdict, word_query
 
 
 @dataclass
 class {{type}}:
     """Pays a sentence whose first fact the corpus attests."""
 
-    noise_floor: int = 0
-    attested: float = 0.1
-    unattested: float = -0.3
+    noise_floor: int = setting(0, "Counts up to this one are noise, in occurrences.")
+    attested: float = setting(0.1, "The reward of a fact that is attested.")
+    unattested: float = setting(-0.3, "The reward of a fact that is not.")
 
     def score(self, sentence: Sentence, corpus: Corpus):
         valid = valid_triplets(sentence)
@@ -31,5 +31,5 @@ rule = sentence_rule(
     {{type}},
     name="{{name}}",
     version="0.1.0",
-    summary="pays a sentence whose first fact the corpus attests",
+    summary="{{summary}}",
 )

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::args::RuleArgs;
 use crate::rules::{self, AnyRule, Loader};
@@ -30,7 +30,7 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let imports = if rule.imports().is_empty() { "nothing".to_owned() } else { rule.imports().join(", ") };
     output::line(format_args!("imports {imports}"));
     output::line(format_args!("conforms: {words}"));
-    show_settings(&schema);
+    show_settings(&schema, &config.rule.settings);
     Ok(())
 }
 
@@ -64,15 +64,19 @@ fn conform(rule: &AnyRule) -> Result<(Value, String)> {
     })
 }
 
-/// `name = default`, and below it what the setting means. The whole schema is in the JSON.
-fn show_settings(schema: &Value) {
+/// `name = value`, and below it what the setting means. The whole schema is in the JSON.
+fn show_settings(schema: &Value, given: &Map<String, Value>) {
     let Some(properties) = schema["properties"].as_object().filter(|properties| !properties.is_empty()) else {
         output::line("takes no settings");
         return;
     };
     output::line("takes these settings:");
     for (name, property) in properties {
-        output::line(format_args!("  {name} = {}", property["default"]));
+        let default = &property["default"];
+        match given.get(name).filter(|given| *given != default) {
+            Some(given) => output::line(format_args!("  {name} = {given} (default {default})")),
+            None => output::line(format_args!("  {name} = {default}")),
+        }
         for line in property["description"].as_str().into_iter().flat_map(str::lines) {
             output::line(format_args!("      {line}"));
         }

@@ -24,7 +24,7 @@ pub fn run(json: bool) -> Result<()> {
                 let file = path.file_name().unwrap_or_default().to_string_lossy();
                 output::line(format_args!("{file:<20} {:<14} {}", rule.kind(), rule.manifest().summary));
             }
-            (false, Err(error)) => output::line(format_args!("{}: {error:#}", path.display())),
+            (false, Err(error)) => tracing::warn!("{error:#}"),
         }
     }
     Ok(())

@@ -25,6 +25,7 @@ const RESPONSE: &str = include_str!("../../../templates/rust/src/response.rs");
 const PYTHON: Template = &[
     ("rule.py", include_str!("../../../templates/python/rule.py")),
     ("test_rule.py", include_str!("../../../templates/python/test_rule.py")),
+    (".gitignore", include_str!("../../../templates/python/gitignore")),
 ];
 const JS: Template = &[
     ("rule.js", include_str!("../../../templates/js/rule.js")),
@@ -44,22 +45,22 @@ pub fn run(dir: &Path, language: Language, kind: RuleKind, sdk: Option<&Path>, j
         RuleKind::Sentence => ("pays a sentence whose first fact the corpus attests", SENTENCE, "--plugin"),
         RuleKind::Response => ("pays an answer that is a gold and nothing more", RESPONSE, "--judge"),
     };
-    let (files, edit, test, sdk) = match (language, kind) {
+    let (files, edit, summary_in, test, sdk) = match (language, kind) {
         (Language::Rust, _) => {
             let files = [RUST, &[("src/lib.rs", source)]].concat();
             let test = format!("  cargo test --manifest-path {}/Cargo.toml\n", dir.display());
-            (files, "src/lib.rs", test, rust_sdk(sdk)?)
+            (files, "src/lib.rs", "Cargo.toml", test, rust_sdk(sdk)?)
         }
         (Language::Python, RuleKind::Sentence) => {
             ensure!(sdk.is_none(), "--sdk is for Rust: a Python rule is built with the checkout's sdk/python");
             let sdk = checkout()?.join("sdk/python");
             let test = format!("  PYTHONPATH={} python3 -m unittest discover {}\n", sdk.display(), dir.display());
-            (PYTHON.to_vec(), "rule.py", test, String::new())
+            (PYTHON.to_vec(), "rule.py", "rule.py", test, String::new())
         }
         (Language::Js, RuleKind::Sentence) => {
             ensure!(sdk.is_none(), "--sdk is for Rust: a rule in JavaScript is built with the checkout's sdk/js");
             let test = format!("  npm install --prefix {0}\n  npm test --prefix {0}\n", dir.display());
-            (JS.to_vec(), "rule.js", test, quotable(&checkout()?.join("sdk/js"))?)
+            (JS.to_vec(), "rule.js", "rule.js", test, quotable(&checkout()?.join("sdk/js"))?)
         }
         (Language::Python | Language::Js, RuleKind::Response) => {
             bail!("response rules are written in Rust so far")
@@ -77,7 +78,7 @@ pub fn run(dir: &Path, language: Language, kind: RuleKind, sdk: Option<&Path>, j
     }
     let dir = dir.display();
     output::line(format_args!(
-        "{dir} is a rule of your own now. Next:\n  edit {dir}/{edit}\n{test}  corver-host plugin build {dir}\n  corver-host train {flag} {dir}/{name}.wasm"
+        "{dir} is a rule of your own now. Next:\n  edit {dir}/{edit}, and the summary in {dir}/{summary_in}\n{test}  corver-host plugin build {dir}\n  corver-host train {flag} {dir}/{name}.wasm"
     ));
     Ok(())
 }
