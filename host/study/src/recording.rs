@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(counts.iter().map(|count| count.occurrences).collect::<Vec<_>>(), [Some(5), Some(5)]);
         let error = recording.count(&[query("Rome", None)]).unwrap_err().to_string();
         assert!(error.contains("does not hold the query \"Rome\"") && error.contains("--record"), "{error}");
-        assert!(matches!(Recorder::create(&path, Letters), Err(RecordingError::Write { .. })), "never overwritten");
+        assert!(matches!(Recorder::create(&path, Letters), Err(RecordingError::Exists { .. })), "never overwritten");
     }
 
     #[test]
