@@ -1,8 +1,8 @@
 //! The memory of a rule that runs as a component.
 //!
-//! Judging a batch takes thousands of short lists and texts: words, queries, outcomes, and what a response rule is handed. With
-//! the standard library's allocator they took longer than judging. This one hands out blocks of 16, 32, 64, … bytes and
-//! keeps a list of the free ones of each size: a few instructions either way. A freed block serves its own size only.
+//! Judging a batch takes thousands of short lists and texts: words, queries, outcomes, and what a response rule is handed. This
+//! allocator hands out blocks of 16, 32, 64, … bytes and keeps a list of the free ones of each size: a few instructions
+//! either way. A freed block serves its own size only.
 #![allow(unsafe_code, reason = "an allocator")]
 
 use std::alloc::{GlobalAlloc, Layout};
