@@ -36,6 +36,7 @@ train: build ## train on the built-in demo and print what changed
 	$(HOST) train
 
 test: setup plugins ## every test; CORVER_SHARED=DIR adds those that need real text and golden vectors
+	python3 tests/vectors/reference.py --check
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast
 
@@ -72,20 +73,22 @@ fuzz: ## damage indexes for FUZZ_SECONDS=600, and open, ask and verify them; inp
 	  -max_total_time=$(FUZZ_SECONDS) -max_len=128 -timeout=20 -print_final_stats=1
 	@rm -rf target/fuzz/tmp
 
-test-languages: build ## rules in Python and JavaScript against the same one in Rust; their compilers come into .deps/
-	@test -x .deps/componentize-py/bin/componentize-py || { python3 -m venv .deps/componentize-py && .deps/componentize-py/bin/pip install --quiet componentize-py==0.25.1; }
-	@test -x .deps/componentize-js/node_modules/.bin/componentize-js || npm install --silent --prefix .deps/componentize-js @bytecodealliance/componentize-js@0.23.0
+test-languages: build ## rules in Python, JavaScript, C and Go against the same one in Rust; their compilers come into .deps/
+	@host/setup/languages.sh
 	node --test sdk/js
 	python3 -m unittest discover --quiet --start-directory sdk/python
 	$(HOST) plugin build sdk/python/example
 	$(HOST) plugin build sdk/js/example
+	PATH="$(CURDIR)/.deps/wit-bindgen/bin:$$PATH" $(MAKE) -C sdk/c/example
+	@ln -sfn ../../../.deps/componentize-js/node_modules sdk/go/example/node_modules
+	PATH="$(CURDIR)/.deps/wit-bindgen/bin:$(CURDIR)/.deps/go/bin:$$PATH" $(MAKE) -C sdk/go/example
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test languages
-	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test plugins -- --ignored in_python in_javascript
+	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test cli -- --ignored in_python in_javascript
 
 bench: setup plugins ## every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches
 
-bench-rules: setup plugins ## what a rule costs, beside its bars; also in target/bench/rules.json
+bench-rules: setup plugins ## what a rule costs, with its bars; also in target/bench/rules.json
 	$(CARGO) bench --locked --profile release --workspace --bench judge -- --noplot
 
 lint: setup ## formatting, clippy and links in the documentation; warnings are errors

@@ -10,8 +10,8 @@ use corver_core::advantage::normalize;
 use corver_core::returns::{Ablation, SentenceMean, SentenceReward, token_returns};
 use corver_core::sentence::{align, spans_of_pieces, split};
 use corver_core::{
-    AdvantageSettings, Alignment, Count, Counter, Extractor, Grade, Graders, PartError, Query, Question, Reading,
-    Response, RewardSettings, Rollout, Scorers, Trace, Triplet, question, score,
+    AdvantageSettings, Alignment, Compatibility, CorpusSize, Count, Counter, Extractor, Grade, Graders, PartError,
+    Query, Question, ResponseGrades, RewardSettings, Rollout, Scorers, Trace, Triplet, question, score,
 };
 use corver_rules::{LoadOptions, Rule};
 use golden::{check_all, close, numbers, same, shared, strings, token_map};
@@ -42,7 +42,7 @@ impl Extractor for Script {
     }
 }
 
-/// What a query counts, by script; `null` is an index that cannot answer.
+/// What a query counts, by script; `null` is a corpus that cannot answer.
 struct Counts<'a>(&'a Value);
 
 impl Counter for Counts<'_> {
@@ -50,9 +50,13 @@ impl Counter for Counts<'_> {
         let answer = |query: &Query| {
             let text = query.to_string();
             let count = self.0.get(&text).ok_or_else(|| PartError::from(format!("unexpected query {text:?}")))?;
-            Ok(Count { query: query.clone(), occurrences: count.as_u64(), exact: true })
+            Ok(Count { occurrences: count.as_u64(), exact: true })
         };
         queries.iter().map(answer).collect()
+    }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize::default()
     }
 }
 
@@ -106,13 +110,14 @@ const REFERENCE: RewardSettings = RewardSettings {
     min_alignment: 0.5,
     ablation: Ablation::None,
     sentence_mean: SentenceMean::OverSentences,
-    reading: Reading::Reference,
+    compatibility: Compatibility::Reference,
 };
 
 fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, String> {
     let (mut extractor, mut counter) = (Script::new(&row["triplets_by_sentence"]), Counts(&row["counts_by_query"]));
     let mut graders = Graders::default();
-    let mut scorers = Scorers { extractor: &mut extractor, counter: &mut counter, rules: rule, graders: &mut graders };
+    let mut scorers =
+        Scorers { extractor: &mut extractor, counter: &mut counter, sentence_scorer: rule, graders: &mut graders };
     let question = Question { question: String::new(), golds: vec!["?".into()], title: None };
     let scored = score(std::slice::from_ref(rollout), &[question], &mut scorers, &REFERENCE);
     scored
@@ -135,10 +140,12 @@ fn check_returns(
     expected: &Value,
 ) -> Result<(), String> {
     let number = |field: &str| row[field].as_f64().unwrap();
-    let response =
-        Response { judge: Grade::new(number("judge_reward"), ""), format: Grade::new(number("format_reward"), "") };
+    let grades = ResponseGrades {
+        judge: Grade::new(number("judge_reward"), ""),
+        format: Grade::new(number("format_reward"), ""),
+    };
     let settings = RewardSettings { lambda_judge: number("beta_judge"), ..*settings };
-    let got = token_returns(&response, alignment, sentences, &settings);
+    let got = token_returns(&grades, alignment, sentences, &settings);
     let mask = numbers(&row["mask"]);
     let expected = numbers(expected).into_iter().zip(mask).filter(|(_, mask)| *mask != 0.0).map(|(value, _)| value);
     for (token, (got, expected)) in got.iter().zip(expected).enumerate() {
@@ -158,7 +165,7 @@ fn completions_earn_what_the_published_code_pays() {
         let tokenizer = &tokenizers.iter().find(|(name, _)| row["tokenizer"] == *name).unwrap().1;
         let clean = row["clean_up_tokenization_spaces"].as_bool().unwrap();
         let rollout = rollout(tokenizer, &row["ids"], &row["mask"], clean);
-        let alignment = align(&split(&rollout.text, Reading::Reference), &rollout.token_spans);
+        let alignment = align(&split(&rollout.text, Compatibility::Reference), &rollout.token_spans);
         let kept = numbers(&row["mask"]);
         let map = token_map(&row["map"]).into_iter().zip(&kept).filter(|(_, mask)| **mask != 0.0);
         same("map", alignment.sentence_of.clone(), map.map(|(sentence, _)| sentence).collect())?;
@@ -196,7 +203,7 @@ fn check_details(trace: &Trace, positions: &[u64], expected: &Value) -> Result<(
         let verdict = sentence.verdict.as_ref().ok_or("no verdict")?;
         same("count", verdict.count, expected["count"].as_u64())?;
         close("reward", sentence.reward(), expected["reward"].as_f64().unwrap(), 1e-6, 0.0)?;
-        let asked = verdict.counts.first().map(|count| count.query.to_string());
+        let asked = verdict.lookups.first().map(|lookup| lookup.query.to_string());
         same("query", asked, expected["query"].as_str().map(str::to_owned))?;
         let ends = sentence.tokens.as_ref().map(|tokens| [positions[tokens.start], positions[tokens.end - 1]]);
         let expected = expected["token_span"].as_array().map(|span| [0, 1].map(|end| span[end].as_u64().unwrap()));
@@ -215,7 +222,7 @@ fn check_rewards(rule: &str, trace: &Trace, expected: &Value) -> Result<(), Stri
     }
     if let Some(lookups) = expected["lookups"].as_array() {
         let got =
-            trace.sentences.iter().map(|sentence| sentence.verdict.as_ref().map_or(0, |verdict| verdict.counts.len()));
+            trace.sentences.iter().map(|sentence| sentence.verdict.as_ref().map_or(0, |verdict| verdict.lookups.len()));
         let expected = lookups.iter().map(|lookups| lookups.as_u64().unwrap() as usize);
         same(&format!("{rule}, look-ups"), got.collect::<Vec<_>>(), expected.collect())?;
     }
@@ -246,8 +253,12 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
         let (mut extractor, mut counter) = (Script::new(&row["triplets_by_sentence"]), Counts(&row["counts_by_query"]));
         let mut rules = first.borrow_mut();
         let mut graders = Graders::default();
-        let mut scorers =
-            Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut *rules, graders: &mut graders };
+        let mut scorers = Scorers {
+            extractor: &mut extractor,
+            counter: &mut counter,
+            sentence_scorer: &mut *rules,
+            graders: &mut graders,
+        };
         let scored = score(&rollouts, &[question], &mut scorers, &settings).map_err(|error| error.to_string())?;
 
         let traces = || scored.traces.iter();

@@ -35,17 +35,16 @@ fn each_heavy_library_has_one_owner() {
     assert_eq!(users(&graph, "wasmtime"), ["corver-rules"]);
     assert_eq!(users(&graph, "ort"), ["corver-extract"]);
     assert_eq!(users(&graph, "memmap2"), ["corver-corpus"]);
-    assert_eq!(users(&graph, "ureq"), ["corver-remote"]);
-    assert_eq!(users(&graph, "hyper"), ["corver-serve"]);
-    assert_eq!(users(&graph, "clap"), ["corver-host"]);
-    // The demo names it only to make its models anew, behind its feature `torch`.
-    assert_eq!(users(&graph, "tch"), ["corver-demo", "corver-learn"]);
+    assert_eq!(users(&graph, "ureq"), ["corver-counts"]);
+    assert_eq!(users(&graph, "hyper"), ["corver-counts"]);
+    assert_eq!(users(&graph, "tch"), ["corver-learn"]);
+    assert_eq!(users(&graph, "clap"), ["corver-demo-models", "corver-host"], "the two command lines");
 }
 
 #[test]
 fn core_is_light_and_everything_points_towards_it() {
     let graph = dependencies();
-    let light = ["regex", "serde", "serde_json", "thiserror", "unicode-normalization"];
+    let light = ["regex", "serde", "serde_json", "thiserror", "tracing", "unicode-normalization"];
     assert!(graph["corver-core"].iter().all(|used| light.contains(&used.as_str())), "{:?}", graph["corver-core"]);
 
     let ours = |name: &str| -> BTreeSet<&str> {
@@ -53,11 +52,12 @@ fn core_is_light_and_everything_points_towards_it() {
     };
     assert!(ours("corver-corpus").is_empty(), "the corpus engine is usable alone");
     assert!(ours("corver-sdk").is_empty(), "guests and host share no crate: the WIT files are the contract");
-    for http in ["corver-remote", "corver-serve"] {
-        assert_eq!(ours(http), BTreeSet::from(["corver-corpus"]), "servers and their clients know nothing of rewards");
-    }
+    let counts = BTreeSet::from(["corver-core", "corver-corpus"]);
+    assert_eq!(ours("corver-counts"), counts, "a count is asked in core's words");
     for part in ["corver-extract", "corver-rules", "corver-learn"] {
         assert_eq!(ours(part), BTreeSet::from(["corver-core"]), "{part}");
     }
-    assert!(!ours("corver-study").contains("corver-demo") && !ours("corver-demo").contains("corver-study"));
+    assert_eq!(ours("corver-demo"), BTreeSet::from(["corver-core"]), "the demo is read without what made it");
+    assert!(users(&graph, "corver-demo-models").is_empty(), "a tool");
+    assert!(!ours("corver-study").contains("corver-demo"));
 }

@@ -1,9 +1,9 @@
 // What `corver-host plugin build` compiles: the contract's exports around the rule beside it.
 
-import { report } from 'corver:reward/diagnostics@0.5.0';
+import { report } from 'corver:reward/diagnostics@0.1.0';
 
 import rule from './rule.js';
-import { Batch, SettingsError, crossing, sentencesOf } from './corver-sdk.js';
+import { Batch, Corpus, SettingsError } from './corver-sdk.js';
 
 let settings;
 
@@ -17,31 +17,31 @@ export const sentenceScoring = {
       settings = rule.configure(json);
     } catch (error) {
       if (error instanceof SettingsError || error instanceof SyntaxError) throw error.message;
-      throw told(error);
+      throw reported(error);
     }
   },
-  score: (given) =>
-    telling(() => {
-      batch = new Batch(sentencesOf(given), (sentence, counts) => rule.judge(settings, sentence, counts));
-      return batch.judge().map(crossing);
+  score: (completions, size) =>
+    reporting(() => {
+      batch = new Batch(completions, (sentence, counts) => rule.judge(settings, sentence, new Corpus(size, counts)));
+      return batch.judge();
     }),
-  resume: (counts) =>
-    telling(() => {
-      batch.answer(counts);
-      return batch.judge().map(crossing);
+  resume: (replies) =>
+    reporting(() => {
+      batch.reply(replies.map(({ val }) => val));
+      return batch.judge();
     }),
 };
 
-function telling(work) {
+function reporting(work) {
   try {
     return work();
   } catch (error) {
-    throw told(error);
+    throw reported(error);
   }
 }
 
-/** A trap has no words: they go out this way. */
-function told(error) {
+/** A trap loses an error and its stack: both are reported first. */
+function reported(error) {
   report(error instanceof Error ? `${error}\n${error.stack}` : String(error));
   return error;
 }

@@ -5,15 +5,39 @@
  * function: it imports nothing from the host, keeps no state and reads no clock. `example/rule.js` is a whole one. This
  * module follows `corver-sdk` for Rust, name by name.
  *
+ * **Settings** are the rule's `settings`, a key each: its kind, its default and its meaning. `corver-host plugin check` shows
+ * them, and a value of another kind or an unknown key is refused by name. `score` gets what was set, or the default.
+ *
+ * ```js
+ * settings: {
+ *   noiseFloor: occurrences(0, 'Counts up to this one are noise.'),
+ *   weights: list(number, [1, 0.5], 'One per fact.'),
+ *   tiers: tiers(),
+ * },
+ * score({ noiseFloor, weights, tiers }, sentence, corpus) { … }
+ * ```
+ *
+ * | kind | JSON | what `score` gets |
+ * | --- | --- | --- |
+ * | {@link number}, {@link integer} | number | number |
+ * | {@link occurrences} | integer of 0 or more | bigint, as counts are |
+ * | {@link boolean}, {@link string} | the same | the same |
+ * | {@link list} of one of these | array | array |
+ * | {@link group} of settings | object | object, or what the group makes of it |
+ * | {@link tiers} | `{"thresholds": [5, 20], "rewards": [-0.3, -0.1, 0, 0.1]}` | {@link Tiers} |
+ *
+ * What a rule sees and answers are the types of `corver.wit`:
+ *
  * @typedef {{head: string, relation: string, tail: string}} Triplet
+ * @typedef {{text: string, section: 'think' | 'answer' | 'body', triplets: Triplet[]}} Sentence
+ * @typedef {{tokens?: bigint, documents?: bigint}} CorpusSize
  * @typedef {{allOf: string[][], enough?: bigint}} Query
- *   An AND of clauses, each an OR of words; counts from `enough` on need not be told apart.
+ *   Clauses that must all occur near each other, each a list of words of which one is enough. The count matters up to
+ *   `enough` only.
  * @typedef {{occurrences?: bigint, exact: boolean}} Count
- * @typedef {{
- *   completion: number, index: number, text: string, section: 'think' | 'answer' | 'body', triplets: Triplet[],
- * }} Sentence
+ * @typedef {{tag: 'count', val: Query}} Request
  * @typedef {{reward: number, count?: bigint, triplet?: number, note?: string}} Verdict
- * @typedef {{tag: 'score', val: Verdict} | {tag: 'abstain', val?: string} | {tag: 'ask', val: Query[]}} Outcome
+ * @typedef {{tag: 'score', val: Verdict} | {tag: 'abstain', val?: string} | {tag: 'ask', val: Request[]}} Outcome
  */
 
 const STOP_WORDS = new Set(
@@ -33,8 +57,8 @@ const SPACES =
 const BETWEEN_WORDS = new RegExp(`[,${SPACES}]+`);
 
 /**
- * The counts that a rule still needs. The host looks them up and calls the rule again. It is thrown, but no error: the stack of
- * one would take longer to gather than all else that a rule does.
+ * The counts that a rule still needs. The host looks them up and calls the rule again. It is thrown, but is no `Error`: to
+ * gather the stack of one takes longer than all else that a rule does.
  */
 export class Ask {
   /** @param {Query[]} queries */
@@ -44,21 +68,25 @@ export class Ask {
 }
 
 /**
- * Answers a sentence's questions with its counts, in order: the first count is the answer to the first question. A question
- * beyond them throws an {@link Ask}. A rule starts over whenever more counts are there, so it must put the same questions in
- * the same order.
+ * Answers a sentence's queries with its counts, in order: the first count is the answer to the first query. A query beyond
+ * them throws an {@link Ask}. A rule starts over whenever more counts are there, so it must put the same queries in the same
+ * order.
  */
 export class Corpus {
   #counts;
   #answered = 0;
 
-  /** @param {Count[]} counts */
-  constructor(counts) {
+  /** @param {CorpusSize} size  @param {Count[]} counts */
+  constructor({ tokens, documents }, counts) {
+    /** How many tokens the counts come from; `undefined` where the source does not say. */
+    this.tokens = tokens;
+    /** How many documents the counts come from; `undefined` where the source does not say. */
+    this.documents = documents;
     this.#counts = counts;
   }
 
   /**
-   * How often `query` matches; `undefined` where the index cannot tell.
+   * How often `query` matches; `undefined` where the corpus cannot answer it.
    * @param {Query} query
    * @returns {bigint | undefined}
    */
@@ -112,7 +140,7 @@ export function contentWords(entity) {
 }
 
 /**
- * All of these words near each other, each once, however it is capitalised. Counts from `enough` on need not be told apart.
+ * All of these words near each other, each once, however it is capitalised. The count matters up to `enough` only.
  * @param {string[]} words
  * @param {bigint} [enough]
  * @returns {Query}
@@ -190,25 +218,35 @@ export class SettingsError extends Error {}
  * @typedef {{schema: object, read: (value: unknown, path: string) => T}} Setting
  */
 
-const shown = (value) => JSON.stringify(value);
+const expected = (path, kind, value) => new SettingsError(`${path}: expected ${kind}, got ${JSON.stringify(value)}`);
 const setting = (kind, value, isKind, description, name = kind) => ({
   schema: { type: kind, default: value, description },
   read(value, path) {
-    if (!isKind(value)) throw new SettingsError(`${path}: ${shown(value)} is no ${name}`);
+    if (!isKind(value)) throw expected(path, name, value);
     return value;
   },
 });
 
-/** @param {number} value its default  @param {string} [description]  @returns {Setting<number>} */
+/**
+ * A finite number.
+ * @param {number} value its default
+ * @param {string} [description] its meaning
+ * @returns {Setting<number>}
+ */
 export const number = (value, description) => setting('number', value, Number.isFinite, description);
 
-/** @param {number} value its default  @param {string} [description]  @returns {Setting<number>} */
+/**
+ * A whole number, which may be negative.
+ * @param {number} value its default
+ * @param {string} [description] its meaning
+ * @returns {Setting<number>}
+ */
 export const integer = (value, description) => setting('integer', value, Number.isSafeInteger, description);
 
 /**
- * A number of occurrences, which compares with a count.
+ * A number of occurrences, which compares with a count: a whole number in JSON, a bigint in the rule.
  * @param {number} value its default
- * @param {string} [description]
+ * @param {string} [description] its meaning
  * @returns {Setting<bigint>}
  */
 export function occurrences(value, description) {
@@ -217,19 +255,29 @@ export function occurrences(value, description) {
   return { schema: { ...schema, minimum: 0 }, read: (value, path) => BigInt(read(value, path)) };
 }
 
-/** @param {boolean} value its default  @param {string} [description]  @returns {Setting<boolean>} */
+/**
+ * `true` or `false`.
+ * @param {boolean} value its default
+ * @param {string} [description] its meaning
+ * @returns {Setting<boolean>}
+ */
 export const boolean = (value, description) =>
   setting('boolean', value, (value) => typeof value === 'boolean', description);
 
-/** @param {string} value its default  @param {string} [description]  @returns {Setting<string>} */
+/**
+ * A text.
+ * @param {string} value its default
+ * @param {string} [description] its meaning
+ * @returns {Setting<string>}
+ */
 export const string = (value, description) =>
   setting('string', value, (value) => typeof value === 'string', description);
 
 /**
- * A list of settings of one kind, such as `list(number, [0, 1])`.
+ * A list of values of one kind, such as `list(number, [0, 1])`.
  * @param {(value: any) => Setting<any>} kind
  * @param {any[]} value its default
- * @param {string} [description]
+ * @param {string} [description] its meaning
  * @returns {Setting<any[]>}
  */
 export function list(kind, value, description) {
@@ -237,17 +285,17 @@ export function list(kind, value, description) {
   return {
     schema: { type: 'array', items: schema, default: value, description },
     read(value, path) {
-      if (!Array.isArray(value)) throw new SettingsError(`${path}: a list is expected`);
+      if (!Array.isArray(value)) throw expected(path, 'a list', value);
       return value.map((item, i) => read(item, `${path}[${i}]`));
     },
   };
 }
 
 /**
- * Settings within settings; `make` turns what was read into what the rule is given, or throws a {@link SettingsError}.
+ * Settings within settings.
  * @param {Record<string, Setting<any>>} fields
- * @param {string} [description]
- * @param {(read: any) => any} [make]
+ * @param {string} [description] its meaning
+ * @param {(read: any) => any} [make] turns the values into what the rule is given, or throws a {@link SettingsError}
  * @returns {Setting<any>}
  */
 export function group(fields, description, make = (read) => read) {
@@ -264,7 +312,7 @@ export function group(fields, description, make = (read) => read) {
     },
     read(value, path) {
       if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-        throw new SettingsError(`${path || 'settings'}: a JSON object is expected`);
+        throw expected(path || 'settings', 'a JSON object', value);
       }
       const within = path && `${path}.`;
       for (const key of Object.keys(value)) {
@@ -348,92 +396,53 @@ export function sentenceRule({ name, version, summary, settings = {}, validate =
     manifest: { name, version, summary, settingsSchema: JSON.stringify(all.schema) },
     /** @param {string} json  @throws {SettingsError} */
     configure: (json) => all.read(JSON.parse(json), ''),
-    /** @param {any} settings  @param {Sentence} sentence  @param {Count[]} counts  @returns {Outcome} */
-    judge(settings, sentence, counts) {
+    /** @param {any} settings  @param {Sentence} sentence  @param {Corpus} corpus  @returns {Outcome} */
+    judge(settings, sentence, corpus) {
       try {
-        return score(settings, sentence, new Corpus(counts));
+        return score(settings, sentence, corpus);
       } catch (error) {
-        if (error instanceof Ask) return { tag: 'ask', val: error.queries };
+        if (error instanceof Ask) return { tag: 'ask', val: error.queries.map((val) => ({ tag: 'count', val })) };
         throw error;
       }
     },
   };
 }
 
-/**
- * The sentences of the contract's batch: their pieces of its text, each so many bytes of UTF-8 long.
- * @param {{
- *   sentences: {completion: number, index: number, section: Sentence['section'], numTriplets: number}[],
- *   text: string, lengths: Uint32Array,
- * }} batch
- * @returns {Sentence[]}
- */
-export function sentencesOf({ sentences, text, lengths }) {
-  const length = lengths.reduce((sum, length) => sum + length, 0);
-  let bytes = new TextEncoder().encode(text);
-  // A text that began with a byte order mark has lost it on its way in.
-  if (bytes.length + 3 === length) bytes = new TextEncoder().encode(`\ufeff${text}`);
-  if (bytes.length !== length) throw new Error(`the contract: ${length} bytes of text, not ${bytes.length}`);
-  const decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-  let [start, piece] = [0, 0];
-  const next = () => decoder.decode(bytes.subarray(start, (start += lengths[piece++])));
-  const triplet = () => ({ head: next(), relation: next(), tail: next() });
-  return sentences.map(({ completion, index, section, numTriplets }) => {
-    return { completion, index, section, text: next(), triplets: Array.from({ length: numTriplets }, triplet) };
-  });
-}
-
-/**
- * An outcome as the contract has it: a query is one text with a clause a line, tabs between its words. Within a word, both are
- * spaces.
- * @param {Outcome} outcome
- */
-export function crossing(outcome) {
-  if (outcome.tag !== 'ask') return outcome;
-  const text = (clauses) => clauses.map((words) => words.map((word) => word.replace(/[\n\t]/g, ' ')).join('\t')).join('\n');
-  return { tag: 'ask', val: outcome.val.map(({ allOf, enough }) => ({ allOf: text(allOf), enough })) };
-}
-
-/** The sentences that a component judges, from the contract's `score` over every `resume`. */
+/** The completions that a component judges, from the contract's `score` over every `resume`. */
 export class Batch {
   #judge;
   #open;
 
   /**
-   * @param {Sentence[]} sentences  whole completions
+   * @param {{sentences: Sentence[]}[]} completions
    * @param {(sentence: Sentence, counts: Count[]) => Outcome} judge
    */
-  constructor(sentences, judge) {
-    let completion = 0;
+  constructor(completions, judge) {
     this.#judge = judge;
-    this.#open = sentences.map((sentence, i) => {
-      if (i > 0 && sentence.completion !== sentences[i - 1].completion) completion++;
-      return { sentence, completion, counts: [], asked: 0 };
-    });
+    this.#open = completions.map(({ sentences }) => sentences.map((sentence) => ({ sentence, counts: [], asked: 0 })));
   }
 
   /**
    * Takes the answers to the queries of the last outcomes.
    * @param {Count[]} counts
    */
-  answer(counts) {
+  reply(counts) {
     let answered = 0;
-    for (const one of this.#open) one.counts.push(...counts.slice(answered, (answered += one.asked)));
+    for (const one of this.#open.flat()) one.counts.push(...counts.slice(answered, (answered += one.asked)));
   }
 
   /**
-   * One outcome per sentence of the open completions; those in which one asks stay open.
-   * @returns {Outcome[]}
+   * One outcome per sentence of each open completion; those in which a sentence asks stay open.
+   * @returns {Outcome[][]}
    */
   judge() {
-    const asking = new Set();
-    const outcomes = this.#open.map((one) => {
+    const judge = (one) => {
       const outcome = this.#judge(one.sentence, one.counts);
       one.asked = outcome.tag === 'ask' ? outcome.val.length : 0;
-      if (outcome.tag === 'ask') asking.add(one.completion);
       return outcome;
-    });
-    this.#open = this.#open.filter(({ completion }) => asking.has(completion));
+    };
+    const outcomes = this.#open.map((sentences) => sentences.map(judge));
+    this.#open = this.#open.filter((sentences) => sentences.some(({ asked }) => asked > 0));
     return outcomes;
   }
 }

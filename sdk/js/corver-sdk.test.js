@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Batch, contentWords, crossing, isPronoun, sentencesOf, tiers, wordQuery } from './corver-sdk.js';
+import { Batch, abstain, contentWords, isPronoun, sentenceRule, tiers, verdict, wordQuery } from './corver-sdk.js';
 import first from './example/rule.js';
 import { run, sentence } from './testing.js';
 
@@ -29,31 +29,11 @@ test('a query has each word once and at least two', () => {
   assert.equal(wordQuery({ head: 'Paris', relation: '', tail: 'PARIS' }), undefined);
 });
 
-test('a query crosses as one text', () => {
-  const asks = { tag: 'ask', val: [{ allOf: [['red\nfox', 'the\tden'], ['Rome']], enough: 20n }] };
-  assert.deepEqual(crossing(asks), { tag: 'ask', val: [{ allOf: 'red fox\tthe den\nRome', enough: 20n }] });
-  assert.deepEqual(crossing({ tag: 'abstain' }), { tag: 'abstain' });
-});
-
-test('sentences are cut out of one text', () => {
-  const place = { completion: 4, section: 'think' };
-  const batch = {
-    sentences: [{ ...place, index: 0, numTriplets: 1 }, { ...place, index: 1, numTriplets: 0 }],
-    text: '🎻 in Größe.🎻Größe\ufeff',
-    lengths: new Uint32Array([16, 4, 0, 7, 3]),
-  };
-  assert.deepEqual(sentencesOf(batch), [
-    { ...place, index: 0, text: '🎻 in Größe.', triplets: [{ head: '🎻', relation: '', tail: 'Größe' }] },
-    { ...place, index: 1, text: '\ufeff', triplets: [] },
-  ]);
-  const texts = (text, ...lengths) => {
-    const sentences = lengths.map(() => ({ numTriplets: 0 }));
-    return sentencesOf({ sentences, text, lengths: new Uint32Array(lengths) }).map(({ text }) => text);
-  };
-  assert.deepEqual(texts('\ufeffRome', 7), ['\ufeffRome']);
-  assert.deepEqual(texts('Rome', 7), ['\ufeffRome'], 'the engine drops it');
-  assert.throws(() => texts('Rome', 3), /the contract: 3 bytes of text, not 4/);
-  assert.throws(() => texts('🎻', 2, 2), TypeError);
+test('the corpus tells its size', () => {
+  const score = (_, sentence, { tokens, documents }) => (tokens ? verdict(Number(tokens / documents)) : abstain('unknown'));
+  const rule = sentenceRule({ name: 'size', version: '0.1.0', summary: 'the mean length of a document', score });
+  assert.equal(run(rule, film, {}, {}, { tokens: 300n, documents: 4n }).reward, 75);
+  assert.equal(run(rule, film, {}).note, 'unknown');
 });
 
 test('the first valid triplet decides', () => {
@@ -73,27 +53,26 @@ test('steps begin at their thresholds', () => {
 
 test('settings that do not fit together are refused by name', () => {
   const refused = (settings, why) => assert.throws(() => first.configure(JSON.stringify(settings)), { message: why });
-  refused([], 'settings: a JSON object is expected');
+  refused([], 'settings: expected a JSON object, got []');
   refused({ tires: {} }, 'tires: unknown field `tires`, expected one of tiers');
-  refused({ tiers: { thresholds: 5 } }, 'tiers.thresholds: a list is expected');
-  refused({ tiers: { thresholds: [-5, 20] } }, 'tiers.thresholds[0]: -5 is no integer of 0 or more');
+  refused({ tiers: { thresholds: 5 } }, 'tiers.thresholds: expected a list, got 5');
+  refused({ tiers: { thresholds: [-5, 20] } }, 'tiers.thresholds[0]: expected integer of 0 or more, got -5');
   refused({ tiers: { thresholds: [20, 5] } }, 'tiers: `thresholds` must ascend and start at 2 or above; got [20,5]');
   refused({ tiers: { thresholds: [5] } }, 'tiers: `rewards` must have 3 entries; got [-0.3,-0.1,0,0.1]');
 });
 
 test('a completion stays as long as a sentence of it asks', () => {
-  const place = (completion, index) => ({ completion, index });
-  const sentences = [place(0, 0), place(1, 0), place(1, 1), place(0, 0)];
-  // Sentence 1 of completion 1 asks twice, the last sentence once, for two counts.
-  const batch = new Batch(sentences, ({ completion, index }, counts) => {
-    const asks = index === 1 ? counts.length < 2 && 1 : completion === 0 && counts.length === 0 && 2;
-    return asks ? { tag: 'ask', val: Array(asks).fill({}) } : { tag: 'score', val: counts.map((c) => c.occurrences) };
+  const texts = (...texts) => ({ sentences: texts.map((text) => ({ text })) });
+  // One asks for two counts at once, the other for one after the other.
+  const asks = { both: (counts) => counts.length < 2 && 2, each: (counts) => counts.length < 2 && 1, none: () => 0 };
+  const batch = new Batch([texts('both'), texts(), texts('none', 'each'), texts('both')], ({ text }, counts) => {
+    const asked = asks[text](counts);
+    return asked ? { tag: 'ask', val: Array(asked).fill({}) } : { tag: 'score', val: counts };
   });
-  const shown = () => batch.judge().map(({ tag, val }) => (tag === 'ask' ? val.length : val));
-  const counts = (...occurrences) => occurrences.map((occurrences) => ({ occurrences, exact: true }));
-  assert.deepEqual(shown(), [2, [], 1, 2]);
-  batch.answer(counts(1n, 2n, 3n, 4n, 5n));
-  assert.deepEqual(shown(), [[1n, 2n], [], 1, [4n, 5n]]);
-  batch.answer(counts(6n));
-  assert.deepEqual(shown(), [[], [3n, 6n]]);
+  const shown = () => batch.judge().map((outcomes) => outcomes.map(({ tag, val }) => (tag === 'ask' ? val.length : val)));
+  assert.deepEqual(shown(), [[2], [], [[], 1], [2]]);
+  batch.reply([1n, 2n, 3n, 4n, 5n]);
+  assert.deepEqual(shown(), [[[1n, 2n]], [[], 1], [[4n, 5n]]]);
+  batch.reply([6n]);
+  assert.deepEqual(shown(), [[[], [3n, 6n]]]);
 });

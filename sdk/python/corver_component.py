@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Iterator, Union
 
 from componentize_py_types import Err
-from corver_sdk import Abstention, Ask, Batch, Corpus, Sentence, Verdict, sentences_of
+from corver_sdk import Abstention, Ask, Batch, Section, Sentence, Triplet, Verdict
 from rule import rule
 from wit_world.exports import SentenceScoring as Contract
 from wit_world.imports import diagnostics, types
@@ -25,45 +25,44 @@ class SentenceScoring(Contract):
         except ValueError as error:
             raise Err(str(error)) from None
 
-    def score(self, batch: types.Batch) -> list[types.Outcome]:
-        with telling():
-            SentenceScoring.batch = Batch(sentences_of(batch), judge)
+    def score(self, completions: list[types.Completion], corpus: types.CorpusSize) -> list[list[types.Outcome]]:
+        with reported():
+            sentences = [[sentence(one) for one in completion.sentences] for completion in completions]
+            SentenceScoring.batch = Batch(SentenceScoring.configured, sentences, corpus)
             return outcomes()
 
-    def resume(self, counts: list[types.Count]) -> list[types.Outcome]:
-        with telling():
-            SentenceScoring.batch.answer(counts)
+    def resume(self, replies: list[types.Reply]) -> list[list[types.Outcome]]:
+        with reported():
+            SentenceScoring.batch.reply([reply.value for reply in replies])
             return outcomes()
-
-
-def judge(sentence: Sentence, counts: list[types.Count]) -> Union[Verdict, Abstention, Ask]:
-    try:
-        return SentenceScoring.configured.score(sentence, Corpus(counts))
-    except Ask as ask:
-        return ask
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """A trap has no words: they go out this way."""
+def reported() -> Iterator[None]:
+    """A trap loses the traceback of an exception: it is reported first."""
     try:
         yield
     except Exception as error:
         # Not `format_exc`, which looks for the source files: there are none, and no file system either.
-        said = traceback.format_exception_only(error)
+        lines = traceback.format_exception_only(error)
         places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
-        said += [f"  {code.co_filename}:{line} in {code.co_name}\n" for code, line in places]
-        diagnostics.report("".join(said).rstrip())
+        lines += [f"  {code.co_filename}:{line} in {code.co_name}\n" for code, line in places]
+        diagnostics.report("".join(lines).rstrip())
         raise
 
 
-def outcomes() -> list[types.Outcome]:
-    return [outcome(said) for said in SentenceScoring.batch.judge()]
+def sentence(given: types.Sentence) -> Sentence:
+    triplets = [Triplet(triplet.head, triplet.relation, triplet.tail) for triplet in given.triplets]
+    return Sentence(given.text, Section[given.section.name], triplets)
 
 
-def outcome(said: Union[Verdict, Abstention, Ask]) -> types.Outcome:
-    if isinstance(said, Ask):
-        return types.Outcome_Ask([types.Query(query.text(), query.enough) for query in said.queries])
-    if isinstance(said, Abstention):
-        return types.Outcome_Abstain(said.why)
-    return types.Outcome_Score(types.Verdict(said.reward, said.count, said.triplet, said.note))
+def outcomes() -> list[list[types.Outcome]]:
+    return [[outcome(judged) for judged in completion] for completion in SentenceScoring.batch.judge()]
+
+
+def outcome(judged: Union[Verdict, Abstention, Ask]) -> types.Outcome:
+    if isinstance(judged, Ask):
+        return types.Outcome_Ask([types.Request_Count(query) for query in judged.queries])
+    if isinstance(judged, Abstention):
+        return types.Outcome_Abstain(judged.why)
+    return types.Outcome_Score(judged)

@@ -6,53 +6,63 @@ keeps no state and reads no clock. ``example/rule.py`` is a whole one, ``corver_
 follows ``corver-sdk`` for Rust, name by name.
 """
 
-import json
 import math
 from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from itertools import accumulate, chain, groupby, islice
-from typing import Any, Callable, Optional, Union, get_args, get_origin, get_type_hints
+from enum import Enum
+from itertools import chain, islice
+from typing import Any, Optional, Union, get_args, get_origin, get_type_hints
 
 
 @dataclass
 class Triplet:
-    """One fact that the extractor found in a sentence; the relation may be empty."""
+    """One fact that a sentence states; the relation may be empty."""
 
     head: str
     relation: str
     tail: str
 
 
-@dataclass
-class Count:
-    """The host's answer to one query: ``None`` where the index cannot tell."""
+class Section(Enum):
+    """The block of the completion that a sentence stands in. ``BODY`` is text without think and answer tags."""
 
-    occurrences: Optional[int]
-    exact: bool = True
+    THINK = 0
+    ANSWER = 1
+    BODY = 2
 
 
 @dataclass
 class Sentence:
-    """One sentence to judge."""
+    """One sentence of a completion."""
 
-    completion: int
-    index: int
     text: str
-    section: Any
+    section: Section
     triplets: list[Triplet]
 
 
 @dataclass
+class CorpusSize:
+    """How much text the counts come from; ``None`` where the source does not say."""
+
+    tokens: Optional[int] = None
+    documents: Optional[int] = None
+
+
+@dataclass
 class Query:
-    """An AND of clauses, each an OR of words. Counts from ``enough`` on need not be told apart."""
+    """Clauses that must all occur near each other, each a list of words of which one is enough. The count matters up to
+    ``enough`` only."""
 
     all_of: list[list[str]]
     enough: Optional[int] = None
 
-    def text(self) -> str:
-        """The clauses as the contract has them: one a line, tabs between its words. Within a word, both are spaces."""
-        as_spaces = str.maketrans("\n\t", "  ")
-        return "\n".join("\t".join(word.translate(as_spaces) for word in words) for words in self.all_of)
+
+@dataclass
+class Count:
+    """How often a query matched; ``None`` where the corpus cannot answer it."""
+
+    occurrences: Optional[int]
+    exact: bool = True
 
 
 @dataclass
@@ -92,15 +102,26 @@ class Ask(Exception):
 
 
 class Corpus:
-    """Answers a sentence's questions with its counts, in order: the first count is the answer to the first question. A
-    question beyond them becomes an ``Ask``. A rule starts over whenever more counts are there, so it must put the same
-    questions in the same order."""
+    """Answers a sentence's queries with its counts, in order: the first count is the answer to the first query. A query
+    beyond them becomes an ``Ask``. A rule starts over whenever more counts are there, so it must put the same queries in the
+    same order."""
 
-    def __init__(self, counts: list[Count]):
+    def __init__(self, size: CorpusSize, counts: list[Count]):
+        self._size = size
         self._counts = iter(counts)
 
+    @property
+    def tokens(self) -> Optional[int]:
+        """How many tokens the counts come from; ``None`` where the source does not say."""
+        return self._size.tokens
+
+    @property
+    def documents(self) -> Optional[int]:
+        """How many documents the counts come from; ``None`` where the source does not say."""
+        return self._size.documents
+
     def count(self, query: Query) -> Optional[int]:
-        """How often ``query`` matches; ``None`` where the index cannot tell."""
+        """How often ``query`` matches; ``None`` where the corpus cannot answer it."""
         return self.count_all([query])[0]
 
     def count_all(self, queries: list[Query]) -> list[Optional[int]]:
@@ -111,58 +132,40 @@ class Corpus:
         return counts
 
 
-def sentences_of(batch: Any) -> list[Sentence]:
-    """The sentences of the contract's batch: their pieces of its text, each so many bytes of UTF-8 long."""
-    text = batch.text.encode()
-    ends = list(accumulate(batch.lengths, initial=0))
-    assert ends[-1] == len(text), f"the contract: {ends[-1]} bytes of text, not {len(text)}"
-    pieces = (text[start:end].decode() for start, end in zip(ends, ends[1:]))
-    return [
-        Sentence(
-            sentence.completion,
-            sentence.index,
-            next(pieces),
-            sentence.section,
-            [Triplet(next(pieces), next(pieces), next(pieces)) for _ in range(sentence.num_triplets)],
-        )
-        for sentence in batch.sentences
-    ]
-
-
 class Batch:
-    """The sentences that a component judges, from the contract's ``score`` over every ``resume``. ``judge`` takes a sentence and
-    its counts so far, and returns a judgement or an ``Ask``."""
+    """The completions that a component judges, each a list of sentences, from the contract's ``score`` over every
+    ``resume``."""
 
-    def __init__(self, sentences: list[Sentence], judge: Callable[[Sentence, list[Count]], Any]):
-        self._judge = judge
-        # Whole completions, each a list of sentences with their counts and the number of answers that they wait for.
-        self._open = [
-            [_Open(sentence) for sentence in completion]
-            for _, completion in groupby(sentences, key=lambda sentence: sentence.completion)
-        ]
+    def __init__(self, rule: Any, completions: list[list[Sentence]], size: CorpusSize):
+        self._rule = rule
+        self._size = size
+        self._open = [[_Open(sentence) for sentence in sentences] for sentences in completions]
 
-    def answer(self, counts: list[Count]) -> None:
+    def reply(self, counts: list[Count]) -> None:
         """Takes the answers to the queries of the last outcomes."""
-        answers = iter(counts)
+        replies = iter(counts)
         for one in chain.from_iterable(self._open):
-            one.counts += islice(answers, one.asked)
+            one.counts += islice(replies, one.asked)
 
-    def judge(self) -> list[Any]:
-        """One judgement per sentence of the open completions; those in which one asks stay open."""
-        said, still_open = [], []
-        for completion in self._open:
-            judgements = [self._judge(one.sentence, one.counts) for one in completion]
-            for one, judgement in zip(completion, judgements):
-                one.asked = len(judgement.queries) if isinstance(judgement, Ask) else 0
-            if any(isinstance(judgement, Ask) for judgement in judgements):
-                still_open.append(completion)
-            said += judgements
-        self._open = still_open
-        return said
+    def judge(self) -> list[list[Union[Verdict, Abstention, Ask]]]:
+        """One outcome per sentence of each open completion; those in which a sentence asks stay open."""
+        outcomes = [[self._judge(one) for one in completion] for completion in self._open]
+        self._open = [completion for completion in self._open if any(one.asked for one in completion)]
+        return outcomes
+
+    def _judge(self, one: "_Open") -> Union[Verdict, Abstention, Ask]:
+        one.asked = 0
+        try:
+            return self._rule.score(one.sentence, Corpus(self._size, one.counts))
+        except Ask as ask:
+            one.asked = len(ask.queries)
+            return ask
 
 
 @dataclass
 class _Open:
+    """A sentence, its counts so far, and the number of queries that wait for an answer."""
+
     sentence: Sentence
     counts: list[Count] = field(default_factory=list)
     asked: int = 0
@@ -182,8 +185,8 @@ def content_words(entity: str) -> list[str]:
 
 
 def words_query(words: list[str], enough: Optional[int] = None) -> Query:
-    """All of these words near each other, each once, however it is capitalised. Counts from ``enough`` on need not be told
-    apart."""
+    """All of these words near each other, each once, however it is capitalised. The count matters up to ``enough``
+    only."""
     once: dict[str, str] = {}
     for word in words:
         once.setdefault(word.lower(), word)
@@ -249,7 +252,11 @@ class SentenceRule:
     settings: type
     name: str
     version: str
-    summary: str
+
+    @property
+    def summary(self) -> str:
+        """The first line of the settings' docstring."""
+        return self.settings.__doc__.strip().split("\n")[0]
 
     def schema(self) -> dict:
         """The JSON schema of the settings."""
@@ -260,10 +267,11 @@ class SentenceRule:
         return _read(self.settings, settings, "")
 
 
-def sentence_rule(settings: type, name: str, version: str, summary: str) -> SentenceRule:
-    """A rule: a dataclass of settings whose method ``score(sentence, corpus)`` judges one sentence. A field's metadata go into its
-    JSON schema: ``setting`` puts its meaning there."""
-    return SentenceRule(settings, name, version, summary)
+def sentence_rule(settings: type, name: str, version: str) -> SentenceRule:
+    """A rule: a dataclass of settings whose method ``score(sentence, corpus)`` judges one sentence. The first line of its
+    docstring is the rule's summary. ``setting`` makes a field, which needs a default; the dataclass may have a method
+    ``validate`` that raises ``ValueError``."""
+    return SentenceRule(settings, name, version)
 
 
 def setting(default: Any, meaning: str) -> Any:
@@ -306,7 +314,7 @@ def _read(kind: Any, value: Any, path: str) -> Any:
         return _read_object(kind, value, path)
     if get_origin(kind) is list:
         if not isinstance(value, list):
-            raise ValueError(f"{path}: a list is expected")
+            raise ValueError(f"{path}: expected a list, got {value!r}")
         return [_read(get_args(kind)[0], item, f"{path}[{i}]") for i, item in enumerate(value)]
     if get_origin(kind) is Union:
         inner = next(part for part in get_args(kind) if part is not type(None))
@@ -314,13 +322,13 @@ def _read(kind: Any, value: Any, path: str) -> Any:
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind or (kind is float and not math.isfinite(value)):
-        raise ValueError(f"{path}: {value!r} is no {_KINDS[kind]}")
+        raise ValueError(f"{path}: expected {_KINDS[kind]}, got {value!r}")
     return value
 
 
 def _read_object(kind: Any, value: Any, path: str) -> Any:
     if not isinstance(value, dict):
-        raise ValueError(f"{path or 'settings'}: a JSON object is expected")
+        raise ValueError(f"{path or 'settings'}: expected a JSON object, got {value!r}")
     hints = get_type_hints(kind)
     known = [f.name for f in fields(kind)]
     within = f"{path}." if path else ""

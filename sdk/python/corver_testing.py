@@ -4,14 +4,14 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from corver_sdk import Abstention, Ask, Corpus, Count, Query, Sentence, SentenceRule, Triplet
+from corver_sdk import Abstention, Ask, Corpus, CorpusSize, Count, Query, Section, Sentence, SentenceRule, Triplet
 
 ROUNDS = 4  # what the host allows by default
 
 
 def sentence(text: str, triplets: list[tuple[str, str, str]]) -> Sentence:
-    """A sentence with these triplets, the only one of its completion."""
-    return Sentence(0, 0, text, "think", [Triplet(*triplet) for triplet in triplets])
+    """A sentence of a think block with these triplets."""
+    return Sentence(text, Section.THINK, [Triplet(*triplet) for triplet in triplets])
 
 
 @dataclass
@@ -25,15 +25,21 @@ class Judged:
     asked: list[str] = field(default_factory=list)
 
 
-def run(rule: SentenceRule, sentence: Sentence, counts: dict[str, Optional[int]], settings: Any = None) -> Judged:
-    """Calls the rule as the host would, until it judges. A corpus in which exactly these queries can be asked answers, each
-    written as it prints: ``"Paris AND Peru"``; ``None`` is a query that the index cannot answer."""
+def run(
+    rule: SentenceRule,
+    sentence: Sentence,
+    counts: dict[str, Optional[int]],
+    settings: Any = None,
+    size: CorpusSize = CorpusSize(),
+) -> Judged:
+    """Calls the rule as the host would, until it judges. The corpus has this size and answers exactly these queries, each
+    written as it prints: ``"Paris AND Peru"``; ``None`` where it cannot answer."""
     configured = rule.configure(settings or {})
     asked: list[Query] = []
     for _ in range(ROUNDS + 1):
         known = [Count(counts[_printed(query)]) for query in asked]
         try:
-            judgement = configured.score(sentence, Corpus(known))
+            judgement = configured.score(sentence, Corpus(size, known))
         except Ask as ask:
             for query in ask.queries:
                 assert _printed(query) in counts, f"the corpus does not hold {_printed(query)!r}"

@@ -1,46 +1,65 @@
 import unittest
-from types import SimpleNamespace
+from dataclasses import dataclass
 
-from corver_sdk import Ask, Batch, Count, Query, Sentence, Triplet, Verdict, sentences_of
-
-
-def sentence(completion: int, index: int) -> Sentence:
-    return Sentence(completion, index, "It is so.", "think", [])
+from corver_sdk import Ask, Batch, CorpusSize, Count, Query, Section, Sentence, abstain, sentence_rule, setting, verdict
+from corver_testing import run, sentence
 
 
-class TestQuery(unittest.TestCase):
-    def test_a_query_crosses_as_one_text(self):
-        self.assertEqual(Query([["red\nfox", "the\tden"], ["Rome"]]).text(), "red fox\tthe den\nRome")
+def said(text: str) -> Sentence:
+    return Sentence(text, Section.BODY, [])
+
+
+def shown(outcomes: list) -> list:
+    """Rewards, and how many queries are asked."""
+    return [[f"{len(o.queries)} asked" if isinstance(o, Ask) else o.reward for o in completion] for completion in outcomes]
 
 
 class TestBatch(unittest.TestCase):
-    def test_sentences_are_cut_out_of_one_text(self):
-        place = lambda index, num: SimpleNamespace(completion=4, index=index, section="think", num_triplets=num)
-        batch = SimpleNamespace(
-            sentences=[place(0, 1), place(1, 0)], text="🎻 in Größe.🎻Größe\ufeff", lengths=[16, 4, 0, 7, 3]
-        )
-        triplets = [Triplet("🎻", "", "Größe")]
-        expected = [Sentence(4, 0, "🎻 in Größe.", "think", triplets), Sentence(4, 1, "\ufeff", "think", [])]
-        self.assertEqual(sentences_of(batch), expected)
-        batch.lengths.pop()
-        self.assertRaisesRegex(AssertionError, "the contract: 27 bytes of text, not 30", lambda: sentences_of(batch))
-
     def test_a_completion_stays_as_long_as_a_sentence_of_it_asks(self):
-        def judge(sentence, counts):
-            # Sentence 1 of completion 1 asks twice, both completions 0 once, for two counts.
-            if sentence.index == 1 and len(counts) < 2:
-                return Ask([Query([["a"]])])
-            if sentence.completion == 0 and not counts:
-                return Ask([Query([["b"]]), Query([["c"]])])
-            return Verdict(sum(count.occurrences for count in counts))
+        class Rule:
+            def score(self, sentence, corpus):
+                if sentence.text == "twice":
+                    return verdict(sum(corpus.count(Query([[word]])) for word in "ab"))
+                return verdict(sum(corpus.count_all([Query([["c"]])] * len(sentence.text))))
 
-        batch = Batch([sentence(0, 0), sentence(1, 0), sentence(1, 1), sentence(0, 0)], judge)
-        shown = lambda: [len(said.queries) if isinstance(said, Ask) else said.reward for said in batch.judge()]
-        self.assertEqual(shown(), [2, 0, 1, 2])
-        batch.answer([Count(10), Count(20), Count(30), Count(40), Count(50)])
-        self.assertEqual(shown(), [30, 0, 1, 90])
-        batch.answer([Count(60)])
-        self.assertEqual(shown(), [0, 90])
+        batch = Batch(Rule(), [[said("cc")], [], [said(""), said("twice")], [said("cc")]], CorpusSize())
+        self.assertEqual(shown(batch.judge()), [["2 asked"], [], [0, "1 asked"], ["2 asked"]])
+        batch.reply([Count(10), Count(20), Count(30), Count(40), Count(50)])
+        self.assertEqual(shown(batch.judge()), [[30], [0, "1 asked"], [90]])
+        batch.reply([Count(60)])
+        self.assertEqual(shown(batch.judge()), [[0, 90]])
+
+
+class TestRule(unittest.TestCase):
+    def test_the_corpus_tells_its_size(self):
+        @dataclass
+        class Size:
+            """Pays the mean length of a document."""
+
+            def score(self, sentence, corpus):
+                return abstain("unknown") if corpus.tokens is None else verdict(corpus.tokens / corpus.documents)
+
+        rule = sentence_rule(Size, "size", "0.1.0")
+        self.assertEqual(rule.summary, "Pays the mean length of a document.")
+        self.assertEqual(run(rule, sentence("Well.", []), {}, size=CorpusSize(300, 4)).reward, 75)
+        self.assertEqual(run(rule, sentence("Well.", []), {}).note, "unknown")
+
+    def test_an_error_names_the_setting(self):
+        @dataclass
+        class Floor:
+            floors: list[int] = setting([0], "Counts that earn nothing.")
+
+        rule = sentence_rule(Floor, "floor", "0.1.0")
+        self.assertEqual(rule.schema()["properties"]["floors"]["description"], "Counts that earn nothing.")
+        for settings, message in [
+            ([], "settings: expected a JSON object, got []"),
+            ({"flor": []}, "flor: unknown field `flor`, expected one of floors"),
+            ({"floors": 1}, "floors: expected a list, got 1"),
+            ({"floors": [1, "x"]}, "floors[1]: expected integer, got 'x'"),
+        ]:
+            with self.assertRaises(ValueError) as raised:
+                rule.configure(settings)
+            self.assertEqual(str(raised.exception), message)
 
 
 if __name__ == "__main__":

@@ -1,62 +1,73 @@
-//! The sentences that a component judges, from `score` over every `resume`.
+//! The completions that a component judges, from `score` over every `resume`.
 
-use std::ops::Range;
-
-use crate::{Ask, CompletionRule, Corpus, Count, Judgement, Sentence, bindings};
+use crate::bindings::{self, Reply, Request};
+use crate::{Ask, Completion, CompletionRule, Corpus, CorpusSize, Count, Judgement};
 
 pub(crate) struct Batch {
-    sentences: Vec<Sentence<'static>>,
-    /// Per sentence all answers so far, in the order asked.
+    size: CorpusSize,
+    completions: Vec<Progress>,
+    /// The completions to judge next. The others stay: the instance ends with the batch, which frees them at once.
+    open: Vec<usize>,
+}
+
+/// A completion, and what is known of it.
+struct Progress {
+    completion: Completion,
+    /// Per sentence all counts so far, in the order asked.
     counts: Vec<Vec<Count>>,
-    /// Per sentence the queries that wait for an answer.
+    /// Per sentence the number of queries that wait for a reply.
     asked: Vec<usize>,
-    /// The completions to judge next.
-    open: Vec<Range<usize>>,
 }
 
 impl Batch {
-    pub(crate) fn new(sentences: Vec<Sentence<'static>>) -> Self {
-        let mut end = 0;
-        let completions = sentences.chunk_by(|a, b| a.completion == b.completion).map(|completion| {
-            let start = end;
-            end += completion.len();
-            start..end
-        });
-        let open = completions.collect();
-        Self { counts: vec![Vec::new(); sentences.len()], asked: vec![0; sentences.len()], sentences, open }
+    pub(crate) fn new(completions: Vec<Completion>, size: CorpusSize) -> Self {
+        let progress = |completion: Completion| {
+            let sentences = completion.sentences.len();
+            Progress { completion, counts: vec![Vec::new(); sentences], asked: vec![0; sentences] }
+        };
+        let open = (0..completions.len()).collect();
+        Self { size, completions: completions.into_iter().map(progress).collect(), open }
     }
 
-    /// Takes the answers to the queries of the last outcomes.
-    pub(crate) fn answer(&mut self, counts: Vec<Count>) {
-        let mut counts = counts.into_iter();
-        for sentence in self.open.iter().cloned().flatten() {
-            self.counts[sentence].extend(counts.by_ref().take(std::mem::take(&mut self.asked[sentence])));
+    /// Takes the replies to the requests of the last outcomes.
+    pub(crate) fn reply(&mut self, replies: Vec<Reply>) {
+        let mut counts = replies.into_iter().map(|Reply::Count(count)| count);
+        for &open in &self.open {
+            let Progress { counts: known, asked, .. } = &mut self.completions[open];
+            for (known, asked) in known.iter_mut().zip(asked) {
+                known.extend(counts.by_ref().take(std::mem::take(asked)));
+            }
         }
     }
 
-    /// One outcome per sentence of the open completions; those in which one asks stay open.
-    pub(crate) fn judge(&mut self, rule: &impl CompletionRule) -> Vec<bindings::Outcome> {
-        let Self { sentences, counts, asked, open } = self;
-        let mut outcomes = Vec::with_capacity(sentences.len());
-        open.retain(|completion| {
-            let corpora: Vec<Corpus> = counts[completion.clone()].iter().map(|counts| Corpus::new(counts)).collect();
-            let judged = rule.judge(&sentences[completion.clone()], &corpora);
-            assert_eq!(judged.len(), completion.len(), "a rule must give one outcome per sentence");
-            let mut asks = false;
-            for (sentence, outcome) in completion.clone().zip(judged) {
-                outcomes.push(match outcome {
-                    Ok(Judgement::Score(verdict)) => bindings::Outcome::Score(verdict),
-                    Ok(Judgement::Abstain(why)) => bindings::Outcome::Abstain(why),
-                    Err(Ask(queries)) => {
-                        asks = true;
-                        asked[sentence] = queries.len();
-                        bindings::Outcome::Ask(queries.into_iter().map(Into::into).collect())
-                    }
-                });
-            }
+    /// One outcome per sentence of each open completion; those in which a sentence asks stay open.
+    pub(crate) fn judge(&mut self, rule: &impl CompletionRule) -> Vec<Vec<bindings::Outcome>> {
+        let Self { size, completions, open } = self;
+        let mut outcomes = Vec::with_capacity(open.len());
+        open.retain(|&completion| {
+            let judged = completions[completion].judge(rule, *size);
+            let asks = judged.iter().any(|outcome| matches!(outcome, bindings::Outcome::Ask(_)));
+            outcomes.push(judged);
             asks
         });
         outcomes
+    }
+}
+
+impl Progress {
+    fn judge(&mut self, rule: &impl CompletionRule, size: CorpusSize) -> Vec<bindings::Outcome> {
+        let corpora: Vec<Corpus> = self.counts.iter().map(|counts| Corpus::new(size, counts)).collect();
+        let outcomes = rule.judge(&self.completion, &corpora);
+        assert_eq!(outcomes.len(), corpora.len(), "a rule must give one outcome per sentence");
+        let written = |(outcome, asked): (crate::Outcome, &mut usize)| match outcome {
+            Ok(Judgement::Score(verdict)) => bindings::Outcome::Score(verdict),
+            Ok(Judgement::Abstain(why)) => bindings::Outcome::Abstain(why),
+            Err(Ask(queries)) => {
+                *asked = queries.len();
+                bindings::Outcome::Ask(queries.into_iter().map(Request::Count).collect())
+            }
+        };
+        outcomes.into_iter().zip(&mut self.asked).map(written).collect()
     }
 }
 
@@ -64,8 +75,9 @@ impl Batch {
 mod tests {
     use super::*;
     use crate::prelude::*;
-    use crate::testing::{completion, sentence};
-    use crate::{Section, Triplet};
+    use crate::testing::completion;
+
+    const NOWHERE: CorpusSize = CorpusSize { tokens: None, documents: None };
 
     /// Asks two questions one after the other for each triplet, and pays their sum.
     #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
@@ -76,77 +88,77 @@ mod tests {
             let mut sum = 0;
             for Triplet { head, tail, .. } in &sentence.triplets {
                 for word in [head, tail] {
-                    sum += corpus.count(WordQuery::new([*word]))?.unwrap_or(0);
+                    sum += corpus.count(Query::all_of([word.as_str()]))?.unwrap_or(0);
                 }
             }
             verdict(sum as f64)
         }
     }
 
-    fn counts(occurrences: &[u64]) -> Vec<Count> {
-        occurrences.iter().map(|&n| Count { occurrences: Some(n), exact: true }).collect()
+    fn replies(occurrences: &[u64]) -> Vec<Reply> {
+        occurrences.iter().map(|&n| Reply::Count(Count { occurrences: Some(n), exact: true })).collect()
     }
 
-    /// Rewards, and what is asked.
-    fn shown(outcomes: Vec<bindings::Outcome>) -> Vec<String> {
+    /// Rewards, and what is asked, of each completion.
+    fn shown(outcomes: Vec<Vec<bindings::Outcome>>) -> Vec<Vec<String>> {
         let shown = |outcome| match outcome {
             bindings::Outcome::Score(verdict) => verdict.reward.to_string(),
             bindings::Outcome::Abstain(_) => "abstains".into(),
-            bindings::Outcome::Ask(queries) => {
-                queries.into_iter().map(|query| query.all_of).collect::<Vec<_>>().join(", ")
+            bindings::Outcome::Ask(requests) => {
+                let query = |Request::Count(query)| query.to_string();
+                requests.into_iter().map(query).collect::<Vec<_>>().join(", ")
             }
         };
-        outcomes.into_iter().map(shown).collect()
+        outcomes.into_iter().map(|completion| completion.into_iter().map(shown).collect()).collect()
     }
 
     #[test]
     fn a_completion_stays_as_long_as_a_sentence_of_it_asks() {
-        let settled = sentence("Well.", &[]);
-        let mut open = completion(&[("So.", &[]), ("A is in B.", &[("A", "is in", "B")]), ("Well.", &[])]);
-        open.iter_mut().for_each(|sentence| sentence.completion = 1);
-        let mut batch = Batch::new([vec![settled], open].concat());
-        assert_eq!(shown(batch.judge(&Sum {})), ["0", "0", "A", "0"]);
-        batch.answer(counts(&[3]));
-        assert_eq!(shown(batch.judge(&Sum {})), ["0", "B", "0"]);
-        batch.answer(counts(&[4]));
-        assert_eq!(shown(batch.judge(&Sum {})), ["0", "7", "0"]);
+        let settled = completion(&[("Well.", &[])]);
+        let open = completion(&[("So.", &[]), ("A is in B.", &[("A", "is in", "B")]), ("Well.", &[])]);
+        let mut batch = Batch::new(vec![settled, open], NOWHERE);
+        assert_eq!(shown(batch.judge(&Sum {})), [vec!["0"], vec!["0", "A", "0"]]);
+        batch.reply(replies(&[3]));
+        assert_eq!(shown(batch.judge(&Sum {})), [["0", "B", "0"]]);
+        batch.reply(replies(&[4]));
+        assert_eq!(shown(batch.judge(&Sum {})), [["0", "7", "0"]]);
     }
 
     #[test]
-    fn answers_go_to_the_sentences_that_asked_in_order() {
+    fn replies_go_to_the_sentences_that_asked_in_order() {
         /// Asks everything at once.
         #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
         struct All {}
         impl SentenceRule for All {
             fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-                let queries = sentence.triplets.iter().map(|triplet| WordQuery::new([triplet.head]));
+                let queries = sentence.triplets.iter().map(|triplet| Query::all_of([triplet.head.as_str()]));
                 let counts = corpus.count_all(queries)?;
                 verdict(counts.into_iter().flatten().fold(0, |sum, count| 10 * sum + count) as f64)
             }
         }
         let facts = completion(&[("A, B.", &[("A", "", ""), ("B", "", "")]), ("None.", &[]), ("C.", &[("C", "", "")])]);
-        let mut batch = Batch::new(facts);
-        assert_eq!(shown(batch.judge(&All {})), ["A, B", "0", "C"]);
-        batch.answer(counts(&[1, 2, 3]));
-        assert_eq!(shown(batch.judge(&All {})), ["12", "0", "3"]);
+        let mut batch = Batch::new(vec![facts.clone(), facts], NOWHERE);
+        assert_eq!(shown(batch.judge(&All {})), [["A, B", "0", "C"], ["A, B", "0", "C"]]);
+        batch.reply(replies(&[1, 2, 3, 4, 5, 6]));
+        assert_eq!(shown(batch.judge(&All {})), [["12", "0", "3"], ["45", "0", "6"]]);
     }
 
     #[test]
-    fn neighbours_of_one_number_stay_two_completions() {
-        let fact = |completion| Sentence {
-            completion,
-            index: 0,
-            text: "",
-            section: Section::Body,
-            triplets: vec![Triplet { head: "A", relation: "", tail: "B" }],
+    fn the_corpus_tells_its_size() {
+        #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
+        struct Size {}
+        impl SentenceRule for Size {
+            fn score(&self, _: &Sentence, corpus: &Corpus) -> Outcome {
+                verdict((corpus.tokens().unwrap_or(0) + corpus.documents().unwrap_or(0)) as f64)
+            }
+        }
+        let score = |tokens, documents| {
+            let size = CorpusSize { tokens, documents };
+            shown(Batch::new(vec![completion(&[("Well.", &[])])], size).judge(&Size {})).concat()
         };
-        let mut between = fact(1);
-        between.triplets.clear();
-        let mut batch = Batch::new(vec![fact(0), between, fact(0)]);
-        assert_eq!(shown(batch.judge(&Sum {})), ["A", "0", "A"]);
-        batch.answer(counts(&[1, 5]));
-        assert_eq!(shown(batch.judge(&Sum {})), ["B", "B"]);
-        batch.answer(counts(&[1, 1]));
-        assert_eq!(shown(batch.judge(&Sum {})), ["2", "6"]);
+        assert_eq!(
+            [score(Some(300), Some(7)), score(Some(300), None), score(None, None)].concat(),
+            ["307", "300", "0"]
+        );
     }
 }

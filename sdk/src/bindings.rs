@@ -9,6 +9,7 @@ wit_bindgen::generate!({
     pub_export_macro: true,
     default_bindings_module: "corver_sdk::bindings",
     additional_derives: [PartialEq],
+    generate_unused_types: true,
 });
 
 /// The world of response rules; its types are those of sentence rules.
@@ -18,18 +19,15 @@ pub mod response {
         world: "response-rule",
         pub_export_macro: true,
         default_bindings_module: "corver_sdk::bindings::response",
-        additional_derives: [PartialEq],
         with: {
-            "corver:reward/types@0.5.0": super::corver::reward::types,
-            "corver:reward/diagnostics@0.5.0": super::corver::reward::diagnostics,
+            "corver:reward/types@0.1.0": super::corver::reward::types,
+            "corver:reward/diagnostics@0.1.0": super::corver::reward::diagnostics,
         },
     });
 
-    pub use exports::corver::reward::response_grading::{Grade, Guest, Passage, Response};
+    pub use exports::corver::reward::response_grading::Guest;
 }
 
 pub use corver::reward::diagnostics::report;
-pub(crate) use corver::reward::types::Sentence;
-pub use corver::reward::types::{Batch, Count, Manifest, Outcome, Query, Section, Verdict};
+pub use corver::reward::types::*;
 pub use exports::corver::reward::sentence_scoring::Guest;
-pub use response::{Grade, Passage, Response};

@@ -3,20 +3,23 @@
 use std::sync::{Mutex, OnceLock};
 
 use crate::batch::Batch;
-use crate::bindings;
-use crate::{CompletionRule, Count, Grade, Manifest, Response, ResponseRule, Settings};
+use crate::bindings::{self, Reply};
+use crate::{Completion, CompletionRule, CorpusSize, Grade, Manifest, ResponseRule, Settings};
 
 /// Makes a sentence rule the component that this crate compiles to. Its name, version and summary are the package's.
 #[macro_export]
 macro_rules! export {
     ($rule:ty) => {
         $crate::component!($rule, $crate::CompletionRule, $crate::bindings, {
-            fn score(batch: $crate::bindings::Batch) -> Vec<$crate::bindings::Outcome> {
-                $crate::glue::score(&RULE, batch)
+            fn score(
+                completions: Vec<$crate::Completion>,
+                corpus: $crate::CorpusSize,
+            ) -> Vec<Vec<$crate::bindings::Outcome>> {
+                $crate::glue::score(&RULE, completions, corpus)
             }
 
-            fn resume(counts: Vec<$crate::Count>) -> Vec<$crate::bindings::Outcome> {
-                $crate::glue::resume(&RULE, counts)
+            fn resume(replies: Vec<$crate::bindings::Reply>) -> Vec<Vec<$crate::bindings::Outcome>> {
+                $crate::glue::resume(&RULE, replies)
             }
         });
     };
@@ -27,8 +30,8 @@ macro_rules! export {
 macro_rules! export_response_rule {
     ($rule:ty) => {
         $crate::component!($rule, $crate::ResponseRule, $crate::bindings::response, {
-            fn assess(batch: Vec<$crate::Response>) -> Vec<$crate::Grade> {
-                $crate::glue::grade(&RULE, &batch)
+            fn assess(completions: Vec<$crate::Completion>) -> Vec<$crate::Grade> {
+                $crate::glue::assess(&RULE, &completions)
             }
         });
     };
@@ -84,23 +87,25 @@ pub fn configure<R: Settings>(
 /// What is judged, until nothing is asked any more.
 static BATCH: Mutex<Option<Batch>> = Mutex::new(None);
 
-pub fn score<R: CompletionRule>(rule: &OnceLock<R>, batch: bindings::Batch) -> Vec<bindings::Outcome> {
-    let mut open = BATCH.lock().expect(UNBROKEN);
-    // It stays in memory: an instance judges no other batch.
-    let batch: &bindings::Batch = Box::leak(Box::new(batch));
-    open.insert(Batch::new(batch.sentences())).judge(rule.get().expect(CONFIGURED))
+pub fn score<R: CompletionRule>(
+    rule: &OnceLock<R>,
+    completions: Vec<Completion>,
+    corpus: CorpusSize,
+) -> Vec<Vec<bindings::Outcome>> {
+    let mut batch = BATCH.lock().expect(UNBROKEN);
+    batch.insert(Batch::new(completions, corpus)).judge(rule.get().expect(CONFIGURED))
 }
 
-pub fn resume<R: CompletionRule>(rule: &OnceLock<R>, counts: Vec<Count>) -> Vec<bindings::Outcome> {
-    let mut open = BATCH.lock().expect(UNBROKEN);
-    let batch = open.as_mut().expect("the contract: `score` comes before `resume`");
-    batch.answer(counts);
+pub fn resume<R: CompletionRule>(rule: &OnceLock<R>, replies: Vec<Reply>) -> Vec<Vec<bindings::Outcome>> {
+    let mut batch = BATCH.lock().expect(UNBROKEN);
+    let batch = batch.as_mut().expect("the contract: `score` comes before `resume`");
+    batch.reply(replies);
     batch.judge(rule.get().expect(CONFIGURED))
 }
 
-pub fn grade<R: ResponseRule>(rule: &OnceLock<R>, batch: &[Response]) -> Vec<Grade> {
+pub fn assess<R: ResponseRule>(rule: &OnceLock<R>, completions: &[Completion]) -> Vec<Grade> {
     let rule = rule.get().expect(CONFIGURED);
-    batch.iter().map(|response| rule.grade(response)).collect()
+    completions.iter().map(|completion| rule.grade(completion)).collect()
 }
 
 const CONFIGURED: &str = "the contract: `configure` comes first";

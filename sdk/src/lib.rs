@@ -26,23 +26,29 @@
 //! corver_sdk::export!(Attested);
 //! ```
 //!
-//! A [`ResponseRule`] grades whole completions instead: a judge of answers, or a check of their format.
+//! | what is rewarded | implement | export with |
+//! | --- | --- | --- |
+//! | a sentence by itself | [`SentenceRule`] | [`export!`] |
+//! | a sentence in the light of its neighbours | [`CompletionRule`] | [`export!`] |
+//! | a whole completion: a judge of answers, a check of their format | [`ResponseRule`] | [`export_response_rule!`] |
+//!
+//! What a rule sees is a [`Completion`] of [`Sentence`]s with their [`Triplet`]s, and the [`Corpus`], which answers a
+//! [`Query`] with a count. Ready-made parts: [`Sentence::first_valid_triplet`], [`Triplet::word_query`],
+//! [`Corpus::count_facts`], [`first_fact`], [`mean_fact`], [`Tiers`], [`content_words`].
 //!
 //! `cargo build --release --target wasm32-unknown-unknown` makes the file that `corver-host train --plugin` takes.
-//! `cargo test` is native: [`testing`] has a corpus to fill in by hand. In WebAssembly this crate also brings the allocator.
+//! `cargo test` is native: [`testing`] has a corpus to fill in by hand, and [`testing::check()`], which tries a rule on
+//! generated completions.
 
 mod batch;
 pub mod bindings;
 mod corpus;
 #[doc(hidden)]
 pub mod glue;
-#[cfg(any(test, target_family = "wasm"))]
-mod heap;
 mod outcome;
 mod query;
 mod response;
 mod rule;
-mod sentence;
 mod settings;
 pub mod testing;
 mod text;
@@ -54,13 +60,11 @@ pub use schemars;
 #[doc(hidden)]
 pub use serde;
 
-pub use bindings::{Count, Grade, Manifest, Passage, Response, Section, Verdict};
+pub use bindings::{Completion, CorpusSize, Count, Grade, Manifest, Query, Section, Sentence, Triplet, Verdict};
 pub use corpus::{Ask, Corpus};
-pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, verdict};
-pub use query::{Query, WordQuery};
+pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, mean_fact, verdict};
 pub use response::{ResponseRule, grade};
 pub use rule::{CompletionRule, SentenceRule};
-pub use sentence::{Sentence, Triplet};
 pub use settings::{Settings, configured, configured_response, finite};
 pub use tiers::{Tiers, TiersError};
 pub use words::{content_words, is_pronoun, relation_words, word_query};
@@ -68,7 +72,8 @@ pub use words::{content_words, is_pronoun, relation_words, word_query};
 /// Everything a rule usually needs.
 pub mod prelude {
     pub use crate::{
-        CompletionRule, Corpus, Grade, Outcome, OutcomeExt as _, Query, Response, ResponseRule, Section, Sentence,
-        SentenceRule, Settings as _, Tiers, Triplet, WordQuery, abstain, finite, first_fact, grade, settings, verdict,
+        Completion, CompletionRule, Corpus, Grade, Outcome, OutcomeExt as _, Query, ResponseRule, Section, Sentence,
+        SentenceRule, Settings as _, Tiers, Triplet, abstain, content_words, finite, first_fact, grade, is_pronoun,
+        mean_fact, relation_words, settings, verdict, word_query,
     };
 }

@@ -1,6 +1,6 @@
 //! What a rule answers.
 
-use crate::{Ask, Corpus, Sentence, Verdict};
+use crate::{Ask, Corpus, Sentence, Tiers, Verdict};
 
 /// A rule's answer for one sentence: a judgement, or the counts it still needs. `?` on [`crate::Corpus::count`] makes
 /// the latter.
@@ -28,7 +28,7 @@ pub fn abstain(why: &str) -> Outcome {
 }
 
 /// What the rule First does, with another map from the count to the reward: the first valid triplet decides, a count that
-/// the index does not know earns 0, and counts from `enough` on are not told apart.
+/// the corpus does not know earns 0, and counts from `enough` on are not told apart.
 ///
 /// # Errors
 /// [`Ask`] where the count has not been looked up yet.
@@ -39,10 +39,21 @@ pub fn first_fact(sentence: &Sentence, corpus: &Corpus, enough: u64, reward: imp
     verdict(count.map_or(0.0, |count| reward(count.min(enough)))).because(index, count)
 }
 
+/// The mean of what these facts earn, each a triplet's index and its count, as [`Corpus::count_facts`] gives them. No
+/// single count decides; the trace shows the smallest. Abstains where there are none.
+#[expect(clippy::missing_errors_doc, reason = "never an error: the type is what `SentenceRule::score` returns")]
+pub fn mean_fact(facts: &[(usize, u64)], tiers: &Tiers) -> Outcome {
+    let Some(&(index, least)) = facts.iter().min_by_key(|&&(_, count)| count) else {
+        return abstain("no fact that can be counted");
+    };
+    let total: f64 = facts.iter().map(|&(_, count)| tiers.reward(Some(count))).sum();
+    verdict(total / facts.len() as f64).because(index, Some(least)).note(&format!("mean of {}", facts.len()))
+}
+
 /// Adds to a verdict what it rests on. Leaves abstentions and asks as they are.
 #[expect(clippy::missing_errors_doc, reason = "an ask stays an ask; no error of their own")]
 pub trait OutcomeExt {
-    /// The triplet, by its place in the sentence, and the count that decided.
+    /// The triplet, by its index in the sentence, and the count that decided.
     fn because(self, triplet: usize, count: Option<u64>) -> Outcome;
 
     /// Words for the trace.

@@ -1,10 +1,10 @@
 //! Rules for whole completions: judges of the answer, checks of the format.
 
-use crate::{Grade, Response, Settings};
+use crate::{Completion, Grade, Settings};
 
 /// A reward for whole completions. The implementing type holds the rule's settings; [`crate::settings!`] declares it.
 ///
-/// A judge that wants the gold itself, and nothing beside it:
+/// A judge that wants the gold itself, and nothing else:
 ///
 /// ```
 /// use corver_sdk::prelude::*;
@@ -18,8 +18,8 @@ use crate::{Grade, Response, Settings};
 /// }
 ///
 /// impl ResponseRule for Verbatim {
-///     fn grade(&self, response: &Response) -> Grade {
-///         if response.golds.contains(&response.answer) { grade(self.reward, "GOOD") } else { grade(-1.0, "BAD") }
+///     fn grade(&self, completion: &Completion) -> Grade {
+///         if completion.golds.contains(&completion.answer) { grade(self.reward, "GOOD") } else { grade(-1.0, "BAD") }
 ///     }
 /// }
 ///
@@ -27,7 +27,7 @@ use crate::{Grade, Response, Settings};
 /// ```
 pub trait ResponseRule: Settings {
     /// Grades one completion, from its arguments alone.
-    fn grade(&self, response: &Response) -> Grade;
+    fn grade(&self, completion: &Completion) -> Grade;
 
     /// Refuses settings that do not make sense, beyond what their types say. Called once, before anything is graded.
     ///

@@ -1,7 +1,7 @@
 //! What a rule implements: [`SentenceRule`] where a sentence stands for itself, [`CompletionRule`] where its neighbours
 //! matter.
 
-use crate::{Corpus, Outcome, Sentence, Settings};
+use crate::{Completion, Corpus, Outcome, Sentence, Settings};
 
 /// A reward for single sentences. The implementing type holds the rule's settings; [`crate::settings!`] declares it.
 pub trait SentenceRule: Settings {
@@ -35,14 +35,15 @@ pub trait SentenceRule: Settings {
 /// }
 ///
 /// impl CompletionRule for Fresh {
-///     fn judge(&self, completion: &[Sentence], corpora: &[Corpus]) -> Vec<Outcome> {
+///     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
+///         let sentences = &completion.sentences;
 ///         let judge = |(place, (sentence, corpus)): (usize, (&Sentence, &Corpus))| {
-///             if completion[..place].iter().any(|earlier| earlier.text == sentence.text) {
+///             if sentences[..place].iter().any(|earlier| earlier.text == sentence.text) {
 ///                 return abstain("said before");
 ///             }
 ///             first_fact(sentence, corpus, self.tiers.top(), |count| self.tiers.reward(Some(count)))
 ///         };
-///         completion.iter().zip(corpora).enumerate().map(judge).collect()
+///         sentences.iter().zip(corpora).enumerate().map(judge).collect()
 ///     }
 /// }
 ///
@@ -55,7 +56,7 @@ pub trait SentenceRule: Settings {
 pub trait CompletionRule: Settings {
     /// Judges a whole completion: one outcome per sentence, in order. Each sentence has a corpus of its own. Called again,
     /// with the whole completion, until no outcome asks; each call must decide, and ask, from its arguments alone.
-    fn judge(&self, completion: &[Sentence], corpora: &[Corpus]) -> Vec<Outcome>;
+    fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome>;
 
     /// As [`SentenceRule::validate`].
     ///
@@ -67,8 +68,8 @@ pub trait CompletionRule: Settings {
 }
 
 impl<R: SentenceRule> CompletionRule for R {
-    fn judge(&self, completion: &[Sentence], corpora: &[Corpus]) -> Vec<Outcome> {
-        completion.iter().zip(corpora).map(|(sentence, corpus)| self.score(sentence, corpus)).collect()
+    fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
+        completion.sentences.iter().zip(corpora).map(|(sentence, corpus)| self.score(sentence, corpus)).collect()
     }
 
     fn validate(&self) -> Result<(), String> {

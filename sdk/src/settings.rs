@@ -17,7 +17,7 @@ pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'sta
             return Err("invalid settings: a JSON object is expected".to_owned());
         }
         let settings: serde_json::Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        // The error names the key: a place in the JSON would help nobody who did not write it.
+        // The error names the key: a line and column would not help those who did not write the JSON.
         serde_path_to_error::deserialize(settings).map_err(|error| error.to_string())
     }
 
@@ -32,7 +32,7 @@ pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'sta
     }
 }
 
-/// A rule with these settings, a JSON object; what [`CompletionRule::validate`] says is heeded.
+/// A rule with these settings, a JSON object, validated ([`CompletionRule::validate`]).
 ///
 /// # Errors
 /// A message that names the key that is wrong or unknown.
@@ -40,7 +40,7 @@ pub fn configured<R: CompletionRule>(json: &str) -> Result<R, String> {
     validated(json, R::validate)
 }
 
-/// A response rule with these settings, a JSON object; what [`ResponseRule::validate`] says is heeded.
+/// A response rule with these settings, a JSON object, validated ([`ResponseRule::validate`]).
 ///
 /// # Errors
 /// As [`configured`].

@@ -28,53 +28,72 @@ use std::collections::BTreeMap;
 pub use check::{check, check_with};
 pub use responses::{check_responses, response};
 
-use crate::{Ask, CompletionRule, Corpus, Count, Judgement, Query, Section, Sentence, Triplet};
+use crate::{Ask, Completion, CompletionRule, Corpus, CorpusSize, Count, Judgement, Query, Section, Sentence, Triplet};
 
-// What the host allows by default.
-const ROUNDS: usize = 4;
-const QUERIES_PER_SENTENCE: usize = 64;
-const WORDS_PER_QUERY: usize = 256;
+mod limits {
+    include!("../../wit/limits.rs");
+}
 
 /// Head, relation and tail.
 pub type Parts<'a> = (&'a str, &'a str, &'a str);
 
-/// A sentence with these triplets, the only one of its completion. It borrows all texts.
+/// The paper's example: “Mario Camerini directed Il Seduttore. The film starred Sophia Loren.”
+pub const FILM: [Parts; 2] =
+    [("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
+/// What is asked about the first fact of [`FILM`].
+pub const DIRECTED: &str = "Mario AND Camerini AND Il AND Seduttore";
+/// What is asked about its second.
+pub const STARRED: &str = "Il AND Seduttore AND Sophia AND Loren";
+
+/// A sentence of a think block with these triplets.
 #[must_use]
-pub fn sentence<'a>(text: &'a str, triplets: &[Parts<'a>]) -> Sentence<'a> {
-    completion(&[(text, triplets)]).remove(0)
+pub fn sentence(text: &str, triplets: &[Parts]) -> Sentence {
+    let triplet = |&(head, relation, tail): &Parts| {
+        let [head, relation, tail] = [head, relation, tail].map(str::to_owned);
+        Triplet { head, relation, tail }
+    };
+    Sentence { text: text.to_owned(), section: Section::Think, triplets: triplets.iter().map(triplet).collect() }
 }
 
-/// A completion of these sentences, each a text and its triplets, all in one think block. They borrow all texts.
+/// A completion of these sentences, each a text and its triplets, all in one think block: no question, no answer.
 #[must_use]
-pub fn completion<'a>(sentences: &[(&'a str, &[Parts<'a>])]) -> Vec<Sentence<'a>> {
-    let triplet = |&(head, relation, tail): &Parts<'a>| Triplet { head, relation, tail };
-    let sentence = |(index, &(text, triplets)): (u32, &(&'a str, &[Parts<'a>]))| Sentence {
-        completion: 0,
-        index,
-        text,
-        section: Section::Think,
-        triplets: triplets.iter().map(triplet).collect(),
-    };
-    (0..).zip(sentences).map(sentence).collect()
+pub fn completion(sentences: &[(&str, &[Parts])]) -> Completion {
+    of(sentences.iter().map(|(text, triplets)| sentence(text, triplets)).collect())
+}
+
+/// A completion of these sentences.
+fn of(sentences: Vec<Sentence>) -> Completion {
+    let texts: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
+    let text = format!("<think>{}</think>", texts.join(" "));
+    Completion { question: String::new(), golds: Vec::new(), answer: text.clone(), text, sentences }
 }
 
 /// A corpus in which exactly these queries can be asked, each written as it prints: `"Paris AND Peru"`.
 #[must_use]
 pub fn counts(known: &[(&str, u64)]) -> FakeCorpus {
-    FakeCorpus { known: known.iter().map(|&(query, count)| (query.to_owned(), Some(count))).collect() }
+    let known = known.iter().map(|&(query, count)| (query.to_owned(), Some(count))).collect();
+    FakeCorpus { known, size: CorpusSize { tokens: None, documents: None } }
 }
 
 /// See [`counts`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct FakeCorpus {
     known: BTreeMap<String, Option<u64>>,
+    size: CorpusSize,
 }
 
 impl FakeCorpus {
-    /// Adds a query that the index cannot answer.
+    /// Adds a query that the corpus cannot answer.
     #[must_use]
     pub fn without(mut self, query: &str) -> Self {
         self.known.insert(query.to_owned(), None);
+        self
+    }
+
+    /// A corpus of so many tokens and documents; without this, both are unknown.
+    #[must_use]
+    pub fn of_size(mut self, tokens: u64, documents: u64) -> Self {
+        self.size = CorpusSize { tokens: Some(tokens), documents: Some(documents) };
         self
     }
 
@@ -97,7 +116,7 @@ pub struct Judged {
     pub reward: Option<f32>,
     /// The count that decided.
     pub count: Option<u64>,
-    /// The place of the triplet that decided.
+    /// The index of the triplet that decided.
     pub triplet: Option<u32>,
     /// The rule's own words.
     pub note: Option<String>,
@@ -105,13 +124,13 @@ pub struct Judged {
     pub asked: Vec<String>,
 }
 
-/// Calls `rule` as the host would, answering from `corpus` until it judges.
+/// Calls `rule` as the host would, answering from `corpus` until it judges. The sentence is the only one of its completion.
 ///
 /// # Panics
 /// Where the rule asks for what `corpus` does not hold, or does what the host refuses.
 #[must_use]
 pub fn run<R: CompletionRule>(rule: &R, sentence: &Sentence, corpus: &FakeCorpus) -> Judged {
-    run_completion(rule, std::slice::from_ref(sentence), corpus).remove(0)
+    run_completion(rule, &of(vec![sentence.clone()]), corpus).remove(0)
 }
 
 /// [`run`] on the sentences of one completion.
@@ -119,45 +138,58 @@ pub fn run<R: CompletionRule>(rule: &R, sentence: &Sentence, corpus: &FakeCorpus
 /// # Panics
 /// As [`run`].
 #[must_use]
-pub fn run_completion<R: CompletionRule>(rule: &R, completion: &[Sentence], corpus: &FakeCorpus) -> Vec<Judged> {
-    settle(rule, completion, |query| corpus.count(query))
+pub fn run_completion<R: CompletionRule>(rule: &R, completion: &Completion, corpus: &FakeCorpus) -> Vec<Judged> {
+    settle(rule, completion, corpus.size, |query| corpus.count(query))
+}
+
+/// What `rule` pays a sentence of one fact that occurs so often.
+///
+/// # Panics
+/// As [`run`].
+#[must_use]
+pub fn reward_of<R: CompletionRule>(rule: &R, count: u64) -> Option<f32> {
+    let rome = sentence("Rome is in Italy.", &[("Rome", "is in", "Italy")]);
+    run(rule, &rome, &counts(&[("Rome AND Italy", count)])).reward
 }
 
 /// Calls `rule` until it asks nothing more.
-fn settle<R: CompletionRule>(rule: &R, completion: &[Sentence], answer: impl Fn(&Query) -> Count) -> Vec<Judged> {
-    let mut counts: Vec<Vec<Count>> = vec![Vec::new(); completion.len()];
-    let mut asked: Vec<Vec<Query>> = vec![Vec::new(); completion.len()];
-    for _ in 0..=ROUNDS {
+fn settle<R: CompletionRule>(
+    rule: &R,
+    completion: &Completion,
+    size: CorpusSize,
+    answer: impl Fn(&Query) -> Count,
+) -> Vec<Judged> {
+    let sentences = &completion.sentences;
+    let mut counts: Vec<Vec<Count>> = vec![Vec::new(); sentences.len()];
+    let mut asked: Vec<Vec<Query>> = vec![Vec::new(); sentences.len()];
+    for _ in 0..=limits::ROUNDS {
         let with_questions = counts.iter().zip(&asked);
-        let corpora: Vec<Corpus> = with_questions.map(|(counts, asked)| Corpus::recorded(counts, asked)).collect();
+        let corpora: Vec<Corpus> =
+            with_questions.map(|(counts, asked)| Corpus::recorded(size, counts, asked)).collect();
         let outcomes = rule.judge(completion, &corpora);
-        assert_eq!(outcomes.len(), completion.len(), "a rule must give one outcome per sentence");
+        assert_eq!(outcomes.len(), sentences.len(), "a rule must give one outcome per sentence");
         if outcomes.iter().all(Result::is_ok) {
             let outcomes = outcomes.into_iter().flatten();
-            return completion.iter().zip(&asked).zip(outcomes).map(|((s, asked), o)| judged(s, asked, o)).collect();
+            return sentences.iter().zip(&asked).zip(outcomes).map(|((s, asked), o)| judged(s, asked, o)).collect();
         }
         for ((counts, asked), outcome) in counts.iter_mut().zip(&mut asked).zip(outcomes) {
             for query in outcome.err().into_iter().flat_map(|Ask(queries)| queries) {
-                let words: usize = query.all_of.iter().map(Vec::len).sum();
-                assert!(
-                    (1..=WORDS_PER_QUERY).contains(&words),
-                    "a query of {words} words: 1 to {WORDS_PER_QUERY} are allowed"
-                );
-                assert!(
-                    !query.all_of.iter().any(Vec::is_empty),
-                    "a clause without words, which nothing matches: {query:?}"
-                );
+                check_query(&query);
                 counts.push(answer(&query));
                 asked.push(query);
             }
-            let asked = asked.len();
-            assert!(
-                asked <= QUERIES_PER_SENTENCE,
-                "{asked} queries for one sentence: at most {QUERIES_PER_SENTENCE} are allowed"
-            );
+            let (limit, got) = (limits::QUERIES_PER_SENTENCE, asked.len());
+            assert!(got <= limit, "{got} queries for one sentence: at most {limit} are allowed");
         }
     }
-    panic!("the rule still asks after {ROUNDS} rounds of answers");
+    panic!("the rule still asks after {} rounds of answers", limits::ROUNDS);
+}
+
+fn check_query(query: &Query) {
+    let (limit, words) = (limits::WORDS_PER_QUERY, query.words().count());
+    assert!((1..=limit).contains(&words), "a query of {words} words: 1 to {limit} are allowed");
+    let is_empty = query.all_of.iter().any(Vec::is_empty);
+    assert!(!is_empty, "a clause without words, which nothing matches: {query:?}");
 }
 
 fn judged(sentence: &Sentence, queries: &[Query], judgement: Judgement) -> Judged {

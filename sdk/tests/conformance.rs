@@ -4,10 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 
 use corver_sdk::testing::sentence;
-use corver_sdk::{Query, Tiers, Triplet, WordQuery, content_words, is_pronoun, relation_words, word_query};
+use corver_sdk::{Query, Tiers, Triplet, content_words, is_pronoun, relation_words, word_query};
 use serde_json::Value;
 
-/// The lines of `golden/reward/FILE`; `None`, said aloud, where no vectors are at hand.
+/// The lines of `golden/reward/FILE`; `None`, with a message, where there are no vectors.
 fn vectors(file: &str) -> Option<Vec<Value>> {
     let Some(shared) = std::env::var_os("CORVER_SHARED") else {
         eprintln!("skipped: CORVER_SHARED is not set");
@@ -25,8 +25,8 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_else(|| panic!("text expected, got {value}"))
 }
 
-fn printed(query: Option<WordQuery>) -> Value {
-    query.map_or(Value::Null, |query| Query::from(query).to_string().into())
+fn printed(query: Option<Query>) -> Value {
+    query.map_or(Value::Null, |query| query.to_string().into())
 }
 
 #[test]
@@ -53,11 +53,12 @@ fn word_queries_are_the_references() {
 #[test]
 fn relation_queries_are_the_references() {
     for row in vectors("relcheck_query.jsonl").into_iter().flatten() {
-        let triplet = Triplet { head: text(&row["head"]), relation: text(&row["relation"]), tail: text(&row["tail"]) };
+        let [head, relation, tail] = ["head", "relation", "tail"].map(|part| text(&row[part]).to_owned());
+        let triplet = Triplet { head, relation, tail };
         assert_eq!(printed(triplet.word_query()), row["query_head_tail"], "{}", row["id"]);
         assert_eq!(printed(triplet.relation_query()), row["query_head_tail_relation"], "{}", row["id"]);
         if !row["query_head_tail"].is_null() {
-            assert_eq!(Value::from(relation_words(triplet.relation)), row["relation_words"], "{}", row["id"]);
+            assert_eq!(Value::from(relation_words(&triplet.relation)), row["relation_words"], "{}", row["id"]);
         }
     }
 }

@@ -1,427 +1,409 @@
-//! A run's settings: defaults < `--config` files < `--set` < flags. Sections are named after the stages.
-//!
-//! The defaults are the paper's. Without `--config` a run uses `configs/demo.toml`, which is built in.
+//! What the settings mean: absolute paths, rules with their weights, known devices and sources. One pass over [`Settings`],
+//! which tells every problem at once.
 
-use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
-use corver_core::{AdvantageSettings, RewardSettings, Sampling};
-use corver_remote::RemoteSettings;
-use corver_study::evaluate::EvaluateSettings;
-use serde::{Deserialize, Serialize};
+use anyhow::{Context, Result, bail};
+use corver_core::{AdvantageSettings, Device, LearnSettings, Precision, RewardSettings, Sampling};
+use corver_corpus::CnfOptions;
+use corver_counts::{RemoteSettings, Source};
+use corver_rules::Limits;
 use serde_json::{Map, Value};
 
-use crate::rules::{Plugin, Plugins};
-use crate::source::{Source, Sources};
+use crate::plugin::{self, Plugin};
+use crate::settings::{
+    CheckpointSection, CorpusSection, DEMO, EvalSection, ExtractSection, GraderSection, PolicySection, QuestionSection,
+    RuleSection, RunSection, Settings,
+};
 
-/// The demo's settings, which every command falls back on.
-const DEMO: &str = include_str!("../../../configs/demo.toml");
+/// What is said of a setting that a command needs.
+pub const UNSET: &str = "not set; give a path, or \"demo\"";
 
-/// What stands for the built-in demo in place of a path.
-pub const DEMO_SOURCE: &str = "demo";
+/// What a setting names: the built-in demo's, or one of the user's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DemoOr<T> {
+    Demo,
+    Own(T),
+}
 
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// A file or folder; the path is absolute.
+pub type Place = DemoOr<PathBuf>;
+
+/// Resolved settings. What no setting names is `None` or empty: each command needs only some of it.
+#[derive(Debug, Clone)]
 pub struct Config {
-    pub run: RunSection,
-    pub question: QuestionSection,
-    pub policy: PolicySection,
+    pub seed: u64,
+    pub steps: usize,
+    pub device: Device,
+    pub threads: usize,
+    pub train_questions: Option<Place>,
+    pub eval_questions: Option<Place>,
+    /// 0 takes all.
+    pub eval_limit: usize,
+    pub prompts_per_step: usize,
+    pub model: Option<Place>,
+    pub system_prompt: String,
+    pub precision: Precision,
     pub rollout: Sampling,
-    pub extract: ExtractSection,
-    pub corpus: CorpusSection,
-    pub rule: RuleSection,
-    pub judge: GraderSection,
-    pub format: GraderSection,
+    pub extractor: Option<Place>,
+    pub extractor_device: corver_extract::Device,
+    /// Their counts are added.
+    pub sources: Vec<DemoOr<Source>>,
+    pub counting: CnfOptions,
+    pub cache_mib: u64,
+    pub remote: RemoteSettings,
+    /// Their rewards are added.
+    pub plugins: Vec<Plugin>,
+    pub rule_settings: Map<String, Value>,
+    pub limits: Limits,
+    /// `None`: the paper's, which is built in.
+    pub judge: Option<Grader>,
+    pub format: Option<Grader>,
     pub reward: RewardSettings,
     pub advantage: AdvantageSettings,
-    #[cfg(feature = "torch")]
-    pub update: corver_learn::LearnSettings,
-    /// Read by builds that can train.
-    #[cfg(not(feature = "torch"))]
-    pub update: Map<String, Value>,
+    pub update: LearnSettings,
     pub checkpoint: CheckpointSection,
     pub eval: EvalSection,
 }
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RunSection {
-    pub seed: u64,
-    /// Optimiser steps.
-    pub steps: usize,
-    /// Where the policy runs: auto, cpu or cuda:N.
-    pub device: String,
-    /// CPU threads that libtorch uses within one operation; 0 leaves it to libtorch.
-    pub threads: usize,
-}
-
-impl Default for RunSection {
-    fn default() -> Self {
-        Self { seed: 42, steps: 100, device: "auto".into(), threads: 0 }
-    }
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct QuestionSection {
-    /// Question file to train on, or "demo".
-    pub train: String,
-    /// Question file to evaluate on before and after; empty evaluates nothing.
-    pub eval: String,
-    /// Only the first so many evaluation questions; 0 takes all.
-    pub eval_limit: usize,
-    pub prompts_per_step: usize,
-}
-
-impl Default for QuestionSection {
-    fn default() -> Self {
-        Self { train: String::new(), eval: String::new(), eval_limit: 0, prompts_per_step: 24 }
-    }
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PolicySection {
-    /// Hugging Face folder, or "demo".
-    pub model: String,
-    /// System prompt of training rollouts; empty sends none.
-    pub system_prompt: String,
-    /// auto (bf16 on a GPU, f32 on the CPU), f32 or bf16.
-    #[cfg(feature = "torch")]
-    pub precision: corver_learn::Precision,
-    /// Read by builds that can train.
-    #[cfg(not(feature = "torch"))]
-    pub precision: String,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ExtractSection {
-    /// Extractor bundle, or "demo".
-    pub bundle: String,
-    /// cpu, or cuda:N where ONNX Runtime is a build with CUDA.
-    pub device: String,
-}
-
-impl Default for ExtractSection {
-    fn default() -> Self {
-        Self { bundle: String::new(), device: "cpu".into() }
-    }
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CorpusSection {
-    /// Index folder, "demo", `URL#NAME` of an index on a server, or a list of those whose counts are added.
-    pub index: Sources,
-    /// `compatible` equals the official engine, sub-sampling included; `exact` counts every match of the same rule; `span`
-    /// counts the stretches of `max_diff_tokens` tokens that hold all words.
-    pub mode: corver_corpus::Mode,
-    /// Clauses with more hits than this are sub-sampled in `compatible` mode.
-    pub max_clause_freq: u64,
-    /// Window in tokens. Not set: the paper's, or the demo's where the index is the demo's.
-    pub max_diff_tokens: Option<u64>,
-    /// Memory for the sorted positions of frequent words, per index folder, in MiB: they are then not sorted again.
-    pub cache_mib: u64,
-    /// How to deal with servers.
-    pub remote: RemoteSettings,
-}
-
-impl CorpusSection {
-    /// How index folders are opened.
-    pub fn open_options(&self) -> corver_corpus::OpenOptions {
-        let cache_bytes = self.cache_mib.saturating_mul(1 << 20);
-        corver_corpus::OpenOptions { cache_bytes, ..corver_corpus::OpenOptions::default() }
-    }
-
-    /// The window; see [`window`].
-    pub fn window(&self) -> u64 {
-        self.max_diff_tokens.unwrap_or_else(|| window(self.index.is_demo()))
-    }
-}
-
-/// The paper's window, in tokens. The demo's articles are short, and a window that reaches the neighbouring article
-/// loses matches at the border between them.
-pub fn window(of_demo: bool) -> u64 {
-    if of_demo { corver_demo::WINDOW } else { 1_000 }
-}
-
-impl Default for CorpusSection {
-    fn default() -> Self {
-        Self {
-            index: Sources::One(String::new()),
-            mode: corver_corpus::Mode::Compatible,
-            max_clause_freq: 500_000,
-            max_diff_tokens: None,
-            cache_mib: corver_corpus::OpenOptions::default().cache_bytes >> 20,
-            remote: RemoteSettings::default(),
-        }
-    }
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RuleSection {
-    /// The reward rule, a WebAssembly file; or a list of them, whose rewards are added with their weights.
-    pub plugin: Plugins,
-    /// Handed to the rule as it is; `corver-host plugin check` prints what a rule takes. With several rules: a table for
-    /// each, under its name.
+/// A response rule.
+#[derive(Debug, Clone)]
+pub struct Grader {
+    pub plugin: PathBuf,
     pub settings: Map<String, Value>,
-    /// What each rule may use and answer, `judge` and `format` included.
-    pub limits: corver_rules::Limits,
-}
-
-impl Default for RuleSection {
-    fn default() -> Self {
-        Self {
-            plugin: Plugins::One("first.wasm".into()),
-            settings: Map::new(),
-            limits: corver_rules::Limits::default(),
-        }
-    }
-}
-
-/// A response-level reward.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct GraderSection {
-    /// A response rule, a WebAssembly file; empty stands for the paper's, which is built in.
-    pub plugin: String,
-    /// Handed to the rule as it is.
-    pub settings: Map<String, Value>,
-}
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CheckpointSection {
-    /// Steps between checkpoints.
-    pub every: usize,
-    /// Newest checkpoints kept.
-    pub keep: usize,
-}
-
-impl Default for CheckpointSection {
-    fn default() -> Self {
-        Self { every: 50, keep: 4 }
-    }
-}
-
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EvalSection {
-    /// System prompt of evaluation; empty sends none.
-    pub system_prompt: String,
-    /// Added to it when the trained policy answers (the paper's anti-loop line).
-    pub trained_suffix: String,
-    pub answers: EvaluateSettings,
-}
-
-/// Merges `files` and `overrides` ("section.key=value") over the defaults.
-pub fn load(files: &[PathBuf], overrides: &[String]) -> Result<Config> {
-    let mut merged = Map::new();
-    let demo = [PathBuf::from(DEMO_SOURCE)];
-    for path in if files.is_empty() { &demo } else { files } {
-        let values = read(path)?;
-        check_keys(&values).with_context(|| format!("in {}", path.display()))?;
-        merge(&mut merged, values);
-    }
-    for text in overrides {
-        let values = parse_override(text)?;
-        check_keys(&values).with_context(|| format!("in --set {text}"))?;
-        merge(&mut merged, values);
-    }
-    let mut config: Config = serde_path_to_error::deserialize(Value::Object(merged))
-        .map_err(|error| anyhow!("setting `{}`: {}", error.path(), error.inner()))?;
-    config.corpus.max_diff_tokens = Some(config.corpus.window());
-    Ok(config)
 }
 
 impl Config {
-    /// The same with absolute paths, so that it stands for itself in any folder.
-    pub fn with_absolute_paths(mut self) -> Result<Self> {
-        let mut paths =
-            vec![&mut self.question.train, &mut self.question.eval, &mut self.policy.model, &mut self.extract.bundle];
-        let is_folder = |text: &&mut String| matches!(text.parse(), Ok(Source::Folder(_)));
-        paths.extend(self.corpus.index.texts_mut().iter_mut().filter(is_folder));
-        for path in paths.into_iter().filter(|path| !path.is_empty() && *path != DEMO_SOURCE) {
-            let absolute = std::path::absolute(&*path).with_context(|| format!("the path {path}"))?;
-            *path = absolute.into_os_string().into_string().map_err(|path| anyhow!("{path:?} is not UTF-8"))?;
-        }
-        let graders = [&mut self.judge.plugin, &mut self.format.plugin].into_iter().filter(|text| !text.is_empty());
-        for text in self.rule.plugin.texts_mut().iter_mut().chain(graders) {
-            *text = text.parse::<Plugin>()?.with_absolute_path()?.to_string();
-        }
-        Ok(self)
+    /// # Errors
+    /// Every setting that cannot be understood.
+    pub fn resolve(settings: Settings) -> Result<Self> {
+        let mut problems = Problems::default();
+        let config = Self::understand(settings, &mut problems);
+        problems.none().map(|()| config)
     }
-}
 
-/// The settings in which two resolved configurations differ, as `section.key`.
-pub fn differences(one: &str, other: &str) -> Result<Vec<String>> {
-    fn collect(one: Option<&Value>, other: Option<&Value>, key: &str, into: &mut Vec<String>) {
-        if let (Some(Value::Object(one)), Some(Value::Object(other))) = (one, other) {
-            let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
-            let dotted = |name: &String| if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-            keys.into_iter().for_each(|name| collect(one.get(name), other.get(name), &dotted(name), into));
-        } else if one != other {
-            into.push(key.to_owned());
+    /// [`Self::resolve`] for a training run, which needs everything.
+    ///
+    /// # Errors
+    /// Every setting that cannot be understood, and everything that is not named or not there.
+    pub fn resolve_for_training(settings: Settings) -> Result<Self> {
+        let mut problems = Problems::default();
+        let config = Self::understand(settings, &mut problems);
+        config.find_everything(&mut problems);
+        problems.none().map(|()| config)
+    }
+
+    fn understand(settings: Settings, problems: &mut Problems) -> Self {
+        let Settings { run, question, policy, rollout, extract, corpus, rule, judge, format, .. } = settings;
+        let sources = corpus.index.texts().map(|text| source(text));
+        let sources: Vec<_> = sources.filter_map(|source| problems.take("corpus.index", source)).collect();
+        let plugins = rule.plugin.texts().map(|text| weighted(text));
+        let plugins: Vec<_> = plugins.filter_map(|plugin| problems.take("rule.plugin", plugin)).collect();
+        if plugins.is_empty() {
+            problems.add_first("rule.plugin", "not set; name a rule, such as \"first.wasm\"");
+        }
+        let update = LearnSettings { total_steps: run.steps, ..settings.update };
+        problems.take("update", update.check());
+        let max_diff_tokens = corpus.max_diff_tokens.unwrap_or_else(|| window(&sources));
+        Self {
+            seed: run.seed,
+            steps: run.steps,
+            device: problems.take("run.device", run.device.parse()).unwrap_or_default(),
+            threads: run.threads,
+            train_questions: problems.take("question.train", place(&question.train)).flatten(),
+            eval_questions: problems.take("question.eval", place(&question.eval)).flatten(),
+            eval_limit: question.eval_limit,
+            prompts_per_step: question.prompts_per_step,
+            model: problems.take("policy.model", place(&policy.model)).flatten(),
+            system_prompt: policy.system_prompt,
+            precision: policy.precision,
+            rollout,
+            extractor: problems.take("extract.bundle", place(&extract.bundle)).flatten(),
+            extractor_device: problems.take("extract.device", extract.device.parse()).unwrap_or_default(),
+            sources,
+            counting: CnfOptions { mode: corpus.mode, max_clause_freq: corpus.max_clause_freq, max_diff_tokens },
+            cache_mib: corpus.cache_mib,
+            remote: corpus.remote,
+            plugins,
+            rule_settings: rule.settings,
+            limits: rule.limits,
+            judge: problems.take("judge.plugin", grader("judge", judge)).flatten(),
+            format: problems.take("format.plugin", grader("format", format)).flatten(),
+            reward: settings.reward,
+            advantage: settings.advantage,
+            update,
+            checkpoint: settings.checkpoint,
+            eval: settings.eval,
         }
     }
-    let mut differences = Vec::new();
-    collect(Some(&toml::from_str(one)?), Some(&toml::from_str(other)?), "", &mut differences);
-    Ok(differences)
-}
 
-fn read(path: &Path) -> Result<Map<String, Value>> {
-    if path == Path::new(DEMO_SOURCE) {
-        return toml::from_str(DEMO).context("in the built-in demo configuration");
-    }
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))?;
-    toml::from_str(&text).with_context(|| format!("{} is not valid TOML", path.display()))
-}
-
-/// `a.b=value`: the value is TOML, or else a plain string.
-fn parse_override(text: &str) -> Result<Map<String, Value>> {
-    let Some((key, value)) = text.split_once('=') else {
-        bail!("--set takes section.key=value, not {text:?}");
-    };
-    let line = |value: &str| toml::from_str::<Map<String, Value>>(&format!("{} = {value}", key.trim()));
-    let quoted = || line(&Value::String(value.trim().to_owned()).to_string());
-    line(value.trim()).or_else(|_| quoted()).with_context(|| format!("--set {text}"))
-}
-
-fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
-    for (key, value) in from {
-        match (into.get_mut(&key), value) {
-            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
-            (_, value) => {
-                into.insert(key, value);
+    /// Adds what is not named or not there.
+    fn find_everything(&self, problems: &mut Problems) {
+        let needed = [
+            ("question.train", self.train_questions.as_ref()),
+            ("policy.model", self.model.as_ref()),
+            ("extract.bundle", self.extractor.as_ref()),
+        ];
+        for (key, _) in needed.iter().filter(|(_, place)| place.is_none()) {
+            problems.add_first(key, UNSET);
+        }
+        if self.sources.is_empty() {
+            problems.add_first("corpus.index", UNSET);
+        }
+        for (key, place) in needed.into_iter().chain([("question.eval", self.eval_questions.as_ref())]) {
+            if let Some(DemoOr::Own(path)) = place {
+                problems.look_for(key, path);
             }
         }
-    }
-}
-
-/// Refuses keys that no setting has, and names the nearest that exists.
-fn check_keys(values: &Map<String, Value>) -> Result<()> {
-    let Value::Object(known) = serde_json::to_value(Config::default())? else { unreachable!("a struct is an object") };
-    check_section(values, &known, "")
-}
-
-fn check_section(values: &Map<String, Value>, known: &Map<String, Value>, section: &str) -> Result<()> {
-    for (key, value) in values {
-        let Some(default) = known.get(key) else {
-            // By its last part, so that `steps` finds `run.steps`.
-            let likeness = |name: &String| strsim::jaro(name.rsplit('.').next().unwrap_or(name), key);
-            let nearest = names(known, section).into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-            let hint = nearest.map_or(String::new(), |nearest| format!("; did you mean `{nearest}`?"));
-            bail!("unknown setting `{section}{key}`{hint}");
-        };
-        // Empty here means free-form: the rule's own settings.
-        if let (Value::Object(values), Value::Object(known)) = (value, default)
-            && !known.is_empty()
-        {
-            check_section(values, known, &format!("{section}{key}."))?;
+        for source in &self.sources {
+            if let DemoOr::Own(Source::Folder(path)) = source {
+                problems.look_for("corpus.index", path);
+            }
+        }
+        for plugin in &self.plugins {
+            problems.take("rule.plugin", plugin::find(&plugin.path));
+        }
+        for (key, grader) in [("judge.plugin", &self.judge), ("format.plugin", &self.format)] {
+            grader.iter().for_each(|grader| drop(problems.take(key, plugin::find(&grader.plugin))));
         }
     }
-    Ok(())
+
+    /// The settings that resolve to this in any folder: what a run keeps.
+    pub fn to_settings(&self) -> Settings {
+        let path = |path: &PathBuf| path.display().to_string();
+        let place = |place: &Option<Place>| place.as_ref().map_or_else(String::new, |place| place.written(path));
+        let grader = |grader: &Option<Grader>| {
+            let Some(Grader { plugin, settings }) = grader else { return GraderSection::default() };
+            GraderSection { plugin: path(plugin), settings: settings.clone() }
+        };
+        let source = |source: &Source| match source {
+            Source::Folder(folder) => path(folder),
+            Source::Remote { url, index } => format!("{url}#{index}"),
+        };
+        let sources: Vec<String> = self.sources.iter().map(|origin| origin.written(source)).collect();
+        let plugins: Vec<String> = self.plugins.iter().map(Plugin::to_string).collect();
+        Settings {
+            run: RunSection {
+                seed: self.seed,
+                steps: self.steps,
+                device: self.device.to_string(),
+                threads: self.threads,
+            },
+            question: QuestionSection {
+                train: place(&self.train_questions),
+                eval: place(&self.eval_questions),
+                eval_limit: self.eval_limit,
+                prompts_per_step: self.prompts_per_step,
+            },
+            policy: PolicySection {
+                model: place(&self.model),
+                system_prompt: self.system_prompt.clone(),
+                precision: self.precision,
+            },
+            rollout: self.rollout,
+            extract: ExtractSection { bundle: place(&self.extractor), device: self.extractor_device.to_string() },
+            corpus: CorpusSection {
+                index: sources.into(),
+                mode: self.counting.mode,
+                max_clause_freq: self.counting.max_clause_freq,
+                max_diff_tokens: Some(self.counting.max_diff_tokens),
+                cache_mib: self.cache_mib,
+                remote: self.remote.clone(),
+            },
+            rule: RuleSection {
+                plugin: plugins.into(),
+                settings: self.rule_settings.clone(),
+                limits: self.limits.clone(),
+            },
+            judge: grader(&self.judge),
+            format: grader(&self.format),
+            reward: self.reward,
+            advantage: self.advantage,
+            update: self.update,
+            checkpoint: self.checkpoint,
+            eval: self.eval.clone(),
+        }
+    }
 }
 
-/// Every setting and section under `section`, with its whole name.
-fn names(known: &Map<String, Value>, section: &str) -> Vec<String> {
-    known
-        .iter()
-        .flat_map(|(key, value)| {
-            let name = format!("{section}{key}");
-            let deeper = value.as_object().map_or(Vec::new(), |known| names(known, &format!("{name}.")));
-            std::iter::once(name).chain(deeper)
-        })
-        .collect()
+/// The window in tokens where none is set: the paper's, or the demo's. The demo's articles are short, and a window that
+/// reaches the neighbouring article loses matches at the border between them.
+pub fn window(sources: &[DemoOr<Source>]) -> u64 {
+    if sources == [DemoOr::Demo] { corver_demo::WINDOW } else { 1_000 }
+}
+
+/// The indexes that a command line names; the demo's where it names none.
+///
+/// # Errors
+/// Where a URL names no index.
+pub fn sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
+    if texts.is_empty() { Ok(vec![DemoOr::Demo]) } else { texts.iter().map(|text| source(text)).collect() }
+}
+
+/// A path, or the demo's; nothing where the text is empty.
+fn place(text: &str) -> Result<Option<Place>> {
+    Ok(match text {
+        "" => None,
+        DEMO => Some(DemoOr::Demo),
+        path => Some(DemoOr::Own(absolute(Path::new(path))?)),
+    })
+}
+
+/// An index folder, an index on a server, or the demo's.
+fn source(text: &str) -> Result<DemoOr<Source>> {
+    Ok(match text {
+        DEMO => DemoOr::Demo,
+        text => DemoOr::Own(match text.parse()? {
+            Source::Folder(path) => Source::Folder(absolute(&path)?),
+            remote @ Source::Remote { .. } => remote,
+        }),
+    })
+}
+
+fn weighted(text: &str) -> Result<Plugin> {
+    let Plugin { path, weight } = text.parse()?;
+    Ok(Plugin { path: plugin_path(&path)?, weight })
+}
+
+fn grader(name: &str, GraderSection { plugin, settings }: GraderSection) -> Result<Option<Grader>> {
+    if !plugin.is_empty() {
+        return Ok(Some(Grader { plugin: plugin_path(Path::new(&plugin))?, settings }));
+    }
+    if !settings.is_empty() {
+        bail!("not set, but there are `{name}.settings`: the built-in one takes none");
+    }
+    Ok(None)
+}
+
+/// A shipped rule's name stays a name; every other plugin gets an absolute path.
+fn plugin_path(plugin: &Path) -> Result<PathBuf> {
+    plugin::here(plugin).map_or_else(|| Ok(plugin.to_owned()), |path| absolute(&path))
+}
+
+/// An absolute path in UTF-8, as a configuration file holds it.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    let absolute = std::path::absolute(path).with_context(|| format!("the path {}", path.display()))?;
+    if absolute.to_str().is_none() {
+        bail!("the path {} is not UTF-8", absolute.display());
+    }
+    Ok(absolute)
+}
+
+impl<T> DemoOr<T> {
+    fn written(&self, own: impl Fn(&T) -> String) -> String {
+        match self {
+            Self::Demo => DEMO.to_owned(),
+            Self::Own(value) => own(value),
+        }
+    }
+}
+
+/// Settings, and what is wrong with each.
+#[derive(Default)]
+struct Problems(Vec<(&'static str, String)>);
+
+impl Problems {
+    fn add(&mut self, key: &'static str, problem: impl Display) {
+        self.0.push((key, problem.to_string()));
+    }
+
+    /// Adds the problem unless the setting has one already.
+    fn add_first(&mut self, key: &'static str, problem: impl Display) {
+        if self.0.iter().all(|(known, _)| *known != key) {
+            self.add(key, problem);
+        }
+    }
+
+    /// The value, or its error among the problems.
+    fn take<T, E: Display>(&mut self, key: &'static str, value: Result<T, E>) -> Option<T> {
+        value.map_err(|error| self.add(key, format!("{error:#}"))).ok()
+    }
+
+    fn look_for(&mut self, key: &'static str, path: &Path) {
+        if !path.exists() {
+            self.add(key, format!("there is no {}", path.display()));
+        }
+    }
+
+    fn none(self) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<String> = self.0.iter().map(|(key, problem)| format!("`{key}`: {problem}")).collect();
+        bail!(lines.join("\n       ")) // aligned behind "error: "
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::OneOrMany;
 
-    #[test]
-    fn later_sources_win() {
-        let config = load(&[], &["run.steps=3".into(), "rule.plugin=min.wasm".into()]).unwrap();
-        assert_eq!(config.run.steps, 3);
-        assert_eq!(config.rule.plugin, Plugins::One("min.wasm".into()));
-        assert_eq!(config.policy.model, DEMO_SOURCE);
+    fn settings(change: impl Fn(&mut Settings)) -> Settings {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        settings
     }
 
     #[test]
-    fn a_resolved_configuration_means_the_same_in_any_folder() {
-        let plugins = "rule.plugin=[\"mine/r.wasm:0.5\", \"min.wasm\"]";
-        let config = load(&[], &["question.eval=e.json".into(), plugins.into()]).unwrap();
-        let config = config.with_absolute_paths().unwrap();
-        assert!(Path::new(&config.question.eval).is_absolute());
-        let plugins = config.rule.plugin.parse().unwrap();
-        assert!(plugins[0].path.is_absolute() && plugins[0].weight == 0.5, "{plugins:?}");
-        assert_eq!((config.question.train.as_str(), config.policy.model.as_str()), (DEMO_SOURCE, DEMO_SOURCE));
-        assert_eq!(plugins[1].path, Path::new("min.wasm"));
-    }
+    fn resolved_settings_mean_the_same_in_any_folder() {
+        let config = Config::resolve(settings(|settings| {
+            settings.question.eval = "e.json".into();
+            settings.policy.model = DEMO.into();
+            settings.rule.plugin = vec!["mine/r.wasm:0.5".into(), "min.wasm".into()].into();
+            settings.judge.plugin = "mine/judge.wasm".into();
+            settings.corpus.index = vec!["wiki".into(), "http://host/#books".into()].into();
+            settings.run.device = "cuda".into();
+            settings.update.loss.delta = Some(2.0);
+        }))
+        .unwrap();
+        assert!(matches!(&config.eval_questions, Some(DemoOr::Own(path)) if path.is_absolute()));
+        assert_eq!((&config.train_questions, &config.model), (&None, &Some(DemoOr::Demo)));
+        assert!(config.plugins[0].path.is_absolute() && config.plugins[0].weight == 0.5, "{:?}", config.plugins);
+        assert_eq!(config.plugins[1].path, Path::new("min.wasm"));
 
-    #[test]
-    fn differences_are_named() {
-        let (one, other) = ("[run]\nsteps = 1\nseed = 2", "[run]\nsteps = 3\nseed = 2\n[rule.settings]\nx = 1");
-        assert_eq!(differences(one, other).unwrap(), ["rule", "run.steps"]);
+        let written = toml::to_string(&config.to_settings()).unwrap();
+        let again = Config::resolve(toml::from_str(&written).unwrap()).unwrap();
+        assert_eq!(toml::to_string(&again.to_settings()).unwrap(), written);
+        assert_eq!((again.sources, again.update), (config.sources, config.update));
     }
 
     #[test]
     fn the_window_is_the_papers_unless_the_index_is_the_demos() {
-        let of = |overrides: &[String]| load(&[], overrides).unwrap().corpus.max_diff_tokens;
-        assert_eq!(of(&[]), Some(corver_demo::WINDOW));
-        assert_eq!(of(&["corpus.index=elsewhere".into()]), Some(1_000));
-        assert_eq!(of(&["corpus.max_diff_tokens=7".into()]), Some(7));
+        let of = |index: &[&str], set: Option<u64>| {
+            let index: Vec<String> = index.iter().map(ToString::to_string).collect();
+            let settings = settings(|settings| {
+                settings.corpus.index = index.clone().into();
+                settings.corpus.max_diff_tokens = set;
+            });
+            Config::resolve(settings).unwrap().counting.max_diff_tokens
+        };
+        assert_eq!(of(&["demo"], None), corver_demo::WINDOW);
+        assert_eq!(of(&["demo", "elsewhere"], None), 1_000);
+        assert_eq!(of(&[], None), 1_000);
+        assert_eq!(of(&["demo"], Some(7)), 7);
     }
 
     #[test]
-    fn an_index_may_be_several_and_elsewhere() {
-        let of = |overrides: &[String]| load(&[], overrides).map(|config| config.corpus.index.parse().unwrap().len());
-        assert_eq!(of(&["corpus.index=[\"wiki\", \"http://host/#books\"]".into()]).unwrap(), 2);
-        assert_eq!(of(&["corpus.index=http://host/#books".into()]).unwrap(), 1);
-        let error = load(&[], &["corpus.index=7".into()]).unwrap_err();
-        assert!(
-            format!("{error:#}").contains("corpus.index") && format!("{error:#}").contains("URL#NAME"),
-            "{error:#}"
-        );
-        let error = load(&[], &["corpus.remote.patience=7".into()]).unwrap_err();
-        assert!(format!("{error:#}").contains("did you mean `corpus.remote.patience_s`?"), "{error:#}");
-    }
-
-    #[test]
-    fn an_unknown_key_names_its_nearest_neighbour() {
-        let error = load(&[], &["rollout.temprature=1".into()]).unwrap_err();
-        assert!(format!("{error:#}").contains("did you mean `rollout.temperature`?"), "{error:#}");
-        let error = load(&[], &["steps=1".into()]).unwrap_err();
-        assert!(format!("{error:#}").contains("did you mean `run.steps`?"), "{error:#}");
-        assert!(load(&[], &["rule.settings.anything=1".into()]).is_ok());
-    }
-
-    #[test]
-    fn the_defaults_are_the_papers() {
-        let config = Config::default();
-        assert_eq!((config.run.steps, config.run.seed, config.question.prompts_per_step), (100, 42, 24));
-        assert_eq!((config.corpus.max_clause_freq, config.corpus.window()), (500_000, 1_000));
-        assert_eq!((config.rollout.num_generations, config.rollout.max_completion_length), (16, 1024));
-    }
-
-    #[test]
-    fn every_shipped_configuration_is_valid() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
-        let mut seen = 0;
-        for folder in [folder.clone(), folder.join("ablations"), folder.join("rules")] {
-            for entry in std::fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.extension().is_some_and(|extension| extension == "toml") {
-                    load(std::slice::from_ref(&path), &[])
-                        .unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
-                    seen += 1;
-                }
-            }
+    fn every_problem_is_told_at_once() {
+        let wrong = settings(|settings| {
+            settings.run.device = "gpu".into();
+            settings.update.learning_rate = -1.0;
+            settings.rule.plugin = vec!["first.wasm:x".into(), "min.wasm:inf".into()].into();
+            settings.corpus.index = OneOrMany::One("http://host".into());
+            settings.judge.settings.insert("x".into(), 1.into());
+        });
+        let told = Config::resolve(wrong.clone()).unwrap_err().to_string();
+        let lines: Vec<&str> = told.lines().map(str::trim).collect();
+        assert_eq!(lines.len(), 6, "{told}");
+        for problem in
+            ["`run.device`: ", "`update`: `learning_rate` is -1", "`corpus.index`: http://host names no index"]
+        {
+            assert!(lines.iter().any(|line| line.starts_with(problem)), "no {problem:?} in\n{told}");
         }
-        assert!(seen >= 15, "only {seen} configurations found");
+        let told = Config::resolve_for_training(wrong).unwrap_err().to_string();
+        assert!(told.contains("`policy.model`: not set"), "{told}");
+        assert_eq!(told.matches("corpus.index").count(), 1, "{told}");
     }
 }

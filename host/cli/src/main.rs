@@ -1,14 +1,21 @@
 //! The corver-host binary: parses, wires the parts together and prints. What it wires lives in the other crates.
-#![cfg_attr(not(feature = "torch"), allow(dead_code, reason = "settings and helpers that only training reads"))]
+//!
+//! ```text
+//! args ─▶ settings ─▶ config ─▶ parts ─▶ command
+//! ```
+//!
+//! `args` is the command line as clap reads it; `settings` merges it with configuration files, as they are written; `config` is
+//! what that means, resolved once; `parts` opens what it names; a command puts the parts to work.
 
 mod args;
 mod command;
 mod config;
+mod folders;
 mod interrupt;
 mod output;
 mod parts;
-mod rules;
-mod source;
+mod plugin;
+mod settings;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -17,7 +24,7 @@ use clap::Parser;
 
 use crate::args::{Arguments, Command};
 
-/// Something went wrong, and the message says what.
+/// The message says why.
 const FAILED: u8 = 1;
 
 fn main() -> ExitCode {
@@ -34,13 +41,13 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", explain(&error));
-            let stopped = matches!(error.downcast_ref(), Some(corver_study::TrainError::Stopped { .. }));
+            let stopped = matches!(error.downcast_ref(), Some(corver_study::run::TrainError::Stopped { .. }));
             ExitCode::from(if stopped { interrupt::INTERRUPTED } else { FAILED })
         }
     }
 }
 
-/// What we were doing, then why it failed, outermost first, on one line. Many messages quote their cause already.
+/// What was being done, then why it failed, outermost first, on one line. Many messages quote their cause already.
 fn explain(error: &anyhow::Error) -> String {
     let mut whole = String::new();
     for cause in error.chain().map(ToString::to_string) {

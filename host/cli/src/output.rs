@@ -17,7 +17,7 @@ pub fn line(text: impl std::fmt::Display) {
     print(&format!("{text}\n"));
 }
 
-/// A reader that has gone away, as `| head` does, ends the program without an error.
+/// A reader that closes the pipe, as `| head` does, ends the program without an error.
 fn print(text: &str) {
     if let Err(error) = std::io::stdout().lock().write_all(text.as_bytes()) {
         let gone = error.kind() == std::io::ErrorKind::BrokenPipe;
@@ -57,7 +57,7 @@ pub fn progress(total: u64, what: &'static str) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    // Before the first step there is nothing to tell the time left from.
+    // Before the first step there is nothing to estimate the time left from.
     let left = |state: &ProgressState, text: &mut dyn std::fmt::Write| {
         if state.pos() > 0 {
             let _ = write!(text, ", {:#} left", HumanDuration(state.eta())); // the caller's buffer takes everything

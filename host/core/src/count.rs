@@ -2,134 +2,82 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::PartError;
 
-/// Asks how often all clauses occur within the window that the index was opened with (the paper: 1,000 tokens).
-///
-/// A step makes thousands, and keeps them for its trace: each is one text, as in `wit/corver.wit`. As JSON it is
-/// `{"all_of": [[WORD, …], …], "enough": N}`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
-#[serde(from = "Lists<String>")]
+/// How often do all clauses occur within the window that the corpus was opened with (the paper: 1,000 tokens)?
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Query {
-    text: String,
-    /// “I need not know the count beyond this”: the index may stop early and report any number at least this large.
+    /// AND of clauses; a clause is an OR of surface words, as they are written in the text. No corpus has a count for a
+    /// query with an empty clause or an empty word.
+    pub all_of: Vec<Vec<String>>,
+    /// The count matters up to this number only: the search may stop there and report any number at least this large.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enough: Option<u64>,
 }
 
-const BETWEEN_CLAUSES: char = '\n';
-const BETWEEN_WORDS: char = '\t';
-
 impl Query {
-    /// Takes a text with one clause a line, each an OR of words with tabs between them.
-    #[must_use]
-    #[inline]
-    pub fn from_text(text: String) -> Self {
-        Self { text, enough: None }
-    }
-
-    /// An AND of clauses, each an OR of surface words, as they are written in the text. A line feed or a tab in a word becomes
-    /// a space; a clause without words becomes one of an empty word, for which no index has an answer.
+    /// Asks for the whole count of these clauses.
     #[must_use]
     pub fn new(clauses: impl IntoIterator<Item: IntoIterator<Item: AsRef<str>>>) -> Self {
-        let separates = |c| matches!(c, BETWEEN_CLAUSES | BETWEEN_WORDS);
-        let mut text = String::new();
-        for (i, clause) in clauses.into_iter().enumerate() {
-            if i > 0 {
-                text.push(BETWEEN_CLAUSES);
-            }
-            for (i, word) in clause.into_iter().enumerate() {
-                if i > 0 {
-                    text.push(BETWEEN_WORDS);
-                }
-                text.extend(word.as_ref().chars().map(|c| if separates(c) { ' ' } else { c }));
-            }
-        }
-        Self::from_text(text)
+        let all_of =
+            clauses.into_iter().map(|words| words.into_iter().map(|word| word.as_ref().to_owned()).collect()).collect();
+        Self { all_of, enough: None }
     }
 
     /// The same words with another `enough`.
     #[must_use]
-    #[inline]
     pub fn with_enough(self, enough: Option<u64>) -> Self {
         Self { enough, ..self }
-    }
-
-    /// The words of all clauses.
-    pub fn words(&self) -> impl Iterator<Item = &str> {
-        self.text.split([BETWEEN_CLAUSES, BETWEEN_WORDS])
-    }
-
-    /// Bytes of the whole text: all words, and one between every two.
-    #[must_use]
-    #[inline]
-    pub fn num_bytes(&self) -> usize {
-        self.text.len()
-    }
-
-    /// The words of each clause.
-    pub fn clauses(&self) -> impl Iterator<Item = impl Iterator<Item = &str>> {
-        self.text.split(BETWEEN_CLAUSES).map(|clause| clause.split(BETWEEN_WORDS))
     }
 }
 
 impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, words) in self.clauses().enumerate() {
-            if i > 0 {
-                f.write_str(" AND ")?;
-            }
-            for (i, word) in words.enumerate() {
-                if i > 0 {
-                    f.write_str(" OR ")?;
-                }
-                f.write_str(word)?;
-            }
-        }
-        Ok(())
+        let clauses: Vec<String> = self.all_of.iter().map(|words| words.join(" OR ")).collect();
+        f.write_str(&clauses.join(" AND "))
     }
 }
 
-/// A [`Query`] as JSON.
-#[derive(Serialize, Deserialize)]
-struct Lists<Word> {
-    all_of: Vec<Vec<Word>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    enough: Option<u64>,
-}
-
-impl From<Lists<String>> for Query {
-    fn from(Lists { all_of, enough }: Lists<String>) -> Self {
-        Self::new(all_of).with_enough(enough)
-    }
-}
-
-impl Serialize for Query {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let all_of: Vec<Vec<&str>> = self.clauses().map(Iterator::collect).collect();
-        Lists { all_of, enough: self.enough }.serialize(serializer)
-    }
-}
-
-/// The index's answer to one [`Query`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// How often a [`Query`] matched.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// What was asked.
-    pub query: Query,
-    /// Matches found; `None` where the index cannot answer this query (a word without tokens, say).
+    /// `None` where the corpus cannot answer the query (a word without tokens, say).
     pub occurrences: Option<u64>,
-    /// `false` where the number is an estimate from a sample or stopped at `enough`.
+    /// `false` where the number is an estimate from a sample, or counting stopped at `enough`.
     pub exact: bool,
 }
 
-/// The corpus index, or anything that answers in its place.
+/// A query and its answer, as traces and recordings keep them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lookup {
+    /// What was asked.
+    pub query: Query,
+    /// What the corpus said.
+    #[serde(flatten)]
+    pub count: Count,
+}
+
+/// How much text the counts come from. `None` where the source does not say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorpusSize {
+    /// Tokens of the corpus.
+    pub tokens: Option<u64>,
+    /// Documents of the corpus.
+    pub documents: Option<u64>,
+}
+
+/// The corpus, or anything that answers in its place.
 pub trait Counter {
-    /// One count per query, in order.
+    /// One count per query, in order. Queries may repeat.
     ///
     /// # Errors
-    /// Where the index itself fails (a read error, a lost connection); a query without an answer is no error.
+    /// Where counting itself fails (a read error, a lost connection); a query without an answer is no error.
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError>;
+
+    /// How much text the counts come from.
+    fn size(&self) -> CorpusSize;
 }
 
 #[cfg(test)]
@@ -137,22 +85,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_is_one_text_and_lists_in_json() {
-        let query = Query::new([&["Größe", "size\tor\nso"][..], &["Rome"]]).with_enough(Some(20));
-        assert_eq!(query, Query::from_text("Größe\tsize or so\nRome".into()).with_enough(Some(20)));
-        assert_eq!(query.to_string(), "Größe OR size or so AND Rome");
-        let json = r#"{"all_of":[["Größe","size or so"],["Rome"]],"enough":20}"#;
+    fn a_query_reads_as_it_is_meant() {
+        let query = Query::new([&["red", "crimson"][..], &["fox"]]).with_enough(Some(20));
+        assert_eq!(query.to_string(), "red OR crimson AND fox");
+        let json = r#"{"all_of":[["red","crimson"],["fox"]],"enough":20}"#;
         assert_eq!(serde_json::to_string(&query).unwrap(), json);
         assert_eq!(serde_json::from_str::<Query>(json).unwrap(), query);
-        let json = r#"{"all_of":[["Rome"]]}"#;
-        assert_eq!(serde_json::to_string(&Query::new([["Rome"]])).unwrap(), json);
-        assert_eq!(serde_json::from_str::<Query>(json).unwrap(), Query::new([["Rome"]]));
     }
 
     #[test]
-    fn a_clause_without_words_is_one_of_an_empty_word() {
-        let without: Query = serde_json::from_str(r#"{"all_of":[["Rome"],[]]}"#).unwrap();
-        assert_eq!(without, Query::new([["Rome"], [""]]));
-        assert_eq!(without.words().collect::<Vec<_>>(), ["Rome", ""]);
+    fn a_lookup_is_one_flat_record() {
+        let count = Count { occurrences: Some(7), exact: true };
+        let lookup = Lookup { query: Query::new([["Rome"]]), count };
+        let json = r#"{"query":{"all_of":[["Rome"]]},"occurrences":7,"exact":true}"#;
+        assert_eq!(serde_json::to_string(&lookup).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Lookup>(json).unwrap(), lookup);
     }
 }

@@ -5,12 +5,14 @@
 //! ```
 //!
 //! Each file holds the type of its stage, the pure function that makes it, and its tests. [`step()`] runs them in this
-//! order, generic over six traits: [`Sampler`], [`Extractor`], [`Counter`], [`Rules`], [`ResponseRule`] and [`Learner`]. The
-//! heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime) lives behind them, in other crates.
+//! order, generic over six traits: [`Sampler`], [`Extractor`], [`Counter`], [`SentenceScorer`], [`ResponseRule`] and
+//! [`Learner`]. The heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime) lives behind them, in other
+//! crates.
 //!
 //! Characters are Unicode code points throughout: every text length, offset and span is counted in them.
 
 pub mod advantage;
+pub mod completion;
 pub mod count;
 pub mod question;
 pub mod response;
@@ -18,24 +20,28 @@ pub mod returns;
 pub mod rollout;
 pub mod sentence;
 pub mod step;
+pub mod template;
 pub mod text;
 pub mod trace;
+pub mod trainee;
 pub mod triplet;
 pub mod update;
 pub mod verdict;
 
 pub use advantage::{AdvantageSettings, Advantages, ScaleRewards};
-pub use count::{Count, Counter, Query};
+pub use completion::Completion;
+pub use count::{CorpusSize, Count, Counter, Lookup, Query};
 pub use question::Question;
-pub use response::{Completion, Grade, Graders, Label, Response, ResponseRule};
+pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};
 pub use returns::{Ablation, RewardSettings, SentenceMean};
 pub use rollout::{Rollout, Sampler, Sampling};
-pub use sentence::{Alignment, Reading, Section, Sentence};
+pub use sentence::{Alignment, Compatibility, Section, Sentence};
 pub use step::{Scorers, StepError, StepReport, StepSettings, score, step};
 pub use trace::{SentenceTrace, Trace};
+pub use trainee::Trainee;
 pub use triplet::{Extractor, Triplet};
-pub use update::{Learner, UpdateReport};
-pub use verdict::{Blend, Channel, RuleSentence, Rules, Verdict, Weighted};
+pub use update::{Device, InvalidSetting, LearnSettings, Learner, Precision, UpdateReport};
+pub use verdict::{Blend, Channel, SentenceScorer, Verdict, Weighted};
 
 /// What a heavy part hands back when it cannot do its work; the parts' own error types stay behind it.
 pub type PartError = Box<dyn std::error::Error + Send + Sync + 'static>;

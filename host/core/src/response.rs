@@ -4,14 +4,10 @@
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::sentence::Split;
+use crate::template::{ANSWER, THINK};
 use crate::text::{is_space, strip, words};
-use crate::{PartError, Question, Rollout, Sentence};
+use crate::{Completion, PartError};
 
-const THINK: &str = "<think>";
-const END_THINK: &str = "</think>";
-const ANSWER: &str = "<answer>";
-const END_ANSWER: &str = "</answer>";
 /// Characters of reasoning below which the format is not kept.
 const MIN_REASONING: usize = 30;
 const REFUSALS: [&str; 3] = ["i don't know", "i do not know", "i don\u{2019}t know"];
@@ -43,28 +39,6 @@ impl std::fmt::Display for Label {
             Self::Bad => "BAD",
             Self::NotAttempted => "NOT_ATTEMPTED",
         })
-    }
-}
-
-/// What a response rule is given: one completion, whole.
-#[derive(Debug, Clone, Copy)]
-pub struct Completion<'a> {
-    /// The prompt.
-    pub question: &'a str,
-    /// Accepted answers.
-    pub golds: &'a [String],
-    /// What was generated, tags included.
-    pub text: &'a str,
-    /// Think first, then answer.
-    pub sentences: &'a [Sentence],
-}
-
-impl<'a> Completion<'a> {
-    /// What `rollout` generated for `question`, split already.
-    #[must_use]
-    pub fn new(question: &'a Question, rollout: &'a Rollout, split: &'a Split) -> Self {
-        let Question { question, golds, .. } = question;
-        Self { question, golds, text: &rollout.text, sentences: &split.sentences }
     }
 }
 
@@ -140,11 +114,11 @@ impl Default for Graders {
 }
 
 impl Graders {
-    /// One response per completion, in order.
+    /// Both grades of each completion, in order.
     ///
     /// # Errors
     /// Where a rule fails.
-    pub fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Response>, PartError> {
+    pub fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<ResponseGrades>, PartError> {
         let judged = self.judge.grade(completions)?;
         let formats = self.format.grade(completions)?;
         for (rule, grades) in [("judge", &judged), ("format check", &formats)] {
@@ -153,13 +127,13 @@ impl Graders {
                 return Err(format!("the {rule} gave {got} grades for {expected} completions").into());
             }
         }
-        Ok(judged.into_iter().zip(formats).map(|(judge, format)| Response { judge, format }).collect())
+        Ok(judged.into_iter().zip(formats).map(|(judge, format)| ResponseGrades { judge, format }).collect())
     }
 }
 
 /// Both response-level rewards of one completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Response {
+pub struct ResponseGrades {
     /// R^j.
     pub judge: Grade,
     /// R^f.
@@ -169,8 +143,8 @@ pub struct Response {
 /// The text that is graded: after the first `<answer>`, up to `</answer>` or the end; all of it where there is no tag.
 #[must_use]
 pub fn extract_answer(completion: &str) -> &str {
-    let answer = match completion.split_once(ANSWER) {
-        Some((_, rest)) => rest.split(END_ANSWER).next().unwrap_or(rest),
+    let answer = match completion.split_once(ANSWER.open) {
+        Some((_, rest)) => rest.split(ANSWER.close).next().unwrap_or(rest),
         None => completion,
     };
     strip(answer)
@@ -223,15 +197,15 @@ pub fn format_reward(completion: &str) -> f64 {
 }
 
 fn keeps_format(completion: &str) -> bool {
-    let body = completion.strip_prefix(THINK).unwrap_or(completion).trim_start_matches(is_space);
+    let body = completion.strip_prefix(THINK.open).unwrap_or(completion).trim_start_matches(is_space);
     if body.is_empty() || body.starts_with('<') {
         return false;
     }
-    let Some((region, answer)) = body.split_once(ANSWER) else { return false };
+    let Some((region, answer)) = body.split_once(ANSWER.open) else { return false };
     let answer = answer.trim_start_matches(is_space);
     let Some(first) = answer.chars().next() else { return false };
     let tail = &answer[first.len_utf8()..];
-    if region.contains(THINK) || tail.contains(THINK) || tail.contains(ANSWER) {
+    if region.contains(THINK.open) || tail.contains(THINK.open) || tail.contains(ANSWER.open) {
         return false;
     }
     reasoning(region).is_some_and(|text| text.contains(|c: char| c.is_ascii_alphabetic()))
@@ -241,7 +215,7 @@ fn keeps_format(completion: &str) -> bool {
 /// `</think>` follow.
 fn reasoning(region: &str) -> Option<&str> {
     let trimmed = region.trim_end_matches(is_space);
-    let closed = trimmed.strip_suffix(END_THINK).and_then(|inside| prefix_within(inside, inside));
+    let closed = trimmed.strip_suffix(THINK.close).and_then(|inside| prefix_within(inside, inside));
     closed.or_else(|| prefix_within(trimmed, region))
 }
 

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Alignment, Reading, Response};
+use crate::{Alignment, Compatibility, ResponseGrades};
 
 /// What of the full method a run leaves out (paper, ablation table). A4, no self-filter, is a choice of data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +54,7 @@ pub struct RewardSettings {
     /// How A3 averages.
     pub sentence_mean: SentenceMean,
     /// Whose behaviour to follow where the paper and the published code differ.
-    pub reading: Reading,
+    pub compatibility: Compatibility,
 }
 
 impl Default for RewardSettings {
@@ -66,7 +66,7 @@ impl Default for RewardSettings {
             min_alignment: 0.5,
             ablation: Ablation::None,
             sentence_mean: SentenceMean::OverSentences,
-            reading: Reading::Paper,
+            compatibility: Compatibility::Paper,
         }
     }
 }
@@ -74,7 +74,7 @@ impl Default for RewardSettings {
 impl RewardSettings {
     /// Whether any sentence reward can reach a token: if not, nothing need be extracted or counted.
     #[must_use]
-    pub fn rewards_sentences(&self) -> bool {
+    pub fn sentence_rewards_enabled(&self) -> bool {
         self.ablation != Ablation::NoCooccurrence && self.lambda_corver != 0.0
     }
 }
@@ -93,12 +93,12 @@ pub struct SentenceReward {
 /// `sentences` has one entry per sentence, or is empty where the sentence signal was dropped.
 #[must_use]
 pub fn token_returns(
-    response: &Response,
+    grades: &ResponseGrades,
     alignment: &Alignment,
     sentences: &[SentenceReward],
     settings: &RewardSettings,
 ) -> Vec<f64> {
-    let base = response_return(response, settings);
+    let base = response_return(grades, settings);
     let of_sentence = |sentence: &Option<usize>| {
         sentence.and_then(|index| sentences.get(index)).map_or(0.0, |sentence| settings.lambda_corver * sentence.reward)
     };
@@ -116,10 +116,9 @@ pub fn token_returns(
 
 /// What every token of a completion earns, whatever it says.
 #[must_use]
-pub fn response_return(response: &Response, settings: &RewardSettings) -> f64 {
-    let judge =
-        if settings.ablation == Ablation::NoJudge { 0.0 } else { settings.lambda_judge * response.judge.reward };
-    judge + settings.lambda_format * response.format.reward
+pub fn response_return(grades: &ResponseGrades, settings: &RewardSettings) -> f64 {
+    let judge = if settings.ablation == Ablation::NoJudge { 0.0 } else { settings.lambda_judge * grades.judge.reward };
+    judge + settings.lambda_format * grades.format.reward
 }
 
 fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[SentenceReward]) -> f64 {
@@ -145,8 +144,8 @@ mod tests {
     use super::*;
     use crate::response::Grade;
 
-    fn right() -> Response {
-        Response { judge: Grade::new(2.0, "GOOD"), format: Grade::new(1.0, "KEPT") }
+    fn right() -> ResponseGrades {
+        ResponseGrades { judge: Grade::new(2.0, "GOOD"), format: Grade::new(1.0, "KEPT") }
     }
 
     fn alignment(sentence_of: &[Option<usize>]) -> Alignment {

@@ -1,19 +1,21 @@
 //! Stage 3: rollout → sentences, and σ: which sentence each token belongs to.
 //!
-//! Two readings exist. [`Reading::Paper`] is the method as written: sections are where their tags are, and tokens carry
-//! exact character spans. [`Reading::Reference`] reproduces the authors' published code, whose offsets drift and which
-//! finds sections by searching for their text; the golden vectors pin it, and a run can ask for it to compare.
+//! The paper and the authors' published code differ here. [`Compatibility::Paper`] is the method as written: sections are
+//! where their tags are, and tokens carry exact character spans. [`Compatibility::Reference`] reproduces the code, whose
+//! offsets drift and which finds sections by searching for their text; the golden vectors pin it.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Triplet;
+use crate::template::{ALL_TAGS, ANSWER, THINK, Tags};
 use crate::text::{CharOffsets, is_space, strip};
 
-/// Where the paper and the authors' code differ, whose behaviour to follow.
+/// Whose behaviour to follow where the paper and the authors' code differ.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reading {
+pub enum Compatibility {
     /// The method as the paper describes it.
     #[default]
     Paper,
@@ -40,8 +42,11 @@ pub struct Sentence {
     pub text: String,
     /// The block it stood in.
     pub section: Section,
-    /// Its characters in the completion; `None` where [`Reading::Reference`] cannot find it again.
+    /// Its characters in the completion; `None` where [`Compatibility::Reference`] cannot find it again.
     pub span: Option<Range<usize>>,
+    /// What the extractor found in it; empty until it ran.
+    #[serde(default)]
+    pub triplets: Vec<Triplet>,
 }
 
 /// A completion cut into sentences.
@@ -63,7 +68,16 @@ pub struct Alignment {
     pub rate: f64,
 }
 
-const TAGS: [&str; 4] = ["<think>", "</think>", "<answer>", "</answer>"];
+impl Alignment {
+    /// From the first to past the last token of a sentence; `None` where it has none.
+    #[must_use]
+    pub fn tokens_of(&self, sentence: usize) -> Option<Range<usize>> {
+        let is_its = |of: &Option<usize>| *of == Some(sentence);
+        let first = self.sentence_of.iter().position(is_its)?;
+        let last = self.sentence_of.iter().rposition(is_its)?;
+        Some(first..last + 1)
+    }
+}
 
 /// Cuts `text` at white space that follows `.`, `!` or `?`; pieces are trimmed, empty ones dropped (App. splitting).
 pub fn split_sentences(text: &str) -> impl Iterator<Item = &str> {
@@ -90,34 +104,33 @@ fn sentence_end(text: &str) -> usize {
 
 /// Cuts a completion into the sentences of its think and answer blocks.
 #[must_use]
-pub fn split(completion: &str, reading: Reading) -> Split {
-    match reading {
-        Reading::Paper => split_by_position(completion),
-        Reading::Reference => split_by_search(completion),
+pub fn split(completion: &str, compatibility: Compatibility) -> Split {
+    match compatibility {
+        Compatibility::Paper => split_by_position(completion),
+        Compatibility::Reference => split_by_search(completion),
     }
 }
 
 /// Sections lie where their tags are. An unclosed block ends at the next block or at the end of the text (a completion
 /// that was cut off is still scored), and a lone `</think>` closes a block that the prompt had opened.
 fn split_by_position(completion: &str) -> Split {
-    let [open_think, close_think, open_answer, close_answer] = TAGS;
     let find_from = |tag: &str, from: usize| completion[from..].find(tag).map(|at| from + at);
-    let think = match (completion.find(open_think), completion.find(close_think)) {
-        (Some(at), _) => Some(at + open_think.len()),
+    let think = match (completion.find(THINK.open), completion.find(THINK.close)) {
+        (Some(at), _) => Some(at + THINK.open.len()),
         (None, Some(_)) => Some(0),
         (None, None) => None,
     }
     .map(|start| {
-        let end = find_from(close_think, start).or_else(|| find_from(open_answer, start));
+        let end = find_from(THINK.close, start).or_else(|| find_from(ANSWER.open, start));
         start..end.unwrap_or(completion.len())
     });
-    let answer = find_from(open_answer, think.as_ref().map_or(0, |think| think.end))
-        .or_else(|| completion[..think.as_ref().map_or(0, |think| think.start)].find(open_answer))
+    let answer = find_from(ANSWER.open, think.as_ref().map_or(0, |think| think.end))
+        .or_else(|| completion[..think.as_ref().map_or(0, |think| think.start)].find(ANSWER.open))
         .map(|at| {
-            let start = at + open_answer.len();
-            let end = find_from(close_answer, start).unwrap_or(completion.len());
+            let start = at + ANSWER.open.len();
+            let end = find_from(ANSWER.close, start).unwrap_or(completion.len());
             let before_think = think.as_ref().filter(|think| think.start > start).map(|think| think.start);
-            start..before_think.map_or(end, |limit| end.min(limit.saturating_sub(open_think.len())).max(start))
+            start..before_think.map_or(end, |limit| end.min(limit.saturating_sub(THINK.open.len())).max(start))
         });
 
     let mut blocks: Vec<(Section, Range<usize>)> = Vec::new();
@@ -142,7 +155,12 @@ fn split_by_position(completion: &str) -> Split {
         // A stray tag inside a block is markup, not text: it ends a sentence.
         for piece in cut_at_tags(block) {
             for text in split_sentences(piece) {
-                split.sentences.push(Sentence { text: text.to_owned(), section, span: Some(chars(text)) });
+                split.sentences.push(Sentence {
+                    text: text.to_owned(),
+                    section,
+                    span: Some(chars(text)),
+                    triplets: Vec::new(),
+                });
             }
         }
     }
@@ -153,7 +171,7 @@ fn cut_at_tags(block: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(block);
     std::iter::from_fn(move || {
         let text = rest?;
-        let next = TAGS.iter().filter_map(|tag| text.find(tag).map(|at| (at, tag.len()))).min();
+        let next = ALL_TAGS.iter().filter_map(|tag| text.find(tag).map(|at| (at, tag.len()))).min();
         match next {
             Some((at, len)) => {
                 rest = Some(&text[at + len..]);
@@ -173,14 +191,14 @@ fn split_by_search(completion: &str) -> Split {
         return Split::default();
     }
     // The block's trimmed text, and where its closing tag ends.
-    let block = |open: &str, close: &str| {
-        let start = completion.find(open)? + open.len();
-        let length = completion[start..].find(close)?;
-        Some((strip(&completion[start..start + length]), start + length + close.len()))
+    let block = |tags: Tags| {
+        let start = completion.find(tags.open)? + tags.open.len();
+        let length = completion[start..].find(tags.close)?;
+        Some((strip(&completion[start..start + length]), start + length + tags.close.len()))
     };
     let offsets = CharOffsets::new(completion);
     let mut split = Split::default();
-    let (think, answer) = (block(TAGS[0], TAGS[1]), block(TAGS[2], TAGS[3]));
+    let (think, answer) = (block(THINK), block(ANSWER));
     let after_think = think.map_or(0, |(_, end)| end);
     for (section, block, from) in [(Section::Think, think, 0), (Section::Answer, answer, after_think)] {
         let Some((text, _)) = block.filter(|(text, _)| !text.is_empty()) else { continue };
@@ -215,7 +233,7 @@ fn search_sentences(
             from = start + text.len();
             offsets.at(start)..offsets.at(from)
         });
-        sentences.push(Sentence { text: text.to_owned(), section, span });
+        sentences.push(Sentence { text: text.to_owned(), section, span, triplets: Vec::new() });
     }
 }
 
@@ -275,8 +293,8 @@ mod tests {
 
     use super::*;
 
-    fn sentences(text: &str, reading: Reading) -> Vec<(Section, String)> {
-        split(text, reading).sentences.into_iter().map(|sentence| (sentence.section, sentence.text)).collect()
+    fn sentences(text: &str, compatibility: Compatibility) -> Vec<(Section, String)> {
+        split(text, compatibility).sentences.into_iter().map(|sentence| (sentence.section, sentence.text)).collect()
     }
 
     #[test]
@@ -291,14 +309,14 @@ mod tests {
     fn think_comes_first_and_tags_are_no_text() {
         let text = "<think>A b. C.</think> <answer>D</answer>";
         let expected = [(Section::Think, "A b."), (Section::Think, "C."), (Section::Answer, "D")];
-        for reading in [Reading::Paper, Reading::Reference] {
-            assert_eq!(sentences(text, reading), expected.map(|(section, text)| (section, text.to_owned())));
+        for compatibility in [Compatibility::Paper, Compatibility::Reference] {
+            assert_eq!(sentences(text, compatibility), expected.map(|(section, text)| (section, text.to_owned())));
         }
     }
 
     #[test]
-    fn the_paper_reading_scores_what_was_cut_off_or_opened_by_the_prompt() {
-        let of = |text| sentences(text, Reading::Paper);
+    fn the_papers_way_scores_what_was_cut_off_or_opened_by_the_prompt() {
+        let of = |text| sentences(text, Compatibility::Paper);
         assert_eq!(of("<think>A.</think><answer>B"), [(Section::Think, "A.".into()), (Section::Answer, "B".into())]);
         assert_eq!(of("A.</think><answer>B"), [(Section::Think, "A.".into()), (Section::Answer, "B".into())]);
         assert_eq!(of("<think>A. C"), [(Section::Think, "A.".into()), (Section::Think, "C".into())]);
@@ -311,7 +329,7 @@ mod tests {
 
     #[test]
     fn a_token_belongs_where_its_midpoint_is() {
-        let split = split("<think>Ab. Cd.</think>", Reading::Paper);
+        let split = split("<think>Ab. Cd.</think>", Compatibility::Paper);
         // "<think>" "Ab" ". C" "d." "</think>"
         let spans = [Some(0..7), Some(7..9), Some(9..12), Some(12..14), Some(14..22), None];
         let alignment = align(&split, &spans);
@@ -324,16 +342,16 @@ mod tests {
         #[test]
         fn paper_spans_hold_the_sentences(text in "([a-zé\u{1c}.!? ]|<think>|</think>|<answer>|</answer>){0,30}") {
             let chars: Vec<char> = text.chars().collect();
-            for sentence in split(&text, Reading::Paper).sentences {
-                let span = sentence.span.expect("the paper reading always knows the place");
+            for sentence in split(&text, Compatibility::Paper).sentences {
+                let span = sentence.span.expect("the place is always known");
                 prop_assert_eq!(chars[span].iter().collect::<String>(), sentence.text);
             }
         }
 
         #[test]
-        fn readings_agree_on_closed_blocks(think in "[a-c]{1,5}(\\. [a-c]{1,5}){0,3}", answer in "[x-z]{1,6}") {
+        fn both_agree_on_closed_blocks(think in "[a-c]{1,5}(\\. [a-c]{1,5}){0,3}", answer in "[x-z]{1,6}") {
             let text = format!("<think>{think}</think><answer>{answer}</answer>");
-            prop_assert_eq!(split(&text, Reading::Paper), split(&text, Reading::Reference));
+            prop_assert_eq!(split(&text, Compatibility::Paper), split(&text, Compatibility::Reference));
         }
     }
 }

@@ -3,14 +3,17 @@
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use tracing::{Span, debug_span};
 
 use crate::advantage::{self, AdvantageSettings};
 use crate::returns::{SentenceReward, response_return, token_returns};
 use crate::sentence::{Split, align, split};
 use crate::trace::SentenceTrace;
+use crate::verdict::check_shape;
 use crate::{
-    Advantages, Alignment, Completion, Count, Counter, Extractor, Graders, Learner, PartError, Query, Question,
-    Response, RewardSettings, Rollout, RuleSentence, Rules, Sampler, Sampling, Trace, UpdateReport, Verdict,
+    Advantages, Alignment, Completion, CorpusSize, Count, Counter, Extractor, Graders, Learner, PartError, Query,
+    Question, ResponseGrades, RewardSettings, Rollout, Sampler, Sampling, Sentence, SentenceScorer, Trace,
+    UpdateReport, Verdict,
 };
 
 /// The parts that a completion is scored with.
@@ -20,7 +23,7 @@ pub struct Scorers<'a> {
     /// Queries to counts.
     pub counter: &'a mut dyn Counter,
     /// Sentences and counts to verdicts.
-    pub rules: &'a mut dyn Rules,
+    pub sentence_scorer: &'a mut dyn SentenceScorer,
     /// Completions to response-level rewards.
     pub graders: &'a mut Graders,
 }
@@ -46,12 +49,12 @@ pub enum StepError {
     /// The triplet model could not run.
     #[error("extracting triplets")]
     Extract(#[source] PartError),
-    /// The rule broke its contract, or the index failed under it.
-    #[error("judging sentences")]
-    Judge(#[source] PartError),
+    /// The rule broke its contract, or the corpus failed under it.
+    #[error("scoring sentences")]
+    ScoreSentences(#[source] PartError),
     /// The judge or the format check broke its contract.
     #[error("grading completions")]
-    Grade(#[source] PartError),
+    GradeResponses(#[source] PartError),
     /// The optimiser step failed.
     #[error("updating the policy")]
     Update(#[source] PartError),
@@ -64,7 +67,7 @@ pub struct StageSeconds {
     pub rollout: f64,
     /// Triplet extraction.
     pub extract: f64,
-    /// Index look-ups.
+    /// Look-ups in the corpus.
     pub count: f64,
     /// The sentence rule itself.
     pub rule: f64,
@@ -109,17 +112,14 @@ pub fn step<P: Sampler + Learner>(
     settings: &StepSettings,
     seed: u64,
 ) -> Result<StepReport, StepError> {
-    let start = Instant::now();
-    let rollouts = policy.sample(questions, &settings.sampling, seed).map_err(StepError::Rollout)?;
-    let rollout_seconds = start.elapsed().as_secs_f64();
-
+    let (rollouts, rollout_seconds) =
+        timed(debug_span!("rollout"), || policy.sample(questions, &settings.sampling, seed));
+    let rollouts = rollouts.map_err(StepError::Rollout)?;
     let Scored { returns, traces, mut seconds } = score(&rollouts, questions, scorers, &settings.rewards)?;
     let advantages = advantage::normalize(&returns, settings.sampling.num_generations, &settings.advantages);
-
-    let start = Instant::now();
-    let update = policy.update(&rollouts, &advantages).map_err(StepError::Update)?;
-    seconds.rollout = rollout_seconds;
-    seconds.update = start.elapsed().as_secs_f64();
+    let (update, update_seconds) = timed(debug_span!("update"), || policy.update(&rollouts, &advantages));
+    let update = update.map_err(StepError::Update)?;
+    (seconds.rollout, seconds.update) = (rollout_seconds, update_seconds);
     Ok(StepReport { rollouts, traces, advantages, update, seconds })
 }
 
@@ -134,140 +134,166 @@ pub fn score(
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
     let start = Instant::now();
-    let mut seconds = StageSeconds::default();
-    let mut drafts: Vec<Draft> = rollouts.iter().map(|rollout| Draft::new(rollout, settings)).collect();
-
-    let mut sentences = rule_sentences(&drafts);
-    let texts: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
-    let extract_start = Instant::now();
-    let triplets =
-        if texts.is_empty() { Vec::new() } else { scorers.extractor.extract(&texts).map_err(StepError::Extract)? };
-    seconds.extract = extract_start.elapsed().as_secs_f64();
-    for (sentence, triplets) in sentences.iter_mut().zip(triplets) {
-        sentence.triplets = triplets;
-    }
-
-    let judge_start = Instant::now();
-    let mut counter = Timed { inner: &mut *scorers.counter, seconds: 0.0 };
-    let verdicts = if sentences.is_empty() {
-        Vec::new()
-    } else {
-        scorers.rules.judge(&sentences, &mut counter).map_err(StepError::Judge)?
-    };
-    seconds.count = counter.seconds;
-    seconds.rule = judge_start.elapsed().as_secs_f64() - counter.seconds;
-    for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
-        drafts[sentence.completion as usize].judged.push((sentence, verdict));
-    }
-
-    let completions: Vec<Completion<'_>> = drafts
-        .iter()
-        .zip(rollouts)
-        .map(|(draft, rollout)| Completion::new(&questions[rollout.question], rollout, &draft.split))
-        .collect();
-    let responses = scorers.graders.grade(&completions).map_err(StepError::Grade)?;
-    let finished = drafts.into_iter().zip(rollouts).zip(responses);
-    let (returns, traces) = finished
-        .map(|((draft, rollout), response)| draft.finish(rollout, &questions[rollout.question], response, settings))
-        .unzip();
-    seconds.reward = start.elapsed().as_secs_f64();
+    let _reward = debug_span!("reward").entered();
+    let mut drafts = split_and_align(rollouts, questions, settings);
+    let (extracted, extract) = timed(debug_span!("extract"), || extract(&mut drafts, scorers.extractor));
+    extracted.map_err(StepError::Extract)?;
+    let mut counter = TimedCounter { inner: &mut *scorers.counter, seconds: 0.0 };
+    let (verdicts, judge) = timed(debug_span!("judge"), || judge(&drafts, scorers.sentence_scorer, &mut counter));
+    let verdicts = verdicts.map_err(StepError::ScoreSentences)?;
+    let (count, rule) = (counter.seconds, judge - counter.seconds);
+    let (grades, _) = timed(debug_span!("grade"), || grade(&drafts, scorers.graders));
+    let grades = grades.map_err(StepError::GradeResponses)?;
+    let (returns, traces) = pay(drafts, verdicts, grades, settings);
+    let seconds = StageSeconds { extract, count, rule, reward: start.elapsed().as_secs_f64(), ..Default::default() };
     Ok(Scored { returns, traces, seconds })
 }
 
-/// The sentences of every completion that is heard, whole completions next to each other; triplets still empty.
-fn rule_sentences(drafts: &[Draft]) -> Vec<RuleSentence> {
-    let heard = drafts.iter().enumerate().filter(|(_, draft)| draft.heard);
-    heard
-        .flat_map(|(completion, draft)| {
-            draft.split.sentences.iter().enumerate().map(move |(index, sentence)| RuleSentence {
-                completion: u32::try_from(completion).expect("a batch has fewer than 2³² completions"),
-                index: u32::try_from(index).expect("a completion has fewer than 2³² sentences"),
-                text: sentence.text.clone(),
-                section: sentence.section,
-                triplets: Vec::new(),
-            })
-        })
-        .collect()
-}
-
 /// A completion on its way to a [`Trace`].
-struct Draft {
+struct Draft<'a> {
+    question: &'a Question,
+    rollout: &'a Rollout,
     split: Split,
     alignment: Alignment,
-    /// Enough of it could be aligned for its sentences to be paid.
-    heard: bool,
-    judged: Vec<(RuleSentence, Verdict)>,
+    /// Its sentences are extracted, judged and paid: the settings want it, and enough of its tokens were aligned.
+    scores_sentences: bool,
 }
 
-impl Draft {
-    fn new(rollout: &Rollout, settings: &RewardSettings) -> Self {
-        let split = split(&rollout.text, settings.reading);
+impl Draft<'_> {
+    fn completion(&self) -> Completion<'_> {
+        Completion::new(self.question, self.rollout, &self.split.sentences)
+    }
+}
+
+fn split_and_align<'a>(
+    rollouts: &'a [Rollout],
+    questions: &'a [Question],
+    settings: &RewardSettings,
+) -> Vec<Draft<'a>> {
+    let _span = debug_span!("split").entered();
+    let draft = |rollout: &'a Rollout| {
+        let split = split(&rollout.text, settings.compatibility);
         let alignment = align(&split, &rollout.token_spans);
-        let heard =
-            settings.rewards_sentences() && !split.sentences.is_empty() && alignment.rate >= settings.min_alignment;
-        Self { split, alignment, heard, judged: Vec::new() }
-    }
-
-    fn finish(
-        self,
-        rollout: &Rollout,
-        question: &Question,
-        response: Response,
-        settings: &RewardSettings,
-    ) -> (Vec<f64>, Trace) {
-        let paid = |(_, verdict): &(RuleSentence, Verdict)| SentenceReward {
-            reward: verdict.reward.map_or(0.0, f64::from),
-            counted: verdict.count.is_some(),
-        };
-        let rewards: Vec<SentenceReward> = self.judged.iter().map(paid).collect();
-        let returns = token_returns(&response, &self.alignment, &rewards, settings);
-        let mean_return = if returns.is_empty() {
-            response_return(&response, settings)
-        } else {
-            returns.iter().sum::<f64>() / returns.len() as f64
-        };
-
-        let mut judged = self.judged.into_iter();
-        let sentences = self.split.sentences.into_iter().enumerate().map(|(index, sentence)| {
-            let aligned = || self.alignment.sentence_of.iter().enumerate().filter(|(_, of)| **of == Some(index));
-            let first = aligned().next().map(|(token, _)| token);
-            let last = aligned().next_back().map(|(token, _)| token);
-            let (triplets, verdict) = match judged.next() {
-                Some((sentence, verdict)) => (sentence.triplets, Some(verdict)),
-                None => (Vec::new(), None),
-            };
-            SentenceTrace {
-                text: sentence.text,
-                section: sentence.section,
-                triplets,
-                verdict,
-                tokens: first.zip(last).map(|(first, last)| first..last + 1),
-            }
-        });
-        let trace = Trace {
-            question: question.question.clone(),
-            completion: rollout.text.clone(),
-            response,
-            alignment_rate: self.alignment.rate,
-            fallback: settings.rewards_sentences() && !self.heard,
-            sentences: sentences.collect(),
-            mean_return,
-        };
-        (returns, trace)
-    }
+        let scores_sentences = settings.sentence_rewards_enabled()
+            && !split.sentences.is_empty()
+            && alignment.rate >= settings.min_alignment;
+        Draft { question: &questions[rollout.question], rollout, split, alignment, scores_sentences }
+    };
+    rollouts.iter().map(draft).collect()
 }
 
-/// Tells the index's share of the time from the rule's.
-struct Timed<'a> {
+/// Fills in the triplets of every sentence that is scored, in one call.
+fn extract(drafts: &mut [Draft<'_>], extractor: &mut dyn Extractor) -> Result<(), PartError> {
+    let scored = drafts.iter_mut().filter(|draft| draft.scores_sentences);
+    let sentences: Vec<&mut Sentence> = scored.flat_map(|draft| &mut draft.split.sentences).collect();
+    if sentences.is_empty() {
+        return Ok(());
+    }
+    let texts: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
+    let found = extractor.extract(&texts)?;
+    if found.len() != sentences.len() {
+        return Err(format!("the extractor answered {} of {} sentences", found.len(), sentences.len()).into());
+    }
+    for (sentence, triplets) in sentences.into_iter().zip(found) {
+        sentence.triplets = triplets;
+    }
+    Ok(())
+}
+
+/// The verdicts of every completion whose sentences are scored; `None` for the others.
+fn judge(
+    drafts: &[Draft<'_>],
+    scorer: &mut dyn SentenceScorer,
+    counter: &mut dyn Counter,
+) -> Result<Vec<Option<Vec<Verdict>>>, PartError> {
+    let scored = drafts.iter().filter(|draft| draft.scores_sentences);
+    let completions: Vec<Completion<'_>> = scored.map(Draft::completion).collect();
+    if completions.is_empty() {
+        return Ok(vec![None; drafts.len()]);
+    }
+    let verdicts = scorer.score(&completions, counter)?;
+    check_shape("the rule", &completions, &verdicts)?;
+    let mut verdicts = verdicts.into_iter();
+    Ok(drafts.iter().map(|draft| if draft.scores_sentences { verdicts.next() } else { None }).collect())
+}
+
+fn grade(drafts: &[Draft<'_>], graders: &mut Graders) -> Result<Vec<ResponseGrades>, PartError> {
+    let completions: Vec<Completion<'_>> = drafts.iter().map(Draft::completion).collect();
+    graders.grade(&completions)
+}
+
+/// The return of every token, and why.
+fn pay(
+    drafts: Vec<Draft<'_>>,
+    verdicts: Vec<Option<Vec<Verdict>>>,
+    grades: Vec<ResponseGrades>,
+    settings: &RewardSettings,
+) -> (Vec<Vec<f64>>, Vec<Trace>) {
+    let paid = drafts.into_iter().zip(verdicts).zip(grades);
+    paid.map(|((draft, verdicts), grades)| pay_completion(draft, verdicts, grades, settings)).unzip()
+}
+
+fn pay_completion(
+    draft: Draft<'_>,
+    verdicts: Option<Vec<Verdict>>,
+    grades: ResponseGrades,
+    settings: &RewardSettings,
+) -> (Vec<f64>, Trace) {
+    let Draft { question, rollout, split, alignment, scores_sentences } = draft;
+    let reward = |verdict: &Verdict| SentenceReward {
+        reward: verdict.reward.map_or(0.0, f64::from),
+        counted: verdict.count.is_some(),
+    };
+    let rewards: Vec<SentenceReward> = verdicts.iter().flatten().map(reward).collect();
+    let returns = token_returns(&grades, &alignment, &rewards, settings);
+    let mean_return = if returns.is_empty() {
+        response_return(&grades, settings)
+    } else {
+        returns.iter().sum::<f64>() / returns.len() as f64
+    };
+
+    let mut verdicts = verdicts.into_iter().flatten();
+    let sentences = split.sentences.into_iter().enumerate().map(|(index, sentence)| SentenceTrace {
+        text: sentence.text,
+        section: sentence.section,
+        triplets: sentence.triplets,
+        verdict: verdicts.next(),
+        tokens: alignment.tokens_of(index),
+    });
+    let trace = Trace {
+        question: question.question.clone(),
+        completion: rollout.text.clone(),
+        sentences: sentences.collect(),
+        response: grades,
+        alignment_rate: alignment.rate,
+        fallback: settings.sentence_rewards_enabled() && !scores_sentences,
+        mean_return,
+    };
+    (returns, trace)
+}
+
+/// Runs one stage within its span, and says how many seconds it took.
+fn timed<T>(span: Span, stage: impl FnOnce() -> T) -> (T, f64) {
+    let _entered = span.entered();
+    let start = Instant::now();
+    let done = stage();
+    (done, start.elapsed().as_secs_f64())
+}
+
+/// Tells the corpus's share of the time from the rule's.
+struct TimedCounter<'a> {
     inner: &'a mut dyn Counter,
     seconds: f64,
 }
 
-impl Counter for Timed<'_> {
+impl Counter for TimedCounter<'_> {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let start = Instant::now();
-        let counts = self.inner.count(queries);
-        self.seconds += start.elapsed().as_secs_f64();
+        let (counts, seconds) = timed(debug_span!("count", queries = queries.len()), || self.inner.count(queries));
+        self.seconds += seconds;
         counts
+    }
+
+    fn size(&self) -> CorpusSize {
+        self.inner.size()
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Response, Section, Triplet, Verdict};
+use crate::{ResponseGrades, Section, Triplet, Verdict};
 
 /// Everything that went into the returns of one completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ pub struct Trace {
     /// What was generated.
     pub completion: String,
     /// Judge and format.
-    pub response: Response,
+    pub response: ResponseGrades,
     /// See [`crate::Alignment::rate`].
     pub alignment_rate: f64,
     /// The sentence rewards were dropped: too few tokens could be aligned. Nothing was then extracted or counted.

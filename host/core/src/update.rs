@@ -1,4 +1,9 @@
 //! Stage 9: rollouts and advantages → one optimiser step.
+//!
+//! Its settings are plain numbers and names, so that a build without libtorch reads and checks them as well.
+
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -33,4 +38,272 @@ pub trait Learner {
     /// # Errors
     /// Where the device fails or the loss is not finite; the weights are then unchanged.
     fn update(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError>;
+}
+
+/// How the policy learns; the defaults are the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LearnSettings {
+    /// Size of the adapters.
+    pub lora: LoraSettings,
+    /// The loss.
+    pub loss: LossSettings,
+    /// Whose log-probabilities the importance ratio compares with.
+    pub old_log_probs: OldLogProbs,
+    /// Peak rate.
+    pub learning_rate: f64,
+    /// Share of the steps in which the rate rises from 0.
+    pub warmup_ratio: f64,
+    /// Optimiser steps of the whole run; the schedule ends there. A training run puts its own number here.
+    pub total_steps: usize,
+    /// Limit of the gradients' joint L2 norm.
+    pub max_grad_norm: f64,
+    /// The optimiser's constants.
+    pub optimizer: AdamWSettings,
+    /// Tokens, padding included, that one forward and backward pass may hold. Bounds the memory; apart from rounding, the
+    /// result does not depend on it.
+    pub micro_batch_tokens: usize,
+}
+
+impl Default for LearnSettings {
+    fn default() -> Self {
+        Self {
+            lora: LoraSettings::default(),
+            loss: LossSettings::default(),
+            old_log_probs: OldLogProbs::Recomputed,
+            learning_rate: 1e-5,
+            warmup_ratio: 0.03,
+            total_steps: 100,
+            max_grad_norm: 1.0,
+            optimizer: AdamWSettings::default(),
+            micro_batch_tokens: 16_384,
+        }
+    }
+}
+
+impl LearnSettings {
+    /// Whether a policy can learn with these.
+    ///
+    /// # Errors
+    /// The first setting that is out of range.
+    pub fn check(&self) -> Result<(), InvalidSetting> {
+        let rate = |x: f64| x.is_finite() && x >= 0.0;
+        let checks = [
+            (self.lora.r > 0, "lora.r", self.lora.r as f64, "a rank of 1 or more"),
+            (rate(self.loss.beta), "loss.beta", self.loss.beta, "a finite number, 0 or more"),
+            (rate(self.learning_rate), "learning_rate", self.learning_rate, "a finite number, 0 or more"),
+            ((0.0..=1.0).contains(&self.warmup_ratio), "warmup_ratio", self.warmup_ratio, "a number from 0 to 1"),
+            (self.max_grad_norm > 0.0, "max_grad_norm", self.max_grad_norm, "a number above 0"),
+            (self.micro_batch_tokens > 0, "micro_batch_tokens", self.micro_batch_tokens as f64, "1 or more"),
+        ];
+        match checks.into_iter().find(|(good, ..)| !good) {
+            Some((_, key, got, expected)) => Err(InvalidSetting { key, got: got.to_string(), expected }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Size of the adapters; the defaults are the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoraSettings {
+    /// Rank.
+    pub r: usize,
+    /// The adapter's output is scaled by `alpha / r`.
+    pub alpha: f64,
+}
+
+impl Default for LoraSettings {
+    fn default() -> Self {
+        Self { r: 128, alpha: 256.0 }
+    }
+}
+
+/// The loss; the defaults are the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LossSettings {
+    /// How token losses are averaged.
+    pub loss_type: LossType,
+    /// β, weight of the KL term; 0 spares the reference model.
+    pub beta: f64,
+    /// ε below 1.
+    pub epsilon_low: f64,
+    /// ε above 1.
+    pub epsilon_high: f64,
+    /// δ, an upper bound of the unclipped ratio; none by default.
+    pub delta: Option<f64>,
+    /// What the importance ratio belongs to.
+    pub importance_sampling_level: ImportanceLevel,
+}
+
+impl Default for LossSettings {
+    fn default() -> Self {
+        Self {
+            loss_type: LossType::Grpo,
+            beta: 0.001,
+            epsilon_low: 0.2,
+            epsilon_high: 0.2,
+            delta: None,
+            importance_sampling_level: ImportanceLevel::Token,
+        }
+    }
+}
+
+/// How token losses are averaged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LossType {
+    /// Mean over the tokens of a completion, then over the completions.
+    #[default]
+    Grpo,
+    /// Mean over all tokens of the batch.
+    Bnpo,
+    /// Sum over the tokens, divided by completions × maximal length.
+    DrGrpo,
+    /// Mean over all tokens of the step.
+    Dapo,
+}
+
+/// What the importance ratio belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImportanceLevel {
+    /// Each token has its own.
+    #[default]
+    Token,
+    /// One for the completion: the exponential of the mean log-ratio.
+    Sequence,
+}
+
+/// Whose log-probabilities the importance ratio compares with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OldLogProbs {
+    /// The policy itself before the update: with one update per batch the ratio is 1 (what TRL does then).
+    #[default]
+    Recomputed,
+    /// Those noted while sampling: also corrects the rounding differences between decoding and training.
+    Sampled,
+}
+
+/// AdamW's constants; the defaults are the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AdamWSettings {
+    /// Decay of the first moment.
+    pub beta1: f64,
+    /// Decay of the second moment.
+    pub beta2: f64,
+    /// Added to the root of the second moment.
+    pub eps: f64,
+    /// Decoupled: weights shrink by `learning rate × weight_decay`.
+    pub weight_decay: f64,
+}
+
+impl Default for AdamWSettings {
+    fn default() -> Self {
+        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 }
+    }
+}
+
+/// Precision of the base model's weights; adapters and optimiser state are always f32.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Precision {
+    /// bf16 on a GPU, f32 on the CPU, where bf16 is slower.
+    #[default]
+    Auto,
+    /// 32-bit floats.
+    F32,
+    /// bfloat16.
+    Bf16,
+}
+
+/// Where a policy is asked to run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Device {
+    /// The first GPU where there is one, else the processor.
+    #[default]
+    Auto,
+    /// The processor.
+    Cpu,
+    /// The NVIDIA GPU of this number.
+    Cuda(usize),
+}
+
+impl FromStr for Device {
+    type Err = UnknownDevice;
+
+    /// Reads `auto`, `cpu`, `cuda` or `cuda:N`.
+    fn from_str(text: &str) -> Result<Self, UnknownDevice> {
+        let number = text.strip_prefix("cuda:").map(str::parse);
+        match (text, number) {
+            ("auto", _) => Ok(Self::Auto),
+            ("cpu", _) => Ok(Self::Cpu),
+            ("cuda", _) => Ok(Self::Cuda(0)),
+            (_, Some(Ok(number))) => Ok(Self::Cuda(number)),
+            _ => Err(UnknownDevice { got: text.to_owned() }),
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Cuda(number) => write!(f, "cuda:{number}"),
+        }
+    }
+}
+
+/// The name of a device is none of the known forms.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the device {got:?} is not auto, cpu, cuda or cuda:N")]
+pub struct UnknownDevice {
+    /// The name.
+    pub got: String,
+}
+
+/// A setting has a value that makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{key}` is {got}; it must be {expected}")]
+pub struct InvalidSetting {
+    /// The setting.
+    pub key: &'static str,
+    /// Its value.
+    pub got: String,
+    /// What it may be.
+    pub expected: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_read_as_they_are_written() {
+        for device in [Device::Auto, Device::Cpu, Device::Cuda(0), Device::Cuda(3)] {
+            assert_eq!(device.to_string().parse::<Device>().unwrap(), device);
+        }
+        assert_eq!("cuda".parse::<Device>().unwrap(), Device::Cuda(0));
+        for wrong in ["gpu", "cuda:", "cuda:x", "cuda0", "cuda:-1", ""] {
+            assert_eq!(wrong.parse::<Device>().unwrap_err().got, wrong);
+        }
+    }
+
+    #[test]
+    fn settings_out_of_range_are_named() {
+        assert_eq!(LearnSettings::default().check(), Ok(()));
+        let wrong = [
+            ("learning_rate", LearnSettings { learning_rate: f64::NAN, ..LearnSettings::default() }),
+            ("max_grad_norm", LearnSettings { max_grad_norm: f64::NAN, ..LearnSettings::default() }),
+            ("warmup_ratio", LearnSettings { warmup_ratio: 1.5, ..LearnSettings::default() }),
+            ("lora.r", LearnSettings { lora: LoraSettings { r: 0, alpha: 1.0 }, ..LearnSettings::default() }),
+        ];
+        for (key, settings) in wrong {
+            assert_eq!(settings.check().unwrap_err().key, key);
+        }
+    }
 }

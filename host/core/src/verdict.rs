@@ -2,24 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Count, Counter, PartError, Section, Triplet};
+use crate::{Completion, Counter, Lookup, PartError};
 
-/// What a rule sees of one sentence.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RuleSentence {
-    /// Which completion of the batch.
-    pub completion: u32,
-    /// Which sentence of that completion.
-    pub index: u32,
-    /// The sentence, trimmed.
-    pub text: String,
-    /// The block it stood in.
-    pub section: Section,
-    /// What the extractor found in it.
-    pub triplets: Vec<Triplet>,
-}
-
-/// A rule's final word on one sentence, with the counts it asked for on the way.
+/// A rule's final word on one sentence, with the look-ups it asked for on the way.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Finite; `None` where the rule abstained, which pays 0.
@@ -30,8 +15,8 @@ pub struct Verdict {
     pub triplet: Option<u32>,
     /// The rule's own words.
     pub note: Option<String>,
-    /// Everything that was looked up for this sentence, in the order asked.
-    pub counts: Vec<Count>,
+    /// Everything that was looked up for this sentence, each once, in the order asked.
+    pub lookups: Vec<Lookup>,
     /// What each rule of a [`Blend`] said; empty where one rule judges alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<Channel>,
@@ -54,13 +39,17 @@ pub struct Channel {
     pub note: Option<String>,
 }
 
-/// A loaded reward rule.
-pub trait Rules {
-    /// One verdict per sentence, in order. `sentences` holds whole completions.
+/// A reward rule for sentences.
+pub trait SentenceScorer {
+    /// For each completion, one verdict per sentence, all in order.
     ///
     /// # Errors
     /// Where the rule breaks its contract or a limit, or `counter` fails. There is no partial answer.
-    fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError>;
+    fn score(
+        &mut self,
+        completions: &[Completion<'_>],
+        counter: &mut dyn Counter,
+    ) -> Result<Vec<Vec<Verdict>>, PartError>;
 }
 
 /// One rule of a [`Blend`].
@@ -70,7 +59,7 @@ pub struct Weighted {
     /// What its rewards are multiplied by; finite.
     pub weight: f64,
     /// The rule.
-    pub rule: Box<dyn Rules>,
+    pub rule: Box<dyn SentenceScorer>,
 }
 
 /// Several rules as one. A sentence earns the weighted sum of their rewards; a rule that abstains adds nothing, and where
@@ -85,16 +74,18 @@ impl Blend {
     }
 }
 
-impl Rules for Blend {
-    fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
+impl SentenceScorer for Blend {
+    fn score(
+        &mut self,
+        completions: &[Completion<'_>],
+        counter: &mut dyn Counter,
+    ) -> Result<Vec<Vec<Verdict>>, PartError> {
         let several = self.0.len() > 1;
-        let mut blended = vec![Verdict::default(); sentences.len()];
+        let mut blended = no_verdicts(completions);
         for Weighted { name, weight, rule } in &mut self.0 {
-            let verdicts = rule.judge(sentences, counter)?;
-            if verdicts.len() != sentences.len() {
-                return Err(format!("{name} gave {} verdicts for {} sentences", verdicts.len(), sentences.len()).into());
-            }
-            for (sum, verdict) in blended.iter_mut().zip(verdicts) {
+            let verdicts = rule.score(completions, counter)?;
+            check_shape(name, completions, &verdicts)?;
+            for (sum, verdict) in blended.iter_mut().flatten().zip(verdicts.into_iter().flatten()) {
                 let channel = sum.add(name, *weight, verdict)?;
                 sum.channels.extend(several.then_some(channel));
             }
@@ -103,10 +94,29 @@ impl Rules for Blend {
     }
 }
 
+fn no_verdicts(completions: &[Completion<'_>]) -> Vec<Vec<Verdict>> {
+    completions.iter().map(|completion| vec![Verdict::default(); completion.sentences.len()]).collect()
+}
+
+/// Whether there is one verdict per sentence of every completion.
+pub(crate) fn check_shape(
+    rule: &str,
+    completions: &[Completion<'_>],
+    verdicts: &[Vec<Verdict>],
+) -> Result<(), PartError> {
+    let expected = completions.iter().map(|completion| completion.sentences.len());
+    if expected.clone().eq(verdicts.iter().map(Vec::len)) {
+        return Ok(());
+    }
+    let (expected, got) = (expected.sum::<usize>(), verdicts.iter().map(Vec::len).sum::<usize>());
+    let shape = if expected == got { ", not in the completions that they belong to" } else { "" };
+    Err(format!("{rule} gave {got} verdicts for {expected} sentences{shape}").into())
+}
+
 impl Verdict {
     /// Adds one rule's verdict; says what its channel is.
     fn add(&mut self, rule: &str, weight: f64, verdict: Self) -> Result<Channel, PartError> {
-        let Self { reward, count, triplet, note, counts, .. } = verdict;
+        let Self { reward, count, triplet, note, lookups, .. } = verdict;
         if let Some(reward) = reward {
             let sum = (f64::from(self.reward.unwrap_or(0.0)) + weight * f64::from(reward)) as f32;
             if !sum.is_finite() {
@@ -119,8 +129,11 @@ impl Verdict {
         if self.count.is_none() {
             (self.count, self.triplet) = (count, triplet);
         }
-        let new: Vec<Count> = counts.into_iter().filter(|count| !self.counts.contains(count)).collect();
-        self.counts.extend(new);
+        for lookup in lookups {
+            if !self.lookups.contains(&lookup) {
+                self.lookups.push(lookup);
+            }
+        }
         Ok(Channel { rule: rule.to_owned(), weight, reward, count, triplet, note })
     }
 }
@@ -128,29 +141,40 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Query;
+    use crate::{CorpusSize, Count, Query, Section, Sentence};
 
-    /// Asks for the sentence's words and pays what it is told where they are found.
+    /// Asks for the sentence's text and pays this where it is found.
     struct Pays(f32);
 
-    impl Rules for Pays {
-        fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
-            let queries: Vec<Query> = sentences.iter().map(|sentence| Query::new([[&sentence.text]])).collect();
-            let verdict = |count: Count| Verdict {
-                reward: count.occurrences.map(|_| self.0),
-                count: count.occurrences,
-                counts: vec![count],
-                ..Verdict::default()
+    impl SentenceScorer for Pays {
+        fn score(
+            &mut self,
+            completions: &[Completion<'_>],
+            counter: &mut dyn Counter,
+        ) -> Result<Vec<Vec<Verdict>>, PartError> {
+            let mut verdict = |sentence: &Sentence| {
+                let query = Query::new([[&sentence.text]]);
+                let count = counter.count(std::slice::from_ref(&query))?[0];
+                Ok(Verdict {
+                    reward: count.occurrences.map(|_| self.0),
+                    count: count.occurrences,
+                    lookups: vec![Lookup { query, count }],
+                    ..Verdict::default()
+                })
             };
-            Ok(counter.count(&queries)?.into_iter().map(verdict).collect())
+            completions.iter().map(|completion| completion.sentences.iter().map(&mut verdict).collect()).collect()
         }
     }
 
     struct Abstains;
 
-    impl Rules for Abstains {
-        fn judge(&mut self, sentences: &[RuleSentence], _: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
-            Ok(vec![Verdict::default(); sentences.len()])
+    impl SentenceScorer for Abstains {
+        fn score(
+            &mut self,
+            completions: &[Completion<'_>],
+            _: &mut dyn Counter,
+        ) -> Result<Vec<Vec<Verdict>>, PartError> {
+            Ok(no_verdicts(completions))
         }
     }
 
@@ -159,43 +183,65 @@ mod tests {
 
     impl Counter for Dictionary {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-            let count = |query: &Query| Count {
-                query: query.clone(),
-                occurrences: (*query == Query::new([["Rome"]])).then_some(7),
-                exact: true,
-            };
-            Ok(queries.iter().map(count).collect())
+            let known = |query: &Query| (*query == Query::new([["Rome"]])).then_some(7);
+            Ok(queries.iter().map(|query| Count { occurrences: known(query), exact: true }).collect())
         }
+
+        fn size(&self) -> CorpusSize {
+            CorpusSize::default()
+        }
+    }
+
+    fn sentences(texts: &[&str]) -> Vec<Sentence> {
+        let sentence =
+            |text: &&str| Sentence { text: (*text).into(), section: Section::Body, span: None, triplets: Vec::new() };
+        texts.iter().map(sentence).collect()
+    }
+
+    fn completion(sentences: &[Sentence]) -> Completion<'_> {
+        Completion { question: "Where?", golds: &[], text: "", sentences }
+    }
+
+    fn weighted(name: &str, weight: f64, rule: impl SentenceScorer + 'static) -> Weighted {
+        Weighted { name: name.into(), weight, rule: Box::new(rule) }
     }
 
     #[test]
     fn a_blend_adds_weighted_rewards() {
-        let named = |name: &str, weight, rule| Weighted { name: name.into(), weight, rule };
         let mut blend = Blend::new(vec![
-            named("shy", 5.0, Box::new(Abstains)),
-            named("a", 0.75, Box::new(Pays(2.0))),
-            named("b", 0.5, Box::new(Pays(-1.0))),
+            weighted("shy", 5.0, Abstains),
+            weighted("a", 0.75, Pays(2.0)),
+            weighted("b", 0.5, Pays(-1.0)),
         ]);
-        let sentence = |(index, text): (u32, &str)| RuleSentence {
-            completion: 0,
-            index,
-            text: text.into(),
-            section: Section::Body,
-            triplets: Vec::new(),
-        };
-        let sentences: Vec<RuleSentence> = (0..).zip(["Rome", "Atlantis"]).map(sentence).collect();
-        let verdicts = blend.judge(&sentences, &mut Dictionary).unwrap();
+        let [rome, atlantis] = [sentences(&["Rome"]), sentences(&["Atlantis"])];
+        let verdicts = blend.score(&[completion(&rome), completion(&atlantis)], &mut Dictionary).unwrap();
 
-        assert_eq!((verdicts[0].reward, verdicts[0].count, verdicts[0].counts.len()), (Some(1.0), Some(7), 1));
-        let channels = verdicts[0].channels.iter().map(|channel| (channel.rule.as_str(), channel.reward));
+        let [known, unknown] = [&verdicts[0][0], &verdicts[1][0]];
+        assert_eq!((known.reward, known.count, known.lookups.len()), (Some(1.0), Some(7), 1));
+        let channels = known.channels.iter().map(|channel| (channel.rule.as_str(), channel.reward));
         assert_eq!(channels.collect::<Vec<_>>(), [("shy", None), ("a", Some(2.0)), ("b", Some(-1.0))]);
-        assert_eq!((verdicts[1].reward, verdicts[1].count), (None, None));
+        assert_eq!((unknown.reward, unknown.count), (None, None));
+    }
 
-        let mut halved = Blend::new(vec![named("a", 0.5, Box::new(Pays(2.0)))]);
-        let verdict = &halved.judge(&sentences, &mut Dictionary).unwrap()[0];
+    #[test]
+    fn one_rule_is_weighted_and_an_infinite_sum_is_refused() {
+        let rome = sentences(&["Rome"]);
+        let mut halved = Blend::new(vec![weighted("a", 0.5, Pays(2.0))]);
+        let verdict = &halved.score(&[completion(&rome)], &mut Dictionary).unwrap()[0][0];
         assert_eq!((verdict.reward, verdict.channels.len()), (Some(1.0), 0));
-        let mut endless = Blend::new(vec![named("a", 1e300, Box::new(Pays(2.0)))]);
-        let error = endless.judge(&sentences, &mut Dictionary).unwrap_err().to_string();
+        let mut endless = Blend::new(vec![weighted("a", 1e300, Pays(2.0))]);
+        let error = endless.score(&[completion(&rome)], &mut Dictionary).unwrap_err().to_string();
         assert!(error.contains("reward 2 of a makes a sentence's reward inf"), "{error}");
+    }
+
+    #[test]
+    fn verdicts_must_belong_to_their_completions() {
+        let [two, one] = [sentences(&["Rome", "Italy"]), sentences(&["Rome"])];
+        let completions = [completion(&two), completion(&one)];
+        let verdicts = |lengths: [usize; 2]| lengths.map(|length| vec![Verdict::default(); length]);
+        assert!(check_shape("a", &completions, &verdicts([2, 1])).is_ok());
+        let message = |lengths| check_shape("a", &completions, &verdicts(lengths)).unwrap_err().to_string();
+        assert_eq!(message([2, 0]), "a gave 2 verdicts for 3 sentences");
+        assert!(message([1, 2]).ends_with("not in the completions that they belong to"));
     }
 }

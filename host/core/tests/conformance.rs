@@ -6,8 +6,8 @@ mod golden;
 use corver_core::advantage::{AdvantageSettings, ScaleRewards, normalize};
 use corver_core::response::{self, format_reward, judge};
 use corver_core::returns::{Ablation, RewardSettings, SentenceMean, SentenceReward, token_returns};
-use corver_core::sentence::{Reading, align, spans_of_pieces, split, split_sentences};
-use corver_core::{Alignment, Grade, Label, Response, question};
+use corver_core::sentence::{Compatibility, align, spans_of_pieces, split, split_sentences};
+use corver_core::{Alignment, Grade, Label, ResponseGrades, question};
 use golden::{check_all, close, numbers, same, strings, token_map};
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ fn tokens_are_aligned_as_the_published_code_does() {
         // Masked positions are no tokens of the completion; here they can only stand at the end or be skipped alike.
         let kept: Vec<usize> = (0..pieces.len()).filter(|at| mask[*at] != 0.0).collect();
         let spans = spans_of_pieces(&kept.iter().map(|at| pieces[*at]).collect::<Vec<_>>());
-        let split = split(text(row, "decoded"), Reading::Reference);
+        let split = split(text(row, "decoded"), Compatibility::Reference);
         let alignment = align(&split, &spans);
         let expected_map = token_map(&row["map"]);
         same("map", alignment.sentence_of, kept.iter().map(|at| expected_map[*at]).collect())?;
@@ -142,6 +142,6 @@ fn a3_returns(completion: &Value, settings: &RewardSettings) -> Vec<f64> {
         .map(|(reward, counted)| SentenceReward { reward, counted })
         .collect();
     let alignment = Alignment { sentence_of: token_map(&completion["map"]), rate: 1.0 };
-    let response = Response { judge: Grade::new(judge, ""), format: Grade::new(format, "") };
+    let response = ResponseGrades { judge: Grade::new(judge, ""), format: Grade::new(format, "") };
     token_returns(&response, &alignment, &sentences, settings)
 }

@@ -2,9 +2,9 @@
 //! when one of them fails.
 
 use corver_core::{
-    Ablation, Advantages, Count, Counter, Extractor, Graders, Learner, PartError, Query, Question, RewardSettings,
-    Rollout, RuleSentence, Rules, Sampler, Sampling, Scorers, StepError, StepSettings, Triplet, UpdateReport, Verdict,
-    step,
+    Ablation, Advantages, Completion, CorpusSize, Count, Counter, Extractor, Graders, Learner, Lookup, PartError,
+    Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer, StepError,
+    StepReport, StepSettings, Triplet, UpdateReport, Verdict, step,
 };
 
 /// Answers from a script; one character is one token.
@@ -63,58 +63,80 @@ struct Atlas;
 
 impl Counter for Atlas {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let count = |query: &Query| Count {
-            query: query.clone(),
-            occurrences: Some(if query.to_string() == "Paris AND France" { 50 } else { 0 }),
-            exact: true,
-        };
-        Ok(queries.iter().map(count).collect())
+        let france = |query: &Query| if query.to_string() == "Paris AND France" { 50 } else { 0 };
+        Ok(queries.iter().map(|query| Count { occurrences: Some(france(query)), exact: true }).collect())
+    }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize::default()
     }
 }
 
 /// +0.5 for a pair that the corpus holds, −0.5 for one that it does not; abstains without a triplet.
 struct Attested;
 
-impl Rules for Attested {
-    fn judge(&mut self, sentences: &[RuleSentence], counter: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
-        let judge = |sentence: &RuleSentence| {
+impl SentenceScorer for Attested {
+    fn score(
+        &mut self,
+        completions: &[Completion<'_>],
+        counter: &mut dyn Counter,
+    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        let mut judge = |sentence: &Sentence| {
             let Some(triplet) = sentence.triplets.first() else { return Ok(Verdict::default()) };
-            let counts = counter.count(&[Query::new([[&triplet.head], [&triplet.tail]])])?;
-            let count = counts[0].occurrences;
-            let reward = Some(if count > Some(0) { 0.5 } else { -0.5 });
-            Ok(Verdict { reward, count, triplet: Some(0), counts, ..Verdict::default() })
+            let query = Query::new([[&triplet.head], [&triplet.tail]]);
+            let count = counter.count(std::slice::from_ref(&query))?[0];
+            let reward = Some(if count.occurrences > Some(0) { 0.5 } else { -0.5 });
+            let lookups = vec![Lookup { query, count }];
+            Ok(Verdict { reward, count: count.occurrences, triplet: Some(0), lookups, ..Verdict::default() })
         };
-        sentences.iter().map(judge).collect()
+        completions.iter().map(|completion| completion.sentences.iter().map(&mut judge).collect()).collect()
     }
 }
 
 struct Broken;
 
-impl Rules for Broken {
-    fn judge(&mut self, _: &[RuleSentence], _: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
+impl SentenceScorer for Broken {
+    fn score(&mut self, _: &[Completion<'_>], _: &mut dyn Counter) -> Result<Vec<Vec<Verdict>>, PartError> {
         Err("the rule trapped".into())
+    }
+}
+
+/// Has nothing to say about the last sentence.
+struct Forgetful;
+
+impl Extractor for Forgetful {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        Ok(vec![Vec::new(); sentences.len() - 1])
     }
 }
 
 const RIGHT: &str = "<think>Paris is in France. That much is beyond any doubt.</think><answer>Paris</answer>";
 const WRONG: &str = "<think>Rome is in France. That much is beyond any doubt.</think><answer>Rome</answer>";
 
-fn settings(rewards: RewardSettings) -> StepSettings {
-    StepSettings { sampling: Sampling { num_generations: 2, ..Sampling::default() }, rewards, ..Default::default() }
+fn policy() -> ScriptedPolicy {
+    ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() }
 }
 
-fn question() -> Vec<Question> {
-    vec![Question { question: "What is the capital?".into(), golds: vec!["Paris".into()], title: None }]
+/// One step on one question with two completions, counted in the [`Atlas`].
+fn run(
+    policy: &mut ScriptedPolicy,
+    extractor: &mut dyn Extractor,
+    sentence_scorer: &mut dyn SentenceScorer,
+    rewards: RewardSettings,
+) -> Result<StepReport, StepError> {
+    let mut graders = Graders::default();
+    let mut scorers = Scorers { extractor, counter: &mut Atlas, sentence_scorer, graders: &mut graders };
+    let sampling = Sampling { num_generations: 2, ..Sampling::default() };
+    let settings = StepSettings { sampling, rewards, ..StepSettings::default() };
+    let question = Question { question: "What is the capital?".into(), golds: vec!["Paris".into()], title: None };
+    step(policy, &mut scorers, &[question], &settings, 1)
 }
 
 #[test]
 fn a_supported_sentence_is_worth_more_than_its_neighbours() {
-    let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
-    let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Attested);
-    let mut graders = Graders::default();
-    let mut scorers =
-        Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules, graders: &mut graders };
-    let report = step(&mut policy, &mut scorers, &question(), &settings(RewardSettings::default()), 1).unwrap();
+    let mut policy = policy();
+    let (mut extractor, mut scorer) = (IsIn::default(), Attested);
+    let report = run(&mut policy, &mut extractor, &mut scorer, RewardSettings::default()).unwrap();
 
     let sentences: Vec<f64> = report.traces.iter().map(|trace| trace.sentences[0].reward()).collect();
     assert_eq!(sentences, [0.5, -0.5]);
@@ -132,13 +154,10 @@ fn a_supported_sentence_is_worth_more_than_its_neighbours() {
 
 #[test]
 fn without_the_cooccurrence_term_nothing_is_extracted() {
-    let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
-    let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Broken);
-    let mut graders = Graders::default();
-    let mut scorers =
-        Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules, graders: &mut graders };
+    let mut policy = policy();
+    let (mut extractor, mut scorer) = (IsIn::default(), Broken);
     let rewards = RewardSettings { ablation: Ablation::NoCooccurrence, ..RewardSettings::default() };
-    let report = step(&mut policy, &mut scorers, &question(), &settings(rewards), 1).unwrap();
+    let report = run(&mut policy, &mut extractor, &mut scorer, rewards).unwrap();
     assert!(extractor.seen.is_empty());
     assert!(report.traces.iter().all(|trace| !trace.fallback));
     assert_eq!(policy.learned[0][0], policy.learned[0][7]);
@@ -146,25 +165,27 @@ fn without_the_cooccurrence_term_nothing_is_extracted() {
 
 #[test]
 fn a_completion_that_cannot_be_aligned_earns_its_response_alone() {
-    let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
-    let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Attested);
-    let mut graders = Graders::default();
-    let mut scorers =
-        Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules, graders: &mut graders };
+    let mut policy = policy();
+    let (mut extractor, mut scorer) = (IsIn::default(), Attested);
     let rewards = RewardSettings { min_alignment: 1.1, ..RewardSettings::default() };
-    let report = step(&mut policy, &mut scorers, &question(), &settings(rewards), 1).unwrap();
+    let report = run(&mut policy, &mut extractor, &mut scorer, rewards).unwrap();
     assert!(report.traces.iter().all(|trace| trace.fallback && trace.sentences[0].verdict.is_none()));
     assert_eq!(policy.learned[0][0], policy.learned[0][7]);
 }
 
 #[test]
 fn a_failing_part_stops_the_step_before_anything_is_learned() {
-    let mut policy = ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() };
-    let (mut extractor, mut counter, mut rules) = (IsIn::default(), Atlas, Broken);
-    let mut graders = Graders::default();
-    let mut scorers =
-        Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules, graders: &mut graders };
-    let error = step(&mut policy, &mut scorers, &question(), &settings(RewardSettings::default()), 1).err().unwrap();
-    assert!(matches!(error, StepError::Judge(_)));
+    let mut policy = policy();
+    let (mut extractor, mut scorer) = (IsIn::default(), Broken);
+    let error = run(&mut policy, &mut extractor, &mut scorer, RewardSettings::default()).err().unwrap();
+    assert!(matches!(error, StepError::ScoreSentences(_)));
     assert!(policy.learned.is_empty());
+}
+
+#[test]
+fn an_extractor_that_answers_too_little_is_an_error() {
+    let mut policy = policy();
+    let error = run(&mut policy, &mut Forgetful, &mut Attested, RewardSettings::default()).err().unwrap();
+    let StepError::Extract(reason) = error else { panic!("{error}") };
+    assert_eq!(reason.to_string(), "the extractor answered 5 of 6 sentences");
 }

@@ -40,10 +40,10 @@ fn sorting(criterion: &mut Criterion) {
     let tokens = u64::from(DOCUMENTS) * u64::from(TOKENS_PER_DOCUMENT + 1);
     let mut group = criterion.benchmark_group("write and sort tokens");
     group.throughput(Throughput::Elements(tokens)).sample_size(10).measurement_time(Duration::from_secs(8));
-    for (name, block_tokens) in
+    for (name, max_block_tokens) in
         [("at once", None), ("in two parts", Some(tokens / 2)), ("in eight parts", Some(tokens / 8))]
     {
-        let options = BuildOptions { block_tokens, ..BuildOptions::default() };
+        let options = BuildOptions { max_block_tokens, ..BuildOptions::default() };
         group.bench_function(name, |bencher| bencher.iter(|| index_anew(&path, &options)));
     }
     group.finish();

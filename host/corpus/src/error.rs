@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::TokenWidth;
+use crate::token_width::TokenWidth;
 
 /// The result of everything in this crate that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -27,10 +27,10 @@ pub enum Error {
         /// The folder.
         path: PathBuf,
     },
-    /// One file of a shard, or a shard in the middle, is not there.
+    /// A file of a shard, or a whole shard, is missing.
     #[error("{} is missing: the index is incomplete; copy it again or rebuild it", path.display())]
     MissingFile {
-        /// The file that should be there.
+        /// The missing file.
         path: PathBuf,
     },
     /// A file's size contradicts the format, its neighbours or the manifest.
@@ -169,7 +169,7 @@ pub enum Error {
         /// What is wrong with it.
         problem: String,
     },
-    /// The input's name says that it is nothing this program reads.
+    /// The input's name is of no kind that this program reads.
     #[error("{}: neither .jsonl nor .jsonl.gz nor .jsonl.zst nor .parquet", path.display())]
     InputKind {
         /// The input file.
@@ -193,13 +193,13 @@ pub enum Error {
         /// Documents read.
         documents: u64,
     },
-    /// The output is already there.
+    /// The output exists already.
     #[error("{} already exists: remove it or choose another name", path.display())]
     AlreadyExists {
         /// The output folder.
         path: PathBuf,
     },
-    /// The folder holds a build that did not come to its end.
+    /// The folder holds an unfinished build.
     #[error("{} is an unfinished build: repeat the command that began it", path.display())]
     Unfinished {
         /// The folder.

@@ -1,4 +1,4 @@
-//! Checking all of an index, which opening it does not: that would take time that grows with the index.
+//! Checking the content of an index. Opening it does not: that would take time that grows with the index.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -6,20 +6,21 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::format::{FileRecord, Manifest};
-use crate::index::{Index, OpenOptions};
-use crate::shard::Shard;
+use crate::files::manifest::{FileRecord, IndexManifest};
+use crate::files::prefix_file::{self, PrefixFile};
+use crate::files::shard::Shard;
+use crate::index::open::{Index, OpenOptions};
 
-/// How much of the suffix array to look at.
+/// How much of the suffix array [`verify`] checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// The order of so many neighbouring suffixes per shard, evenly spread.
+    /// The order of this many pairs of neighbouring suffixes per shard, evenly spread.
     Sampled(u64),
-    /// The order of all. Takes a while on a big index, and very long where one text repeats through most of it.
+    /// The order of all suffixes. Slow on a big index, and very slow where one text repeats through most of it.
     Full,
 }
 
-/// What [`verify`] looked at, and found right.
+/// What [`verify`] checked, and found right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Verified {
     /// Files whose checksum is the manifest's; 0 without a manifest.
@@ -31,7 +32,7 @@ pub struct Verified {
 }
 
 /// Verifies the index in a folder: sizes, checksums where there is a manifest, the documents' offsets, the order of the
-/// suffix array, and the saved keys.
+/// suffix array, and the prefix files.
 ///
 /// # Errors
 /// The first thing that is wrong, with file and place.
@@ -41,17 +42,17 @@ pub fn verify(dir: impl AsRef<Path>, options: OpenOptions, level: Level) -> Resu
     if let Some(manifest) = index.manifest() {
         verified.checksums = verify_checksums(index.path(), manifest)?;
     }
-    for shard in &index.shards {
+    for shard in index.shards() {
         verified.documents += verify_offsets(shard)?;
         verified.suffix_pairs += verify_order(shard, level)?;
-        if let Some(keys) = &shard.saved_keys {
-            keys.verify(shard)?;
+        if let Some(file) = &shard.prefixes {
+            verify_prefixes(shard, file)?;
         }
     }
     Ok(verified)
 }
 
-fn verify_checksums(dir: &Path, manifest: &Manifest) -> Result<u64> {
+fn verify_checksums(dir: &Path, manifest: &IndexManifest) -> Result<u64> {
     for (name, FileRecord { bytes, blake3 }) in &manifest.files {
         let path = dir.join(name);
         let file = match std::fs::File::open(&path) {
@@ -123,4 +124,14 @@ fn verify_order(shard: &Shard, level: Level) -> Result<u64> {
         checked += 1;
     }
     Ok(checked)
+}
+
+/// Every prefix must be that of its suffix.
+fn verify_prefixes(shard: &Shard, file: &PrefixFile) -> Result<()> {
+    for (entry, (rank, prefix)) in prefix_file::ranks(shard.num_tokens).zip(file.prefixes()).enumerate() {
+        if *prefix != prefix_file::prefix(shard.suffix(rank)?) {
+            return Err(file.corrupt(entry));
+        }
+    }
+    Ok(())
 }

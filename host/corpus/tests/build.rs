@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use corver_corpus::{
-    BuildOptions, Error, Index, Level, Manifest, OpenOptions, Progress, TokenWidth, Tokenizer, build,
+    BuildOptions, Error, Index, IndexManifest, Level, OpenOptions, Progress, TokenWidth, Tokenizer, build,
     build_from_documents, build_from_tokens, verify,
 };
 use parquet::basic::Compression;
@@ -90,7 +90,7 @@ fn child() {
                     std::process::abort();
                 }
             };
-            let options = BuildOptions { block_tokens: Some(50_000), progress: Some(&count), ..options() };
+            let options = BuildOptions { max_block_tokens: Some(50_000), progress: Some(&count), ..options() };
             build(&[folder.join("inputs")], &tokenizer(), &folder.join("index"), &options).unwrap();
         }
         "sort within so many bytes" => {
@@ -164,7 +164,7 @@ fn interrupt(folder: &Path, broken_file: &str) -> PathBuf {
     inputs
 }
 
-fn resumed(inputs: &Path, options: &BuildOptions<'_>, index: &Path) -> (Result<Manifest, Error>, u64) {
+fn resumed(inputs: &Path, options: &BuildOptions<'_>, index: &Path) -> (Result<IndexManifest, Error>, u64) {
     let resumed = std::sync::Mutex::new(0);
     let tell = |progress: Progress| {
         if let Progress::Resumed { documents, .. } = progress {
@@ -184,7 +184,7 @@ fn what_was_read_before_a_changed_input_is_kept() {
     let index = folder.path().join("index");
     let (built, documents) = resumed(&inputs, &options(), &index);
     built.unwrap();
-    assert!((400..=800).contains(&documents), "{documents}"); // nothing of the third file, which was mended
+    assert!((400..=800).contains(&documents), "{documents}"); // nothing of the third file, which was repaired
     let afresh = folder.path().join("afresh");
     build(&[inputs], &tokenizer(), &afresh, &options()).unwrap();
     assert!(files(&index) == files(&afresh));
@@ -449,7 +449,7 @@ fn shards_are_the_same_in_however_many_parts() {
     let (free, bound) = (folder.path().join("free"), folder.path().join("bound"));
     let four = BuildOptions { shards: 4, ..options() };
     build(std::slice::from_ref(&inputs), &tokenizer(), &free, &four).unwrap();
-    let bounded = BuildOptions { block_tokens: Some(20_000), ..four };
+    let bounded = BuildOptions { max_block_tokens: Some(20_000), ..four };
     build(std::slice::from_ref(&inputs), &tokenizer(), &bound, &bounded).unwrap();
     assert!(files(&free) == files(&bound));
 }

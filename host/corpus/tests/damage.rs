@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use corver_corpus::{
     BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions, TOKENIZER, TokenWidth,
-    Tokenizer, WordCounter, WordQuery, build, build_from_documents, build_from_tokens, verify,
+    Tokenizer, build, build_from_documents, build_from_tokens, verify,
 };
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -52,7 +52,7 @@ fn every_missing_emptied_or_truncated_file_is_noticed_at_open() {
                     "halve" => fs::write(&file, &bytes[..bytes.len() / 2]).unwrap(),
                     _ => fs::write(&file, bytes.repeat(2)).unwrap(),
                 }
-                // Without a manifest nobody knows how many documents or how wide the pointers were; `verify` finds out.
+                // Without a manifest it is unknown how many documents or how wide the pointers were; `verify` finds out.
                 let unknowable = !with_manifest
                     && matches!((name, damage), ("table.0", "double") | ("offset.0", "halve" | "double"));
                 match Index::open(&index) {
@@ -186,9 +186,9 @@ fn fill_the_disk() {
     let folder = PathBuf::from(std::env::var_os("CORVER_FULL").expect("run by another test"));
     let path = folder.join("index");
     // The stream is too big; the stream fits, but the table does not; the pieces of a sort in parts do not.
-    for (tokens, block_tokens) in [(400_000, None), (15_000, None), (20_000, Some(18_000))] {
+    for (tokens, max_block_tokens) in [(400_000, None), (15_000, None), (20_000, Some(18_000))] {
         let documents = [(0..tokens).map(|token| token % 60_000).collect::<Vec<u32>>()];
-        let options = BuildOptions { block_tokens, pointer_width: Some(8), ..BuildOptions::default() };
+        let options = BuildOptions { max_block_tokens, pointer_width: Some(8), ..BuildOptions::default() };
         match build_from_tokens(documents, TokenWidth::U16, &path, &options) {
             Err(Error::Io { action: "write", source, .. }) => {
                 assert_eq!(source.kind(), std::io::ErrorKind::FileTooLarge);
@@ -250,9 +250,9 @@ fn no_flipped_bit_leads_astray() {
     verify(&path, OpenOptions::default(), Level::Full).unwrap();
 }
 
-/// The keys of a larger index: wrong ones may give wrong counts, as wrong tokens do, and nothing worse.
+/// The prefix file of a larger index: wrong prefixes may give wrong counts, as wrong tokens do, and nothing worse.
 #[test]
-fn damage_to_saved_keys_is_noticed() {
+fn damage_to_the_prefix_file_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     let document = |number: u32| (0..700).map(|place: u32| 1 + place.wrapping_mul(number ^ place) % 900).collect();
@@ -266,7 +266,7 @@ fn damage_to_saved_keys_is_noticed() {
     };
     let right = counts();
 
-    let (file, manifest) = (path.join("keys.0"), path.join(MANIFEST));
+    let (file, manifest) = (path.join("prefixes.0"), path.join(MANIFEST));
     let (whole, listed) = (fs::read(&file).unwrap(), fs::read_to_string(&manifest).unwrap());
     assert_eq!(whole.len(), 8 * (100 * 701_usize).div_ceil(1024));
     let mut mixed = whole.clone();
@@ -279,7 +279,7 @@ fn damage_to_saved_keys_is_noticed() {
     let [old, new] = [&whole[..], &fs::read(&file).unwrap()].map(|bytes| blake3::hash(bytes).to_hex().to_string());
     fs::write(&manifest, listed.replace(&old, &new)).unwrap();
     assert!(matches!(verified(), Err(Error::Corrupt { path, entry: 0, .. }) if path == file));
-    // Without a manifest nobody vouches for the file, and it is left alone.
+    // Without a manifest the file is not used.
     fs::remove_file(&manifest).unwrap();
     assert_eq!(counts(), right);
 
@@ -443,17 +443,18 @@ fn an_index_carries_its_tokenizer() {
     assert_eq!(ask(&[&["red"], &[""]]), None);
     assert!(matches!(corpus.count_words(&[], &CnfOptions::default(), None), Err(Error::EmptyQuery { .. })));
 
-    // Many at once: repeats, different limits, a word alone, one without tokens; each answer as if it were asked alone.
+    // Many at once: repeats, a word alone, one without tokens; each answer as if it were asked alone.
     let either: &[&[&str]] = &[&["red"], &["den", "fox"]];
     let all_of: [&[&[&str]]; 6] =
         [either, &[&["fox"]], &[&["red"], &["fox"]], either, &[&["red"], &[""]], &[&["den"], &["den"]]];
     let all_of = all_of.map(words);
-    let asked: Vec<_> =
-        all_of.iter().flat_map(|all_of| [None, Some(1)].map(|enough| WordQuery { all_of, enough })).collect();
+    let asked: Vec<&[Vec<String>]> = all_of.iter().map(Vec::as_slice).collect();
     let options = CnfOptions::default();
-    let alone = asked.iter().map(|query| corpus.count_words(query.all_of, &options, query.enough).unwrap());
-    assert_eq!(corpus.count_all(&asked, &options).unwrap(), alone.collect::<Vec<_>>());
-    assert!(corpus.count_all(&[WordQuery { all_of: &[], enough: None }], &options).is_err());
+    for enough in [None, Some(1)] {
+        let alone = asked.iter().map(|all_of| corpus.count_words(all_of, &options, enough).unwrap());
+        assert_eq!(corpus.count_words_batch(&asked, &options, enough).unwrap(), alone.collect::<Vec<_>>());
+    }
+    assert!(corpus.count_words_batch(&[&[]], &options, None).is_err());
 
     let other = Tokenizer::from_bytes(WORDS.replace("den", "lair")).unwrap();
     assert!(matches!(Corpus::new(Index::open(&out).unwrap(), other), Err(Error::TokenizerMismatch { .. })));

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use corver_corpus::{BuildOptions, Error, Manifest, Progress, TokenWidth, Tokenizer, build};
+use corver_corpus::{BuildOptions, Error, IndexManifest, Progress, TokenWidth, Tokenizer, build};
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -95,7 +95,7 @@ fn strings<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<Column<'a>> {
     vec![Column::Strings(texts.into_iter().map(Some).collect())]
 }
 
-fn index(input: &Path, out: &Path, options: &BuildOptions<'_>) -> Result<Manifest, Error> {
+fn index(input: &Path, out: &Path, options: &BuildOptions<'_>) -> Result<IndexManifest, Error> {
     build(&[input.to_owned()], &tokenizer(), out, options)
 }
 

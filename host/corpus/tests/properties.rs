@@ -28,7 +28,7 @@ impl Reference {
     }
 
     /// Every stretch of every document, tried one by one.
-    fn count_spans(&self, cnf: &[Vec<Vec<u32>>], window: usize) -> u64 {
+    fn count_spans(&self, cnf: &[Vec<Vec<u32>>], max_diff_tokens: usize) -> u64 {
         let holds_all = |stretch: &[u32]| {
             cnf.iter().all(|clause| clause.iter().any(|term| stretch.windows(term.len()).any(|part| part == term)))
         };
@@ -37,7 +37,7 @@ impl Reference {
             // A document begins with its separator.
             for document in stream.chunk_by(|_, &token| token != self.separator) {
                 for left in 0..document.len() {
-                    for right in left + 1..=document.len().min(left.saturating_add(window)) {
+                    for right in left + 1..=document.len().min(left.saturating_add(max_diff_tokens)) {
                         let shorter = [&document[left + 1..right], &document[left..right - 1]];
                         matches += u64::from(holds_all(&document[left..right]) && !shorter.into_iter().any(holds_all));
                     }
@@ -47,12 +47,12 @@ impl Reference {
         matches
     }
 
-    /// The rule of `join.rs`, with a linear search for everything.
-    fn count_cnf(&self, cnf: &[Vec<Vec<u32>>], reach: u64) -> u64 {
-        self.shards.iter().map(|stream| self.count_in(stream, cnf, reach)).sum()
+    /// The rule of `match_range.rs`, with a linear search for everything.
+    fn count_cnf(&self, cnf: &[Vec<Vec<u32>>], max_diff_tokens: u64) -> u64 {
+        self.shards.iter().map(|stream| self.count_in(stream, cnf, max_diff_tokens)).sum()
     }
 
-    fn count_in(&self, stream: &[u32], cnf: &[Vec<Vec<u32>>], reach: u64) -> u64 {
+    fn count_in(&self, stream: &[u32], cnf: &[Vec<Vec<u32>>], max_diff_tokens: u64) -> u64 {
         let positions = |clause: &Vec<Vec<u32>>| clause.iter().flat_map(|term| occurrences(stream, term)).collect();
         let mut clauses: Vec<Vec<u64>> = cnf.iter().map(positions).collect();
         clauses.sort_by_key(Vec::len); // stable, as the engine's
@@ -61,8 +61,8 @@ impl Reference {
             ranges = ranges
                 .into_iter()
                 .filter_map(|(left, right)| {
-                    let before = clause.iter().copied().filter(|&p| p < right && p + reach >= left).max();
-                    let after = clause.iter().copied().filter(|&p| p >= left && p <= right + reach).min();
+                    let before = clause.iter().copied().filter(|&p| p < right && p + max_diff_tokens >= left).max();
+                    let after = clause.iter().copied().filter(|&p| p >= left && p <= right + max_diff_tokens).min();
                     (before.is_some() || after.is_some())
                         .then(|| (left.min(before.unwrap_or(left)), right.max(after.unwrap_or(right))))
                 })
@@ -84,7 +84,7 @@ struct Case {
     pointer_width: Option<usize>,
     documents: Vec<Vec<u32>>,
     cnf: Vec<Vec<Vec<u32>>>,
-    reach: u64,
+    max_diff_tokens: u64,
 }
 
 /// Few different tokens, so that n-grams repeat, overlap and end where the text ends; their bytes disagree with their
@@ -104,13 +104,13 @@ fn case() -> impl Strategy<Value = Case> {
         let cnf = proptest::collection::vec(clause, 1..5);
         let pointers = prop_oneof![Just(None), (3_usize..=8).prop_map(Some)];
         (Just(width), Just(shards), pointers, documents, cnf, 1_u64..30).prop_map(
-            |(width, shards, pointer_width, documents, cnf, reach)| Case {
+            |(width, shards, pointer_width, documents, cnf, max_diff_tokens)| Case {
                 width,
                 shards,
                 pointer_width,
                 documents,
                 cnf,
-                reach,
+                max_diff_tokens,
             },
         )
     })
@@ -142,10 +142,10 @@ proptest! {
     #[test]
     fn co_occurrences_are_counted_as_by_hand(case in case()) {
         with_index(&case, |index, reference| {
-            let expected = reference.count_cnf(&case.cnf, case.reach);
+            let expected = reference.count_cnf(&case.cnf, case.max_diff_tokens);
             let cnf = Cnf::new(case.cnf.clone()).unwrap();
             // A cap that would cut almost every clause must not matter to the exact mode …
-            let exact = CnfOptions { max_clause_freq: 2, max_diff_tokens: case.reach, mode: Mode::Exact };
+            let exact = CnfOptions { max_clause_freq: 2, max_diff_tokens: case.max_diff_tokens, mode: Mode::Exact };
             let answer = index.count_cnf(&cnf, &exact, None).unwrap();
             prop_assert_eq!(answer.count, expected);
             prop_assert!(answer.is_exact());
@@ -156,7 +156,16 @@ proptest! {
                 let early = index.count_cnf(&cnf, &exact, Some(enough)).unwrap();
                 prop_assert_eq!(early.count.min(enough), expected.min(enough));
             }
-            // A batch, with repeats, is answered as one by one.
+            // A sampled count stops as well: where it would report enough, and nowhere else.
+            let sampled = CnfOptions { max_clause_freq: 3, mode: Mode::Compatible, ..exact };
+            let whole = index.count_cnf(&cnf, &sampled, None).unwrap();
+            for enough in 1..9 {
+                let early = index.count_cnf(&cnf, &sampled, Some(enough)).unwrap();
+                prop_assert_eq!(early.count.min(enough), whole.count.min(enough));
+                prop_assert!(early.at_least || early == whole);
+                prop_assert_eq!((early.approx, early.sampled), (whole.approx, whole.sampled));
+            }
+            // A batch is answered as one by one.
             let first_clause = Cnf::new(case.cnf[..1].to_vec()).unwrap();
             let batch = [cnf.clone(), first_clause.clone(), cnf.clone()];
             let alone = index.count_cnf(&first_clause, &exact, None).unwrap();
@@ -178,8 +187,8 @@ proptest! {
     #[test]
     fn spans_are_counted_as_by_hand(case in case()) {
         with_index(&case, |index, reference| {
-            let expected = reference.count_spans(&case.cnf, case.reach as usize);
-            let options = CnfOptions { max_clause_freq: 1, max_diff_tokens: case.reach, mode: Mode::Span };
+            let expected = reference.count_spans(&case.cnf, case.max_diff_tokens as usize);
+            let options = CnfOptions { max_clause_freq: 1, max_diff_tokens: case.max_diff_tokens, mode: Mode::Span };
             let mut clauses = case.cnf.clone();
             let answer = index.count_cnf(&Cnf::new(clauses.clone()).unwrap(), &options, None).unwrap();
             prop_assert_eq!(answer, CnfCount { count: expected, ..CnfCount::default() });
@@ -213,24 +222,25 @@ fn spans_of_rare_and_of_frequent_words_are_counted_as_by_hand() {
             (0..next(3_000)).map(|_| word(next(2_000))).collect()
         })
         .collect();
-    let case = Case { width: TokenWidth::U16, shards: 1, pointer_width: None, documents, cnf: Vec::new(), reach: 0 };
+    let case =
+        Case { width: TokenWidth::U16, shards: 1, pointer_width: None, documents, cnf: Vec::new(), max_diff_tokens: 0 };
     with_index(&case, |index, reference| {
-        for (cnf, window) in [
+        for (cnf, max_diff_tokens) in [
             (vec![vec![vec![0]], vec![vec![1]]], 150),
             (vec![vec![vec![0], vec![1]], vec![vec![2], vec![5, 6]], vec![vec![7]]], 60),
             (vec![vec![vec![5]], vec![vec![6]], vec![vec![7, 8], vec![0]]], 30),
             (vec![vec![vec![9]], vec![vec![9]]], 1),
         ] {
-            let options = CnfOptions { max_clause_freq: 1, max_diff_tokens: window, mode: Mode::Span };
+            let options = CnfOptions { max_clause_freq: 1, max_diff_tokens, mode: Mode::Span };
             let ours = index.count_cnf(&Cnf::new(cnf.clone()).unwrap(), &options, None).unwrap();
-            assert_eq!(ours.count, reference.count_spans(&cnf, window as usize), "{cnf:?}");
+            assert_eq!(ours.count, reference.count_spans(&cnf, max_diff_tokens as usize), "{cnf:?}");
             assert!(ours.count > 0, "{cnf:?} asks nothing");
         }
     });
 }
 
-/// Long and short documents and many ranges, in an index large enough for saved keys: the clause is first scanned for, then sorted, then divided into zones, and the
-/// answers must not differ.
+/// Long and short documents and many ranges, in an index large enough for a prefix file: the clause is first scanned for
+/// and then sorted, and the answers must not differ.
 #[test]
 fn what_is_kept_for_later_queries_changes_no_answer() {
     let mut state = 12_345_u64;
@@ -238,7 +248,7 @@ fn what_is_kept_for_later_queries_changes_no_answer() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    // Token 1 is rare, 2 rarer still and never within reach of most 1s, so that scans run to the end of their windows.
+    // Token 1 is rare, 2 rarer still and never near most 1s, so that scans read all the text that they may.
     let document: Vec<u32> = (0..70_000)
         .map(|position| match next(200) {
             0 if position < 50_000 => 1,
@@ -252,9 +262,10 @@ fn what_is_kept_for_later_queries_changes_no_answer() {
 }
 
 fn check_what_is_kept(documents: Vec<Vec<u32>>) {
-    let case = Case { width: TokenWidth::U16, shards: 1, pointer_width: None, documents, cnf: Vec::new(), reach: 0 };
+    let case =
+        Case { width: TokenWidth::U16, shards: 1, pointer_width: None, documents, cnf: Vec::new(), max_diff_tokens: 0 };
     with_index(&case, |index, reference| {
-        for (cnf, reach) in [
+        for (cnf, max_diff_tokens) in [
             (vec![vec![vec![1]], vec![vec![2]]], 3_000),
             (vec![vec![vec![2]], vec![vec![1]], vec![vec![11, 12]]], 1_500),
             (vec![vec![vec![1], vec![2]], vec![vec![2], vec![1]]], 40),
@@ -267,9 +278,9 @@ fn check_what_is_kept(documents: Vec<Vec<u32>>) {
             for term in cnf.iter().flatten() {
                 assert_eq!(index.count(term).unwrap(), reference.count(term), "{term:?}");
             }
-            let expected = reference.count_cnf(&cnf, reach);
+            let expected = reference.count_cnf(&cnf, max_diff_tokens);
             let cnf = Cnf::new(cnf).unwrap();
-            let exact = CnfOptions { max_clause_freq: 1, max_diff_tokens: reach, mode: Mode::Exact };
+            let exact = CnfOptions { max_clause_freq: 1, max_diff_tokens, mode: Mode::Exact };
             let uncut = CnfOptions { max_clause_freq: 1 << 40, mode: Mode::Compatible, ..exact };
             let unkept =
                 Index::open_with(index.path(), OpenOptions { cache_bytes: 0, ..OpenOptions::default() }).unwrap();

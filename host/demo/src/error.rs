@@ -1,9 +1,9 @@
-//! What can go wrong while the demo's assets are made or unpacked.
+//! What can go wrong while the demo's assets are unpacked.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Why the demo cannot be made or unpacked.
+/// Why the demo cannot be unpacked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
@@ -15,25 +15,6 @@ pub enum DemoError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The tokenizer library refused.
-    #[error("the demo tokenizer: {0}")]
-    Tokenizer(#[from] tokenizers::Error),
-    /// A trained tokenizer lacks a token it was told to have.
-    #[error("the demo tokenizer has no token `{token}`")]
-    NoToken {
-        /// Which one.
-        token: &'static str,
-    },
-    /// Only what the demo needs can be written as ONNX.
-    #[error("only Qwen2-style decoders with plain rotary embeddings are exported to ONNX; got {got}")]
-    NotExported {
-        /// The architecture.
-        got: String,
-    },
-    /// libtorch or the training loop failed.
-    #[cfg(feature = "torch")]
-    #[error("training the demo: {0}")]
-    Learn(#[from] corver_learn::LearnError),
 }
 
 /// Writes a file under a temporary name, syncs and renames it, so that it is there whole or not at all; makes its folder.

@@ -2,26 +2,22 @@
 //! places, with the facts, articles, questions and sentences that go with it, all from one seed.
 //!
 //! [`World`] holds entities and facts; [`article`] tells them in running text, [`phrasing`] asks about them,
-//! [`sentence`] states them, true or not. [`policy`] trains the model that knows the world imperfectly, [`extractor`] the
-//! one that reads its sentences, and [`materialise`] unpacks both as they ship.
+//! [`sentence`] states them, true or not. [`materialise`] unpacks the two models as they ship: a policy that knows the
+//! world imperfectly, and an extractor that reads its sentences. The crate `corver-demo-models` makes them.
 
 pub mod article;
 mod assets;
-#[cfg(feature = "torch")]
-mod batches;
 mod error;
-pub mod extractor;
 mod name;
 pub mod phrasing;
-pub mod policy;
 pub mod relation;
 pub mod sentence;
-pub mod tokenizer;
 pub mod world;
 
 pub use article::Article;
 pub use assets::{DemoPaths, WINDOW, WORLD_SEED, content_hash, demo_corpus, demo_questions, demo_world, materialise};
 pub use error::DemoError;
+pub use name::pick;
 pub use phrasing::Split;
 pub use relation::{Kind, Relation};
 pub use sentence::Sample;

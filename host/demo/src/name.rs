@@ -107,9 +107,12 @@ fn word(rng: &mut impl Rng) -> String {
     word
 }
 
-/// One item of a list that is never empty here.
-pub(crate) fn pick<'a, T>(items: &'a [T], rng: &mut impl Rng) -> &'a T {
-    items.choose(rng).expect("every list this crate draws from has at least one item")
+/// One item of a list, each as likely.
+///
+/// # Panics
+/// Where the list is empty.
+pub fn pick<'a, T>(items: &'a [T], rng: &mut impl Rng) -> &'a T {
+    items.choose(rng).expect("a list to draw from has at least one item")
 }
 
 #[cfg(test)]

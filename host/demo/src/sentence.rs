@@ -141,7 +141,7 @@ pub(crate) fn pronoun(kind: Kind, id: EntityId) -> &'static str {
 }
 
 /// Every name and every way to begin a sentence, as texts of their own, for the tokenizer to learn from.
-pub(crate) fn text_for_vocabulary(world: &World) -> impl Iterator<Item = String> + '_ {
+pub fn text_for_vocabulary(world: &World) -> impl Iterator<Item = String> + '_ {
     let names = world.entities().iter().flat_map(|entity| [entity.name.clone(), format!("the {}", entity.name)]);
     let remarks = REMARKS.iter().chain(&EMPTY_REMARKS).map(|remark| remark.repeat(2));
     names.chain(remarks)
@@ -152,7 +152,8 @@ fn nothing(text: String) -> Sample {
 }
 
 /// Lower-cases a leading article; names stay.
-pub(crate) fn mid_sentence(clause: &str) -> String {
+#[must_use]
+pub fn mid_sentence(clause: &str) -> String {
     clause.strip_prefix("The ").map_or_else(|| clause.to_owned(), |rest| format!("the {rest}"))
 }
 

@@ -1,14 +1,13 @@
 //! The demo's articles in a real index: do the counts tell true pairs from false ones, in all four tiers?
 
 use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer, build_from_documents};
-use corver_demo::tokenizer::train_tokenizer;
-use corver_demo::{WINDOW, World, demo_world};
+use corver_demo::{WINDOW, World, demo_world, materialise};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
 fn index(world: &World, folder: &std::path::Path) -> Corpus {
-    train_tokenizer(world, folder).unwrap();
-    let tokenizer = Tokenizer::from_file(folder.join("tokenizer.json")).unwrap();
+    let policy = materialise(&folder.join("cache")).unwrap().policy;
+    let tokenizer = Tokenizer::from_file(policy.join("tokenizer.json")).unwrap();
     let articles: Vec<_> = world.articles().collect();
     let texts = articles.iter().map(|article| article.text.as_str());
     build_from_documents(texts, &tokenizer, &folder.join("index"), &BuildOptions::default()).unwrap();

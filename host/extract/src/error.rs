@@ -1,4 +1,4 @@
-//! What can go wrong in this crate, with what the reader needs to mend it.
+//! What can go wrong in this crate, with what the reader needs to fix it.
 
 use std::path::PathBuf;
 

@@ -134,7 +134,7 @@ impl Check<'_> {
         }
     }
 
-    /// An input that nobody feeds would only fail later, in ONNX Runtime's words.
+    /// An input that is never fed would only fail later, with ONNX Runtime's message.
     fn nothing_else(&self, layers: &[[String; 4]]) -> Result<()> {
         let is_known =
             |name: &str| IDS.contains(&name) || layers.iter().any(|names| names[..2].iter().any(|n| n == name));

@@ -7,6 +7,8 @@
 //! What makes it fast: the prompt before the sentence is run once and its keys and values serve every batch; equal
 //! sentences are extracted once and remembered; batches hold sentences of similar length; rows that have ended leave
 //! their batch.
+//!
+//! [`onnx`] writes a decoder in the form that a bundle's `model.onnx` has.
 
 mod bundle;
 mod decoder;
@@ -15,6 +17,7 @@ mod error;
 mod extractor;
 mod layout;
 mod memo;
+pub mod onnx;
 mod runtime;
 mod tensor;
 

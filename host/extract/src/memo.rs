@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use corver_core::Triplet;
 
-/// A map in two generations: when the young one is full it becomes the old one, and what nobody has asked for since is
+/// A map in two generations: when the young one is full it becomes the old one, and what has not been asked for since is
 /// forgotten with the one before. Bounded and cheap; which entry goes first does not matter here.
 pub(crate) struct Memo {
     young: HashMap<String, Vec<Triplet>>,

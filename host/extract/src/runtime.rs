@@ -41,7 +41,7 @@ impl RuntimeLibrary {
         let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut folders: Vec<PathBuf> = executable.ancestors().skip(1).map(Path::to_owned).collect();
         folders.push(built_in);
-        // Last, so that standing in somebody's folder does not run their library.
+        // Last, so that a library in the current folder is not loaded by accident.
         folders.extend(std::env::current_dir());
         let mut candidates: Vec<PathBuf> = Vec::with_capacity(folders.len());
         for candidate in folders.into_iter().map(|folder| folder.join(IN_WORKSPACE)) {

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use corver_core::{Advantages, Learner, Question, Sampler, Sampling};
 use corver_learn::{
-    Family, LearnSettings, LoraSettings, Model, ModelConfig, Policy, PolicyTokenizer, parse_device, sample::sample,
+    Family, LearnSettings, LoraSettings, Model, ModelConfig, Policy, PolicyTokenizer, find_device, sample::sample,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tch::Device;
@@ -17,7 +17,8 @@ const SAMPLING: Sampling =
 /// `CORVER_BENCH_DEVICE` picks the device, as `--device` does.
 fn device() -> Device {
     let wanted = std::env::var("CORVER_BENCH_DEVICE").unwrap_or_else(|_| "cpu".into());
-    parse_device(&wanted).expect("CORVER_BENCH_DEVICE names a device of this machine")
+    let wanted = wanted.parse().expect("CORVER_BENCH_DEVICE is auto, cpu, cuda or cuda:N");
+    find_device(wanted).expect("CORVER_BENCH_DEVICE names a device of this machine")
 }
 
 fn model() -> Model {

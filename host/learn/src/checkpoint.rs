@@ -11,12 +11,13 @@
 
 use std::path::{Path, PathBuf};
 
+use corver_core::LearnSettings;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use crate::error::{LearnError, Result};
 use crate::files;
-use crate::policy::{LearnSettings, Policy};
+use crate::policy::Policy;
 
 const FORMAT: u32 = 1;
 const PREFIX: &str = "step-";

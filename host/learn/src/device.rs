@@ -1,30 +1,21 @@
 //! Where tensors live, and in which precision.
 
-use serde::{Deserialize, Serialize};
+use corver_core::{Device as Wanted, Precision};
 use tch::{Cuda, Device, Kind};
 
 use crate::error::{LearnError, Result};
 
-/// Reads `auto`, `cpu`, `cuda` or `cuda:N`; `auto` takes the first GPU where there is one.
+/// The device on this machine; `auto` takes the first GPU where there is one.
 ///
 /// # Errors
-/// A form that is none of these, or a GPU that cannot be had, with what is missing. There is no fall-back to the CPU.
-pub fn parse_device(text: &str) -> Result<Device> {
-    if text == "cpu" {
-        return Ok(Device::Cpu);
-    }
-    if text == "auto" {
-        return Ok(Device::cuda_if_available());
-    }
-    let index = match text.strip_prefix("cuda") {
-        Some("") => 0,
-        Some(rest) => rest
-            .strip_prefix(':')
-            .and_then(|n| n.parse::<usize>().ok())
-            .ok_or_else(|| LearnError::UnknownDevice { got: text.into() })?,
-        None => return Err(LearnError::UnknownDevice { got: text.into() }),
+/// A GPU that is not available, with what is missing. There is no fall-back to the CPU.
+pub fn find_device(wanted: Wanted) -> Result<Device> {
+    let index = match wanted {
+        Wanted::Cpu => return Ok(Device::Cpu),
+        Wanted::Auto => return Ok(Device::cuda_if_available()),
+        Wanted::Cuda(index) => index,
     };
-    let no_cuda = |missing: String, remedy| LearnError::NoCuda { device: text.into(), missing, remedy };
+    let no_cuda = |missing: String, remedy| LearnError::NoCuda { device: wanted, missing, remedy };
     if !tch::utils::has_cuda() {
         let missing = match nvidia_driver() {
             true => "a GPU driver is there, but the loaded libtorch has no CUDA (CPU-only build)",
@@ -54,29 +45,13 @@ pub fn set_num_threads(threads: usize) {
     tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
 }
 
-/// Precision of the base model's weights; adapters and optimiser state are always f32.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Precision {
-    /// bf16 on a GPU, f32 on the CPU, where bf16 is slower.
-    #[default]
-    Auto,
-    /// 32-bit floats.
-    F32,
-    /// bfloat16.
-    Bf16,
-}
-
-impl Precision {
-    /// The dtype on `device`.
-    #[must_use]
-    pub fn kind(self, device: Device) -> Kind {
-        match self {
-            Self::F32 => Kind::Float,
-            Self::Bf16 => Kind::BFloat16,
-            Self::Auto if device.is_cuda() => Kind::BFloat16,
-            Self::Auto => Kind::Float,
-        }
+/// The dtype of base weights in this precision on `device`.
+pub(crate) fn kind(precision: Precision, device: Device) -> Kind {
+    match precision {
+        Precision::F32 => Kind::Float,
+        Precision::Bf16 => Kind::BFloat16,
+        Precision::Auto if device.is_cuda() => Kind::BFloat16,
+        Precision::Auto => Kind::Float,
     }
 }
 
@@ -85,21 +60,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_always_work() {
-        assert_eq!(parse_device("cpu").unwrap(), Device::Cpu);
-        assert!(parse_device("auto").is_ok());
-    }
-
-    #[test]
-    fn nonsense_is_named() {
-        for text in ["gpu", "cuda:", "cuda:x", "cuda0", ""] {
-            assert!(matches!(parse_device(text), Err(LearnError::UnknownDevice { got }) if got == text));
-        }
+    fn a_processor_is_always_there() {
+        assert_eq!(find_device(Wanted::Cpu).unwrap(), Device::Cpu);
+        assert!(find_device(Wanted::Auto).is_ok());
     }
 
     #[test]
     fn a_missing_gpu_is_an_error_that_says_what_to_do() {
-        let error = parse_device("cuda:99").unwrap_err().to_string();
+        let error = find_device(Wanted::Cuda(99)).unwrap_err().to_string();
         assert!(error.contains("cuda:99") && error.contains("use"), "{error}");
     }
 }

@@ -1,6 +1,8 @@
-//! What can go wrong in this crate, with what the reader needs to mend it.
+//! What can go wrong in this crate, with what the reader needs to fix it.
 
 use std::path::PathBuf;
+
+use corver_core::{Device, InvalidSetting};
 
 /// Errors of the learner.
 #[derive(Debug, thiserror::Error)]
@@ -60,32 +62,19 @@ pub enum LearnError {
         /// What is there.
         got: String,
     },
-    /// The device string is none of the known forms.
-    #[error("device `{got}` is not one of auto, cpu, cuda, cuda:N")]
-    UnknownDevice {
-        /// The string.
-        got: String,
-    },
     /// A CUDA device was asked for and cannot be had.
     #[error("device `{device}` is not available: {missing}; {remedy}")]
     NoCuda {
-        /// The string.
-        device: String,
+        /// Which one.
+        device: Device,
         /// What this machine lacks.
         missing: String,
         /// What to do about it.
         remedy: &'static str,
     },
     /// A setting has a value that makes no sense.
-    #[error("setting `{key}` = {got}: expected {expected}")]
-    Setting {
-        /// The setting.
-        key: &'static str,
-        /// Its value.
-        got: String,
-        /// What would do.
-        expected: &'static str,
-    },
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
     /// The chat template cannot be rendered.
     #[error("{path}: the chat template failed: {source}")]
     Template {

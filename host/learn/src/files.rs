@@ -22,12 +22,12 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Fills a folder under a temporary name and renames it: it is there whole or not at all. An older one is replaced.
 pub(crate) fn write_folder(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    let beside = |ending: &str| {
+    let with_ending = |ending: &str| {
         let mut name = folder.as_os_str().to_owned();
         name.push(ending);
         PathBuf::from(name)
     };
-    let (temporary, old) = (beside(".tmp"), beside(".old"));
+    let (temporary, old) = (with_ending(".tmp"), with_ending(".old"));
     for stale in [&temporary, &old] {
         if stale.exists() {
             std::fs::remove_dir_all(stale).map_err(LearnError::io("delete", stale))?;

@@ -11,6 +11,7 @@
 //! lora, optimizer, schedule   gradient ─▶ adapters
 //! checkpoint                  adapters and optimiser state ─▶ folder, and back
 //! sft                         examples ─▶ a model (how the demo's models are made)
+//! values                      a model ─▶ plain numbers
 //! ```
 //!
 //! All randomness is named by a seed; libtorch's own generator is never used. Every operation of libtorch goes through its
@@ -45,18 +46,21 @@ mod spans;
 mod testing;
 pub mod tokenizer;
 mod update;
+mod values;
 mod weights;
 
 pub use checkpoint::latest_checkpoint;
 pub use config::{Family, Llama3Scaling, ModelConfig};
-pub use device::{Precision, parse_device, set_num_threads};
+pub use corver_core::update::{
+    AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, OldLogProbs, Precision,
+};
+pub use device::{find_device, set_num_threads};
 pub use error::{LearnError, Result};
-pub use lora::LoraSettings;
-pub use loss::{ImportanceLevel, LossSettings, LossType};
 pub use model::Model;
-pub use optimizer::{AdamW, AdamWSettings, clip_gradients};
-pub use policy::{LearnSettings, OldLogProbs, Policy};
+pub use optimizer::{AdamW, clip_gradients};
+pub use policy::Policy;
 pub use sample::{Completion, sample};
 pub use schedule::CosineSchedule;
 pub use sft::{Example, FitSettings, fit};
 pub use tokenizer::{Decoded, PolicyTokenizer};
+pub use values::WeightValues;

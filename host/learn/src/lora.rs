@@ -6,29 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use corver_core::update::LoraSettings;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::{LearnError, Result};
 use crate::files;
 use crate::random::Stream;
-
-/// Size of the adapters; the defaults are the paper's.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LoraSettings {
-    /// Rank.
-    pub r: usize,
-    /// The adapter's output is scaled by `alpha / r`.
-    pub alpha: f64,
-}
-
-impl Default for LoraSettings {
-    fn default() -> Self {
-        Self { r: 128, alpha: 256.0 }
-    }
-}
 
 /// The projections that get an adapter, as PEFT names them.
 pub const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];

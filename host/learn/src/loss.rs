@@ -10,68 +10,10 @@
 //! computed over the whole step, so that the losses of its micro-batches simply add up: gradient accumulation gives the
 //! gradient of the full batch whatever the split.
 
-use serde::{Deserialize, Serialize};
+use corver_core::update::{ImportanceLevel, LossSettings, LossType};
 use tch::{Kind, Tensor};
 
 use crate::error::Result;
-
-/// How token losses are averaged.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LossType {
-    /// Mean over the tokens of a completion, then over the completions.
-    #[default]
-    Grpo,
-    /// Mean over all tokens of the batch.
-    Bnpo,
-    /// Sum over the tokens, divided by completions × maximal length.
-    DrGrpo,
-    /// Mean over all tokens of the step.
-    Dapo,
-}
-
-/// What the importance ratio belongs to.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ImportanceLevel {
-    /// Each token has its own.
-    #[default]
-    Token,
-    /// One for the completion: the exponential of the mean log-ratio.
-    Sequence,
-}
-
-/// The loss; the defaults are the paper's.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LossSettings {
-    /// How token losses are averaged.
-    pub loss_type: LossType,
-    /// β, weight of the KL term; 0 spares the reference model.
-    pub beta: f64,
-    /// ε below 1.
-    pub epsilon_low: f64,
-    /// ε above 1.
-    pub epsilon_high: f64,
-    /// δ, an upper bound of the unclipped ratio; none by default.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delta: Option<f64>,
-    /// What the importance ratio belongs to.
-    pub importance_sampling_level: ImportanceLevel,
-}
-
-impl Default for LossSettings {
-    fn default() -> Self {
-        Self {
-            loss_type: LossType::Grpo,
-            beta: 0.001,
-            epsilon_low: 0.2,
-            epsilon_high: 0.2,
-            delta: None,
-            importance_sampling_level: ImportanceLevel::Token,
-        }
-    }
-}
 
 /// One batch, its completion tokens in a flat list of n. All tensors on one device.
 #[derive(Debug)]

@@ -2,17 +2,19 @@
 
 use std::path::Path;
 
+use corver_core::update::LoraSettings;
+use corver_core::{InvalidSetting, Precision};
 use tch::{Device, Kind, Tensor};
 
 use crate::attention::Pass;
 use crate::cache::{KvCache, Prefix};
 use crate::config::ModelConfig;
-use crate::device::Precision;
+use crate::device::kind;
 use crate::error::{LearnError, Result};
 use crate::files;
 use crate::layer::{Layer, rms_norm};
 use crate::linear::Linear;
-use crate::lora::{self, Adapter, LoraSettings};
+use crate::lora::{self, Adapter};
 use crate::rope::Rope;
 use crate::weights::{Role, Weights};
 
@@ -40,7 +42,7 @@ impl Model {
     /// An unreadable file, an architecture that is not supported, a weight that is missing, superfluous or misshapen.
     pub fn load(folder: &Path, precision: Precision, device: Device) -> Result<Self> {
         let config = ModelConfig::read(&folder.join("config.json"))?;
-        let kind = precision.kind(device);
+        let kind = kind(precision, device);
         let mut weights = Weights::open(folder, kind, device)?;
         let model = Self::build(config, kind, device, &mut weights)?;
         let tied = model.head.is_none();
@@ -132,7 +134,7 @@ impl Model {
     /// A rank of 0, or no memory on the device.
     pub fn add_lora(&mut self, lora: &LoraSettings, seed: u64) -> Result<()> {
         if lora.r == 0 {
-            return Err(LearnError::Setting { key: "lora.r", got: "0".into(), expected: "a rank of 1 or more" });
+            return Err(InvalidSetting { key: "lora.r", got: "0".into(), expected: "a rank of 1 or more" }.into());
         }
         let device = self.device;
         for linear in self.linears_mut() {

@@ -4,30 +4,10 @@
 //! precision (f32 for adapters). An 8-bit state, which the paper's runs used to fit one GPU, is not offered: adapters
 //! are small, and the full state is the better reference.
 
-use serde::{Deserialize, Serialize};
+use corver_core::update::AdamWSettings;
 use tch::Tensor;
 
 use crate::error::{LearnError, Result};
-
-/// AdamW's constants; the defaults are the paper's.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AdamWSettings {
-    /// Decay of the first moment.
-    pub beta1: f64,
-    /// Decay of the second moment.
-    pub beta2: f64,
-    /// Added to the root of the second moment.
-    pub eps: f64,
-    /// Decoupled: weights shrink by `learning rate × weight_decay`.
-    pub weight_decay: f64,
-}
-
-impl Default for AdamWSettings {
-    fn default() -> Self {
-        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 }
-    }
-}
 
 /// Parameters with their moments.
 #[derive(Debug)]

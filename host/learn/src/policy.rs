@@ -1,93 +1,20 @@
 //! The policy: samples completions, and learns from their advantages.
 
+use std::path::Path;
+
 use corver_core::sentence::spans_of_pieces;
-use corver_core::{Advantages, Learner, PartError, Question, Reading, Rollout, Sampler, Sampling, UpdateReport};
-use serde::{Deserialize, Serialize};
+use corver_core::{
+    Advantages, Compatibility, LearnSettings, Learner, PartError, Question, Rollout, Sampler, Sampling, Trainee,
+    UpdateReport,
+};
 
 use crate::error::{LearnError, Result};
-use crate::lora::LoraSettings;
-use crate::loss::LossSettings;
 use crate::model::Model;
-use crate::optimizer::{AdamW, AdamWSettings, clip_gradients};
+use crate::optimizer::{AdamW, clip_gradients};
 use crate::sample::sample;
 use crate::schedule::CosineSchedule;
 use crate::tokenizer::PolicyTokenizer;
 use crate::update::{Gradient, Row, gradient};
-
-/// Whose log-probabilities the importance ratio compares with.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OldLogProbs {
-    /// The policy itself before the update: with one update per batch the ratio is 1 (what TRL does then).
-    #[default]
-    Recomputed,
-    /// Those noted while sampling: also corrects the rounding differences between decoding and training.
-    Sampled,
-}
-
-/// How the policy learns; the defaults are the paper's.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LearnSettings {
-    /// Size of the adapters.
-    pub lora: LoraSettings,
-    /// The loss.
-    pub loss: LossSettings,
-    /// Whose log-probabilities the importance ratio compares with.
-    pub old_log_probs: OldLogProbs,
-    /// Peak rate.
-    pub learning_rate: f64,
-    /// Share of the steps in which the rate rises from 0.
-    pub warmup_ratio: f64,
-    /// Optimiser steps of the whole run; the schedule ends there. A training run puts its own number here.
-    pub total_steps: usize,
-    /// Limit of the gradients' joint L2 norm.
-    pub max_grad_norm: f64,
-    /// The optimiser's constants.
-    pub optimizer: AdamWSettings,
-    /// Most tokens, padding included, that one forward and backward pass may hold. Bounds the memory; the result does
-    /// not depend on it but for rounding.
-    pub micro_batch_tokens: usize,
-}
-
-impl Default for LearnSettings {
-    fn default() -> Self {
-        Self {
-            lora: LoraSettings::default(),
-            loss: LossSettings::default(),
-            old_log_probs: OldLogProbs::Recomputed,
-            learning_rate: 1e-5,
-            warmup_ratio: 0.03,
-            total_steps: 100,
-            max_grad_norm: 1.0,
-            optimizer: AdamWSettings::default(),
-            micro_batch_tokens: 16_384,
-        }
-    }
-}
-
-impl LearnSettings {
-    fn check(&self) -> Result<()> {
-        let wrong = |key, got: f64, expected| Err(LearnError::Setting { key, got: got.to_string(), expected });
-        let rate = |x: f64| x.is_finite() && x >= 0.0;
-        if !rate(self.learning_rate) {
-            return wrong("learning_rate", self.learning_rate, "a finite number, 0 or more");
-        }
-        if !(0.0..=1.0).contains(&self.warmup_ratio) {
-            return wrong("warmup_ratio", self.warmup_ratio, "a number from 0 to 1");
-        }
-        if self.max_grad_norm.is_nan() || self.max_grad_norm <= 0.0 {
-            return wrong("max_grad_norm", self.max_grad_norm, "a number above 0");
-        }
-        if !rate(self.loss.beta) {
-            return wrong("beta", self.loss.beta, "a finite number, 0 or more");
-        }
-        if self.micro_batch_tokens == 0 {
-            return wrong("micro_batch_tokens", 0.0, "a number above 0");
-        }
-        Ok(())
-    }
-}
 
 /// What the last call of `sample` was about: an update needs the prompts, and the temperature that the log-probabilities
 /// belong to.
@@ -105,7 +32,7 @@ pub struct Policy {
     tokenizer: PolicyTokenizer,
     settings: LearnSettings,
     system_prompt: Option<String>,
-    reading: Reading,
+    compatibility: Compatibility,
     optimizer: AdamW,
     schedule: CosineSchedule,
     drawn: Option<Drawn>,
@@ -136,7 +63,7 @@ impl Policy {
             tokenizer,
             settings,
             system_prompt: None,
-            reading: Reading::Paper,
+            compatibility: Compatibility::Paper,
             optimizer,
             schedule,
             drawn: None,
@@ -150,17 +77,12 @@ impl Policy {
         self
     }
 
-    /// The same policy, whose rollouts carry token spans of this reading: exact ones, or the published code's, which
-    /// decodes every token alone and adds the lengths up.
+    /// The same policy, with rollouts whose token spans are exact, or found as the published code does: every token decoded
+    /// alone, lengths added up.
     #[must_use]
-    pub fn with_reading(mut self, reading: Reading) -> Self {
-        self.reading = reading;
+    pub fn with_compatibility(mut self, compatibility: Compatibility) -> Self {
+        self.compatibility = compatibility;
         self
-    }
-
-    /// Changes the system prompt of further samples (evaluation uses another than training); returns the one before.
-    pub fn set_system_prompt(&mut self, system_prompt: Option<String>) -> Option<String> {
-        std::mem::replace(&mut self.system_prompt, system_prompt)
     }
 
     /// Whether the adapters take part in sampling; without them the base model answers. Returns whether they did before.
@@ -209,9 +131,9 @@ impl Policy {
         let mut rollouts = Vec::with_capacity(completions.len());
         for (n, completion) in completions.into_iter().enumerate() {
             let decoded = self.tokenizer.decode_with_spans(&completion.tokens)?;
-            let token_spans = match self.reading {
-                Reading::Paper => decoded.token_spans,
-                Reading::Reference => spans_of_pieces(&self.tokenizer.token_texts(&completion.tokens)?),
+            let token_spans = match self.compatibility {
+                Compatibility::Paper => decoded.token_spans,
+                Compatibility::Reference => spans_of_pieces(&self.tokenizer.token_texts(&completion.tokens)?),
             };
             rollouts.push(Rollout {
                 question: n / sampling.num_generations,
@@ -297,5 +219,16 @@ impl Learner for Policy {
         advantages: &Advantages,
     ) -> std::result::Result<UpdateReport, PartError> {
         Ok(self.learn(rollouts, advantages)?)
+    }
+}
+
+impl Trainee for Policy {
+    fn set_system_prompt(&mut self, prompt: &str) {
+        self.system_prompt = (!prompt.is_empty()).then(|| prompt.to_owned());
+    }
+
+    fn save(&mut self, folder: &Path, keep: usize) -> std::result::Result<(), PartError> {
+        self.save_checkpoint(folder, keep)?;
+        Ok(())
     }
 }

@@ -5,11 +5,11 @@
 //! the other rows nor on when they end. (The logits do, in their last bits: matrix products round differently at
 //! different batch sizes. The same call gives the same result.)
 
-use corver_core::Sampling;
+use corver_core::{InvalidSetting, Sampling};
 use tch::{Device, Kind, Tensor};
 
 use crate::cache::KvCache;
-use crate::error::{LearnError, Result};
+use crate::error::Result;
 use crate::model::Model;
 use crate::random::Stream;
 
@@ -87,7 +87,7 @@ impl Row {
 }
 
 fn check(sampling: &Sampling) -> Result<()> {
-    let wrong = |key, got: f64, expected| Err(LearnError::Setting { key, got: got.to_string(), expected });
+    let wrong = |key, got: f64, expected| Err(InvalidSetting { key, got: got.to_string(), expected }.into());
     if !(sampling.temperature >= 0.0 && sampling.temperature.is_finite()) {
         return wrong("temperature", sampling.temperature, "a finite number, 0 or more");
     }
@@ -212,6 +212,7 @@ fn invert(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::LearnError;
     use crate::testing::tiny;
 
     fn settings(temperature: f64, n: usize, length: usize) -> Sampling {
@@ -331,7 +332,7 @@ mod tests {
         let model = tiny("llama", 9);
         let bad = Sampling { top_p: 0.0, ..settings(1.0, 1, 1) };
         let error = sample(&model, &[&[1]], &bad, &[], 0).unwrap_err();
-        assert!(matches!(error, LearnError::Setting { key: "top_p", .. }));
+        assert!(matches!(error, LearnError::Setting(InvalidSetting { key: "top_p", .. })));
         assert!(sample(&model, &[&[]], &settings(1.0, 1, 1), &[], 0).is_err());
         assert!(sample(&model, &[&[99]], &settings(1.0, 1, 1), &[], 0).is_err());
     }

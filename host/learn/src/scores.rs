@@ -1,7 +1,7 @@
 //! Log-probabilities of given tokens, without ever holding logits for more than a few of them.
 //!
 //! The output layer is frozen, so the derivative of a token's log-probability by its hidden state has a closed form,
-//! (W_y − Σ_v p_v W_v) / temperature: a vector of the hidden state's own size. It is computed beside the log-probability,
+//! (W_y − Σ_v p_v W_v) / temperature: a vector of the hidden state's own size. It is computed together with the log-probability,
 //! chunk by chunk; the loss then only needs its chain rule through the hidden states, and nothing of size
 //! tokens × vocabulary outlives its chunk.
 

@@ -2,12 +2,13 @@
 //!
 //! Next-token cross-entropy over the marked tokens, AdamW, cosine schedule, gradient clipping; f32 only.
 
+use corver_core::update::AdamWSettings;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
 use crate::error::{LearnError, Result};
 use crate::model::Model;
-use crate::optimizer::{AdamW, AdamWSettings, clip_gradients};
+use crate::optimizer::{AdamW, clip_gradients};
 use crate::schedule::CosineSchedule;
 
 /// One training sequence.

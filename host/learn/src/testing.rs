@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
+use corver_core::update::LoraSettings;
 use serde_json::{Value, json};
 use tch::{Device, Tensor};
 
 use crate::config::{Family, ModelConfig};
-use crate::lora::LoraSettings;
 use crate::model::Model;
 use crate::random::Stream;
 use crate::tokenizer::PolicyTokenizer;

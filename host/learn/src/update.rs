@@ -1,12 +1,12 @@
 //! The gradient of one step: micro-batches of similar length, accumulated.
 
-use corver_core::{Rollout, UpdateReport};
+use corver_core::update::OldLogProbs;
+use corver_core::{LearnSettings, Rollout, UpdateReport};
 use tch::{Kind, Tensor};
 
 use crate::error::Result;
 use crate::loss::{LossInputs, grpo_loss, row_weights};
 use crate::model::Model;
-use crate::policy::{LearnSettings, OldLogProbs};
 use crate::scores::{log_probs, score};
 
 /// One rollout with what belongs to it.
@@ -206,9 +206,8 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lora::LoraSettings;
-    use crate::loss::{LossSettings, LossType};
     use crate::testing::{stirred, tiny};
+    use corver_core::update::{LoraSettings, LossSettings, LossType};
 
     fn rollout(question: usize, tokens: &[u32], log_probs: f32) -> Rollout {
         Rollout {

@@ -4,8 +4,11 @@
 #[path = "../../../tests/golden.rs"]
 mod golden;
 
-use corver_learn::loss::{ImportanceLevel, LossInputs, LossSettings, LossType, grpo_loss, row_weights};
-use corver_learn::{AdamW, AdamWSettings, CosineSchedule, PolicyTokenizer, clip_gradients, lora};
+use corver_learn::loss::{LossInputs, grpo_loss, row_weights};
+use corver_learn::{
+    AdamW, AdamWSettings, CosineSchedule, ImportanceLevel, LossSettings, LossType, PolicyTokenizer, clip_gradients,
+    lora,
+};
 use golden::{check_all, close, numbers, same, shared};
 use serde_json::Value;
 use tch::{Kind, Tensor};

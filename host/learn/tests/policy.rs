@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use corver_core::sentence::spans_of_pieces;
-use corver_core::{Advantages, Learner, Question, Reading, Rollout, Sampler, Sampling};
+use corver_core::{Advantages, Compatibility, Learner, Question, Rollout, Sampler, Sampling};
 use corver_learn::{
     AdamWSettings, Family, LearnError, LearnSettings, LoraSettings, LossSettings, Model, ModelConfig, Policy,
     PolicyTokenizer, Precision, latest_checkpoint,
@@ -222,7 +222,7 @@ fn the_reference_reading_adds_up_single_tokens() {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path());
     let tokenizer = PolicyTokenizer::load(folder.path()).unwrap();
-    let mut policy = policy(fast()).with_reading(Reading::Reference);
+    let mut policy = policy(fast()).with_compatibility(Compatibility::Reference);
     let sampling = Sampling { num_generations: 4, max_completion_length: 12, ..Sampling::default() };
     let question = Question { question: "a b".into(), golds: vec!["c".into()], title: None };
     for rollout in policy.sample(&[question], &sampling, 3).unwrap() {

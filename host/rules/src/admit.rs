@@ -1,4 +1,4 @@
-//! The door: which files are rules. Everything here reads bytes; nothing runs.
+//! Which files are rules. Everything here reads bytes; nothing runs.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use wasmparser::{Encoding, Parser, Payload};
 
 use crate::RuleError;
-use crate::v0_5::VERSION;
+use crate::bindings::VERSION;
 
 /// What a plugin rewards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -4,31 +4,16 @@
 use std::hash::{Hash, Hasher};
 use std::io::Write;
 use std::path::Path;
-use std::time::Duration;
 
 use wasmtime::component::Component;
 use wasmtime::{Config, Enabled, Engine, Inlining, OptLevel, PoolingAllocationConfig};
 
-use crate::judge::most_waiting;
+use crate::limits::{INSTANCES, MEMORIES, TABLES, TICK, max_instances};
 use crate::{Limits, RuleError};
-
-/// The step of the clock that stops slow calls.
-pub(crate) const TICK: Duration = Duration::from_millis(10);
-
-/// Core instances, memories and tables of one rule. A Rust rule that became a component has four, one and two; one that
-/// brings an interpreter has tens of instances.
-pub(crate) const INSTANCES: usize = 64;
-pub(crate) const MEMORIES: usize = 2;
-pub(crate) const TABLES: usize = 8;
 
 /// Files up to this size, in bytes, are compiled with small functions put into their callers: calls get 6 % cheaper, for
 /// 2.4 times the compile time. A rule in Rust is a third of it, one that brings an interpreter ten times larger.
 pub(crate) const INLINED: usize = 1 << 20;
-
-/// Instances at the same time: those of two large batches, and as many as one's of small ones.
-pub(crate) fn most_instances() -> u32 {
-    3 * most_waiting() as u32
-}
 
 /// An engine with a clock of its own, which stops with it.
 pub(crate) fn engine(limits: &Limits, inlining: Inlining) -> wasmtime::Result<Engine> {
@@ -39,7 +24,7 @@ pub(crate) fn engine(limits: &Limits, inlining: Inlining) -> wasmtime::Result<En
         .epoch_interruption(true)
         .max_wasm_stack(limits.stack_bytes)
         .allocation_strategy(pool())
-        // A fault is told in the rule's own words. Places in its machine code would help nobody, and cost load time.
+        // A fault is reported in the rule's own words. Addresses in its machine code would not help, and cost load time.
         .wasm_backtrace_max_frames(None)
         .generate_address_map(false)
         .native_unwind_info(false);
@@ -58,7 +43,7 @@ pub(crate) fn engine(limits: &Limits, inlining: Inlining) -> wasmtime::Result<En
 /// Memory is mapped once and then reset: what an instance wrote is undone before the next one. The sizes here are address
 /// space; what a rule may use of it is [`Limits`]' to say.
 fn pool() -> PoolingAllocationConfig {
-    let instances = most_instances();
+    let instances = max_instances();
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(instances)
         .total_core_instances(instances * INSTANCES as u32)
@@ -66,7 +51,7 @@ fn pool() -> PoolingAllocationConfig {
         .total_tables(instances * TABLES as u32)
         .max_memories_per_module(MEMORIES as u32)
         .max_tables_per_module(TABLES as u32)
-        .table_elements(MOST_TABLE_ELEMENTS)
+        .table_elements(MAX_TABLE_ELEMENTS)
         .max_core_instance_size(16 << 20)
         .max_component_instance_size(64 << 20)
         // The pages that a call wrote are cleared and kept, which is cheaper than new ones, as far as a call of a shipped
@@ -78,7 +63,7 @@ fn pool() -> PoolingAllocationConfig {
 }
 
 /// What a valid module can declare at most.
-const MOST_TABLE_ELEMENTS: usize = 10_000_000;
+const MAX_TABLE_ELEMENTS: usize = 10_000_000;
 
 /// What `compile` makes of the plugin with this hash, or made of it earlier. A cache file that is damaged or not
 /// writable costs time, not the run: it is warned about and made again.

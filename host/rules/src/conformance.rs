@@ -8,12 +8,12 @@ mod responses;
 
 pub use responses::ResponseConformance;
 
-use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet, Verdict};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verdict};
 use serde::Serialize;
 
 use crate::{Rule, RuleError};
 
-const COMPLETIONS: u32 = 40;
+const COMPLETIONS: usize = 40;
 
 /// What a sentence may be: empty, blank, long, in any script.
 const TEXTS: [&str; 8] = [
@@ -76,9 +76,9 @@ pub enum NotConformant {
     )]
     Unsteady {
         /// Which completion of the batch.
-        completion: u32,
+        completion: usize,
         /// Which sentence of it.
-        index: u32,
+        index: usize,
         /// The sentence.
         text: String,
         /// What was different the second time.
@@ -105,54 +105,58 @@ pub enum NotConformant {
 }
 
 impl Rule {
-    /// Judges a fixed batch of odd completions: all at once, again, in the opposite order, one by one, and with an index
-    /// that stops counting where a query allows it. The verdicts must be the same.
+    /// Judges a fixed batch of odd completions: all at once, again, in the opposite order, one by one, and with a corpus
+    /// that stops counting where a query allows it. The verdicts must be the same. With a corpus of unknown size they may
+    /// be others, but must keep the contract.
     ///
     /// # Errors
     /// Where they are not, or the rule breaks its contract.
     pub fn conform(&self) -> Result<Conformance, NotConformant> {
-        conform(|sentences, counter| self.judge(sentences, counter))
+        conform(|completions, counter| self.score(completions, counter))
     }
 }
 
 fn conform(
-    judge: impl Fn(&[RuleSentence], &mut dyn Counter) -> Result<Vec<Verdict>, RuleError>,
+    score: impl Fn(&[Completion<'_>], &mut dyn Counter) -> Result<Vec<Vec<Verdict>>, RuleError>,
 ) -> Result<Conformance, NotConformant> {
-    let completions: Vec<Vec<RuleSentence>> = (0..COMPLETIONS).map(completion).collect();
-    let batch = completions.concat();
-    let verdicts = judge(&batch, &mut Oracle::Exact)?;
+    let sentences: Vec<Vec<Sentence>> = (0..COMPLETIONS).map(sentences).collect();
+    let texts: Vec<String> = sentences.iter().map(|sentences| text(sentences)).collect();
+    let golds = ["Rome".to_owned(), String::new()];
+    let completion = |(sentences, text)| Completion { question: "Where is Rome?", golds: &golds, text, sentences };
+    let batch: Vec<Completion<'_>> =
+        sentences.iter().map(Vec::as_slice).zip(texts.iter().map(String::as_str)).map(completion).collect();
+    let verdicts = score(&batch, &mut Oracle::Exact)?;
 
-    let same = |when, sentences: &[RuleSentence], mut oracle: Oracle| -> Result<(), NotConformant> {
-        for (sentence, then) in sentences.iter().zip(judge(sentences, &mut oracle)?) {
-            let place = batch.iter().position(|other| other == sentence).expect("every sentence is of the batch");
-            let first = &verdicts[place];
-            let equal = match oracle {
-                Oracle::Exact => *first == then,
-                // Another count may be the largest then, but it must be worth the same.
-                Oracle::Stopping => first.reward == then.reward,
-            };
-            if !equal {
-                let (first, then) = (shown(first), shown(&then));
-                let RuleSentence { completion, index, text, .. } = sentence.clone();
-                return Err(NotConformant::Unsteady { completion, index, text, when, first, then });
+    // These completions of the batch, judged once more, must earn what they earned.
+    let same = |when, places: &[usize], mut oracle: Oracle| -> Result<(), NotConformant> {
+        let completions: Vec<Completion<'_>> = places.iter().map(|&place| batch[place]).collect();
+        for (&completion, again) in places.iter().zip(score(&completions, &mut oracle)?) {
+            for (index, (first, then)) in verdicts[completion].iter().zip(&again).enumerate() {
+                // Where counting stops, another count may be the largest, but it must be worth the same.
+                let equal = if let Oracle::Exact = oracle { first == then } else { first.reward == then.reward };
+                if !equal {
+                    let (first, then) = (shown(first), shown(then));
+                    let text = sentences[completion][index].text.clone();
+                    return Err(NotConformant::Unsteady { completion, index, text, when, first, then });
+                }
             }
         }
         Ok(())
     };
-    same("judged again", &batch, Oracle::Exact)?;
-    let reversed: Vec<Vec<RuleSentence>> = completions.iter().rev().cloned().collect();
-    same("after other completions", &reversed.concat(), Oracle::Exact)?;
-    for completion in &completions {
-        same("without the other completions", completion, Oracle::Exact)?;
-    }
-    same("where counting stops at `enough`", &batch, Oracle::Stopping)?;
+    let places: Vec<usize> = (0..COMPLETIONS).collect();
+    same("judged again", &places, Oracle::Exact)?;
+    same("after other completions", &places.iter().copied().rev().collect::<Vec<_>>(), Oracle::Exact)?;
+    places.chunks(1).try_for_each(|place| same("without the other completions", place, Oracle::Exact))?;
+    same("where counting stops at `enough`", &places, Oracle::Stopping)?;
+    score(&batch, &mut Oracle::OfUnknownSize)?;
 
-    let rewards = || verdicts.iter().filter_map(|verdict| verdict.reward);
+    let verdicts = || verdicts.iter().flatten();
+    let rewards = || verdicts().filter_map(|verdict| verdict.reward);
     Ok(Conformance {
-        completions: completions.len(),
-        sentences: batch.len(),
+        completions: COMPLETIONS,
+        sentences: verdicts().count(),
         scored: rewards().count(),
-        queries: verdicts.iter().map(|verdict| verdict.counts.len()).sum(),
+        queries: verdicts().map(|verdict| verdict.lookups.len()).sum(),
         lowest: rewards().min_by(f32::total_cmp),
         highest: rewards().max_by(f32::total_cmp),
     })
@@ -168,9 +172,9 @@ fn shown(verdict: &Verdict) -> String {
     }
 }
 
-/// Up to six sentences; every tenth completion has one with many triplets.
-fn completion(completion: u32) -> Vec<RuleSentence> {
-    let sentence = |index: u32| {
+/// Up to six; every tenth completion has one with many triplets.
+fn sentences(completion: usize) -> Vec<Sentence> {
+    let sentence = |index: usize| {
         let draw = |what: &str, end| draw(&format!("{completion} {index} {what}"), end);
         let triplets = if completion % 10 == 9 && index == 0 { 40 } else { draw("triplets", 4) };
         let entity = |what: &str| match draw(what, 24) {
@@ -182,15 +186,18 @@ fn completion(completion: u32) -> Vec<RuleSentence> {
             relation: entity(&format!("relation {i}")),
             tail: entity(&format!("tail {i}")),
         };
-        RuleSentence {
-            completion,
-            index,
+        Sentence {
             text: TEXTS[draw("text", TEXTS.len())].repeat(if draw("long", 20) == 0 { 100 } else { 1 }),
             section: [Section::Think, Section::Answer, Section::Body][draw("section", 3)],
+            span: None,
             triplets: (0..triplets).map(triplet).collect(),
         }
     };
-    (0..draw(&format!("{completion} sentences"), 6) as u32 + 1).map(sentence).collect()
+    (0..draw(&format!("{completion} sentences"), 6) + 1).map(sentence).collect()
+}
+
+fn text(sentences: &[Sentence]) -> String {
+    sentences.iter().map(|sentence| sentence.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 /// A number below `end` that depends on `of` alone.
@@ -200,11 +207,12 @@ fn draw(of: &str, end: usize) -> usize {
     (u64::from_le_bytes(*bytes) % end as u64) as usize
 }
 
-/// An index of nothing in particular: every query has a count, which is unknown for some and huge for others.
+/// A corpus of nothing in particular: every query has a count, which is unknown for some and huge for others.
 enum Oracle {
     Exact,
     /// Stops counting at `enough`.
     Stopping,
+    OfUnknownSize,
 }
 
 impl Counter for Oracle {
@@ -213,9 +221,16 @@ impl Counter for Oracle {
             let occurrences = COUNTS[draw(&query.to_string(), COUNTS.len())];
             let limit = query.enough.filter(|_| matches!(self, Self::Stopping)).unwrap_or(u64::MAX);
             let exact = occurrences.is_none_or(|found| found <= limit);
-            Count { query: query.clone(), occurrences: occurrences.map(|found| found.min(limit)), exact }
+            Count { occurrences: occurrences.map(|found| found.min(limit)), exact }
         };
         Ok(queries.iter().map(count).collect())
+    }
+
+    fn size(&self) -> CorpusSize {
+        match self {
+            Self::OfUnknownSize => CorpusSize::default(),
+            Self::Exact | Self::Stopping => CorpusSize { tokens: Some(1_000_000_000), documents: Some(1_000_000) },
+        }
     }
 }
 
@@ -229,8 +244,16 @@ mod tests {
         Verdict { reward: Some(reward), ..Verdict::default() }
     }
 
-    fn unsteady(judge: impl Fn(&[RuleSentence], &mut dyn Counter) -> Result<Vec<Verdict>, RuleError>) -> &'static str {
-        match conform(judge) {
+    type Verdicts = Result<Vec<Vec<Verdict>>, RuleError>;
+
+    /// A rule that gives each sentence this reward.
+    fn each(completions: &[Completion<'_>], mut pay: impl FnMut(&Sentence) -> f32) -> Verdicts {
+        let mut one = |sentence: &Sentence| reward(pay(sentence));
+        Ok(completions.iter().map(|completion| completion.sentences.iter().map(&mut one).collect()).collect())
+    }
+
+    fn unsteady(score: impl Fn(&[Completion<'_>], &mut dyn Counter) -> Verdicts) -> &'static str {
+        match conform(score) {
             Err(NotConformant::Unsteady { when, .. }) => when,
             other => panic!("{other:?}"),
         }
@@ -238,10 +261,10 @@ mod tests {
 
     #[test]
     fn a_rule_that_decides_by_the_sentence_conforms() {
-        let conformance = conform(|sentences, _| {
-            Ok(sentences.iter().map(|sentence| reward(sentence.triplets.len() as f32)).collect())
-        })
-        .unwrap();
+        let by_triplets = |completions: &[Completion<'_>], _: &mut dyn Counter| {
+            each(completions, |sentence| sentence.triplets.len() as f32)
+        };
+        let conformance = conform(by_triplets).unwrap();
         assert_eq!((conformance.lowest, conformance.highest), (Some(0.0), Some(40.0)));
         assert_eq!((conformance.completions, conformance.scored), (40, conformance.sentences));
     }
@@ -249,28 +272,41 @@ mod tests {
     #[test]
     fn memory_and_neighbours_are_found() {
         let calls = Cell::new(0);
-        let forgetful = |sentences: &[RuleSentence], _: &mut dyn Counter| {
+        let with_memory = |completions: &[Completion<'_>], _: &mut dyn Counter| {
             calls.set(calls.get() + 1);
-            Ok(vec![reward(calls.get() as f32); sentences.len()])
+            each(completions, |_| calls.get() as f32)
         };
-        assert_eq!(unsteady(forgetful), "judged again");
-        let by_place = |sentences: &[RuleSentence], _: &mut dyn Counter| {
-            Ok((0..sentences.len()).map(|place| reward(place as f32)).collect())
+        assert_eq!(unsteady(with_memory), "judged again");
+        let by_place = |completions: &[Completion<'_>], _: &mut dyn Counter| {
+            let mut place = 0;
+            each(completions, |_| {
+                place += 1;
+                place as f32
+            })
         };
         assert_eq!(unsteady(by_place), "after other completions");
         let by_size =
-            |sentences: &[RuleSentence], _: &mut dyn Counter| Ok(vec![reward(sentences.len() as f32); sentences.len()]);
+            |completions: &[Completion<'_>], _: &mut dyn Counter| each(completions, |_| completions.len() as f32);
         assert_eq!(unsteady(by_size), "without the other completions");
     }
 
     #[test]
     fn an_enough_that_is_not_enough_is_found() {
-        let hasty = |sentences: &[RuleSentence], counter: &mut dyn Counter| {
-            let query = |sentence: &RuleSentence| Query::new([[&sentence.text]]).with_enough(Some(5));
-            let queries: Vec<Query> = sentences.iter().map(query).collect();
-            let counts = counter.count(&queries).unwrap();
-            Ok(counts.iter().map(|count| reward(count.occurrences.unwrap_or(0) as f32)).collect())
+        let hasty = |completions: &[Completion<'_>], counter: &mut dyn Counter| {
+            each(completions, |sentence| {
+                let query = Query::new([[&sentence.text]]).with_enough(Some(5));
+                counter.count(&[query]).unwrap()[0].occurrences.unwrap_or(0) as f32
+            })
         };
         assert_eq!(unsteady(hasty), "where counting stops at `enough`");
+    }
+
+    #[test]
+    fn a_rule_that_fails_where_the_size_is_unknown_is_found() {
+        let needs_size = |completions: &[Completion<'_>], counter: &mut dyn Counter| match counter.size().tokens {
+            Some(_) => each(completions, |_| 0.0),
+            None => Err(RuleError::Counts { expected: 1, got: 0 }),
+        };
+        assert!(matches!(conform(needs_size), Err(NotConformant::Rule(_))));
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that can go wrong with a rule, and whose turn it is then.
+//! Everything that can go wrong with a rule, and who has to act.
 
 use std::path::PathBuf;
 
@@ -115,28 +115,28 @@ pub enum RuleError {
         /// What it reported before, a panic text for example.
         said: Vec<String>,
     },
-    /// The corpus index failed, not the rule.
+    /// The corpus failed, not the rule.
     #[error("the corpus could not answer plugin {plugin}")]
     Counter {
         /// The rule's name.
         plugin: String,
-        /// What the index said.
+        /// What it said.
         #[source]
         source: PartError,
     },
-    /// The corpus index broke its own contract.
+    /// The corpus broke its own contract.
     #[error("the corpus answered {got} of {expected} queries; this is a defect of the host")]
-    Answers {
+    Counts {
         /// Queries asked.
         expected: usize,
         /// Counts that came back.
         got: usize,
     },
     /// More stack than the threads that run rules are sure to have.
-    #[error("limits.stack_bytes is {got}; at most {most} are possible")]
+    #[error("limits.stack_bytes is {got}; at most {max} are possible")]
     StackLimit {
         /// Bytes possible.
-        most: usize,
+        max: usize,
         /// Bytes set.
         got: usize,
     },
@@ -152,7 +152,8 @@ fn quoted(said: &[String]) -> String {
     if said.is_empty() { String::new() } else { format!("; it reported: {}", said.join(" | ")) }
 }
 
-/// What a rule did that it must not. Sentences are named by completion and index, both counted from 0.
+/// What a rule did that it must not. A sentence is named by the completion's place in the batch and its own in the
+/// completion, both counted from 0.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -187,13 +188,13 @@ pub enum Fault {
     /// A panic, or another instruction that stops it.
     #[error("stopped with a trap: {0}")]
     Trap(wasmtime::Trap),
-    /// It cannot be started beside all that judge already: the host's doing, not the rule's.
+    /// It cannot be started while so many others run: the host's doing, not the rule's.
     #[error(
-        "cannot be instantiated: {most} instances are at work, which is all there is room for; judge fewer large batches at the same time"
+        "cannot be instantiated: {max} instances are at work, which is all there is room for; judge fewer large batches at the same time"
     )]
     Busy {
         /// Instances at the same time.
-        most: u32,
+        max: u32,
     },
     /// It cannot be started.
     #[error("cannot be instantiated: {detail}")]
@@ -217,10 +218,20 @@ pub enum Fault {
         /// The name.
         name: String,
     },
+    /// Not one list of outcomes per completion.
+    #[error("answered {expected} completions with {got} lists of outcomes")]
+    Completions {
+        /// Completions to judge.
+        expected: usize,
+        /// Lists it gave.
+        got: usize,
+    },
     /// Not one outcome per sentence.
-    #[error("answered {expected} sentences with {got} outcomes")]
+    #[error("answered the {expected} sentences of completion {completion} with {got} outcomes")]
     Outcomes {
-        /// Sentences in the call.
+        /// Which of the batch.
+        completion: usize,
+        /// Sentences that it has.
         expected: usize,
         /// Outcomes it gave.
         got: usize,
@@ -229,9 +240,9 @@ pub enum Fault {
     #[error("gave sentence {index} of completion {completion} the reward {reward}; it must be finite")]
     NotFinite {
         /// Completion of the sentence.
-        completion: u32,
+        completion: usize,
         /// The sentence.
-        index: u32,
+        index: usize,
         /// The reward.
         reward: f32,
     },
@@ -265,9 +276,9 @@ pub enum Fault {
     #[error("names triplet {got} in sentence {index} of completion {completion}, which has {triplets}")]
     Triplet {
         /// Completion of the sentence.
-        completion: u32,
+        completion: usize,
         /// The sentence.
-        index: u32,
+        index: usize,
         /// Triplets the sentence has.
         triplets: usize,
         /// The one it names.
@@ -297,16 +308,16 @@ pub enum Fault {
     )]
     SentenceQueries {
         /// Completion of the sentence.
-        completion: u32,
+        completion: usize,
         /// The sentence.
-        index: u32,
+        index: usize,
         /// Queries allowed.
         limit: usize,
         /// Queries asked.
         got: usize,
     },
     /// Too many queries altogether.
-    #[error("asked {got} different queries in one batch; at most {limit} are allowed (limits.queries_per_batch)")]
+    #[error("asked {got} queries in one batch; at most {limit} are allowed (limits.queries_per_batch)")]
     BatchQueries {
         /// Queries allowed.
         limit: usize,

@@ -1,9 +1,15 @@
 //! How much of everything a rule may have.
 
+use std::sync::LazyLock;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use wasmtime::ResourceLimiter;
 
-use crate::compile::{INSTANCES, MEMORIES, TABLES};
+/// The defaults that the SDK's tests hold a rule to as well.
+pub(crate) mod defaults {
+    include!("../../../wit/limits.rs");
+}
 
 /// Bounds on what a rule may use and answer. The defaults leave a wide margin over the shipped rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +34,7 @@ pub struct Limits {
     pub queries_per_sentence: usize,
     /// Words of one query, all clauses together.
     pub words_per_query: usize,
-    /// Queries of one batch, all rounds together, repetitions not counted.
+    /// Queries of one batch, all rounds together.
     pub queries_per_batch: usize,
     /// How often an instance may be answered and called again.
     pub rounds: u32,
@@ -45,14 +51,35 @@ impl Default for Limits {
             table_elements: 100_000,
             stack_bytes: 512 << 10,
             output_bytes: 128 << 20,
-            text_bytes: 64 << 10,
-            queries_per_sentence: 64,
-            words_per_query: 256,
+            text_bytes: defaults::TEXT_BYTES,
+            queries_per_sentence: defaults::QUERIES_PER_SENTENCE,
+            words_per_query: defaults::WORDS_PER_QUERY,
             queries_per_batch: 1_000_000,
-            rounds: 4,
+            rounds: defaults::ROUNDS,
             reports: 16,
         }
     }
+}
+
+/// The step of the clock that stops slow calls.
+pub(crate) const TICK: Duration = Duration::from_millis(10);
+
+/// Core instances, memories and tables of one rule. A Rust rule that became a component has four, one and two; one that
+/// brings an interpreter has tens of instances.
+pub(crate) const INSTANCES: usize = 64;
+pub(crate) const MEMORIES: usize = 2;
+pub(crate) const TABLES: usize = 8;
+
+/// So many instances may wait for counts at the same time: one for every core, and enough to look up much at once.
+pub(crate) fn max_waiting() -> usize {
+    // Asked once: the answer takes a dozen system calls.
+    static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    CORES.max(16)
+}
+
+/// Instances at the same time: those of two large batches, and as many as one's of small ones.
+pub(crate) fn max_instances() -> u32 {
+    3 * max_waiting() as u32
 }
 
 /// What wasmtime asks before an instance grows; a refusal ends the call at once.

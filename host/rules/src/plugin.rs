@@ -5,12 +5,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use serde::{Deserialize, Serialize};
 use wasmtime::component::Component;
 use wasmtime::{Engine, Inlining};
 
 use crate::admit::{self, Kind};
-use crate::v0_5::{self, Failure, Instance, Ready, World};
+use crate::bindings::{response_grading, sentence_scoring};
+use crate::instance::{Failure, Instance, Interface, Manifest, Ready};
 use crate::{Limits, RuleError, compile};
 
 /// How to load a rule.
@@ -24,21 +24,8 @@ pub struct LoadOptions {
     pub settings: serde_json::Value,
 }
 
-/// Who a rule says it is.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Manifest {
-    /// Its package's name.
-    pub name: String,
-    /// Its package's version.
-    pub version: String,
-    /// One line.
-    pub summary: String,
-    /// JSON schema of its settings.
-    pub settings_schema: String,
-}
-
 /// Half of what a thread has by default; the host's own calls come on top.
-const MOST_STACK: usize = 1 << 20;
+const MAX_STACK: usize = 1 << 20;
 
 /// Where rules run: engines with their clocks and instances, and the limits of every rule in them.
 pub struct Sandbox {
@@ -55,8 +42,8 @@ impl Sandbox {
     /// # Errors
     /// Where no thread has the stack that the limits name.
     pub fn new(limits: Limits) -> Result<Self, RuleError> {
-        if limits.stack_bytes > MOST_STACK {
-            return Err(RuleError::StackLimit { most: MOST_STACK, got: limits.stack_bytes });
+        if limits.stack_bytes > MAX_STACK {
+            return Err(RuleError::StackLimit { max: MAX_STACK, got: limits.stack_bytes });
         }
         Ok(Self { inlined: OnceLock::new(), plain: OnceLock::new(), limits })
     }
@@ -94,16 +81,16 @@ impl Sandbox {
         self.open(path, cache_dir, settings)
     }
 
-    fn open<W: World>(
+    fn open<I: Interface>(
         &self,
         path: &Path,
         cache_dir: Option<&Path>,
         settings: &serde_json::Value,
-    ) -> Result<Plugin<W>, RuleError> {
+    ) -> Result<Plugin<I>, RuleError> {
         let limits = &self.limits;
         let wasm = read(path, limits.file_bytes)?;
         let hash = blake3::hash(&wasm);
-        let admitted = admit::check(path, &wasm, W::KIND)?;
+        let admitted = admit::check(path, &wasm, I::KIND)?;
         let engine = self.engine(wasm.len())?;
         let invalid = |error: wasmtime::Error| RuleError::Invalid { path: path.into(), detail: format!("{error:#}") };
         let compile = || Component::from_binary(engine, &admitted.component()?).map_err(invalid);
@@ -142,8 +129,8 @@ impl Kind {
 }
 
 /// A plugin that has been checked, compiled and given its settings: a [`Rule`] or a [`ResponseRule`].
-pub struct Plugin<W: World> {
-    ready: Ready<W>,
+pub struct Plugin<I: Interface> {
+    ready: Ready<I>,
     manifest: Manifest,
     hash: String,
     imports: Vec<String>,
@@ -152,18 +139,18 @@ pub struct Plugin<W: World> {
 }
 
 /// A reward for sentences.
-pub type Rule = Plugin<v0_5::SentenceRule>;
+pub type Rule = Plugin<sentence_scoring::Guest>;
 
 /// A reward for whole completions: a judge, or a format check.
-pub type ResponseRule = Plugin<v0_5::ResponseRule>;
+pub type ResponseRule = Plugin<response_grading::Guest>;
 
-impl<W: World> std::fmt::Debug for Plugin<W> {
+impl<I: Interface> std::fmt::Debug for Plugin<I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Plugin").field("manifest", &self.manifest).field("hash", &self.hash).finish_non_exhaustive()
     }
 }
 
-impl<W: World> Plugin<W> {
+impl<I: Interface> Plugin<I> {
     /// [`Sandbox::load`] in a sandbox of the rule's own.
     ///
     /// # Errors
@@ -198,13 +185,13 @@ impl<W: World> Plugin<W> {
     }
 
     /// A fresh instance with the rule's settings.
-    pub(crate) fn instantiate(&self) -> Result<Instance<W>, RuleError> {
+    pub(crate) fn instantiate(&self) -> Result<Instance<I>, RuleError> {
         let mut instance = self.ready.instantiate().map_err(|failure| self.broken(failure))?;
         self.configure(&mut instance)?;
         Ok(instance)
     }
 
-    fn configure(&self, instance: &mut Instance<W>) -> Result<(), RuleError> {
+    fn configure(&self, instance: &mut Instance<I>) -> Result<(), RuleError> {
         let answer = instance.configure(&self.settings).map_err(|failure| self.broken(failure))?;
         answer.map_err(|message| {
             let Manifest { name, version, .. } = &self.manifest;
@@ -227,7 +214,7 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, RuleError> {
     let mut got = file.metadata().map_err(unreadable)?.len();
     let mut wasm = Vec::new();
     if got <= limit {
-        // A pipe, a device or a file that somebody is writing to may give more than its length says.
+        // A pipe, a device or a file that is being written to may give more than its length says.
         got = file.take(limit.saturating_add(1)).read_to_end(&mut wasm).map_err(unreadable)? as u64;
     }
     if got > limit { Err(RuleError::FileSize { path: path.into(), limit, got }) } else { Ok(wasm) }

@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "shared with the tests in hostile/")]
 mod guest;
 
-use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence};
 use corver_rules::{Limits, RuleError, Sandbox};
 use guest::{Guest, RECURSION};
 use serde_json::Value;
@@ -15,6 +15,10 @@ struct Nothing;
 impl Counter for Nothing {
     fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
         Ok(Vec::new())
+    }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize::default()
     }
 }
 
@@ -31,9 +35,10 @@ fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
     std::fs::write(&path, guest.module()).unwrap();
     let rule = sandbox.load(&path, None, &Value::Null).unwrap();
     let text = "x".repeat(1 << 20);
-    let sentence = RuleSentence { completion: 0, index: 0, text, section: Section::Body, triplets: Vec::new() };
+    let sentences = [Sentence { text, section: Section::Body, span: None, triplets: Vec::new() }];
+    let completion = Completion { question: "", golds: &[], text: "", sentences: &sentences };
     for _ in 0..times {
-        let error = rule.judge(std::slice::from_ref(&sentence), &mut Nothing).unwrap_err();
+        let error = rule.score(&[completion], &mut Nothing).unwrap_err();
         assert!(matches!(error, RuleError::Broken { .. }), "{error}");
     }
 }
@@ -59,7 +64,7 @@ fn memory_returns_to_where_it_was() {
     let answer = Guest {
         score: "(drop (memory.grow (i32.const 1000)))
             (i32.store8 (i32.const 256) (i32.const 1)) (i32.store8 (i32.const 264) (i32.const 1))
-            (i32.store (i32.const 268) (i32.const 2000000)) (i32.store (i32.const 272) (i32.const 60000000)) i32.const 320",
+            (i32.store (i32.const 268) (i32.const 2000000)) (i32.store (i32.const 272) (i32.const 60000000)) i32.const 336",
         pages: 32,
         ..Guest::default()
     };

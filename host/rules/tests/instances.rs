@@ -2,25 +2,26 @@
 
 use std::path::Path;
 
-use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Triplet, Verdict};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet};
 use corver_rules::{LoadOptions, Rule};
 
-/// Every sentence has a fact of its own, every second completion a neighbour.
-fn sentences(completions: u32) -> Vec<RuleSentence> {
-    let places = (0..completions).flat_map(|completion| (0..=completion % 2).map(move |index| (completion, index)));
-    places
-        .map(|(completion, index)| RuleSentence {
-            completion,
-            index,
-            text: "It is so.".into(),
-            section: Section::Think,
-            triplets: vec![Triplet {
-                head: format!("Head{completion}"),
-                relation: String::new(),
-                tail: format!("Tail{index}"),
-            }],
-        })
-        .collect()
+/// Every sentence has a fact of its own; every second completion has two.
+fn sentences(completions: usize) -> Vec<Vec<Sentence>> {
+    let sentence = |completion, index| Sentence {
+        text: "It is so.".into(),
+        section: Section::Think,
+        span: None,
+        triplets: vec![Triplet {
+            head: format!("Head{completion}"),
+            relation: String::new(),
+            tail: format!("Tail{index}"),
+        }],
+    };
+    (0..completions).map(|i| (0..=i % 2).map(|index| sentence(i, index)).collect()).collect()
+}
+
+fn batch(sentences: &[Vec<Sentence>]) -> Vec<Completion<'_>> {
+    sentences.iter().map(|sentences| Completion { question: "", golds: &[], text: "", sentences }).collect()
 }
 
 fn first() -> Rule {
@@ -30,7 +31,7 @@ fn first() -> Rule {
 
 fn answer(query: &Query) -> Count {
     let occurrences = query.to_string().bytes().map(u64::from).sum::<u64>() % 30;
-    Count { query: query.clone(), occurrences: Some(occurrences), exact: true }
+    Count { occurrences: Some(occurrences), exact: true }
 }
 
 struct Sums;
@@ -39,30 +40,30 @@ impl Counter for Sums {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         Ok(queries.iter().map(answer).collect())
     }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize::default()
+    }
 }
 
 #[test]
 fn a_large_batch_is_judged_as_its_completions_are_alone() {
     let rule = first();
     // More than wait at the same time on a machine with few cores.
-    let batch = sentences(3_200);
-    let verdicts = rule.judge(&batch, &mut Sums).unwrap();
-    let alone = batch.chunk_by(|a, b| a.completion == b.completion).step_by(97);
-    let mut judged = 0;
-    for completion in alone {
-        let start = batch.iter().position(|sentence| sentence == &completion[0]).unwrap();
-        let expected: Vec<Verdict> = rule.judge(completion, &mut Sums).unwrap();
-        assert_eq!(verdicts[start..][..completion.len()], expected);
-        judged += completion.len();
+    let sentences = sentences(3_200);
+    let batch = batch(&sentences);
+    let verdicts = rule.score(&batch, &mut Sums).unwrap();
+    for (place, completion) in batch.iter().enumerate().step_by(97) {
+        let alone = rule.score(&[*completion], &mut Sums).unwrap();
+        assert_eq!(alone, [verdicts[place].clone()]);
     }
-    assert_eq!(judged, 49);
-    assert!(verdicts.iter().all(|verdict| verdict.counts.len() == 1));
+    assert!(verdicts.iter().flatten().all(|verdict| verdict.lookups.len() == 1));
 }
 
-/// An index that judges a batch of its own whenever it is asked.
+/// A corpus that judges a batch of its own whenever it is asked.
 struct Nested<'a> {
     rule: &'a Rule,
-    batch: &'a [RuleSentence],
+    batch: &'a [Completion<'a>],
     depth: usize,
 }
 
@@ -70,18 +71,23 @@ impl Counter for Nested<'_> {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         let Self { rule, batch, depth } = *self;
         if depth > 0 {
-            rule.judge(batch, &mut Nested { rule, batch, depth: depth - 1 })?;
+            rule.score(batch, &mut Nested { rule, batch, depth: depth - 1 })?;
         }
         Ok(queries.iter().map(answer).collect())
+    }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize::default()
     }
 }
 
 #[test]
 fn too_many_batches_at_once_are_told_from_a_broken_rule() {
     let rule = first();
-    let batch = sentences(1_000 * std::thread::available_parallelism().unwrap().get().max(16) as u32 / 4);
-    rule.judge(&batch, &mut Nested { rule: &rule, batch: &batch, depth: 1 }).unwrap();
-    let error = rule.judge(&batch, &mut Nested { rule: &rule, batch: &batch, depth: 5 }).unwrap_err();
+    let sentences = sentences(1_000 * std::thread::available_parallelism().unwrap().get().max(16) / 4);
+    let batch = batch(&sentences);
+    rule.score(&batch, &mut Nested { rule: &rule, batch: &batch, depth: 1 }).unwrap();
+    let error = rule.score(&batch, &mut Nested { rule: &rule, batch: &batch, depth: 5 }).unwrap_err();
     let mut cause: &dyn std::error::Error = &error;
     while let Some(source) = cause.source() {
         cause = source;
@@ -89,5 +95,5 @@ fn too_many_batches_at_once_are_told_from_a_broken_rule() {
     let cause = cause.to_string();
     assert!(cause.contains("instances are at work") && cause.contains("judge fewer large batches"), "{cause}");
     // All of them are free again.
-    rule.judge(&batch, &mut Sums).unwrap();
+    rule.score(&batch, &mut Sums).unwrap();
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use corver_core::{Completion, Count, Counter, PartError, Query, RuleSentence, Section, Triplet};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verdict};
 use corver_rules::{Kind, Limits, LoadOptions, ResponseRule, Rule, RuleError};
 use serde_json::{Value, json};
 
@@ -26,12 +26,12 @@ impl FakeIndex {
 impl Counter for FakeIndex {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         self.asked.extend_from_slice(queries);
-        let count = |query: &Query| Count {
-            query: query.clone(),
-            occurrences: self.counts.get(&query.to_string()).copied(),
-            exact: true,
-        };
+        let count = |query: &Query| Count { occurrences: self.counts.get(&query.to_string()).copied(), exact: true };
         Ok(queries.iter().map(count).collect())
+    }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize::default()
     }
 }
 
@@ -45,19 +45,26 @@ fn load(name: &str, settings: Value) -> Result<Rule, RuleError> {
     Rule::load(&built(name), LoadOptions { settings, ..LoadOptions::default() })
 }
 
-fn sentence(completion: u32, index: u32, triplets: &[(&str, &str, &str)]) -> RuleSentence {
+fn sentence(triplets: &[(&str, &str, &str)]) -> Sentence {
     let triplet = |&(head, relation, tail): &(&str, &str, &str)| Triplet {
         head: head.into(),
         relation: relation.into(),
         tail: tail.into(),
     };
     let triplets = triplets.iter().map(triplet).collect();
-    RuleSentence { completion, index, text: "It is so.".into(), section: Section::Think, triplets }
+    Sentence { text: "It is so.".into(), section: Section::Think, span: None, triplets }
 }
 
 /// The paper's example.
-fn film() -> RuleSentence {
-    sentence(0, 0, &[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")])
+fn film() -> Sentence {
+    sentence(&[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")])
+}
+
+/// The verdicts on completions of these sentences.
+fn judge(rule: &Rule, completions: &[&[Sentence]], index: &mut FakeIndex) -> Vec<Verdict> {
+    let completion = |sentences| Completion { question: "Who?", golds: &[], text: "It is so.", sentences };
+    let completions: Vec<Completion<'_>> = completions.iter().copied().map(completion).collect();
+    rule.score(&completions, index).unwrap().concat()
 }
 
 #[test]
@@ -67,14 +74,14 @@ fn the_papers_example() {
     for (name, reward, count, asked) in [("first", 0.1, 50, 1), ("min", -0.3, 0, 2), ("relcheck", 0.1, 50, 2)] {
         let rule = load(name, Value::Null).unwrap();
         assert_eq!((rule.name(), rule.manifest().version.as_str()), (name, "0.1.0"));
-        let verdicts = rule.judge(&[film()], &mut FakeIndex::new(&counts)).unwrap();
+        let verdicts = judge(&rule, &[&[film()]], &mut FakeIndex::new(&counts));
         assert_eq!((verdicts[0].reward, verdicts[0].count), (Some(reward), Some(count)), "{name}");
-        assert_eq!(verdicts[0].counts.len(), asked, "{name}");
+        assert_eq!(verdicts[0].lookups.len(), asked, "{name}");
     }
-    let loren = sentence(0, 0, &[("Sophia Loren", "directed", "Il Seduttore")]);
+    let loren = sentence(&[("Sophia Loren", "directed", "Il Seduttore")]);
     let mut index = FakeIndex::new(&[("Sophia AND Loren AND Il AND Seduttore", 20)]);
     index.counts.insert("Sophia AND Loren AND Il AND Seduttore AND directed".into(), 0);
-    let verdicts = load("relcheck", Value::Null).unwrap().judge(&[loren], &mut index).unwrap();
+    let verdicts = judge(&load("relcheck", Value::Null).unwrap(), &[&[loren]], &mut index);
     assert_eq!(verdicts[0].reward, Some(-0.05));
 }
 
@@ -132,31 +139,29 @@ fn a_response_rule_grades_whole_completions() {
 
 #[test]
 fn neighbours_matter_where_a_rule_says_so() {
-    let again = RuleSentence { index: 1, ..film() };
-    let elsewhere = RuleSentence { completion: 1, ..film() };
-    let batch = [film(), again, elsewhere];
-    let verdicts =
-        load("anti-repeat", Value::Null).unwrap().judge(&batch, &mut FakeIndex::new(&[(DIRECTED, 50)])).unwrap();
+    let rule = load("anti-repeat", Value::Null).unwrap();
+    let verdicts = judge(&rule, &[&[film(), film()], &[film()]], &mut FakeIndex::new(&[(DIRECTED, 50)]));
     assert_eq!(verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(), [Some(0.1), Some(0.0), Some(0.1)]);
 }
 
 #[test]
-fn a_query_goes_to_the_index_once_and_its_answer_to_every_asker() {
+fn every_asker_gets_its_count() {
     let rule = load("first", Value::Null).unwrap();
-    let batch = [film(), sentence(0, 1, &[]), sentence(1, 0, &[("He", "directed", "Il Seduttore")]), film()];
+    let batch = [&[film(), sentence(&[])][..], &[sentence(&[("He", "directed", "Il Seduttore")])], &[film()]];
     let mut index = FakeIndex::new(&[(DIRECTED, 3)]);
-    let verdicts = rule.judge(&batch, &mut index).unwrap();
-    assert_eq!(index.asked.len(), 1);
+    let verdicts = judge(&rule, &batch, &mut index);
+    let asked: Vec<String> = index.asked.iter().map(Query::to_string).collect();
+    assert_eq!(asked, [DIRECTED, DIRECTED]);
     assert_eq!(index.asked[0].enough, Some(20));
     assert_eq!(verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(), [Some(-0.1), None, None, Some(-0.1)]);
-    assert_eq!(verdicts[3].counts[0].occurrences, Some(3));
+    assert_eq!(verdicts[3].lookups[0].count.occurrences, Some(3));
     assert_eq!(verdicts[1].note.as_deref(), Some("no valid triplet"));
 }
 
 #[test]
 fn settings_reach_the_rule_and_wrong_ones_are_named() {
     let rule = load("first", json!({"tiers": {"rewards": [-1.0, -0.1, 0.0, 0.1]}})).unwrap();
-    let verdicts = rule.judge(&[film()], &mut FakeIndex::new(&[(DIRECTED, 0)])).unwrap();
+    let verdicts = judge(&rule, &[&[film()]], &mut FakeIndex::new(&[(DIRECTED, 0)]));
     assert_eq!(verdicts[0].reward, Some(-1.0));
 
     let refused = |settings| match load("relcheck", settings) {

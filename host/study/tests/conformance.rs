@@ -4,10 +4,9 @@
 mod golden;
 
 use corver_core::response::judge;
-use corver_core::{Label, Reading, question};
-use corver_study::calibrate::wilson;
-use corver_study::filter::{FilterSettings, Zone};
-use corver_study::grade::{Grades, extract_answer, grade, keeps_format};
+use corver_core::{Compatibility, Label, question};
+use corver_study::eval::grade::{Grades, extract_answer, grade, keeps_format};
+use corver_study::eval::{FilterSettings, Zone, wilson};
 use golden::{check_all, close, same, strings};
 
 fn label(name: &str) -> Label {
@@ -20,16 +19,17 @@ fn label(name: &str) -> Label {
 }
 
 #[test]
-fn completions_are_graded_in_both_readings() {
+fn completions_are_graded_both_ways() {
     check_all("eval_grader", |row| {
         let completion = row["completion"].as_str().unwrap();
         let mut golds = vec![row["answer"].as_str().unwrap().to_owned()];
         golds.extend(strings(&row["aliases"]));
-        for (reading, extracted, graded) in
-            [(Reading::Reference, "extracted", "grade"), (Reading::Paper, "regrade_extracted", "regrade_grade")]
-        {
-            same(extracted, extract_answer(completion, reading), row[extracted].as_str().unwrap())?;
-            same(graded, grade(completion, &golds, reading), label(row[graded].as_str().unwrap()))?;
+        for (compatibility, extracted, graded) in [
+            (Compatibility::Reference, "extracted", "grade"),
+            (Compatibility::Paper, "regrade_extracted", "regrade_grade"),
+        ] {
+            same(extracted, extract_answer(completion, compatibility), row[extracted].as_str().unwrap())?;
+            same(graded, grade(completion, &golds, compatibility), label(row[graded].as_str().unwrap()))?;
         }
         same("format_ok", keeps_format(completion), row["format_ok"].as_bool().unwrap())
     });

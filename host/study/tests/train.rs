@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use corver_core::{
-    Advantages, Count, Counter, Extractor, Graders, Learner, PartError, Query, Question, Rollout, RuleSentence, Rules,
-    Sampler, Sampling, Scorers, StepSettings, Triplet, UpdateReport, Verdict,
+    Advantages, Completion, CorpusSize, Count, Counter, Extractor, Graders, Learner, PartError, Query, Question,
+    Rollout, Sampler, Sampling, Scorers, SentenceScorer, StepSettings, Trainee, Triplet, UpdateReport, Verdict,
 };
-use corver_study::train::{Observer, Plan, Summary, SystemPrompts, TrainError, Trainee, train};
-use corver_study::{Evaluation, Manifest, RunDir};
+use corver_study::eval::Evaluation;
+use corver_study::run::{Observer, Plan, RunDir, RunManifest, Summary, SystemPrompts, TrainError, train};
 use serde_json::{Map, Value};
 
 /// Answers right with a share of its samples that grows with every update.
@@ -71,11 +71,16 @@ impl Counter for Nothing {
     fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
         Ok(Vec::new())
     }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize::default()
+    }
 }
 
-impl Rules for Nothing {
-    fn judge(&mut self, sentences: &[RuleSentence], _: &mut dyn Counter) -> Result<Vec<Verdict>, PartError> {
-        Ok(sentences.iter().map(|_| Verdict { reward: Some(0.1), count: Some(30), ..Verdict::default() }).collect())
+impl SentenceScorer for Nothing {
+    fn score(&mut self, completions: &[Completion<'_>], _: &mut dyn Counter) -> Result<Vec<Vec<Verdict>>, PartError> {
+        let verdict = Verdict { reward: Some(0.1), count: Some(30), ..Verdict::default() };
+        Ok(completions.iter().map(|completion| vec![verdict.clone(); completion.sentences.len()]).collect())
     }
 }
 
@@ -123,8 +128,12 @@ fn plan(steps: usize) -> Plan {
 fn go(pupil: &mut Pupil, run: &RunDir, from: usize, listener: &mut Listener) -> Result<Summary, TrainError> {
     let (mut extractor, mut counter, mut rules) = (Nothing, Nothing, Nothing);
     let mut graders = Graders::default();
-    let mut scorers =
-        Scorers { extractor: &mut extractor, counter: &mut counter, rules: &mut rules, graders: &mut graders };
+    let mut scorers = Scorers {
+        extractor: &mut extractor,
+        counter: &mut counter,
+        sentence_scorer: &mut rules,
+        graders: &mut graders,
+    };
     train(pupil, &mut scorers, &plan(6), "attested", run, from, listener)
 }
 
@@ -141,7 +150,7 @@ fn without_times(path: &Path) -> Vec<Map<String, Value>> {
 #[test]
 fn a_run_leaves_everything_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let run = RunDir::create(folder.path(), "", &Manifest::default()).unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
     let mut listener = Listener::default();
     let summary = go(&mut Pupil::default(), &run, 0, &mut listener).unwrap();
 
@@ -163,11 +172,11 @@ fn a_run_leaves_everything_behind() {
 #[test]
 fn an_interrupted_run_ends_where_it_would_have() {
     let straight = tempfile::tempdir().unwrap();
-    let run = RunDir::create(straight.path(), "", &Manifest::default()).unwrap();
+    let run = RunDir::create(straight.path(), "", &RunManifest::default()).unwrap();
     let expected = go(&mut Pupil::default(), &run, 0, &mut Listener::default()).unwrap();
 
     let broken = tempfile::tempdir().unwrap();
-    let run = RunDir::create(broken.path(), "", &Manifest::default()).unwrap();
+    let run = RunDir::create(broken.path(), "", &RunManifest::default()).unwrap();
     let mut pupil = Pupil { fail_at: Some(3), ..Pupil::default() };
     let error = go(&mut pupil, &run, 0, &mut Listener::default()).unwrap_err();
     assert!(matches!(error, TrainError::Step { step: 4, .. }), "{error}");
@@ -175,7 +184,7 @@ fn an_interrupted_run_ends_where_it_would_have() {
     drop(run); // a process that was killed holds no lock
 
     // The newest checkpoint is that of step 2; step 3 is logged, and taken again.
-    let run = RunDir::resume(broken.path(), &Manifest::default()).unwrap();
+    let run = RunDir::resume(broken.path(), &RunManifest::default()).unwrap();
     let mut listener = Listener::default();
     let summary = go(&mut Pupil { skill: 2, ..Pupil::default() }, &run, 2, &mut listener).unwrap();
     assert_eq!(listener.steps, [3.0, 4.0, 5.0, 6.0]);
@@ -190,7 +199,7 @@ fn an_interrupted_run_ends_where_it_would_have() {
 #[test]
 fn a_run_that_is_asked_to_stop_keeps_its_last_step() {
     let folder = tempfile::tempdir().unwrap();
-    let run = RunDir::create(folder.path(), "", &Manifest::default()).unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
     let mut listener = Listener { stop_after: Some(3), ..Listener::default() };
     let error = go(&mut Pupil::default(), &run, 0, &mut listener).unwrap_err();
     assert!(matches!(error, TrainError::Stopped { step: 3 }), "{error}");

@@ -16,11 +16,11 @@ settings! {
 }
 
 impl CompletionRule for AntiRepeat {
-    fn judge(&self, completion: &[Sentence], corpora: &[Corpus]) -> Vec<Outcome> {
+    fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
         // An answer may state once more what the reasoning found.
         let mut stated = BTreeSet::new();
-        let mut is_new = |sentence: &Sentence, query: &WordQuery| {
-            let words: BTreeSet<String> = query.words().iter().map(|word| word.to_lowercase()).collect();
+        let mut is_new = |sentence: &Sentence, query: &Query| {
+            let words: BTreeSet<String> = query.words().map(str::to_lowercase).collect();
             stated.insert((sentence.section as u8, words))
         };
         let judge = |(sentence, corpus): (&Sentence, &Corpus)| {
@@ -35,7 +35,7 @@ impl CompletionRule for AntiRepeat {
                 verdict(self.repeated).because(index, count).note("stated before")
             }
         };
-        completion.iter().zip(corpora).map(judge).collect()
+        completion.sentences.iter().zip(corpora).map(judge).collect()
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -78,9 +78,9 @@ mod tests {
 
     #[test]
     fn the_answer_may_say_it_too() {
-        let mut sentences = completion(&[("Rome is in Italy.", ROME), ("Rome is in Italy.", ROME)]);
-        sentences[1].section = Section::Answer;
-        let judged = run_completion(&AntiRepeat::default(), &sentences, &counts(&[("Rome AND Italy", 99)]));
+        let mut completion = completion(&[("Rome is in Italy.", ROME), ("Rome is in Italy.", ROME)]);
+        completion.sentences[1].section = Section::Answer;
+        let judged = run_completion(&AntiRepeat::default(), &completion, &counts(&[("Rome AND Italy", 99)]));
         assert_eq!([judged[0].reward, judged[1].reward], [Some(0.1), Some(0.1)]);
     }
 

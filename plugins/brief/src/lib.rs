@@ -16,12 +16,12 @@ settings! {
 }
 
 impl ResponseRule for Brief {
-    fn grade(&self, response: &Response) -> Grade {
-        let Some(reasoning) = reasoning(&response.text) else { return grade(self.broken, "BROKEN") };
+    fn grade(&self, completion: &Completion) -> Grade {
+        let Some(reasoning) = reasoning(&completion.text) else { return grade(self.broken, "BROKEN") };
         if (reasoning.chars().count() as u64) < self.min_reasoning {
             return grade(self.broken, "BROKEN").note("too little reasoning");
         }
-        let length = response.text.chars().count() as f64;
+        let length = completion.text.chars().count() as f64;
         let over = (length / self.limit as f64 - 1.0).clamp(0.0, 1.0);
         let label = if over > 0.0 { "LONG" } else { "KEPT" };
         grade(self.kept + over * (self.broken - self.kept), label).note(&format!("{length} characters"))

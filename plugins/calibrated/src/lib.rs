@@ -64,12 +64,10 @@ corver_sdk::export!(Calibrated);
 mod tests {
     use super::*;
     use corver_sdk::configured;
-    use corver_sdk::testing::{check, counts, run, sentence};
+    use corver_sdk::testing::{check, reward_of};
 
     fn rome(settings: &str, count: u64) -> f32 {
-        let text = sentence("Rome is in Italy.", &[("Rome", "is in", "Italy")]);
-        let rule: Calibrated = configured(settings).unwrap();
-        run(&rule, &text, &counts(&[("Rome AND Italy", count)])).reward.unwrap()
+        reward_of(&configured::<Calibrated>(settings).unwrap(), count).unwrap()
     }
 
     #[test]

@@ -24,16 +24,13 @@ corver_sdk::export!(First);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corver_sdk::testing::{check, counts, run, sentence};
-
-    const FILM: &[(&str, &str, &str)] =
-        &[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
+    use corver_sdk::testing::{DIRECTED, FILM, check, counts, run, sentence};
 
     #[test]
     fn only_the_first_fact_counts() {
         // The paper's example.
-        let text = sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", FILM);
-        let judged = run(&First::default(), &text, &counts(&[("Mario AND Camerini AND Il AND Seduttore", 50)]));
+        let text = sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &FILM);
+        let judged = run(&First::default(), &text, &counts(&[(DIRECTED, 50)]));
         assert_eq!((judged.reward, judged.count, judged.triplet), (Some(0.1), Some(50), Some(0)));
         assert_eq!(judged.asked.len(), 1);
     }
@@ -53,15 +50,15 @@ mod tests {
         // The first valid triplet decides, even if it makes no query.
         let narrow = [("Rome", "is", "rome"), ("Mario Camerini", "directed", "Il Seduttore")];
         assert_eq!(run(&First::default(), &sentence("Rome is Rome.", &narrow), &nothing).reward, None);
-        let unknown = counts(&[]).without("Mario AND Camerini AND Il AND Seduttore");
-        assert_eq!(run(&First::default(), &sentence("It is so.", FILM), &unknown).reward, Some(0.0));
+        let unknown = counts(&[]).without(DIRECTED);
+        assert_eq!(run(&First::default(), &sentence("It is so.", &FILM), &unknown).reward, Some(0.0));
     }
 
     #[test]
     fn settings_change_the_map_and_are_checked() {
         let rule = First::from_json(r#"{"tiers": {"rewards": [-1.0, -0.1, 0.0, 0.1]}}"#).unwrap();
-        let unseen = counts(&[("Mario AND Camerini AND Il AND Seduttore", 0)]);
-        assert_eq!(run(&rule, &sentence("So it is.", FILM), &unseen).reward, Some(-1.0));
+        let unseen = counts(&[(DIRECTED, 0)]);
+        assert_eq!(run(&rule, &sentence("So it is.", &FILM), &unseen).reward, Some(-1.0));
         let error = First::from_json(r#"{"tiers": {"thresholds": [5]}}"#).unwrap_err();
         assert!(error.contains("tiers: `rewards` must have 3 entries"), "{error}");
         let error = First::from_json(r#"{"tires": {}}"#).unwrap_err();

@@ -36,20 +36,15 @@ corver_sdk::export!(Linear);
 mod tests {
     use super::*;
     use corver_sdk::configured;
-    use corver_sdk::testing::{check, counts, run, sentence};
-
-    fn rome(rule: &Linear, count: u64) -> f32 {
-        let text = sentence("Rome is in Italy.", &[("Rome", "is in", "Italy")]);
-        run(rule, &text, &counts(&[("Rome AND Italy", count)])).reward.unwrap()
-    }
+    use corver_sdk::testing::{check, reward_of};
 
     #[test]
     fn every_occurrence_is_worth_the_same() {
-        let rewards = [0, 5, 10, 15, 20, 21, u64::MAX].map(|count| rome(&Linear::default(), count));
+        let rewards = [0, 5, 10, 15, 20, 21, u64::MAX].map(|count| reward_of(&Linear::default(), count).unwrap());
         let expected = [-0.3_f32, -0.2, -0.1, 0.0, 0.1, 0.1, 0.1];
         assert!(rewards.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-6), "{rewards:?}");
-        let steep = configured(r#"{"zero": -1, "most": 1, "full": 2}"#).unwrap();
-        assert_eq!([0, 1, 2].map(|count| rome(&steep, count)), [-1.0, 0.0, 1.0]);
+        let steep: Linear = configured(r#"{"zero": -1, "most": 1, "full": 2}"#).unwrap();
+        assert_eq!([0, 1, 2].map(|count| reward_of(&steep, count)), [-1.0, 0.0, 1.0].map(Some));
     }
 
     #[test]

@@ -36,26 +36,21 @@ corver_sdk::export!(Log);
 mod tests {
     use super::*;
     use corver_sdk::configured;
-    use corver_sdk::testing::{check, counts, run, sentence};
-
-    fn rome(rule: &Log, count: u64) -> f32 {
-        let text = sentence("Rome is in Italy.", &[("Rome", "is in", "Italy")]);
-        run(rule, &text, &counts(&[("Rome AND Italy", count)])).reward.unwrap()
-    }
+    use corver_sdk::testing::{check, reward_of};
 
     #[test]
     fn equal_factors_are_worth_the_same() {
         // 1 + count doubles at each step.
-        let rule = configured(r#"{"zero": -0.5, "most": 0.5, "full": 15}"#).unwrap();
-        let rewards = [0, 1, 3, 7, 15, 16, u64::MAX].map(|count| rome(&rule, count));
-        assert_eq!(rewards, [-0.5, -0.25, 0.0, 0.25, 0.5, 0.5, 0.5]);
+        let rule: Log = configured(r#"{"zero": -0.5, "most": 0.5, "full": 15}"#).unwrap();
+        let rewards = [0, 1, 3, 7, 15, 16, u64::MAX].map(|count| reward_of(&rule, count));
+        assert_eq!(rewards, [-0.5, -0.25, 0.0, 0.25, 0.5, 0.5, 0.5].map(Some));
     }
 
     #[test]
     fn the_default_has_the_ends_of_the_papers_map() {
-        assert_eq!([0, 20, 21].map(|count| rome(&Log::default(), count)), [-0.3, 0.1, 0.1]);
-        assert!((8..=9).map(|count| rome(&Log::default(), count)).is_sorted());
-        assert!(rome(&Log::default(), 8) < 0.0 && rome(&Log::default(), 9) > 0.0, "neutral where the paper's map is");
+        let [none, eight, nine, full, more] = [0, 8, 9, 20, 21].map(|count| reward_of(&Log::default(), count).unwrap());
+        assert_eq!([none, full, more], [-0.3, 0.1, 0.1]);
+        assert!(eight < 0.0 && nine > 0.0, "neutral where the paper's map is");
     }
 
     #[test]

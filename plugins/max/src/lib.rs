@@ -24,16 +24,11 @@ corver_sdk::export!(Max);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corver_sdk::testing::{check, counts, run, sentence};
-
-    const FILM: &[(&str, &str, &str)] =
-        &[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
-    const DIRECTED: &str = "Mario AND Camerini AND Il AND Seduttore";
-    const STARRED: &str = "Il AND Seduttore AND Sophia AND Loren";
+    use corver_sdk::testing::{DIRECTED, FILM, STARRED, check, counts, run, sentence};
 
     #[test]
     fn the_best_attested_fact_decides() {
-        let text = sentence("Mario Camerini directed Il Seduttore with Sophia Loren.", FILM);
+        let text = sentence("Mario Camerini directed Il Seduttore with Sophia Loren.", &FILM);
         let judged = run(&Max::default(), &text, &counts(&[(DIRECTED, 0), (STARRED, 50)]));
         assert_eq!((judged.reward, judged.count, judged.triplet), (Some(0.1), Some(50), Some(1)));
         let unknown = counts(&[(DIRECTED, 3)]).without(STARRED);

@@ -26,17 +26,12 @@ corver_sdk::export!(Min);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corver_sdk::testing::{check, counts, run, sentence};
-
-    const FILM: &[(&str, &str, &str)] =
-        &[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
-    const DIRECTED: &str = "Mario AND Camerini AND Il AND Seduttore";
-    const STARRED: &str = "Il AND Seduttore AND Sophia AND Loren";
+    use corver_sdk::testing::{DIRECTED, FILM, STARRED, check, counts, run, sentence};
 
     #[test]
     fn the_least_attested_fact_decides() {
         // The paper's example.
-        let text = sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", FILM);
+        let text = sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &FILM);
         let judged = run(&Min::default(), &text, &counts(&[(DIRECTED, 50), (STARRED, 0)]));
         assert_eq!((judged.reward, judged.count, judged.triplet), (Some(-0.3), Some(0), Some(1)));
         assert_eq!(judged.asked, [DIRECTED, STARRED]);
@@ -44,7 +39,7 @@ mod tests {
 
     #[test]
     fn unknown_counts_are_left_out() {
-        let text = sentence("It is so.", FILM);
+        let text = sentence("It is so.", &FILM);
         assert_eq!(run(&Min::default(), &text, &counts(&[(DIRECTED, 50)]).without(STARRED)).reward, Some(0.1));
         let none = counts(&[]).without(DIRECTED).without(STARRED);
         assert_eq!(run(&Min::default(), &text, &none).reward, None);

@@ -40,28 +40,23 @@ corver_sdk::export!(Sigmoid);
 mod tests {
     use super::*;
     use corver_sdk::configured;
-    use corver_sdk::testing::{check, counts, run, sentence};
-
-    fn rome(rule: &Sigmoid, count: u64) -> f32 {
-        let text = sentence("Rome is in Italy.", &[("Rome", "is in", "Italy")]);
-        run(rule, &text, &counts(&[("Rome AND Italy", count)])).reward.unwrap()
-    }
+    use corver_sdk::testing::{check, reward_of};
 
     #[test]
     fn the_midpoint_is_halfway() {
-        let rule = configured(r#"{"low": -1, "high": 1, "midpoint": 7, "steepness": 1}"#).unwrap();
+        let rule: Sigmoid = configured(r#"{"low": -1, "high": 1, "midpoint": 7, "steepness": 1}"#).unwrap();
         // Odds of 1 + count against 8.
-        assert_eq!([7, 23].map(|count| rome(&rule, count)), [0.0, 0.5]);
-        assert!((rome(&rule, 1) + 0.6).abs() < 1e-6);
-        let rewards = [0, 1, 4, 5, 6, 19, 20, 1_000].map(|count| rome(&Sigmoid::default(), count));
+        assert_eq!([7, 23].map(|count| reward_of(&rule, count)), [Some(0.0), Some(0.5)]);
+        assert!((reward_of(&rule, 1).unwrap() + 0.6).abs() < 1e-6);
+        let rewards = [0, 1, 4, 5, 6, 19, 20, 1_000].map(|count| reward_of(&Sigmoid::default(), count).unwrap());
         assert!(rewards.is_sorted_by(|a, b| a < b) && rewards[0] < -0.28 && rewards[7] > 0.099, "{rewards:?}");
     }
 
     #[test]
     fn extreme_settings_stay_finite() {
-        let step = configured(r#"{"steepness": 1e300, "midpoint": 18446744073709551615}"#).unwrap();
+        let step: Sigmoid = configured(r#"{"steepness": 1e300, "midpoint": 18446744073709551615}"#).unwrap();
         check(&step, -0.3..=0.1);
-        assert_eq!(rome(&step, 4), -0.3);
+        assert_eq!(reward_of(&step, 4), Some(-0.3));
         let error = configured::<Sigmoid>(r#"{"steepness": 0}"#).unwrap_err();
         assert_eq!(error, "`steepness` must be above 0; got 0");
     }

@@ -16,12 +16,12 @@ settings! {
 }
 
 impl ResponseRule for TokenF1 {
-    fn grade(&self, response: &Response) -> Grade {
-        let answer = words(&response.answer);
+    fn grade(&self, completion: &Completion) -> Grade {
+        let answer = words(&completion.answer);
         if answer.is_empty() || ["i dont know", "i do not know"].contains(&answer.join(" ").as_str()) {
             return grade(self.worst, "NOT_ATTEMPTED");
         }
-        let f1 = response.golds.iter().map(|gold| f1(&answer, &words(gold))).fold(0.0, f64::max);
+        let f1 = completion.golds.iter().map(|gold| f1(&answer, &words(gold))).fold(0.0, f64::max);
         let label = if f1 >= self.good { "GOOD" } else { "BAD" };
         grade(self.worst + f1 * (self.best - self.worst), label).note(&format!("F1 {f1:.2}"))
     }

@@ -6,7 +6,7 @@ use corver_sdk::prelude::*;
 settings! {
     /// Pays a sentence the mean reward of its best attested valid triplets.
     pub struct TopK {
-        /// How many facts are heard, best attested first.
+        /// How many facts are taken into account, best attested first.
         pub k: NonZeroUsize = NonZeroUsize::new(2).unwrap(),
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
@@ -18,10 +18,7 @@ impl SentenceRule for TopK {
         let mut facts = corpus.count_facts(sentence, self.tiers.top())?;
         facts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         facts.truncate(self.k.get());
-        let Some(&(index, least)) = facts.last() else { return abstain("no fact that can be counted") };
-        let total: f64 = facts.iter().map(|&(_, count)| self.tiers.reward(Some(count))).sum();
-        // No single count decided; the trace shows the least attested of those that were heard.
-        verdict(total / facts.len() as f64).because(index, Some(least)).note(&format!("mean of {}", facts.len()))
+        mean_fact(&facts, &self.tiers)
     }
 }
 

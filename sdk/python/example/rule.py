@@ -7,7 +7,7 @@ from corver_sdk import Corpus, Sentence, Tiers, abstain, sentence_rule, valid_tr
 
 @dataclass
 class First:
-    """Pays a sentence by the count of its first valid triplet."""
+    """Pays a sentence by the count of its first valid triplet, in Python."""
 
     tiers: Tiers = field(default_factory=Tiers)
 
@@ -23,9 +23,4 @@ class First:
         return verdict(self.tiers.reward(count), triplet=place, count=count)
 
 
-rule = sentence_rule(
-    First,
-    name="first-python",
-    version="0.1.0",
-    summary="the count of the first valid triplet, through the four-tier map, in Python",
-)
+rule = sentence_rule(First, name="first-python", version="0.1.0")

@@ -2,9 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use super::{Judged, settle};
-use crate::bindings::{Batch, Sentence};
-use crate::{CompletionRule, Count, Query, Section};
+use super::{Judged, of, settle};
+use crate::{Completion, CompletionRule, CorpusSize, Count, Query, Section, Sentence, Triplet};
 
 /// Completions that one check judges.
 const CASES: u32 = 300;
@@ -57,8 +56,11 @@ const COUNTS: [Option<u64>; 12] = [
     Some(u64::MAX),
 ];
 
-/// Judges generated completions (empty and odd texts, pronouns, no triplets and many, counts that are unknown or huge)
-/// and checks what the host relies on:
+/// How large the corpus may be: unknown, empty, huge.
+const SIZES: [Option<u64>; 5] = [None, Some(0), Some(1), Some(1_000_000_000_000), Some(u64::MAX)];
+
+/// Judges generated completions (empty and odd texts, pronouns, no triplets and many; counts and sizes of the corpus that
+/// are unknown or huge) and checks what the host relies on:
 ///
 /// - every reward is finite and within `rewards`; one outcome per sentence, within the host's limits;
 /// - the same completion earns the same, at once and after others: nothing is drawn, nothing is kept;
@@ -79,7 +81,7 @@ pub fn check<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>) {
 pub fn check_with<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>, texts: &[&str]) {
     let texts = [&TEXTS, texts].concat();
     let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
-    let judge = |case: &Case| settle(rule, &case.completion.sentences(), |query| case.count(query));
+    let judge = |case: &Case| settle(rule, &case.completion, case.size, |query| case.count(query));
     let judged: Vec<Vec<Judged>> = (0..CASES).map(|number| judge(&Case::new(number, &texts))).collect();
     for (number, judged) in (0..CASES).zip(judged).rev() {
         let case = Case::new(number, &texts);
@@ -87,7 +89,7 @@ pub fn check_with<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>, tex
             assert!((lowest..=highest).contains(&reward), "the reward {reward} is not within {rewards:?}");
         }
         assert_eq!(judge(&case), judged, "judged again, the same completion earns something else");
-        let stopped = settle(rule, &case.completion.sentences(), |query| stop(query, case.count(query)));
+        let stopped = settle(rule, &case.completion, case.size, |query| stop(query, case.count(query)));
         let earned = |judged: &[Judged]| judged.iter().map(|judged| judged.reward).collect::<Vec<_>>();
         assert_eq!(earned(&stopped), earned(&judged), "where counting stops at `enough`, the reward is another");
     }
@@ -102,7 +104,8 @@ fn stop(query: &Query, count: Count) -> Count {
 /// A generated completion with a corpus of its own; printed where a panic ends the check.
 struct Case {
     number: u32,
-    completion: Batch,
+    completion: Completion,
+    size: CorpusSize,
 }
 
 impl Case {
@@ -111,20 +114,17 @@ impl Case {
         let mut draw = Draw(number.into());
         let sentences = draw.below(2 + u64::from(number) / 50);
         let crowd = draw.below(sentences.max(1));
-        let mut completion = Batch { sentences: Vec::new(), text: String::new(), lengths: Vec::new() };
-        for index in 0..sentences {
-            let triplets = if number % 10 == 9 && index == crowd { 40 } else { draw.below(4) };
-            let section = draw.pick(&[Section::Think, Section::Answer, Section::Body]);
-            let (index, num_triplets) = (index as u32, triplets as u32);
-            completion.sentences.push(Sentence { completion: number, index, section, num_triplets });
-            let text = draw.pick(texts).repeat(draw.pick(&[1, 1, 1, 200]));
-            let ends_and_relations = (0..3 * triplets).map(|_| draw.entity());
-            for text in std::iter::once(text).chain(ends_and_relations) {
-                completion.lengths.push(text.len() as u32);
-                completion.text += &text;
-            }
-        }
-        Self { number, completion }
+        let mut sentence = |index| Sentence {
+            section: draw.pick(&[Section::Think, Section::Answer, Section::Body]),
+            text: draw.pick(texts).repeat(draw.pick(&[1, 1, 1, 200])),
+            triplets: {
+                let triplets = if number % 10 == 9 && index == crowd { 40 } else { draw.below(4) };
+                (0..triplets).map(|_| draw.triplet()).collect()
+            },
+        };
+        let completion = of((0..sentences).map(&mut sentence).collect());
+        let size = CorpusSize { tokens: draw.pick(&SIZES), documents: draw.pick(&SIZES) };
+        Self { number, completion, size }
     }
 
     /// Depends on the words and on the case alone: `enough` does not change what is in a corpus.
@@ -138,7 +138,7 @@ impl Case {
 impl Drop for Case {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("in the check's completion {}: {:#?}", self.number, self.completion.sentences());
+            eprintln!("in the check's completion {}: {:#?}", self.number, self.completion);
         }
     }
 }
@@ -160,6 +160,10 @@ impl Draw {
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
+    }
+
+    fn triplet(&mut self) -> Triplet {
+        Triplet { head: self.entity(), relation: self.entity(), tail: self.entity() }
     }
 
     /// Half the time a name that no other sentence has.
@@ -238,7 +242,7 @@ mod tests {
     fn endless_questions_are_found() {
         rule!(Curious, |_sentence, corpus| {
             loop {
-                corpus.count(WordQuery::new(["more"]))?;
+                corpus.count(Query::all_of(["more"]))?;
             }
         });
         check(&Curious {}, 0.0..=0.0);
@@ -262,8 +266,8 @@ mod tests {
         struct Lazy {}
 
         impl CompletionRule for Lazy {
-            fn judge(&self, completion: &[Sentence], _: &[Corpus]) -> Vec<Outcome> {
-                completion.iter().skip(1).map(|_| abstain("")).collect()
+            fn judge(&self, completion: &Completion, _: &[Corpus]) -> Vec<Outcome> {
+                completion.sentences.iter().skip(1).map(|_| abstain("")).collect()
             }
         }
         check(&Lazy {}, 0.0..=0.0);

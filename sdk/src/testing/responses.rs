@@ -2,11 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use crate::{Passage, Response, ResponseRule, Section};
-
-// What the host allows.
-const LABEL_BYTES: usize = 64;
-const TEXT_BYTES: usize = 64 << 10;
+use super::limits::{LABEL_BYTES, TEXT_BYTES};
+use crate::{Completion, ResponseRule, Section, Sentence};
 
 /// What a completion may be made of: blocks that are closed, left open, doubled or missing, in any script.
 const BEGINNINGS: [&str; 6] = [
@@ -28,10 +25,10 @@ const ENDS: [&str; 8] = [
     "</think></answer>",
 ];
 
-/// A response as the host cuts it: the think block, which the prompt may have opened, and the answer block, or all of a text
-/// without blocks; each one passage, where the host has one for each sentence.
+/// A completion as the host cuts it: the think block, which the prompt may have opened, and the answer block, or all of a text
+/// without blocks. Each is one sentence here, where the host cuts it into its own; none has triplets.
 #[must_use]
-pub fn response(question: &str, golds: &[&str], text: &str) -> Response {
+pub fn response(question: &str, golds: &[&str], text: &str) -> Completion {
     let (before, answer) = match text.split_once("<answer>") {
         Some((before, rest)) => (before, Some(rest.split("</answer>").next().unwrap_or(rest).trim())),
         None => (text, None),
@@ -42,44 +39,44 @@ pub fn response(question: &str, golds: &[&str], text: &str) -> Response {
         (None, None) => None,
     };
     let body = if think.is_none() && answer.is_none() { Some(text) } else { None };
-    let passages = [(Section::Think, think), (Section::Answer, answer), (Section::Body, body)];
-    let passage = |(section, text): (Section, Option<&str>)| {
+    let blocks = [(Section::Think, think), (Section::Answer, answer), (Section::Body, body)];
+    let sentence = |(section, text): (Section, Option<&str>)| {
         let text = text?.trim();
-        (!text.is_empty()).then(|| Passage { section, text: text.to_owned() })
+        (!text.is_empty()).then(|| Sentence { text: text.to_owned(), section, triplets: Vec::new() })
     };
-    Response {
+    Completion {
         question: question.to_owned(),
         golds: golds.iter().map(|gold| (*gold).to_owned()).collect(),
         text: text.to_owned(),
         answer: answer.unwrap_or(text.trim()).to_owned(),
-        sentences: passages.into_iter().filter_map(passage).collect(),
+        sentences: blocks.into_iter().filter_map(sentence).collect(),
     }
 }
 
-/// Grades generated responses (no tags and too many, empty, long, refusing) and checks what the host relies on: every
-/// reward is finite and within `rewards`, every label is one short word and every note within bounds, and the same response
+/// Grades generated completions (no tags and too many, empty, long, refusing) and checks what the host relies on: every
+/// reward is finite and within `rewards`, every label is one short word and every note within bounds, and the same completion
 /// earns the same again.
 ///
 /// # Panics
-/// Where one of this does not hold. The message shows the response.
+/// Where one of this does not hold. The message shows the completion.
 pub fn check_responses<R: ResponseRule>(rule: &R, rewards: RangeInclusive<f64>) {
     let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
     let texts = BEGINNINGS.iter().flat_map(|start| ENDS.iter().map(move |end| format!("{start}{end}")));
     for text in texts.flat_map(|text| [text.repeat(200), text]) {
         for golds in [&["Rome"][..], &["", "the", "Roma; Rome"], &[]] {
-            let response = response("What is the capital of Italy?", golds, &text);
-            let grade = rule.grade(&response);
+            let completion = response("What is the capital of Italy?", golds, &text);
+            let grade = rule.grade(&completion);
             let reward = grade.reward;
             assert!(
                 (lowest..=highest).contains(&reward),
-                "the reward {reward} is not within {rewards:?}: {response:?}"
+                "the reward {reward} is not within {rewards:?}: {completion:?}"
             );
             let is_plain = !grade.label.contains(|c: char| c.is_whitespace() || c.is_control());
             let is_word = is_plain && (1..=LABEL_BYTES).contains(&grade.label.len());
-            assert!(is_word, "the label {:?} is not one word: {response:?}", grade.label);
+            assert!(is_word, "the label {:?} is not one word: {completion:?}", grade.label);
             let note = grade.note.as_ref().map_or(0, String::len);
-            assert!(note <= TEXT_BYTES, "a note of {note} bytes, at most {TEXT_BYTES} are allowed: {response:?}");
-            assert_eq!(rule.grade(&response), grade, "graded again, it earns something else: {response:?}");
+            assert!(note <= TEXT_BYTES, "a note of {note} bytes, at most {TEXT_BYTES} are allowed: {completion:?}");
+            assert_eq!(rule.grade(&completion), grade, "graded again, it earns something else: {completion:?}");
         }
     }
 }
@@ -93,12 +90,12 @@ mod tests {
 
     /// A rule that grades by a function.
     macro_rules! rule {
-        ($name:ident, |$response:ident| $grade:expr) => {
+        ($name:ident, |$completion:ident| $grade:expr) => {
             #[derive(Default, serde::Deserialize, schemars::JsonSchema)]
             struct $name {}
 
             impl ResponseRule for $name {
-                fn grade(&self, $response: &Response) -> Grade {
+                fn grade(&self, $completion: &Completion) -> Grade {
                     $grade
                 }
             }
@@ -108,14 +105,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "is not within 0.0..=1.0")]
     fn a_mean_over_no_golds_is_found() {
-        rule!(Mean, |response| grade(0.0 / response.golds.len() as f64, "GOOD"));
+        rule!(Mean, |completion| grade(0.0 / completion.golds.len() as f64, "GOOD"));
         check_responses(&Mean {}, 0.0..=1.0);
     }
 
     #[test]
     #[should_panic(expected = "is not one word")]
     fn a_label_of_several_words_is_found() {
-        rule!(Wordy, |response| grade(0.0, &response.answer));
+        rule!(Wordy, |completion| grade(0.0, &completion.answer));
         check_responses(&Wordy {}, 0.0..=0.0);
     }
 
@@ -123,14 +120,14 @@ mod tests {
     #[should_panic(expected = "earns something else")]
     fn a_memory_is_found() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
-        rule!(Fickle, |_response| grade(f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7), "GOOD"));
+        rule!(Fickle, |_completion| grade(f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7), "GOOD"));
         check_responses(&Fickle {}, 0.0..=7.0);
     }
 
     #[test]
     #[should_panic(expected = "a note of")]
     fn an_endless_note_is_found() {
-        rule!(Chatty, |response| grade(0.0, "GOOD").note(&response.text.repeat(100)));
+        rule!(Chatty, |completion| grade(0.0, "GOOD").note(&completion.text.repeat(100)));
         check_responses(&Chatty {}, 0.0..=0.0);
     }
 
@@ -141,7 +138,7 @@ mod tests {
         assert_eq!(answer(" Rome "), "Rome");
         let sections = |text: &str| {
             let sentences = response("", &[], text).sentences.into_iter();
-            sentences.map(|passage| (passage.section, passage.text)).collect::<Vec<_>>()
+            sentences.map(|sentence| (sentence.section, sentence.text)).collect::<Vec<_>>()
         };
         let (think, answered) = ((Section::Think, "A.".to_owned()), (Section::Answer, "B".to_owned()));
         assert_eq!(sections("<think>A.</think><answer>B"), [think.clone(), answered.clone()]);

@@ -1,4 +1,4 @@
-//! `corver-host demo`: the world, and the commands that make its models anew.
+//! `corver-host demo`: the world as files.
 
 use std::path::Path;
 
@@ -10,22 +10,7 @@ use crate::args::{DemoArgs, DemoCommand};
 use crate::output;
 
 pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
-    match &args.command {
-        DemoCommand::World { out } => write_world(out, json),
-        #[cfg(feature = "torch")]
-        DemoCommand::TrainPolicy { out } => train::policy(out),
-        #[cfg(feature = "torch")]
-        DemoCommand::TrainExtractor { out } => train::extractor(out),
-        #[cfg(not(feature = "torch"))]
-        DemoCommand::TrainPolicy { .. } | DemoCommand::TrainExtractor { .. } => {
-            anyhow::bail!(
-                "this corver-host was built without libtorch and cannot train; build it with the feature `torch`"
-            )
-        }
-    }
-}
-
-fn write_world(out: &Path, json: bool) -> Result<()> {
+    let DemoCommand::World { out } = &args.command;
     std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     let articles = corver_demo::demo_corpus();
     let lines = articles.iter().map(|article| json!({"title": article.title, "text": article.text}).to_string());
@@ -54,40 +39,4 @@ fn record(question: &Question) -> serde_json::Value {
 
 fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-#[cfg(feature = "torch")]
-mod train {
-    use corver_demo::extractor::{ExtractorSettings, measure_extractor, train_extractor};
-    use corver_demo::policy::{PolicySettings, train_policy};
-
-    use super::{Context, Path, Result};
-    use crate::{output, parts};
-
-    /// Sentences that a new extractor is measured on, and the seed that draws them.
-    const MEASURED: usize = 5000;
-    const MEASURING_SEED: u64 = 1;
-
-    pub fn policy(out: &Path) -> Result<()> {
-        let settings = PolicySettings::default();
-        let bar = output::progress(settings.steps as u64, "training");
-        let world = corver_demo::demo_world();
-        let quality = train_policy(&world, out, &settings, |step| bar.set_position(step as u64))
-            .with_context(|| format!("training the policy into {}", out.display()))?;
-        bar.finish_and_clear();
-        output::json(&quality)
-    }
-
-    pub fn extractor(out: &Path) -> Result<()> {
-        let settings = ExtractorSettings::default();
-        let bar = output::progress(settings.steps as u64, "training");
-        train_extractor(out, &settings, |step| bar.set_position(step as u64))
-            .with_context(|| format!("training the extractor into {}", out.display()))?;
-        bar.finish_and_clear();
-        let mut trained = parts::open_extractor(out, "cpu")?;
-        let quality = measure_extractor(&mut trained, &corver_demo::demo_world(), MEASURED, MEASURING_SEED)
-            .map_err(anyhow::Error::from_boxed)
-            .context("measuring the extractor")?;
-        output::json(&quality)
-    }
 }

@@ -1,28 +1,28 @@
-//! `corver-host doctor`: what this machine has, what is missing, and the command that mends it.
+//! `corver-host doctor`: what this machine has, what is missing, and the command that fixes it.
 
-use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use corver_core::Device;
 use serde::Serialize;
 
-use crate::{output, parts, rules};
+use crate::{folders, output, parts, plugin};
 
 #[derive(Serialize)]
 struct Finding {
     what: &'static str,
-    /// CorVer works without a GPU, and with nothing else missing.
+    /// Everything is, except a GPU.
     needed: bool,
     good: bool,
     found: String,
-    mend: Option<&'static str>,
+    fix: Option<&'static str>,
 }
 
 impl Finding {
-    fn new(what: &'static str, found: Result<String>, mend: &'static str) -> Self {
+    fn new(what: &'static str, found: Result<String>, fix: &'static str) -> Self {
         match found {
-            Ok(found) => Self { what, needed: true, good: true, found, mend: None },
-            Err(error) => Self { what, needed: true, good: false, found: format!("{error:#}"), mend: Some(mend) },
+            Ok(found) => Self { what, needed: true, good: true, found, fix: None },
+            Err(error) => Self { what, needed: true, good: false, found: format!("{error:#}"), fix: Some(fix) },
         }
     }
 }
@@ -32,7 +32,7 @@ pub fn run(json: bool) -> Result<()> {
         Finding::new("libtorch", libtorch(), "make setup && make build"),
         Finding::new("ONNX Runtime", onnx_runtime(), "make setup"),
         Finding::new("rules", rules(), "make plugins"),
-        Finding::new("cache", cache(), "set XDG_CACHE_HOME to a folder you may write to"),
+        Finding::new("cache", cache(), "set XDG_CACHE_HOME to a folder that you can write to"),
         Finding { needed: false, ..Finding::new("GPU", gpu(), "an NVIDIA driver, then `make setup` again") },
     ];
     if json {
@@ -40,8 +40,9 @@ pub fn run(json: bool) -> Result<()> {
     } else {
         show(&findings);
     }
-    let missing = findings.iter().filter(|finding| finding.needed && !finding.good).count();
-    ensure!(missing == 0, "{missing} needed part(s) missing");
+    let missing = findings.iter().filter(|finding| finding.needed && !finding.good);
+    let missing: Vec<&str> = missing.map(|finding| finding.what).collect();
+    ensure!(missing.is_empty(), "missing: {}", missing.join(", "));
     Ok(())
 }
 
@@ -53,21 +54,14 @@ fn show(findings: &[Finding]) {
             _ => "optional",
         };
         output::line(format_args!("{mark}  {:<14} {}", finding.what, finding.found));
-        if let Some(mend) = finding.mend {
-            output::line(format_args!("          {:<14} → {mend}", ""));
+        if let Some(fix) = finding.fix {
+            output::line(format_args!("          {:<14} → {fix}", ""));
         }
     }
 }
 
-#[cfg(feature = "torch")]
 fn libtorch() -> Result<String> {
-    let device = corver_learn::parse_device("auto")?;
-    Ok(format!("loaded; training runs on {device:?}"))
-}
-
-#[cfg(not(feature = "torch"))]
-fn libtorch() -> Result<String> {
-    anyhow::bail!("this corver-host was built without it and cannot train")
+    Ok(format!("loaded; training runs on {}", parts::find_device(Device::Auto)?))
 }
 
 fn onnx_runtime() -> Result<String> {
@@ -77,20 +71,13 @@ fn onnx_runtime() -> Result<String> {
 }
 
 fn rules() -> Result<String> {
-    let folders = rules::plugin_folders();
-    let count = |folder: &Path| {
-        let entries = std::fs::read_dir(folder).ok()?;
-        let wasm = entries.filter(|entry| {
-            entry.as_ref().is_ok_and(|entry| entry.path().extension().is_some_and(|ext| ext == "wasm"))
-        });
-        Some(wasm.count()).filter(|count| *count > 0)
-    };
-    let found = folders.iter().find_map(|folder| count(folder).map(|count| format!("{count} in {}", folder.display())));
-    found.ok_or_else(|| anyhow::anyhow!("no plugin is built"))
+    let mut folders = plugin::search_path().into_iter().map(|folder| (plugin::wasm_files(&folder).len(), folder));
+    let (count, folder) = folders.find(|(count, _)| *count > 0).context("no plugin is built")?;
+    Ok(format!("{count} in {}", folder.display()))
 }
 
 fn cache() -> Result<String> {
-    let path = parts::cache_dir()?;
+    let path = folders::cache()?;
     std::fs::create_dir_all(&path)?;
     Ok(path.display().to_string())
 }
@@ -98,5 +85,5 @@ fn cache() -> Result<String> {
 fn gpu() -> Result<String> {
     let output = Command::new("nvidia-smi").arg("-L").output().map_err(|_| anyhow::anyhow!("no NVIDIA driver"))?;
     let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().next().map(str::to_owned).ok_or_else(|| anyhow::anyhow!("the driver sees no GPU"))
+    text.lines().next().map(str::to_owned).context("the driver sees no GPU")
 }

@@ -14,7 +14,7 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         Some(bundle) => bundle.clone(),
         None => parts::demo()?.extractor,
     };
-    let mut extractor = parts::open_extractor(&bundle, &args.device)?;
+    let mut extractor = parts::open_extractor(&bundle, args.device.parse()?)?;
     let mut text = String::new();
     match &args.file {
         Some(path) => {

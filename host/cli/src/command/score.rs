@@ -1,19 +1,23 @@
 //! `corver-host score`: completions → traces.
 
 use anyhow::{Context, Result};
-use corver_core::{Counter, Extractor, Graders, Rules, Scorers, Trace, Verdict, score};
-use corver_study::read_completions;
-use corver_study::score_file::Completions;
+use corver_core::returns::response_return;
+use corver_core::{
+    Counter, Extractor, Graders, Lookup, ResponseGrades, RewardSettings, Scorers, SentenceScorer, Trace, Verdict, score,
+};
+use corver_study::eval::{Completions, read_completions};
+use serde::Serialize;
 
 use crate::args::ScoreArgs;
 use crate::config::Config;
-use crate::rules::Loader;
-use crate::{output, parts};
+use crate::output;
+use crate::parts::{self, Loader};
+use crate::settings::Settings;
 
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
-    let config = parts::graded_configuration(&args.config, &args.graders)?;
+    let config = Config::resolve(Settings::of_score(args)?)?;
     let completions = read_completions(&args.file)?;
-    let mut counter = parts::counter(&config.corpus, &args.recording)?;
+    let mut counter = parts::counter(&config, &args.recording)?;
     let loader = Loader::new(&config)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
     score_and_show(completions, &config, counter.as_mut(), &mut rules, &mut graders, json)
@@ -24,7 +28,7 @@ pub fn score_and_show(
     completions: Completions,
     config: &Config,
     counter: &mut dyn Counter,
-    rules: &mut dyn Rules,
+    sentence_scorer: &mut dyn SentenceScorer,
     graders: &mut Graders,
     json: bool,
 ) -> Result<()> {
@@ -32,21 +36,49 @@ pub fn score_and_show(
         Some(given) => Box::new(given),
         None => parts::extractor(config)?.1,
     };
-    let mut scorers = Scorers { extractor: extractor.as_mut(), counter, rules, graders };
+    let mut scorers = Scorers { extractor: extractor.as_mut(), counter, sentence_scorer, graders };
     let scored = score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
         .context("scoring the completions")?;
     for trace in &scored.traces {
-        if json { output::json(trace)? } else { show(trace) }
+        let parts = ReturnParts::new(trace, &config.reward);
+        if json { output::json(&Explained { trace, return_parts: parts })? } else { show(trace, &parts) }
     }
     Ok(())
 }
 
-fn show(trace: &Trace) {
-    output::line(format_args!("{}", trace.question));
-    let response = &trace.response;
+/// What a trace's mean return is the sum of, weights included.
+#[derive(Serialize)]
+struct ReturnParts {
+    judge: f64,
+    format: f64,
+    /// The sentence rewards, averaged as the tokens are paid.
+    sentences: f64,
+}
+
+impl ReturnParts {
+    fn new(trace: &Trace, settings: &RewardSettings) -> Self {
+        let of_response = response_return(&trace.response, settings);
+        let format = settings.lambda_format * trace.response.format.reward;
+        // Without the noise of the subtractions, and without −0.
+        let rounded = |value: f64| (value * 1e9).round() / 1e9 + 0.0;
+        Self { judge: rounded(of_response - format), format, sentences: rounded(trace.mean_return - of_response) }
+    }
+}
+
+/// A trace as JSON, with what adds up to its return.
+#[derive(Serialize)]
+struct Explained<'a> {
+    #[serde(flatten)]
+    trace: &'a Trace,
+    return_parts: ReturnParts,
+}
+
+fn show(trace: &Trace, parts: &ReturnParts) {
+    output::line(&trace.question);
+    let ResponseGrades { judge, format } = &trace.response;
     output::line(format_args!(
-        "  judge {:+} ({}), format {:+} ({}), return {:+.3}",
-        response.judge.reward, response.judge.label, response.format.reward, response.format.label, trace.mean_return
+        "  return {:+.3} = judge {:+.3} ({}), format {:+.3} ({}), sentences {:+.3} on average",
+        trace.mean_return, parts.judge, judge.label, parts.format, format.label, parts.sentences
     ));
     for sentence in &trace.sentences {
         show_sentence(&sentence.text, sentence.verdict.as_ref());
@@ -58,13 +90,10 @@ pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
     let reward =
         verdict.and_then(|verdict| verdict.reward).map_or("     ".to_owned(), |reward| format!("{reward:+.2}"));
     output::line(format_args!("  {reward}  {text}"));
-    for count in verdict.into_iter().flat_map(|verdict| &verdict.counts) {
+    for Lookup { query, count } in verdict.into_iter().flat_map(|verdict| &verdict.lookups) {
         let found = count.occurrences.map_or("no answer".to_owned(), |found| found.to_string());
-        output::line(format_args!(
-            "         {} = {found}{}",
-            count.query,
-            if count.exact { "" } else { " (not exact)" }
-        ));
+        let inexact = if count.exact { "" } else { " (not exact)" };
+        output::line(format_args!("         {query} = {found}{inexact}"));
     }
     for channel in verdict.into_iter().flat_map(|verdict| &verdict.channels) {
         let reward = channel.reward.map_or("abstains".to_owned(), |reward| format!("{reward:+.2}"));

@@ -5,7 +5,7 @@ import { abstain, firstValidTriplet, number, occurrences, sentenceRule, verdict,
 export default sentenceRule({
   name: '{{name}}',
   version: '0.1.0',
-  summary: '{{summary}}',
+  summary: '{{summary}}', // the host shows it
   settings: {
     noiseFloor: occurrences(0, 'Counts up to this one are noise.'),
     attested: number(0.1, 'The reward of a fact that is attested.'),
@@ -19,7 +19,7 @@ export default sentenceRule({
     const query = wordQuery(triplet, noiseFloor + 1n);
     if (!query) return abstain('fewer than two content words');
     const count = corpus.count(query); // the first time round, this asks the host and stops here
-    if (count === undefined) return abstain('the index cannot count this');
+    if (count === undefined) return abstain('the corpus cannot count this');
     return verdict(count > noiseFloor ? attested : unattested, { triplet: index, count });
   },
 });

@@ -23,13 +23,8 @@ class {{type}}:
             return abstain("fewer than two content words")
         count = corpus.count(query)  # the first time round, this asks the host and stops here
         if count is None:
-            return abstain("the index cannot count this")
+            return abstain("the corpus cannot count this")
         return verdict(self.attested if count > self.noise_floor else self.unattested, triplet=place, count=count)
 
 
-rule = sentence_rule(
-    {{type}},
-    name="{{name}}",
-    version="0.1.0",
-    summary="{{summary}}",
-)
+rule = sentence_rule({{type}}, name="{{name}}", version="0.1.0")

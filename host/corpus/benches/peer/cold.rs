@@ -41,7 +41,7 @@ pub fn ask(path: &Path, queries: &[Query], pages: &mut Official) -> Vec<Cold> {
 }
 
 fn forget(path: &Path) {
-    for name in ["tokenized.0", "table.0", "offset.0", "keys.0"] {
+    for name in ["tokenized.0", "table.0", "offset.0", "prefixes.0"] {
         let file = std::fs::File::open(path.join(name)).expect("the index is sound");
         file.sync_all().expect("the disk works"); // what is not yet written cannot be forgotten
         fadvise(&file, 0, None, Advice::DontNeed).expect("the system takes the advice");

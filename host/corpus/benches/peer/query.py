@@ -26,7 +26,7 @@ import time
 
 from infini_gram import cpp_engine
 
-FILES = ("tokenized.0", "table.0", "offset.0", "keys.0")
+FILES = ("tokenized.0", "table.0", "offset.0", "prefixes.0")
 SEPARATOR = {"u8": 0xFF, "u16": 0xFFFF, "u32": 0xFFFFFFFF}
 
 

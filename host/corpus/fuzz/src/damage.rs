@@ -2,7 +2,7 @@
 //! with the inputs in `seeds/`.
 //!
 //! An input is: which index; whether the manifest stays and what is asked, by bits; and then one change after the other. Behind
-//! its end an input goes on with zeros.
+//! its end an input continues with zeros.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,8 +19,8 @@ const TOKENIZER: &str = r#"{"version":"1.0","truncation":null,"padding":null,"ad
     "vocab":{"[UNK]":0,"a":1,"b":2,"c":3,"d":4},"unk_token":"[UNK]"}}"#;
 const DOCUMENTS: [&str; 6] =
     ["a b c a b a b c d", "", "d d d d d d d d d d d d d d d d", "c b a", "b a b a b c c a b", "a b c a b a b c e"];
-/// Changes that one input can make.
-const MOST_CHANGES: usize = 8;
+/// Changes that one input can make, at most.
+const MAX_CHANGES: usize = 8;
 
 /// Indexes of every token width, and of one to three shards.
 pub struct Indexes {
@@ -59,7 +59,7 @@ impl Indexes {
         Self { _folder: folder, tokenizer, indexes }
     }
 
-    /// Does to one of the indexes what the input says, asks it, and mends it.
+    /// Does to one of the indexes what the input says, asks it, and restores it.
     pub fn damage(&self, input: &[u8]) {
         let mut input = Input(input);
         let index = &self.indexes[input.below(self.indexes.len())];
@@ -90,7 +90,7 @@ impl Whole {
     /// The files that the input changes; `None` for those that it removes.
     fn damaged(&self, input: &mut Input<'_>) -> BTreeMap<String, Option<Vec<u8>>> {
         let mut damaged = BTreeMap::new();
-        for _ in 0..MOST_CHANGES {
+        for _ in 0..MAX_CHANGES {
             if input.0.is_empty() {
                 break;
             }

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::build::metadata;
 use crate::build::parquet::ParquetFile;
-use crate::build::streams::encode_document;
 use crate::error::{Error, Result};
-use crate::format::TokenWidth;
-use crate::tokenizer::Tokenizer;
+use crate::files::format::encode_document;
+use crate::text::tokenizer::Tokenizer;
+use crate::token_width::TokenWidth;
 
 /// A file to index, as it was when the build began. A file that was changed has another size or another time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// Whether only the first so many files were read to come here.
+    /// Whether only the first `files` files were read to come here.
     pub(super) fn is_within(self, files: usize) -> bool {
         self.file < files || self.file == files && self.line == 0
     }
@@ -99,7 +99,7 @@ pub(super) struct Tokenisation<'a> {
 pub(super) struct Batch {
     source: Source,
     first_line: u64,
-    /// The documents, one behind the other, and where each ends.
+    /// The documents, one after the other, and where each ends.
     bytes: Vec<u8>,
     ends: Vec<usize>,
     /// Of rows: what else each holds, as a JSON object.
@@ -133,7 +133,7 @@ impl Batch {
         }
     }
 
-    /// The next texts, of about so many bytes; `None` where there are no more.
+    /// The next texts, of about this many bytes; `None` where there are no more.
     pub(super) fn of_texts<'t>(
         texts: &mut impl Iterator<Item = &'t str>,
         line: &mut u64,
@@ -189,7 +189,7 @@ pub(super) struct Inputs<'f> {
 }
 
 impl<'f> Inputs<'f> {
-    /// Goes on from a place in the files.
+    /// Continues from a place in the files.
     pub(super) fn open(files: &'f [InputFile], from: Position, how: Tokenisation<'f>) -> Result<Self> {
         let read_bytes = files.iter().take(from.file).map(|file| file.bytes).sum();
         let mut inputs = Self { files, how, position: from, current: None, read_bytes };
@@ -245,7 +245,7 @@ impl OpenFile {
         })
     }
 
-    /// The documents from `first_line` on, which is where the file stands, of about so many bytes.
+    /// The documents from `first_line` on, which is where the file stands, of about this many bytes.
     fn next_batch(&mut self, first_line: u64, bytes: usize) -> Result<Batch> {
         match self {
             Self::Lines(file) => {
@@ -280,7 +280,7 @@ impl OpenFile {
         }
     }
 
-    /// Bytes that were read of a file of so many.
+    /// Bytes of the file that were read, of `file_bytes`.
     fn read_bytes(&self, file_bytes: u64) -> u64 {
         match self {
             Self::Lines(file) => file.read_bytes.load(Relaxed),
@@ -292,7 +292,7 @@ impl OpenFile {
 struct LinesFile {
     path: Arc<Path>,
     reader: Box<dyn BufRead + Send>,
-    /// Bytes taken from the file itself.
+    /// Bytes read from the file itself, compressed where it is.
     read_bytes: Arc<AtomicU64>,
 }
 

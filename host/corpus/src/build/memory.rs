@@ -5,22 +5,22 @@ use std::fs::read_to_string;
 use crate::error::{Error, Result};
 
 /// Enough text to keep all cores busy.
-const LARGEST_BATCH: u64 = 8 << 20;
-const SMALLEST_BATCH: u64 = 128 << 10;
+const MAX_BATCH_BYTES: u64 = 8 << 20;
+const MIN_BATCH_BYTES: u64 = 128 << 10;
 /// How many times over a batch is held: two that are read, the documents of one, what the allocator keeps.
 const BATCHES: u64 = 6;
-/// Part of the room that batches may take.
+/// Batches may take one part in this many of the memory that is left.
 const BATCHES_SHARE: u64 = 3;
 /// What is written through buffers, per shard.
 const STREAMS: u64 = 1 << 20;
 
-/// What sorting takes besides its arrays: buffers, counters by symbol, the library's own, and what the walks of every thread
-/// read into. Set aside from the start, so that sorting finds it.
+/// What sorting takes besides its arrays: buffers, counters by symbol, the library's own, and the buffers of every thread's
+/// walks. Reserved from the start, so that sorting finds it.
 pub(super) fn reserve() -> u64 {
     (12 << 20) + ((rayon::current_num_threads() as u64) << 20)
 }
 
-/// How the memory for tokenising is dealt out.
+/// How the memory for tokenising is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shares {
     /// Bytes of text that are tokenised at once.
@@ -29,19 +29,19 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Shares of what a budget leaves beside what the process takes already. A thread takes `bytes_per_thread` for itself.
+    /// Divides what the process has not used of its budget. Each thread needs `bytes_per_thread` for itself.
     ///
     /// # Errors
     /// Where not even one thread could work.
     pub(super) fn for_tokenising(budget: Option<u64>, bytes_per_thread: u64, shards: usize) -> Result<Self> {
         let threads = rayon::current_num_threads();
-        let Some(budget) = budget else { return Ok(Self { batch_bytes: LARGEST_BATCH, threads }) };
+        let Some(budget) = budget else { return Ok(Self { batch_bytes: MAX_BATCH_BYTES, threads }) };
         let taken = resident() + reserve() + shards as u64 * STREAMS;
         let room = budget.saturating_sub(taken);
-        let batch_bytes = (room / BATCHES_SHARE / BATCHES).min(LARGEST_BATCH);
+        let batch_bytes = (room / BATCHES_SHARE / BATCHES).min(MAX_BATCH_BYTES);
         let affordable = (room - BATCHES * batch_bytes) / bytes_per_thread;
-        if batch_bytes < SMALLEST_BATCH || affordable == 0 {
-            let least = u64::max(SMALLEST_BATCH * BATCHES * BATCHES_SHARE, bytes_per_thread * 3 / 2);
+        if batch_bytes < MIN_BATCH_BYTES || affordable == 0 {
+            let least = u64::max(MIN_BATCH_BYTES * BATCHES * BATCHES_SHARE, bytes_per_thread * 3 / 2);
             return Err(Error::Memory { budget, needed: taken + least });
         }
         Ok(Self { batch_bytes, threads: threads.min(affordable as usize) })

@@ -1,4 +1,4 @@
-//! A line of JSONL taken apart, and a line of `metadata.K` put together as Python's `json.dumps` writes it.
+//! Parsing a line of JSONL, and writing a line of `metadata.K` as Python's `json.dumps` writes it.
 //!
 //! Fields keep their order, which is why this does not go through a sorted map; strings are escaped to ASCII, which is
 //! what makes `metaoff.K`, counted in characters by the official builder, right in bytes as well.
@@ -15,7 +15,7 @@ pub(super) struct Parsed {
     pub(super) other_fields: String,
 }
 
-/// Takes a line apart; the error says what is wrong with it.
+/// Parses a line; the error says what is wrong with it.
 pub(super) fn parse(line: &[u8], text_field: &str) -> Result<Parsed, String> {
     let wrong = |problem: String| format!("{problem} (each line must be a JSON object with a string `{text_field}`)");
     if line.trim_ascii().is_empty() {

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::format::FileRecord;
+use crate::files::manifest::FileRecord;
 
 pub(super) struct HashedFile {
     name: String,

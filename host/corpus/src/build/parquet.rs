@@ -18,8 +18,8 @@ use crate::error::{Error, Result};
 
 /// Rows that the library decodes at once. Every one keeps its page in memory.
 const ROWS_AT_ONCE: usize = 16;
-/// Characters that are shown of what the library says: it may quote a whole document.
-const LONGEST_PROBLEM: usize = 200;
+/// Characters that are shown of the library's message: it may quote a whole document.
+const MAX_PROBLEM_CHARS: usize = 200;
 
 pub(super) struct ParquetFile {
     path: PathBuf,
@@ -61,7 +61,7 @@ impl ParquetFile {
         Ok(Self { path: path.to_owned(), reader, columns, text_column, next_group: 0, rows: None, rows_done: 0 })
     }
 
-    /// Leaves out so many rows from the start: whole row groups unread, then one by one.
+    /// Skips rows from the start: whole row groups unread, then one by one.
     pub(super) fn skip(&mut self, rows: u64) -> Result<()> {
         for group in self.reader.metadata().row_groups() {
             let after = self.rows_done.saturating_add(group.num_rows() as u64);
@@ -142,7 +142,7 @@ fn type_name(column: &Type) -> String {
     }
 }
 
-/// Takes a row apart.
+/// A row as a document.
 fn document(row: Row, text_column: usize) -> Result<Parsed, String> {
     let mut text = String::new();
     let mut others = Vec::new();
@@ -162,12 +162,12 @@ fn document(row: Row, text_column: usize) -> Result<Parsed, String> {
     Ok(Parsed { text, other_fields })
 }
 
-/// What the library does with bytes that nobody has checked; it panics over some damaged ones.
+/// Runs the library on unchecked bytes; it panics over some damaged files.
 fn guarded<T, E: Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|e| {
             let message = e.to_string();
-            match message.char_indices().nth(LONGEST_PROBLEM) {
+            match message.char_indices().nth(MAX_PROBLEM_CHARS) {
                 Some((end, _)) => format!("{}…", &message[..end]),
                 None => message,
             }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_goes_on_at_any_row() {
+    fn reading_resumes_at_any_row() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.parquet");
         write(&path);

@@ -4,7 +4,8 @@ use crate::build::inputs::Position;
 use crate::build::output::HashedFile;
 use crate::build::unfinished::{Checkpoint, Totals, Unfinished};
 use crate::error::{Error, Result};
-use crate::format::{Family, TokenWidth};
+use crate::files::format::Family;
+use crate::token_width::TokenWidth;
 
 pub(super) struct Streams {
     width: TokenWidth,
@@ -17,18 +18,6 @@ struct ShardFiles {
     tokenized: HashedFile,
     offset: HashedFile,
     metadata: Option<(HashedFile, HashedFile)>,
-}
-
-/// A document as it lies in a stream: the separator, then its tokens, none of which may be the separator.
-pub(super) fn encode_document(ids: &[u32], width: TokenWidth) -> Result<Vec<u8>> {
-    let separator = width.separator();
-    if let Some(&token) = ids.iter().find(|&&id| id >= separator) {
-        return Err(Error::TokenTooLarge { token, width });
-    }
-    let mut encoded = Vec::with_capacity((ids.len() + 1) * width.bytes());
-    width.append(&[separator], &mut encoded)?;
-    width.append(ids, &mut encoded)?;
-    Ok(encoded)
 }
 
 impl Streams {
@@ -54,7 +43,7 @@ impl Streams {
         Ok(Self { width, shards: (0..shards).map(open).collect::<Result<_>>()?, text_bytes })
     }
 
-    /// Appends an encoded document of so many bytes of text.
+    /// Appends an encoded document of this many bytes of text.
     pub(super) fn push(&mut self, shard: usize, encoded: &[u8], text_bytes: u64) -> Result<()> {
         let files = &mut self.shards[shard];
         files.offset.write(&files.tokenized.num_bytes().to_le_bytes())?;

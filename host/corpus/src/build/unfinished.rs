@@ -1,10 +1,10 @@
 //! A build under way, in a folder beside the target: `NAME.unfinished`.
 //!
-//! It holds the files of the index to be, the pieces that sorting leaves on its way, and `corver-build.json`, which says what
-//! is being built from which inputs, and what of it is on disk for certain. That file is replaced as a whole, after what it
-//! speaks of; so a killed build can be gone on with from there. The folder is locked for as long as the process lives. At
-//! the end the manifest takes the place of `corver-build.json`, and the folder gets the target's name: an index is there
-//! entirely or not at all.
+//! It holds the files of the future index, the temporary files of sorting, and `corver-build.json`, which says what is being
+//! built from which inputs, and what of it is synced to disk. That file is replaced as a whole, after the files that it
+//! lists are synced, so that a killed build can be resumed. The folder is locked for as long as the process lives. At the end
+//! the manifest takes the place of `corver-build.json`, and the folder gets the target's name: an index exists entirely or
+//! not at all.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -17,9 +17,11 @@ use serde::{Deserialize, Serialize};
 use crate::build::inputs::{InputFile, Position};
 use crate::build::output::HashedFile;
 use crate::error::{Error, Result};
-use crate::format::{FileRecord, MANIFEST, Manifest, TokenWidth, UNFINISHED};
+use crate::files::format::UNFINISHED;
+use crate::files::manifest::{FileRecord, IndexManifest, MANIFEST};
+use crate::token_width::TokenWidth;
 
-/// What is being built. Another one's pieces are of no use.
+/// What is being built. The files of another recipe are of no use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Recipe {
@@ -52,7 +54,7 @@ impl Recipe {
     }
 }
 
-/// What is on disk for certain.
+/// What is synced to disk.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct State {
@@ -105,8 +107,8 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Creates the folder, or takes up what an interrupted build of the same has left: all of it if the inputs are the
-    /// same, or what was read before the first one that changed. `restart` discards whatever is there.
+    /// Creates the folder, or resumes an interrupted build of the same recipe: all of it if the inputs are the same, or what
+    /// was read before the first input that changed. `restart` discards whatever exists.
     ///
     /// # Errors
     /// Where the target exists, another process is building it, or another build was begun.
@@ -168,8 +170,8 @@ impl Unfinished {
         HashedFile::create(&self.path, name)
     }
 
-    /// Removes a piece that is not needed any more; it need not be there.
-    pub(super) fn remove_piece(&self, name: &str) -> Result<()> {
+    /// Removes a temporary file, if it exists.
+    pub(super) fn remove_file(&self, name: &str) -> Result<()> {
         let path = self.path.join(name);
         match fs::remove_file(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", &path)(e)),
@@ -188,10 +190,10 @@ impl Unfinished {
     }
 
     /// Writes the manifest and gives the folder its name.
-    pub(super) fn finish(mut self, mut manifest: Manifest) -> Result<Manifest> {
+    pub(super) fn finish(mut self, mut manifest: IndexManifest) -> Result<IndexManifest> {
         manifest.files = std::mem::take(&mut self.state.finished);
         write_json(&self.path, MANIFEST, &manifest)?;
-        self.remove_piece(UNFINISHED)?;
+        self.remove_file(UNFINISHED)?;
         sync_folder(&self.path)?;
         fs::rename(&self.path, &self.target).map_err(Error::io("rename the finished folder to", &self.target))?;
         self.renamed = true;
@@ -208,7 +210,7 @@ impl Unfinished {
         Ok(())
     }
 
-    /// Finished files must still be there, and whole as far as their size tells.
+    /// Finished files must still exist, with their sizes.
     fn check_finished(&self) -> Result<()> {
         for (name, record) in &self.state.finished {
             let path = self.path.join(name);
@@ -226,7 +228,7 @@ impl Unfinished {
 }
 
 impl Drop for Unfinished {
-    /// A build that failed before there was anything to go on from leaves nothing.
+    /// A build that failed before there was anything to resume leaves nothing.
     fn drop(&mut self) {
         let worth_keeping =
             self.state.recipe.from_files && (!self.state.checkpoints.is_empty() || self.state.totals.is_some());
@@ -240,7 +242,7 @@ impl Drop for Unfinished {
 }
 
 impl State {
-    /// The state for these inputs: without whatever was read behind the first difference.
+    /// The state for these inputs: without what was read after the first difference.
     fn with_inputs(mut self, inputs: &[InputFile]) -> Self {
         if self.inputs != inputs {
             let same = self.inputs.iter().zip(inputs).take_while(|(old, new)| old == new).count();
@@ -254,8 +256,8 @@ impl State {
     }
 }
 
-/// A locked folder. It is unlocked by name, not only closed: a process that another thread is just starting may hold a copy
-/// of the file for a moment.
+/// A locked folder. It is unlocked explicitly, not only closed: a process that another thread is just starting may hold a
+/// copy of the file for a moment.
 struct Lock(File);
 
 impl Drop for Lock {
@@ -320,7 +322,7 @@ fn load(path: &Path) -> Result<Option<State>> {
     }
 }
 
-/// Replaces a file as a whole: it is the old one or the new one, whatever happens.
+/// Replaces a file as a whole: at any time it is the old one or the new one.
 fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> Result<()> {
     let (path, new) = (dir.join(name), dir.join(format!("{name}.new")));
     let json = serde_json::to_vec_pretty(value).map_err(|source| Error::Json { path: path.clone(), source })?;

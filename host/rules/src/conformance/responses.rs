@@ -1,7 +1,7 @@
 //! The same for response rules: whatever a completion looks like, it earns the same whenever and with whomever it is graded.
 
 use corver_core::sentence::split;
-use corver_core::{Completion, Grade, Reading};
+use corver_core::{Compatibility, Completion, Grade};
 use serde::Serialize;
 
 use super::NotConformant;
@@ -59,7 +59,7 @@ fn conform(
         .flat_map(|start| ENDS.iter().map(move |end| format!("{start}{end}")))
         .flat_map(|text| [text.repeat(100), text])
         .collect();
-    let splits: Vec<_> = texts.iter().map(|text| split(text, Reading::Paper)).collect();
+    let splits: Vec<_> = texts.iter().map(|text| split(text, Compatibility::Paper)).collect();
     let golds = [vec!["Rome".to_owned()], vec![String::new(), "the".to_owned(), "Roma".to_owned()], Vec::new()];
     let completions: Vec<Completion<'_>> = texts
         .iter()
@@ -121,11 +121,11 @@ mod tests {
     #[test]
     fn memory_and_neighbours_are_found() {
         let calls = Cell::new(0);
-        let forgetful = |completions: &[Completion<'_>]| {
+        let with_memory = |completions: &[Completion<'_>]| {
             calls.set(calls.get() + 1);
             Ok(vec![Grade::new(f64::from(calls.get()), "X"); completions.len()])
         };
-        assert_eq!(unsteady(forgetful), "graded again");
+        assert_eq!(unsteady(with_memory), "graded again");
         let by_place = |completions: &[Completion<'_>]| {
             Ok((0..completions.len()).map(|place| Grade::new(place as f64, "X")).collect())
         };

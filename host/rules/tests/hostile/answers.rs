@@ -1,33 +1,41 @@
 //! What a rule answers: numbers, texts, lists, and bytes that are none of these.
 
-use corver_core::{RuleSentence, Section};
 use corver_rules::{Fault, Limits, RuleError};
 
 use crate::guest::{Guest, SCORE_ZERO};
-use crate::{Nothing, error_of, fault_of, load, score_fault};
+use crate::{error_of, fault_of, judge_text, load, score_fault};
 
 #[test]
 fn rewards_are_finite() {
     for reward in ["nan", "inf", "-inf"] {
         let score = format!("(f32.store (i32.const 264) (f32.const {reward})) {SCORE_ZERO}");
         let fault = score_fault(score.leak(), &Limits::default());
-        assert!(matches!(fault, Fault::NotFinite { completion: 3, index: 5, .. }), "{fault:?}");
+        assert!(matches!(fault, Fault::NotFinite { completion: 0, index: 0, .. }), "{fault:?}");
     }
 }
 
 #[test]
 fn there_is_one_outcome_per_sentence() {
-    let none = "(i32.store (i32.const 324) (i32.const 0)) i32.const 320";
-    assert_eq!(score_fault(none, &Limits::default()), Fault::Outcomes { expected: 1, got: 0 });
-    let many = "(i32.store (i32.const 324) (i32.const 9)) i32.const 320";
-    assert_eq!(score_fault(many, &Limits::default()), Fault::Outcomes { expected: 1, got: 9 });
+    let none = "(i32.store (i32.const 324) (i32.const 0)) i32.const 336";
+    assert_eq!(score_fault(none, &Limits::default()), Fault::Outcomes { completion: 0, expected: 1, got: 0 });
+    let many = "(i32.store (i32.const 324) (i32.const 9)) i32.const 336";
+    assert_eq!(score_fault(many, &Limits::default()), Fault::Outcomes { completion: 0, expected: 1, got: 9 });
+}
+
+#[test]
+fn there_is_one_list_of_outcomes_per_completion() {
+    let none = "(i32.store (i32.const 340) (i32.const 0)) i32.const 336";
+    assert_eq!(score_fault(none, &Limits::default()), Fault::Completions { expected: 1, got: 0 });
+    // Two lists at 336: the one at 320, and what the zeros after it make.
+    let many = "(i32.store (i32.const 340) (i32.const 2)) i32.const 336";
+    assert_eq!(score_fault(many, &Limits::default()), Fault::Completions { expected: 1, got: 2 });
 }
 
 /// `abstain` with a note of so many bytes from address 1,000 on.
 fn note(bytes: u32) -> &'static str {
     format!(
         "(i32.store8 (i32.const 256) (i32.const 1)) (i32.store8 (i32.const 264) (i32.const 1))
-         (i32.store (i32.const 268) (i32.const 1000)) (i32.store (i32.const 272) (i32.const {bytes})) i32.const 320"
+         (i32.store (i32.const 268) (i32.const 1000)) (i32.store (i32.const 272) (i32.const {bytes})) i32.const 336"
     )
     .leak()
 }
@@ -49,15 +57,18 @@ fn whole_answers_are_bounded() {
     let fault = score_fault(note(20_000), &limits);
     assert!(matches!(fault, Fault::Answer { limit: 10_000, .. }), "{fault:?}");
 
-    // 6,000 queries that are the same text of 60,000 bytes: 200 KB that would become 360 MB.
+    // 6,000 queries of one word, which is the same text of 60,000 bytes: 200 KB that would become 360 MB.
     let folded = "(local $at i32)
+        (i32.store (i32.const 400) (i32.const 1000)) (i32.store (i32.const 404) (i32.const 60000))
+        (i32.store (i32.const 408) (i32.const 400)) (i32.store (i32.const 412) (i32.const 1))
+        (drop (memory.grow (i32.const 4)))
         (loop
-            (i32.store offset=100000 (local.get $at) (i32.const 1000))
-            (i32.store offset=100004 (local.get $at) (i32.const 60000))
-            (br_if 0 (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 24))) (i32.const 144000))))
+            (i32.store offset=100008 (local.get $at) (i32.const 408))
+            (i32.store offset=100012 (local.get $at) (i32.const 1))
+            (br_if 0 (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 32))) (i32.const 192000))))
         (i32.store8 (i32.const 256) (i32.const 2))
         (i32.store (i32.const 264) (i32.const 100000)) (i32.store (i32.const 268) (i32.const 6000))
-        i32.const 320";
+        i32.const 336";
     let fault = score_fault(folded, &Limits::default());
     assert!(matches!(fault, Fault::Answer { limit: 134_217_728, .. }), "{fault:?}");
 }
@@ -66,17 +77,19 @@ fn whole_answers_are_bounded() {
 fn forged_answers_are_refused() {
     let text_beyond_memory = note(1 << 30);
     let text_around_the_end = note(u32::MAX);
-    let list_beyond_memory = "(i32.store (i32.const 324) (i32.const 0x7fffffff)) i32.const 320";
-    let no_such_case = "(i32.store8 (i32.const 256) (i32.const 7)) i32.const 320";
-    let no_such_flag = "(i32.store8 (i32.const 288) (i32.const 9)) i32.const 320";
+    let list_beyond_memory = "(i32.store (i32.const 324) (i32.const 0x7fffffff)) i32.const 336";
+    let lists_beyond_memory = "(i32.store (i32.const 340) (i32.const 0x7fffffff)) i32.const 336";
+    let no_such_case = "(i32.store8 (i32.const 256) (i32.const 7)) i32.const 336";
+    let no_such_flag = "(i32.store8 (i32.const 288) (i32.const 9)) i32.const 336";
     let no_such_address = "i32.const -8";
-    let misaligned = "i32.const 321";
+    let misaligned = "i32.const 337";
     let not_utf8 = "(i32.store8 (i32.const 0) (i32.const 255)) (i32.store8 (i32.const 256) (i32.const 1))
-        (i32.store8 (i32.const 264) (i32.const 1)) (i32.store (i32.const 272) (i32.const 4)) i32.const 320";
+        (i32.store8 (i32.const 264) (i32.const 1)) (i32.store (i32.const 272) (i32.const 4)) i32.const 336";
     for score in [
         text_beyond_memory,
         text_around_the_end,
         list_beyond_memory,
+        lists_beyond_memory,
         no_such_case,
         no_such_flag,
         no_such_address,
@@ -90,8 +103,8 @@ fn forged_answers_are_refused() {
 
 #[test]
 fn verdicts_name_triplets_that_exist() {
-    let score = "(i32.store8 (i32.const 288) (i32.const 1)) i32.const 320";
-    let fault = Fault::Triplet { completion: 3, index: 5, triplets: 0, got: 0 };
+    let score = "(i32.store8 (i32.const 288) (i32.const 1)) i32.const 336";
+    let fault = Fault::Triplet { completion: 0, index: 0, triplets: 0, got: 0 };
     assert_eq!(score_fault(score, &Limits::default()), fault);
 }
 
@@ -123,9 +136,8 @@ fn a_refusal_of_settings_is_in_the_rules_own_words() {
 #[test]
 fn input_that_does_not_fit_is_the_rules_fault() {
     let rule = load(&Guest::default().module(), Limits::default()).unwrap();
-    let text = "x".repeat(1 << 20);
-    let long = RuleSentence { completion: 0, index: 0, text, section: Section::Body, triplets: Vec::new() };
     // This guest never grows its 256 KiB.
-    let Err(RuleError::Broken { fault, .. }) = rule.judge(&[long], &mut Nothing) else { panic!("it does not fit") };
+    let long = judge_text(&rule, &"x".repeat(1 << 20));
+    let Err(RuleError::Broken { fault, .. }) = long else { panic!("it does not fit") };
     assert!(matches!(*fault, Fault::Answer { .. }), "{fault:?}");
 }

@@ -26,7 +26,7 @@ fn foreign_imports_are_named() {
     let extra = r#"(import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))"#;
     // Imports come first in a module.
     let wat =
-        wat::parse_str(format!(r#"(module {extra} (func (export "corver:reward/sentence-scoring@0.5.0#score")))"#));
+        wat::parse_str(format!(r#"(module {extra} (func (export "corver:reward/sentence-scoring@0.1.0#score")))"#));
     let mut module = wat.unwrap();
     module.extend(b"\0\x0f\x0ecomponent-type"); // an empty section of that name
     let error = refusal(&module);
@@ -35,21 +35,21 @@ fn foreign_imports_are_named() {
 
     let component = |import: &str| {
         wat::parse_str(format!(
-            r#"(component (import "{import}" (instance)) (instance $e) (export "corver:reward/sentence-scoring@0.5.0" (instance $e)))"#
+            r#"(component (import "{import}" (instance)) (instance $e) (export "corver:reward/sentence-scoring@0.1.0" (instance $e)))"#
         ))
         .unwrap()
     };
     for foreign in [
         "wasi:io/poll@0.2.9",
-        "corver:reward/secrets@0.5.0",
+        "corver:reward/secrets@0.1.0",
         "corver:reward/diagnostics@9.0.0",
         "env",
-        "corver:other/types@0.5.0",
+        "corver:other/types@0.1.0",
     ] {
         let error = refusal(&component(foreign));
         assert!(matches!(&error, RuleError::ForeignImport { import, .. } if import == foreign), "{error}");
     }
-    let hollow = refusal(&component("corver:reward/types@0.5.0"));
+    let hollow = refusal(&component("corver:reward/types@0.1.0"));
     assert!(matches!(hollow, RuleError::Invalid { .. }), "{hollow}");
 }
 
@@ -63,6 +63,21 @@ fn what_is_no_rule_is_refused() {
     assert!(matches!(refusal(b"\0asm"), RuleError::Invalid { .. }));
     assert!(matches!(load_path(Path::new("/no/such/rule.wasm")), RuleError::Read { .. }));
     assert!(matches!(load_path(&std::env::temp_dir()), RuleError::Read { .. }));
+}
+
+/// A rule is built against one version of the contract; the host speaks one.
+#[test]
+fn another_version_is_refused_with_advice() {
+    for version in ["0.0.9", "0.2.0", "1.0.0"] {
+        let guest = Guest { version, ..Guest::default() };
+        for bytes in [guest.module(), guest.component()] {
+            let error = refusal(&bytes);
+            assert!(matches!(&error, RuleError::Version { found, spoken: "0.1.0", .. } if found == version), "{error}");
+            let message = error.to_string();
+            assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.1.0")), "{message}");
+            assert!(message.contains("Build the plugin again with the corver-sdk of this host"), "{message}");
+        }
+    }
 }
 
 #[test]
@@ -119,7 +134,7 @@ fn damaged_files_are_refused_wherever_they_break_off() {
                 Err(error) => error,
                 // Cut between its last sections, which only name things, it is whole.
                 Ok(rule) => {
-                    assert_eq!(judge(&rule).unwrap()[0].reward, Some(0.0), "the first {length} bytes");
+                    assert_eq!(judge(&rule).unwrap().reward, Some(0.0), "the first {length} bytes");
                     continue;
                 }
             };

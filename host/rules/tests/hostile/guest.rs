@@ -8,7 +8,7 @@ const CONTRACT: &str = include_str!("../../../../wit/corver.wit");
 /// A module that follows the contract; every part can be replaced by a hostile one. Its memory holds texts from 0 on,
 /// prepared answers from 64 on, and what the host hands in from 65,536 on.
 pub struct Guest {
-    /// Declarations beside the regular ones.
+    /// Further declarations.
     pub extra: &'static str,
     /// Pages of 64 KiB.
     pub pages: u32,
@@ -25,8 +25,8 @@ pub struct Guest {
     pub version: &'static str,
 }
 
-/// Address 256 holds one outcome, address 320 a list with that outcome alone.
-pub const SCORE_ZERO: &str = "i32.const 320";
+/// Address 256 holds one outcome, address 320 a list with that outcome alone, address 336 a list with that list alone.
+pub const SCORE_ZERO: &str = "i32.const 336";
 
 /// A `score` that calls itself without end.
 pub const RECURSION: &str =
@@ -34,7 +34,7 @@ pub const RECURSION: &str =
     (i32.const 1) i32.add";
 
 impl Default for Guest {
-    /// A well-behaved rule: every sentence earns 0, if there is only one.
+    /// A well-behaved rule: every sentence earns 0, if there is one completion with one sentence.
     fn default() -> Self {
         Self {
             extra: "",
@@ -48,7 +48,7 @@ impl Default for Guest {
                 (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
                 (global.set $top (i32.add (local.get $at) (local.get $size)))
                 (local.get $at)",
-            version: "0.5.0",
+            version: "0.1.0",
         }
     }
 }
@@ -63,7 +63,7 @@ impl Guest {
     pub fn module(&self) -> Vec<u8> {
         let mut module = self.plain_module();
         let mut resolve = Resolve::default();
-        let wit = CONTRACT.replace("@0.5.0", &format!("@{}", self.version));
+        let wit = CONTRACT.replace("@0.1.0", &format!("@{}", self.version));
         let package = resolve.push_source("corver.wit", &wit).unwrap();
         let world = resolve.select_world(&[package], Some("sentence-rule")).unwrap();
         embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
@@ -96,12 +96,17 @@ impl Guest {
                 (data (i32.const 32) "panicked at rule.rs:7")
                 ;; the manifest: four texts, each an address and a length
                 (data (i32.const 64) "\00\00\00\00\07\00\00\00\10\00\00\00\05\00\00\00\00\00\00\00\07\00\00\00\00\00\00\00\00\00\00\00")
-                ;; 128: `ok`. 256: the outcome `score` with reward 0. 320: a list of one outcome, at 256
+                ;; 128: `ok`. 256: the outcome `score` with reward 0. 320: a list of one outcome, at 256. 336: a list of
+                ;; one list, at 320
                 (data (i32.const 320) "\00\01\00\00\01\00\00\00")
+                (data (i32.const 336) "\40\01\00\00\01\00\00\00")
                 (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32) {realloc})
                 (func (export "{interface}#describe") (result i32) {describe})
                 (func (export "{interface}#configure") (param i32 i32) (result i32) {configure})
-                (func $score (export "{interface}#score") (param i32 i32 i32 i32 i32 i32) (result i32) {score})
+                ;; the completions' address and number, then the corpus's size: two options
+                (func $score (export "{interface}#score")
+                    (param $completions i32) (param i32) (param i32) (param $tokens i64) (param i32) (param $documents i64)
+                    (result i32) {score})
                 (func (export "{interface}#resume") (param i32 i32) (result i32) {resume})
                 (func (export "cabi_post_{interface}#score") (param i32) {after_score}))"#
         ))

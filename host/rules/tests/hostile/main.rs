@@ -2,6 +2,7 @@
 //! that ran it then runs a good rule.
 
 mod answers;
+mod crossing;
 mod files;
 mod guest;
 mod questions;
@@ -11,7 +12,7 @@ mod responses;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corver_core::{Count, Counter, PartError, Query, RuleSentence, Section, Verdict};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verdict};
 use corver_rules::{Fault, Limits, Rule, RuleError, Sandbox};
 use guest::Guest;
 use serde_json::Value;
@@ -20,7 +21,11 @@ struct Nothing;
 
 impl Counter for Nothing {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        Ok(queries.iter().map(|query| Count { query: query.clone(), occurrences: None, exact: true }).collect())
+        Ok(queries.iter().map(|_| Count { occurrences: None, exact: true }).collect())
+    }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize { tokens: Some(3 << 40), documents: None }
     }
 }
 
@@ -35,10 +40,15 @@ fn load(bytes: &[u8], limits: Limits) -> Result<Rule, RuleError> {
     load_in(&Sandbox::new(limits).unwrap(), bytes)
 }
 
-fn judge(rule: &Rule) -> Result<Vec<Verdict>, RuleError> {
-    let sentence =
-        RuleSentence { completion: 3, index: 5, text: "Well.".into(), section: Section::Body, triplets: Vec::new() };
-    rule.judge(&[sentence], &mut Nothing)
+/// Has it judge one sentence.
+fn judge(rule: &Rule) -> Result<Verdict, RuleError> {
+    judge_text(rule, "Well.")
+}
+
+fn judge_text(rule: &Rule, text: &str) -> Result<Verdict, RuleError> {
+    let sentences = [Sentence { text: text.into(), section: Section::Body, span: None, triplets: Vec::new() }];
+    let completion = Completion { question: "Who?", golds: &[], text: "Well.", sentences: &sentences };
+    Ok(rule.score(&[completion], &mut Nothing)?.remove(0).remove(0))
 }
 
 /// How this rule ends, loaded and asked for one sentence.
@@ -56,7 +66,7 @@ fn error_of(bytes: &[u8], limits: &Limits) -> RuleError {
 /// The engine still runs a rule that keeps the contract.
 fn assert_goes_on(sandbox: &Sandbox) {
     let good = load_in(sandbox, &Guest::default().module()).unwrap();
-    assert_eq!(judge(&good).unwrap()[0].reward, Some(0.0));
+    assert_eq!(judge(&good).unwrap().reward, Some(0.0));
 }
 
 fn fault_of(guest: &Guest, limits: &Limits) -> Fault {
@@ -76,7 +86,7 @@ fn modules_and_components_that_keep_the_contract_run() {
     for bytes in [Guest::default().module(), Guest::default().component()] {
         let rule = load(&bytes, Limits::default()).unwrap();
         assert_eq!((rule.name(), rule.manifest().version.as_str()), ("hostile", "1.2.3"));
-        assert_eq!(judge(&rule).unwrap()[0].reward, Some(0.0));
+        assert_eq!(judge(&rule).unwrap().reward, Some(0.0));
     }
 }
 
@@ -85,7 +95,7 @@ fn a_fault_leaves_nothing_to_the_next_batch() {
     // Faults in its second call; every batch has a first call alone.
     let counts = "(global $calls (mut i32) (i32.const 0))";
     let score = "(global.set $calls (i32.add (global.get $calls) (i32.const 1)))
-        (if (i32.gt_u (global.get $calls) (i32.const 1)) (then unreachable)) i32.const 320";
+        (if (i32.gt_u (global.get $calls) (i32.const 1)) (then unreachable)) i32.const 336";
     let rule = load(&Guest { extra: counts, score, ..Guest::default() }.module(), Limits::default()).unwrap();
     for _ in 0..3 {
         judge(&rule).unwrap();

@@ -45,7 +45,7 @@ fn large_rules_are_held_as_small_ones_are() {
 #[test]
 fn slow_loops_end_at_the_time_limit() {
     let days = "(local $n i64) (loop (br_if 0 (i64.ne (i64.const 0x10000000000000)
-        (local.tee $n (i64.add (local.get $n) (i64.const 1)))))) i32.const 320";
+        (local.tee $n (i64.add (local.get $n) (i64.const 1)))))) i32.const 336";
     assert_eq!(score_fault(days, &hurried()), Fault::Time { limit_ms: 200 });
     // Reports leave the sandbox: that must not start the time anew.
     let chatty = "(loop (call $report (i32.const 32) (i32.const 21)) (br 0)) unreachable";
@@ -57,7 +57,7 @@ fn memory_is_bounded_grown_or_declared() {
     let limits = Limits { memory_bytes: 32 << 20, ..Limits::default() };
     let bomb = "(loop (drop (memory.grow (i32.const 256))) (br 0)) unreachable";
     assert_eq!(score_fault(bomb, &limits), Fault::Memory { limit: 32 << 20, asked: 16 << 20 });
-    let at_once = "(drop (memory.grow (i32.const 60000))) i32.const 320";
+    let at_once = "(drop (memory.grow (i32.const 60000))) i32.const 336";
     assert_eq!(score_fault(at_once, &limits), Fault::Memory { limit: 32 << 20, asked: 60_000 << 16 });
     let for_the_hosts_input = Guest { realloc: bomb, ..Guest::default() };
     assert_eq!(fault_of(&for_the_hosts_input, &limits), Fault::Memory { limit: 32 << 20, asked: 16 << 20 });
@@ -71,7 +71,7 @@ fn memory_is_bounded_grown_or_declared() {
 fn tables_are_bounded_grown_or_declared() {
     let grown = Guest {
         extra: "(table $t 1 funcref)",
-        score: "(drop (table.grow $t (ref.null func) (i32.const 1000000))) i32.const 320",
+        score: "(drop (table.grow $t (ref.null func) (i32.const 1000000))) i32.const 336",
         ..Guest::default()
     };
     assert_eq!(fault_of(&grown, &Limits::default()), Fault::Table { limit: 100_000, asked: 1_000_000 });
@@ -93,7 +93,7 @@ fn endless_recursion_ends_at_the_stack_limit() {
 fn a_stack_that_no_thread_has_is_refused() {
     let limits = Limits { stack_bytes: 16 << 20, ..Limits::default() };
     let error = Sandbox::new(limits).unwrap_err();
-    assert!(matches!(error, RuleError::StackLimit { most: 0x10_0000, got: 0x100_0000 }), "{error}");
+    assert!(matches!(error, RuleError::StackLimit { max: 0x10_0000, got: 0x100_0000 }), "{error}");
 }
 
 #[test]
@@ -104,14 +104,14 @@ fn traps_are_named() {
         ("(i32.div_s (i32.const 0x80000000) (i32.const -1))", "integer overflow"),
         ("(i32.trunc_f32_s (f32.const nan))", "invalid conversion"),
         ("(i32.load (i32.const -4))", "out of bounds memory access"),
-        ("(memory.fill (i32.const 0) (i32.const 0) (i32.const -1)) i32.const 320", "out of bounds memory access"),
+        ("(memory.fill (i32.const 0) (i32.const 0) (i32.const -1)) i32.const 336", "out of bounds memory access"),
     ] {
         let fault = score_fault(score, &Limits::default());
         assert!(matches!(fault, Fault::Trap(_)) && fault.to_string().contains(trap), "{score}: {fault}");
     }
     let guest = Guest {
         extra: "(type $nothing (func)) (table $t 1 funcref)",
-        score: "(call_indirect $t (type $nothing) (i32.const 0)) i32.const 320",
+        score: "(call_indirect $t (type $nothing) (i32.const 0)) i32.const 336",
         ..Guest::default()
     };
     let fault = fault_of(&guest, &Limits::default());
@@ -156,5 +156,5 @@ fn forged_addresses_for_the_hosts_input_are_refused() {
     // One address for everything: the rule overwrites its own input, and nothing else.
     let overlaid = Guest { realloc: "i32.const 65536", score: SCORE_ZERO, ..Guest::default() };
     let rule = load(&overlaid.module(), Limits::default()).unwrap();
-    assert_eq!(judge(&rule).unwrap()[0].reward, Some(0.0));
+    assert_eq!(judge(&rule).unwrap().reward, Some(0.0));
 }

@@ -8,7 +8,7 @@ use wit_parser::Resolve;
 /// A response rule whose `assess` has this body. Address 256 holds the grade `0.0 hostile` (reward; label; note), address
 /// 320 a list with that grade alone.
 fn assessing(assess: &str) -> Vec<u8> {
-    let interface = "corver:reward/response-grading@0.5.0";
+    let interface = "corver:reward/response-grading@0.1.0";
     let mut module = wat::parse_str(format!(
         r#"(module
             (memory (export "memory") 4)

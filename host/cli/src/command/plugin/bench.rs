@@ -5,27 +5,36 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use corver_core::sentence::{Split, split};
-use corver_core::{Completion, Count, Counter, PartError, Query, Reading, RuleSentence, Section, Triplet};
+use corver_core::{Compatibility, Completion, CorpusSize, Count, Counter, PartError, Query, Sentence, Triplet};
 use corver_rules::{LoadOptions, Manifest, ResponseRule, Rule};
 use serde_json::json;
 
+use super::other_work::OtherWork;
 use crate::args::RuleArgs;
-use crate::rules::{self, AnyRule, Loader};
-use crate::{output, parts};
+use crate::config::Config;
+use crate::parts::{AnyRule, Loader};
+use crate::settings::Settings;
+use crate::{output, plugin};
+
+/// The share of the machine in other hands from which on the figures are doubtful.
+const NOTICEABLE: f64 = 0.1;
 
 /// Time for one measurement.
 const BUDGET: Duration = Duration::from_secs(1);
 
-/// Completions of a step in the paper's configuration (24 prompts, 16 samples), with its three sentences each.
-const COMPLETIONS: u32 = 384;
-const SENTENCES_EACH: u32 = 3;
+/// Completions of a step in the paper's configuration (24 prompts, 16 samples), of three sentences each.
+const COMPLETIONS: usize = 384;
 
 /// An index that answers at once, so that the rule and the calls into it are what is measured.
 struct Immediate;
 
 impl Counter for Immediate {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        Ok(queries.iter().map(|query| Count { query: query.clone(), occurrences: Some(7), exact: true }).collect())
+        Ok(vec![Count { occurrences: Some(7), exact: true }; queries.len()])
+    }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize::default()
     }
 }
 
@@ -40,68 +49,98 @@ struct Costs {
 }
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
-    let config = parts::rule_configuration(args)?;
-    let path = rules::find_plugin(Path::new(&args.plugin))?;
+    let config = Config::resolve(Settings::of_rule(args)?)?;
+    let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
-    let settings = || serde_json::Value::Object(config.rule.settings.clone());
-    let cache = parts::cache_dir()?.join("rules");
-    let cached =
-        || LoadOptions { settings: settings(), limits: config.rule.limits.clone(), cache_dir: Some(cache.clone()) };
-    let fresh = || LoadOptions { cache_dir: None, ..cached() };
-    let Costs { unit, size, batch, instance, load, compile } = match &rule {
-        AnyRule::Sentence(rule) => {
-            let load = best(|| Rule::load(&path, cached()))?;
-            let compile = best(|| Rule::load(&path, fresh()))?;
-            let sentences: Vec<RuleSentence> = (0..COMPLETIONS)
-                .flat_map(|completion| (0..SENTENCES_EACH).map(move |index| sentence(completion, index)))
-                .collect();
-            let without_facts = [RuleSentence { triplets: Vec::new(), ..sentences[0].clone() }];
-            let instance = best(|| rule.judge(&without_facts, &mut Immediate))?;
-            let batch = best(|| rule.judge(&sentences, &mut Immediate))?;
-            Costs { unit: "sentence", size: sentences.len(), batch, instance, load, compile }
-        }
-        AnyRule::Response(rule) => {
-            let load = best(|| ResponseRule::load(&path, cached()))?;
-            let compile = best(|| ResponseRule::load(&path, fresh()))?;
-            let texts: Vec<String> = (0..COMPLETIONS).map(completion).collect();
-            let golds = ["Mario Camerini".to_owned()];
-            let splits: Vec<Split> = texts.iter().map(|text| split(text, Reading::Paper)).collect();
-            let completions: Vec<Completion<'_>> = texts
-                .iter()
-                .zip(&splits)
-                .map(|(text, Split { sentences, .. })| Completion {
-                    question: "Who directed it?",
-                    golds: &golds,
-                    text,
-                    sentences,
-                })
-                .collect();
-            let instance = best(|| rule.grade(&completions[..1]))?;
-            let batch = best(|| rule.grade(&completions))?;
-            Costs { unit: "completion", size: completions.len(), batch, instance, load, compile }
-        }
+    let cached = LoadOptions {
+        settings: serde_json::Value::Object(config.rule_settings),
+        limits: config.limits,
+        cache_dir: Some(Loader::cache()?),
     };
+    let texts: Vec<String> = (0..COMPLETIONS).map(completion).collect();
+    let splits: Vec<Split> = texts.iter().map(|text| with_facts(split(text, Compatibility::Paper))).collect();
+    let golds = ["Mario Camerini".to_owned()];
+    let completions: Vec<Completion<'_>> = texts
+        .iter()
+        .zip(&splits)
+        .map(|(text, Split { sentences, .. })| Completion {
+            question: "Who directed it?",
+            golds: &golds,
+            text,
+            sentences,
+        })
+        .collect();
+    let other_work = OtherWork::since_now();
+    let costs = match &rule {
+        AnyRule::Sentence(rule) => of_sentences(rule, &path, &cached, &completions)?,
+        AnyRule::Response(rule) => of_completions(rule, &path, &cached, &completions)?,
+    };
+    show(&rule, &costs, other_work.share(), json)
+}
 
+fn of_sentences(rule: &Rule, path: &Path, cached: &LoadOptions, completions: &[Completion<'_>]) -> Result<Costs> {
+    let fresh = LoadOptions { cache_dir: None, ..cached.clone() };
+    let without_facts = [Sentence { triplets: Vec::new(), ..completions[0].sentences[0].clone() }];
+    let one = [Completion { sentences: &without_facts, ..completions[0] }];
+    Ok(Costs {
+        unit: "sentence",
+        size: completions.iter().map(|completion| completion.sentences.len()).sum(),
+        load: best(|| Rule::load(path, cached.clone()))?,
+        compile: best(|| Rule::load(path, fresh.clone()))?,
+        instance: best(|| rule.score(&one, &mut Immediate))?,
+        batch: best(|| rule.score(completions, &mut Immediate))?,
+    })
+}
+
+fn of_completions(
+    rule: &ResponseRule,
+    path: &Path,
+    cached: &LoadOptions,
+    completions: &[Completion<'_>],
+) -> Result<Costs> {
+    let fresh = LoadOptions { cache_dir: None, ..cached.clone() };
+    Ok(Costs {
+        unit: "completion",
+        size: completions.len(),
+        load: best(|| ResponseRule::load(path, cached.clone()))?,
+        compile: best(|| ResponseRule::load(path, fresh.clone()))?,
+        instance: best(|| rule.grade(&completions[..1]))?,
+        batch: best(|| rule.grade(completions))?,
+    })
+}
+
+fn show(rule: &AnyRule, costs: &Costs, other_work: Option<f64>, json: bool) -> Result<()> {
     let Manifest { name, version, .. } = rule.manifest();
+    let Costs { unit, size, batch, instance, load, compile } = *costs;
     let ns_each = batch.as_secs_f64() * 1e9 / size as f64;
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
     if json {
         return output::json(&json!({
             "name": name, "blake3": rule.hash(), (format!("{unit}s")): size, (format!("ns_per_{unit}")): ns_each,
             "ms_per_batch": ms(batch), "ms_instance": ms(instance), "ms_load_cached": ms(load),
-            "ms_load_compiled": ms(compile),
+            "ms_load_compiled": ms(compile), "other_work": other_work,
         }));
     }
-    output::line(format_args!("{name} {version}, best of repeats, all cores, an index that answers at once:"));
+    output::line(format_args!("{name} {version}, fastest of many runs, all cores, an index that answers at once:"));
     output::line(format_args!("  {ns_each:>10.0} ns  a {unit}, in a batch of {size}"));
-    output::line(format_args!("  {:>10.3} ms  that batch, as a step of {COMPLETIONS} completions has it", ms(batch)));
-    output::line(format_args!("  {:>10.3} ms  a fresh instance, with one {unit}", ms(instance)));
-    output::line(format_args!("  {:>10.3} ms  loading it, compiled before", ms(load)));
-    output::line(format_args!("  {:>10.3} ms  loading it for the first time", ms(compile)));
+    for (time, what) in [
+        (batch, format!("that batch, the size of a step with {COMPLETIONS} completions")),
+        (instance, format!("a fresh instance, with one {unit}")),
+        (load, "loading it from the cache".to_owned()),
+        (compile, "loading it for the first time".to_owned()),
+    ] {
+        output::line(format_args!("  {:>10.3} ms  {what}", ms(time)));
+    }
+    if let Some(share) = other_work.filter(|share| *share > NOTICEABLE) {
+        output::line(format_args!(
+            "the machine was busy: other programs used {:.0} % of it, so an idle one may be faster",
+            100.0 * share
+        ));
+    }
     Ok(())
 }
 
-/// The shortest of many runs: what the machine does beside it only adds.
+/// The shortest of many runs: other work on the machine only adds time.
 fn best<T, E>(mut work: impl FnMut() -> Result<T, E>) -> Result<Duration, E> {
     let mut shortest = Duration::MAX;
     let start = Instant::now();
@@ -113,18 +152,17 @@ fn best<T, E>(mut work: impl FnMut() -> Result<T, E>) -> Result<Duration, E> {
     Ok(shortest)
 }
 
-fn sentence(completion: u32, index: u32) -> RuleSentence {
-    let tail = format!("Il Seduttore Numero{completion}x{index}");
-    RuleSentence {
-        completion,
-        index,
-        text: format!("Mario Camerini directed the film {tail} in the year 1954."),
-        section: Section::Think,
-        triplets: vec![Triplet { head: "Mario Camerini".into(), relation: "directed".into(), tail }],
-    }
+/// Three sentences.
+fn completion(number: usize) -> String {
+    let sentence = |index| format!("Mario Camerini directed the film Il Seduttore Numero{number}x{index} in 1954.");
+    format!("<think>{} {}</think><answer>Mario Camerini</answer>", sentence(0), sentence(1))
 }
 
-fn completion(number: u32) -> String {
-    let sentence = sentence(number, 0).text;
-    format!("<think>{} I am sure of it.</think><answer>Mario Camerini</answer>", [sentence.as_str(); 3].join(" "))
+/// As if an extractor had found a fact in each sentence.
+fn with_facts(mut split: Split) -> Split {
+    for sentence in &mut split.sentences {
+        let tail = sentence.text.replace("Mario Camerini directed the film ", "");
+        sentence.triplets = vec![Triplet { head: "Mario Camerini".into(), relation: "directed".into(), tail }];
+    }
+    split
 }

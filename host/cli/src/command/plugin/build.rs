@@ -8,8 +8,9 @@ use corver_rules::Manifest;
 use serde_json::{Value, json};
 
 use crate::config::Config;
-use crate::rules::Loader;
-use crate::{output, parts};
+use crate::parts::Loader;
+use crate::settings::Settings;
+use crate::{folders, output};
 
 pub fn run(dir: &Path, json: bool) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a folder for what the compiler writes")?;
@@ -22,8 +23,9 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
     } else {
         bail!("{} has no Cargo.toml, rule.py or rule.js: `corver-host plugin new NAME` starts a project", dir.display())
     };
-    // Loaded before it is put in place: whatever is there can be trained with.
-    let rule = Loader::new(&Config::default())?.any(&compiled)?;
+    // Loaded before it is put in place, so that every file there can be trained with.
+    let config = Config::resolve(Settings::default())?;
+    let rule = Loader::new(&config)?.any(&compiled)?;
     let Manifest { name, version, .. } = rule.manifest();
     let wasm = dir.join(name).with_extension("wasm");
     let bytes = std::fs::copy(&compiled, &wasm).with_context(|| format!("writing {}", wasm.display()))?;
@@ -36,16 +38,17 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
 
 /// The checkout that this binary was built from: it has the SDK and knows the WebAssembly toolchain.
 pub fn checkout() -> Result<&'static Path> {
-    let root = parts::checkout();
+    let root = folders::checkout();
     ensure!(
         root.join("sdk").is_dir(),
-        "the checkout that this binary was built from is not at {} any more; run `make build` in a checkout",
+        "the checkout that this binary was built from is no longer at {}; run `make build` in a checkout",
         root.display()
     );
     Ok(root)
 }
 
-/// Runs cargo for WebAssembly and returns the module that it made. What the shipped rules compiled is not compiled again.
+/// Runs cargo for WebAssembly and returns the module that it made. Dependencies that the shipped rules share are not
+/// compiled again.
 fn rust(manifest: &Path) -> Result<PathBuf> {
     let checkout = checkout()?;
     let script = checkout.join("plugins/cargo-wasm.sh");
@@ -95,11 +98,11 @@ fn python(dir: &Path, component: &Path) -> Result<PathBuf> {
     Ok(component.to_owned())
 }
 
-/// Runs componentize-js on the SDK's entry, `rule.js` and the modules that lie beside it. Everything of WASI is switched off in
-/// the engine that it adds.
+/// Runs componentize-js on the SDK's entry, `rule.js` and the modules in its folder. All of WASI is switched off in the engine
+/// that it adds.
 fn javascript(dir: &Path, scratch: &Path) -> Result<PathBuf> {
     let checkout = checkout()?;
-    // A module of the rule may not take the place of one of the SDK's: those come last.
+    // The SDK's come last: no module of the rule replaces one of them.
     for folder in [dir, &checkout.join("sdk/js")] {
         copy_modules(folder, scratch)?;
     }

@@ -1,17 +1,17 @@
-//! `corver-host plugin check`: who is this rule, what does it take, and does it keep the contract?
-
-use std::path::Path;
+//! `corver-host plugin check`: what is this rule, which settings does it take, and does it keep the contract?
 
 use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use crate::args::RuleArgs;
-use crate::rules::{self, AnyRule, Loader};
-use crate::{output, parts};
+use crate::config::Config;
+use crate::parts::{AnyRule, Loader};
+use crate::settings::Settings;
+use crate::{output, plugin};
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
-    let config = parts::rule_configuration(args)?;
-    let path = rules::find_plugin(Path::new(&args.plugin))?;
+    let config = Config::resolve(Settings::of_rule(args)?)?;
+    let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
     let manifest = rule.manifest();
     let bytes = std::fs::metadata(&path).with_context(|| format!("looking at {}", path.display()))?.len();
@@ -30,11 +30,11 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let imports = if rule.imports().is_empty() { "nothing".to_owned() } else { rule.imports().join(", ") };
     output::line(format_args!("imports {imports}"));
     output::line(format_args!("conforms: {words}"));
-    show_settings(&schema, &config.rule.settings);
+    show_settings(&schema, &config.rule_settings);
     Ok(())
 }
 
-/// What the rule made of odd input, as JSON and in words.
+/// What the rule made of unusual input, as JSON and in words.
 fn conform(rule: &AnyRule) -> Result<(Value, String)> {
     const STEADY: &str = "earn the same together, alone, again and in another order";
     Ok(match rule {
@@ -45,7 +45,7 @@ fn conform(rule: &AnyRule) -> Result<(Value, String)> {
                 _ => "no rewards".to_owned(),
             };
             let words = format!(
-                "{} odd sentences of {} completions {STEADY}: {rewards}, {} look-ups",
+                "{} unusual sentences of {} completions {STEADY}: {rewards}, {} look-ups",
                 found.sentences, found.completions, found.queries
             );
             (serde_json::to_value(found)?, words)
@@ -53,7 +53,7 @@ fn conform(rule: &AnyRule) -> Result<(Value, String)> {
         AnyRule::Response(rule) => {
             let found = rule.conform()?;
             let words = format!(
-                "{} odd completions {STEADY}: rewards from {} to {}, labels {}",
+                "{} unusual completions {STEADY}: rewards from {} to {}, labels {}",
                 found.completions,
                 found.lowest,
                 found.highest,

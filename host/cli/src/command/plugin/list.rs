@@ -4,13 +4,14 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::config::Config;
-use crate::output;
-use crate::rules::{self, Loader};
+use crate::parts::Loader;
+use crate::settings::Settings;
+use crate::{output, plugin};
 
 pub fn run(json: bool) -> Result<()> {
-    let config = Config::default();
+    let config = Config::resolve(Settings::default())?;
     let loader = Loader::new(&config)?;
-    for path in rules::built() {
+    for path in plugin::built() {
         match (json, loader.any(&path)) {
             (true, Ok(rule)) => {
                 let manifest = rule.manifest();

@@ -5,6 +5,7 @@ mod build;
 mod check;
 mod list;
 mod new;
+mod other_work;
 mod run;
 
 use anyhow::Result;
@@ -13,7 +14,7 @@ use crate::args::{PluginArgs, PluginCommand};
 
 pub fn run(args: &PluginArgs, json: bool) -> Result<()> {
     match &args.command {
-        PluginCommand::New { dir, lang, kind, sdk } => new::run(dir, *lang, *kind, sdk.as_deref(), json),
+        PluginCommand::New(args) => new::run(args, json),
         PluginCommand::Build { dir } => build::run(dir, json),
         PluginCommand::Check(args) => check::run(args, json),
         PluginCommand::Run(args) => run::run(args, json),

@@ -6,17 +6,21 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
 
 use super::build::checkout;
-use crate::args::{Language, RuleKind};
+use crate::args::{Language, NewArgs, RuleKind};
 use crate::output;
 
 /// Path and text of a project's files. `{{name}}`, `{{type}}`, `{{summary}}` and `{{sdk}}` are filled in.
 type Template = &'static [(&'static str, &'static str)];
 
-/// What every Rust project has beside its `src/lib.rs`.
+/// A rule's summary until its author writes one: a ready-made one would soon be wrong.
+const SUMMARY: &str = "no summary yet";
+
+/// What every Rust project has besides its `src/lib.rs`.
 const RUST: Template = &[
     ("Cargo.toml", include_str!("../../../templates/rust/Cargo.toml")),
+    (".cargo/config.toml", include_str!("../../../templates/rust/cargo-config.toml")),
     (".gitignore", include_str!("../../../templates/rust/gitignore")),
-    // The very releases that the shipped rules were built with, which need no network where those were built.
+    // The releases that the shipped rules were built with: where those were built, no network is needed.
     ("Cargo.lock", include_str!("../../../../../plugins/Cargo.lock")),
 ];
 
@@ -34,41 +38,18 @@ const JS: Template = &[
     (".gitignore", include_str!("../../../templates/js/gitignore")),
 ];
 
-pub fn run(dir: &Path, language: Language, kind: RuleKind, sdk: Option<&Path>, json: bool) -> Result<()> {
+pub fn run(args: &NewArgs, json: bool) -> Result<()> {
+    let dir = &args.dir;
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     ensure!(
         is_name(name),
-        "{name:?} cannot be a rule's name: take small letters, digits and hyphens, begin with a letter, and leave `judge` and `format` to the host"
+        "{name:?} cannot be a rule's name: use lower-case letters, digits and hyphens, and begin with a letter; `judge` and `format` are taken"
     );
     ensure!(!dir.exists(), "{} exists already", dir.display());
-    let (summary, source, flag) = match kind {
-        RuleKind::Sentence => ("pays a sentence whose first fact the corpus attests", SENTENCE, "--plugin"),
-        RuleKind::Response => ("pays an answer that is a gold and nothing more", RESPONSE, "--judge"),
-    };
-    let (files, edit, summary_in, test, sdk) = match (language, kind) {
-        (Language::Rust, _) => {
-            let files = [RUST, &[("src/lib.rs", source)]].concat();
-            let test = format!("  cargo test --manifest-path {}/Cargo.toml\n", dir.display());
-            (files, "src/lib.rs", "Cargo.toml", test, rust_sdk(sdk)?)
-        }
-        (Language::Python, RuleKind::Sentence) => {
-            ensure!(sdk.is_none(), "--sdk is for Rust: a Python rule is built with the checkout's sdk/python");
-            let sdk = checkout()?.join("sdk/python");
-            let test = format!("  PYTHONPATH={} python3 -m unittest discover {}\n", sdk.display(), dir.display());
-            (PYTHON.to_vec(), "rule.py", "rule.py", test, String::new())
-        }
-        (Language::Js, RuleKind::Sentence) => {
-            ensure!(sdk.is_none(), "--sdk is for Rust: a rule in JavaScript is built with the checkout's sdk/js");
-            let test = format!("  npm install --prefix {0}\n  npm test --prefix {0}\n", dir.display());
-            (JS.to_vec(), "rule.js", "rule.js", test, quotable(&checkout()?.join("sdk/js"))?)
-        }
-        (Language::Python | Language::Js, RuleKind::Response) => {
-            bail!("response rules are written in Rust so far")
-        }
-    };
+    let Project { files, sdk, edit, test } = project(args)?;
     let fill = |text: &str| {
         let text = text.replace("{{name}}", name).replace("{{type}}", &type_name(name));
-        text.replace("{{summary}}", summary).replace("{{sdk}}", &sdk)
+        text.replace("{{summary}}", SUMMARY).replace("{{sdk}}", &sdk)
     };
     for (file, text) in files {
         write(&dir.join(file), &fill(text))?;
@@ -76,11 +57,60 @@ pub fn run(dir: &Path, language: Language, kind: RuleKind, sdk: Option<&Path>, j
     if json {
         return output::json(&json!({"name": name, "path": dir}));
     }
+    let flag = match args.kind {
+        RuleKind::Sentence => "--plugin",
+        RuleKind::Response => "--judge",
+    };
     let dir = dir.display();
     output::line(format_args!(
-        "{dir} is a rule of your own now. Next:\n  edit {dir}/{edit}, and the summary in {dir}/{summary_in}\n{test}  corver-host plugin build {dir}\n  corver-host train {flag} {dir}/{name}.wasm"
+        "{dir} is a rule that works. Next:\n  edit {edit}\n{test}  corver-host plugin build {dir}\n  corver-host train {flag} {dir}/{name}.wasm"
     ));
     Ok(())
+}
+
+/// What is particular to a language.
+struct Project {
+    files: Vec<(&'static str, &'static str)>,
+    /// The SDK's folder, as the project's files name it.
+    sdk: String,
+    /// What the author edits, in words.
+    edit: String,
+    /// The commands that test it, a line each.
+    test: String,
+}
+
+fn project(args: &NewArgs) -> Result<Project> {
+    let dir = args.dir.display();
+    Ok(match (args.lang, args.kind) {
+        (Language::Rust, kind) => {
+            let source = if kind == RuleKind::Sentence { SENTENCE } else { RESPONSE };
+            Project {
+                files: [RUST, &[("src/lib.rs", source)]].concat(),
+                sdk: rust_sdk(args.sdk.as_deref())?,
+                edit: format!("{dir}/src/lib.rs, and the description in {dir}/Cargo.toml, which is the rule's summary"),
+                test: format!("  (cd {dir} && cargo test)\n"),
+            }
+        }
+        (_, RuleKind::Response) => bail!("response rules can be written only in Rust so far"),
+        (Language::Python | Language::Js, _) if args.sdk.is_some() => {
+            bail!("--sdk is for Rust: a rule in Python or JavaScript is built with the checkout's SDK")
+        }
+        (Language::Python, _) => {
+            let sdk = checkout()?.join("sdk/python");
+            Project {
+                files: PYTHON.to_vec(),
+                sdk: String::new(),
+                edit: format!("{dir}/rule.py, including its summary"),
+                test: format!("  PYTHONPATH={} python3 -m unittest discover {dir}\n", sdk.display()),
+            }
+        }
+        (Language::Js, _) => Project {
+            files: JS.to_vec(),
+            sdk: quotable(&checkout()?.join("sdk/js"))?,
+            edit: format!("{dir}/rule.js, including its summary"),
+            test: format!("  npm install --prefix {dir}\n  npm test --prefix {dir}\n"),
+        },
+    })
 }
 
 /// The folder of corver-sdk, as Cargo.toml has it.
@@ -91,7 +121,7 @@ fn rust_sdk(given: Option<&Path>) -> Result<String> {
     };
     ensure!(
         sdk.join("Cargo.toml").is_file(),
-        "{} is no corver-sdk: give the sdk folder of a checkout with --sdk",
+        "{} is not the SDK: give the sdk folder of a checkout with --sdk",
         sdk.display()
     );
     quotable(&sdk)
@@ -100,11 +130,13 @@ fn rust_sdk(given: Option<&Path>) -> Result<String> {
 /// An absolute path as strings of TOML and JSON have it.
 fn quotable(path: &Path) -> Result<String> {
     let path = path.canonicalize().with_context(|| format!("looking at {}", path.display()))?;
-    let Some(path) = path.to_str() else { bail!("the path {} is not UTF-8, which a project needs", path.display()) };
+    let Some(path) = path.to_str() else {
+        bail!("the path {} is not UTF-8, and the project must name it", path.display())
+    };
     Ok(path.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// What the host takes for a rule's name, and cargo for a package's.
+/// Whether the host takes this as a rule's name, and cargo as a package's.
 fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     (1..=64).contains(&name.len())

@@ -5,18 +5,18 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use corver_core::sentence::{Split, split};
 use corver_core::trace::SentenceTrace;
-use corver_core::{Completion, RuleSentence, Section, Triplet};
+use corver_core::{Completion, Section, Sentence, Triplet};
 use corver_rules::ResponseRule;
-use corver_study::read_completions;
-use corver_study::score_file::Completions;
+use corver_study::eval::{Completions, read_completions};
 use serde::Deserialize;
 use serde_json::json;
 
 use crate::args::PluginRunArgs;
 use crate::command::score;
 use crate::config::Config;
-use crate::rules::{AnyRule, Loader};
-use crate::{output, parts};
+use crate::output;
+use crate::parts::{self, AnyRule, Loader};
+use crate::settings::Settings;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,26 +26,27 @@ struct Line {
 }
 
 pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
-    let config = parts::rule_configuration(&args.rule)?;
+    let config = Config::resolve(Settings::of_rule(&args.rule)?)?;
     let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     let holds_completions = text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion);
     let loader = Loader::new(&config)?;
-    let mut rule = match loader.any(Path::new(&args.rule.plugin))? {
+    let mut rule = match loader.any(&args.rule.plugin)? {
         AnyRule::Sentence(rule) => rule,
         AnyRule::Response(_) if args.recording.record.is_some() || args.recording.replay.is_some() => {
-            bail!("a response rule asks for no counts: there is nothing to record or to replay")
+            bail!("a response rule asks for no counts: there is nothing to record or replay")
         }
         AnyRule::Response(rule) => return grade(&rule, &args.file, &config, json),
     };
-    let mut counter = parts::counter(&config.corpus, &args.recording)?;
+    let mut counter = parts::counter(&config, &args.recording)?;
     if holds_completions {
         let completions = read_completions(&args.file)?;
         return score::score_and_show(completions, &config, counter.as_mut(), &mut rule, &mut loader.graders()?, json);
     }
     let sentences = sentences(&text, &args.file, &config)?;
-    let verdicts = rule.judge(&sentences, counter.as_mut())?;
+    let completion = Completion { question: "", golds: &[], text: "", sentences: &sentences };
+    let verdicts = rule.score(&[completion], counter.as_mut())?.concat();
     for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
-        let RuleSentence { text, section, triplets, .. } = sentence;
+        let Sentence { text, section, triplets, .. } = sentence;
         if json {
             output::json(&SentenceTrace { text, section, triplets, verdict: Some(verdict), tokens: None })?;
         } else {
@@ -58,11 +59,11 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
 /// What a response rule says of the completions in a file.
 fn grade(rule: &ResponseRule, path: &Path, config: &Config, json: bool) -> Result<()> {
     let Completions { questions, rollouts, .. } = read_completions(path)?;
-    let splits: Vec<Split> = rollouts.iter().map(|rollout| split(&rollout.text, config.reward.reading)).collect();
+    let splits: Vec<Split> = rollouts.iter().map(|rollout| split(&rollout.text, config.reward.compatibility)).collect();
     let completions: Vec<Completion<'_>> = rollouts
         .iter()
         .zip(&splits)
-        .map(|(rollout, split)| Completion::new(&questions[rollout.question], rollout, split))
+        .map(|(rollout, split)| Completion::new(&questions[rollout.question], rollout, &split.sentences))
         .collect();
     for (completion, grade) in completions.iter().zip(rule.grade(&completions)?) {
         let Completion { question, text, .. } = completion;
@@ -80,8 +81,8 @@ fn is_completion(line: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line.get("completion").is_some())
 }
 
-/// The sentences of a file, as those of one completion. The extractor is asked for the triplets that are not given.
-fn sentences(text: &str, path: &Path, config: &Config) -> Result<Vec<RuleSentence>> {
+/// The sentences of a file, as those of one completion. The extractor finds the triplets that are not given.
+fn sentences(text: &str, path: &Path, config: &Config) -> Result<Vec<Sentence>> {
     let mut sentences = Vec::new();
     let mut without = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -97,8 +98,7 @@ fn sentences(text: &str, path: &Path, config: &Config) -> Result<Vec<RuleSentenc
         }
         let triplet = |(head, relation, tail)| Triplet { head, relation, tail };
         let triplets = line.triplets.into_iter().flatten().map(triplet).collect();
-        let index = u32::try_from(sentences.len()).context("too many sentences")?;
-        sentences.push(RuleSentence { completion: 0, index, text: line.sentence, section: Section::Body, triplets });
+        sentences.push(Sentence { text: line.sentence, section: Section::Body, span: None, triplets });
     }
     if sentences.is_empty() {
         bail!("{} holds no sentence", path.display());

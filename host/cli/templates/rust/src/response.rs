@@ -12,12 +12,12 @@ settings! {
 }
 
 impl ResponseRule for {{type}} {
-    fn grade(&self, response: &Response) -> Grade {
-        let answer = response.answer.to_lowercase();
+    fn grade(&self, completion: &Completion) -> Grade {
+        let answer = completion.answer.to_lowercase();
         if answer.is_empty() {
             return grade(self.wrong, "NOT_ATTEMPTED");
         }
-        let is_right = response.golds.iter().any(|gold| gold.trim().to_lowercase() == answer);
+        let is_right = completion.golds.iter().any(|gold| gold.trim().to_lowercase() == answer);
         if is_right { grade(self.right, "GOOD") } else { grade(self.wrong, "BAD") }
     }
 

@@ -18,7 +18,7 @@ impl SentenceRule for {{type}} {
         let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
         let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
         let count = corpus.count(query.enough(self.noise_floor.saturating_add(1)))?;
-        let Some(found) = count else { return abstain("the index cannot count this") };
+        let Some(found) = count else { return abstain("the corpus cannot count this") };
         verdict(if found > self.noise_floor { self.attested } else { self.unattested }).because(index, count)
     }
 
@@ -34,20 +34,19 @@ corver_sdk::export!({{type}});
 mod tests {
     use super::*;
     use corver_sdk::configured;
-    use corver_sdk::testing::{check, counts, run, sentence};
+    use corver_sdk::testing::{check, counts, reward_of, run, sentence};
 
     #[test]
     fn unattested_facts_are_penalised() {
-        let text = sentence("Paris is in Peru.", &[("Paris", "is in", "Peru")]);
-        let reward = |count| run(&{{type}}::default(), &text, &counts(&[("Paris AND Peru", count)])).reward;
-        assert_eq!([reward(0), reward(1)], [Some(-0.3), Some(0.1)]);
+        let paris = sentence("Paris is in Peru.", &[("Paris", "is in", "Peru")]);
+        let judged = run(&{{type}}::default(), &paris, &counts(&[("Paris AND Peru", 0)]));
+        assert_eq!((judged.reward, judged.count, judged.triplet), (Some(-0.3), Some(0), Some(0)));
     }
 
     #[test]
     fn the_noise_floor_is_a_setting() {
-        let text = sentence("Paris is in Peru.", &[("Paris", "is in", "Peru")]);
         let rule: {{type}} = configured(r#"{"noise_floor": 9}"#).unwrap();
-        assert_eq!(run(&rule, &text, &counts(&[("Paris AND Peru", 9)])).reward, Some(-0.3));
+        assert_eq!([reward_of(&rule, 9), reward_of(&rule, 10)], [Some(-0.3), Some(0.1)]);
     }
 
     #[test]

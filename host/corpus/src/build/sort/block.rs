@@ -12,7 +12,7 @@ use crate::build::sort::symbols::Symbol;
 pub(super) const ROOM: u32 = 2;
 
 /// Changes the symbols as described. `greater` tells for each position from `begin` on whether its suffix is greater than
-/// the text behind the block.
+/// the text after the block.
 pub(super) fn isolate_last<S: Symbol>(block: &mut [S], begin: u64, greater: &Bits) {
     let Some((last, rest)) = block.split_last_mut() else { return };
     let c = last.number();

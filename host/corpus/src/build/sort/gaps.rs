@@ -1,8 +1,8 @@
-//! How many suffixes from behind a block fall between each two of the block's own.
+//! How many suffixes from after a block fall between each two of the block's own.
 //!
-//! The text behind the block is walked from its end to its begin; every step gives the rank of one more suffix
+//! The text after the block is walked from its end to its begin; every step gives the rank of one more suffix
 //! (`ranks.rs`). The walk is cut into pieces that start with a search of their own, several to a thread: while one waits for
-//! memory, the others go on.
+//! memory, the others continue.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,7 +25,7 @@ const WALKS_PER_THREAD: usize = 8;
 /// Symbols that a walk reads at once.
 const CHUNK: u64 = 1 << 13;
 /// No walk shorter than this, in words of 64 positions.
-const SHORTEST_WALK: usize = if cfg!(test) { 1 } else { 1 << 10 };
+const MIN_WALK: usize = if cfg!(test) { 1 } else { 1 << 10 };
 
 /// Counts by rank, most of which are small.
 pub(super) struct Gaps {
@@ -74,7 +74,7 @@ pub(super) struct SortedBlock<'b> {
     pub(super) suffixes: &'b Path,
 }
 
-/// Counts, and changes `greater` for the positions behind the block: from greater than the text behind the block to
+/// Counts, and changes `greater` for the positions after the block: from greater than the text after the block to
 /// greater than the text from the block's begin on.
 pub(super) fn count_gaps(
     file: &SymbolFile,
@@ -85,14 +85,14 @@ pub(super) fn count_gaps(
 ) -> Result<Gaps> {
     let end = file.num_tokens();
     let words = (end - block.positions.end).div_ceil(64) as usize;
-    let walk = words.div_ceil(rayon::current_num_threads() * WALKS_PER_THREAD).max(SHORTEST_WALK);
+    let walk = words.div_ceil(rayon::current_num_threads() * WALKS_PER_THREAD).max(MIN_WALK);
 
-    // Where the walks start is asked before any of them changes a bit.
+    // The starts are searched for before any walk changes a bit.
     let begins = (block.positions.end..end).step_by(64 * walk);
     let starts = begins.map(|begin| -> Result<(u64, u64, u32, bool)> {
         let walk_end = (begin + 64 * walk as u64).min(end);
         if walk_end == end {
-            return Ok((begin, walk_end, 0, false)); // behind the text nothing follows, which is smaller than all
+            return Ok((begin, walk_end, 0, false)); // after the text nothing follows, which is smaller than all
         }
         Ok((begin, walk_end, search(file, block, greater, walk_end)?, greater.get(walk_end)))
     });
@@ -165,7 +165,7 @@ impl Walk<'_> {
     }
 }
 
-/// The rank of the suffix at a position behind the block, by binary search. What both ends of the search have in common
+/// The rank of the suffix at a position after the block, by binary search. What both ends of the search have in common
 /// with it, everything between them has too, and is not compared again.
 fn search(file: &SymbolFile, block: &SortedBlock<'_>, greater: &Bits, position: u64) -> Result<u32> {
     let suffixes = File::open(block.suffixes).map_err(Error::io("open", block.suffixes))?;
@@ -187,7 +187,7 @@ fn search(file: &SymbolFile, block: &SortedBlock<'_>, greater: &Bits, position: 
     Ok(low as u32)
 }
 
-/// How many symbols a block's suffix and one from behind the block have in common before the block ends, at least
+/// How many symbols a block's suffix and one from after the block have in common before the block ends, at least
 /// `common`, and whether the first is the smaller.
 fn compare(
     file: &SymbolFile,

@@ -4,18 +4,17 @@
 //! in that order (`symbols.rs`). A shard that fits the budget is sorted at once, in linear time, by libsais. A larger one
 //! is cut into blocks, and sorted from the last to the first:
 //!
-//! 1. A bit for every position of a block tells whether its suffix is greater than the text behind the block (`tail.rs`);
+//! 1. A bit for every position of a block tells whether its suffix is greater than the text after the block (`tail.rs`);
 //!    with these, the block is sorted by itself, in the order that its suffixes have in the whole text (`block.rs`).
-//! 2. A walk through the text behind the block counts how many of its suffixes fall between each two of the block's
+//! 2. A walk through the text after the block counts how many of its suffixes fall between each two of the block's
 //!    (`ranks.rs`, `gaps.rs`), and turns the bits of that text into what the next block needs.
-//! 3. When all blocks are done, their suffixes are woven together by the counts (`weave.rs`).
+//! 3. When all blocks are done, their suffixes are merged by the counts (`merge.rs`).
 //!
 //! This is the scheme of pSAscan (Kärkkäinen, Kempa and Puglisi, “Parallel External Memory Suffix Sorting”, 2015), with a
-//! search in lists where that has a rank structure over the block's BWT. It was chosen over merging sorted blocks by
-//! comparing their suffixes in the text, because that reads the text at random places, which needs all of it in memory to
-//! be fast, and runs along repeats again and again, which has to be cut off somewhere. Here nothing but the current block is
-//! in memory, files are read from end to end, and long repeats cost nothing. What it costs instead: each block walks
-//! all of the text behind it, so the walks grow with tokens × blocks.
+//! search in lists in place of a rank structure over the block's BWT. The alternative, to merge sorted blocks by comparing
+//! their suffixes in the text, reads the text at random places, so that all of it must be in memory to be fast, and compares
+//! long repeats again and again. Here only the current block is in memory, files are read from end to end, and long repeats
+//! cost nothing. In return each block walks all of the text behind it, so the walks grow with tokens × blocks.
 //!
 //! Memory: six bytes per token of a block where there are fewer than 65,535 different tokens, else eight; and a bit per
 //! token of the shard if there are several blocks. No file is mapped.
@@ -23,13 +22,13 @@
 mod bits;
 mod block;
 mod gaps;
+mod merge;
 mod pointers;
 mod ranks;
 mod symbols;
 mod tail;
 #[cfg(test)]
 mod tests;
-mod weave;
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -38,22 +37,25 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
+use crate::build::memory;
+use crate::build::options::{BuildOptions, Progress};
 use crate::build::output::HashedFile;
 use crate::build::sort::bits::Bits;
 use crate::build::sort::gaps::SortedBlock;
+use crate::build::sort::merge::BlockFiles;
 use crate::build::sort::pointers::PointerFile;
 use crate::build::sort::ranks::Ranks;
 use crate::build::sort::symbols::{Symbol, SymbolFile};
-use crate::build::sort::weave::Piece;
 use crate::build::unfinished::{Block, Unfinished};
-use crate::build::{BuildOptions, Progress, memory};
 use crate::error::{Error, Result};
-use crate::format::{Family, FileRecord, TokenWidth};
+use crate::files::format::Family;
+use crate::files::manifest::FileRecord;
+use crate::token_width::TokenWidth;
 
-/// The library's 32-bit form takes a little less than 2³¹ tokens: it adds room for itself.
-const LARGEST_BLOCK: u64 = i32::MAX as u64 - (1 << 20);
-/// Less does not pay.
-const SMALLEST_BLOCK: u64 = 1 << 16;
+/// The library's 32-bit form takes a little less than 2³¹ tokens: it needs some room of its own.
+const MAX_BLOCK_TOKENS: u64 = i32::MAX as u64 - (1 << 20);
+/// Smaller blocks are not worth their walks.
+const MIN_BLOCK_TOKENS: u64 = 1 << 16;
 
 /// Sorts the suffixes of every shard that has no table yet.
 pub(super) fn write_tables(unfinished: &mut Unfinished, width: TokenWidth, options: &BuildOptions<'_>) -> Result<()> {
@@ -71,7 +73,7 @@ pub(super) fn write_tables(unfinished: &mut Unfinished, width: TokenWidth, optio
         let at_once = (1..=todo.len().min(rayon::current_num_threads()))
             .rev()
             .find(|&n| todo[..n].iter().map(|(_, file)| bytes_at_once(file)).sum::<u64>() <= budget.bytes())
-            .filter(|_| todo.iter().all(|(_, file)| file.num_tokens() <= budget.largest_block));
+            .filter(|_| todo.iter().all(|(_, file)| file.num_tokens() <= budget.max_block_tokens));
         let (now, later) = todo.split_at(at_once.unwrap_or(1));
         todo = later;
         if at_once.is_none() {
@@ -95,21 +97,21 @@ pub(super) fn write_tables(unfinished: &mut Unfinished, width: TokenWidth, optio
     Ok(())
 }
 
-/// What sorting may take.
+/// The memory that sorting may use.
 struct Budget {
-    /// All of the process; `None` for no bound.
+    /// For the whole process; `None` for no limit.
     asked: Option<u64>,
-    /// Taken by something else when sorting began.
+    /// In use for other things when sorting began.
     taken: u64,
-    /// In tokens, whatever the memory.
-    largest_block: u64,
+    /// A limit whatever the memory.
+    max_block_tokens: u64,
 }
 
 impl Budget {
     fn new(options: &BuildOptions<'_>) -> Self {
         let taken = memory::resident() + memory::reserve();
-        let largest_block = options.block_tokens.unwrap_or(u64::MAX).clamp(64, LARGEST_BLOCK);
-        Self { asked: options.memory, taken, largest_block }
+        let max_block_tokens = options.max_block_tokens.unwrap_or(u64::MAX).clamp(64, MAX_BLOCK_TOKENS);
+        Self { asked: options.memory, taken, max_block_tokens }
     }
 
     fn bytes(&self) -> u64 {
@@ -121,8 +123,8 @@ impl Budget {
         let tokens = file.num_tokens();
         let per_token = symbol_bytes(file) + 4;
         let bits = tokens.div_ceil(8);
-        let largest = (self.bytes().saturating_sub(bits) / per_token).min(self.largest_block);
-        let smallest = SMALLEST_BLOCK.min(tokens).min(self.largest_block);
+        let largest = (self.bytes().saturating_sub(bits) / per_token).min(self.max_block_tokens);
+        let smallest = MIN_BLOCK_TOKENS.min(tokens).min(self.max_block_tokens);
         if largest < smallest {
             let needed = self.taken + bits + smallest * per_token;
             return Err(Error::Memory { budget: self.asked.unwrap_or(u64::MAX), needed });
@@ -176,42 +178,42 @@ fn sort_in_blocks(
     while end > 0 {
         report(tokens - end);
         let begin = end.saturating_sub(block_tokens).next_multiple_of(64);
-        let walked =
-            |done: u64| options.report(Progress::Walking { shard, shards, tokens: tokens - end, walked: done });
+        let report_ranked =
+            |ranked: u64| options.report(Progress::Ranking { shard, shards, tokens: tokens - end, ranked });
         let block = match symbol_bytes(file) {
-            2 => sort_block::<u16>(unfinished, shard, file, begin..end, &mut greater, &walked)?,
-            _ => sort_block::<i32>(unfinished, shard, file, begin..end, &mut greater, &walked)?,
+            2 => sort_block::<u16>(unfinished, shard, file, begin..end, &mut greater, &report_ranked)?,
+            _ => sort_block::<i32>(unfinished, shard, file, begin..end, &mut greater, &report_ranked)?,
         };
         let mut bits = unfinished.create_file(&bits_name(shard, block.begin))?;
         greater.write(&mut bits)?;
         bits.finish()?;
         let (outdated, begin) = (bits_name(shard, end), block.begin);
         unfinished.update(|state| state.blocks.entry(shard).or_default().push(block))?;
-        unfinished.remove_piece(&outdated)?;
+        unfinished.remove_file(&outdated)?;
         end = begin;
     }
     drop(greater);
 
-    let piece = |block: &Block| Piece {
+    let files = |block: &Block| BlockFiles {
         begin: block.begin,
         suffixes: unfinished.path().join(suffixes_name(shard, block.begin)),
         gaps: (block.end < tokens).then(|| unfinished.path().join(gaps_name(shard, block.begin))),
     };
-    let pieces: Vec<Piece> = unfinished.blocks(shard).iter().rev().map(piece).collect();
+    let blocks: Vec<BlockFiles> = unfinished.blocks(shard).iter().rev().map(files).collect();
     let table = unfinished.create_file(&Family::Table.file_name(shard))?;
     let mut table = PointerFile::new(table, width, pointer_bytes);
-    let report = |woven: u64| options.report(Progress::Weaving { shard, shards, tokens, woven });
-    weave::weave(&pieces, tokens, &mut table, &report)?;
+    let report = |merged: u64| options.report(Progress::Merging { shard, shards, tokens, merged });
+    merge::merge(&blocks, tokens, &mut table, &report)?;
     let table = table.finish()?;
-    let blocks: Vec<u64> = unfinished.blocks(shard).iter().map(|block| block.begin).collect();
+    let begins: Vec<u64> = blocks.iter().map(|block| block.begin).collect();
     unfinished.update(|state| {
         state.finished.extend([table]);
         state.blocks.remove(&shard);
     })?;
-    for begin in blocks {
-        unfinished.remove_piece(&suffixes_name(shard, begin))?;
-        unfinished.remove_piece(&gaps_name(shard, begin))?;
-        unfinished.remove_piece(&bits_name(shard, begin))?;
+    for begin in begins {
+        unfinished.remove_file(&suffixes_name(shard, begin))?;
+        unfinished.remove_file(&gaps_name(shard, begin))?;
+        unfinished.remove_file(&bits_name(shard, begin))?;
     }
     Ok(())
 }
@@ -235,7 +237,7 @@ fn sort_block<S: Symbol>(
     file: &SymbolFile,
     positions: Range<u64>,
     greater: &mut Bits,
-    walked: &(dyn Fn(u64) + Sync),
+    report_ranked: &(dyn Fn(u64) + Sync),
 ) -> Result<Block> {
     let (mut begin, end) = (positions.start, positions.end);
     let is_last = end == file.num_tokens();
@@ -243,7 +245,7 @@ fn sort_block<S: Symbol>(
     file.read(begin..end, &mut block)?;
     let mut rank_of_tail = 0;
     if !is_last {
-        let longest = if end - begin > SMALLEST_BLOCK { block.len() / 2 } else { block.len() };
+        let longest = if end - begin > MIN_BLOCK_TOKENS { block.len() / 2 } else { block.len() };
         rank_of_tail = match tail::compare_with_tail(&block, begin, longest, file, greater)? {
             Some(rank) => rank,
             None => {
@@ -270,7 +272,7 @@ fn sort_block<S: Symbol>(
         let tokens = block.len() as u64;
         let ranks = Ranks::new(block, file.num_symbols(), read_suffixes(&path, tokens)?, rank_of_tail)?;
         let sorted = SortedBlock { positions: begin..end, suffixes: &path };
-        let gaps = gaps::count_gaps(file, &sorted, &ranks, greater, walked)?;
+        let gaps = gaps::count_gaps(file, &sorted, &ranks, greater, report_ranked)?;
         drop(ranks);
         let mut out = unfinished.create_file(&gaps_name(shard, begin))?;
         gaps.write(&mut out)?;

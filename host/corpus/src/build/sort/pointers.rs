@@ -2,7 +2,9 @@
 
 use crate::build::output::HashedFile;
 use crate::error::{Error, Result};
-use crate::format::{FileRecord, TokenWidth, pointer_width};
+use crate::files::format::pointer_width;
+use crate::files::manifest::FileRecord;
+use crate::token_width::TokenWidth;
 
 pub(super) struct PointerFile {
     file: HashedFile,

@@ -1,4 +1,4 @@
-//! Where a suffix from behind a block falls among the block's suffixes, one symbol at a time.
+//! Where a suffix from after a block falls among the block's suffixes, one symbol at a time.
 //!
 //! The suffixes of the block that start with symbol `c` stand together, ordered by what follows the `c`. So the rank of
 //! `c·x` is the number of those whose continuation is smaller than `x`, and that only takes the rank of `x` and the rank of
@@ -16,7 +16,7 @@ pub(super) struct Ranks {
     fine: Vec<u32>,
     coarse: Vec<u32>,
     last_symbol: u32,
-    /// The rank that the text behind the block would have in the block.
+    /// The rank that the text after the block would have in the block.
     rank_of_tail: u32,
     /// The rank of the whole block's suffix.
     pub(super) rank_of_begin: u32,
@@ -74,7 +74,7 @@ impl Ranks {
     }
 
     /// How many of the block's suffixes are smaller than `symbol` followed by a suffix of this rank, which is greater than
-    /// the text behind the block or not.
+    /// the text after the block or not.
     pub(super) fn before(&self, symbol: u32, rank: u32, greater_than_tail: bool) -> u32 {
         let (start, end) = (self.starts[symbol as usize], self.starts[symbol as usize + 1]);
         let found = self.first_at_least(start as usize, end as usize, rank);

@@ -10,7 +10,7 @@ use libsais::suffix_array::SuffixArrayConstruction;
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
-use crate::format::TokenWidth;
+use crate::token_width::TokenWidth;
 
 /// Bytes read at once.
 const CHUNK: usize = 1 << 16;

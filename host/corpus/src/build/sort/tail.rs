@@ -2,8 +2,8 @@
 //!
 //! That is the one thing that sorting a block needs to know of what follows it (`block.rs`). Each suffix of the block is
 //! matched against the tail from its first symbol on; the lengths of the tail's own repeats (its Z-array, filled as far as
-//! matches reach) tell where a match can be taken up without looking at a symbol twice, so the time is linear however
-//! much repeats. A match that reaches the block's end goes on inside the tail, where the answer is known already.
+//! matches reach) tell where a match can be continued without reading a symbol twice, so the time is linear however
+//! much repeats. A match that reaches the block's end continues inside the tail, where the answer is known already.
 
 use crate::build::sort::bits::Bits;
 use crate::build::sort::symbols::{Symbol, SymbolFile};
@@ -49,7 +49,7 @@ pub(super) fn compare_with_tail<S: Symbol>(
     Ok(Some(smaller))
 }
 
-/// The text behind a block, as far as it was needed.
+/// The text after a block, as far as it was needed.
 struct Tail<'f, S> {
     file: &'f SymbolFile,
     start: u64,
@@ -63,7 +63,7 @@ struct Tail<'f, S> {
 }
 
 impl<S: Symbol> Tail<'_, S> {
-    /// `None` behind the end of the text.
+    /// `None` after the end of the text.
     fn symbol(&mut self, index: usize) -> Result<Option<S>> {
         if index >= self.symbols.len() {
             let from = self.start + self.symbols.len() as u64;

@@ -26,7 +26,7 @@ fn unfinished(folder: &Path, stream: &[u16]) -> Unfinished {
     unfinished
 }
 
-/// Positions in the order of their suffixes, by blocks of so many tokens.
+/// Positions in the order of their suffixes, by blocks of `block_tokens` tokens.
 fn in_blocks(stream: &[u16], block_tokens: u64) -> (Vec<usize>, usize) {
     let folder = tempfile::tempdir().unwrap();
     let mut unfinished = unfinished(folder.path(), stream);
@@ -41,7 +41,7 @@ fn in_blocks(stream: &[u16], block_tokens: u64) -> (Vec<usize>, usize) {
     sort_in_blocks(&mut unfinished, 0, &file, block_tokens, TokenWidth::U16, &options).unwrap();
     let table = std::fs::read(unfinished.path().join("table.0")).unwrap();
     let left = std::fs::read_dir(unfinished.path()).unwrap().count();
-    assert_eq!(left, 3, "pieces stay behind"); // the stream, the table, the state
+    assert_eq!(left, 3, "temporary files are left"); // the stream, the table, the state
     let positions = table.as_chunks().0.iter().map(|&pointer| u32::from_le_bytes(pointer) as usize / 2).collect();
     (positions, parts.into_inner())
 }

@@ -1,0 +1,170 @@
+//! `corver-host index`: what its commands take. Each names the index with `--index`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use corver_corpus::Mode;
+
+#[derive(Debug, Args)]
+pub struct IndexArgs {
+    #[command(subcommand)]
+    pub command: IndexCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum IndexCommand {
+    /// Build an index from JSONL (.gz and .zst too) or Parquet files.
+    ///
+    /// An interrupted build is resumed when the same command is given again.
+    Build(BuildArgs),
+    /// Count how often words occur together: 'Philadelphia Flyers AND Stanley Cup'.
+    Count(CountArgs),
+    /// Serve Infini-gram's HTTP API from an index, so that other machines can count in it.
+    ///
+    /// Prints the address that clients use as corpus.index. Ctrl-C stops it.
+    Serve(ServeArgs),
+    /// Documents, tokens, widths and tokenizer of an index.
+    Info(InfoArgs),
+    /// Check an index: checksums, document offsets, order of the suffix array.
+    Verify(VerifyArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// JSONL or Parquet files, or folders of them; indexed in order of name.
+    #[arg(required = true)]
+    pub inputs: Vec<PathBuf>,
+    /// Hugging Face tokenizer.json.
+    #[arg(long)]
+    pub tokenizer: PathBuf,
+    /// Folder of the new index; must not exist.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Parts that the documents are divided among.
+    #[arg(long, default_value_t = 1)]
+    pub shards: usize,
+    /// Field that holds a document's text.
+    #[arg(long, default_value = "text", value_name = "NAME")]
+    pub text_field: String,
+    /// Memory limit, as 8G or 500M; larger texts are sorted in parts. Default: three quarters of what is free.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub memory: Option<u64>,
+    /// Leave out the files that say where each document came from.
+    #[arg(long)]
+    pub no_metadata: bool,
+    /// Discard an interrupted build in the same folder instead of resuming it.
+    #[arg(long)]
+    pub restart: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct CountArgs {
+    /// Words joined by AND and OR; several words in a row are a phrase.
+    pub query: String,
+    /// Index folder, or URL#NAME of an index on a server; repeatable, counts are added. Default: the demo's.
+    #[arg(long, value_name = "DIR|URL#NAME")]
+    pub index: Vec<String>,
+    /// tokenizer.json, for an index that does not hold its own.
+    #[arg(long)]
+    pub tokenizer: Option<PathBuf>,
+    /// How to count.
+    #[arg(long, value_enum, default_value_t = CountMode::Compatible)]
+    pub mode: CountMode,
+    /// Short for --mode exact.
+    #[arg(long, conflicts_with = "mode")]
+    pub exact: bool,
+    /// Clauses with more hits are sub-sampled, as the official engine does.
+    #[arg(long, default_value_t = 500_000)]
+    pub max_clause_freq: u64,
+    /// Window in tokens. Default: 1,000; for the demo's index, the demo's own.
+    #[arg(long)]
+    pub max_diff_tokens: Option<u64>,
+    /// Also print N matching passages, spread over all matches.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub show: usize,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum CountMode {
+    /// As the official engine counts, sub-sampling included.
+    Compatible,
+    /// Every match of the same rule, never a sample.
+    Exact,
+    /// Stretches of at most the window's length that hold all words, and contain no shorter one that does.
+    Span,
+}
+
+impl From<CountMode> for Mode {
+    fn from(mode: CountMode) -> Self {
+        match mode {
+            CountMode::Compatible => Self::Compatible,
+            CountMode::Exact => Self::Exact,
+            CountMode::Span => Self::Span,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// Index folder. Default: the demo's.
+    #[arg(long, value_name = "DIR")]
+    pub index: Option<PathBuf>,
+    /// tokenizer.json, for an index that does not hold its own.
+    #[arg(long)]
+    pub tokenizer: Option<PathBuf>,
+    /// Address and port. There is no password: open it to other machines only in a network that you trust.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8765")]
+    pub listen: SocketAddr,
+    /// The index's name for clients. Default: the folder's name.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Memory for the sorted positions of frequent words, as 2G or 500M, so that they are sorted once.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256M")]
+    pub cache: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct InfoArgs {
+    /// Index folder. Default: the demo's.
+    #[arg(long, value_name = "DIR")]
+    pub index: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// Index folder. Default: the demo's.
+    #[arg(long, value_name = "DIR")]
+    pub index: Option<PathBuf>,
+    /// Check the order of every pair of suffixes instead of a sample.
+    #[arg(long)]
+    pub full: bool,
+}
+
+/// A number of bytes, with K, M, G or T for powers of 1,024.
+fn bytes(text: &str) -> Result<u64, String> {
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match text[number.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+        "" => 1_u64,
+        "K" => 1 << 10,
+        "M" => 1 << 20,
+        "G" => 1 << 30,
+        "T" => 1 << 40,
+        other => return Err(format!("unknown unit {other}; write 500M or 8G")),
+    };
+    let number: f64 = number.parse().map_err(|_| "not a number of bytes; write 500M or 8G".to_owned())?;
+    let bytes = number * unit as f64;
+    if bytes >= 1.0 { Ok(bytes as u64) } else { Err("the number of bytes must be positive".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        let sizes = ["7", "500M", "8G", "8g", "1.5GiB", "2KB"].map(|text| bytes(text).unwrap());
+        assert_eq!(sizes, [7, 500 << 20, 8 << 30, 8 << 30, 3 << 29, 2048]);
+        assert!(["", "G", "8X", "-1G", "0"].iter().all(|text| bytes(text).is_err()));
+    }
+}

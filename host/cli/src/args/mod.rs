@@ -1,0 +1,198 @@
+//! What the command line takes.
+
+mod index;
+mod plugin;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
+
+pub use index::{BuildArgs, CountArgs, IndexArgs, IndexCommand, InfoArgs, ServeArgs, VerifyArgs};
+pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
+
+/// Train language models with reward rules that are WebAssembly plugins.
+///
+/// Without settings, every command works on a small built-in world, so the shortest tour is `corver-host train`.
+/// Exit codes: 0 success, 1 failure (the message says why), 2 a mistake on the command line, 130 interrupted.
+#[derive(Debug, Parser)]
+#[command(name = "corver-host", version, max_term_width = 100)]
+pub struct Arguments {
+    #[command(subcommand)]
+    pub command: Command,
+    /// Print results as JSON.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Log more to standard error (-vv: everything).
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+impl Arguments {
+    pub fn log_level(&self) -> LevelFilter {
+        match self.verbose {
+            0 => LevelFilter::WARN,
+            1 => LevelFilter::INFO,
+            _ => LevelFilter::DEBUG,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Train a policy with a reward rule.
+    ///
+    /// Without options: the built-in demo with the First rule, in a few minutes on a laptop CPU.
+    ///
+    ///   corver-host train --plugin min.wasm
+    ///   corver-host train --plugin first.wasm:0.7 --plugin anti-repeat.wasm:0.3
+    ///   corver-host train --config configs/qwen3-8b.toml --set question.train=questions.json --device cuda:0
+    ///   corver-host train --out runs/first-001 --resume
+    #[command(verbatim_doc_comment)]
+    Train(TrainArgs),
+    /// Answer and grade a question set, with a raw model or with an adapter.
+    Eval(EvalArgs),
+    /// Score completions and show why each sentence earned its reward: the quickest way to try a rule.
+    ///
+    /// The file has one JSON object per line: {"question", "answers", "completion"}; "answers" is a list, or a string
+    /// separated by semicolons. With "triplets" in every line, as [[sentence, [[head, relation, tail], …]], …], no extractor
+    /// is needed; every sentence of the completion is then listed, those that state no fact with [].
+    Score(ScoreArgs),
+    /// Build, query and check a corpus index (Infini-gram v4 format).
+    Index(IndexArgs),
+    /// Extract triplets from sentences, one sentence per line.
+    Extract(ExtractArgs),
+    /// Write, build, try and inspect reward rules.
+    Plugin(PluginArgs),
+    /// The built-in demo world, as files to look at.
+    Demo(DemoArgs),
+    /// Report what this machine has and what is missing, with the command that fixes it.
+    Doctor,
+}
+
+/// Where settings come from, later ones overriding earlier ones: defaults, --config files, --set, flags.
+#[derive(Debug, Clone, Args)]
+pub struct SettingsArgs {
+    /// TOML file, or `demo` for the built-in one; repeatable, later files override earlier ones. Default: demo, which a file
+    /// given alone replaces.
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<PathBuf>,
+    /// One setting, as section.key=value; repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Settings, with flags for those that change most often.
+#[derive(Debug, Clone, Args)]
+pub struct ConfigArgs {
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    /// The reward rule: a path, or a name in plugins/dist. Repeatable; rewards are added: a.wasm:0.7, b.wasm:0.3.
+    #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
+    pub plugin: Vec<String>,
+    /// Where the policy runs: auto, cpu, cuda or cuda:N. (For the extractor: --set extract.device=cuda:N.)
+    #[arg(long)]
+    pub device: Option<String>,
+}
+
+/// What completions earn as a whole.
+#[derive(Debug, Clone, Args)]
+pub struct GraderArgs {
+    /// A response rule that judges the answers, in place of the built-in string match.
+    #[arg(long, value_name = "FILE.wasm")]
+    pub judge: Option<String>,
+    /// A response rule that checks the format, in place of the built-in check of think and answer blocks.
+    #[arg(long, value_name = "FILE.wasm")]
+    pub format: Option<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct TrainArgs {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    #[command(flatten)]
+    pub graders: GraderArgs,
+    /// Folder of the run. Default: the next free runs/RULE-NNN.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Resume the run in --out from its newest checkpoint, with the settings it began with.
+    #[arg(long, requires = "out")]
+    pub resume: bool,
+    /// Optimiser steps.
+    #[arg(long)]
+    pub steps: Option<usize>,
+    /// Seed of every random draw of the run.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Check and print the resolved configuration, then stop.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct EvalArgs {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Question set. Default: the configuration's.
+    #[arg(long, value_name = "FILE")]
+    pub questions: Option<PathBuf>,
+    /// Only the first N questions.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Folder of an adapter or a checkpoint to load into the model.
+    #[arg(long, value_name = "DIR")]
+    pub adapter: Option<PathBuf>,
+    /// Write one line per question to this file.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ScoreArgs {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    #[command(flatten)]
+    pub graders: GraderArgs,
+    /// Completions, one JSON object per line.
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub recording: RecordingArgs,
+}
+
+/// Where counts are recorded, or replayed from.
+#[derive(Debug, Args)]
+pub struct RecordingArgs {
+    /// Write every count that is looked up to this new file.
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    pub record: Option<PathBuf>,
+    /// Take all counts from this recording, and open no index.
+    #[arg(long, value_name = "FILE")]
+    pub replay: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct ExtractArgs {
+    /// Extractor bundle. Default: the demo's.
+    #[arg(long, value_name = "DIR")]
+    pub bundle: Option<PathBuf>,
+    /// cpu, or cuda:N where ONNX Runtime is a build with CUDA.
+    #[arg(long, default_value = "cpu")]
+    pub device: String,
+    /// Sentences, one per line. Default: standard input.
+    pub file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    #[command(subcommand)]
+    pub command: DemoCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DemoCommand {
+    /// Write the world to a folder: articles (JSONL), training and evaluation questions.
+    World {
+        /// Folder to write to.
+        out: PathBuf,
+    },
+}

@@ -1,0 +1,128 @@
+//! `corver-host index build`: documents → an index.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use corver_corpus::{BuildOptions, Index, Progress, Tokenizer, available_memory, build};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use crate::args::BuildArgs;
+use crate::output;
+
+pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
+    let BuildArgs { inputs, out, .. } = args;
+    let start = Instant::now();
+    let tokenizer = Tokenizer::from_file(&args.tokenizer)?;
+    let bar = StageBar::new();
+    let report = |progress: Progress| bar.show(progress);
+    let options = BuildOptions {
+        shards: args.shards,
+        metadata: !args.no_metadata,
+        text_field: &args.text_field,
+        memory: args.memory.or_else(|| available_memory().map(|free| free / 4 * 3)),
+        restart: args.restart,
+        progress: Some(&report),
+        ..BuildOptions::default()
+    };
+    let manifest = build(inputs, &tokenizer, out, &options).with_context(|| format!("building {}", out.display()))?;
+    bar.bar.finish_and_clear();
+    let info = Index::open(out)?.info();
+    let seconds = start.elapsed().as_secs_f64();
+    if json {
+        return output::json(&json!({"index": info, "seconds": seconds, "stages": bar.seconds()}));
+    }
+    output::line(format_args!(
+        "{}: {} documents, {} tokens, {:.1} MB of text in {seconds:.1} s",
+        out.display(),
+        info.documents,
+        info.tokens,
+        manifest.text_bytes as f64 / 1e6
+    ));
+    Ok(())
+}
+
+/// A bar that each stage of a build starts again, with its own rate and time left; in a log, a line for each.
+struct StageBar {
+    bar: ProgressBar,
+    stages: Mutex<Stages>,
+}
+
+/// The stage that runs, and the time that each has taken.
+struct Stages {
+    /// The stage, and how it is shown: with its shard, if there are several.
+    current: &'static str,
+    shown: String,
+    since: Instant,
+    seconds: BTreeMap<&'static str, f64>,
+}
+
+impl Stages {
+    /// Adds the time that has passed to the current stage.
+    fn take_time(&mut self) {
+        *self.seconds.entry(self.current).or_default() += self.since.elapsed().as_secs_f64();
+        self.since = Instant::now();
+    }
+}
+
+impl StageBar {
+    fn new() -> Self {
+        let seconds = BTreeMap::new();
+        let stages = Stages { current: "tokenising", shown: String::new(), since: Instant::now(), seconds };
+        Self { bar: output::progress(0, "indexing"), stages: Mutex::new(stages) }
+    }
+
+    /// Seconds by stage.
+    fn seconds(&self) -> BTreeMap<&'static str, f64> {
+        let mut stages = self.stages.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        stages.take_time();
+        stages.seconds.clone()
+    }
+
+    fn show(&self, progress: Progress) {
+        match progress {
+            Progress::Resumed { documents, .. } => {
+                output::note(&self.bar, &format!("resuming an interrupted build after {documents} documents"));
+            }
+            Progress::Tokenised { read_bytes, input_bytes, .. } => {
+                self.advance("tokenising", (0, 1), "{bytes}/{total_bytes}, {bytes_per_sec}", read_bytes, input_bytes);
+            }
+            Progress::Sorting { shard, shards, tokens, sorted } => {
+                self.advance("sorting", (shard, shards), TOKENS, sorted, tokens);
+            }
+            Progress::Ranking { shard, shards, tokens, ranked } => {
+                self.advance("ranking", (shard, shards), TOKENS, ranked, tokens);
+            }
+            Progress::Merging { shard, shards, tokens, merged } => {
+                self.advance("merging", (shard, shards), TOKENS, merged, tokens);
+            }
+            _ => {}
+        }
+    }
+
+    fn advance(&self, name: &'static str, (shard, shards): (usize, usize), counters: &str, done: u64, total: u64) {
+        let stage = if shards == 1 { name.to_owned() } else { format!("{name} {}/{shards}", shard + 1) };
+        let mut stages = self.stages.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        stages.take_time();
+        stages.current = name;
+        if stages.shown != stage {
+            if self.bar.is_hidden() {
+                output::note(&self.bar, &stage);
+            } else if let Ok(style) =
+                ProgressStyle::with_template(&format!("{{msg:>12}} [{{bar:32}}] {counters}, {{eta}} left"))
+            {
+                self.bar.set_style(style.progress_chars("=> "));
+            }
+            self.bar.reset();
+            self.bar.set_message(stage.clone());
+            stages.shown = stage;
+        }
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+}
+
+/// How a bar counts tokens.
+const TOKENS: &str = "{human_pos}/{human_len} tokens, {per_sec}";

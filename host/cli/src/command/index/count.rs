@@ -1,0 +1,125 @@
+//! `corver-host index count`: how often words occur together.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use corver_corpus::{CnfCount, CnfOptions, Mode, OpenOptions, Passage, parse_query};
+use corver_counts::{Local, OpenSettings, Opened, RemoteSettings, Source};
+use serde_json::json;
+
+use super::open::open_folder;
+use crate::args::CountArgs;
+use crate::{config, output, parts};
+
+pub fn run(args: &CountArgs, json: bool) -> Result<()> {
+    let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } = args;
+    let words = parse_query(query)?;
+    let sources = config::sources(&args.index)?;
+    let options = CnfOptions {
+        mode: if *exact { Mode::Exact } else { (*mode).into() },
+        max_clause_freq: *max_clause_freq,
+        max_diff_tokens: max_diff_tokens.unwrap_or_else(|| config::window(&sources)),
+    };
+    let sources = parts::sources(&sources)?;
+    let open = |source| open(source, tokenizer.as_deref(), options);
+    let corpora: Vec<Opened> = sources.iter().map(open).collect::<Result<_>>()?;
+    // Before the count, so that a source without text is reported at once.
+    let passages = passages(&sources, &corpora, &words, &options, *show)?;
+
+    let start = Instant::now();
+    let counts = corpora.iter().map(|corpus| corpus.count_words(&words)).collect::<Result<Vec<_>, _>>()?;
+    let micros = start.elapsed().as_secs_f64() * 1e6;
+    let answer = counts.into_iter().flatten().reduce(sum);
+    let answer = answer.with_context(|| format!("a word of {query:?} has no tokens in this index's tokenizer"))?;
+    if json {
+        let mut result = json!({
+            "query": query, "count": answer.count, "approx": answer.approx, "exact": answer.is_exact(), "micros": micros,
+        });
+        if *show > 0 {
+            result["passages"] = serde_json::to_value(&passages)?;
+        }
+        return output::json(&result);
+    }
+    let counted = match words.as_slice() {
+        [_] => "occurrences".to_owned(),
+        _ => format!("matches within {} tokens", options.max_diff_tokens),
+    };
+    let about = if answer.is_exact() { "" } else { " (an estimate from a sample; --exact counts all)" };
+    output::line(format_args!("{} {counted}{about}   {micros:.1} µs", answer.count));
+    if answer.count == 0 {
+        output::line(format_args!(
+            "words are matched as written after a space: case matters, and so do quotation marks"
+        ));
+    }
+    passages.iter().for_each(show_passage);
+    Ok(())
+}
+
+fn open(source: &Source, tokenizer: Option<&Path>, options: CnfOptions) -> Result<Opened> {
+    match source {
+        Source::Folder(folder) => {
+            let corpus = open_folder(folder, tokenizer, OpenOptions::default())?;
+            Ok(Opened::Local(Local::new(corpus, options)))
+        }
+        Source::Remote { .. } => {
+            // A count by hand is always a fresh one.
+            let remote = RemoteSettings { cache: false, ..RemoteSettings::default() };
+            Ok(source.open(&OpenSettings { options, remote, ..OpenSettings::default() })?)
+        }
+    }
+}
+
+/// Two corpora counted as one.
+fn sum(one: CnfCount, other: CnfCount) -> CnfCount {
+    CnfCount {
+        count: one.count.saturating_add(other.count),
+        approx: one.approx || other.approx,
+        sampled: one.sampled || other.sampled,
+        at_least: one.at_least || other.at_least,
+    }
+}
+
+/// Up to `limit` matches: as many as the first source has, then the second, and so on.
+fn passages(
+    sources: &[Source],
+    corpora: &[Opened],
+    words: &[Vec<String>],
+    options: &CnfOptions,
+    limit: usize,
+) -> Result<Vec<Passage>> {
+    let mut passages = Vec::new();
+    for (source, corpus) in sources.iter().zip(corpora) {
+        let wanted = limit - passages.len();
+        match corpus {
+            _ if wanted == 0 => break,
+            Opened::Local(local) => passages.extend(local.corpus().passages(words, options, wanted)?),
+            Opened::Remote(_) => bail!("{source} has no text to --show: the API only counts"),
+        }
+    }
+    Ok(passages)
+}
+
+fn show_passage(passage: &Passage) {
+    let text: String = passage
+        .spans
+        .iter()
+        .map(|span| if span.matched { output::emphasised(&span.text) } else { span.text.clone() })
+        .collect();
+    output::line(format_args!("\n{}\n    {}", origin(passage), text.split_whitespace().collect::<Vec<_>>().join(" ")));
+}
+
+/// Where a passage comes from: as much as the index kept.
+fn origin(passage: &Passage) -> String {
+    let number = format!("document {} of shard {}", passage.document, passage.shard);
+    let Some(metadata) = &passage.metadata else { return number };
+    let mut parts = Vec::new();
+    parts.extend(metadata["metadata"]["title"].as_str().map(str::to_owned));
+    if let (Some(path), Some(line)) = (metadata["path"].as_str(), metadata["linenum"].as_u64())
+        && !path.is_empty()
+    {
+        parts.push(format!("{path}, line {}", line + 1));
+    }
+    parts.push(number);
+    parts.join(" · ")
+}

@@ -1,0 +1,22 @@
+//! `corver-host index`: one file per verb.
+
+mod build;
+mod count;
+mod info;
+mod open;
+mod serve;
+mod verify;
+
+use anyhow::Result;
+
+use crate::args::{IndexArgs, IndexCommand};
+
+pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
+    match &args.command {
+        IndexCommand::Build(args) => build::run(args, json),
+        IndexCommand::Count(args) => count::run(args, json),
+        IndexCommand::Serve(args) => serve::run(args, json),
+        IndexCommand::Info(args) => info::run(args, json),
+        IndexCommand::Verify(args) => verify::run(args, json),
+    }
+}

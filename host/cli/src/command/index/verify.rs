@@ -1,0 +1,31 @@
+//! `corver-host index verify`: is an index whole?
+
+use anyhow::{Context, Result, ensure};
+use corver_corpus::{Level, OpenOptions, verify};
+use serde_json::json;
+
+use super::open::folder;
+use crate::args::VerifyArgs;
+use crate::output;
+
+/// Neighbouring suffixes that a quick verification compares, per shard.
+const SAMPLE: u64 = 100_000;
+
+pub fn run(args: &VerifyArgs, json: bool) -> Result<()> {
+    let path = folder(args.index.as_deref())?;
+    let level = if args.full { Level::Full } else { Level::Sampled(SAMPLE) };
+    ensure!(path.exists(), "there is no index {}", path.display());
+    let verified = verify(&path, OpenOptions::default(), level)
+        .with_context(|| format!("the index {} is damaged", path.display()))?;
+    if json {
+        return output::json(&json!({"index": path, "verified": verified}));
+    }
+    output::line(format_args!(
+        "{}: good ({} checksums, {} document offsets, {} pairs of suffixes)",
+        path.display(),
+        verified.checksums,
+        verified.documents,
+        verified.suffix_pairs
+    ));
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! From a configuration to the parts of a step, each opened once.
+
+mod demo;
+#[cfg_attr(not(feature = "torch"), path = "no_policy.rs")]
+mod policy;
+mod rules;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use corver_core::{Counter, Extractor, Question};
+use corver_corpus::OpenOptions;
+use corver_counts::{Memo, OpenSettings, Recorder, Recording, Source};
+use corver_extract::RuntimeLibrary;
+
+use crate::args::RecordingArgs;
+use crate::config::{Config, DemoOr, Place, UNSET};
+use crate::folders;
+
+pub use demo::{demo, demo_index};
+pub use policy::{Policy, find_device, load_policy, resume};
+pub use rules::{AnyRule, Loader};
+
+/// The triplet model, and its bundle.
+pub fn extractor(config: &Config) -> Result<(PathBuf, Box<dyn Extractor>)> {
+    let bundle = match named("extract.bundle", config.extractor.as_ref())? {
+        DemoOr::Demo => demo()?.extractor,
+        DemoOr::Own(path) => path.clone(),
+    };
+    let extractor = open_extractor(&bundle, config.extractor_device)?;
+    Ok((bundle, Box::new(extractor)))
+}
+
+/// Opens an extractor bundle on a device.
+pub fn open_extractor(bundle: &Path, device: corver_extract::Device) -> Result<corver_extract::Extractor> {
+    let runtime = RuntimeLibrary::find(None)?;
+    corver_extract::Extractor::open(bundle, device, &runtime)
+        .with_context(|| format!("opening the extractor {}", bundle.display()))
+}
+
+/// The sources of counts; the demo's index is built on first use.
+pub fn sources(sources: &[DemoOr<Source>]) -> Result<Vec<Source>> {
+    let source = |source: &DemoOr<Source>| match source {
+        DemoOr::Demo => demo_index().map(Source::Folder),
+        DemoOr::Own(source) => Ok(source.clone()),
+    };
+    sources.iter().map(source).collect()
+}
+
+/// The corpus, and where it comes from.
+pub fn corpus(config: &Config) -> Result<(Vec<Source>, Box<dyn Counter>)> {
+    let sources = sources(named("corpus.index", Some(&config.sources).filter(|sources| !sources.is_empty()))?)?;
+    let settings = OpenSettings {
+        options: config.counting,
+        index: OpenOptions { cache_bytes: config.cache_mib.saturating_mul(1 << 20), ..OpenOptions::default() },
+        remote: config.remote.clone(),
+        cache_dir: Some(folders::cache()?.join("counts")),
+    };
+    let counter = corver_counts::open(&sources, &settings)?;
+    Ok((sources, Box::new(Memo::new(counter))))
+}
+
+/// What answers the rule's queries: the index, the index with a recorder, or a recording.
+pub fn counter(config: &Config, recording: &RecordingArgs) -> Result<Box<dyn Counter>> {
+    Ok(match (&recording.replay, &recording.record) {
+        (Some(path), _) => Box::new(Recording::open(path)?),
+        (None, Some(path)) => Box::new(Recorder::create(path, corpus(config)?.1)?),
+        (None, None) => corpus(config)?.1,
+    })
+}
+
+pub fn train_questions(config: &Config) -> Result<Vec<Question>> {
+    let place = named("question.train", config.train_questions.as_ref())?;
+    questions(place, || corver_demo::demo_questions().0)
+}
+
+/// None where none are set.
+pub fn eval_questions(config: &Config) -> Result<Vec<Question>> {
+    let Some(place) = &config.eval_questions else { return Ok(Vec::new()) };
+    let mut questions = questions(place, || corver_demo::demo_questions().1)?;
+    if config.eval_limit > 0 {
+        questions.truncate(config.eval_limit);
+    }
+    Ok(questions)
+}
+
+fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
+    match place {
+        DemoOr::Demo => Ok(of_demo()),
+        DemoOr::Own(path) => Ok(corver_core::question::read_questions(path)?),
+    }
+}
+
+/// The folder of the policy's model.
+pub fn model(config: &Config) -> Result<PathBuf> {
+    match named("policy.model", config.model.as_ref())? {
+        DemoOr::Demo => Ok(demo()?.policy),
+        DemoOr::Own(path) => Ok(path.clone()),
+    }
+}
+
+/// A setting that this command needs.
+fn named<'a, T>(key: &str, value: Option<&'a T>) -> Result<&'a T> {
+    value.with_context(|| format!("`{key}`: {UNSET}"))
+}

@@ -1,0 +1,49 @@
+//! What stands in for the policy in a build without libtorch: no value of it exists.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use corver_core::{
+    Advantages, Device, Learner, PartError, Question, Rollout, Sampler, Sampling, Trainee, UpdateReport,
+};
+
+use crate::config::Config;
+
+const NO_LIBTORCH: &str =
+    "this corver-host was built without libtorch and has no policy; build it with the feature `torch`";
+
+pub enum Policy {}
+
+pub fn find_device(_: Device) -> Result<String> {
+    bail!(NO_LIBTORCH)
+}
+
+pub fn load_policy(_: &Config, _: &Path, _: Option<&Path>) -> Result<Policy> {
+    bail!(NO_LIBTORCH)
+}
+
+pub fn resume(policy: &mut Policy, _: &Path) -> Result<usize> {
+    match *policy {}
+}
+
+impl Sampler for Policy {
+    fn sample(&mut self, _: &[Question], _: &Sampling, _: u64) -> Result<Vec<Rollout>, PartError> {
+        match *self {}
+    }
+}
+
+impl Learner for Policy {
+    fn update(&mut self, _: &[Rollout], _: &Advantages) -> Result<UpdateReport, PartError> {
+        match *self {}
+    }
+}
+
+impl Trainee for Policy {
+    fn set_system_prompt(&mut self, _: &str) {
+        match *self {}
+    }
+
+    fn save(&mut self, _: &Path, _: usize) -> Result<(), PartError> {
+        match *self {}
+    }
+}

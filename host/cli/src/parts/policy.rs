@@ -1,0 +1,41 @@
+//! The policy. `no_policy.rs` stands in for this file in a build without libtorch.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use corver_core::Device;
+use corver_learn::{Model, PolicyTokenizer};
+
+use crate::config::Config;
+
+pub use corver_learn::Policy;
+
+/// The device on this machine, by name.
+pub fn find_device(wanted: Device) -> Result<String> {
+    Ok(format!("{:?}", corver_learn::find_device(wanted)?))
+}
+
+/// Loads the policy from a model's folder, with the adapter of a folder or with fresh ones.
+pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Result<Policy> {
+    let device = corver_learn::find_device(config.device)?;
+    if config.threads > 0 {
+        corver_learn::set_num_threads(config.threads);
+    }
+    let of_policy = || format!("loading the policy {}", model.display());
+    let tokenizer = PolicyTokenizer::load(model).with_context(of_policy)?;
+    let mut weights = Model::load(model, config.precision, device).with_context(of_policy)?;
+    if let Some(adapter) = adapter {
+        weights.load_adapter(adapter).with_context(|| {
+            format!("loading the adapter {} (a run keeps its own in checkpoints/step-NNNNNN)", adapter.display())
+        })?;
+    }
+    let policy = Policy::new(weights, tokenizer, config.update, config.seed).with_context(of_policy)?;
+    Ok(policy.with_compatibility(config.reward.compatibility))
+}
+
+/// Continues from the newest of a run's checkpoints, and returns how many steps that one has behind it.
+pub fn resume(policy: &mut Policy, checkpoints: &Path) -> Result<usize> {
+    let Some(newest) = corver_learn::latest_checkpoint(checkpoints)? else { return Ok(0) };
+    policy.resume(&newest).with_context(|| format!("resuming from {}", newest.display()))?;
+    Ok(policy.steps())
+}

@@ -1,0 +1,133 @@
+//! A rule's file: how it is written, where it is looked for.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use anyhow::{Context, Result, bail};
+
+use crate::folders;
+
+/// A rule's file and the weight of its rewards, written `FILE.wasm:WEIGHT`, or `FILE.wasm` for a weight of 1.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plugin {
+    pub path: PathBuf,
+    pub weight: f64,
+}
+
+impl FromStr for Plugin {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (path, weight) = match text.rsplit_once(':').map(|(path, weight)| (path, weight, weight.parse::<f64>())) {
+            Some((path, _, Ok(weight))) => (path, weight),
+            Some((path, weight, Err(_))) if path.ends_with(".wasm") => {
+                bail!("the weight of {path} is {weight:?}; it must be a number")
+            }
+            _ => (text, 1.0),
+        };
+        if !weight.is_finite() {
+            bail!("the weight of {path} is {weight}; it must be a finite number");
+        }
+        Ok(Self { path: path.into(), weight })
+    }
+}
+
+impl fmt::Display for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.path.display())?;
+        if self.weight == 1.0 { Ok(()) } else { write!(f, ":{}", self.weight) }
+    }
+}
+
+/// A plugin's path from the current folder; none for a bare name that is not there, which is a shipped rule's.
+pub fn here(plugin: &Path) -> Option<PathBuf> {
+    let here = with_extension(plugin).into_iter().find(|path| path.is_file());
+    here.or_else(|| (!is_bare(plugin)).then(|| plugin.to_owned()))
+}
+
+/// The file of a plugin: as given, or, for a bare name, in one of the [`search_path`]'s folders.
+pub fn find(plugin: &Path) -> Result<PathBuf> {
+    let folders = if is_bare(plugin) { search_path() } else { vec![PathBuf::new()] };
+    let found = |plugin: &PathBuf| folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
+    with_extension(plugin).iter().find_map(found).with_context(|| {
+        let hint = match meant(plugin) {
+            Some(nearest) => format!("; did you mean {}?", nearest.display()),
+            None if is_bare(plugin) => {
+                "; it is neither in this folder nor in plugins/dist (`make plugins` builds the shipped rules)"
+                    .to_owned()
+            }
+            None => String::new(),
+        };
+        format!("there is no plugin {}{hint}", plugin.display())
+    })
+}
+
+/// Folders in which a bare name is looked up, in this order.
+pub fn search_path() -> Vec<PathBuf> {
+    vec![PathBuf::new(), PathBuf::from("plugins/dist"), folders::checkout().join("plugins/dist")]
+}
+
+/// Every plugin in the [`search_path`], in order of path.
+pub fn built() -> BTreeSet<PathBuf> {
+    let files = search_path().into_iter().flat_map(|folder| wasm_files(&folder));
+    files.map(|path| path.canonicalize().unwrap_or(path)).collect()
+}
+
+/// The `.wasm` files in a folder; none where it cannot be read.
+pub fn wasm_files(folder: &Path) -> BTreeSet<PathBuf> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let paths = std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "wasm")).collect()
+}
+
+/// What somebody meant who wrote this path: a file in it where it is a folder, else one with a similar name.
+fn meant(plugin: &Path) -> Option<PathBuf> {
+    if plugin.is_dir() {
+        wasm_files(plugin).pop_first()
+    } else if is_bare(plugin) {
+        nearest(plugin, built()).and_then(|path| path.file_name().map(PathBuf::from))
+    } else {
+        nearest(plugin, wasm_files(plugin.parent()?))
+    }
+}
+
+/// The file among these whose name is most like this plugin's, if any is.
+fn nearest(plugin: &Path, files: BTreeSet<PathBuf>) -> Option<PathBuf> {
+    let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let wanted = stem(plugin)?;
+    let likeness = |path: &PathBuf| stem(path).map_or(0.0, |name| strsim::jaro_winkler(&name, &wanted));
+    let like = files.into_iter().filter(|path| likeness(path) > 0.8);
+    like.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
+}
+
+fn is_bare(plugin: &Path) -> bool {
+    plugin.components().count() == 1
+}
+
+/// A plugin as it is written, and with `.wasm` appended.
+fn with_extension(plugin: &Path) -> [PathBuf; 2] {
+    [plugin.to_owned(), plugin.with_added_extension("wasm")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_follows_the_last_colon() {
+        let parse = |text: &str| text.parse::<Plugin>().map(|plugin| (plugin.path, plugin.weight));
+        assert_eq!(parse("first.wasm").unwrap(), ("first.wasm".into(), 1.0));
+        assert_eq!(parse("a/b.wasm:-0.3").unwrap(), ("a/b.wasm".into(), -0.3));
+        assert_eq!(parse("c:/d.wasm").unwrap(), ("c:/d.wasm".into(), 1.0));
+        assert!(parse("first.wasm:inf").unwrap_err().to_string().contains("finite"));
+        assert_eq!("first.wasm:0.5".parse::<Plugin>().unwrap().to_string(), "first.wasm:0.5");
+    }
+
+    #[test]
+    fn a_bare_name_is_a_shipped_rules() {
+        assert_eq!(here(Path::new("min.wasm")), None);
+        assert_eq!(here(Path::new("mine/r.wasm")).unwrap(), Path::new("mine/r.wasm"));
+    }
+}

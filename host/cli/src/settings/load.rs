@@ -1,0 +1,159 @@
+//! Merges files, `--set` and flags into [`Settings`].
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::{Map, Value};
+
+use super::{DEMO, Settings, keys};
+use crate::args::{ConfigArgs, EvalArgs, GraderArgs, RuleArgs, ScoreArgs, SettingsArgs, TrainArgs};
+
+/// The demo's settings, which every command falls back on.
+const DEMO_SETTINGS: &str = include_str!("../../../../configs/demo.toml");
+
+impl Settings {
+    pub fn of_train(args: &TrainArgs) -> Result<Self> {
+        let mut settings = Self::graded(&args.config, &args.graders)?;
+        settings.run.steps = args.steps.unwrap_or(settings.run.steps);
+        settings.run.seed = args.seed.unwrap_or(settings.run.seed);
+        Ok(settings)
+    }
+
+    pub fn of_eval(args: &EvalArgs) -> Result<Self> {
+        let mut settings = Self::flagged(&args.config)?;
+        if let Some(questions) = &args.questions {
+            settings.question.eval = questions.to_str().context("--questions is not UTF-8")?.to_owned();
+        }
+        settings.question.eval_limit = args.limit.unwrap_or(0);
+        Ok(settings)
+    }
+
+    pub fn of_score(args: &ScoreArgs) -> Result<Self> {
+        Self::graded(&args.config, &args.graders)
+    }
+
+    /// For a command about one rule. Where the settings name several rules, this one's own are the table with its file's
+    /// name.
+    pub fn of_rule(args: &RuleArgs) -> Result<Self> {
+        let mut settings = Self::load(&args.settings)?;
+        if settings.rule.plugin.texts().count() > 1 {
+            let name = args.plugin.file_stem().unwrap_or_default().to_string_lossy();
+            let own = settings.rule.settings.remove(name.as_ref());
+            settings.rule.settings = own.and_then(|own| own.as_object().cloned()).unwrap_or_default();
+        }
+        Ok(settings)
+    }
+
+    fn graded(args: &ConfigArgs, graders: &GraderArgs) -> Result<Self> {
+        let mut settings = Self::flagged(args)?;
+        for (flag, section) in [(&graders.judge, &mut settings.judge), (&graders.format, &mut settings.format)] {
+            if let Some(plugin) = flag {
+                section.plugin.clone_from(plugin);
+            }
+        }
+        Ok(settings)
+    }
+
+    fn flagged(args: &ConfigArgs) -> Result<Self> {
+        let mut settings = Self::load(&args.settings)?;
+        if !args.plugin.is_empty() {
+            settings.rule.plugin = args.plugin.clone().into();
+        }
+        if let Some(device) = &args.device {
+            settings.run.device.clone_from(device);
+        }
+        Ok(settings)
+    }
+
+    /// The defaults, then the files, then `--set`.
+    fn load(args: &SettingsArgs) -> Result<Self> {
+        let mut merged = Map::new();
+        let demo = [PathBuf::from(DEMO)];
+        for path in if args.config.is_empty() { &demo } else { args.config.as_slice() } {
+            let values = read(path)?;
+            keys::check(&values).with_context(|| format!("in {}", path.display()))?;
+            merge(&mut merged, values);
+        }
+        for text in &args.set {
+            let values = parse_override(text)?;
+            keys::check(&values).with_context(|| format!("in --set {text}"))?;
+            merge(&mut merged, values);
+        }
+        serde_path_to_error::deserialize(Value::Object(merged))
+            .map_err(|error| anyhow!("setting `{}`: {}", error.path(), error.inner()))
+    }
+}
+
+fn read(path: &Path) -> Result<Map<String, Value>> {
+    if path == Path::new(DEMO) {
+        return toml::from_str(DEMO_SETTINGS).context("in the built-in demo configuration");
+    }
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("{} is not valid TOML", path.display()))
+}
+
+/// `a.b=value`: the value is TOML, or else a plain string.
+fn parse_override(text: &str) -> Result<Map<String, Value>> {
+    let Some((key, value)) = text.split_once('=') else {
+        bail!("--set takes section.key=value, not {text:?}");
+    };
+    let line = |value: &str| toml::from_str::<Map<String, Value>>(&format!("{} = {value}", key.trim()));
+    let quoted = || line(&Value::String(value.trim().to_owned()).to_string());
+    line(value.trim()).or_else(|_| quoted()).with_context(|| format!("--set {text}"))
+}
+
+fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::OneOrMany;
+    use super::*;
+
+    fn load(config: &[&Path], set: &[&str]) -> Result<Settings> {
+        let config = config.iter().map(PathBuf::from).collect();
+        Settings::load(&SettingsArgs { config, set: set.iter().map(ToString::to_string).collect() })
+    }
+
+    #[test]
+    fn later_values_override_earlier_ones() {
+        let settings = load(&[], &["run.steps=3", "run.steps=4", "rule.plugin=min.wasm"]).unwrap();
+        assert_eq!(settings.run.steps, 4);
+        assert_eq!(settings.rule.plugin, OneOrMany::One("min.wasm".into()));
+        assert_eq!(settings.policy.model, DEMO);
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_named() {
+        let told = |set: &str| format!("{:#}", load(&[], &[set]).unwrap_err());
+        assert!(told("corpus.index=7").contains("setting `corpus.index`: expected a string or a list of strings"));
+        assert!(told("policy.precision=f16").contains("setting `policy.precision`"));
+        assert!(told("update.optimizer.beta1=high").contains("setting `update.optimizer.beta1`"));
+        assert!(told("steps=1").contains("did you mean `run.steps`?"));
+    }
+
+    #[test]
+    fn every_shipped_configuration_is_valid() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+        let mut seen = 0;
+        for folder in [folder.clone(), folder.join("ablations"), folder.join("rules")] {
+            for entry in std::fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.extension().is_some_and(|extension| extension == "toml") {
+                    load(&[&path], &[]).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen >= 15, "only {seen} configurations found");
+    }
+}

@@ -1,0 +1,227 @@
+//! What a run is told: defaults < `--config` files < `--set` < flags, as they are written. Sections are named after the
+//! stages; the defaults are the paper's. [`crate::config`] says what they mean.
+
+mod keys;
+mod load;
+
+use corver_core::{AdvantageSettings, LearnSettings, Precision, RewardSettings, Sampling};
+use corver_counts::RemoteSettings;
+use corver_study::eval::EvaluateSettings;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use keys::differences;
+
+/// Stands for the built-in demo, in place of a path.
+pub const DEMO: &str = "demo";
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    pub run: RunSection,
+    pub question: QuestionSection,
+    pub policy: PolicySection,
+    pub rollout: Sampling,
+    pub extract: ExtractSection,
+    pub corpus: CorpusSection,
+    pub rule: RuleSection,
+    pub judge: GraderSection,
+    pub format: GraderSection,
+    pub reward: RewardSettings,
+    pub advantage: AdvantageSettings,
+    pub update: LearnSettings,
+    pub checkpoint: CheckpointSection,
+    pub eval: EvalSection,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunSection {
+    pub seed: u64,
+    /// Optimiser steps.
+    pub steps: usize,
+    /// Where the policy runs: auto, cpu or cuda:N.
+    pub device: String,
+    /// CPU threads that libtorch uses within one operation; 0 leaves it to libtorch.
+    pub threads: usize,
+}
+
+impl Default for RunSection {
+    fn default() -> Self {
+        Self { seed: 42, steps: 100, device: "auto".into(), threads: 0 }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct QuestionSection {
+    /// Question file to train on, or "demo".
+    pub train: String,
+    /// Question file to evaluate on before and after; empty evaluates nothing.
+    pub eval: String,
+    /// Only the first N evaluation questions; 0 takes all.
+    pub eval_limit: usize,
+    pub prompts_per_step: usize,
+}
+
+impl Default for QuestionSection {
+    fn default() -> Self {
+        Self { train: String::new(), eval: String::new(), eval_limit: 0, prompts_per_step: 24 }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicySection {
+    /// Hugging Face folder, or "demo".
+    pub model: String,
+    /// System prompt of training rollouts; empty sends none.
+    pub system_prompt: String,
+    /// auto (bf16 on a GPU, f32 on the CPU), f32 or bf16.
+    pub precision: Precision,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ExtractSection {
+    /// Extractor bundle, or "demo".
+    pub bundle: String,
+    /// cpu, or cuda:N where ONNX Runtime is a build with CUDA.
+    pub device: String,
+}
+
+impl Default for ExtractSection {
+    fn default() -> Self {
+        Self { bundle: String::new(), device: "cpu".into() }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CorpusSection {
+    /// Index folder, "demo", `URL#NAME` of an index on a server, or a list of those whose counts are added.
+    pub index: OneOrMany,
+    /// `compatible` equals the official engine, sub-sampling included; `exact` counts every match of the same rule; `span`
+    /// counts the stretches of `max_diff_tokens` tokens that hold all words.
+    pub mode: corver_corpus::Mode,
+    /// Clauses with more hits than this are sub-sampled in `compatible` mode.
+    pub max_clause_freq: u64,
+    /// Window in tokens. Not set: the paper's, or the demo's where the index is the demo's.
+    pub max_diff_tokens: Option<u64>,
+    /// Memory for the sorted positions of frequent words, per index folder, in MiB, so that they are sorted once.
+    pub cache_mib: u64,
+    /// How to treat servers.
+    pub remote: RemoteSettings,
+}
+
+impl Default for CorpusSection {
+    fn default() -> Self {
+        Self {
+            index: OneOrMany::default(),
+            mode: corver_corpus::Mode::Compatible,
+            max_clause_freq: 500_000,
+            max_diff_tokens: None,
+            cache_mib: corver_corpus::OpenOptions::default().cache_bytes >> 20,
+            remote: RemoteSettings::default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RuleSection {
+    /// The reward rule, a WebAssembly file; or a list of them, whose rewards are added with their weights:
+    /// `FILE.wasm:WEIGHT`.
+    pub plugin: OneOrMany,
+    /// Handed to the rule as it is; `corver-host plugin check` prints what a rule takes. With several rules: a table for
+    /// each, under its name.
+    pub settings: Map<String, Value>,
+    /// What each rule may use and answer, `judge` and `format` included.
+    pub limits: corver_rules::Limits,
+}
+
+impl Default for RuleSection {
+    fn default() -> Self {
+        let first = OneOrMany::One("first.wasm".into());
+        Self { plugin: first, settings: Map::new(), limits: corver_rules::Limits::default() }
+    }
+}
+
+/// A response-level reward.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct GraderSection {
+    /// A response rule, a WebAssembly file; empty stands for the paper's, which is built in.
+    pub plugin: String,
+    /// Handed to the rule as it is.
+    pub settings: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckpointSection {
+    /// Steps between checkpoints.
+    pub every: usize,
+    /// Newest checkpoints kept.
+    pub keep: usize,
+}
+
+impl Default for CheckpointSection {
+    fn default() -> Self {
+        Self { every: 50, keep: 4 }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvalSection {
+    /// System prompt of evaluation; empty sends none.
+    pub system_prompt: String,
+    /// Added to it when the trained policy answers (the paper's anti-loop line).
+    pub trained_suffix: String,
+    pub answers: EvaluateSettings,
+}
+
+/// A text or a list of texts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected a string or a list of strings")]
+pub enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl OneOrMany {
+    /// All that are not empty.
+    pub fn texts(&self) -> impl Iterator<Item = &String> {
+        let texts = match self {
+            Self::One(text) => std::slice::from_ref(text),
+            Self::Many(texts) => texts,
+        };
+        texts.iter().filter(|text| !text.is_empty())
+    }
+}
+
+impl From<Vec<String>> for OneOrMany {
+    fn from(mut texts: Vec<String>) -> Self {
+        if texts.len() == 1 { Self::One(texts.remove(0)) } else { Self::Many(texts) }
+    }
+}
+
+impl Default for OneOrMany {
+    fn default() -> Self {
+        Self::One(String::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_papers() {
+        let settings = Settings::default();
+        assert_eq!((settings.run.steps, settings.run.seed, settings.question.prompts_per_step), (100, 42, 24));
+        assert_eq!((settings.rollout.num_generations, settings.rollout.max_completion_length), (16, 1024));
+        assert_eq!((settings.corpus.max_clause_freq, settings.update.learning_rate), (500_000, 1e-5));
+    }
+}

@@ -1,0 +1,157 @@
+//! The pure stages against `tests/vectors/reference.py`, an independent implementation of the paper's formulas.
+
+#[path = "../../../tests/vectors/mod.rs"]
+mod vectors;
+
+use std::ops::Range;
+
+use corver_core::advantage::{AdvantageSettings, ScaleRewards, normalize};
+use corver_core::response::{self, format_reward, judge};
+use corver_core::returns::{Ablation, RewardSettings, SentenceMean, SentenceReward, token_returns};
+use corver_core::sentence::{Compatibility, align, split, split_sentences};
+use corver_core::triplet::{Element, Triplet, read_reply, triplets_from_reply};
+use corver_core::{Alignment, Grade, Label, ResponseGrades, Section, question};
+use serde::Deserialize;
+use vectors::{cases, close};
+
+/// Half-open, in characters.
+type Span = (usize, usize);
+
+fn span(range: Range<usize>) -> Span {
+    (range.start, range.end)
+}
+
+#[test]
+fn sentences() {
+    #[derive(Deserialize)]
+    struct Case {
+        text: String,
+        sentences: Vec<String>,
+    }
+    for case in cases::<Case>(include_str!("../../../tests/vectors/sentences.json")) {
+        assert_eq!(split_sentences(&case.text).collect::<Vec<_>>(), case.sentences, "{:?}", case.text);
+    }
+}
+
+#[test]
+fn alignment() {
+    #[derive(Deserialize)]
+    struct Case {
+        completion: String,
+        paper: Expected,
+        reference: Expected,
+    }
+    #[derive(Deserialize)]
+    struct Expected {
+        tokens: Vec<Option<Span>>,
+        sentences: Vec<(Section, String, Option<Span>)>,
+        sections: Vec<Span>,
+        sentence_of: Vec<Option<usize>>,
+        rate: f64,
+    }
+    for Case { completion, paper, reference } in cases(include_str!("../../../tests/vectors/alignment.json")) {
+        for (compatibility, expected) in [(Compatibility::Paper, paper), (Compatibility::Reference, reference)] {
+            let context = format!("{compatibility:?}: {completion:?}");
+            let split = split(&completion, compatibility);
+            let tokens: Vec<Option<Range<usize>>> =
+                expected.tokens.iter().map(|token| token.map(|(start, end)| start..end)).collect();
+            let alignment = align(&split, &tokens);
+            let sentences: Vec<_> =
+                split.sentences.into_iter().map(|s| (s.section, s.text, s.span.map(span))).collect();
+            assert_eq!(sentences, expected.sentences, "{context}");
+            assert_eq!(split.sections.into_iter().map(span).collect::<Vec<_>>(), expected.sections, "{context}");
+            assert_eq!(alignment.sentence_of, expected.sentence_of, "{context}");
+            assert!(close(&[alignment.rate], &[expected.rate], 1e-11), "{context}: {}", alignment.rate);
+        }
+    }
+}
+
+#[test]
+fn grades() {
+    #[derive(Deserialize)]
+    struct Case {
+        completion: String,
+        golds: String,
+        answer: String,
+        normalized: String,
+        label: Label,
+        judge: f64,
+        format: f64,
+    }
+    for case in cases::<Case>(include_str!("../../../tests/vectors/grades.json")) {
+        let Case { completion, golds, .. } = &case;
+        let answer = response::extract_answer(completion);
+        assert_eq!(answer, case.answer, "{completion:?}");
+        assert_eq!(response::normalize(answer), case.normalized, "{completion:?}");
+        let label = judge(completion, &question::split_golds(golds));
+        assert_eq!((label, label.reward()), (case.label, case.judge), "{completion:?}, golds {golds:?}");
+        assert_eq!(format_reward(completion), case.format, "{completion:?}");
+    }
+}
+
+#[test]
+fn replies() {
+    #[derive(Deserialize)]
+    struct Case {
+        reply: String,
+        elements: Vec<Element>,
+        triplets: Vec<[String; 3]>,
+    }
+    for case in cases::<Case>(include_str!("../../../tests/vectors/replies.json")) {
+        assert_eq!(read_reply(&case.reply), case.elements, "{:?}", case.reply);
+        let parts = |Triplet { head, relation, tail }| [head, relation, tail];
+        let triplets: Vec<[String; 3]> = triplets_from_reply(&case.reply).into_iter().map(parts).collect();
+        assert_eq!(triplets, case.triplets, "{:?}", case.reply);
+    }
+}
+
+#[test]
+fn returns() {
+    #[derive(Deserialize)]
+    struct Case {
+        judge: f64,
+        format: f64,
+        sentence_of: Vec<Option<usize>>,
+        sentences: Vec<(f64, bool)>,
+        ablation: Ablation,
+        mean: SentenceMean,
+        lambdas: [f64; 3],
+        returns: Vec<f64>,
+    }
+    for (number, case) in cases::<Case>(include_str!("../../../tests/vectors/returns.json")).into_iter().enumerate() {
+        let [lambda_judge, lambda_format, lambda_corver] = case.lambdas;
+        let settings = RewardSettings {
+            lambda_judge,
+            lambda_format,
+            lambda_corver,
+            ablation: case.ablation,
+            sentence_mean: case.mean,
+            ..RewardSettings::default()
+        };
+        let grades = ResponseGrades { judge: Grade::new(case.judge, ""), format: Grade::new(case.format, "") };
+        let alignment = Alignment { sentence_of: case.sentence_of, rate: 1.0 };
+        let sentences: Vec<SentenceReward> =
+            case.sentences.iter().map(|&(reward, counted)| SentenceReward { reward, counted }).collect();
+        let returns = token_returns(&grades, &alignment, &sentences, &settings);
+        assert!(close(&returns, &case.returns, 1e-11), "case {number}: {returns:?}, expected {:?}", case.returns);
+    }
+}
+
+#[test]
+fn advantages() {
+    #[derive(Deserialize)]
+    struct Case {
+        returns: Vec<Vec<f64>>,
+        num_generations: usize,
+        scale_rewards: ScaleRewards,
+        advantages: Vec<Vec<f64>>,
+    }
+    for case in cases::<Case>(include_str!("../../../tests/vectors/advantages.json")) {
+        let settings = AdvantageSettings { scale_rewards: case.scale_rewards, min_spread: 0.0 };
+        let advantages = normalize(&case.returns, case.num_generations, &settings).values;
+        // Where the spread is zero, rounding errors of the mean are divided by 1e-4.
+        let agree = advantages.len() == case.advantages.len()
+            && advantages.iter().zip(&case.advantages).all(|(got, expected)| close(got, expected, 1e-9));
+        assert!(agree, "{settings:?}: {advantages:?}, expected {:?}", case.advantages);
+    }
+}

@@ -1,0 +1,119 @@
+//! The layout on disk: Infini-gram v4 files, and the files that this crate adds.
+//!
+//! An index is a folder. Shard `K` has `tokenized.K` (the token stream), `table.K` (its suffix array: byte offsets of a
+//! fixed width) and `offset.K` (where each document starts), and perhaps `metadata.K` and `metaoff.K`. The official
+//! engine ignores files of other names: the manifest, the tokenizer, and `prefixes.K` (`prefix_file.rs`).
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+use crate::token_width::TokenWidth;
+
+/// The copy of the tokenizer that built the index.
+pub const TOKENIZER: &str = "tokenizer.json";
+/// What an unfinished build has in place of the manifest.
+pub(crate) const UNFINISHED: &str = "corver-build.json";
+
+/// The families of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    Tokenized,
+    Table,
+    Offset,
+    Metadata,
+    Metaoff,
+    /// Not part of Infini-gram's format.
+    Prefixes,
+}
+
+impl Family {
+    pub(crate) fn file_name(self, shard: usize) -> String {
+        let family = match self {
+            Self::Tokenized => "tokenized",
+            Self::Table => "table",
+            Self::Offset => "offset",
+            Self::Metadata => "metadata",
+            Self::Metaoff => "metaoff",
+            Self::Prefixes => "prefixes",
+        };
+        format!("{family}.{shard}")
+    }
+
+    pub(crate) fn path(self, dir: &Path, shard: usize) -> PathBuf {
+        dir.join(self.file_name(shard))
+    }
+}
+
+/// Bytes per entry of `table.K` for a stream of this many bytes: as many as the largest offset needs.
+pub(crate) fn pointer_width(stream_bytes: u64) -> usize {
+    let bits = u64::BITS - stream_bytes.saturating_sub(1).leading_zeros();
+    bits.div_ceil(8).max(1) as usize
+}
+
+/// Tokens as they lie in a stream, little-endian. The separator is allowed: a query may hold it.
+///
+/// # Errors
+/// Where an id does not fit the width.
+pub(crate) fn encode(tokens: &[u32], width: TokenWidth) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(tokens.len() * width.bytes());
+    append(tokens, width, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// A document as it lies in a stream: the separator, then its tokens.
+///
+/// # Errors
+/// Where an id does not fit the width, or is the separator.
+pub(crate) fn encode_document(ids: &[u32], width: TokenWidth) -> Result<Vec<u8>> {
+    let separator = width.separator();
+    if let Some(&token) = ids.iter().find(|&&id| id >= separator) {
+        return Err(Error::TokenTooLarge { token, width });
+    }
+    let mut bytes = Vec::with_capacity((ids.len() + 1) * width.bytes());
+    append(&[separator], width, &mut bytes)?;
+    append(ids, width, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn append(tokens: &[u32], width: TokenWidth, bytes: &mut Vec<u8>) -> Result<()> {
+    for &token in tokens {
+        if token > width.separator() {
+            return Err(Error::TokenTooLarge { token, width });
+        }
+        bytes.extend_from_slice(&token.to_le_bytes()[..width.bytes()]);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_are_just_wide_enough() {
+        let cases = [
+            (1, 1),
+            (2, 1),
+            (256, 1),
+            (257, 2),
+            (65_536, 2),
+            (65_537, 3),
+            (1 << 24, 3),
+            ((1 << 24) + 1, 4),
+            (11_000_000_000, 5),
+        ];
+        for (bytes, width) in cases {
+            assert_eq!(pointer_width(bytes), width, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn tokens_are_little_endian() {
+        let bytes = encode(&[1, 0xFFFF], TokenWidth::U16).unwrap();
+        assert_eq!(bytes, [1, 0, 0xFF, 0xFF]);
+        assert_eq!(TokenWidth::U16.read(&bytes, 1), Some(0xFFFF));
+        assert_eq!(TokenWidth::U16.read(&bytes, 2), None);
+        assert!(matches!(encode(&[0x1_0000], TokenWidth::U16), Err(Error::TokenTooLarge { token: 0x1_0000, .. })));
+        assert!(matches!(encode_document(&[0xFFFF], TokenWidth::U16), Err(Error::TokenTooLarge { .. })));
+    }
+}

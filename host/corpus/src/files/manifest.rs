@@ -1,0 +1,121 @@
+//! `corver-index.json`: what a finished build says about itself.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::files::bytes::Bytes;
+use crate::files::format::UNFINISHED;
+use crate::token_width::TokenWidth;
+
+/// The manifest's file name. It is written last: its presence says that the build is complete.
+pub const MANIFEST: &str = "corver-index.json";
+
+const FORMAT: &str = "corver-index";
+const VERSION: u32 = 1;
+
+/// The content of the manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IndexManifest {
+    format: String,
+    version: u32,
+    /// Width of the tokens of every shard.
+    pub token_width: TokenWidth,
+    /// blake3 of the `tokenizer.json` beside the manifest; absent where the index was built from token ids.
+    pub tokenizer: Option<String>,
+    /// Documents in all shards.
+    pub documents: u64,
+    /// Tokens in all shards, one separator per document included.
+    pub tokens: u64,
+    /// Bytes of text (UTF-8) that were tokenised; 0 where the index was built from token ids.
+    pub text_bytes: u64,
+    /// Number of shards.
+    pub shards: usize,
+    /// Every other file of the folder.
+    pub files: BTreeMap<String, FileRecord>,
+}
+
+/// Size and checksum of one file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileRecord {
+    /// Size.
+    pub bytes: u64,
+    /// blake3, in hexadecimal.
+    pub blake3: String,
+}
+
+impl IndexManifest {
+    pub(crate) fn new(token_width: TokenWidth, shards: usize) -> Self {
+        Self {
+            format: FORMAT.to_owned(),
+            version: VERSION,
+            token_width,
+            tokenizer: None,
+            documents: 0,
+            tokens: 0,
+            text_bytes: 0,
+            shards,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// The folder's manifest; `None` in an index that another program made.
+    pub(crate) fn load(dir: &Path) -> Result<Option<Self>> {
+        #[derive(Deserialize)]
+        struct Header {
+            format: String,
+            version: u32,
+        }
+
+        if dir.join(UNFINISHED).exists() {
+            return Err(Error::Unfinished { path: dir.to_owned() });
+        }
+        let path = dir.join(MANIFEST);
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io("read", &path)(e)),
+        };
+        // The header first: a later version may have fields that this one would only call unknown.
+        let header: Header =
+            serde_json::from_slice(&text).map_err(|source| Error::Json { path: path.clone(), source })?;
+        if header.format != FORMAT || header.version != VERSION {
+            let got = format!("{} version {}", header.format, header.version);
+            return Err(Error::ManifestVersion { path, got, expected: format!("{FORMAT} version {VERSION}") });
+        }
+        serde_json::from_slice(&text).map(Some).map_err(|source| Error::Json { path, source })
+    }
+
+    /// Checks that the manifest lists a file, with the size that it has.
+    pub(crate) fn check_size(&self, bytes: &Bytes, name: &str) -> Result<()> {
+        match self.files.get(name) {
+            Some(record) if record.bytes == bytes.len() as u64 => Ok(()),
+            Some(record) => Err(bytes.wrong_size(format!("the manifest says {}", record.bytes))),
+            None => Err(bytes.wrong_size("the manifest does not list this file".to_owned())),
+        }
+    }
+
+    /// Checks that every listed file lies in the folder and has its size.
+    pub(crate) fn check_sizes(&self, dir: &Path) -> Result<()> {
+        for (name, record) in &self.files {
+            if Path::new(name).file_name() != Some(name.as_ref()) {
+                return Err(Error::FileName { path: dir.join(MANIFEST), name: name.clone() });
+            }
+            let path = dir.join(name);
+            let file = match std::fs::metadata(&path) {
+                Ok(file) => file,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Error::MissingFile { path }),
+                Err(e) => return Err(Error::io("read the size of", &path)(e)),
+            };
+            if !file.is_file() || file.len() != record.bytes {
+                let expected = format!("the manifest says {}", record.bytes);
+                return Err(Error::Size { path, bytes: file.len(), expected });
+            }
+        }
+        Ok(())
+    }
+}

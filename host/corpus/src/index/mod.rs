@@ -1,0 +1,4 @@
+//! An open index.
+
+pub(crate) mod document;
+pub(crate) mod open;

@@ -1,0 +1,220 @@
+//! An open index: its shards, exact n-gram counts, and what it says about itself.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::files::format::{self, Family, TOKENIZER};
+use crate::files::manifest::IndexManifest;
+use crate::files::shard::Shard;
+use crate::suffix::position_cache::PositionCache;
+use crate::suffix::search::SuffixArray;
+use crate::token_width::TokenWidth;
+
+/// How to open an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenOptions {
+    /// Width of the tokens. `None`: what the manifest says, and without a manifest [`TokenWidth::U16`].
+    pub token_width: Option<TokenWidth>,
+    /// Memory for the sorted positions of frequent clauses, in bytes, so that later queries need not sort them again.
+    /// Threads share it. With 0 nothing is kept; the answers are the same.
+    pub cache_bytes: u64,
+}
+
+/// The manifest's token width, and 256 MiB of positions.
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self { token_width: None, cache_bytes: 256 << 20 }
+    }
+}
+
+impl OpenOptions {
+    /// Opens an index of this token width.
+    pub fn with_token_width(width: TokenWidth) -> Self {
+        Self { token_width: Some(width), ..Self::default() }
+    }
+}
+
+/// A memory-mapped Infini-gram v4 index, ours or the official builder's. Threads may share it.
+#[derive(Debug)]
+pub struct Index {
+    dir: PathBuf,
+    width: TokenWidth,
+    manifest: Option<IndexManifest>,
+    /// One per shard.
+    pub(crate) suffix_arrays: Vec<SuffixArray>,
+    pub(crate) positions: PositionCache,
+}
+
+/// What [`Index::info`] returns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Info {
+    /// The folder.
+    pub path: PathBuf,
+    /// Documents in all shards.
+    pub documents: u64,
+    /// Tokens in all shards, one separator per document included.
+    pub tokens: u64,
+    /// Bytes of text that were tokenised; `None` where the index does not say.
+    pub text_bytes: Option<u64>,
+    /// Bytes of all shards' files: streams, tables, offsets, and metadata where it is kept.
+    pub index_bytes: u64,
+    /// Width of the tokens.
+    pub token_width: TokenWidth,
+    /// blake3 of the tokenizer that built the index; `None` in an index of another program or of token ids.
+    pub tokenizer: Option<String>,
+    /// The shards, in order.
+    pub shards: Vec<ShardInfo>,
+}
+
+/// One shard of [`Info`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ShardInfo {
+    /// Documents in the shard.
+    pub documents: u64,
+    /// Tokens in the shard.
+    pub tokens: u64,
+    /// Bytes per suffix array entry.
+    pub pointer_width: usize,
+}
+
+impl Index {
+    /// Opens the index in a folder. The time it takes does not depend on the size of the index.
+    ///
+    /// # Errors
+    /// Where a file of the shards is missing, empty, or of a size that contradicts the others, or where any file of the
+    /// manifest is missing or of another size.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_with(dir, OpenOptions::default())
+    }
+
+    /// Opens an index with other than the default options.
+    ///
+    /// # Errors
+    /// As [`Index::open`]; and where the option contradicts the manifest.
+    pub fn open_with(dir: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
+        let dir = dir.as_ref();
+        let manifest = IndexManifest::load(dir)?;
+        let width = match (options.token_width, &manifest) {
+            (Some(asked), Some(manifest)) if asked != manifest.token_width => {
+                return Err(Error::Option {
+                    option: "token width (bytes)",
+                    got: asked.bytes() as u64,
+                    expected: "the manifest says otherwise; omit the option",
+                });
+            }
+            (Some(asked), _) => asked,
+            (None, Some(manifest)) => manifest.token_width,
+            (None, None) => TokenWidth::U16,
+        };
+        let num_shards = match &manifest {
+            Some(manifest) => manifest.shards,
+            None => count_shards(dir)?,
+        };
+        if num_shards == 0 {
+            return Err(Error::NotAnIndex { path: dir.to_owned() });
+        }
+        let open = |number| Shard::open(dir, number, width, manifest.as_ref()).map(SuffixArray::new);
+        let suffix_arrays = (0..num_shards).map(open).collect::<Result<Vec<_>>>()?;
+        if let Some(manifest) = &manifest {
+            manifest.check_sizes(dir)?;
+        }
+        tracing::debug!(dir = %dir.display(), shards = num_shards, "opened an index");
+        let positions = PositionCache::new(options.cache_bytes);
+        Ok(Self { dir: dir.to_owned(), width, manifest, suffix_arrays, positions })
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Width of the tokens.
+    pub fn token_width(&self) -> TokenWidth {
+        self.width
+    }
+
+    /// The manifest; `None` in an index that another program made.
+    pub fn manifest(&self) -> Option<&IndexManifest> {
+        self.manifest.as_ref()
+    }
+
+    /// Path of the tokenizer that built the index; an index of another program has no such file.
+    pub fn tokenizer_path(&self) -> PathBuf {
+        self.dir.join(TOKENIZER)
+    }
+
+    /// Number of shards.
+    pub fn num_shards(&self) -> usize {
+        self.suffix_arrays.len()
+    }
+
+    /// How often the n-gram occurs. Occurrences may overlap; the empty n-gram occurs at every token.
+    ///
+    /// # Errors
+    /// Where an id does not fit the index, or the suffix array holds a pointer that leads nowhere.
+    pub fn count(&self, ngram: &[u32]) -> Result<u64> {
+        let ngram = self.encode(ngram)?;
+        self.suffix_arrays.iter().map(|suffix_array| Ok(suffix_array.find(&ngram)?.len())).sum()
+    }
+
+    /// Tokens of one shard, for showing a passage; the range is cut at the shard's end.
+    pub fn tokens(&self, shard: usize, positions: Range<u64>) -> Vec<u32> {
+        let Some(shard) = self.shards().nth(shard) else { return Vec::new() };
+        positions.map_while(|position| shard.token(position)).collect()
+    }
+
+    /// Documents, tokens, bytes, widths.
+    pub fn info(&self) -> Info {
+        let shard_info = |shard: &Shard| ShardInfo {
+            documents: shard.num_documents(),
+            tokens: shard.num_tokens,
+            pointer_width: shard.pointer_width,
+        };
+        Info {
+            path: self.dir.clone(),
+            documents: self.shards().map(Shard::num_documents).sum(),
+            tokens: self.shards().map(|shard| shard.num_tokens).sum(),
+            text_bytes: self.manifest.as_ref().map(|manifest| manifest.text_bytes),
+            index_bytes: self.shards().map(Shard::num_bytes).sum(),
+            token_width: self.width,
+            tokenizer: self.manifest.as_ref().and_then(|manifest| manifest.tokenizer.clone()),
+            shards: self.shards().map(shard_info).collect(),
+        }
+    }
+
+    /// The files of every shard, in order.
+    pub(crate) fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.suffix_arrays.iter().map(|suffix_array| &suffix_array.shard)
+    }
+
+    /// An n-gram as the bytes that it has in the stream.
+    pub(crate) fn encode(&self, ngram: &[u32]) -> Result<Vec<u8>> {
+        format::encode(ngram, self.width)
+    }
+
+    /// States that all ids in the index are below `num_ids`.
+    pub(crate) fn set_vocabulary(&self, num_ids: u32) {
+        self.suffix_arrays.iter().for_each(|suffix_array| suffix_array.set_vocabulary(num_ids));
+    }
+}
+
+/// The number of the folder's `tokenized.K` files; a gap in their numbers is an error.
+fn count_shards(dir: &Path) -> Result<usize> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(Error::io("list", dir))? {
+        let name = entry.map_err(Error::io("list", dir))?.file_name();
+        let number =
+            name.to_str().and_then(|name| name.strip_prefix("tokenized.")).and_then(|k| k.parse::<usize>().ok());
+        numbers.extend(number);
+    }
+    numbers.sort_unstable();
+    for (expected, &number) in numbers.iter().enumerate() {
+        if number != expected {
+            return Err(Error::MissingFile { path: Family::Tokenized.path(dir, expected) });
+        }
+    }
+    Ok(numbers.len())
+}

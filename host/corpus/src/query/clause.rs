@@ -1,0 +1,100 @@
+//! One clause in one shard: where its terms lie, and which part the official engine keeps of a frequent one.
+
+use crate::error::Result;
+use crate::query::cpp_uniform::CppUniform;
+use crate::suffix::search::SuffixArray;
+use crate::suffix::search::{RankRange, num_ranks};
+
+#[derive(Debug)]
+pub(crate) struct ShardClause {
+    /// Which clause of the query.
+    pub(crate) number: usize,
+    /// For each term the ranks of its occurrences (of those kept).
+    pub(crate) rank_ranges: Vec<RankRange>,
+    /// Occurrences of all terms before any were dropped; what two terms share counts twice.
+    pub(crate) count: u64,
+    /// How many occurrences each one kept stands for.
+    pub(crate) factor: u64,
+    /// Whether occurrences were dropped.
+    pub(crate) sampled: bool,
+}
+
+impl ShardClause {
+    pub(crate) fn find(suffix_array: &SuffixArray, number: usize, terms: &[Vec<u8>]) -> Result<Self> {
+        let rank_ranges = terms.iter().map(|term| suffix_array.find(term)).collect::<Result<Vec<_>>>()?;
+        let count = num_ranks(&rank_ranges);
+        Ok(Self { number, rank_ranges, count, factor: 1, sampled: false })
+    }
+
+    /// Drops occurrences as the official engine does, until about `cap` are left: of every term it keeps one run of
+    /// neighbouring ranks, at a random place, from a generator that starts afresh for each clause and shard.
+    pub(crate) fn sample(&mut self, cap: u64) {
+        if self.count <= cap {
+            return;
+        }
+        let mut uniform = CppUniform::new();
+        let mut kept = 0;
+        for range in &mut self.rank_ranges {
+            let share = u128::from(range.len()) * u128::from(cap);
+            let length = share.div_ceil(u128::from(self.count)) as u64; // at most the range's, as cap < count
+            range.start += uniform.draw(range.len() - length);
+            range.end = range.start + length;
+            kept += length;
+        }
+        self.factor = self.count / kept;
+        self.sampled = true;
+    }
+
+    /// The ranks of the occurrences kept, term by term.
+    pub(crate) fn ranks(&self) -> impl Iterator<Item = u64> + '_ {
+        self.rank_ranges.iter().flat_map(|range| range.ranks())
+    }
+
+    /// Occurrences kept.
+    pub(crate) fn num_positions(&self) -> u64 {
+        num_ranks(&self.rank_ranges)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clause(lengths: &[u64]) -> ShardClause {
+        let rank_ranges = lengths.iter().map(|&length| RankRange { start: 1_000, end: 1_000 + length }).collect();
+        ShardClause { number: 0, rank_ranges, count: lengths.iter().sum(), factor: 1, sampled: false }
+    }
+
+    /// Start offsets and factors of the published wheel.
+    #[test]
+    fn samples_are_the_official_ones() {
+        for (length, cap, offset, factor) in [
+            (39_306, 1, 17_563, 39_306),
+            (39_306, 500, 17_340, 78),
+            (664, 50, 274, 13),
+            (1_000_001, 500_000, 223_443, 2),
+        ] {
+            let mut clause = clause(&[length]);
+            clause.sample(cap);
+            assert_eq!(clause.rank_ranges, [RankRange { start: 1_000 + offset, end: 1_000 + offset + cap }]);
+            assert_eq!((clause.factor, clause.sampled), (factor, true));
+        }
+    }
+
+    #[test]
+    fn every_term_of_a_clause_draws_in_turn() {
+        let mut clause = clause(&[4_664, 174]); // film OR movie
+        clause.sample(500);
+        let samples: Vec<_> = clause.rank_ranges.iter().map(|range| (range.start - 1_000, range.len())).collect();
+        assert_eq!(samples, [(1_868, 483), (120, 18)]);
+        assert_eq!(clause.factor, 9);
+    }
+
+    #[test]
+    fn a_clause_at_the_cap_is_left_alone() {
+        let mut clause = clause(&[50]);
+        clause.sample(50);
+        assert!(!clause.sampled);
+        assert_eq!(clause.num_positions(), 50);
+    }
+}

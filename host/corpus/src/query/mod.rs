@@ -1,0 +1,12 @@
+//! How often n-grams occur near each other.
+
+mod boundary;
+mod clause;
+pub(crate) mod cnf;
+mod count;
+mod cpp_uniform;
+mod join;
+mod plan;
+mod scan;
+mod span;
+mod starts;

@@ -1,0 +1,8 @@
+//! Searching the suffix array, and the positions of what was found.
+
+pub(crate) mod first_tokens;
+pub(crate) mod position_cache;
+pub(crate) mod positions;
+mod radix;
+pub(crate) mod sampled_prefixes;
+pub(crate) mod search;

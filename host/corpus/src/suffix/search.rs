@@ -1,0 +1,255 @@
+//! Where the suffixes that start with an n-gram lie in the suffix array.
+//!
+//! Suffixes are ordered byte by byte as they lie on disk, so a token's *bytes* decide, never its number: 256 (`00 01`)
+//! comes before 1 (`01 00`).
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use crate::error::Result;
+use crate::files::prefix_file::{self, PREFIX_BYTES};
+use crate::files::shard::Shard;
+use crate::suffix::first_tokens::FirstTokenTable;
+use crate::suffix::sampled_prefixes::SampledPrefixes;
+use crate::token_width::TokenWidth;
+
+/// A half-open range of ranks. All suffixes that start with the same n-gram have neighbouring ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct RankRange {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl RankRange {
+    pub(crate) fn len(self) -> u64 {
+        self.end - self.start
+    }
+
+    pub(crate) fn ranks(self) -> Range<u64> {
+        self.start..self.end
+    }
+}
+
+/// Ranks in all of the ranges together.
+pub(crate) fn num_ranks(ranges: &[RankRange]) -> u64 {
+    ranges.iter().map(|range| range.len()).sum()
+}
+
+/// A shard's suffix array, with what earlier searches have learnt of it.
+#[derive(Debug)]
+pub(crate) struct SuffixArray {
+    pub(crate) shard: Shard,
+    first_tokens: FirstTokenTable,
+    prefixes: SampledPrefixes,
+    /// Whether some token but the separator may end in FF, once known.
+    may_end_in_ff: OnceLock<bool>,
+}
+
+impl SuffixArray {
+    pub(crate) fn new(shard: Shard) -> Self {
+        let first_tokens = FirstTokenTable::new(shard.width);
+        let prefixes = SampledPrefixes::new(shard.num_tokens);
+        Self { shard, first_tokens, prefixes, may_end_in_ff: OnceLock::new() }
+    }
+
+    /// The ranks of all suffixes that start with `ngram`, given as the stream's bytes. The empty n-gram starts them all.
+    pub(crate) fn find(&self, ngram: &[u8]) -> Result<RankRange> {
+        let everything = RankRange { start: 0, end: self.shard.num_tokens };
+        let Some((first, rest)) =
+            ngram.split_at_checked(self.shard.width.bytes()).filter(|(first, _)| !first.is_empty())
+        else {
+            return Ok(everything);
+        };
+        match self.find_first_token(first, rest.is_empty())? {
+            Some(range) if rest.is_empty() => Ok(range),
+            range => self.find_within(range.unwrap_or(everything), ngram),
+        }
+    }
+
+    /// Whether some token but the separator may have FF as its last byte. The official engine takes adjacent FF bytes at
+    /// any alignment for a separator, so such a token could look like a part of one.
+    pub(crate) fn may_end_in_ff(&self) -> Result<bool> {
+        if let Some(&known) = self.may_end_in_ff.get() {
+            return Ok(known);
+        }
+        let found = match self.shard.width {
+            TokenWidth::U8 => false,
+            TokenWidth::U16 => {
+                let mut occurrences = 0;
+                for first in 0..0xFF {
+                    occurrences += self.find(&[first, 0xFF])?.len();
+                }
+                occurrences > 0
+            }
+            // Tokens are not sorted by their last byte; all of them would have to be read.
+            TokenWidth::U32 => true,
+        };
+        Ok(*self.may_end_in_ff.get_or_init(|| found))
+    }
+
+    /// States that all ids are below `num_ids`: with few enough, no token ends in FF and none needs to be searched for.
+    pub(crate) fn set_vocabulary(&self, num_ids: u32) {
+        let width = self.shard.width;
+        if width != TokenWidth::U8 && num_ids <= 0xFF << (8 * (width.bytes() - 1)) {
+            let _ = self.may_end_in_ff.set(false); // or it is known already
+        }
+    }
+
+    /// The ranks of the suffixes that start with one token. `None` where the first-token table does not apply: to u32
+    /// tokens, and to the first token of a longer n-gram that is asked for the first time.
+    fn find_first_token(&self, token: &[u8], is_whole_ngram: bool) -> Result<Option<RankRange>> {
+        if self.first_tokens.num_keys() == 0 {
+            return Ok(None);
+        }
+        let key = token.iter().fold(0, |key, &byte| key << 8 | usize::from(byte));
+        if !is_whole_ngram && self.first_tokens.is_new(key) {
+            return Ok(None);
+        }
+        Ok(Some(RankRange { start: self.first_rank_of(key)?, end: self.first_rank_of(key + 1)? }))
+    }
+
+    /// The first rank whose suffix starts with a token of this key or a greater one.
+    fn first_rank_of(&self, key: usize) -> Result<u64> {
+        if key == self.first_tokens.num_keys() {
+            return Ok(self.shard.num_tokens);
+        }
+        if let Some(known) = self.first_tokens.get(key) {
+            return Ok(known);
+        }
+        let token = &(key as u32).to_be_bytes()[4 - self.shard.width.bytes()..];
+        let everything = RankRange { start: 0, end: self.shard.num_tokens };
+        let (rank, _) = self.partition(everything, &Pattern::new(token), |order| order == Ordering::Less)?;
+        self.first_tokens.set(key, rank);
+        Ok(rank)
+    }
+
+    /// [`SuffixArray::find`], given a range of ranks that holds them all.
+    fn find_within(&self, within: RankRange, ngram: &[u8]) -> Result<RankRange> {
+        let pattern = Pattern::new(ngram);
+        let (start, beyond) = self.partition(within, &pattern, |order| order == Ordering::Less)?;
+        // The first search has passed the end, or came near it: most n-grams are rare.
+        let (end, _) = self.partition(RankRange { start, end: beyond }, &pattern, |order| order == Ordering::Equal)?;
+        Ok(RankRange { start, end })
+    }
+
+    /// Binary search: the first rank of `within` whose order does not satisfy `before` (it holds for the ranks up to there
+    /// and for none after), and the first rank that was compared and is greater than the pattern, or else the range's end.
+    fn partition(
+        &self,
+        within: RankRange,
+        pattern: &Pattern<'_>,
+        before: impl Fn(Ordering) -> bool,
+    ) -> Result<(u64, u64)> {
+        let mut range = within;
+        let mut beyond = within.end;
+        let mut is_before = |rank: u64, order: Ordering| {
+            if order == Ordering::Greater {
+                beyond = rank;
+            }
+            before(order)
+        };
+        if let Some(file) = &self.shard.prefixes {
+            let prefix = |number: u64| {
+                let prefix = u64::from_be_bytes(file.prefixes()[number as usize]);
+                Ok((prefix != 0).then_some(prefix))
+            };
+            range = self.narrow(range, prefix_file::STRIDE, prefix, pattern, &mut is_before)?;
+        }
+        let prefix = |number: u64| self.prefixes.get(number, &self.shard);
+        range = self.narrow(range, self.prefixes.stride, prefix, pattern, &mut is_before)?;
+        let RankRange { mut start, mut end } = range;
+        while start < end {
+            let middle = start + (end - start) / 2;
+            if is_before(middle, self.compare(middle, pattern)?) {
+                start = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        Ok((start, beyond))
+    }
+
+    /// Binary search among the suffixes of every `stride`th rank: the part of the range that is left to search. `prefix`
+    /// gives the first bytes of a suffix by its number among them; `None` where they must be read.
+    fn narrow(
+        &self,
+        RankRange { mut start, mut end }: RankRange,
+        stride: u64,
+        prefix: impl Fn(u64) -> Result<Option<u64>>,
+        pattern: &Pattern<'_>,
+        is_before: &mut impl FnMut(u64, Ordering) -> bool,
+    ) -> Result<RankRange> {
+        let (mut low, mut high) = (start.div_ceil(stride), end.div_ceil(stride));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let rank = middle * stride;
+            let order = match prefix(middle)?.and_then(|prefix| pattern.compare_prefix(prefix)) {
+                Some(order) => order,
+                None => self.compare(rank, pattern)?,
+            };
+            if is_before(rank, order) {
+                (low, start) = (middle + 1, rank + 1);
+            } else {
+                (high, end) = (middle, rank);
+            }
+        }
+        Ok(RankRange { start, end })
+    }
+
+    fn compare(&self, rank: u64, pattern: &Pattern<'_>) -> Result<Ordering> {
+        Ok(pattern.compare(self.shard.suffix(rank)?))
+    }
+}
+
+/// An n-gram as bytes of the stream, ready to be compared with suffixes: mostly as one number.
+struct Pattern<'a> {
+    bytes: &'a [u8],
+    /// The first bytes as a big-endian number, followed by zeros.
+    head: u64,
+    /// The bits of a suffix's prefix that count.
+    mask: u64,
+}
+
+impl<'a> Pattern<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        let length = bytes.len().min(PREFIX_BYTES);
+        let mut head = [0; PREFIX_BYTES];
+        head[..length].copy_from_slice(&bytes[..length]);
+        let mask = u64::MAX.checked_shl(8 * (PREFIX_BYTES - length) as u32).unwrap_or(0);
+        Self { bytes, head: u64::from_be_bytes(head), mask }
+    }
+
+    /// How a suffix with this prefix compares with the n-gram; `None` where the prefix alone does not tell.
+    fn compare_prefix(&self, prefix: u64) -> Option<Ordering> {
+        let order = (prefix & self.mask).cmp(&self.head);
+        (order != Ordering::Equal || self.bytes.len() <= PREFIX_BYTES).then_some(order)
+    }
+
+    /// Compares the first bytes of a suffix, as many as the n-gram has. A suffix that ends earlier is smaller.
+    fn compare(&self, suffix: &[u8]) -> Ordering {
+        if let Some(head) = suffix.first_chunk()
+            && let Some(order) = self.compare_prefix(u64::from_be_bytes(*head))
+        {
+            return order;
+        }
+        suffix[..self.bytes.len().min(suffix.len())].cmp(self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn suffixes_compare_as_their_first_bytes_do() {
+        let long = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+        for length in 0..=long.len() {
+            let pattern = Pattern::new(&long[..length]);
+            for suffix in [&long[..], &long[..5], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 0], &[0; 20], &[9; 3], &[]] {
+                let expected = suffix[..length.min(suffix.len())].cmp(&long[..length]);
+                assert_eq!(pattern.compare(suffix), expected, "{length} {suffix:?}");
+            }
+        }
+    }
+}

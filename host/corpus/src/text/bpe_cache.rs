@@ -1,0 +1,320 @@
+//! A cache of tokenised parts for tokenizers of the Llama 2 family, which otherwise merge a whole document as one word.
+//!
+//! Byte-pair encoding starts from single characters and joins neighbours, so a token that reaches from character `a` into
+//! the character `b` after it contains `ab`. Where no result of a merge has `a` and `b` side by side, no token ever spans
+//! that place, what stands left of it has no influence on what stands right of it, and the text can be cut there. English
+//! text falls into words, numbers into digits and most punctuation stands alone; nearly all of these parts have been
+//! tokenised before. The ids are the library's own; only the way to them is shorter.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard};
+
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use tokenizers::Model;
+
+use crate::error::{Error, Result};
+
+pub(crate) const MARK: &str = "\u{2581}";
+const MARK_CHAR: char = '\u{2581}';
+
+/// Parts that one memory holds. There are always new ones; the frequent ones come first.
+const MAX_PARTS: usize = 1 << 18;
+/// Longer parts hardly occur twice.
+const MAX_PART_BYTES: usize = 15;
+
+#[derive(Debug)]
+pub(crate) struct BpeCache {
+    joins: Joins,
+    /// Texts that the library cuts out before it looks at words.
+    added_tokens: Vec<String>,
+    /// Memories that no thread is using. A thread takes one for a whole text, so that nothing is locked within it.
+    memories: Mutex<Vec<Memory>>,
+}
+
+impl BpeCache {
+    /// Size of a full memory, its last growth included.
+    pub(crate) const BYTES_PER_THREAD: u64 = 28 << 20;
+
+    /// A cache for a tokenizer whose texts can be cut, and `None` for any other. `config` is its `tokenizer.json`.
+    pub(crate) fn new(config: &serde_json::Value, tokenizer: &tokenizers::Tokenizer) -> Option<Self> {
+        let model = &config["model"];
+        let plain_merges = model["type"] == "BPE"
+            && model["dropout"].as_f64().is_none_or(|dropout| dropout == 0.0)
+            && model["ignore_merges"] != true
+            && model["continuing_subword_prefix"].is_null()
+            && model["end_of_word_suffix"].is_null();
+        // With all 256 bytes in the vocabulary there is no unknown token, which could join across a cut.
+        let byte_tokens: HashSet<String> = (0..=255_u8).map(|b| format!("<{b:#04X}>")).collect();
+        let knows_every_byte =
+            model["byte_fallback"] == true && byte_tokens.iter().all(|token| tokenizer.token_to_id(token).is_some());
+        if !(marks_words(config) && plain_merges && knows_every_byte) {
+            return None;
+        }
+        let merges: Vec<(&str, &str)> =
+            model["merges"].as_array()?.iter().map(parts_of_merge).collect::<Option<_>>()?;
+        // A character that is not in the vocabulary becomes bytes. If bytes could merge, characters would not show where.
+        if merges.iter().any(|(left, right)| byte_tokens.contains(*left) || byte_tokens.contains(*right)) {
+            return None;
+        }
+        let joins = Joins::of_pieces(merges.iter().map(|(left, right)| format!("{left}{right}")));
+        let added_tokens = tokenizer.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
+        Some(Self { joins, added_tokens, memories: Mutex::default() })
+    }
+
+    /// The ids of a text with a `▁` before it; `None` where it holds an added token, so that the library must see all of it.
+    pub(crate) fn encode(&self, tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<Option<Vec<u32>>> {
+        if self.added_tokens.iter().any(|token| text.contains(token)) {
+            return Ok(None);
+        }
+        let mut ids = Vec::with_capacity(text.len() / 3);
+        if text.is_empty() {
+            return Ok(Some(ids));
+        }
+        let marked = format!(" {text}");
+        let mut memory = self.memories().pop().unwrap_or_default();
+        let mut rest = marked.as_str();
+        while !rest.is_empty() {
+            let length = self.joins.part_length(rest);
+            memory.encode(tokenizer, rest, length, &mut ids)?;
+            rest = &rest[length..];
+        }
+        self.memories().push(memory);
+        Ok(Some(ids))
+    }
+
+    /// Frees the memories.
+    pub(crate) fn clear(&self) {
+        self.memories().clear();
+    }
+
+    fn memories(&self) -> MutexGuard<'_, Vec<Memory>> {
+        // A poisoned lock guards nothing half-done here: memories are put back whole.
+        self.memories.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Whether the tokenizer puts a `▁` before the text and in place of every space, and does nothing else before it merges.
+fn marks_words(config: &serde_json::Value) -> bool {
+    let (normalizer, pre_tokenizer) = (&config["normalizer"], &config["pre_tokenizer"]);
+    let in_pre_tokenizer = normalizer.is_null()
+        && pre_tokenizer["type"] == "Metaspace"
+        && pre_tokenizer["replacement"] == MARK
+        && matches!(pre_tokenizer["prepend_scheme"].as_str(), Some("first" | "always"))
+        && pre_tokenizer["split"] == false;
+    let in_normalizer = pre_tokenizer.is_null()
+        && normalizer["type"] == "Sequence"
+        && normalizer["normalizers"].as_array().is_some_and(|steps| {
+            matches!(&steps[..], [prepend, replace]
+                if prepend["type"] == "Prepend" && prepend["prepend"] == MARK
+                    && replace["type"] == "Replace" && replace["pattern"]["String"] == " " && replace["content"] == MARK)
+        });
+    in_pre_tokenizer || in_normalizer
+}
+
+/// `["a", "b"]`, or `"a b"` in older files.
+fn parts_of_merge(merge: &serde_json::Value) -> Option<(&str, &str)> {
+    match merge {
+        serde_json::Value::String(pair) => pair.split_once(' '),
+        pair => Some((pair.get(0)?.as_str()?, pair.get(1)?.as_str()?)),
+    }
+}
+
+/// Which characters stand side by side in some piece. A space counts as the `▁` that it becomes.
+#[derive(Debug)]
+struct Joins {
+    /// `ascii[128 * a + b]`, with the mark in the place of the space.
+    ascii: Box<[bool]>,
+    others: FxHashSet<(char, char)>,
+}
+
+impl Joins {
+    fn of_pieces(pieces: impl Iterator<Item = String>) -> Self {
+        let mut joins = Self { ascii: vec![false; 128 * 128].into(), others: FxHashSet::default() };
+        for piece in pieces {
+            for (a, b) in piece.chars().map(unmarked).zip(piece.chars().map(unmarked).skip(1)) {
+                if a.is_ascii() && b.is_ascii() {
+                    joins.ascii[128 * a as usize + b as usize] = true;
+                } else {
+                    joins.others.insert((a, b));
+                }
+            }
+        }
+        joins
+    }
+
+    /// Bytes up to the first place where the text can be cut; all of it where it cannot.
+    fn part_length(&self, text: &str) -> usize {
+        let mut characters = text.char_indices().map(|(at, c)| (at, unmarked(c)));
+        let mut last = characters.next().map_or(' ', |(_, c)| c);
+        for (at, c) in characters {
+            let joined = if last.is_ascii() && c.is_ascii() {
+                self.ascii[128 * last as usize + c as usize]
+            } else {
+                self.others.contains(&(last, c))
+            };
+            if !joined {
+                return at;
+            }
+            last = c;
+        }
+        text.len()
+    }
+}
+
+fn unmarked(c: char) -> char {
+    if c == MARK_CHAR { ' ' } else { c }
+}
+
+/// The ids of parts already seen.
+#[derive(Debug)]
+struct Memory {
+    /// From a part's bytes, its length in the last of them, to its place in `ids`.
+    known: FxHashMap<u128, (u32, u32)>,
+    ids: Vec<u32>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { known: HashMap::with_hasher(FxBuildHasher), ids: Vec::new() }
+    }
+}
+
+impl Memory {
+    /// Appends the ids of the first `length` bytes of a text.
+    fn encode(
+        &mut self,
+        tokenizer: &tokenizers::Tokenizer,
+        text: &str,
+        length: usize,
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
+        let key = (length <= MAX_PART_BYTES).then(|| key(text.as_bytes(), length));
+        if let Some(key) = key
+            && let Some(&(start, end)) = self.known.get(&key)
+        {
+            ids.extend_from_slice(&self.ids[start as usize..end as usize]);
+            return Ok(());
+        }
+        let tokens = tokenizer.get_model().tokenize(&text[..length].replace(' ', MARK));
+        let tokens = tokens.map_err(|e| Error::Encode { message: e.to_string() })?;
+        let new = ids.len();
+        ids.extend(tokens.iter().map(|token| token.id));
+        if let Some(key) = key
+            && self.known.len() < MAX_PARTS
+        {
+            let start = self.ids.len() as u32; // at most 15 ids for each of 2¹⁸ parts
+            self.ids.extend_from_slice(&ids[new..]);
+            self.known.insert(key, (start, self.ids.len() as u32));
+        }
+        Ok(())
+    }
+}
+
+/// The first `length` bytes (at most 15) and their number, as one integer.
+fn key(bytes: &[u8], length: usize) -> u128 {
+    let padded = match bytes.first_chunk::<16>() {
+        Some(chunk) => u128::from_le_bytes(*chunk) & ((1 << (8 * length)) - 1),
+        None => bytes[..length].iter().rev().fold(0, |key, &byte| key << 8 | u128::from(byte)),
+    };
+    padded | (length as u128) << 120
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn text_is_cut_where_no_piece_joins() {
+        let joins = Joins::of_pieces(["▁▁", "▁ab", "é,", ",▁c"].map(String::from).into_iter());
+        let parts = |mut text: &str| {
+            let mut parts = Vec::new();
+            while !text.is_empty() {
+                let (part, rest) = text.split_at(joins.part_length(text));
+                parts.push(part.to_owned());
+                text = rest;
+            }
+            parts
+        };
+        assert_eq!(parts("  ab\u{2581}abb c"), ["  ab", "\u{2581}ab", "b", " c"]);
+        assert_eq!(parts("é, caé世世"), ["é, c", "a", "é", "世", "世"]);
+        assert_eq!(parts(""), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn keys_tell_parts_apart() {
+        let text = "abcdefghijklmnopqrstuvwxyz";
+        assert_eq!(key(text.as_bytes(), 3), key(b"abc", 3));
+        assert_eq!(key(text.as_bytes(), 15), key(b"abcdefghijklmno", 15));
+        assert_ne!(key(b"a\0", 2), key(b"a", 1));
+    }
+
+    /// A little Llama: all bytes, a few letters, merges within words and in runs of spaces.
+    fn config(more: &[&str]) -> serde_json::Value {
+        let merges = ["▁ ▁", "▁▁ ▁▁", "▁ a", "a b", "▁a b", "b b", "▁▁ a", "é b"];
+        let mut pieces: Vec<String> = vec!["<unk>".into(), "<s>".into(), "</s>".into()];
+        pieces.extend((0..=255_u8).map(|byte| format!("<{byte:#04X}>")));
+        pieces.extend(["▁", "a", "b", "é", ",", "\n"].map(String::from));
+        pieces.extend(merges.iter().chain(more).map(|merge| merge.replace(' ', "")));
+        let vocab: serde_json::Map<String, serde_json::Value> =
+            pieces.into_iter().enumerate().map(|(id, piece)| (piece, id.into())).collect();
+        serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
+            "decoder": null,
+            "added_tokens": [{"id": 1, "content": "<s>", "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true}],
+            "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": false},
+            "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": true, "byte_fallback": true, "ignore_merges": false,
+                "vocab": vocab, "merges": merges.iter().chain(more).collect::<Vec<_>>()},
+        })
+    }
+
+    fn load(config: &serde_json::Value) -> tokenizers::Tokenizer {
+        tokenizers::Tokenizer::from_bytes(config.to_string()).unwrap()
+    }
+
+    #[test]
+    fn tokenizers_of_other_kinds_get_no_cache() {
+        let cache = |config: &serde_json::Value| BpeCache::new(config, &load(config));
+        assert!(cache(&config(&[])).is_some());
+        assert!(cache(&config(&["<0xC3> <0xA9>"])).is_none()); // bytes that merge
+        let mut split = config(&[]);
+        split["pre_tokenizer"]["split"] = true.into();
+        assert!(cache(&split).is_none());
+        let mut normalised = config(&[]);
+        normalised["normalizer"] = serde_json::json!({"type": "Lowercase"});
+        assert!(cache(&normalised).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn the_cache_gives_the_librarys_ids(
+            texts in proptest::collection::vec("([ab é\n▁,]|<s>|世|<0x0A>){0,12}", 1..20),
+            joined in any::<bool>(),
+            in_normalizer in any::<bool>(),
+        ) {
+            let more: &[&str] = if joined { &["b ▁", "b▁ a", ", \n", "é ,"] } else { &[] };
+            let mut config = config(more);
+            if in_normalizer {
+                config["pre_tokenizer"] = serde_json::Value::Null;
+                config["normalizer"] = serde_json::json!({"type": "Sequence", "normalizers": [
+                    {"type": "Prepend", "prepend": "▁"},
+                    {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]});
+            }
+            let tokenizer = load(&config);
+            let cache = BpeCache::new(&config, &tokenizer).unwrap();
+            for text in texts {
+                // A pre-tokenizer leaves away the mark before a text that begins with one; see `tokenizer.rs`.
+                let begins_marked = text.starts_with([' ', '\u{2581}']) && !in_normalizer;
+                let marked = if begins_marked { format!(" {text}") } else { text.clone() };
+                let expected = tokenizer.encode_fast(marked, false).unwrap().get_ids().to_vec();
+                match cache.encode(&tokenizer, &text).unwrap() {
+                    Some(ids) => prop_assert_eq!(ids, expected, "{:?}", text),
+                    None => prop_assert!(text.contains("<s>")),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What can go wrong between two machines.
+
+use std::path::PathBuf;
+
+/// Every failure of a [`Remote`](crate::Remote).
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// The API has no words for what `span` counts.
+    #[error("servers cannot count in the mode `span`; use `compatible` or `exact`, or an index on this machine")]
+    Span,
+    /// The address of the server cannot be used.
+    #[error("{url:?} is no address of a server: {problem}")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A setting has a value that cannot work.
+    #[error("corpus.remote.{setting}: it must be {expected}")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// The server understood the request and will not answer it; asking again is of no use.
+    #[error("{url} refuses {request} on its index {index}: {message}")]
+    Refused {
+        /// The server.
+        url: String,
+        /// The index.
+        index: String,
+        /// What was asked.
+        request: String,
+        /// What the server said.
+        message: String,
+    },
+    /// The server gave no usable answer for as long as one is waited for.
+    #[error(
+        "{url} did not answer {request} on its index {index} in {attempts} attempts and {seconds:.0} s; at last: {last}"
+    )]
+    GaveUp {
+        /// The server.
+        url: String,
+        /// The index.
+        index: String,
+        /// What was asked.
+        request: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// For how long.
+        seconds: f64,
+        /// How the last attempt failed.
+        last: String,
+    },
+    /// A file of the cache cannot be used.
+    #[error("cannot {action} the cache of counts {}: {source}", path.display())]
+    Cache {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,264 @@
+//! An index behind Infini-gram's HTTP API.
+
+mod cache;
+mod error;
+mod http;
+mod pace;
+mod settings;
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_corpus::{CnfCount, CnfOptions, Mode};
+
+use crate::local::count_of;
+use crate::wire::{About, Answer, Request};
+use cache::Cache;
+use http::{Failure, Http};
+use pace::{FirstFailure, Pace};
+
+pub use error::RemoteError;
+pub use settings::RemoteSettings;
+
+/// Waits between attempts: they double, and as much again at most is drawn, so that clients that failed together do not
+/// come back together.
+const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(250))
+    .with_max_delay(Duration::from_millis(7_500))
+    .without_max_times()
+    .with_jitter();
+
+/// Asks a server for counts, patiently.
+///
+/// An attempt fails in passing where the connection is lost or takes too long, where the answer is none, and with the states
+/// 408, 429 and 5xx. It is then repeated, after a wait that doubles and follows `Retry-After`, until the patience of
+/// [`RemoteSettings`] is at its end. A refusal is final. A batch ends with its first final failure.
+#[derive(Debug)]
+pub struct Remote {
+    http: Http,
+    index: String,
+    options: CnfOptions,
+    patience: Duration,
+    connections: usize,
+    pace: Pace,
+    cache: Option<Cache>,
+    size: CorpusSize,
+}
+
+impl Remote {
+    /// Prepares to ask for an index by its name, always with the same options. Nothing is sent yet. Answers are kept in files
+    /// in `cache_dir`, where one is given and the settings want it.
+    ///
+    /// # Errors
+    /// Where the URL, the mode or a setting cannot be used, or the cache not be opened.
+    pub fn open(
+        url: &str,
+        index: &str,
+        options: CnfOptions,
+        settings: &RemoteSettings,
+        cache_dir: Option<&Path>,
+    ) -> Result<Self, RemoteError> {
+        if options.mode == Mode::Span {
+            return Err(RemoteError::Span);
+        }
+        if let Some((setting, expected)) = settings.problem() {
+            return Err(RemoteError::Setting { setting, expected });
+        }
+        let timeout = Duration::from_secs_f64(settings.timeout_s);
+        let http = Http::new(url, settings.connections, timeout)
+            .map_err(|problem| RemoteError::Url { url: url.to_owned(), problem })?;
+        let cache_dir = cache_dir.filter(|_| settings.cache);
+        Ok(Self {
+            http,
+            index: index.to_owned(),
+            options,
+            patience: Duration::from_secs_f64(settings.patience_s),
+            connections: settings.connections,
+            pace: Pace::new(settings.requests_per_second),
+            cache: cache_dir.map(|dir| Cache::open(dir, url, index)).transpose()?,
+            size: CorpusSize::default(),
+        })
+    }
+
+    /// Asks how large the corpus is. Only our server says; with another the size stays unknown.
+    ///
+    /// # Errors
+    /// Where the server does not answer at all.
+    pub fn ask_size(&mut self) -> Result<(), RemoteError> {
+        if let Some(size) = self.cache.as_ref().and_then(Cache::size) {
+            self.size = size;
+            return Ok(());
+        }
+        let about = self.ask("a request for the corpus's size", &FirstFailure::new(), || self.http.about())?;
+        if let Some(About { index, tokens, documents, .. }) = about.flatten()
+            && index == self.index
+        {
+            self.size = CorpusSize { tokens: Some(tokens), documents: Some(documents) };
+            self.keep(|cache| cache.put_size(self.size));
+        }
+        Ok(())
+    }
+
+    /// A count with everything that the server says about it; `None` for a query that the API has no words for.
+    ///
+    /// # Errors
+    /// Where the server refuses the query, or gives no answer for as long as patience lasts.
+    pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, RemoteError> {
+        Ok(self.count_all(&[all_of])?.pop().flatten())
+    }
+
+    fn count_all(&self, queries: &[&[Vec<String>]]) -> Result<Vec<Option<CnfCount>>, RemoteError> {
+        let mut counts = vec![None; queries.len()];
+        let mut unknown = Vec::new();
+        for (place, all_of) in queries.iter().enumerate() {
+            let Some(text) = query_text(all_of) else { continue };
+            counts[place] = self.cache.as_ref().and_then(|cache| cache.count(&text, &self.options));
+            if counts[place].is_none() {
+                unknown.push((place, text));
+            }
+        }
+        for (place, count) in self.ask_all(unknown)? {
+            counts[place] = Some(count);
+        }
+        Ok(counts)
+    }
+
+    /// Asks for all of these, as many at a time as there are connections. The answers come in any order, with their places.
+    fn ask_all(&self, queries: Vec<(usize, String)>) -> Result<Vec<(usize, CnfCount)>, RemoteError> {
+        let threads = self.connections.min(queries.len());
+        let answers = Mutex::new(Vec::with_capacity(queries.len()));
+        let queue = Mutex::new(queries.into_iter());
+        let failure = FirstFailure::new();
+        let next = || queue.lock().expect("no thread panics with it").next();
+        let work = || {
+            while let Some((place, query)) = next() {
+                match self.ask_count(&query, &failure) {
+                    Ok(Some(count)) => answers.lock().expect("no thread panics with it").push((place, count)),
+                    Ok(None) => return,
+                    Err(error) => return failure.set(error),
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(work);
+            }
+        });
+        failure.into_result()?;
+        Ok(answers.into_inner().expect("no thread panics with it"))
+    }
+
+    fn ask_count(&self, query: &str, failure: &FirstFailure) -> Result<Option<CnfCount>, RemoteError> {
+        let request = Request::new(&self.index, query, &self.options);
+        let answer = self.ask(&format!("the query {query:?}"), failure, || self.http.count(&request))?;
+        let count = answer.map(|Answer { count, approx, exact, .. }| {
+            let sampled = exact.map_or(approx, |exact| !exact);
+            CnfCount { count, approx, sampled, at_least: false }
+        });
+        if let Some(count) = count {
+            self.keep(|cache| cache.put_count(query, &self.options, count));
+        }
+        Ok(count)
+    }
+
+    /// Repeats an attempt until there is an answer, a refusal, or no patience left. `None` where another request of the batch
+    /// failed first.
+    fn ask<T>(
+        &self,
+        request: &str,
+        failure: &FirstFailure,
+        attempt: impl Fn() -> Result<T, Failure>,
+    ) -> Result<Option<T>, RemoteError> {
+        let (url, index) = (|| self.http.url.clone(), || self.index.clone());
+        let mut backoff = BACKOFF.build();
+        let start = Instant::now();
+        let mut attempts = 0;
+        while failure.sleep(self.pace.wait(Instant::now())) {
+            attempts += 1;
+            let (problem, retry_after) = match attempt() {
+                Ok(answer) => return Ok(Some(answer)),
+                Err(Failure::Refused(message)) => {
+                    return Err(RemoteError::Refused { url: url(), index: index(), request: request.into(), message });
+                }
+                Err(Failure::Passing { problem, retry_after }) => (problem, retry_after),
+            };
+            let wait = backoff.next().unwrap_or_default().max(retry_after);
+            if start.elapsed().saturating_add(wait) > self.patience {
+                let (request, seconds) = (request.into(), start.elapsed().as_secs_f64());
+                return Err(RemoteError::GaveUp {
+                    url: url(),
+                    index: index(),
+                    request,
+                    attempts,
+                    seconds,
+                    last: problem,
+                });
+            }
+            tracing::warn!(url = self.http.url, attempts, problem, again_in = ?wait, "no answer from the index");
+            if !failure.sleep(wait) {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes to the cache, if there is one. A cache that cannot be written does not stop a run.
+    fn keep(&self, write: impl FnOnce(&Cache) -> Result<(), RemoteError>) {
+        if let Some(Err(error)) = self.cache.as_ref().map(write) {
+            tracing::warn!(%error, "an answer is not kept");
+        }
+    }
+}
+
+impl Counter for Remote {
+    /// Every count is whole: the API has no word for `enough`.
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        let all_of: Vec<_> = queries.iter().map(|query| query.all_of.as_slice()).collect();
+        Ok(self.count_all(&all_of)?.into_iter().map(count_of).collect())
+    }
+
+    fn size(&self) -> CorpusSize {
+        self.size
+    }
+}
+
+/// AND of ORs as the API writes it; `None` where the text would mean something else or nothing: a term is empty, or holds an
+/// operator.
+fn query_text(all_of: &[Vec<String>]) -> Option<String> {
+    let trimmed: Vec<Vec<&str>> = all_of.iter().map(|words| words.iter().map(|word| word.trim()).collect()).collect();
+    let text = trimmed.iter().map(|words| words.join(" OR ")).collect::<Vec<_>>().join(" AND ");
+    // Read back by the very rules of the other side.
+    corver_corpus::parse_query(&text).is_ok_and(|read| read == trimmed).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_written_so_that_they_read_back() {
+        let text = |all_of: &[&[&str]]| {
+            query_text(
+                &all_of.iter().map(|words| words.iter().map(|&word| word.to_owned()).collect()).collect::<Vec<_>>(),
+            )
+        };
+        assert_eq!(
+            text(&[&["Levi Stadium"], &["Denver", "Colorado "]]).as_deref(),
+            Some("Levi Stadium AND Denver OR Colorado")
+        );
+        assert_eq!(text(&[&["Band and Order"]]).as_deref(), Some("Band and Order"));
+        for unspeakable in [
+            &[&["this AND that"][..]][..],
+            &[&["a"], &["b OR c"]],
+            &[&["a"], &[" "]],
+            &[&["a"], &[]],
+            &[&[], &["a"]],
+            &[],
+        ] {
+            assert_eq!(text(unspeakable), None, "{unspeakable:?}");
+        }
+    }
+}

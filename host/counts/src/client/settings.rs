@@ -1,0 +1,45 @@
+//! How to deal with a server.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The section `corpus.remote` of a configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RemoteSettings {
+    /// Requests under way at the same time.
+    pub connections: usize,
+    /// Requests begun per second; 0 sets no limit. Ten is polite towards a public server.
+    pub requests_per_second: f64,
+    /// Seconds that one attempt may take.
+    pub timeout_s: f64,
+    /// Seconds that a query is tried again and again, before the error that stops the run.
+    pub patience_s: f64,
+    /// Whether answers are kept on disk, for ever, by server, index, query and options.
+    pub cache: bool,
+}
+
+impl Default for RemoteSettings {
+    fn default() -> Self {
+        Self { connections: 8, requests_per_second: 0.0, timeout_s: 30.0, patience_s: 120.0, cache: true }
+    }
+}
+
+impl RemoteSettings {
+    /// The first setting with a value that cannot work, with what it may be.
+    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
+        let seconds = |value: f64| Duration::try_from_secs_f64(value).is_ok_and(|value| !value.is_zero());
+        let checks = [
+            (self.connections > 0, "connections", "at least 1"),
+            (
+                self.requests_per_second.is_finite() && self.requests_per_second >= 0.0,
+                "requests_per_second",
+                "0 or more",
+            ),
+            (seconds(self.timeout_s), "timeout_s", "more than 0 seconds"),
+            (seconds(self.patience_s), "patience_s", "more than 0 seconds"),
+        ];
+        checks.into_iter().find(|(good, ..)| !good).map(|(_, setting, expected)| (setting, expected))
+    }
+}

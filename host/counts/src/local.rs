@@ -1,0 +1,101 @@
+//! An index on this machine.
+
+use std::collections::BTreeMap;
+
+use corver_core::{CorpusSize, Count, Counter, PartError, Query};
+use corver_corpus::{CnfCount, CnfOptions, Corpus};
+
+/// Counts in an index, always with the same options.
+#[derive(Debug)]
+pub struct Local {
+    corpus: Corpus,
+    options: CnfOptions,
+}
+
+impl Local {
+    /// Counts in `corpus`.
+    #[must_use]
+    pub fn new(corpus: Corpus, options: CnfOptions) -> Self {
+        Self { corpus, options }
+    }
+
+    /// The index with its tokenizer.
+    #[must_use]
+    pub fn corpus(&self) -> &Corpus {
+        &self.corpus
+    }
+
+    /// A whole count with everything that the engine says about it; `None` where a word has no tokens.
+    ///
+    /// # Errors
+    /// As [`Corpus::count_words`].
+    pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, corver_corpus::Error> {
+        self.corpus.count_words(all_of, &self.options, None)
+    }
+}
+
+impl Counter for Local {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        let mut counts = vec![count_of(None); queries.len()];
+        // The queries of a batch nearly always stop alike.
+        let mut by_enough: BTreeMap<Option<u64>, Vec<usize>> = BTreeMap::new();
+        for (number, query) in queries.iter().enumerate() {
+            if !query.all_of.is_empty() && query.all_of.iter().all(|words| !words.is_empty()) {
+                by_enough.entry(query.enough).or_default().push(number);
+            }
+        }
+        for (enough, numbers) in by_enough {
+            let all_of: Vec<_> = numbers.iter().map(|&number| queries[number].all_of.as_slice()).collect();
+            let found = self.corpus.count_words_batch(&all_of, &self.options, enough)?;
+            numbers.into_iter().zip(found).for_each(|(number, found)| counts[number] = count_of(found));
+        }
+        Ok(counts)
+    }
+
+    fn size(&self) -> CorpusSize {
+        let info = self.corpus.index().info();
+        CorpusSize { tokens: Some(info.tokens), documents: Some(info.documents) }
+    }
+}
+
+/// What a rule hears of an engine's answer. That there is none is no estimate.
+pub(crate) fn count_of(found: Option<CnfCount>) -> Count {
+    Count { occurrences: found.map(|count| count.count), exact: found.is_none_or(|count| count.is_exact()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use corver_corpus::{BuildOptions, Mode, Tokenizer, build_from_documents};
+
+    use super::*;
+
+    const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+        "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
+        "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3},"unk_token":"[UNK]"}}"#;
+
+    #[test]
+    fn an_index_answers_each_query_as_far_as_it_asks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index");
+        let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
+        build_from_documents(["red fox"; 5], &tokenizer, &path, &BuildOptions::default()).unwrap();
+        for (mode, max_diff_tokens) in [(Mode::Compatible, 1), (Mode::Exact, 1), (Mode::Span, 2)] {
+            let options = CnfOptions { mode, max_diff_tokens, ..CnfOptions::default() };
+            let mut local = Local::new(Corpus::open(&path).unwrap(), options);
+            let pair = Query::new([["red"], ["fox"]]);
+            let nothing: [&[&str]; 2] = [&["red"], &[]];
+            let queries = [
+                pair.clone(),
+                pair.with_enough(Some(2)),
+                Query::new([["red"], [""]]),
+                Query::new(nothing.map(<[&str]>::to_vec)),
+                Query { all_of: Vec::new(), enough: None },
+            ];
+            let counts = local.count(&queries).unwrap();
+            assert_eq!(counts[0], Count { occurrences: Some(5), exact: true }, "{mode:?}");
+            assert!(counts[1].occurrences.unwrap() >= 2, "{mode:?}");
+            assert_eq!(counts[2..], [Count { occurrences: None, exact: true }; 3], "{mode:?}");
+            assert_eq!(local.size(), CorpusSize { tokens: Some(15), documents: Some(5) });
+        }
+    }
+}

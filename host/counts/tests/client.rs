@@ -1,0 +1,321 @@
+//! The client against a server that misbehaves.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use corver_core::{CorpusSize, Count, Counter, Query};
+use corver_corpus::{CnfOptions, Mode};
+use corver_counts::{Remote, RemoteError, RemoteSettings};
+use serde_json::{Value, json};
+
+/// What the server does with one request.
+#[derive(Clone)]
+enum Act {
+    /// Answers with this status, these further header lines and this body.
+    Answer(u16, &'static str, String),
+    /// Closes the connection without an answer.
+    Drop,
+    /// Closes it in the middle of the answer.
+    BreakOff,
+    /// Answers a count of 1, but not soon.
+    Slow(Duration),
+}
+
+fn good(count: u64) -> Act {
+    Act::Answer(
+        200,
+        "",
+        json!({"count": count, "approx": false, "latency": 0.1, "token_ids": [], "tokens": []}).to_string(),
+    )
+}
+
+/// A server in this process that does as it is told, request by request; the last act repeats.
+struct Unruly {
+    url: String,
+    /// When each request came, and what it was.
+    requests: Arc<Mutex<Vec<(Instant, Value)>>>,
+}
+
+impl Unruly {
+    fn new(acts: Vec<Act>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (seen, acts) = (requests.clone(), Arc::new(acts));
+        // The threads end with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (seen, acts) = (seen.clone(), acts.clone());
+                std::thread::spawn(move || serve(stream.unwrap(), &acts, &seen));
+            }
+        });
+        Self { url, requests }
+    }
+
+    fn remote(&self, settings: &RemoteSettings) -> Remote {
+        open(&self.url, Mode::Compatible, settings, None).unwrap()
+    }
+
+    fn num_requests(&self) -> usize {
+        self.requests.lock().unwrap().len()
+    }
+}
+
+fn serve(stream: TcpStream, acts: &[Act], seen: &Mutex<Vec<(Instant, Value)>>) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut stream = stream;
+    loop {
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        let number = {
+            let mut seen = seen.lock().unwrap();
+            seen.push((Instant::now(), serde_json::from_slice(&body).unwrap_or_default()));
+            seen.len() - 1
+        };
+        let act = acts[number.min(acts.len() - 1)].clone();
+        let (status, headers, body) = match act {
+            Act::Answer(status, headers, body) => (status, headers, body),
+            Act::Slow(wait) => {
+                std::thread::sleep(wait);
+                (200, "", json!({"count": 1, "approx": false}).to_string())
+            }
+            Act::Drop => return stream.shutdown(Shutdown::Both).unwrap_or_default(),
+            Act::BreakOff => {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"count\":");
+                return stream.shutdown(Shutdown::Both).unwrap_or_default();
+            }
+        };
+        let answer = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn open(url: &str, mode: Mode, settings: &RemoteSettings, cache_dir: Option<&Path>) -> Result<Remote, RemoteError> {
+    Remote::open(url, "wiki", CnfOptions { mode, ..CnfOptions::default() }, settings, cache_dir)
+}
+
+/// One connection, and everything that may take long takes little.
+fn settings() -> RemoteSettings {
+    RemoteSettings { connections: 1, timeout_s: 0.5, patience_s: 20.0, ..RemoteSettings::default() }
+}
+
+fn count(remote: &Remote, query: &str) -> Result<Option<u64>, RemoteError> {
+    let all_of = corver_corpus::parse_query(query).unwrap();
+    remote.count_words(&all_of).map(|count| count.map(|count| count.count))
+}
+
+/// So many different queries.
+fn queries(number: usize) -> Vec<Query> {
+    (0..number).map(|number| Query::new([["red".to_owned()], [number.to_string()]])).collect()
+}
+
+#[test]
+fn a_request_is_that_of_the_public_api() {
+    let server = Unruly::new(vec![good(7)]);
+    assert_eq!(count(&server.remote(&settings()), "Levi Stadium AND Denver OR Colorado").unwrap(), Some(7));
+    assert_eq!(
+        server.requests.lock().unwrap()[0].1,
+        json!({
+            "index": "wiki", "query_type": "count", "query": "Levi Stadium AND Denver OR Colorado",
+            "max_clause_freq": 500_000, "max_diff_tokens": 1_000,
+        })
+    );
+}
+
+#[test]
+fn passing_failures_are_tried_again() {
+    let unavailable = |status| Act::Answer(status, "", "down for a moment".into());
+    let busy = Act::Answer(429, "Retry-After: 0\r\n", r#"{"error":"slow down"}"#.into());
+    for failure in [
+        unavailable(500),
+        unavailable(503),
+        busy,
+        Act::Answer(200, "", "<html>a proxy's page</html>".into()),
+        Act::Answer(200, "", "{}".into()),
+        Act::Drop,
+        Act::BreakOff,
+        Act::Slow(Duration::from_secs(2)),
+    ] {
+        let server = Unruly::new(vec![failure, good(7)]);
+        assert_eq!(count(&server.remote(&settings()), "red AND fox").unwrap(), Some(7));
+        assert_eq!(server.num_requests(), 2);
+    }
+}
+
+#[test]
+fn a_refusal_is_final_and_says_why() {
+    let error = json!({"error": "Please enter at most 4 disjunctive clauses!"}).to_string();
+    for (status, body, says) in
+        [(200, error.clone(), "at most 4"), (400, error, "at most 4"), (404, "gone".into(), "gone")]
+    {
+        let server = Unruly::new(vec![Act::Answer(status, "", body)]);
+        let error = count(&server.remote(&settings()), "red AND fox").unwrap_err();
+        assert!(matches!(&error, RemoteError::Refused { message, .. } if message.contains(says)), "{error}");
+        assert!(error.to_string().contains("red AND fox"), "{error}");
+        assert_eq!(server.num_requests(), 1);
+    }
+    // A redirect would turn the question into another one.
+    let server = Unruly::new(vec![Act::Answer(302, "Location: http://127.0.0.1:1/\r\n", String::new())]);
+    assert!(matches!(count(&server.remote(&settings()), "red"), Err(RemoteError::Refused { .. })));
+}
+
+#[test]
+fn the_server_says_when_to_come_back() {
+    let server = Unruly::new(vec![Act::Answer(429, "Retry-After: 2\r\n", String::new()), good(7)]);
+    assert_eq!(count(&server.remote(&settings()), "red AND fox").unwrap(), Some(7));
+    let requests = server.requests.lock().unwrap();
+    assert!(requests[1].0 - requests[0].0 >= Duration::from_secs(2));
+
+    // Later than patience lasts: an error at once.
+    let server = Unruly::new(vec![Act::Answer(429, "Retry-After: 86400\r\n", String::new())]);
+    let start = Instant::now();
+    assert!(matches!(count(&server.remote(&settings()), "red AND fox"), Err(RemoteError::GaveUp { attempts: 1, .. })));
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_server_that_stays_away_ends_in_an_error() {
+    let nobody = {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("http://{}/", listener.local_addr().unwrap()) // closed again: connections are refused
+    };
+    let server = Unruly::new(vec![Act::Answer(503, "", r#"{"error":"no memory left"}"#.into())]);
+    for (url, last) in [(&nobody, "refused"), (&server.url, "no memory left")] {
+        let patient = RemoteSettings { patience_s: 2.0, ..settings() };
+        let error = count(&open(url, Mode::Compatible, &patient, None).unwrap(), "red AND fox").unwrap_err();
+        let RemoteError::GaveUp { attempts, last: said, .. } = &error else { panic!("{error}") };
+        assert!(*attempts >= 2 && said.contains(last), "{error}");
+    }
+}
+
+#[test]
+fn a_batch_ends_with_its_first_failure() {
+    let server = Unruly::new(vec![Act::Answer(400, "", r#"{"error":"no such index"}"#.into())]);
+    let mut remote = server.remote(&RemoteSettings { connections: 4, ..settings() });
+    assert!(remote.count(&queries(500)).is_err());
+    assert!(server.num_requests() < 100, "{}", server.num_requests());
+
+    // It wakes connections that wait to try again.
+    let mut acts = vec![Act::Answer(503, "Retry-After: 15\r\n", String::new()); 3];
+    acts.push(Act::Answer(400, "", r#"{"error":"no such index"}"#.into()));
+    let server = Unruly::new(acts);
+    let mut remote = server.remote(&RemoteSettings { connections: 4, ..settings() });
+    let start = Instant::now();
+    assert!(remote.count(&queries(500)).is_err());
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_server_that_is_down_is_not_hammered() {
+    let server = Unruly::new(vec![Act::Answer(500, "", String::new())]);
+    let mut remote = server.remote(&RemoteSettings { connections: 8, patience_s: 4.0, ..settings() });
+    assert!(remote.count(&queries(40)).is_err());
+    // Each connection tries one query: at once, and after at least 0.25 s, 0.5 s, 1 s, 2 s.
+    let requests = server.num_requests();
+    assert!((8..=8 * 5).contains(&requests), "{requests}");
+}
+
+#[test]
+fn all_is_counted_once_the_server_is_back() {
+    let mut acts = vec![Act::Answer(500, "", String::new()); 12];
+    acts.push(good(3));
+    let server = Unruly::new(acts);
+    let mut remote = server.remote(&RemoteSettings { connections: 8, ..settings() });
+    assert_eq!(remote.count(&queries(40)).unwrap(), [Count { occurrences: Some(3), exact: true }; 40]);
+    assert_eq!(server.num_requests(), 12 + 40);
+}
+
+#[test]
+fn the_rate_is_kept() {
+    let server = Unruly::new(vec![good(1)]);
+    let mut remote = server.remote(&RemoteSettings { connections: 4, requests_per_second: 20.0, ..settings() });
+    let start = Instant::now();
+    remote.count(&queries(11)).unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(500), "{:?}", start.elapsed());
+}
+
+#[test]
+fn what_is_known_is_not_asked_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Unruly::new(vec![good(7), good(8), good(9)]);
+    let ask = |mode, settings| {
+        count(&open(&server.url, mode, &settings, Some(folder.path())).unwrap(), "red AND fox").unwrap()
+    };
+    let asked = [Mode::Compatible, Mode::Compatible, Mode::Exact, Mode::Exact].map(|mode| ask(mode, settings()));
+    assert_eq!(asked, [7, 7, 8, 8].map(Some));
+    assert_eq!(server.num_requests(), 2);
+    assert_eq!(ask(Mode::Compatible, RemoteSettings { cache: false, ..settings() }), Some(9));
+}
+
+#[test]
+fn only_our_server_says_how_large_the_corpus_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let size = |server: &Unruly| {
+        let mut remote = open(&server.url, Mode::Compatible, &settings(), Some(folder.path())).unwrap();
+        remote.ask_size().map(|()| remote.size())
+    };
+    let about = |index: &str| {
+        let about = json!({"index": index, "documents": 3, "tokens": 9, "tokenizer": null, "query_types": ["count"]});
+        Act::Answer(200, "", about.to_string())
+    };
+    let ours = Unruly::new(vec![Act::Answer(503, "", String::new()), about("wiki")]);
+    for _ in 0..2 {
+        assert_eq!(size(&ours).unwrap(), CorpusSize { tokens: Some(9), documents: Some(3) });
+    }
+    assert_eq!(ours.num_requests(), 2, "it is kept with the answers");
+    for other in [about("books"), Act::Answer(405, "", String::new()), Act::Answer(200, "", "<html>".into()), good(7)] {
+        assert_eq!(size(&Unruly::new(vec![other])).unwrap(), CorpusSize::default());
+    }
+}
+
+#[test]
+fn enough_is_not_sent() {
+    let server = Unruly::new(vec![good(7)]);
+    let query = Query::new([["fox"], ["den"]]).with_enough(Some(2));
+    let counts = server.remote(&settings()).count(&[query]).unwrap();
+    assert_eq!(counts, [Count { occurrences: Some(7), exact: true }]);
+    assert!(server.requests.lock().unwrap()[0].1.get("enough").is_none());
+}
+
+#[test]
+fn what_cannot_be_asked_has_no_count() {
+    let server = Unruly::new(vec![good(7)]);
+    let queries = [Query::new([["this AND that"], ["fox"]]), Query::new([["red"]])];
+    let counts = server.remote(&settings()).count(&queries).unwrap();
+    assert_eq!(counts.iter().map(|count| count.occurrences).collect::<Vec<_>>(), [None, Some(7)]);
+    assert_eq!(server.num_requests(), 1);
+}
+
+#[test]
+fn addresses_and_settings_are_checked_beforehand() {
+    let spans = open("http://host/", Mode::Span, &settings(), None);
+    assert!(matches!(spans, Err(RemoteError::Span)), "the API does not count them");
+    let open = |url: &str, settings: &RemoteSettings| open(url, Mode::Compatible, settings, None).map(drop);
+    assert!(matches!(open("api.infini-gram.io", &settings()), Err(RemoteError::Url { .. })));
+    for (wrong, name) in [
+        (RemoteSettings { connections: 0, ..settings() }, "connections"),
+        (RemoteSettings { timeout_s: -1.0, ..settings() }, "timeout_s"),
+        (RemoteSettings { patience_s: f64::NAN, ..settings() }, "patience_s"),
+        (RemoteSettings { requests_per_second: f64::INFINITY, ..settings() }, "requests_per_second"),
+    ] {
+        assert!(matches!(open("http://host/", &wrong), Err(RemoteError::Setting { setting, .. }) if setting == name));
+    }
+}

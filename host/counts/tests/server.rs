@@ -1,0 +1,224 @@
+//! Our server: as the public API answers, asked by our client and by hand.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use corver_core::{Counter, Query};
+use corver_corpus::{BuildOptions, CnfOptions, Corpus, Mode, Tokenizer, build_from_documents};
+use corver_counts::{Limits, Local, Remote, RemoteSettings, Server};
+use serde_json::{Value, json};
+
+const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+    "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
+    "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3,"hen":4},"unk_token":"[UNK]"}}"#;
+
+fn corpus(folder: &Path) -> Corpus {
+    let path = folder.join("index");
+    if !path.exists() {
+        let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
+        let documents = ["red fox", "fox den", "red fox and a red den", "hen hen hen hen"];
+        build_from_documents(documents, &tokenizer, &path, &BuildOptions::with_shards(2)).unwrap();
+    }
+    Corpus::open(path).unwrap()
+}
+
+/// A server that runs for as long as the value lives.
+struct Running {
+    address: SocketAddr,
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    folder: tempfile::TempDir,
+}
+
+impl Running {
+    fn new(limits: Limits) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let server = Server::bind(corpus(folder.path()), "wiki", "127.0.0.1:0".parse().unwrap(), limits).unwrap();
+        let address = server.address();
+        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }).unwrap());
+        Self { address, stop: Some(stop), thread: Some(thread), folder }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// Status and JSON of one exchange.
+    fn exchange(&self, request: &str) -> (u16, Value) {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        read_answer(&mut stream)
+    }
+
+    fn post(&self, body: &str) -> (u16, Value) {
+        let length = body.len();
+        self.exchange(&format!(
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+        ))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.stop.take().unwrap().send(());
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+fn read_answer(stream: &mut TcpStream) -> (u16, Value) {
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_slice(&body).unwrap())
+}
+
+#[test]
+fn answers_are_those_of_the_public_api() {
+    let server = Running::new(Limits::default());
+    let (status, mut answer) = server.post(r#"{"index": "wiki", "query_type": "count", "query": "red fox"}"#);
+    assert!(answer["latency"].as_f64().unwrap() >= 0.0);
+    answer.as_object_mut().unwrap().remove("latency");
+    let expected = json!({"count": 2, "approx": false, "exact": true, "token_ids": [1, 2], "tokens": ["red", "fox"]});
+    assert_eq!((status, answer), (200, expected));
+
+    let cnf = r#"{"index": "wiki", "query_type": "count", "query": "red AND den OR hen", "max_diff_tokens": 10}"#;
+    let (status, answer) = server.post(cnf);
+    assert_eq!((status, &answer["token_ids"]), (200, &json!([[[1]], [[3], [4]]])));
+    assert_eq!(answer["tokens"], json!([[["red"]], [["den"], ["hen"]]]));
+
+    // The same query in ids; the older name of the index; fields that clients send along.
+    let ids = r#"{"corpus": "wiki", "query_type": "count", "query_ids": [[[1]], [[3], [4]]], "max_diff_tokens": 10,
+        "source": "x", "engine": null, "timestamp": 1}"#;
+    assert_eq!(server.post(ids).1["count"], answer["count"]);
+    let count =
+        |rest: &str| server.post(&format!(r#"{{"index":"wiki","query_type":"count",{rest}}}"#)).1["count"].clone();
+    assert_eq!(count(r#""query":"""#), corpus(server.folder.path()).index().info().tokens);
+    assert_eq!(count(r#""query_ids":[4,4]"#), 3);
+    // Above the cap: an estimate, which one may refuse.
+    let capped = |exact| {
+        let rest = format!(
+            r#"{{"index":"wiki","query_type":"count","query":"hen OR den","max_clause_freq":2,"exact":{exact}}}"#
+        );
+        let answer = server.post(&rest).1;
+        (answer["count"].clone(), answer["exact"].clone())
+    };
+    assert_eq!(capped(true), (json!(6), json!(true)));
+    assert_eq!(capped(false).1, json!(false));
+}
+
+#[test]
+fn what_is_wrong_is_said_in_the_apis_form() {
+    let server = Running::new(Limits {
+        body_bytes: 4_096,
+        query_bytes: 1_000,
+        clauses: 3,
+        terms: 2,
+        tokens: 7,
+        ..Limits::default()
+    });
+    let request = |rest: &str| format!(r#"{{"index":"wiki","query_type":"count",{rest}}}"#);
+    for (body, status, says) in [
+        (r#"{"index":"wiki","query_type":"find","query":"red"}"#.to_owned(), 400, "Invalid query_type: find"),
+        (r#"{"index":"pile","query_type":"count","query":"red"}"#.to_owned(), 400, "Invalid index: pile"),
+        (r#"{"index":"wiki","query":"red"}"#.to_owned(), 400, "query_type"),
+        (request(r#""querry":"red""#), 400, "querry"),
+        (request(r#""max_diff_tokens":5"#), 400, "Exactly one of query and query_ids"),
+        (request(r#""query":"red","query_ids":[1]"#), 400, "Exactly one of query and query_ids"),
+        (request(r#""query":"red","max_diff_tokens":0"#), 400, "max_diff_tokens is 0"),
+        (request(r#""query":"red","max_clause_freq":true"#), 400, "invalid type"),
+        (request(r#""query":"red AND ""#), 400, "empty term"),
+        (request(r#""query_ids":[[[1],[]]]"#), 400, "empty term"),
+        (request(r#""query_ids":[70000]"#), 400, "70000"),
+        (request(r#""query_ids":[[1]]"#), 400, "Invalid request"),
+        (request(r#""query":"red AND fox AND den AND hen""#), 400, "4 clauses"),
+        (request(r#""query":"red OR fox OR den""#), 400, "3 terms"),
+        (request(r#""query":"red red red red red red red red""#), 400, "8 tokens"),
+        (request(&format!(r#""query":"{}""#, "r".repeat(1_001))), 400, "1001 bytes"),
+        (request(&format!(r#""query":"{}""#, "r".repeat(5_000))), 413, "4096 bytes"),
+        ("red".to_owned(), 400, "Invalid request"),
+        (String::new(), 400, "Invalid request"),
+    ] {
+        let (got, answer) = server.post(&body);
+        let error = answer["error"].as_str().unwrap_or_else(|| panic!("{body}: {answer}"));
+        assert!(got == status && error.contains(says), "{body}: {got} {error}");
+    }
+    let get = |path: &str, method: &str| {
+        server.exchange(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"))
+    };
+    assert_eq!(get("/", "GET").1["index"], "wiki");
+    assert_eq!((get("/", "PUT").0, get("/wiki", "POST").0), (405, 404));
+}
+
+#[test]
+fn the_client_gets_what_the_index_says() {
+    let server = Running::new(Limits::default());
+    let queries = ["red AND fox", "hen", "red fox", "fox AND den OR hen", "weasel AND red", "red AND red AND fox"]
+        .map(|query| Query::new(corver_corpus::parse_query(query).unwrap()));
+    for mode in [Mode::Compatible, Mode::Exact] {
+        for max_clause_freq in [1, 2, 500_000] {
+            let options = CnfOptions { mode, max_clause_freq, ..CnfOptions::default() };
+            let mut remote = Remote::open(&server.url(), "wiki", options, &RemoteSettings::default(), None).unwrap();
+            remote.ask_size().unwrap();
+            let mut local = Local::new(corpus(server.folder.path()), options);
+            assert_eq!(remote.count(&queries).unwrap(), local.count(&queries).unwrap());
+            assert_eq!(remote.size(), local.size());
+        }
+    }
+}
+
+#[test]
+fn a_connection_takes_one_request_after_another() {
+    let server = Running::new(Limits::default());
+    let mut stream = TcpStream::connect(server.address).unwrap();
+    let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
+    for _ in 0..3 {
+        write!(stream, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        assert_eq!(read_answer(&mut stream).1["count"], 4);
+    }
+}
+
+#[test]
+fn slow_clients_keep_no_one_else_waiting() {
+    let limits = Limits { time: Duration::from_millis(300), connections: 2, ..Limits::default() };
+    let server = Running::new(limits);
+    // One says nothing, one begins a head, one begins a body: with two places, no other client would ever get one.
+    let mut silent = TcpStream::connect(server.address).unwrap();
+    let mut head = TcpStream::connect(server.address).unwrap();
+    head.write_all(b"POST / HTTP/1.1\r\nHost:").unwrap();
+    let mut body = TcpStream::connect(server.address).unwrap();
+    body.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{").unwrap();
+    assert_eq!(server.post(r#"{"index":"wiki","query_type":"count","query":"hen"}"#).1["count"], 4);
+    assert_eq!(read_answer(&mut body).0, 408);
+    for stream in [&mut silent, &mut head] {
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap(); // closed
+    }
+}
+
+#[test]
+fn a_server_that_is_told_to_stop_does() {
+    let server = Running::new(Limits::default());
+    let address = server.address;
+    let _idle = TcpStream::connect(address).unwrap();
+    let mut kept_alive = TcpStream::connect(address).unwrap();
+    let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
+    write!(kept_alive, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    read_answer(&mut kept_alive);
+    let start = std::time::Instant::now();
+    drop(server);
+    assert!(start.elapsed() < Duration::from_secs(9), "open connections are not waited for: {:?}", start.elapsed());
+    assert!(TcpStream::connect(address).is_err());
+}

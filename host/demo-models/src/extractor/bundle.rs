@@ -1,0 +1,123 @@
+//! The extractor's bundle: model.onnx, tokenizer.json, extractor.toml.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use corver_extract::onnx::{DecoderShape, Weight, encode_decoder};
+use corver_learn::Model;
+use tokenizers::Tokenizer;
+
+use super::tokenizer::END;
+
+/// Stands before every sentence.
+pub const PROMPT_PREFIX: &str = "The triplets of a sentence:\n";
+/// Stands after it.
+pub const PROMPT_SUFFIX: &str = "\n";
+
+/// Writes a trained model and its tokenizer.
+///
+/// # Errors
+/// A model of another architecture than Qwen2, or a folder that cannot be written.
+pub fn write(folder: &Path, model: &Model, tokenizer: &Tokenizer) -> Result<()> {
+    std::fs::create_dir_all(folder)?;
+    let file = |name, bytes: &[u8]| std::fs::write(folder.join(name), bytes).with_context(|| format!("writing {name}"));
+    let tokenizer = tokenizer.to_string(false).map_err(anyhow::Error::from_boxed)?;
+    file("tokenizer.json", tokenizer.as_bytes())?;
+    file("extractor.toml", settings().as_bytes())?;
+    file("model.onnx", &encode(model)?)
+}
+
+fn encode(model: &Model) -> Result<Vec<u8>> {
+    let config = model.config();
+    let shape = DecoderShape {
+        vocab_size: config.vocab_size,
+        hidden_size: config.hidden_size,
+        intermediate_size: config.intermediate_size,
+        num_layers: config.num_layers,
+        num_heads: config.num_heads,
+        num_kv_heads: config.num_kv_heads,
+        head_dim: config.head_dim,
+        norm_eps: config.norm_eps,
+        rope_theta: config.rope_theta,
+        tie_embeddings: config.tie_embeddings,
+    };
+    let weight = |name: &str| {
+        let found = model.weight_values(name)?;
+        Ok(found.map(|weight| Weight { shape: weight.shape, values: weight.values }))
+    };
+    Ok(encode_decoder(&shape, &mut { weight })?)
+}
+
+fn settings() -> String {
+    // TOML's basic strings escape as Rust's debug format does for plain ASCII.
+    format!(
+        "# The demo's extractor. Trained for this prompt, so that it needs no examples.\n\
+         prompt_prefix = {PROMPT_PREFIX:?}\n\
+         prompt_suffix = {PROMPT_SUFFIX:?}\n\
+         stop = [{END:?}]\n\
+         max_new_tokens = 256\n\
+         batch_size = 32\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use corver_core::Sampling;
+    use corver_extract::{Device, Extractor, RuntimeLibrary};
+    use corver_learn::{Family, ModelConfig, sample};
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::extractor::lessons::tokenizer_text;
+    use crate::extractor::tokenizer::train_tokenizer;
+    use crate::extractor::train::{SHIPPED, start};
+
+    /// Of the shipped settings: worlds and wording decide it.
+    fn tokenizer() -> Tokenizer {
+        train_tokenizer(&tokenizer_text(&mut ChaCha8Rng::seed_from_u64(SHIPPED.seed))).unwrap()
+    }
+
+    #[test]
+    fn the_shipped_tokenizer_is_the_one_of_these_settings() {
+        let made = tokenizer().to_string(false).unwrap();
+        let shipped = include_str!("../../../demo/assets/extractor/tokenizer.json");
+        assert!(made == shipped, "the tokenizer has changed: make the extractor again");
+        assert_eq!(settings(), include_str!("../../../demo/assets/extractor/extractor.toml"));
+    }
+
+    #[test]
+    fn the_bundle_replies_what_the_model_replies() {
+        let (folder, tokenizer) = (tempfile::tempdir().unwrap(), tokenizer());
+        let model = start(tokenizer.get_vocab_size(true), 1).unwrap();
+        write(folder.path(), &model, &tokenizer).unwrap();
+        let sentences = ["Silent Abc was directed by Dora Efg.", "I don't know.", "Zuzu"];
+        let ids = |sentence: &&str| {
+            let [prefix, rest] = [PROMPT_PREFIX.to_owned(), format!("{sentence}{PROMPT_SUFFIX}")]
+                .map(|text| tokenizer.encode(text, false).unwrap().get_ids().to_vec());
+            [prefix, rest].concat()
+        };
+        let prompts: Vec<Vec<u32>> = sentences.iter().map(ids).collect();
+        let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+        let stop = tokenizer.token_to_id(END).unwrap();
+        let expected: Vec<String> = sample(&model, &prompts, &Sampling::greedy(256), &[stop], 1)
+            .unwrap()
+            .iter()
+            .map(|completion| tokenizer.decode(&completion.tokens, true).unwrap())
+            .collect();
+        assert!(expected.iter().all(|reply| reply.len() > 100) && expected[0] != expected[1], "{expected:?}");
+        let mut bundle = Extractor::open(folder.path(), Device::Cpu, &RuntimeLibrary::find(None).unwrap()).unwrap();
+        assert_eq!(bundle.replies(&sentences).unwrap(), expected);
+    }
+
+    #[test]
+    fn other_architectures_are_refused() {
+        let config = start(50, 1).unwrap().config().clone();
+        for family in [Family::Llama, Family::Qwen3, Family::Olmo2] {
+            let config = ModelConfig { family, ..config.clone() };
+            let model = Model::random(config, 1, corver_learn::find_device(corver_core::Device::Cpu).unwrap()).unwrap();
+            let error = encode(&model).unwrap_err().to_string();
+            assert!(error.contains("Qwen2") && error.contains("no such weight"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A Qwen2 decoder written out as sums over one sequence, in f64: nothing padded, nothing cached.
+
+use std::collections::BTreeMap;
+
+use corver_extract::onnx::{DecoderShape, Weight};
+
+pub struct Decoder {
+    pub shape: DecoderShape,
+    pub weights: BTreeMap<String, Weight>,
+}
+
+impl Decoder {
+    /// Weights large enough that attention is not flat and that a mistake anywhere reaches the logits.
+    pub fn new(shape: DecoderShape) -> Self {
+        let (d, wide) = (shape.hidden_size, shape.intermediate_size);
+        let (query, key) = (shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim);
+        let mut sizes = vec![("model.embed_tokens.weight".to_owned(), vec![shape.vocab_size, d])];
+        for n in 0..shape.num_layers {
+            let parts = [
+                ("input_layernorm.weight", vec![d]),
+                ("self_attn.q_proj.weight", vec![query, d]),
+                ("self_attn.q_proj.bias", vec![query]),
+                ("self_attn.k_proj.weight", vec![key, d]),
+                ("self_attn.k_proj.bias", vec![key]),
+                ("self_attn.v_proj.weight", vec![key, d]),
+                ("self_attn.v_proj.bias", vec![key]),
+                ("self_attn.o_proj.weight", vec![d, query]),
+                ("post_attention_layernorm.weight", vec![d]),
+                ("mlp.gate_proj.weight", vec![wide, d]),
+                ("mlp.up_proj.weight", vec![wide, d]),
+                ("mlp.down_proj.weight", vec![d, wide]),
+            ];
+            sizes.extend(parts.map(|(part, size)| (format!("model.layers.{n}.{part}"), size)));
+        }
+        sizes.push(("model.norm.weight".to_owned(), vec![d]));
+        if !shape.tie_embeddings {
+            sizes.push(("lm_head.weight".to_owned(), vec![shape.vocab_size, d]));
+        }
+        let weight = |(n, (name, shape)): (usize, (String, Vec<usize>))| {
+            let centre = if name.ends_with("norm.weight") { 1.0 } else { 0.0 };
+            let value = |i: usize| centre + 0.3 * (i as f32 * (1.7 + n as f32)).sin();
+            let values = (0..shape.iter().product()).map(value).collect();
+            (name, Weight { shape, values })
+        };
+        Self { weights: sizes.into_iter().enumerate().map(weight).collect(), shape }
+    }
+
+    /// `[T][V]`
+    pub fn logits(&self, tokens: &[i64]) -> Vec<Vec<f64>> {
+        let embedding = self.rows("model.embed_tokens.weight");
+        let mut hidden: Vec<Vec<f64>> = tokens.iter().map(|&id| embedding[id as usize].clone()).collect();
+        for n in 0..self.shape.num_layers {
+            let at = |part: &str| format!("model.layers.{n}.{part}");
+            let normed = self.norms(&hidden, &at("input_layernorm"));
+            add(&mut hidden, self.attention(&at("self_attn"), &normed));
+            let normed = self.norms(&hidden, &at("post_attention_layernorm"));
+            add(&mut hidden, normed.iter().map(|x| self.feed_forward(&at("mlp"), x)).collect());
+        }
+        let head = if self.shape.tie_embeddings { "model.embed_tokens" } else { "lm_head" };
+        self.norms(&hidden, "model.norm").iter().map(|x| self.linear(head, x)).collect()
+    }
+
+    fn attention(&self, part: &str, normed: &[Vec<f64>]) -> Vec<Vec<f64>> {
+        let DecoderShape { num_heads, num_kv_heads, head_dim, .. } = self.shape;
+        // `[T][heads][Dh]`
+        let heads = |name: &str| -> Vec<Vec<Vec<f64>>> {
+            let bias = &self.rows(&format!("{part}.{name}.bias"))[0];
+            let of_token = |x: &Vec<f64>| {
+                let mut y = [self.linear(&format!("{part}.{name}"), x)];
+                add(&mut y, vec![bias.clone()]);
+                y[0].chunks(head_dim).map(<[f64]>::to_vec).collect()
+            };
+            normed.iter().map(of_token).collect()
+        };
+        let [mut query, mut key] = ["q_proj", "k_proj"].map(heads);
+        let value = heads("v_proj");
+        for heads in [&mut query, &mut key] {
+            heads.iter_mut().enumerate().for_each(|(t, heads)| heads.iter_mut().for_each(|head| self.rotate(head, t)));
+        }
+        let mix = |t: usize, head: usize| -> Vec<f64> {
+            let shared = head / (num_heads / num_kv_heads);
+            let score = |s: usize| (dot(&query[t][head], &key[s][shared]) / (head_dim as f64).sqrt()).exp();
+            let scores: Vec<f64> = (0..=t).map(score).collect();
+            let total: f64 = scores.iter().sum();
+            let mixed = |i: usize| (0..=t).map(|s| scores[s] / total * value[s][shared][i]).sum();
+            (0..head_dim).map(mixed).collect()
+        };
+        let mixed = |t| (0..num_heads).flat_map(|head| mix(t, head)).collect::<Vec<f64>>();
+        (0..normed.len()).map(|t| self.linear(&format!("{part}.o_proj"), &mixed(t))).collect()
+    }
+
+    fn rotate(&self, head: &mut [f64], position: usize) {
+        let half = head.len() / 2;
+        for i in 0..half {
+            let angle = position as f64 * self.shape.rope_theta.powf(-(i as f64) / half as f64);
+            let (a, b) = (head[i], head[i + half]);
+            head[i] = a * angle.cos() - b * angle.sin();
+            head[i + half] = b * angle.cos() + a * angle.sin();
+        }
+    }
+
+    fn feed_forward(&self, part: &str, x: &[f64]) -> Vec<f64> {
+        let gate = self.linear(&format!("{part}.gate_proj"), x);
+        let up = self.linear(&format!("{part}.up_proj"), x);
+        let gated: Vec<f64> = gate.iter().zip(up).map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up).collect();
+        self.linear(&format!("{part}.down_proj"), &gated)
+    }
+
+    fn norms(&self, rows: &[Vec<f64>], part: &str) -> Vec<Vec<f64>> {
+        let weight = &self.rows(&format!("{part}.weight"))[0];
+        let norm = |x: &Vec<f64>| {
+            let root = (dot(x, x) / x.len() as f64 + self.shape.norm_eps).sqrt();
+            x.iter().zip(weight).map(|(x, weight)| x / root * weight).collect()
+        };
+        rows.iter().map(norm).collect()
+    }
+
+    fn linear(&self, part: &str, x: &[f64]) -> Vec<f64> {
+        self.rows(&format!("{part}.weight")).iter().map(|row| dot(row, x)).collect()
+    }
+
+    fn rows(&self, name: &str) -> Vec<Vec<f64>> {
+        let Weight { shape, values } = &self.weights[name];
+        values.chunks(shape[shape.len() - 1]).map(|row| row.iter().map(|&x| f64::from(x)).collect()).collect()
+    }
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+fn add(hidden: &mut [Vec<f64>], more: Vec<Vec<f64>>) {
+    for (row, more) in hidden.iter_mut().zip(more) {
+        row.iter_mut().zip(more).for_each(|(x, more)| *x += more);
+    }
+}

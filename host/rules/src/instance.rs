@@ -1,0 +1,241 @@
+//! A rule as a running component: its instances, what they may take, and how they fail.
+
+use serde::{Deserialize, Serialize};
+use wasmtime::component::{Component, HasSelf, Instance as Running, InstancePre, Linker};
+use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
+
+use crate::admit::Kind;
+use crate::bindings::{Rules, diagnostics, response_grading, sentence_scoring, types};
+use crate::limits::{Allowance, MEMORY, Refused, TICK, max_instances};
+use crate::{Fault, Limits};
+
+/// Who a rule says it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Its package's name.
+    pub name: String,
+    /// Its package's version.
+    pub version: String,
+    /// One line.
+    pub summary: String,
+    /// JSON schema of its settings.
+    pub settings_schema: String,
+}
+
+/// An interface that rules export.
+pub trait Interface: Sized {
+    /// Where its functions are in a component.
+    type Indices: Send + Sync;
+    /// Which kind of rule exports it.
+    const KIND: Kind;
+
+    fn find(pre: &InstancePre<StoreState>) -> wasmtime::Result<Self::Indices>;
+    fn load(indices: &Self::Indices, store: &mut Store<StoreState>, instance: &Running) -> wasmtime::Result<Self>;
+    fn describe(&self, store: &mut Store<StoreState>) -> wasmtime::Result<types::Manifest>;
+    fn configure(&self, store: &mut Store<StoreState>, settings: &str) -> wasmtime::Result<Result<(), String>>;
+}
+
+macro_rules! interface {
+    ($module:ident, $kind:expr) => {
+        impl Interface for $module::Guest {
+            type Indices = $module::GuestIndices;
+            const KIND: Kind = $kind;
+
+            fn find(pre: &InstancePre<StoreState>) -> wasmtime::Result<Self::Indices> {
+                $module::GuestIndices::new(pre)
+            }
+
+            fn load(
+                indices: &Self::Indices,
+                store: &mut Store<StoreState>,
+                instance: &Running,
+            ) -> wasmtime::Result<Self> {
+                indices.load(store, instance)
+            }
+
+            fn describe(&self, store: &mut Store<StoreState>) -> wasmtime::Result<types::Manifest> {
+                self.call_describe(store)
+            }
+
+            fn configure(&self, store: &mut Store<StoreState>, settings: &str) -> wasmtime::Result<Result<(), String>> {
+                self.call_configure(store, settings)
+            }
+        }
+    };
+}
+
+interface!(sentence_scoring, Kind::Sentence);
+interface!(response_grading, Kind::Response);
+
+/// What the host keeps with an instance.
+pub struct StoreState {
+    allowance: Allowance,
+    reports: Vec<String>,
+    max_reports: usize,
+    max_report_bytes: usize,
+}
+
+impl types::Host for StoreState {}
+
+impl diagnostics::Host for StoreState {
+    fn report(&mut self, mut message: String) {
+        if self.reports.len() < self.max_reports {
+            message.truncate(message.floor_char_boundary(self.max_report_bytes));
+            self.reports.push(message);
+        }
+    }
+}
+
+/// A compiled rule, linked and ready to be instantiated any number of times.
+pub(crate) struct Ready<I: Interface> {
+    engine: Engine,
+    pre: InstancePre<StoreState>,
+    indices: I::Indices,
+    limits: Limits,
+}
+
+/// One instance. After a fault it must not be called again.
+pub(crate) struct Instance<I> {
+    store: Store<StoreState>,
+    rule: I,
+    limits: Limits,
+}
+
+/// What went wrong, and what the instance had reported until then.
+pub(crate) type Failure = (Fault, Vec<String>);
+
+impl<I: Interface> Ready<I> {
+    pub(crate) fn new(engine: &Engine, component: &Component, limits: &Limits) -> wasmtime::Result<Self> {
+        let mut linker = Linker::new(engine);
+        Rules::add_to_linker::<_, HasSelf<StoreState>>(&mut linker, |state| state)?;
+        let pre = linker.instantiate_pre(component)?;
+        Ok(Self { engine: engine.clone(), indices: I::find(&pre)?, pre, limits: limits.clone() })
+    }
+
+    /// A fresh instance, without settings yet.
+    pub(crate) fn instantiate(&self) -> Result<Instance<I>, Failure> {
+        let limits = self.limits.clone();
+        let state = StoreState {
+            allowance: Allowance::new(&limits),
+            reports: Vec::new(),
+            max_reports: limits.reports,
+            max_report_bytes: limits.text_bytes,
+        };
+        let mut store = Store::new(&self.engine, state);
+        store.limiter(|state| &mut state.allowance);
+        store.set_hostcall_fuel(limits.output_bytes);
+        set_deadline(&mut store, &limits);
+        let running = self.pre.instantiate(&mut store);
+        match running.and_then(|running| I::load(&self.indices, &mut store, &running)) {
+            Ok(rule) => Ok(Instance { store, rule, limits }),
+            Err(error) => {
+                let fault =
+                    known_fault(&error, &limits).unwrap_or_else(|| Fault::Start { detail: format!("{error:#}") });
+                Err((fault, store.into_data().reports))
+            }
+        }
+    }
+}
+
+impl<I: Interface> Instance<I> {
+    pub(crate) fn describe(&mut self) -> Result<Manifest, Failure> {
+        let types::Manifest { name, version, summary, settings_schema } = self.call(I::describe)?;
+        let texts =
+            [("name", &name), ("version", &version), ("summary", &summary), ("settings schema", &settings_schema)];
+        for (what, text) in texts {
+            self.check_text(what, text)?;
+        }
+        if !is_package_name(&name) {
+            return Err((Fault::Name { name }, Vec::new()));
+        }
+        Ok(Manifest { name, version, summary, settings_schema })
+    }
+
+    /// The inner error is the rule's own complaint about the settings.
+    pub(crate) fn configure(&mut self, settings: &str) -> Result<Result<(), String>, Failure> {
+        let result = self.call(|rule, store| rule.configure(store, settings))?;
+        if let Err(message) = &result {
+            self.check_text("settings error", message)?;
+        }
+        Ok(result)
+    }
+
+    /// Everything the rule has reported so far.
+    pub(crate) fn into_reports(self) -> Vec<String> {
+        self.store.into_data().reports
+    }
+
+    pub(crate) fn call<T>(
+        &mut self,
+        f: impl FnOnce(&I, &mut Store<StoreState>) -> wasmtime::Result<T>,
+    ) -> Result<T, Failure> {
+        set_deadline(&mut self.store, &self.limits);
+        self.store.data_mut().reports.clear();
+        f(&self.rule, &mut self.store).map_err(|error| {
+            let fault = known_fault(&error, &self.limits)
+                .unwrap_or_else(|| Fault::Answer { limit: self.limits.output_bytes, detail: format!("{error:#}") });
+            (fault, std::mem::take(&mut self.store.data_mut().reports))
+        })
+    }
+
+    fn check_text(&mut self, what: &'static str, text: &str) -> Result<(), Failure> {
+        crate::check::check_text(what, text, self.limits.text_bytes)
+            .map_err(|fault| (fault, std::mem::take(&mut self.store.data_mut().reports)))
+    }
+}
+
+fn is_package_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
+    (1..=64).contains(&name.len()) && name.chars().all(plain) && !["judge", "format"].contains(&name)
+}
+
+fn set_deadline(store: &mut Store<StoreState>, limits: &Limits) {
+    // One more: the tick that is under way.
+    store.set_epoch_deadline(limits.call_ms.div_ceil(TICK.as_millis() as u64).saturating_add(1));
+}
+
+/// `None` where the engine refused the answer, or could not start it for a reason of its own.
+fn known_fault(error: &wasmtime::Error, limits: &Limits) -> Option<Fault> {
+    if let Some(&Refused { what, asked, .. }) = error.downcast_ref() {
+        return Some(if what == MEMORY {
+            Fault::Memory { limit: limits.memory_bytes, asked }
+        } else {
+            Fault::Table { limit: limits.table_elements, asked }
+        });
+    }
+    if error.is::<PoolConcurrencyLimitError>() {
+        return Some(Fault::Busy { max: max_instances() });
+    }
+    Some(match error.downcast_ref::<Trap>()? {
+        Trap::Interrupt => Fault::Time { limit_ms: limits.call_ms },
+        Trap::StackOverflow => Fault::Stack { limit: limits.stack_bytes },
+        &trap => Fault::Trap(trap),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use wasmtime::Inlining;
+
+    use super::*;
+
+    #[test]
+    fn a_rust_panic_reaches_the_host_in_its_own_words() {
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm");
+        let wasm =
+            std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not built: run plugins/build.sh", path.display()));
+        let limits = Limits::default();
+        let engine = crate::compile::engine(&limits, Inlining::Yes).unwrap();
+        let wasm = crate::admit::check(&path, &wasm, Kind::Sentence).unwrap().component().unwrap();
+        let component = Component::from_binary(&engine, &wasm).unwrap();
+        let ready = Ready::<sentence_scoring::Guest>::new(&engine, &component, &limits).unwrap();
+        let mut instance = ready.instantiate().unwrap();
+        instance.describe().unwrap();
+        // The host never does this: it panics in the SDK.
+        let (fault, said) = instance.call(|rule, store| rule.call_resume(store, &[])).unwrap_err();
+        assert_eq!(fault, Fault::Trap(Trap::UnreachableCodeReached));
+        assert!(said[0].contains("`score` comes before `resume`"), "{said:?}");
+    }
+}

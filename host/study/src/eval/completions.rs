@@ -1,0 +1,239 @@
+//! A file of completions that were written elsewhere, for `corver-host score`.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use corver_core::question::split_golds;
+use corver_core::{Extractor, PartError, Question, Rollout, Triplet};
+use serde::Deserialize;
+
+/// Why a file of completions cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompletionsError {
+    /// The file cannot be read.
+    #[error("cannot read the completions {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A line is not what it should be.
+    #[error(
+        "{}:{line}: {source}; a line is {{\"question\", \"answers\", \"completion\"}}, with \"triplets\" as [[sentence, [[head, relation, tail], …]], …] where no extractor runs",
+        path.display()
+    )]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// Two lines give different triplets for one sentence.
+    #[error("{}:{line}: other triplets were given before for the sentence {sentence:?}", path.display())]
+    Conflict {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// The sentence.
+        sentence: String,
+    },
+    /// Some lines give triplets, and some do not.
+    #[error("{}:{line}: this line has no \"triplets\", others have; give them in every line or in none", path.display())]
+    Mixed {
+        /// Which file.
+        path: PathBuf,
+        /// The first line without them, counted from 1.
+        line: usize,
+    },
+    /// The file has no line.
+    #[error("{} holds no completion", path.display())]
+    Empty {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// No triplets for a sentence that needs them.
+    #[error("no triplets are given for the sentence {sentence:?}; where it states no fact, give [{sentence:?}, []]")]
+    NotGiven {
+        /// The sentence.
+        sentence: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    #[serde(default)]
+    question: String,
+    answers: Answers,
+    completion: String,
+    triplets: Option<Vec<(String, Vec<Parts>)>>,
+}
+
+/// Golds, as a list or as one string that `;` separates.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`answers` is neither a string (golds separated by `;`) nor a list of strings")]
+enum Answers {
+    Separated(String),
+    Listed(Vec<String>),
+}
+
+impl Answers {
+    fn golds(self) -> Vec<String> {
+        match self {
+            Self::Separated(golds) => split_golds(&golds),
+            Self::Listed(golds) => golds,
+        }
+    }
+}
+
+/// Head, relation, tail.
+type Parts = (String, String, String);
+
+/// Triplets that come with the completions, in place of an extractor.
+#[derive(Debug, Default)]
+pub struct GivenTriplets(HashMap<String, Vec<Triplet>>);
+
+/// What a file of completions holds.
+pub struct Completions {
+    /// One per completion.
+    pub questions: Vec<Question>,
+    /// Text without tokens: each character stands for one.
+    pub rollouts: Vec<Rollout>,
+    /// Present where every line gives its triplets.
+    pub triplets: Option<GivenTriplets>,
+}
+
+/// Reads completions, one JSON object per line.
+///
+/// # Errors
+/// Where the file cannot be read, a line is malformed, or two lines contradict each other.
+pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
+    let read = |source| CompletionsError::Read { path: path.to_owned(), source };
+    let mut completions = Completions { questions: Vec::new(), rollouts: Vec::new(), triplets: None };
+    let mut given = GivenTriplets::default();
+    let mut without = None;
+    for (number, text) in BufReader::new(File::open(path).map_err(read)?).lines().enumerate() {
+        let text = text.map_err(read)?;
+        if text.trim().is_empty() {
+            continue;
+        }
+        let at = |source| CompletionsError::Line { path: path.to_owned(), line: number + 1, source };
+        let line: Line = serde_json::from_str(&text).map_err(at)?;
+        if line.triplets.is_none() {
+            without.get_or_insert(number + 1);
+        }
+        for (sentence, triplets) in line.triplets.into_iter().flatten() {
+            given.add(sentence, triplets).map_err(|sentence| CompletionsError::Conflict {
+                path: path.to_owned(),
+                line: number + 1,
+                sentence,
+            })?;
+        }
+        let golds = line.answers.golds();
+        if golds.is_empty() {
+            return Err(at(serde::de::Error::custom("no gold answer")));
+        }
+        completions.rollouts.push(text_rollout(completions.questions.len(), line.completion));
+        completions.questions.push(Question { question: line.question, golds, title: None });
+    }
+    if completions.rollouts.is_empty() {
+        return Err(CompletionsError::Empty { path: path.to_owned() });
+    }
+    match without {
+        None => completions.triplets = Some(given),
+        Some(line) if !given.0.is_empty() => return Err(CompletionsError::Mixed { path: path.to_owned(), line }),
+        Some(_) => {}
+    }
+    Ok(completions)
+}
+
+/// The tokens of the text are unknown: each character stands for one.
+fn text_rollout(question: usize, text: String) -> Rollout {
+    let token_spans = (0..text.chars().count()).map(|at| Some(at..at + 1)).collect();
+    Rollout { question, tokens: Vec::new(), log_probs: Vec::new(), text, token_spans, finished: true }
+}
+
+impl GivenTriplets {
+    fn add(&mut self, sentence: String, triplets: Vec<Parts>) -> Result<(), String> {
+        let triplets: Vec<Triplet> =
+            triplets.into_iter().map(|(head, relation, tail)| Triplet { head, relation, tail }).collect();
+        match self.0.get(&sentence) {
+            Some(known) if *known != triplets => Err(sentence),
+            _ => {
+                self.0.insert(sentence, triplets);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Extractor for GivenTriplets {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        let given = |sentence: &&str| {
+            let known = self.0.get(*sentence).cloned();
+            known.ok_or_else(|| CompletionsError::NotGiven { sentence: (*sentence).to_owned() }.into())
+        };
+        sentences.iter().map(given).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn read(text: &str) -> Result<Completions, CompletionsError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        read_completions(file.path())
+    }
+
+    #[test]
+    fn triplets_may_come_with_the_completions() {
+        let text = r#"{"question": "q", "answers": "a; b", "completion": "A is B.", "triplets": [["A is B.", [["A", "is", "B"]]]]}"#;
+        let mut completions = read(text).unwrap();
+        assert_eq!(completions.questions[0].golds, ["a", "b"]);
+        let given = completions.triplets.as_mut().unwrap();
+        assert_eq!(given.extract(&["A is B."]).unwrap()[0][0].tail, "B");
+        assert!(given.extract(&["C."]).unwrap_err().to_string().contains("C."));
+    }
+
+    #[test]
+    fn answers_may_be_a_list() {
+        let golds = |answers: &str| {
+            read(&format!(r#"{{"completion": "x", "answers": {answers}}}"#)).map(|read| read.questions[0].golds.clone())
+        };
+        assert_eq!(golds(r#"["a; b", "c"]"#).unwrap(), ["a; b", "c"]);
+        assert_eq!(golds(r#""a; c""#).unwrap(), ["a", "c"]);
+        assert!(golds(r#"";""#).unwrap_err().to_string().contains("no gold answer"));
+        assert!(golds("7").unwrap_err().to_string().contains("`answers` is neither"));
+    }
+
+    #[test]
+    fn an_empty_file_is_no_result() {
+        assert!(matches!(read("\n"), Err(CompletionsError::Empty { .. })));
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        let error = read("{\"completion\": \"x\", \"answers\": \"z\"}\n{\"question\": \"y\", \"answers\": \"z\"}\n")
+            .err()
+            .unwrap()
+            .to_string();
+        assert!(error.contains(":2:") && error.contains("`completion`"), "{error}");
+        let error = read("{\"completion\": \"x\"}\n").err().unwrap().to_string();
+        assert!(error.contains("`answers`"), "without them every completion would be graded wrong: {error}");
+        let twice = r#"{"completion": "x", "answers": "z", "triplets": [["S.", []], ["S.", [["A", "r", "B"]]]]}"#;
+        assert!(matches!(read(twice), Err(CompletionsError::Conflict { .. })));
+        let mixed = "{\"completion\": \"x\", \"answers\": \"z\", \"triplets\": [[\"S.\", []]]}\n{\"completion\": \"S.\", \"answers\": \"z\"}\n";
+        assert!(matches!(read(mixed), Err(CompletionsError::Mixed { line: 2, .. })));
+    }
+}

@@ -1,0 +1,133 @@
+//! A question set, answered greedily and graded.
+
+use corver_core::{
+    Compatibility, Graders, Label, PartError, Question, RewardSettings, Sampler, Sampling, Scorers, StepError, Trace,
+    score,
+};
+use serde::{Deserialize, Serialize};
+
+use super::grade::{Grades, grade, keeps_format};
+
+/// Why an evaluation stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EvaluateError {
+    /// The policy could not be sampled.
+    #[error("answering the questions")]
+    Sample(#[source] PartError),
+    /// The sentences could not be scored.
+    #[error("scoring the answers")]
+    Score(#[source] StepError),
+}
+
+/// How a question set is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EvaluateSettings {
+    /// Tokens.
+    pub max_completion_length: usize,
+    /// Questions answered together.
+    pub batch: usize,
+}
+
+impl Default for EvaluateSettings {
+    /// The paper's evaluation protocol.
+    fn default() -> Self {
+        Self { max_completion_length: 1000, batch: 64 }
+    }
+}
+
+/// One graded answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GradedAnswer {
+    /// What it was judged to be.
+    pub grade: Label,
+    /// Tokens generated.
+    pub length: usize,
+    /// The question, the completion and its sentences.
+    pub trace: Trace,
+}
+
+/// What a policy made of a question set.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Evaluation {
+    /// Correct, incorrect, not attempted.
+    pub grades: Grades,
+    /// Share of right answers.
+    pub accuracy: f64,
+    /// Share of refusals and missing answers.
+    pub refusal_rate: f64,
+    /// See [`Grades::f1`].
+    pub f1: f64,
+    /// Share of completions that keep the template.
+    pub format_rate: f64,
+    /// Of the sentences that a count decided, the share whose entities occur together in the corpus at all; `None` where
+    /// no count decided any.
+    pub supported_rate: Option<f64>,
+    /// Sentences that a count decided.
+    pub counted_sentences: usize,
+    /// Tokens per completion.
+    pub mean_length: f64,
+}
+
+/// Answers `questions` with one greedy completion each, grades them, and scores their sentences with the run's rule; the
+/// run's judge and format check are not asked. `progress` is given the number of questions answered so far.
+///
+/// # Errors
+/// Where a part fails.
+pub fn evaluate(
+    policy: &mut dyn Sampler,
+    scorers: &mut Scorers<'_>,
+    questions: &[Question],
+    settings: &EvaluateSettings,
+    compatibility: Compatibility,
+    progress: &mut dyn FnMut(usize),
+) -> Result<(Evaluation, Vec<GradedAnswer>), EvaluateError> {
+    let sampling = Sampling::greedy(settings.max_completion_length);
+    // Runs with different judges stay comparable.
+    let mut graders = Graders::default();
+    let Scorers { extractor, counter, sentence_scorer, .. } = scorers;
+    let mut scorers = Scorers {
+        extractor: &mut **extractor,
+        counter: &mut **counter,
+        sentence_scorer: &mut **sentence_scorer,
+        graders: &mut graders,
+    };
+    let mut answers = Vec::with_capacity(questions.len());
+    for batch in questions.chunks(settings.batch.max(1)) {
+        let rollouts = policy.sample(batch, &sampling, 0).map_err(EvaluateError::Sample)?;
+        let rewards = RewardSettings { compatibility, ..RewardSettings::default() };
+        let scored = score(&rollouts, batch, &mut scorers, &rewards).map_err(EvaluateError::Score)?;
+        for (rollout, trace) in rollouts.iter().zip(scored.traces) {
+            let grade = grade(&rollout.text, &batch[rollout.question].golds, compatibility);
+            answers.push(GradedAnswer { grade, length: rollout.tokens.len(), trace });
+        }
+        progress(answers.len());
+    }
+    Ok((summarize(&answers), answers))
+}
+
+fn summarize(answers: &[GradedAnswer]) -> Evaluation {
+    let mut grades = Grades::default();
+    answers.iter().for_each(|answer| grades.add(answer.grade));
+    let counts: Vec<u64> = answers
+        .iter()
+        .flat_map(|answer| &answer.trace.sentences)
+        .filter_map(|sentence| sentence.verdict.as_ref()?.count)
+        .collect();
+    let share = |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    Evaluation {
+        accuracy: grades.rate(grades.correct),
+        refusal_rate: grades.rate(grades.not_attempted),
+        f1: grades.f1(),
+        format_rate: share(
+            answers.iter().filter(|answer| keeps_format(&answer.trace.completion)).count(),
+            answers.len(),
+        ),
+        supported_rate: (!counts.is_empty())
+            .then(|| share(counts.iter().filter(|count| **count > 0).count(), counts.len())),
+        counted_sentences: counts.len(),
+        mean_length: share(answers.iter().map(|answer| answer.length).sum(), answers.len()),
+        grades,
+    }
+}

@@ -1,0 +1,107 @@
+//! The evaluation grader. It matches as the training judge does, but grades only what stands in an answer block.
+
+use corver_core::response::match_golds;
+use corver_core::template::{ANSWER, THINK};
+use corver_core::text::strip;
+use corver_core::{Compatibility, Label};
+use serde::{Deserialize, Serialize};
+
+/// The published evaluation does not know the typographic apostrophe.
+const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
+
+/// What is graded: the text after `<answer>`, empty where there is none.
+///
+/// The paper ends it at `</answer>`; the published evaluation script runs on to the end of the text, closing tag
+/// included ([`Compatibility::Reference`]).
+#[must_use]
+pub fn extract_answer(completion: &str, compatibility: Compatibility) -> &str {
+    let answer = completion.split_once(ANSWER.open).map_or("", |(_, rest)| rest);
+    match compatibility {
+        Compatibility::Reference => strip(answer),
+        Compatibility::Paper => strip(answer.split(ANSWER.close).next().unwrap_or(answer)),
+    }
+}
+
+/// Grades one completion against its gold and aliases.
+#[must_use]
+pub fn grade(completion: &str, golds: &[String], compatibility: Compatibility) -> Label {
+    let answer = extract_answer(completion, compatibility);
+    let spoken = answer.to_lowercase();
+    if answer.is_empty() || REFUSALS.contains(&strip(&spoken)) {
+        return Label::NotAttempted;
+    }
+    match_golds(answer, golds)
+}
+
+/// The evaluation's own format rule: `<think>` (which the prompt may have opened), later `</think>`, later `<answer>`.
+#[must_use]
+pub fn keeps_format(completion: &str) -> bool {
+    let inside = completion.strip_prefix(THINK.open).unwrap_or(completion);
+    inside.split_once(THINK.close).is_some_and(|(_, rest)| rest.contains(ANSWER.open))
+}
+
+/// Shares of a graded set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Grades {
+    /// Right answers.
+    pub correct: usize,
+    /// Wrong answers.
+    pub incorrect: usize,
+    /// Refusals and missing answers.
+    pub not_attempted: usize,
+}
+
+impl Grades {
+    /// Counts one label.
+    pub fn add(&mut self, label: Label) {
+        match label {
+            Label::Good => self.correct += 1,
+            Label::Bad => self.incorrect += 1,
+            Label::NotAttempted => self.not_attempted += 1,
+        }
+    }
+
+    /// All graded completions.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.correct + self.incorrect + self.not_attempted
+    }
+
+    /// `part` of the whole; 0 of nothing.
+    #[must_use]
+    pub fn rate(&self, part: usize) -> f64 {
+        if self.total() == 0 { 0.0 } else { part as f64 / self.total() as f64 }
+    }
+
+    /// Harmonic mean of the precision on attempted questions and the recall over all; 0 where undefined.
+    #[must_use]
+    pub fn f1(&self) -> f64 {
+        let attempted = self.correct + self.incorrect;
+        if self.correct == 0 {
+            return 0.0;
+        }
+        2.0 * self.correct as f64 / (attempted + self.total()) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_block_is_graded() {
+        let golds = ["Paris".to_owned()];
+        assert_eq!(grade("Paris", &golds, Compatibility::Paper), Label::NotAttempted);
+        assert_eq!(grade("<answer>I don't know</answer>", &golds, Compatibility::Paper), Label::NotAttempted);
+        assert_eq!(grade("<answer>I don't know</answer>", &golds, Compatibility::Reference), Label::Bad);
+        assert_eq!(grade("<answer>Paris</answer> and more", &golds, Compatibility::Paper), Label::Good);
+    }
+
+    #[test]
+    fn f1_weighs_attempts() {
+        let grades = Grades { correct: 2, incorrect: 1, not_attempted: 1 };
+        let (precision, recall) = (2.0 / 3.0, 0.5);
+        assert!((grades.f1() - 2.0 * precision * recall / (precision + recall)).abs() < 1e-12);
+        assert_eq!(Grades::default().f1(), 0.0);
+    }
+}

@@ -1,0 +1,13 @@
+//! Questions in, grades out.
+
+pub mod completions;
+pub mod evaluate;
+pub mod filter;
+pub mod grade;
+pub mod interval;
+
+pub use completions::{Completions, GivenTriplets, read_completions};
+pub use evaluate::{EvaluateError, EvaluateSettings, Evaluation, GradedAnswer, evaluate};
+pub use filter::{FilterSettings, Zone};
+pub use grade::{Grades, grade};
+pub use interval::wilson;

@@ -1,0 +1,370 @@
+//! A run's folder: what decided it, what came out of it.
+//!
+//! ```text
+//! config.toml      the resolved configuration
+//! manifest.json    hashes of plugin, index, model and data; seed; versions
+//! metrics.jsonl    one line per step
+//! traces.jsonl     one line per completion
+//! checkpoints/     step-000050/ …
+//! summary.json     written last: a folder without it is a run that has not finished
+//! ```
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Why a run's folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunDirError {
+    /// The file system refused.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A file is in the way.
+    #[error("{} is a file; a run needs a folder of its own", path.display())]
+    NotAFolder {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The folder holds something already.
+    #[error("{} is not empty; resume that run with --resume, or choose another folder with --out", path.display())]
+    NotEmpty {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Another process is working on the run.
+    #[error("another corver-host is working on the run in {}", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// There is no run to resume.
+    #[error("{} holds no run to resume: it has no manifest.json", path.display())]
+    NoRun {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The run has ended.
+    #[error("the run in {} has finished; there is nothing to resume", path.display())]
+    Finished {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file of the run cannot be understood.
+    #[error("{} is damaged: {source}", path.display())]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// Where it breaks.
+        source: serde_json::Error,
+    },
+    /// What decides the run has changed since it began.
+    #[error("this run began with another {what} ({recorded}, now {now}); resume with the same one, or start anew")]
+    Changed {
+        /// Which entry of the manifest.
+        what: String,
+        /// Its value then.
+        recorded: String,
+        /// Its value now.
+        now: String,
+    },
+}
+
+/// Everything that decides a run's result, as text: hashes, seeds, versions.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunManifest(pub std::collections::BTreeMap<String, String>);
+
+impl RunManifest {
+    /// Adds an entry.
+    pub fn set(&mut self, what: &str, value: impl Into<String>) {
+        self.0.insert(what.to_owned(), value.into());
+    }
+}
+
+/// An open run folder.
+#[derive(Debug)]
+pub struct RunDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// The resolved configuration, in a run's folder.
+pub const CONFIG: &str = "config.toml";
+const MANIFEST: &str = "manifest.json";
+const SUMMARY: &str = "summary.json";
+const LOCK: &str = ".lock";
+const LOGS: [&str; 2] = ["metrics.jsonl", "traces.jsonl"];
+
+impl RunDir {
+    /// Starts a run in a new or empty folder.
+    ///
+    /// # Errors
+    /// Where the folder holds something or cannot be written.
+    pub fn create(path: &Path, config: &str, manifest: &RunManifest) -> Result<Self, RunDirError> {
+        if path.is_file() {
+            return Err(RunDirError::NotAFolder { path: path.to_owned() });
+        }
+        fs::create_dir_all(path).map_err(io("create the run folder", path))?;
+        let run = Self::lock(path)?;
+        let entries = fs::read_dir(path).map_err(io("read the run folder", path))?;
+        if entries.flatten().any(|entry| entry.file_name() != LOCK) {
+            return Err(RunDirError::NotEmpty { path: path.to_owned() });
+        }
+        run.write(CONFIG, config.as_bytes())?;
+        run.write_json(MANIFEST, manifest)?;
+        Ok(run)
+    }
+
+    /// Resumes the run in `path`, after checking that nothing which decides it has changed.
+    ///
+    /// # Errors
+    /// Where there is no run, it has finished, or `manifest` differs from the recorded one.
+    pub fn resume(path: &Path, manifest: &RunManifest) -> Result<Self, RunDirError> {
+        let recorded_at = path.join(MANIFEST);
+        if !recorded_at.is_file() {
+            return Err(RunDirError::NoRun { path: path.to_owned() });
+        }
+        if path.join(SUMMARY).exists() {
+            return Err(RunDirError::Finished { path: path.to_owned() });
+        }
+        let text = fs::read(&recorded_at).map_err(io("read", &recorded_at))?;
+        let recorded: RunManifest =
+            serde_json::from_slice(&text).map_err(|source| RunDirError::Damaged { path: recorded_at, source })?;
+        let absent = || "absent".to_owned();
+        for what in recorded.0.keys().chain(manifest.0.keys()) {
+            let (then, now) = (recorded.0.get(what), manifest.0.get(what));
+            if then != now {
+                return Err(RunDirError::Changed {
+                    what: what.clone(),
+                    recorded: then.cloned().unwrap_or_else(absent),
+                    now: now.cloned().unwrap_or_else(absent),
+                });
+            }
+        }
+        Self::lock(path)
+    }
+
+    /// Keeps other processes out of the folder for as long as the value lives; a killed process holds no lock.
+    fn lock(path: &Path) -> Result<Self, RunDirError> {
+        let name = path.join(LOCK);
+        let lock = File::options().create(true).append(true).open(&name).map_err(io("open", &name))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(fs::TryLockError::WouldBlock) => Err(RunDirError::InUse { path: path.to_owned() }),
+            Err(fs::TryLockError::Error(source)) => Err(io("lock", &name)(source)),
+        }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where checkpoints go.
+    #[must_use]
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+
+    /// Drops every logged line after step `steps_done`: they belong to steps that will be taken again.
+    ///
+    /// # Errors
+    /// Where a log cannot be rewritten.
+    pub fn rewind_logs(&self, steps_done: usize) -> Result<(), RunDirError> {
+        for name in LOGS {
+            let path = self.path.join(name);
+            let file = match File::open(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                opened => opened.map_err(io("read", &path))?,
+            };
+            let step_of = |line: &[u8]| serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64();
+            let mut kept = 0;
+            for line in BufReader::new(&file).split(b'\n') {
+                let line = line.map_err(io("read", &path))?;
+                // A line that was cut off when the run was killed, perhaps inside a character, has no step either.
+                if !step_of(&line).is_some_and(|step| step <= steps_done as f64) {
+                    break;
+                }
+                kept += line.len() as u64 + 1;
+            }
+            let length = file.metadata().map_err(io("read", &path))?.len();
+            let file = File::options().write(true).open(&path).map_err(io("open", &path))?;
+            file.set_len(kept.min(length)).map_err(io("shorten", &path))?;
+        }
+        Ok(())
+    }
+
+    /// Appends JSON lines to a log and hands them to the system.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn append<T: Serialize>(&self, name: &str, lines: impl IntoIterator<Item = T>) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        let file = File::options().create(true).append(true).open(&path).map_err(io("open", &path))?;
+        let mut file = BufWriter::new(file);
+        for line in lines {
+            serde_json::to_writer(&mut file, &line).map_err(|error| io("write", &path)(error.into()))?;
+            file.write_all(b"\n").map_err(io("write", &path))?;
+        }
+        file.flush().map_err(io("write", &path))
+    }
+
+    /// Writes a JSON file in one piece.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        let mut text = serde_json::to_vec_pretty(value).map_err(|error| io("write", &path)(error.into()))?;
+        text.push(b'\n');
+        self.write(name, &text)
+    }
+
+    /// Writes a file of JSON lines in one piece.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn write_lines<T: Serialize>(&self, name: &str, lines: &[T]) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        let mut text = Vec::new();
+        for line in lines {
+            serde_json::to_writer(&mut text, line).map_err(|error| io("write", &path)(error.into()))?;
+            text.push(b'\n');
+        }
+        self.write(name, &text)
+    }
+
+    /// A JSON file of the run; `None` where it is not there yet.
+    ///
+    /// # Errors
+    /// Where it cannot be read or understood.
+    pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RunDirError> {
+        let Some(text) = self.read(name)? else { return Ok(None) };
+        let damaged = |source| RunDirError::Damaged { path: self.path.join(name), source };
+        serde_json::from_str(&text).map(Some).map_err(damaged)
+    }
+
+    /// The JSON lines of a log; none where it is not there yet.
+    ///
+    /// # Errors
+    /// Where it cannot be read or understood.
+    pub fn read_lines<T: DeserializeOwned>(&self, name: &str) -> Result<Vec<T>, RunDirError> {
+        let text = self.read(name)?.unwrap_or_default();
+        let damaged = |source| RunDirError::Damaged { path: self.path.join(name), source };
+        text.lines().map(|line| serde_json::from_str(line).map_err(damaged)).collect()
+    }
+
+    fn read(&self, name: &str) -> Result<Option<String>, RunDirError> {
+        let path = self.path.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(io("read", &path)(error)),
+        }
+    }
+
+    /// Writes a file in one piece: it appears whole, under its name, or not at all.
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        let mut file = tempfile::NamedTempFile::new_in(&self.path).map_err(io("write into", &self.path))?;
+        file.write_all(bytes).map_err(io("write", &path))?;
+        file.as_file().sync_all().map_err(io("write", &path))?;
+        file.persist(&path).map_err(|error| io("write", &path)(error.error))?;
+        Ok(())
+    }
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn finish<T: Serialize>(&self, summary: &T) -> Result<(), RunDirError> {
+        self.write_json(SUMMARY, summary)
+    }
+}
+
+/// The first free `parent/name-NNN`.
+#[must_use]
+pub fn next_free(parent: &Path, name: &str) -> PathBuf {
+    (1u32..)
+        .map(|number| parent.join(format!("{name}-{number:03}")))
+        .find(|path| !path.exists())
+        .expect("some number below 2³² is free")
+}
+
+pub(super) fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> RunDirError + 'a {
+    move |source| RunDirError::Io { action, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn two_processes_do_not_share_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
+        assert!(matches!(RunDir::resume(folder.path(), &manifest("a")), Err(RunDirError::InUse { .. })));
+        drop(run);
+        RunDir::resume(folder.path(), &manifest("a")).unwrap();
+    }
+
+    fn manifest(plugin: &str) -> RunManifest {
+        let mut manifest = RunManifest::default();
+        manifest.set("plugin", plugin);
+        manifest
+    }
+
+    #[test]
+    fn a_folder_with_content_is_not_overwritten() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
+        assert!(matches!(RunDir::create(folder.path(), "", &manifest("a")), Err(RunDirError::NotEmpty { .. })));
+    }
+
+    #[test]
+    fn a_run_resumes_only_with_what_it_began_with() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(matches!(RunDir::resume(folder.path(), &manifest("a")), Err(RunDirError::NoRun { .. })));
+        drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
+        let run = RunDir::resume(folder.path(), &manifest("a")).unwrap();
+        let error = RunDir::resume(folder.path(), &manifest("b")).unwrap_err();
+        assert!(error.to_string().contains("another plugin"), "{error}");
+        run.finish(&json!({})).unwrap();
+        assert!(matches!(RunDir::resume(folder.path(), &manifest("a")), Err(RunDirError::Finished { .. })));
+    }
+
+    #[test]
+    fn rewinding_drops_later_and_broken_lines() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
+        run.append("metrics.jsonl", [json!({"step": 1.0}), json!({"step": 2.0}), json!({"step": 3.0})]).unwrap();
+        let path = folder.path().join("metrics.jsonl");
+        let torn = [fs::read(&path).unwrap(), b"{\"step\": 2, \"text\": \"\xc3".to_vec()].concat();
+        fs::write(&path, torn).unwrap();
+        run.rewind_logs(2).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":1.0}\n{\"step\":2.0}\n");
+    }
+
+    #[test]
+    fn names_count_up() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(next_free(folder.path(), "first"), folder.path().join("first-001"));
+        fs::create_dir(folder.path().join("first-001")).unwrap();
+        assert_eq!(next_free(folder.path(), "first"), folder.path().join("first-002"));
+    }
+}

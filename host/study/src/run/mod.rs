@@ -1,0 +1,11 @@
+//! A training run, and the folder that it leaves.
+
+pub mod data_order;
+pub mod fingerprint;
+pub mod folder;
+pub mod metrics;
+pub mod train;
+
+pub use fingerprint::{fingerprint, text_fingerprint};
+pub use folder::{RunDir, RunDirError, RunManifest};
+pub use train::{Observer, Plan, Summary, SystemPrompts, TrainError, train};

@@ -1,0 +1,309 @@
+//! A training run: evaluate, step by step update, evaluate again; everything lands in the run's folder.
+
+use std::time::Instant;
+
+use corver_core::{PartError, Question, Scorers, StepError, StepSettings, Trainee, step};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::data_order::{questions_of_step, seed_of_step};
+use super::folder::{RunDir, RunDirError};
+use super::metrics::step_metrics;
+use crate::eval::{EvaluateError, EvaluateSettings, Evaluation, GradedAnswer, evaluate};
+
+/// What a run does.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Questions to train on.
+    pub train: Vec<Question>,
+    /// Questions to evaluate on; none evaluates nothing.
+    pub eval: Vec<Question>,
+    /// Optimiser steps.
+    pub steps: usize,
+    /// Questions per step.
+    pub prompts_per_step: usize,
+    /// Decides every draw.
+    pub seed: u64,
+    /// Rollouts, rewards, advantages.
+    pub step: StepSettings,
+    /// How evaluation questions are answered.
+    pub evaluate: EvaluateSettings,
+    /// System prompts.
+    pub prompts: SystemPrompts,
+    /// Steps between checkpoints.
+    pub checkpoint_every: usize,
+    /// Newest checkpoints kept.
+    pub checkpoints_kept: usize,
+}
+
+/// The system prompts of a run. Those of evaluation differ: the paper reminds a trained policy not to repeat itself.
+#[derive(Debug, Clone, Default)]
+pub struct SystemPrompts {
+    /// Training rollouts.
+    pub train: String,
+    /// Evaluation of the raw policy.
+    pub eval_raw: String,
+    /// Evaluation of the trained policy.
+    pub eval_trained: String,
+}
+
+/// Who wants to know how a run goes.
+pub trait Observer {
+    /// `done` of `total` evaluation questions are answered.
+    fn answering(&mut self, done: usize, total: usize);
+    /// The `which` policy, raw or trained, has been evaluated.
+    fn evaluated(&mut self, which: &'static str, evaluation: &Evaluation);
+    /// A step ended; see [`step_metrics`] for the names.
+    fn stepped(&mut self, metrics: &Map<String, Value>, total: usize);
+    /// Asked after every step: whether to write a checkpoint and stop.
+    fn wants_to_stop(&self) -> bool {
+        false
+    }
+}
+
+/// What `summary.json` says. Fields of an evaluation are absent where there were no evaluation questions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Name of the rule.
+    pub plugin: String,
+    /// Optimiser steps taken.
+    pub steps: usize,
+    /// Share of right answers before training.
+    pub accuracy_before: Option<f64>,
+    /// The same after training.
+    pub accuracy_after: Option<f64>,
+    /// See [`Evaluation::supported_rate`].
+    pub supported_rate_before: Option<f64>,
+    /// The same after training.
+    pub supported_rate_after: Option<f64>,
+    /// Tokens per completion.
+    pub mean_length_before: Option<f64>,
+    /// The same after training.
+    pub mean_length_after: Option<f64>,
+    /// Share of refusals and missing answers.
+    pub refusal_rate_before: Option<f64>,
+    /// The same after training.
+    pub refusal_rate_after: Option<f64>,
+    /// Evaluations and steps, without start-up; over all processes where the run was resumed.
+    pub seconds_total: f64,
+    /// Mean wall-clock of a step.
+    pub seconds_per_step: f64,
+    /// Of that, the reward.
+    pub reward_seconds_per_step: f64,
+}
+
+/// Why a run stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// There is nothing to train on.
+    #[error("there are no training questions")]
+    NoQuestions,
+    /// A setting is too small.
+    #[error("`{key}` is {got}; it must be at least {least}")]
+    Setting {
+        /// Which setting.
+        key: &'static str,
+        /// Its value.
+        got: usize,
+        /// The least value that makes sense.
+        least: usize,
+    },
+    /// A step failed.
+    #[error("step {step}")]
+    Step {
+        /// Counted from 1.
+        step: usize,
+        /// Where in the step.
+        source: StepError,
+    },
+    /// An evaluation failed.
+    #[error("evaluating the {which} policy")]
+    Evaluate {
+        /// Raw or trained.
+        which: &'static str,
+        /// Why.
+        source: EvaluateError,
+    },
+    /// A checkpoint could not be written.
+    #[error("writing the checkpoint of step {step}")]
+    Checkpoint {
+        /// Counted from 1.
+        step: usize,
+        /// Why.
+        source: PartError,
+    },
+    /// The run's folder could not be written.
+    #[error(transparent)]
+    RunDir(#[from] RunDirError),
+    /// The observer wanted it. There is a checkpoint.
+    #[error("stopped after step {step}, as asked")]
+    Stopped {
+        /// The last step taken, counted from 1.
+        step: usize,
+    },
+}
+
+/// An evaluation as it is kept in the run's folder.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    #[serde(flatten)]
+    evaluation: Evaluation,
+    seconds: f64,
+}
+
+/// Runs `plan` from step `steps_done` on (0 for a new run) and writes `summary.json` at the end.
+///
+/// # Errors
+/// Where a part fails, the folder cannot be written, or `observer` stops the run. What was written until then stays; the
+/// run can be resumed.
+pub fn train<P: Trainee>(
+    policy: &mut P,
+    scorers: &mut Scorers<'_>,
+    plan: &Plan,
+    rule: &str,
+    run: &RunDir,
+    steps_done: usize,
+    observer: &mut dyn Observer,
+) -> Result<Summary, TrainError> {
+    plan.check()?;
+    run.rewind_logs(steps_done)?;
+    let mut log = StepLog::read(run)?;
+    let before = match run.read_json::<Kept>(BEFORE)? {
+        Some(kept) => Some(kept),
+        None => evaluated(policy, scorers, plan, &plan.prompts.eval_raw, ("raw", BEFORE), run, observer)?,
+    };
+
+    policy.set_system_prompt(&plan.prompts.train);
+    for number in steps_done..plan.steps {
+        let start = Instant::now();
+        let chosen = questions_of_step(plan.train.len(), plan.prompts_per_step, number, plan.seed);
+        let questions: Vec<Question> = chosen.into_iter().map(|index| plan.train[index].clone()).collect();
+        let report = step(policy, scorers, &questions, &plan.step, seed_of_step(plan.seed, number))
+            .map_err(|source| TrainError::Step { step: number + 1, source })?;
+        log.num_tokens += report.rollouts.iter().map(|rollout| rollout.tokens.len() as u64).sum::<u64>();
+        let metrics = step_metrics(number, log.num_tokens, start.elapsed().as_secs_f64(), rule, &report);
+        log.add(&metrics);
+
+        let traces = report.traces.iter().map(|trace| json!({"step": number + 1, "trace": trace}));
+        run.append("traces.jsonl", traces)?;
+        run.append("metrics.jsonl", [&metrics])?;
+        observer.stepped(&metrics, plan.steps);
+        let last = number + 1 == plan.steps;
+        let stop = !last && observer.wants_to_stop();
+        if last || stop || (number + 1).is_multiple_of(plan.checkpoint_every) {
+            let saved = policy.save(&run.checkpoints(), plan.checkpoints_kept);
+            saved.map_err(|source| TrainError::Checkpoint { step: number + 1, source })?;
+        }
+        if stop {
+            return Err(TrainError::Stopped { step: number + 1 });
+        }
+    }
+
+    let after = evaluated(policy, scorers, plan, &plan.prompts.eval_trained, ("trained", AFTER), run, observer)?;
+    let summary = summarize(rule, &log, before.as_ref(), after.as_ref());
+    run.finish(&summary)?;
+    Ok(summary)
+}
+
+const BEFORE: &str = "evaluation_before.json";
+const AFTER: &str = "evaluation_after.json";
+
+impl Plan {
+    /// Whether this can be run at all; [`train`] asks too, but by then the run has a folder.
+    ///
+    /// # Errors
+    /// Without questions, or with a setting below its least value.
+    pub fn check(&self) -> Result<(), TrainError> {
+        if self.train.is_empty() {
+            return Err(TrainError::NoQuestions);
+        }
+        let settings = [
+            ("run.steps", self.steps, 1),
+            ("question.prompts_per_step", self.prompts_per_step, 1),
+            // A completion alone has no group to be compared with.
+            ("rollout.num_generations", self.step.sampling.num_generations, 2),
+            ("rollout.max_completion_length", self.step.sampling.max_completion_length, 1),
+            ("checkpoint.every", self.checkpoint_every, 1),
+            ("checkpoint.keep", self.checkpoints_kept, 1),
+        ];
+        match settings.into_iter().find(|(_, value, least)| value < least) {
+            Some((key, got, least)) => Err(TrainError::Setting { key, got, least }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn evaluated<P: Trainee>(
+    policy: &mut P,
+    scorers: &mut Scorers<'_>,
+    plan: &Plan,
+    prompt: &str,
+    (which, name): (&'static str, &str),
+    run: &RunDir,
+    observer: &mut dyn Observer,
+) -> Result<Option<Kept>, TrainError> {
+    if plan.eval.is_empty() {
+        return Ok(None);
+    }
+    let start = Instant::now();
+    policy.set_system_prompt(prompt);
+    let total = plan.eval.len();
+    let mut progress = |done| observer.answering(done, total);
+    let (evaluation, answers): (Evaluation, Vec<GradedAnswer>) =
+        evaluate(policy, scorers, &plan.eval, &plan.evaluate, plan.step.rewards.compatibility, &mut progress)
+            .map_err(|source| TrainError::Evaluate { which, source })?;
+    run.write_lines(&format!("answers_{which}.jsonl"), &answers)?;
+    let kept = Kept { evaluation, seconds: start.elapsed().as_secs_f64() };
+    run.write_json(name, &kept)?;
+    observer.evaluated(which, &kept.evaluation);
+    Ok(Some(kept))
+}
+
+/// Sums over the steps of a run, those before a resume included.
+#[derive(Default)]
+struct StepLog {
+    steps: usize,
+    num_tokens: u64,
+    seconds: f64,
+    reward_seconds: f64,
+}
+
+impl StepLog {
+    fn read(run: &RunDir) -> Result<Self, TrainError> {
+        let mut log = Self::default();
+        for metrics in run.read_lines::<Map<String, Value>>("metrics.jsonl")? {
+            log.num_tokens = metrics.get("num_tokens").and_then(Value::as_f64).unwrap_or(0.0) as u64;
+            log.add(&metrics);
+        }
+        Ok(log)
+    }
+
+    fn add(&mut self, metrics: &Map<String, Value>) {
+        let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+        self.steps += 1;
+        self.seconds += number("step_time");
+        self.reward_seconds += number("seconds/reward");
+    }
+}
+
+fn summarize(rule: &str, log: &StepLog, before: Option<&Kept>, after: Option<&Kept>) -> Summary {
+    let of = |kept: Option<&Kept>, field: fn(&Evaluation) -> f64| kept.map(|kept| field(&kept.evaluation));
+    let steps = log.steps.max(1) as f64;
+    let evaluations: f64 = [before, after].into_iter().flatten().map(|kept| kept.seconds).sum();
+    Summary {
+        plugin: rule.to_owned(),
+        steps: log.steps,
+        accuracy_before: of(before, |evaluation| evaluation.accuracy),
+        accuracy_after: of(after, |evaluation| evaluation.accuracy),
+        supported_rate_before: before.and_then(|kept| kept.evaluation.supported_rate),
+        supported_rate_after: after.and_then(|kept| kept.evaluation.supported_rate),
+        mean_length_before: of(before, |evaluation| evaluation.mean_length),
+        mean_length_after: of(after, |evaluation| evaluation.mean_length),
+        refusal_rate_before: of(before, |evaluation| evaluation.refusal_rate),
+        refusal_rate_after: of(after, |evaluation| evaluation.refusal_rate),
+        seconds_total: log.seconds + evaluations,
+        seconds_per_step: log.seconds / steps,
+        reward_seconds_per_step: log.reward_seconds / steps,
+    }
+}

@@ -1,0 +1,58 @@
+//! What goes wrong is told in one clear error.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::host::{has_gpu, host, host_with_runtime, small_index};
+
+#[test]
+fn wrong_input_gets_one_clear_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| -> PathBuf {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let text_plugin = file("not.wasm", "this is not WebAssembly");
+    let config = file("typo.toml", "[rollout]\ntemprature = 0.5\n");
+    let questions = file("questions.json", r#"[{"question": "who?", "answers": "me"}, {"answers": "nobody asked"}]"#);
+    let truncated = folder.path().join("index");
+    small_index(&truncated);
+    let stream = fs::read(truncated.join("tokenized.0")).unwrap();
+    fs::write(truncated.join("tokenized.0"), &stream[..stream.len() / 2]).unwrap();
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+
+    let plugin = |path: &str| host(&["train", "--plugin", path]);
+    plugin("nowhere.wasm").bad("there is no plugin nowhere.wasm");
+    plugin(&text(&text_plugin)).bad("not.wasm");
+    host(&["train", "--config", &text(&config)]).bad("did you mean `rollout.temperature`?");
+    host(&["train", "--config", "nowhere.toml"]).bad("nowhere.toml");
+    host(&["train", "--set", "update.lr=1"]).bad("did you mean `update.learning_rate`?");
+    let wrong = ["train", "--dry-run", "--device", "gpu", "--plugin", "nowhere", "--set", "policy.model=elsewhere"];
+    for problem in ["`run.device`: ", "`rule.plugin`: there is no plugin nowhere", "`policy.model`: there is no "] {
+        host(&wrong).bad(problem);
+    }
+    host(&["train", "--set", "run.steps"]).bad("section.key=value");
+    host(&["train", "--set", "run.steps=many"]).bad("run.steps");
+    host(&["train", "--set", "checkpoint.every=0"]).bad("checkpoint.every");
+    host(&["train", "--set", &format!("question.train={}", text(&questions))]).bad("record 2");
+    host(&["train", "--set", &format!("corpus.index={}", text(&truncated))]).bad("tokenized.0");
+    host(&["index", "verify", "--index", &text(&truncated)]).bad("tokenized.0");
+    host(&["train", "--set", "policy.model=nowhere"]).bad("nowhere");
+    host(&["train", "--set", "extract.bundle=nowhere"]).bad("nowhere");
+    host(&["train", "--set", "rule.settings.tires=1"]).bad("tires");
+    host(&["train", "--out", &format!("{}/run", text(&config))]).bad("typo.toml");
+    host(&["train", "--steps", "many"]).usage("many");
+    if !has_gpu() {
+        host(&["train", "--device", "cuda:0"]).bad("cuda:0");
+    }
+}
+
+#[test]
+fn the_doctor_fails_where_a_needed_part_does() {
+    let findings = host(&["doctor", "--json"]).good().json();
+    let names: Vec<&str> = findings.as_array().unwrap().iter().map(|f| f["what"].as_str().unwrap()).collect();
+    assert_eq!(names, ["libtorch", "ONNX Runtime", "rules", "cache", "GPU"]);
+    host_with_runtime("/nowhere/libonnxruntime.so", &["doctor"]).bad("missing: ONNX Runtime");
+    host_with_runtime("/nowhere/libonnxruntime.so", &["train"]).bad("/nowhere/libonnxruntime.so");
+}

@@ -1,0 +1,187 @@
+//! Runs the built binary.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// How a command ended.
+pub struct Finished {
+    pub stdout: String,
+    pub stderr: String,
+    code: Option<i32>,
+    command: String,
+}
+
+impl Finished {
+    fn new(args: &[&str], output: &Output) -> Self {
+        Self {
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+            code: output.status.code(),
+            command: args.join(" "),
+        }
+    }
+
+    /// It succeeded.
+    pub fn good(self) -> Self {
+        assert_eq!(self.code, Some(0), "corver-host {}\n{}\n{}", self.command, self.stdout, self.stderr);
+        self
+    }
+
+    /// It failed with one line that says `why`, and no stack trace.
+    pub fn bad(&self, why: &str) {
+        self.failed(1, why);
+        let errors: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("error")).collect();
+        assert_eq!(errors.len(), 1, "corver-host {}\n{}", self.command, self.stderr);
+        assert!(!self.stderr.contains("panicked"), "corver-host {}\n{}", self.command, self.stderr);
+    }
+
+    /// The command line itself was wrong.
+    pub fn usage(&self, why: &str) {
+        self.failed(2, why);
+    }
+
+    fn failed(&self, code: i32, why: &str) {
+        assert_eq!(self.code, Some(code), "corver-host {}\n{}\n{}", self.command, self.stdout, self.stderr);
+        assert!(self.stderr.contains(why), "corver-host {}: no {why:?} in\n{}", self.command, self.stderr);
+    }
+
+    /// What it printed, as one JSON value.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(self.stdout.trim()).unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
+    }
+}
+
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corver-host"));
+    command.args(args).env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    command.env_remove("RUST_BACKTRACE").env_remove("LD_LIBRARY_PATH").env_remove("RUST_LOG");
+    command
+}
+
+/// Runs `corver-host` to its end.
+pub fn host(args: &[&str]) -> Finished {
+    Finished::new(args, &command(args).output().expect("the binary was built"))
+}
+
+/// Runs `corver-host` where ONNX Runtime is said to be at `library`.
+pub fn host_with_runtime(library: &str, args: &[&str]) -> Finished {
+    Finished::new(args, &command(args).env("ORT_DYLIB_PATH", library).output().expect("the binary was built"))
+}
+
+/// Runs `corver-host` and kills it, without warning, once `ready` holds.
+pub fn kill_when(args: &[&str], ready: impl Fn() -> bool) {
+    let mut child = command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary was built");
+    let deadline = Instant::now() + Duration::from_secs(300);
+    while !ready() {
+        assert!(Instant::now() < deadline, "corver-host {} did not get there", args.join(" "));
+        assert!(child.try_wait().unwrap().is_none(), "corver-host {} ended too early", args.join(" "));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// `corver-host index serve`, for as long as the value lives.
+pub struct Server {
+    process: Child,
+    /// What to give as `corpus.index`.
+    pub url: String,
+    /// What it listens on.
+    pub address: String,
+}
+
+impl Server {
+    pub fn start(args: &[&str], listen: &str) -> Self {
+        let args = [&["index", "serve", "--json", "--listen", listen], args].concat();
+        let mut process = command(&args).stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
+        let url = told["url"].as_str().unwrap().to_owned();
+        let address = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+        Self { process, url, address }
+    }
+
+    /// Ends it as Ctrl-C would, and sees that it ends well.
+    pub fn stop(&mut self) {
+        let interrupted = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().unwrap();
+        assert!(interrupted.success());
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill(); // it may have been stopped
+        let _ = self.process.wait();
+    }
+}
+
+/// A demo run small enough for a test.
+const SHORT_RUN: [&str; 10] = [
+    "train",
+    "--device",
+    "cpu",
+    "--set",
+    "question.prompts_per_step=2",
+    "--set",
+    "question.eval_limit=16",
+    "--set",
+    "checkpoint.every=2",
+    "--json",
+];
+
+pub fn short_run(out: &Path, steps: usize, more: &[&str]) -> Finished {
+    host(&short_run_args(out, &steps.to_string(), more))
+}
+
+/// The command line of [`short_run`].
+pub fn short_run_args<'a>(out: &'a Path, steps: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    [&SHORT_RUN[..], &["--out", out.to_str().unwrap(), "--steps", steps], more].concat()
+}
+
+/// A fresh path for a run, under the build folder.
+pub fn run_dir(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("runs").join(name);
+    if path.exists() {
+        fs::remove_dir_all(&path).unwrap();
+    }
+    path
+}
+
+/// The lines of a JSONL file that are whole; none where it does not exist.
+pub fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+pub fn has_gpu() -> bool {
+    Command::new("nvidia-smi").arg("-L").output().is_ok_and(|output| output.status.success())
+}
+
+/// Three short articles, indexed with the demo's tokenizer.
+pub fn small_index(out: &Path) {
+    small_index_again(out).good();
+}
+
+/// The same once more, without expecting anything.
+pub fn small_index_again(out: &Path) -> Finished {
+    let articles = out.parent().unwrap().join("articles.jsonl");
+    // A word is found after a space. And the neighbours of this one article must not speak of its entities: the
+    // engine looks for a match on both sides before it looks for the article's end.
+    let text = [
+        "The capital of Peru is Lima.",
+        "The city of Paris lies in France. All of France loves Paris.",
+        "The capital of Italy is Rome.",
+    ];
+    let lines: Vec<String> = text.iter().map(|text| json!({"text": text}).to_string()).collect();
+    fs::write(&articles, lines.join("\n")).unwrap();
+    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
+    let [articles, tokenizer, out] = [&articles, &tokenizer, out].map(|path| path.to_str().unwrap());
+    host(&["index", "build", articles, "--tokenizer", tokenizer, "--out", out])
+}

@@ -1,0 +1,54 @@
+//! Indexes: built, counted in, served, verified.
+
+use crate::host::{host, run_dir, short_run, small_index, small_index_again};
+
+#[test]
+fn an_index_is_built_counted_and_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index");
+    small_index(&index);
+    let path = index.to_str().unwrap();
+    let count = host(&["index", "count", "Paris AND France", "--index", path, "--json"]).good().json();
+    assert_eq!(count["count"], 2);
+    assert_eq!(host(&["index", "count", "Paris AND Peru", "--index", path, "--json"]).good().json()["count"], 0);
+    let shown = host(&["index", "count", "Paris AND France", "--index", path, "--show", "1"]).good();
+    assert!(shown.stdout.contains("The city of **Paris** lies in **France**."), "{}", shown.stdout);
+    assert!(shown.stdout.contains("articles.jsonl, line 2"), "{}", shown.stdout);
+    let shown = host(&["index", "count", "Paris AND France", "--index", path, "--show", "9", "--json"]).good().json();
+    let passages = shown["passages"].as_array().unwrap();
+    assert_eq!(passages.len(), 1, "both matches are in it");
+    assert_eq!(passages[0]["metadata"]["linenum"], 1);
+    let marked = passages[0]["spans"].as_array().unwrap().iter().filter(|span| span["matched"] == true);
+    assert!(
+        marked.clone().count() >= 2 && marked.clone().all(|span| span["text"] == "Paris" || span["text"] == "France")
+    );
+    let info = host(&["index", "info", "--index", path, "--json"]).good().json();
+    assert_eq!(info["documents"], 3);
+    host(&["index", "verify", "--index", path, "--full"]).good();
+    // The folder is taken now.
+    small_index_again(&index).bad("index");
+}
+
+#[test]
+fn counts_come_from_several_indexes_and_from_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| {
+        let index = folder.path().join(name);
+        small_index(&index);
+        index.to_str().unwrap().to_owned()
+    });
+    let both = ["--index", &first, "--index", &second];
+    let count = |more: &[&str]| host(&[&["index", "count", "Paris AND France", "--json"], &both[..], more].concat());
+    assert_eq!(count(&[]).good().json()["count"], 4);
+    assert_eq!(count(&["--show", "9"]).good().json()["passages"].as_array().unwrap().len(), 2);
+
+    // No server listens there.
+    let server = "http://127.0.0.1:1/#wiki";
+    count(&["--index", server, "--show", "9"]).bad("has no text to --show");
+    count(&["--index", "http://127.0.0.1:1/"]).bad("http://127.0.0.1:1/#NAME");
+    let list = format!("corpus.index=[{first:?}, {server:?}]");
+    let run = run_dir("no-server");
+    let impatient = ["--set", &list, "--set", "corpus.remote.patience_s=0.2"];
+    short_run(&run, 1, &impatient).bad("http://127.0.0.1:1/ did not answer");
+    assert!(!run.exists(), "said before the run has a folder");
+}

@@ -1,0 +1,14 @@
+//! The built binary, driven as a person would drive it.
+
+mod errors;
+#[cfg(feature = "torch")]
+#[path = "../golden.rs"]
+mod golden;
+mod guide;
+mod host;
+mod index;
+mod plugins;
+#[cfg(feature = "torch")] // it makes a model
+mod real_text;
+mod score;
+mod train;

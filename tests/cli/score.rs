@@ -1,0 +1,69 @@
+//! Completions are scored, sentences are read.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::host::{host, lines, small_index};
+
+#[test]
+fn completions_are_scored_with_their_own_triplets() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index");
+    small_index(&index);
+    let sentence = "Paris is the capital of France.";
+    let line = json!({
+        "question": "What is the capital of France?",
+        "answers": "Paris",
+        "completion": format!("<think>{sentence} Nobody doubts that, nobody.</think><answer>Paris</answer>"),
+        "triplets": [[sentence, [["Paris", "capital of", "France"]]], ["Nobody doubts that, nobody.", []], ["Paris", []]],
+    });
+    let file = folder.path().join("completions.jsonl");
+    fs::write(&file, line.to_string()).unwrap();
+    let set = format!("corpus.index={}", index.display());
+    let trace = host(&["score", file.to_str().unwrap(), "--set", &set, "--json"]).good().json();
+    let verdict = &trace["sentences"][0]["verdict"];
+    assert_eq!(verdict["count"], 2);
+    assert!((verdict["reward"].as_f64().unwrap() + 0.1).abs() < 1e-6, "one to four occurrences cost 0.1: {verdict}");
+    assert_eq!(trace["sentences"][1]["verdict"]["reward"], Value::Null);
+    assert_eq!(trace["response"]["judge"]["label"], "GOOD");
+    let shown = host(&["score", file.to_str().unwrap(), "--set", &set]).good();
+    assert!(shown.stdout.contains("Paris AND France = 2"), "{}", shown.stdout);
+
+    // What is printed adds up, weights and what is left out included.
+    for more in [&[][..], &["--set", "reward.lambda_judge=0.5"], &["--set", "reward.ablation=no_judge"]] {
+        let args = [&["score", file.to_str().unwrap(), "--set", &set], more].concat();
+        let trace = host(&[&args[..], &["--json"]].concat()).good().json();
+        let parts = trace["return_parts"].as_object().unwrap();
+        let sum: f64 = parts.values().map(|part| part.as_f64().unwrap()).sum();
+        assert!(parts["sentences"].as_f64().unwrap() < 0.0, "{trace}");
+        assert!((sum - trace["mean_return"].as_f64().unwrap()).abs() < 1e-6, "{trace}");
+        let shown = host(&args).good().stdout;
+        let line = format!("judge {:+.3} (GOOD)", parts["judge"].as_f64().unwrap());
+        assert!(shown.contains(&line) && shown.contains("sentences -0."), "no {line:?} in\n{shown}");
+    }
+}
+
+#[test]
+fn the_extractor_reads_the_demos_sentences() {
+    let folder = tempfile::tempdir().unwrap();
+    host(&["demo", "world", folder.path().join("world").to_str().unwrap()]).good();
+    let article = &lines(&folder.path().join("world/articles.jsonl"))[0];
+    let sentences = article["text"].as_str().unwrap().replace(". ", ".\n");
+    let file = folder.path().join("sentences.txt");
+    fs::write(&file, &sentences).unwrap();
+    let extracted = host(&["extract", file.to_str().unwrap(), "--json"]).good();
+    let read: Vec<Value> = extracted.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(read.len(), sentences.lines().count());
+    let mut found = 0;
+    for line in &read {
+        for triplet in line["triplets"].as_array().unwrap() {
+            found += 1;
+            for end in ["head", "tail"] {
+                let name = triplet[end].as_str().unwrap();
+                assert!(line["sentence"].as_str().unwrap().contains(name), "{name:?} is not in {line}");
+            }
+        }
+    }
+    assert!(found > 0, "no fact in {sentences:?}");
+}

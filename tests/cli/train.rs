@@ -1,0 +1,153 @@
+//! Training: what a run leaves, that it resumes, that rules can be exchanged.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+use crate::host::{Server, host, kill_when, lines, run_dir, short_run, short_run_args};
+
+#[test]
+fn training_on_the_demo_leaves_a_finished_run() {
+    let out = run_dir("finished");
+    let finished = short_run(&out, 2, &[]).good();
+    let summary: Map<String, Value> = serde_json::from_str(&finished.stdout).unwrap();
+    assert_eq!(summary["plugin"], "first");
+    assert_eq!(summary["steps"], 2);
+    for name in ["accuracy", "supported_rate", "refusal_rate", "mean_length"] {
+        for when in ["before", "after"] {
+            let value = summary[&format!("{name}_{when}")].as_f64().unwrap();
+            assert!(value >= 0.0 && (name == "mean_length" || value <= 1.0), "{name}_{when} = {value}");
+        }
+    }
+    for name in ["seconds_total", "seconds_per_step", "reward_seconds_per_step"] {
+        assert!(summary[name].as_f64().unwrap() > 0.0, "{name}");
+    }
+    assert_eq!(
+        serde_json::from_str::<Value>(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap(),
+        json!(summary)
+    );
+
+    let metrics = lines(&out.join("metrics.jsonl"));
+    assert_eq!(metrics.len(), 2);
+    for name in ["loss", "reward", "reward_std", "grad_norm", "kl", "completions/mean_length", "rewards/first/mean"] {
+        assert!(metrics[0][name].is_number(), "no {name} in {}", metrics[0]);
+    }
+    assert_eq!(lines(&out.join("traces.jsonl")).len(), 2 * 2 * 16);
+    assert!(finished.stderr.contains("step   1/2") && finished.stderr.contains("step   2/2"), "{}", finished.stderr);
+    let manifest: Map<String, Value> =
+        serde_json::from_str(&fs::read_to_string(out.join("manifest.json")).unwrap()).unwrap();
+    for what in ["plugin", "index", "extractor", "model"] {
+        assert_eq!(manifest[what].as_str().unwrap().len(), 64, "{what}");
+    }
+
+    // The resolved configuration stands for itself.
+    let config = out.join("config.toml");
+    let again = host(&["train", "--config", config.to_str().unwrap(), "--dry-run"]).good();
+    assert_eq!(again.stdout.trim(), fs::read_to_string(&config).unwrap().trim());
+
+    // A finished run is neither overwritten nor resumed.
+    short_run(&out, 2, &[]).bad("not empty");
+    short_run(&out, 2, &["--resume"]).bad("has finished");
+}
+
+#[test]
+fn swapping_the_rule_changes_the_rewards_and_nothing_else() {
+    let verdicts = |rule: &str| {
+        let out = run_dir(rule);
+        short_run(&out, 1, &["--plugin", rule]).good();
+        let traces = lines(&out.join("traces.jsonl"));
+        let completions: Vec<Value> = traces.iter().map(|line| line["trace"]["completion"].clone()).collect();
+        let verdicts: Vec<Value> = traces
+            .iter()
+            .flat_map(|line| line["trace"]["sentences"].as_array().unwrap())
+            .map(|sentence| sentence["verdict"].clone())
+            .collect();
+        (completions, verdicts)
+    };
+    let (first, min, relcheck) = (verdicts("first.wasm"), verdicts("min.wasm"), verdicts("relcheck.wasm"));
+    assert_eq!(first.0, min.0, "the policy and the seed are the same, so the first step samples the same completions");
+    assert_eq!(first.0, relcheck.0);
+    let rewards = |verdicts: &[Value]| verdicts.iter().map(|verdict| verdict["reward"].clone()).collect::<Vec<_>>();
+    assert_ne!(rewards(&first.1), rewards(&min.1), "Min reads every triplet");
+    let lookups = |verdicts: &[Value]| {
+        verdicts.iter().filter_map(|verdict| verdict["lookups"].as_array()).map(Vec::len).sum::<usize>()
+    };
+    assert!(lookups(&relcheck.1) > lookups(&first.1), "RelCheck looks twice where the pair is frequent");
+}
+
+/// Kills a run in the middle, resumes it, and compares it with one that nobody killed.
+fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
+    let straight = run_dir(name);
+    short_run(&straight, 16, rules).good();
+
+    let killed = run_dir(&format!("{name}-killed"));
+    kill_when(&short_run_args(&killed, "16", rules), || lines(&killed.join("metrics.jsonl")).len() >= 3);
+    assert!(!killed.join("summary.json").exists(), "a run that was killed does not look finished");
+    short_run(&killed, 16, &["--resume"]).good();
+
+    let without_times = |path: &Path| {
+        let mut metrics = lines(&path.join("metrics.jsonl"));
+        for line in &mut metrics {
+            line.as_object_mut().unwrap().retain(|name, _| !name.starts_with("seconds") && name != "step_time");
+        }
+        metrics
+    };
+    assert_eq!(without_times(&killed), without_times(&straight));
+    killed
+}
+
+#[test]
+fn a_killed_run_resumes_to_the_same_end() {
+    let killed = resumes_to_the_same_end("straight", &[]);
+    short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]).bad("finished");
+}
+
+#[test]
+fn a_killed_run_of_several_rules_and_a_judge_resumes_to_the_same_end() {
+    let rules = ["--plugin", "first.wasm:0.7", "--plugin", "min.wasm:0.3", "--judge", "token-f1.wasm"];
+    let killed = resumes_to_the_same_end("several", &rules);
+    for channel in ["first", "min", "judge"] {
+        let named = format!("rewards/{channel}/mean");
+        assert!(lines(&killed.join("metrics.jsonl")).iter().all(|line| line[&named].is_number()), "{named}");
+    }
+}
+
+#[test]
+fn a_run_outlives_the_server_that_counts_for_it() {
+    let mut server = Server::start(&["--name", "demo-world"], "127.0.0.1:0");
+    let count = host(&["index", "count", "Philadelphia AND Flyers", "--index", &server.url, "--json"]).good().json();
+    assert_eq!(count["count"], 0);
+    let window = format!("corpus.max_diff_tokens={}", corver_demo::WINDOW);
+    let local = run_dir("counted-here");
+    short_run(&local, 4, &[]).good();
+
+    let out = run_dir("counted-elsewhere");
+    let source = format!("corpus.index={}", server.url);
+    let remote = [
+        "--set",
+        &source,
+        "--set",
+        &window,
+        "--set",
+        "corpus.remote.cache=false",
+        "--set",
+        "corpus.remote.patience_s=1",
+    ];
+    // The server goes away after the second step: the run stops with an error and its checkpoint.
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| short_run(&out, 4, &remote));
+        while lines(&out.join("metrics.jsonl")).len() < 2 && !run.is_finished() {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        server.stop();
+        run.join().unwrap().bad("did not answer");
+    });
+    // It comes back, and the run goes on to where it would have got with an index of its own.
+    let _server = Server::start(&["--name", "demo-world"], &server.address);
+    short_run(&out, 4, &[&remote[..], &["--resume"]].concat()).good();
+    let rewards = |run: &Path| -> Vec<Value> {
+        lines(&run.join("metrics.jsonl")).iter().map(|line| line["reward"].clone()).collect()
+    };
+    assert_eq!(rewards(&out), rewards(&local));
+}
