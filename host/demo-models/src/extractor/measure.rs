@@ -30,18 +30,18 @@ pub struct Tally {
     pub exact: usize,
 }
 
+#[cfg(test)]
 impl Tally {
     /// Share that is right; 1 where there is none.
-    #[must_use]
-    pub fn share(&self) -> f64 {
+    fn share(&self) -> f64 {
         if self.sentences == 0 { 1.0 } else { self.exact as f64 / self.sentences as f64 }
     }
 }
 
 impl ExtractorQuality {
     /// Over all sentences.
-    #[must_use]
-    pub fn total(&self) -> Tally {
+    #[cfg(test)]
+    fn total(&self) -> Tally {
         self.by_triplets.iter().fold(Tally::default(), |sum, part| Tally {
             sentences: sum.sentences + part.sentences,
             exact: sum.exact + part.exact,
