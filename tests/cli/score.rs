@@ -29,6 +29,11 @@ fn completions_are_scored_with_their_own_triplets() {
     assert_eq!(trace["response"]["judge"]["label"], "GOOD");
     let shown = host(&["score", file.to_str().unwrap(), "--set", &set]).good();
     assert!(shown.stdout.contains("Paris AND France = 2"), "{}", shown.stdout);
+    assert_eq!(shown.stderr, "", "quiet without -v");
+    let timed = host(&["-v", "score", file.to_str().unwrap(), "--set", &set]).good().stderr;
+    for stage in ["split", "extract", "judge", "count", "grade"] {
+        assert!(timed.lines().any(|line| line.contains(stage) && line.contains("time.busy")), "no {stage} in\n{timed}");
+    }
 
     // What is printed adds up, weights and what is left out included.
     for more in [&[][..], &["--set", "reward.lambda_judge=0.5"], &["--set", "reward.ablation=no_judge"]] {

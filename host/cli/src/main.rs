@@ -21,6 +21,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Arguments, Command};
 
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .without_time()
         .with_target(false)
+        .with_span_events(FmtSpan::CLOSE) // with -v: how long each stage took
         .init();
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tracing::{Span, debug_span};
+use tracing::{Span, info_span};
 
 use crate::advantage::{self, AdvantageSettings};
 use crate::returns::{SentenceReward, response_return, token_returns};
@@ -113,11 +113,11 @@ pub fn step<P: Sampler + Learner>(
     seed: u64,
 ) -> Result<StepReport, StepError> {
     let (rollouts, rollout_seconds) =
-        timed(debug_span!("rollout"), || policy.sample(questions, &settings.sampling, seed));
+        timed(info_span!("rollout"), || policy.sample(questions, &settings.sampling, seed));
     let rollouts = rollouts.map_err(StepError::Rollout)?;
     let Scored { returns, traces, mut seconds } = score(&rollouts, questions, scorers, &settings.rewards)?;
     let advantages = advantage::normalize(&returns, settings.sampling.num_generations, &settings.advantages);
-    let (update, update_seconds) = timed(debug_span!("update"), || policy.update(&rollouts, &advantages));
+    let (update, update_seconds) = timed(info_span!("update"), || policy.update(&rollouts, &advantages));
     let update = update.map_err(StepError::Update)?;
     (seconds.rollout, seconds.update) = (rollout_seconds, update_seconds);
     Ok(StepReport { rollouts, traces, advantages, update, seconds })
@@ -134,15 +134,15 @@ pub fn score(
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
     let start = Instant::now();
-    let _reward = debug_span!("reward").entered();
+    let _reward = info_span!("reward").entered();
     let mut drafts = split_and_align(rollouts, questions, settings);
-    let (extracted, extract) = timed(debug_span!("extract"), || extract(&mut drafts, scorers.extractor));
+    let (extracted, extract) = timed(info_span!("extract"), || extract(&mut drafts, scorers.extractor));
     extracted.map_err(StepError::Extract)?;
     let mut counter = TimedCounter { inner: &mut *scorers.counter, seconds: 0.0 };
-    let (verdicts, judge) = timed(debug_span!("judge"), || judge(&drafts, scorers.sentence_scorer, &mut counter));
+    let (verdicts, judge) = timed(info_span!("judge"), || judge(&drafts, scorers.sentence_scorer, &mut counter));
     let verdicts = verdicts.map_err(StepError::ScoreSentences)?;
     let (count, rule) = (counter.seconds, judge - counter.seconds);
-    let (grades, _) = timed(debug_span!("grade"), || grade(&drafts, scorers.graders));
+    let (grades, _) = timed(info_span!("grade"), || grade(&drafts, scorers.graders));
     let grades = grades.map_err(StepError::GradeResponses)?;
     let (returns, traces) = pay(drafts, verdicts, grades, settings);
     let seconds = StageSeconds { extract, count, rule, reward: start.elapsed().as_secs_f64(), ..Default::default() };
@@ -170,7 +170,7 @@ fn split_and_align<'a>(
     questions: &'a [Question],
     settings: &RewardSettings,
 ) -> Vec<Draft<'a>> {
-    let _span = debug_span!("split").entered();
+    let _span = info_span!("split").entered();
     let draft = |rollout: &'a Rollout| {
         let split = split(&rollout.text, settings.compatibility);
         let alignment = align(&split, &rollout.token_spans);
@@ -288,7 +288,7 @@ struct TimedCounter<'a> {
 
 impl Counter for TimedCounter<'_> {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let (counts, seconds) = timed(debug_span!("count", queries = queries.len()), || self.inner.count(queries));
+        let (counts, seconds) = timed(info_span!("count", queries = queries.len()), || self.inner.count(queries));
         self.seconds += seconds;
         counts
     }

@@ -23,7 +23,7 @@ pub struct Arguments {
     /// Print results as JSON.
     #[arg(long, global = true)]
     pub json: bool,
-    /// Log more to standard error (-vv: everything).
+    /// Log to standard error, with the time of every stage (-vv: everything).
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 }
