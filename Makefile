@@ -98,4 +98,4 @@ lint: setup ## formatting, clippy and links in the documentation; warnings are e
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(PROFILE) --workspace --no-deps
 
 clean: ## everything that was built or installed here
-	rm -rf target plugins/target plugins/dist .deps
+	rm -rf target plugins/target plugins/dist .deps sdk/*/example/*.wasm sdk/*/example/bindings sdk/go/example/node_modules

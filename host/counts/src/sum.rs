@@ -41,7 +41,11 @@ impl Counter for Sum {
                 queries[place].clone().with_enough(enough)
             };
             let asked: Vec<Query> = open.iter().map(|&place| missing(place)).collect();
-            for (&place, count) in open.iter().zip(member.count(&asked)?) {
+            let counts = member.count(&asked)?;
+            if counts.len() != asked.len() {
+                return Err(format!("a corpus gave {} counts for {} queries", counts.len(), asked.len()).into());
+            }
+            for (&place, count) in open.iter().zip(counts) {
                 let Count { occurrences, exact } = &mut sums[place];
                 *exact &= count.exact;
                 if let Some(more) = count.occurrences {

@@ -47,7 +47,12 @@ pub(crate) fn check(
 }
 
 fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
-    let (limit, got) = (limits.words_per_query, query.all_of.iter().map(Vec::len).sum());
+    let limit = limits.words_per_query;
+    // An empty clause takes as much room as a word.
+    let got = match query.all_of.iter().all(Vec::is_empty) {
+        true => 0,
+        false => query.all_of.iter().map(|words| words.len().max(1)).sum(),
+    };
     if !(1..=limit).contains(&got) {
         return Err(Fault::Words { limit, got });
     }

@@ -24,7 +24,7 @@ impl Settings {
         if let Some(questions) = &args.questions {
             settings.question.eval = questions.to_str().context("--questions is not UTF-8")?.to_owned();
         }
-        settings.question.eval_limit = args.limit.unwrap_or(0);
+        settings.question.eval_limit = args.limit.unwrap_or(settings.question.eval_limit);
         Ok(settings)
     }
 

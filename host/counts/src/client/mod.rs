@@ -83,7 +83,7 @@ impl Remote {
         })
     }
 
-    /// Asks how large the corpus is. Only our server says; with another the size stays unknown.
+    /// Asks how large the corpus is. Only our server says; with another the size stays unknown, whatever it answers.
     ///
     /// # Errors
     /// Where the server does not answer at all.
