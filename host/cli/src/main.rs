@@ -35,8 +35,8 @@ fn main() -> ExitCode {
         .with_env_filter(tracing_subscriber::EnvFilter::builder().with_default_directive(level.into()).from_env_lossy())
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .without_time()
-        .with_target(false)
+        // Not `.without_time()` here: it would take the durations of the spans too.
+        .event_format(tracing_subscriber::fmt::format().without_time().with_target(false))
         .with_span_events(FmtSpan::CLOSE) // with -v: how long each stage took
         .init();
     match run(arguments) {
