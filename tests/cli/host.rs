@@ -68,6 +68,11 @@ pub fn host(args: &[&str]) -> Finished {
     Finished::new(args, &command(args).output().expect("the binary was built"))
 }
 
+/// Runs `corver-host` with its caches in this folder.
+pub fn host_with_cache(cache: &Path, args: &[&str]) -> Finished {
+    Finished::new(args, &command(args).env("XDG_CACHE_HOME", cache).output().expect("the binary was built"))
+}
+
 /// Runs `corver-host` where ONNX Runtime is said to be at `library`.
 pub fn host_with_runtime(library: &str, args: &[&str]) -> Finished {
     Finished::new(args, &command(args).env("ORT_DYLIB_PATH", library).output().expect("the binary was built"))

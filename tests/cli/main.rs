@@ -1,5 +1,6 @@
 //! The built binary, driven as a person would drive it.
 
+mod attack;
 mod errors;
 #[cfg(feature = "torch")]
 #[path = "../golden.rs"]

@@ -300,10 +300,23 @@ impl<T> DemoOr<T> {
 }
 
 /// Settings, and what is wrong with each.
-#[derive(Default)]
-struct Problems(Vec<(&'static str, String)>);
+#[derive(Debug, Default)]
+pub struct Problems(Vec<(&'static str, String)>);
+
+impl std::error::Error for Problems {}
+
+impl Display for Problems {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.lines().collect::<Vec<_>>().join("; "))
+    }
+}
 
 impl Problems {
+    /// One line for each.
+    pub fn lines(&self) -> impl Iterator<Item = String> {
+        self.0.iter().map(|(key, problem)| format!("`{key}`: {problem}"))
+    }
+
     fn add(&mut self, key: &'static str, problem: impl Display) {
         self.0.push((key, problem.to_string()));
     }
@@ -327,11 +340,7 @@ impl Problems {
     }
 
     fn none(self) -> Result<()> {
-        if self.0.is_empty() {
-            return Ok(());
-        }
-        let lines: Vec<String> = self.0.iter().map(|(key, problem)| format!("`{key}`: {problem}")).collect();
-        bail!(lines.join("\n       ")) // aligned behind "error: "
+        if self.0.is_empty() { Ok(()) } else { Err(self.into()) }
     }
 }
 

@@ -24,6 +24,7 @@ use clap::Parser;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Arguments, Command};
+use crate::config::Problems;
 
 /// The message says why.
 const FAILED: u8 = 1;
@@ -33,14 +34,14 @@ fn main() -> ExitCode {
     let level = arguments.log_level();
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::builder().with_default_directive(level.into()).from_env_lossy())
-        .with_writer(std::io::stderr)
+        .with_writer(|| output::Log)
         .with_ansi(std::io::stderr().is_terminal())
         // Not `.without_time()` here: it would take the durations of the spans too.
         .event_format(tracing_subscriber::fmt::format().without_time().with_target(false))
         .with_span_events(FmtSpan::CLOSE) // with -v: how long each stage took
         .init();
     match run(arguments) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {}", explain(&error));
             let stopped = matches!(error.downcast_ref(), Some(corver_study::run::TrainError::Stopped { .. }));
@@ -49,10 +50,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was being done, then why it failed, outermost first, on one line. Many messages quote their cause already.
+/// What was being done, then why it failed, outermost first, on one line, or a line for each problem of a configuration. Many
+/// messages quote their cause already.
 fn explain(error: &anyhow::Error) -> String {
+    const ALIGNED: &str = "\n       "; // behind "error: "
+    let shown = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref() {
+        Some(problems) => {
+            Problems::lines(problems).map(|line| output::escaped(&line)).collect::<Vec<_>>().join(ALIGNED)
+        }
+        None => output::escaped(&cause.to_string()),
+    };
     let mut whole = String::new();
-    for cause in error.chain().map(ToString::to_string) {
+    for cause in error.chain().map(shown) {
         if !whole.contains(&cause) {
             whole = if whole.is_empty() { cause } else { format!("{whole}: {cause}") };
         }
@@ -60,16 +69,18 @@ fn explain(error: &anyhow::Error) -> String {
     whole
 }
 
-fn run(arguments: Arguments) -> anyhow::Result<()> {
+fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
     match arguments.command {
-        Command::Train(args) => command::train::run(&args, json),
-        Command::Eval(args) => command::eval::run(&args, json),
-        Command::Score(args) => command::score::run(&args, json),
-        Command::Index(args) => command::index::run(&args, json),
-        Command::Extract(args) => command::extract::run(&args, json),
-        Command::Plugin(args) => command::plugin::run(&args, json),
-        Command::Demo(args) => command::demo::run(&args, json),
-        Command::Doctor => command::doctor::run(json),
+        Command::Train(args) => command::train::run(&args, json)?,
+        Command::Eval(args) => command::eval::run(&args, json)?,
+        Command::Score(args) => command::score::run(&args, json)?,
+        Command::Index(args) => command::index::run(&args, json)?,
+        Command::Extract(args) => command::extract::run(&args, json)?,
+        Command::Plugin(args) => command::plugin::run(&args, json)?,
+        Command::Demo(args) => command::demo::run(&args, json)?,
+        Command::Doctor => command::doctor::run(json)?,
+        Command::CompileRule { limits } => return Ok(corver_rules::compile_as_child(&limits)),
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,5 +1,9 @@
 //! Results go to standard output, as a table for people or as JSON; everything else goes to standard error.
+//!
+//! Much of it was written by somebody else: a rule's notes, a model's text, a document's title. What would not show as itself
+//! but do something to the terminal is escaped here, whoever wrote it, so that no such text can look like more than one.
 
+use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -12,9 +16,58 @@ pub fn json<T: Serialize>(value: &T) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a line of text.
+/// Prints a line of text; a line end within it is escaped.
 pub fn line(text: impl std::fmt::Display) {
-    print(&format!("{text}\n"));
+    print(&format!("{}\n", escaped(&text.to_string())));
+}
+
+/// Prints lines that this program composed, of parts that hold no line ends.
+pub fn lines(text: &str) {
+    text.lines().for_each(line);
+}
+
+/// Prints running text on one indented line; the parts marked true stand out.
+pub fn running_text<'a>(parts: impl IntoIterator<Item = (&'a str, bool)>) {
+    let shown = |(text, stands_out): (&str, bool)| {
+        let text = escaped(&text.replace(char::is_whitespace, " "));
+        if stands_out { emphasised(&text) } else { text }
+    };
+    let text: String = parts.into_iter().map(shown).collect();
+    print(&format!("    {}\n", text.split_whitespace().collect::<Vec<_>>().join(" ")));
+}
+
+/// The text with every character escaped that moves the cursor, ends a line, changes the direction of writing or starts a
+/// command to the terminal; as in JSON, so that JSON stays the same value.
+pub fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_control() => write!(escaped, "\\u{:04x}", u32::from(c)),
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                write!(escaped, "\\u{:04x}", u32::from(c))
+            }
+            c => escaped.write_char(c),
+        }
+        .expect("a String takes everything");
+    }
+    escaped
+}
+
+/// Standard error for log lines: each arrives whole, and stays one line.
+pub struct Log;
+
+impl Write for Log {
+    fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        // Colours are the subscriber's own; it has escaped what others wrote.
+        let coloured: Vec<String> = text.trim_end_matches('\n').split('\x1b').map(escaped).collect();
+        std::io::stderr().write_all(format!("{}\n", coloured.join("\x1b")).as_bytes())?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
 }
 
 /// A reader that closes the pipe, as `| head` does, ends the program without an error.
@@ -35,7 +88,7 @@ pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [
     let aligned = |cells: Vec<String>| -> Vec<Cell> {
         let place = |(column, text): (usize, String)| {
             let alignment = if column == 0 { CellAlignment::Left } else { CellAlignment::Right };
-            Cell::new(text).set_alignment(alignment)
+            Cell::new(escaped(&text)).set_alignment(alignment)
         };
         cells.into_iter().enumerate().map(place).collect()
     };
@@ -43,11 +96,11 @@ pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [
     for row in rows {
         table.add_row(aligned(row.to_vec()));
     }
-    line(table);
+    lines(&table.to_string());
 }
 
 /// Text that stands out: bold on a terminal, between asterisks elsewhere and where `NO_COLOR` is set.
-pub fn emphasised(text: &str) -> String {
+fn emphasised(text: &str) -> String {
     let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if plain { format!("**{text}**") } else { format!("\x1b[1m{text}\x1b[0m") }
 }
@@ -72,5 +125,23 @@ pub fn progress(total: u64, what: &'static str) -> ProgressBar {
 
 /// Says something on standard error without tearing a progress bar.
 pub fn note(bar: &ProgressBar, text: &str) {
+    let text = escaped(text);
     if bar.is_hidden() { eprintln!("{text}") } else { bar.println(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_act_on_the_terminal_is_shown() {
+        assert_eq!(
+            escaped("a\nerror: b\r\x1b[2J\u{9b}1m\x07\u{202e}"),
+            r"a\u000aerror: b\u000d\u001b[2J\u009b1m\u0007\u202e"
+        );
+        assert_eq!(escaped("“Größe” 世界 − é"), "“Größe” 世界 − é");
+        let text = "tab\t and \x7f and \u{85}";
+        let json = escaped(&serde_json::to_string(text).unwrap());
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text, "{json}");
+    }
 }

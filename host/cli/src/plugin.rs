@@ -50,7 +50,10 @@ pub fn here(plugin: &Path) -> Option<PathBuf> {
 /// The file of a plugin: as given, or, for a bare name, in one of the [`search_path`]'s folders.
 pub fn find(plugin: &Path) -> Result<PathBuf> {
     let folders = if is_bare(plugin) { search_path() } else { vec![PathBuf::new()] };
-    let found = |plugin: &PathBuf| folders.iter().map(|folder| folder.join(plugin)).find(|path| path.is_file());
+    // A pipe or a device is found too, so that loading says what is wrong with it.
+    let found = |plugin: &PathBuf| {
+        folders.iter().map(|folder| folder.join(plugin)).find(|path| path.exists() && !path.is_dir())
+    };
     with_extension(plugin).iter().find_map(found).with_context(|| {
         let hint = match meant(plugin) {
             Some(nearest) => format!("; did you mean {}?", nearest.display()),

@@ -63,17 +63,8 @@ struct Outline {
     has_contract: bool,
 }
 
-/// A file that may be compiled and run.
-pub(crate) struct Admitted<'a> {
-    path: &'a Path,
-    wasm: &'a [u8],
-    is_module: bool,
-    /// The interfaces whose functions it may call.
-    pub(crate) imports: Vec<String>,
-}
-
-/// Whether `wasm` is a rule of this kind that this host can run.
-pub(crate) fn check<'a>(path: &'a Path, wasm: &'a [u8], wanted: Kind) -> Result<Admitted<'a>, RuleError> {
+/// Whether `wasm` is a rule of this kind that this host can run; then the interfaces whose functions it may call.
+pub(crate) fn check(path: &Path, wasm: &[u8], wanted: Kind) -> Result<Vec<String>, RuleError> {
     let outline = read(path, wasm)?;
     let found = exported(path, &outline.exports)?;
     if found != wanted {
@@ -84,7 +75,7 @@ pub(crate) fn check<'a>(path: &'a Path, wasm: &'a [u8], wanted: Kind) -> Result<
         outline.imports.iter().filter_map(|import| import.split('#').next()).map(str::to_owned).collect();
     imports.retain(|import| interface_and_version(import).0 != TYPES);
     imports.dedup();
-    Ok(Admitted { path, wasm, is_module: outline.encoding == Encoding::Module, imports })
+    Ok(imports)
 }
 
 /// Which kind of rule `wasm` is.
@@ -103,19 +94,17 @@ fn read(path: &Path, wasm: &[u8]) -> Result<Outline, RuleError> {
     Ok(outline)
 }
 
-impl<'a> Admitted<'a> {
-    /// The component: a module is wrapped, a component stays as it is.
-    pub(crate) fn component(&self) -> Result<Cow<'a, [u8]>, RuleError> {
-        if !self.is_module {
-            return Ok(self.wasm.into());
-        }
-        wit_component::ComponentEncoder::default()
-            .validate(true)
-            .module(self.wasm)
-            .and_then(|mut encoder| encoder.encode())
-            .map(Cow::from)
-            .map_err(|error| RuleError::Invalid { path: self.path.into(), detail: format!("{error:#}") })
+/// The component in a plugin file: a module is wrapped, a component stays as it is. The error says what is wrong with it.
+pub(crate) fn component(wasm: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+    if Parser::is_component(wasm) {
+        return Ok(wasm.into());
     }
+    wit_component::ComponentEncoder::default()
+        .validate(true)
+        .module(wasm)
+        .and_then(|mut encoder| encoder.encode())
+        .map(Cow::from)
+        .map_err(|error| format!("{error:#}"))
 }
 
 fn outline(wasm: &[u8]) -> wasmparser::Result<Outline> {

@@ -27,6 +27,12 @@ pub enum RuleError {
         /// Bytes it has.
         got: u64,
     },
+    /// A folder, a pipe or a device.
+    #[error("the plugin {path} is no regular file")]
+    NotAFile {
+        /// Its path.
+        path: PathBuf,
+    },
     /// Something else than WebAssembly.
     #[error(
         "{path} is not a WebAssembly file; give the .wasm that `cargo build --release --target wasm32-unknown-unknown` made"
@@ -41,6 +47,32 @@ pub enum RuleError {
         /// The plugin file.
         path: PathBuf,
         /// What the parser or compiler said.
+        detail: String,
+    },
+    /// It takes too long to compile.
+    #[error(
+        "compiling {path} takes more than {limit_s} s of processor time (limits.compile_s for each MiB of the file)"
+    )]
+    CompileTime {
+        /// The plugin file.
+        path: PathBuf,
+        /// Seconds allowed for a file of its size.
+        limit_s: u64,
+    },
+    /// It takes too much memory to compile.
+    #[error("compiling {path} takes more than {limit} bytes of memory (limits.compile_bytes)")]
+    CompileMemory {
+        /// The plugin file.
+        path: PathBuf,
+        /// Bytes allowed.
+        limit: u64,
+    },
+    /// The compiler's process cannot be started, or ended for no limit of its own.
+    #[error("the compiler of {path} failed: {detail}")]
+    Compiler {
+        /// The plugin file.
+        path: PathBuf,
+        /// How it ended, and what it said.
         detail: String,
     },
     /// A WebAssembly module that knows nothing of the contract.

@@ -227,9 +227,8 @@ mod tests {
         let wasm =
             std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not built: run plugins/build.sh", path.display()));
         let limits = Limits::default();
-        let engine = crate::compile::engine(&limits, Inlining::Yes).unwrap();
-        let wasm = crate::admit::check(&path, &wasm, Kind::Sentence).unwrap().component().unwrap();
-        let component = Component::from_binary(&engine, &wasm).unwrap();
+        let engine = crate::engine::engine(&limits, Inlining::Yes).unwrap();
+        let component = Component::from_binary(&engine, &crate::admit::component(&wasm).unwrap()).unwrap();
         let ready = Ready::<sentence_scoring::Guest>::new(&engine, &component, &limits).unwrap();
         let mut instance = ready.instantiate().unwrap();
         instance.describe().unwrap();

@@ -8,9 +8,11 @@
 
 mod admit;
 mod bindings;
+mod cache;
 mod check;
-mod compile;
+mod compiler;
 mod conformance;
+mod engine;
 mod error;
 mod instance;
 mod limits;
@@ -20,6 +22,7 @@ mod rounds;
 mod sentence;
 
 pub use admit::Kind;
+pub use compiler::{Compiler, compile_as_child};
 pub use conformance::{Conformance, NotConformant, ResponseConformance};
 pub use error::{Fault, RuleError};
 pub use instance::Manifest;

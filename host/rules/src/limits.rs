@@ -17,6 +17,11 @@ pub(crate) mod defaults {
 pub struct Limits {
     /// Largest plugin file, bytes.
     pub file_bytes: u64,
+    /// Processor seconds for compiling a file, all cores together, for each MiB of it, the last one whole. With
+    /// [`crate::Compiler::Child`].
+    pub compile_s: u64,
+    /// Memory for compiling a file, bytes. With [`crate::Compiler::Child`].
+    pub compile_bytes: u64,
     /// Wall-clock milliseconds for one call, whatever the size of its batch; enforced in steps of 10.
     pub call_ms: u64,
     /// All linear memories of one instance together, bytes. A large batch has up to 16 instances at a time, or one for every
@@ -46,6 +51,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             file_bytes: 64 << 20,
+            compile_s: 8,
+            compile_bytes: 1 << 30,
             call_ms: 10_000,
             memory_bytes: 256 << 20,
             table_elements: 100_000,
@@ -58,6 +65,13 @@ impl Default for Limits {
             rounds: defaults::ROUNDS,
             reports: 16,
         }
+    }
+}
+
+impl Limits {
+    /// Processor seconds for compiling a file of so many bytes.
+    pub(crate) fn compile_seconds(&self, bytes: usize) -> u64 {
+        self.compile_s.saturating_mul((bytes as u64).div_ceil(1 << 20).max(1))
     }
 }
 

@@ -1,4 +1,5 @@
 //! A plugin from its file to a rule that can be called.
+#![allow(unsafe_code, reason = "machine code is loaded, from the compiler or the cache")]
 
 use std::fs::File;
 use std::io::Read;
@@ -10,15 +11,19 @@ use wasmtime::{Engine, Inlining};
 
 use crate::admit::{self, Kind};
 use crate::bindings::{response_grading, sentence_scoring};
+use crate::cache::{self, Cache};
 use crate::instance::{Failure, Instance, Interface, Manifest, Ready};
-use crate::{Limits, RuleError, compile};
+use crate::{Compiler, Limits, RuleError, engine};
 
 /// How to load a rule.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct LoadOptions {
     /// Bounds on what the rule may use and answer.
     pub limits: Limits,
-    /// Where compiled rules are kept between runs; `None` compiles every time. Made where it does not exist.
+    /// Who compiles it.
+    pub compiler: Compiler,
+    /// Where compiled rules are kept between runs; `None` compiles every time. Made where it does not exist; nobody else may
+    /// have rights to it.
     pub cache_dir: Option<PathBuf>,
     /// The rule's settings, a JSON object; `null` stands for the defaults.
     pub settings: serde_json::Value,
@@ -29,11 +34,11 @@ const MAX_STACK: usize = 1 << 20;
 
 /// Where rules run: engines with their clocks and instances, and the limits of every rule in them.
 pub struct Sandbox {
-    /// For files up to [`compile::INLINED`], and for larger ones. Each is made for the first rule that needs it; or why it
-    /// could not be.
+    /// For small files and for large ones. Each is made for the first rule that needs it; or why it could not be.
     inlined: OnceLock<Result<Engine, String>>,
     plain: OnceLock<Result<Engine, String>>,
     limits: Limits,
+    compiler: Compiler,
 }
 
 impl Sandbox {
@@ -41,19 +46,19 @@ impl Sandbox {
     ///
     /// # Errors
     /// Where no thread has the stack that the limits name.
-    pub fn new(limits: Limits) -> Result<Self, RuleError> {
+    pub fn new(limits: Limits, compiler: Compiler) -> Result<Self, RuleError> {
         if limits.stack_bytes > MAX_STACK {
             return Err(RuleError::StackLimit { max: MAX_STACK, got: limits.stack_bytes });
         }
-        Ok(Self { inlined: OnceLock::new(), plain: OnceLock::new(), limits })
+        Ok(Self { inlined: OnceLock::new(), plain: OnceLock::new(), limits, compiler })
     }
 
     /// The engine for a plugin of so many bytes.
     fn engine(&self, bytes: usize) -> Result<&Engine, RuleError> {
-        let (engine, inlining) =
-            if bytes <= compile::INLINED { (&self.inlined, Inlining::Yes) } else { (&self.plain, Inlining::No) };
+        let inlining = engine::inlining(bytes);
+        let engine = if inlining == Inlining::Yes { &self.inlined } else { &self.plain };
         engine
-            .get_or_init(|| compile::engine(&self.limits, inlining).map_err(|error| format!("{error:#}")))
+            .get_or_init(|| engine::engine(&self.limits, inlining).map_err(|error| format!("{error:#}")))
             .as_ref()
             .map_err(|detail| RuleError::Engine { detail: detail.clone() })
     }
@@ -90,14 +95,17 @@ impl Sandbox {
         let limits = &self.limits;
         let wasm = read(path, limits.file_bytes)?;
         let hash = blake3::hash(&wasm);
-        let admitted = admit::check(path, &wasm, I::KIND)?;
+        let imports = admit::check(path, &wasm, I::KIND)?;
         let engine = self.engine(wasm.len())?;
         let invalid = |error: wasmtime::Error| RuleError::Invalid { path: path.into(), detail: format!("{error:#}") };
-        let compile = || Component::from_binary(engine, &admitted.component()?).map_err(invalid);
-        let component = match cache_dir {
-            Some(folder) => compile::cached(engine, &hash, folder, compile)?,
+        let compile = || self.compiler.compile(path, &wasm, limits);
+        let code = match cache_dir {
+            Some(folder) => cached(folder, &cache::key(engine, &hash), compile)?,
             None => compile()?,
         };
+        // SAFETY: the bytes are what a compiler of this version and settings made of this plugin: either just now, or earlier and
+        // unchanged since (their hash), in a folder that no other user can write to. Who is this user needs no rule.
+        let component = unsafe { Component::deserialize(engine, &code) }.map_err(invalid)?;
         let ready = Ready::new(engine, &component, limits).map_err(invalid)?;
 
         let unnamed = |failure| broken(&path.display().to_string(), "(unnamed)", failure);
@@ -105,7 +113,7 @@ impl Sandbox {
         let manifest = instance.describe().map_err(unnamed)?;
         let settings = if settings.is_null() { "{}".to_owned() } else { settings.to_string() };
         let hash = hash.to_hex().to_string();
-        let rule = Plugin { ready, manifest, hash, imports: admitted.imports, settings, limits: limits.clone() };
+        let rule = Plugin { ready, manifest, hash, imports, settings, limits: limits.clone() };
         rule.configure(&mut instance)?;
         tracing::debug!(plugin = rule.name(), version = rule.manifest.version, hash = rule.hash, "rule loaded");
         Ok(rule)
@@ -156,8 +164,8 @@ impl<I: Interface> Plugin<I> {
     /// # Errors
     /// As there.
     pub fn load(path: &Path, options: LoadOptions) -> Result<Self, RuleError> {
-        let LoadOptions { limits, cache_dir, settings } = options;
-        Sandbox::new(limits)?.open(path, cache_dir.as_deref(), &settings)
+        let LoadOptions { limits, compiler, cache_dir, settings } = options;
+        Sandbox::new(limits, compiler)?.open(path, cache_dir.as_deref(), &settings)
     }
 
     /// Who the rule says it is.
@@ -208,13 +216,45 @@ fn broken(plugin: &str, version: &str, (fault, said): Failure) -> RuleError {
     RuleError::Broken { plugin: plugin.into(), version: version.into(), fault: Box::new(fault), said }
 }
 
+/// What `compile` makes, or made earlier. A cache that cannot be used costs time, not the run: it is warned about.
+fn cached(
+    folder: &Path,
+    key: &blake3::Hash,
+    compile: impl FnOnce() -> Result<Vec<u8>, RuleError>,
+) -> Result<Vec<u8>, RuleError> {
+    let cache = match Cache::open(folder) {
+        Ok(cache) => cache,
+        Err(reason) => {
+            tracing::warn!(folder = %folder.display(), %reason, "compiled rules are not cached");
+            return compile();
+        }
+    };
+    let file = cache.file(key);
+    match cache.read(key) {
+        Ok(Some(code)) => return Ok(code),
+        Ok(None) => {}
+        Err(reason) => {
+            tracing::warn!(file = %file.display(), %reason, "compiling again: the cached code is not usable");
+        }
+    }
+    let code = compile()?;
+    if let Err(reason) = cache.write(key, &code) {
+        tracing::warn!(file = %file.display(), %reason, "the compiled rule could not be cached");
+    }
+    Ok(code)
+}
+
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, RuleError> {
     let unreadable = |source| RuleError::Read { path: path.into(), source };
-    let file = File::open(path).map_err(unreadable)?;
-    let mut got = file.metadata().map_err(unreadable)?.len();
+    let metadata = std::fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(RuleError::NotAFile { path: path.into() });
+    }
+    let mut got = metadata.len();
     let mut wasm = Vec::new();
     if got <= limit {
-        // A pipe, a device or a file that is being written to may give more than its length says.
+        // A file that is being written to may have grown.
+        let file = File::open(path).map_err(unreadable)?;
         got = file.take(limit.saturating_add(1)).read_to_end(&mut wasm).map_err(unreadable)? as u64;
     }
     if got > limit { Err(RuleError::FileSize { path: path.into(), limit, got }) } else { Ok(wasm) }

@@ -6,7 +6,7 @@
 mod guest;
 
 use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence};
-use corver_rules::{Limits, RuleError, Sandbox};
+use corver_rules::{Compiler, Limits, RuleError, Sandbox};
 use guest::{Guest, RECURSION};
 use serde_json::Value;
 
@@ -46,7 +46,7 @@ fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
 #[test]
 fn memory_returns_to_where_it_was() {
     const TOLERANCE: usize = 24 << 20;
-    let sandbox = Sandbox::new(Limits::default()).unwrap();
+    let sandbox = Sandbox::new(Limits::default(), Compiler::Here).unwrap();
     // 192 MiB, every page of it written; a table of 95,000; half a MiB of stack; an answer of 60 MB.
     let memory = Guest {
         score: "(drop (memory.grow (i32.const 3000)))

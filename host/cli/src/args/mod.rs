@@ -68,6 +68,12 @@ pub enum Command {
     Demo(DemoArgs),
     /// Report what this machine has and what is missing, with the command that fixes it.
     Doctor,
+    /// What this program does as the child that compiles a rule.
+    #[command(hide = true)]
+    CompileRule {
+        /// The limits, as JSON.
+        limits: String,
+    },
 }
 
 /// Where settings come from, later ones overriding earlier ones: defaults, --config files, --set, flags.

@@ -10,11 +10,7 @@ use crate::args::ExtractArgs;
 use crate::{output, parts};
 
 pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
-    let bundle = match &args.bundle {
-        Some(bundle) => bundle.clone(),
-        None => parts::demo()?.extractor,
-    };
-    let mut extractor = parts::open_extractor(&bundle, args.device.parse()?)?;
+    // Before anything large is loaded.
     let mut text = String::new();
     match &args.file {
         Some(path) => {
@@ -25,6 +21,11 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
             std::io::stdin().read_to_string(&mut text).context("cannot read sentences from standard input")?;
         }
     }
+    let bundle = match &args.bundle {
+        Some(bundle) => bundle.clone(),
+        None => parts::demo()?.extractor,
+    };
+    let mut extractor = parts::open_extractor(&bundle, args.device.parse()?)?;
     let sentences: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let triplets = extractor.extract(&sentences).map_err(anyhow::Error::from_boxed).context("extracting triplets")?;
     for (sentence, triplets) in sentences.iter().zip(triplets) {

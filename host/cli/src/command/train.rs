@@ -30,7 +30,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
         if json {
             return output::json(&settings);
         }
-        output::line(resolved.trim_end());
+        output::lines(&resolved);
         return Ok(());
     }
 

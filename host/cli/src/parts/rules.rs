@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use corver_core::verdict::{Blend, Weighted};
 use corver_core::{Completion, Counter, Graders, PartError, SentenceScorer, Verdict};
-use corver_rules::{Kind, Manifest, ResponseRule, Rule, Sandbox};
+use corver_rules::{Compiler, Kind, Manifest, ResponseRule, Rule, Sandbox};
 use corver_study::run::fingerprint;
 use serde_json::{Map, Value};
 
@@ -41,8 +41,14 @@ pub struct Loader<'a> {
 
 impl<'a> Loader<'a> {
     pub fn new(config: &'a Config) -> Result<Self> {
-        let sandbox = Sandbox::new(config.limits.clone())?;
+        let sandbox = Sandbox::new(config.limits.clone(), Self::compiler()?)?;
         Ok(Self { config, sandbox, cache: Self::cache()? })
+    }
+
+    /// This program, started anew for every rule that is not in the cache.
+    pub fn compiler() -> Result<Compiler> {
+        let program = std::env::current_exe().context("this program's own path is not known")?;
+        Ok(Compiler::Child { program, arguments: vec!["compile-rule".into()] })
     }
 
     /// Where compiled rules are kept.

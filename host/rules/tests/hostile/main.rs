@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verdict};
-use corver_rules::{Fault, Limits, Rule, RuleError, Sandbox};
+use corver_rules::{Compiler, Fault, Limits, Rule, RuleError, Sandbox};
 use guest::Guest;
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ fn load_in(sandbox: &Sandbox, bytes: &[u8]) -> Result<Rule, RuleError> {
 }
 
 fn load(bytes: &[u8], limits: Limits) -> Result<Rule, RuleError> {
-    load_in(&Sandbox::new(limits).unwrap(), bytes)
+    load_in(&Sandbox::new(limits, Compiler::Here).unwrap(), bytes)
 }
 
 /// Has it judge one sentence.
@@ -53,7 +53,7 @@ fn judge_text(rule: &Rule, text: &str) -> Result<Verdict, RuleError> {
 
 /// How this rule ends, loaded and asked for one sentence.
 fn error_of(bytes: &[u8], limits: &Limits) -> RuleError {
-    let sandbox = Sandbox::new(limits.clone()).unwrap();
+    let sandbox = Sandbox::new(limits.clone(), Compiler::Here).unwrap();
     let started = Instant::now();
     let error = load_in(&sandbox, bytes).and_then(|rule| judge(&rule)).expect_err("it is hostile");
     // Three calls, of which one may use up its time; the rest is for a machine with other work.

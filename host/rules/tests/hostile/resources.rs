@@ -1,6 +1,6 @@
 //! Time, memory, tables, stack, and what ends in a trap.
 
-use corver_rules::{Fault, Limits, RuleError, Sandbox};
+use corver_rules::{Compiler, Fault, Limits, RuleError, Sandbox};
 
 use crate::guest::{Guest, RECURSION, SCORE_ZERO};
 use crate::{error_of, fault_of, judge, load, score_fault};
@@ -92,7 +92,7 @@ fn endless_recursion_ends_at_the_stack_limit() {
 #[test]
 fn a_stack_that_no_thread_has_is_refused() {
     let limits = Limits { stack_bytes: 16 << 20, ..Limits::default() };
-    let error = Sandbox::new(limits).unwrap_err();
+    let error = Sandbox::new(limits, Compiler::Here).unwrap_err();
     assert!(matches!(error, RuleError::StackLimit { max: 0x10_0000, got: 0x100_0000 }), "{error}");
 }
 

@@ -101,12 +101,9 @@ fn passages(
 }
 
 fn show_passage(passage: &Passage) {
-    let text: String = passage
-        .spans
-        .iter()
-        .map(|span| if span.matched { output::emphasised(&span.text) } else { span.text.clone() })
-        .collect();
-    output::line(format_args!("\n{}\n    {}", origin(passage), text.split_whitespace().collect::<Vec<_>>().join(" ")));
+    output::line("");
+    output::line(origin(passage));
+    output::running_text(passage.spans.iter().map(|span| (span.text.as_str(), span.matched)));
 }
 
 /// Where a passage comes from: as much as the index kept.

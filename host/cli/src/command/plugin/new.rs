@@ -62,7 +62,7 @@ pub fn run(args: &NewArgs, json: bool) -> Result<()> {
         RuleKind::Response => "--judge",
     };
     let dir = dir.display();
-    output::line(format_args!(
+    output::lines(&format!(
         "{dir} is a rule that works. Next:\n  edit {edit}\n{test}  corver-host plugin build {dir}\n  corver-host train {flag} {dir}/{name}.wasm"
     ));
     Ok(())

@@ -1,0 +1,143 @@
+//! Files made to bring the host down. Run with `--nocapture`, the tests print what each attack cost.
+
+use std::fs;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::host::{Finished, host, host_with_cache, small_index};
+
+/// A component that passes for a sentence rule until it is compiled, with these declarations in it.
+fn component(declarations: &str) -> Vec<u8> {
+    wat::parse_str(format!(
+        r#"(component {declarations} (instance $e) (export "corver:reward/sentence-scoring@0.1.0" (instance $e)))"#
+    ))
+    .unwrap()
+}
+
+/// Components in components, each instantiated ten times by the next.
+fn nested_instances(depth: usize) -> Vec<u8> {
+    let innermost = "(component $c (core module $m) (core instance (instantiate $m)))".to_owned();
+    let nest = |inner: String, _| format!("(component $c {inner} {})", "(instance (instantiate $c))".repeat(10));
+    component(&format!("{} (instance (instantiate $c))", (0..depth).fold(innermost, nest)))
+}
+
+/// Components in components, empty otherwise.
+fn nested_components(depth: usize) -> Vec<u8> {
+    const HEADER: &[u8] = b"\0asm\x0d\0\x01\0";
+    let section = |inner: &[u8]| {
+        let mut section = vec![4];
+        let mut size = inner.len();
+        while size >= 0x80 {
+            section.push(size as u8 | 0x80);
+            size >>= 7;
+        }
+        section.push(size as u8);
+        [&section, inner].concat()
+    };
+    let nested = (0..depth).fold(HEADER.to_vec(), |inner, _| [HEADER, &section(&inner)].concat());
+    let rule = component("");
+    [HEADER, &section(&nested), &rule[HEADER.len()..]].concat()
+}
+
+/// A function in which every one of so many nested loops may change every local.
+fn nested_loops(loops: usize, locals: usize) -> Vec<u8> {
+    let change: String = (0..locals)
+        .map(|i| format!("(local.set {i} (i32.add (local.get {i}) (local.get {})))", (i + 1) % locals))
+        .collect();
+    let begin = "loop ".repeat(loops);
+    let end = "(br_if 0 (local.get 0)) end ".repeat(loops);
+    component(&format!("(core module (func (local {}) {begin} {change} {end}))", "i32 ".repeat(locals)))
+}
+
+fn check(path: &Path) -> (Finished, Duration) {
+    let start = Instant::now();
+    (host(&["plugin", "check", path.to_str().unwrap()]), start.elapsed())
+}
+
+#[test]
+fn a_file_that_takes_for_ever_to_compile_is_stopped() {
+    let folder = tempfile::tempdir().unwrap();
+    for (what, bytes) in [
+        ("nested instances", nested_instances(8)),
+        ("nested components", nested_components(20_000)),
+        ("nested loops", nested_loops(300, 2_000)),
+        ("locals", nested_loops(10, 40_000)),
+    ] {
+        let path = folder.path().join("hostile.wasm");
+        fs::write(&path, &bytes).unwrap();
+        let (finished, time) = check(&path);
+        println!("{what}: {} bytes, {:.1} s: {}", bytes.len(), time.as_secs_f64(), finished.stderr.trim());
+        finished.bad("(limits.compile_");
+        assert!(finished.stderr.contains("hostile.wasm"), "{}", finished.stderr);
+        assert!(time < Duration::from_secs(20), "{what}: {time:?}"); // 8 s of processor time, beside other work
+    }
+}
+
+#[test]
+fn the_limits_of_compiling_are_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("first.wasm");
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm"), &path).unwrap();
+    let check = |set: &str| {
+        host_with_cache(&folder.path().join("cache"), &["plugin", "check", path.to_str().unwrap(), "--set", set])
+    };
+    check("rule.limits.compile_bytes=1000000").bad("more than 1000000 bytes of memory (limits.compile_bytes)");
+    check("rule.limits.compile_s=0").bad("limits.compile_s");
+    check("rule.limits.compile_s=60").good();
+}
+
+#[test]
+fn what_is_no_file_is_named_and_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("rule.wasm");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    check(&pipe).0.bad("rule.wasm is no regular file");
+}
+
+/// Somebody else's file in the cache would decide what a rule does.
+#[test]
+fn a_cache_that_others_can_write_to_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("corver/rules");
+    fs::create_dir_all(&rules).unwrap();
+    fs::set_permissions(&rules, Permissions::from_mode(0o777)).unwrap();
+    let checked = host_with_cache(folder.path(), &["plugin", "check", "first"]).good();
+    assert!(
+        checked.stderr.contains("compiled rules are not cached") && checked.stderr.contains("mode 777"),
+        "{}",
+        checked.stderr
+    );
+    assert_eq!(fs::read_dir(&rules).unwrap().count(), 0);
+}
+
+/// What a data file says cannot act on the terminal, nor pass for a line of the program's own.
+#[test]
+fn texts_of_others_are_shown_escaped() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index");
+    small_index(&index);
+    let evil = "\u{1b}[2J\rerror: none\nreward +9.99\u{9b}1m\u{202e}";
+    let line = json!({
+        "question": format!("Who? {evil}"), "answers": "x", "completion": format!("<answer>Well {evil}.</answer>"),
+        "triplets": [[format!("Well {evil}."), [[evil, "is", "France"]]]],
+    });
+    let file = folder.path().join("completions.jsonl");
+    fs::write(&file, line.to_string()).unwrap();
+    let set = format!("corpus.index={}", index.display());
+    let score = |more: &[&str]| host(&[&["score", file.to_str().unwrap(), "--set", &set], more].concat());
+    let shown = score(&[]).good().stdout;
+    assert!(shown.contains(r"\u001b[2J\u000derror: none\u000areward +9.99\u009b1m\u202e"), "{shown}");
+    let traced = score(&["--json"]).good();
+    assert!(traced.json()["question"].as_str().unwrap().ends_with(evil), "JSON keeps the value");
+    let wrong = host(&["score", file.to_str().unwrap(), "--set", &format!("corpus.index=/no{evil}")]);
+    for text in [shown, traced.stdout, traced.stderr, wrong.stderr] {
+        let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!text.contains(acts), "{text:?}");
+        assert!(!text.lines().any(|line| line.starts_with("reward") || line.starts_with("error: none")), "{text}");
+    }
+}
