@@ -188,6 +188,8 @@ fn settle<R: CompletionRule>(
 fn check_query(query: &Query) {
     let (limit, words) = (limits::WORDS_PER_QUERY, query.words().count());
     assert!((1..=limit).contains(&words), "a query of {words} words: 1 to {limit} are allowed");
+    let (limit, words) = (limits::WORDS_PER_CLAUSE, query.all_of.iter().map(Vec::len).max().unwrap_or(0));
+    assert!(words <= limit, "a clause of {words} words: at most {limit} are allowed");
     let is_empty = query.all_of.iter().any(Vec::is_empty);
     assert!(!is_empty, "a clause without words, which nothing matches: {query:?}");
 }

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use corver_core::{AdvantageSettings, Device, LearnSettings, Precision, RewardSettings, Sampling};
@@ -52,6 +53,7 @@ pub struct Config {
     pub sources: Vec<DemoOr<Source>>,
     pub counting: CnfOptions,
     pub cache_mib: u64,
+    pub count_time: Duration,
     pub remote: RemoteSettings,
     /// Their rewards are added.
     pub plugins: Vec<Plugin>,
@@ -124,6 +126,7 @@ impl Config {
             sources,
             counting: CnfOptions { mode: corpus.mode, max_clause_freq: corpus.max_clause_freq, max_diff_tokens },
             cache_mib: corpus.cache_mib,
+            count_time: Duration::from_millis(corpus.count_ms),
             remote: corpus.remote,
             plugins,
             rule_settings: rule.settings,
@@ -209,6 +212,7 @@ impl Config {
                 max_clause_freq: self.counting.max_clause_freq,
                 max_diff_tokens: Some(self.counting.max_diff_tokens),
                 cache_mib: self.cache_mib,
+                count_ms: self.count_time.as_millis() as u64,
                 remote: self.remote.clone(),
             },
             rule: RuleSection {

@@ -21,6 +21,14 @@ pub enum Error {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// The time that the caller gave a batch is over.
+    #[error("the time is over after {counted} of {queries} queries")]
+    Deadline {
+        /// Queries that were counted.
+        counted: usize,
+        /// Queries of the batch.
+        queries: usize,
+    },
     /// The folder holds no `tokenized.0`.
     #[error("{} is no Infini-gram index: it holds no tokenized.0 (give the folder that holds tokenized.K, table.K and offset.K)", path.display())]
     NotAnIndex {

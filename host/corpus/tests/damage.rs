@@ -452,9 +452,9 @@ fn an_index_carries_its_tokenizer() {
     let options = CnfOptions::default();
     for enough in [None, Some(1)] {
         let alone = asked.iter().map(|all_of| corpus.count_words(all_of, &options, enough).unwrap());
-        assert_eq!(corpus.count_words_batch(&asked, &options, enough).unwrap(), alone.collect::<Vec<_>>());
+        assert_eq!(corpus.count_words_batch(&asked, &options, enough, None).unwrap(), alone.collect::<Vec<_>>());
     }
-    assert!(corpus.count_words_batch(&[&[]], &options, None).is_err());
+    assert!(corpus.count_words_batch(&[&[]], &options, None, None).is_err());
 
     let other = Tokenizer::from_bytes(WORDS.replace("den", "lair")).unwrap();
     assert!(matches!(Corpus::new(Index::open(&out).unwrap(), other), Err(Error::TokenizerMismatch { .. })));

@@ -169,7 +169,7 @@ proptest! {
             let first_clause = Cnf::new(case.cnf[..1].to_vec()).unwrap();
             let batch = [cnf.clone(), first_clause.clone(), cnf.clone()];
             let alone = index.count_cnf(&first_clause, &exact, None).unwrap();
-            prop_assert_eq!(index.count_cnf_batch(&batch, &exact, None).unwrap(), [answer, alone, answer]);
+            prop_assert_eq!(index.count_cnf_batch(&batch, &exact, None, None).unwrap(), [answer, alone, answer]);
             // Keeping sorted lists, or not, changes no answer.
             let unkept = OpenOptions { cache_bytes: 0, ..OpenOptions::default() };
             let unkept = Index::open_with(index.path(), unkept).unwrap();

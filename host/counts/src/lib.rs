@@ -30,7 +30,7 @@ pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{Remote, RemoteError, RemoteSettings};
-pub use local::Local;
+pub use local::{Local, TooSlow};
 pub use memo::Memo;
 pub use recording::{Recorder, Recording, RecordingError};
 #[cfg(feature = "server")]

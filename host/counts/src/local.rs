@@ -1,22 +1,43 @@
 //! An index on this machine.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
-use corver_corpus::{CnfCount, CnfOptions, Corpus};
+use corver_corpus::{CnfCount, CnfOptions, Corpus, Error};
 
 /// Counts in an index, always with the same options.
 #[derive(Debug)]
 pub struct Local {
     corpus: Corpus,
     options: CnfOptions,
+    /// For one batch.
+    time: Option<Duration>,
+}
+
+/// A batch took too long: queries of many frequent words, as no sentence needs them, or an index far larger than the memory.
+#[derive(Debug, thiserror::Error)]
+#[error("counting took longer than {limit_ms} ms (corpus.count_ms): {counted} of {queries} queries were answered")]
+pub struct TooSlow {
+    /// Milliseconds allowed.
+    pub limit_ms: u128,
+    /// Queries that were answered.
+    pub counted: usize,
+    /// Queries of the batch.
+    pub queries: usize,
 }
 
 impl Local {
     /// Counts in `corpus`.
     #[must_use]
     pub fn new(corpus: Corpus, options: CnfOptions) -> Self {
-        Self { corpus, options }
+        Self { corpus, options, time: None }
+    }
+
+    /// The same, but a batch of queries fails where it takes longer than this, at most one query late. `None`: never.
+    #[must_use]
+    pub fn within(self, time: Option<Duration>) -> Self {
+        Self { time, ..self }
     }
 
     /// The index with its tokenizer.
@@ -29,14 +50,16 @@ impl Local {
     ///
     /// # Errors
     /// As [`Corpus::count_words`].
-    pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, corver_corpus::Error> {
+    pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, Error> {
         self.corpus.count_words(all_of, &self.options, None)
     }
 }
 
 impl Counter for Local {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        let deadline = self.time.and_then(|time| Instant::now().checked_add(time));
         let mut counts = vec![count_of(None); queries.len()];
+        let mut answered = 0;
         // The queries of a batch nearly always stop alike.
         let mut by_enough: BTreeMap<Option<u64>, Vec<usize>> = BTreeMap::new();
         for (number, query) in queries.iter().enumerate() {
@@ -46,7 +69,16 @@ impl Counter for Local {
         }
         for (enough, numbers) in by_enough {
             let all_of: Vec<_> = numbers.iter().map(|&number| queries[number].all_of.as_slice()).collect();
-            let found = self.corpus.count_words_batch(&all_of, &self.options, enough)?;
+            let found = self.corpus.count_words_batch(&all_of, &self.options, enough, deadline);
+            let found = found.map_err(|error| match (error, self.time) {
+                (Error::Deadline { counted, .. }, Some(time)) => PartError::from(TooSlow {
+                    limit_ms: time.as_millis(),
+                    counted: answered + counted,
+                    queries: queries.len(),
+                }),
+                (error, _) => error.into(),
+            })?;
+            answered += numbers.len();
             numbers.into_iter().zip(found).for_each(|(number, found)| counts[number] = count_of(found));
         }
         Ok(counts)
@@ -96,6 +128,8 @@ mod tests {
             assert!(counts[1].occurrences.unwrap() >= 2, "{mode:?}");
             assert_eq!(counts[2..], [Count { occurrences: None, exact: true }; 3], "{mode:?}");
             assert_eq!(local.size(), CorpusSize { tokens: Some(15), documents: Some(5) });
+            let error = local.within(Some(Duration::ZERO)).count(&queries).unwrap_err().to_string();
+            assert!(error.contains("longer than 0 ms (corpus.count_ms): 0 of 5 queries"), "{error}");
         }
     }
 }

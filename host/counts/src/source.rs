@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
 use corver_corpus::{CnfCount, CnfOptions, Corpus, OpenOptions};
@@ -46,6 +47,8 @@ pub enum SourceError {
 pub struct OpenSettings {
     /// The options of every count.
     pub options: CnfOptions,
+    /// How long a batch of queries may take in an index folder; for ever where `None`.
+    pub count_time: Option<Duration>,
     /// How index folders are opened.
     pub index: OpenOptions,
     /// How to deal with servers.
@@ -83,9 +86,11 @@ impl Source {
     /// # Errors
     /// Where the folder holds no index, or a setting cannot be used.
     pub fn open(&self, settings: &OpenSettings) -> Result<Opened, SourceError> {
-        let OpenSettings { options, index: open, remote, cache_dir } = settings;
+        let OpenSettings { options, count_time, index: open, remote, cache_dir } = settings;
         Ok(match self {
-            Self::Folder(folder) => Opened::Local(Local::new(Corpus::open_with(folder, *open)?, *options)),
+            Self::Folder(folder) => {
+                Opened::Local(Local::new(Corpus::open_with(folder, *open)?, *options).within(*count_time))
+            }
             Self::Remote { url, index } => {
                 Opened::Remote(Remote::open(url, index, *options, remote, cache_dir.as_deref())?)
             }

@@ -47,7 +47,7 @@ pub(crate) fn check(
 }
 
 fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
-    let limit = limits.words_per_query;
+    let &Limits { words_per_query: limit, words_per_clause, text_bytes, .. } = limits;
     // An empty clause takes as much room as a word.
     let got = match query.all_of.iter().all(Vec::is_empty) {
         true => 0,
@@ -56,7 +56,11 @@ fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
     if !(1..=limit).contains(&got) {
         return Err(Fault::Words { limit, got });
     }
-    query.all_of.iter().flatten().try_for_each(|word| check_text("query word", word, limits.text_bytes))
+    let (limit, got) = (words_per_clause, query.all_of.iter().map(Vec::len).max().unwrap_or(0));
+    if got > limit {
+        return Err(Fault::ClauseWords { limit, got });
+    }
+    query.all_of.iter().flatten().try_for_each(|word| check_text("query word", word, text_bytes))
 }
 
 pub(crate) fn check_text(what: &'static str, text: &str, limit: usize) -> Result<(), Fault> {

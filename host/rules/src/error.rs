@@ -334,6 +334,14 @@ pub enum Fault {
         /// Words it has.
         got: usize,
     },
+    /// A clause with too many words.
+    #[error("asked for a clause of {got} words; at most {limit} are allowed (limits.words_per_clause)")]
+    ClauseWords {
+        /// Words allowed.
+        limit: usize,
+        /// Words it has.
+        got: usize,
+    },
     /// Too many queries for one sentence.
     #[error(
         "asked {got} queries for sentence {index} of completion {completion}; at most {limit} are allowed (limits.queries_per_sentence)"

@@ -39,6 +39,8 @@ pub struct Limits {
     pub queries_per_sentence: usize,
     /// Words of one query, all clauses together.
     pub words_per_query: usize,
+    /// Words of one clause of a query.
+    pub words_per_clause: usize,
     /// Queries of one batch, all rounds together.
     pub queries_per_batch: usize,
     /// How often an instance may be answered and called again.
@@ -61,6 +63,7 @@ impl Default for Limits {
             text_bytes: defaults::TEXT_BYTES,
             queries_per_sentence: defaults::QUERIES_PER_SENTENCE,
             words_per_query: defaults::WORDS_PER_QUERY,
+            words_per_clause: defaults::WORDS_PER_CLAUSE,
             queries_per_batch: 1_000_000,
             rounds: defaults::ROUNDS,
             reports: 16,

@@ -52,6 +52,7 @@ pub fn corpus(config: &Config) -> Result<(Vec<Source>, Box<dyn Counter>)> {
     let sources = sources(named("corpus.index", Some(&config.sources).filter(|sources| !sources.is_empty()))?)?;
     let settings = OpenSettings {
         options: config.counting,
+        count_time: Some(config.count_time),
         index: OpenOptions { cache_bytes: config.cache_mib.saturating_mul(1 << 20), ..OpenOptions::default() },
         remote: config.remote.clone(),
         cache_dir: Some(folders::cache()?.join("counts")),

@@ -110,6 +110,8 @@ pub struct CorpusSection {
     pub max_diff_tokens: Option<u64>,
     /// Memory for the sorted positions of frequent words, per index folder, in MiB, so that they are sorted once.
     pub cache_mib: u64,
+    /// Milliseconds for the look-ups of one round in an index folder. A rule asks what it likes; this bounds what it costs.
+    pub count_ms: u64,
     /// How to treat servers.
     pub remote: RemoteSettings,
 }
@@ -122,6 +124,7 @@ impl Default for CorpusSection {
             max_clause_freq: 500_000,
             max_diff_tokens: None,
             cache_mib: corver_corpus::OpenOptions::default().cache_bytes >> 20,
+            count_ms: 120_000,
             remote: RemoteSettings::default(),
         }
     }

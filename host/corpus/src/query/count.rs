@@ -1,8 +1,9 @@
 //! Counting and finding the matches of a query.
 
 use std::ops::ControlFlow;
+use std::time::Instant;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::index::open::Index;
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions, Mode};
 use crate::query::plan::{Plan, ShardPlan};
@@ -49,12 +50,21 @@ impl Index {
     /// parts of the index. The answers are those of [`Index::count_cnf`], in the order of the queries.
     ///
     /// # Errors
-    /// As [`Index::count_cnf`], for any of the queries.
-    pub fn count_cnf_batch(&self, queries: &[Cnf], options: &CnfOptions, enough: Option<u64>) -> Result<Vec<CnfCount>> {
+    /// As [`Index::count_cnf`], for any of the queries; where the deadline has passed before the last of them.
+    pub fn count_cnf_batch(
+        &self,
+        queries: &[Cnf],
+        options: &CnfOptions,
+        enough: Option<u64>,
+        deadline: Option<Instant>,
+    ) -> Result<Vec<CnfCount>> {
         let mut order: Vec<usize> = (0..queries.len()).collect();
         order.sort_unstable_by_key(|&number| queries[number].clauses());
         let mut counts = vec![CnfCount::default(); queries.len()];
-        for number in order {
+        for (counted, number) in order.into_iter().enumerate() {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Error::Deadline { counted, queries: queries.len() });
+            }
             counts[number] = self.count_cnf(&queries[number], options, enough)?;
         }
         Ok(counts)

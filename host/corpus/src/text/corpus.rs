@@ -1,6 +1,7 @@
 //! Words instead of token ids: an index with its tokenizer.
 
 use std::path::Path;
+use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::index::open::{Index, OpenOptions};
@@ -93,12 +94,13 @@ impl Corpus {
     /// [`Index::count_cnf_batch`] does.
     ///
     /// # Errors
-    /// As [`Corpus::count_words`], for any of the queries.
+    /// As [`Corpus::count_words`] and [`Index::count_cnf_batch`], for any of the queries.
     pub fn count_words_batch(
         &self,
         queries: &[&[Vec<String>]],
         options: &CnfOptions,
         enough: Option<u64>,
+        deadline: Option<Instant>,
     ) -> Result<Vec<Option<CnfCount>>> {
         let mut counts = vec![None; queries.len()];
         let (mut numbers, mut batch) = (Vec::new(), Vec::new());
@@ -110,7 +112,7 @@ impl Corpus {
                 batch.push(Cnf::new(clauses)?);
             }
         }
-        let found = self.index.count_cnf_batch(&batch, options, enough)?;
+        let found = self.index.count_cnf_batch(&batch, options, enough, deadline)?;
         numbers.into_iter().zip(found).for_each(|(number, count)| counts[number] = Some(count));
         Ok(counts)
     }

@@ -65,7 +65,8 @@ fn queries_have_words_of_bounded_number_and_size() {
     assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), Fault::Words { limit: 256, got: 0 });
     // As many and as long as may be; the text as a whole is longer.
     let limits = Limits { text_bytes: 500, rounds: 0, ..Limits::default() };
-    assert_eq!(score_fault(ask(1, 256, 500), &limits), Fault::Rounds { limit: 0, open: 1 });
+    assert_eq!(score_fault(ask_clauses(1, &[64; 4], 500), &limits), Fault::Rounds { limit: 0, open: 1 });
+    assert_eq!(score_fault(ask(1, 65, 7), &limits), Fault::ClauseWords { limit: 64, got: 65 });
     assert_eq!(score_fault(ask(1, 2, 501), &limits), Fault::Text { what: "query word", limit: 500, got: 501 });
 }
 
