@@ -32,6 +32,15 @@ fn wrong_input_gets_one_clear_error() {
     for problem in ["`run.device`: ", "`rule.plugin`: there is no plugin nowhere", "`policy.model`: there is no "] {
         host(&wrong).bad(problem);
     }
+    let absurd = ["rollout.num_generations=1000000000", "update.lora.r=100000000", "run.threads=100000"];
+    let absurd = host(&[&["train"], &absurd.map(|set| ["--set", set]).concat()[..]].concat());
+    for problem in [
+        "`rollout.num_generations`: 1000000000 is out of bounds: from 1 to 100000",
+        "`update.lora.r`: ",
+        "`run.threads`: 100000 is out of bounds: from 0 to 1024",
+    ] {
+        absurd.bad(problem);
+    }
     host(&["train", "--set", "run.steps"]).bad("section.key=value");
     host(&["train", "--set", "run.steps=many"]).bad("run.steps");
     host(&["train", "--set", "checkpoint.every=0"]).bad("checkpoint.every");

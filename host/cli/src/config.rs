@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 
 use crate::plugin::{self, Plugin};
 use crate::settings::{
-    CheckpointSection, CorpusSection, DEMO, EvalSection, ExtractSection, GraderSection, PolicySection, QuestionSection,
-    RuleSection, RunSection, Settings,
+    self, CheckpointSection, CorpusSection, DEMO, EvalSection, ExtractSection, GraderSection, PolicySection,
+    QuestionSection, RuleSection, RunSection, Settings,
 };
 
 /// What is said of a setting that a command needs.
@@ -97,6 +97,8 @@ impl Config {
     }
 
     fn understand(settings: Settings, problems: &mut Problems) -> Self {
+        let out_of_bounds = problems.take("settings", settings::out_of_bounds(&settings));
+        out_of_bounds.into_iter().flatten().for_each(|(key, problem)| problems.add(key, problem));
         let Settings { run, question, policy, rollout, extract, corpus, rule, judge, format, .. } = settings;
         let sources = corpus.index.texts().map(|text| source(text));
         let sources: Vec<_> = sources.filter_map(|source| problems.take("corpus.index", source)).collect();
@@ -106,7 +108,6 @@ impl Config {
             problems.add_first("rule.plugin", "not set; name a rule, such as \"first.wasm\"");
         }
         let update = LearnSettings { total_steps: run.steps, ..settings.update };
-        problems.take("update", update.check());
         let max_diff_tokens = corpus.max_diff_tokens.unwrap_or_else(|| window(&sources));
         Self {
             seed: run.seed,
@@ -407,11 +408,11 @@ mod tests {
             settings.corpus.index = OneOrMany::One("http://host".into());
             settings.judge.settings.insert("x".into(), 1.into());
         });
-        let told = Config::resolve(wrong.clone()).unwrap_err().to_string();
-        let lines: Vec<&str> = told.lines().map(str::trim).collect();
+        let told = Config::resolve(wrong.clone()).unwrap_err();
+        let lines: Vec<String> = told.downcast_ref().map(Problems::lines).unwrap().collect();
         assert_eq!(lines.len(), 6, "{told}");
         for problem in
-            ["`run.device`: ", "`update`: `learning_rate` is -1", "`corpus.index`: http://host names no index"]
+            ["`run.device`: ", "`update.learning_rate`: -1 is out", "`corpus.index`: http://host names no index"]
         {
             assert!(lines.iter().any(|line| line.starts_with(problem)), "no {problem:?} in\n{told}");
         }

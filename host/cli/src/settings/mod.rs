@@ -1,6 +1,7 @@
 //! What a run is told: defaults < `--config` files < `--set` < flags, as they are written. Sections are named after the
 //! stages; the defaults are the paper's. [`crate::config`] says what they mean.
 
+mod bounds;
 mod keys;
 mod load;
 
@@ -10,6 +11,7 @@ use corver_study::eval::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+pub use bounds::out_of_bounds;
 pub use keys::differences;
 
 /// Stands for the built-in demo, in place of a path.
