@@ -14,7 +14,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance fuzz bench bench-build bench-corpus bench-rules lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance fuzz fuzz-all bench bench-build bench-corpus bench-rules lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -65,13 +65,19 @@ bench-build: infini-gram build ## building an index, against the official indexe
 	$(PEER_PYTHON) host/corpus/benches/peer/build.py --text "$(CORVER_SHARED)/corpora" --tokenizer "$(CORVER_SHARED)/tokenizers/llama2"
 
 # rustc's sanitiser flags are for nightly compilers; RUSTC_BOOTSTRAP lets the stable one take them.
-fuzz: ## damage indexes for FUZZ_SECONDS=600, and open, ask and verify them; inputs that do harm go into host/corpus/fuzz/artifacts/
+FUZZ_TARGETS := damaged_index triplets alignment requests admission answers
+TARGET ?= damaged_index
+fuzz: ## attack TARGET=damaged_index (or another of host/fuzz/fuzz_targets) with made-up inputs for FUZZ_SECONDS=600
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
-	@mkdir -p target/fuzz/inputs target/fuzz/tmp
+	@mkdir -p target/fuzz/inputs/$(TARGET) target/fuzz/tmp
 	RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CURDIR)/target/fuzz TMPDIR=$(CURDIR)/target/fuzz/tmp \
-	  $(CARGO) fuzz run --fuzz-dir host/corpus/fuzz damaged_index $(CURDIR)/target/fuzz/inputs $(CURDIR)/host/corpus/fuzz/seeds -- \
-	  -max_total_time=$(FUZZ_SECONDS) -max_len=128 -timeout=20 -print_final_stats=1
+	  $(CARGO) fuzz run --fuzz-dir host/fuzz --features $(TARGET) $(TARGET) \
+	  $(CURDIR)/target/fuzz/inputs/$(TARGET) $(CURDIR)/host/fuzz/seeds/$(TARGET) -- \
+	  -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=20 -print_final_stats=1
 	@rm -rf target/fuzz/tmp
+
+fuzz-all: ## every fuzz target for a minute, for a timer
+	@for target in $(FUZZ_TARGETS); do $(MAKE) --no-print-directory fuzz TARGET=$$target FUZZ_SECONDS=60 || exit; done
 
 test-languages: build ## rules in Python, JavaScript, C and Go against the same one in Rust; their compilers come into .deps/
 	@host/setup/languages.sh

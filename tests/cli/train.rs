@@ -104,6 +104,22 @@ fn a_killed_run_resumes_to_the_same_end() {
 }
 
 #[test]
+fn a_damaged_checkpoint_is_named_and_the_one_before_it_offered() {
+    let out = run_dir("damaged");
+    let checkpoint = |step: usize| out.join(format!("checkpoints/step-{step:06}"));
+    kill_when(&short_run_args(&out, "60", &[]), || checkpoint(4).exists());
+    let newest = (2..=60).rev().map(checkpoint).find(|folder| folder.exists()).unwrap();
+    let adapter = newest.join("adapter_model.safetensors");
+    let mut bytes = fs::read(&adapter).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&adapter, bytes).unwrap();
+    let resumed = host(&["train", "--resume", "--out", out.to_str().unwrap(), "--json"]);
+    resumed.bad("adapter_model.safetensors is damaged");
+    resumed.bad("delete it, and --resume takes");
+    host(&["eval", "--adapter", newest.to_str().unwrap(), "--limit", "1"]).bad("adapter_model.safetensors is damaged");
+}
+
+#[test]
 fn a_killed_run_of_several_rules_and_a_judge_resumes_to_the_same_end() {
     let rules = ["--plugin", "first.wasm:0.7", "--plugin", "min.wasm:0.3", "--judge", "token-f1.wasm"];
     let killed = resumes_to_the_same_end("several", &rules);

@@ -1,6 +1,6 @@
-//! The inputs in `fuzz/seeds/`, through the function that the fuzz target calls. `make fuzz` looks for new ones.
+//! The inputs in `host/fuzz/seeds/damaged_index`, through the function that the fuzz target calls. `make fuzz` looks for new ones.
 
-#[path = "../fuzz/src/damage.rs"]
+#[path = "../../fuzz/fuzz_targets/damage.rs"]
 mod damage;
 
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::Path;
 #[test]
 fn seeds_do_no_harm() {
     let indexes = damage::Indexes::new();
-    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds");
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/damaged_index");
     let mut inputs = 0;
     for seed in fs::read_dir(seeds).unwrap() {
         indexes.damage(&fs::read(seed.unwrap().path()).unwrap());

@@ -1,5 +1,6 @@
 //! A model's chat template: messages → the prompt's text.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use minijinja::syntax::SyntaxConfig;
@@ -18,6 +19,13 @@ pub(crate) struct ChatTemplate {
 }
 
 const NAME: &str = "chat";
+
+/// Longest template, bytes. Those of today's models have up to 20,000.
+const MAX_SOURCE: usize = 1 << 20;
+/// Instructions of the template engine for one prompt. Two messages take today's models some hundreds.
+const FUEL: u64 = 100_000;
+/// Longest prompt, bytes.
+const MAX_PROMPT: usize = 4 << 20;
 
 impl ChatTemplate {
     /// chat_template.jinja if it is there, else `chat_template` of tokenizer_config.json (`config`).
@@ -40,6 +48,13 @@ impl ChatTemplate {
             Some(Json::Object(token)) => token.get("content").and_then(Json::as_str).unwrap_or_default().into(),
             _ => String::new(),
         };
+        if source.len() > MAX_SOURCE {
+            return Err(LearnError::Malformed {
+                path,
+                expected: format!("a chat template of at most {MAX_SOURCE} bytes"),
+                got: format!("{} bytes", source.len()),
+            });
+        }
         let environment = environment(source).map_err(|source| LearnError::Template { path: path.clone(), source })?;
         Ok(Self { environment, path, bos: token("bos_token"), eos: token("eos_token") })
     }
@@ -52,10 +67,28 @@ impl ChatTemplate {
         let context = context! {
             messages, add_generation_prompt => true, bos_token => &self.bos, eos_token => &self.eos,
         };
-        self.environment
-            .get_template(NAME)
-            .and_then(|template| template.render(context))
-            .map_err(|source| LearnError::Template { path: self.path.clone(), source })
+        let mut prompt = Prompt(Vec::new());
+        let template = self.environment.get_template(NAME);
+        let rendered = template.and_then(|template| template.render_captured_to(context, &mut prompt).map(drop));
+        rendered.map_err(|source| LearnError::Template { path: self.path.clone(), source })?;
+        Ok(String::from_utf8(prompt.0).expect("a template writes text"))
+    }
+}
+
+/// A prompt that is being written, up to [`MAX_PROMPT`].
+struct Prompt(Vec<u8>);
+
+impl Write for Prompt {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        if self.0.len() + text.len() > MAX_PROMPT {
+            return Err(std::io::Error::other(format!("the prompt has more than {MAX_PROMPT} bytes")));
+        }
+        self.0.extend(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -73,6 +106,7 @@ fn in_config(config: &Json) -> Option<String> {
 
 fn environment(source: String) -> std::result::Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
+    environment.set_fuel(Some(FUEL));
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_function("raise_exception", |message: String| -> std::result::Result<Value, Error> {
@@ -155,6 +189,22 @@ mod tests {
                         {% set messages = messages[1:] %}{% endif %}{{ bos_token }}{{ s }}|\
                         {{ messages[-1]['content'].upper() }}{{ eos_token }}";
         assert_eq!(render(template, Some("  hi "), "q").unwrap(), "<s>hi|Q</s>");
+    }
+
+    #[test]
+    fn work_text_and_source_are_bounded() {
+        let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}";
+        let endless = render(loops, None, "q").unwrap_err().to_string();
+        assert!(
+            endless.contains("tokenizer_config.json: the chat template failed: engine ran out of fuel"),
+            "{endless}"
+        );
+        let doubled =
+            format!("{{% set s = '{}' %}}{}{{{{ s }}}}", "x".repeat(1 << 16), "{% set s = s ~ s %}".repeat(8));
+        let long = render(&doubled, None, "q").unwrap_err();
+        assert!(matches!(long, LearnError::Template { .. }), "{long}");
+        let source = render(&" ".repeat(2 << 20), None, "q").unwrap_err().to_string();
+        assert!(source.contains("at most 1048576 bytes"), "{source}");
     }
 
     /// The constructs that the templates of Llama 3 and Qwen3 are built from.

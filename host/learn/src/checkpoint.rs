@@ -4,6 +4,7 @@
 //! step-000050/adapter_model.safetensors, adapter_config.json   usable by itself
 //! step-000050/optimizer.safetensors                            AdamW's moments
 //! step-000050/state.json                                       steps done, settings
+//! step-000050/checksums.b3                                     of all of these; `b3sum --check` reads it too
 //! ```
 //!
 //! Random numbers need no state: every draw is named by the run's seed and the step. A run that resumes therefore
@@ -52,7 +53,8 @@ impl Policy {
             files::write_tensors(&temporary.join("optimizer.safetensors"), &moments)?;
             let state = State { format: FORMAT, steps, settings: *self.settings() };
             let state = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
-            files::write_whole(&temporary.join("state.json"), state.as_bytes())
+            files::write_whole(&temporary.join("state.json"), state.as_bytes())?;
+            files::write_checksums(temporary)
         })?;
         let mut all = checkpoints(root)?;
         all.truncate(all.len().saturating_sub(keep.max(1)));
@@ -65,8 +67,10 @@ impl Policy {
     /// Takes over a checkpoint's adapter, optimiser state and step.
     ///
     /// # Errors
-    /// Files that cannot be read or do not fit, or settings other than the checkpoint's; the policy is then as before.
+    /// Files that are damaged, cannot be read or do not fit, or settings other than the checkpoint's; the policy is then as
+    /// before.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
+        files::verify_checksums(checkpoint)?;
         let path = checkpoint.join("state.json");
         let text = std::fs::read_to_string(&path).map_err(LearnError::io("read", &path))?;
         let malformed = |expected: String, got: String| LearnError::Malformed { path: path.clone(), expected, got };
@@ -105,20 +109,15 @@ fn as_stored(settings: &LearnSettings) -> LearnSettings {
     stored.unwrap_or(*settings)
 }
 
-/// The newest complete checkpoint in `root`, if there is one.
+/// The complete checkpoints in `root`, oldest first.
 ///
 /// # Errors
 /// Where `root` cannot be listed; a `root` that does not exist has no checkpoint.
-pub fn latest_checkpoint(root: &Path) -> Result<Option<PathBuf>> {
-    if !root.exists() {
-        return Ok(None);
-    }
-    Ok(checkpoints(root)?.pop())
-}
-
-/// Complete checkpoints, oldest first.
-fn checkpoints(root: &Path) -> Result<Vec<PathBuf>> {
+pub fn checkpoints(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
+    if !root.exists() {
+        return Ok(Vec::new());
+    }
     for entry in std::fs::read_dir(root).map_err(LearnError::io("list", root))? {
         let path = entry.map_err(LearnError::io("list", root))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -111,6 +111,9 @@ struct Raw {
     quantization_config: Option<Value>,
 }
 
+/// No size of a decoder is larger; products of two still fit every index.
+const MAX_SIZE: usize = 1 << 24;
+
 impl ModelConfig {
     /// Reads a config.json.
     ///
@@ -170,6 +173,27 @@ impl ModelConfig {
         ];
         if sizes.contains(&0) {
             return Err(("sizes above 0", format!("{self:?}")));
+        }
+        if let Some(size) = sizes.into_iter().find(|&size| size > MAX_SIZE) {
+            return Err(("sizes of at most 16,777,216", size.to_string()));
+        }
+        let Self { norm_eps, rope_theta, .. } = *self;
+        if !(norm_eps > 0.0 && norm_eps <= 1.0) {
+            return Err(("rms_norm_eps above 0 and at most 1", norm_eps.to_string()));
+        }
+        if !(1.0..=1e12).contains(&rope_theta) {
+            return Err(("rope_theta from 1 to 1e12", rope_theta.to_string()));
+        }
+        if let Some(scaling) = &self.rope_scaling {
+            let Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_position_embeddings } =
+                *scaling;
+            let numbers = [factor, low_freq_factor, high_freq_factor, original_max_position_embeddings];
+            if !(numbers.iter().all(|x| (1e-6..=1e9).contains(x)) && high_freq_factor > low_freq_factor) {
+                return Err((
+                    "rope_scaling of numbers above 0, high_freq_factor the larger one",
+                    format!("{scaling:?}"),
+                ));
+            }
         }
         if !self.num_heads.is_multiple_of(self.num_kv_heads) {
             let got = format!("{} heads over {} key/value heads", self.num_heads, self.num_kv_heads);

@@ -28,6 +28,14 @@ pub enum LearnError {
         /// What it holds.
         got: String,
     },
+    /// A file is no longer what was written.
+    #[error("{path} is damaged: its checksum is not the one in {list}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where its checksum is kept.
+        list: PathBuf,
+    },
     /// `model_type` in config.json names an architecture that this crate does not have.
     #[error("{path}: model_type `{got}` is not supported; supported are {}", supported.join(", "))]
     UnknownModelType {
@@ -111,6 +119,11 @@ pub enum LearnError {
         /// Optimiser steps done so far.
         step: usize,
     },
+    /// The model computes no numbers.
+    #[error(
+        "the logits of a prompt's last token are NaN or infinite: the weights, the adapter or a setting of config.json is wrong"
+    )]
+    Logits,
     /// libtorch failed.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),

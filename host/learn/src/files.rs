@@ -116,9 +116,65 @@ pub(crate) fn read_tensors(path: &Path, kind: Option<Kind>, device: Device) -> R
         let shape: Vec<i64> = view.shape().iter().map(|&n| n as i64).collect();
         let tensor = Tensor::f_from_data_size(view.data(), &shape, stored)?;
         let tensor = tensor.f_to_device(device)?.f_to_kind(kind.unwrap_or(stored))?;
+        if !is_finite(&tensor)? {
+            return Err(LearnError::Weight {
+                path: path.into(),
+                name: name.into(),
+                expected: "finite numbers".into(),
+                got: "NaN or infinite ones".into(),
+            });
+        }
         tensors.insert(name.to_owned(), tensor);
     }
     Ok(tensors)
+}
+
+/// Whether every number is finite.
+pub(crate) fn is_finite(tensor: &Tensor) -> Result<bool> {
+    Ok(tensor.f_isfinite()?.f_all()?.f_int64_value(&[])? != 0)
+}
+
+/// Holds the checksum of every other file of its folder, as `b3sum` writes and checks them.
+const CHECKSUMS: &str = "checksums.b3";
+
+/// Writes [`CHECKSUMS`]; nothing in the folder may change any more.
+pub(crate) fn write_checksums(folder: &Path) -> Result<()> {
+    let mut lines = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(LearnError::io("list", folder))? {
+        let path = entry.map_err(LearnError::io("list", folder))?.path();
+        let name = path.file_name().expect("it was listed").to_string_lossy().into_owned();
+        lines.push(format!("{}  {name}\n", checksum(&path)?));
+    }
+    lines.sort();
+    write_whole(&folder.join(CHECKSUMS), lines.concat().as_bytes())
+}
+
+/// Whether [`write_checksums`] has been here.
+pub(crate) fn has_checksums(folder: &Path) -> bool {
+    folder.join(CHECKSUMS).exists()
+}
+
+/// Compares every file with its checksum. One that is missing cannot be read.
+pub(crate) fn verify_checksums(folder: &Path) -> Result<()> {
+    let list = folder.join(CHECKSUMS);
+    let text = std::fs::read_to_string(&list).map_err(LearnError::io("read", &list))?;
+    for line in text.lines() {
+        let (expected, name) = line.split_once("  ").ok_or_else(|| LearnError::Malformed {
+            path: list.clone(),
+            expected: "lines of a checksum and a file name".into(),
+            got: line.into(),
+        })?;
+        let path = folder.join(name);
+        if checksum(&path)? != expected {
+            return Err(LearnError::Damaged { path, list });
+        }
+    }
+    Ok(())
+}
+
+fn checksum(path: &Path) -> Result<String> {
+    let bytes = std::fs::read(path).map_err(LearnError::io("read", path))?;
+    Ok(blake3::hash(&bytes).to_hex().to_string())
 }
 
 /// Reads a model folder's weights: model.safetensors, or the shards that model.safetensors.index.json lists.

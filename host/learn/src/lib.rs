@@ -49,7 +49,7 @@ mod update;
 mod values;
 mod weights;
 
-pub use checkpoint::latest_checkpoint;
+pub use checkpoint::checkpoints;
 pub use config::{Family, Llama3Scaling, ModelConfig};
 pub use corver_core::update::{
     AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, OldLogProbs, Precision,

@@ -102,6 +102,9 @@ pub(crate) fn write(folder: &Path, adapters: &[(String, &Adapter)], lora: &LoraS
     files::write_whole(&folder.join("adapter_config.json"), format!("{config:#}\n").as_bytes())
 }
 
+/// Far above every adapter that was ever trained; its square is still a number in f32.
+const MAX_ALPHA: f64 = 1e6;
+
 /// An adapter folder's content: the settings, and the adapter of each layer that has one.
 pub(crate) struct Stored {
     pub(crate) settings: LoraSettings,
@@ -110,7 +113,11 @@ pub(crate) struct Stored {
 }
 
 impl Stored {
+    /// The files of a checkpoint are compared with their checksums first.
     pub(crate) fn read(folder: &Path, device: Device) -> Result<Self> {
+        if files::has_checksums(folder) {
+            files::verify_checksums(folder)?;
+        }
         let config_path = folder.join("adapter_config.json");
         let text = std::fs::read_to_string(&config_path).map_err(LearnError::io("read", &config_path))?;
         let malformed = |got: String| LearnError::Malformed {
@@ -123,6 +130,9 @@ impl Stored {
         let r = config.get("r").and_then(Value::as_u64).filter(|&r| r > 0).ok_or_else(|| malformed("no r".into()))?;
         let alpha =
             config.get("lora_alpha").and_then(Value::as_f64).ok_or_else(|| malformed("no lora_alpha".into()))?;
+        if !(0.0..=MAX_ALPHA).contains(&alpha) {
+            return Err(malformed(format!("a lora_alpha of {alpha}; from 0 to {MAX_ALPHA} are possible")));
+        }
         let path = folder.join("adapter_model.safetensors");
         let tensors = files::read_tensors(&path, Some(Kind::Float), device)?;
         Ok(Self { settings: LoraSettings { r: r as usize, alpha }, tensors, path })

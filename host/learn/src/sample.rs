@@ -9,7 +9,8 @@ use corver_core::{InvalidSetting, Sampling};
 use tch::{Device, Kind, Tensor};
 
 use crate::cache::KvCache;
-use crate::error::Result;
+use crate::error::{LearnError, Result};
+use crate::files;
 use crate::model::Model;
 use crate::random::Stream;
 
@@ -116,6 +117,10 @@ fn decode(model: &Model, prompts: &[&[u32]], sampling: &Sampling, stop: &[u32], 
         return Ok(());
     }
     let (prefix, first) = model.prefill(prompts)?;
+    // Once per batch: every weight and every operation has had its part in these.
+    if !files::is_finite(&first)? {
+        return Err(LearnError::Logits);
+    }
     let of_row: Vec<usize> = open.iter().map(|&r| rows[r].prompt).collect();
     let mut cache = prefix.expand(&of_row, CACHE_BLOCK)?;
     drop(prefix);
@@ -212,7 +217,6 @@ fn invert(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::LearnError;
     use crate::testing::tiny;
 
     fn settings(temperature: f64, n: usize, length: usize) -> Sampling {

@@ -6,7 +6,7 @@ use corver_core::sentence::spans_of_pieces;
 use corver_core::{Advantages, Compatibility, Learner, Question, Rollout, Sampler, Sampling};
 use corver_learn::{
     AdamWSettings, Family, LearnError, LearnSettings, LoraSettings, LossSettings, Model, ModelConfig, Policy,
-    PolicyTokenizer, Precision, latest_checkpoint,
+    PolicyTokenizer, Precision, checkpoints,
 };
 use serde_json::json;
 use tch::Device;
@@ -55,6 +55,12 @@ fn policy(settings: LearnSettings) -> Policy {
     write_folder(folder.path());
     let model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap()
+}
+
+fn base() -> Model {
+    let folder = tempfile::tempdir().unwrap();
+    write_folder(folder.path());
+    Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap()
 }
 
 fn fast() -> LearnSettings {
@@ -148,7 +154,7 @@ fn a_resumed_run_is_the_run() {
     }
     drop(first);
     let mut second = policy(settings);
-    let newest = latest_checkpoint(root.path()).unwrap().unwrap();
+    let newest = checkpoints(root.path()).unwrap().pop().unwrap();
     assert_eq!(newest.file_name().unwrap(), "step-000002");
     second.resume(&newest).unwrap();
     assert_eq!(second.steps(), 2);
@@ -177,6 +183,84 @@ fn old_checkpoints_go_and_the_adapter_stands_alone() {
     model.load_adapter(&root.path().join("step-000004")).unwrap();
     let loaded = Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), fast(), 9).unwrap();
     assert_eq!(weights(&loaded), weights(&trained));
+}
+
+#[test]
+fn one_flipped_bit_of_a_checkpoint_is_found_and_its_file_named() {
+    let root = tempfile::tempdir().unwrap();
+    let mut trained = policy(fast());
+    step(&mut trained, 0);
+    let checkpoint = trained.save_checkpoint(root.path(), 1).unwrap();
+    for name in
+        ["adapter_model.safetensors", "adapter_config.json", "optimizer.safetensors", "state.json", "checksums.b3"]
+    {
+        let path = checkpoint.join(name);
+        let whole = std::fs::read(&path).unwrap();
+        let mut flipped = whole.clone();
+        let middle = whole.len() / 2;
+        flipped[middle] ^= 1;
+        std::fs::write(&path, &flipped).unwrap();
+        let mut resumed = policy(fast());
+        let before = weights(&resumed);
+        let error = resumed.resume(&checkpoint).unwrap_err();
+        let named = error.to_string();
+        assert!(name == "checksums.b3" || named.contains(&format!("{name} is damaged")), "{named}");
+        assert_eq!((weights(&resumed), resumed.steps()), (before, 0));
+        if name.starts_with("adapter") {
+            let error = base().load_adapter(&checkpoint).unwrap_err();
+            assert!(matches!(error, LearnError::Damaged { .. }), "{error}");
+        }
+        std::fs::write(&path, &whole).unwrap();
+    }
+    policy(fast()).resume(&checkpoint).unwrap();
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    write_folder(folder.path());
+    let path = folder.path().join("model.safetensors");
+    let whole = std::fs::read(&path).unwrap();
+    for wrong in [f32::NAN, f32::NEG_INFINITY] {
+        let mut bytes = whole.clone();
+        let last = bytes.len() - 4;
+        bytes[last..].copy_from_slice(&wrong.to_le_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let error = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap_err();
+        assert!(matches!(&error, LearnError::Weight { name, .. } if name.ends_with("weight")), "{error}");
+        assert!(error.to_string().contains("expected finite numbers, got NaN or infinite ones"), "{error}");
+    }
+    std::fs::write(&path, whole).unwrap();
+    let config = folder.path().join("config.json");
+    let good = std::fs::read_to_string(&config).unwrap();
+    let mut wrong: serde_json::Value = serde_json::from_str(&good).unwrap();
+    for (key, value) in [
+        ("rope_theta", json!(0)),
+        ("rope_theta", json!(-1.0)),
+        ("rms_norm_eps", json!(0)),
+        ("hidden_size", json!(1u64 << 40)),
+    ] {
+        let before = std::mem::replace(&mut wrong[key], value);
+        std::fs::write(&config, wrong.to_string()).unwrap();
+        let error = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap_err();
+        assert!(matches!(error, LearnError::Malformed { .. }), "{error}");
+        wrong[key] = before;
+    }
+}
+
+/// Finite weights whose products are not.
+#[test]
+fn logits_that_are_no_numbers_stop_the_first_batch() {
+    let mut model = base();
+    model.add_lora(&fast().lora, 1).unwrap();
+    for (_, tensor) in model.lora_parameters() {
+        let _ = tensor.set_requires_grad(false).fill_(1e30);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    write_folder(folder.path());
+    let mut policy = Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), fast(), 1).unwrap();
+    let error = policy.sample(&questions(), &SAMPLING, 0).unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(LearnError::Logits)), "{error}");
 }
 
 #[test]

@@ -33,9 +33,17 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
     Ok(policy.with_compatibility(config.reward.compatibility))
 }
 
-/// Continues from the newest of a run's checkpoints, and returns how many steps that one has behind it.
-pub fn resume(policy: &mut Policy, checkpoints: &Path) -> Result<usize> {
-    let Some(newest) = corver_learn::latest_checkpoint(checkpoints)? else { return Ok(0) };
-    policy.resume(&newest).with_context(|| format!("resuming from {}", newest.display()))?;
+/// Continues from the newest of a run's checkpoints, and returns how many steps that one has behind it. Where it is damaged, the
+/// one before it is offered, not taken: the steps between them would silently be taken again.
+pub fn resume(policy: &mut Policy, folder: &Path) -> Result<usize> {
+    let mut checkpoints = corver_learn::checkpoints(folder)?;
+    let Some(newest) = checkpoints.pop() else { return Ok(0) };
+    policy.resume(&newest).with_context(|| match checkpoints.last() {
+        Some(before) => {
+            let (newest, before) = (newest.display(), before.display());
+            format!("resuming from {newest}; where that is damaged, delete it, and --resume takes {before}")
+        }
+        None => format!("resuming from {}, which is the only checkpoint", newest.display()),
+    })?;
     Ok(policy.steps())
 }

@@ -1,7 +1,6 @@
 //! Opens, asks and verifies indexes that the input has damaged: nothing may panic, hang or leave its memory.
 #![no_main]
 
-#[path = "../src/damage.rs"]
 mod damage;
 
 use std::sync::LazyLock;

@@ -1,0 +1,32 @@
+//! Splits the input as a completion and lays its sentences on tokens that are cut as the input says: every sentence's span is in
+//! the text, and every token's sentence exists.
+#![no_main]
+
+use corver_core::Compatibility;
+use corver_core::sentence::{align, spans_of_pieces, split};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (&str, &[u8])| {
+    let (text, cuts) = input;
+    // Tokens of one to eight characters, some of which stand for no text.
+    let (mut pieces, mut rest) = (Vec::new(), text);
+    for &cut in cuts {
+        let length = rest.char_indices().nth(usize::from(cut % 8) + 1).map_or(rest.len(), |(at, _)| at);
+        let (piece, after) = rest.split_at(length);
+        pieces.push(Some(piece));
+        if cut >= 0xf0 {
+            pieces.push(None);
+        }
+        rest = after;
+    }
+    let spans = spans_of_pieces(&pieces);
+    for compatibility in [Compatibility::Paper, Compatibility::Reference] {
+        let split = split(text, compatibility);
+        let alignment = align(&split, &spans);
+        for number in 0..split.sentences.len() {
+            if let Some(tokens) = alignment.tokens_of(number) {
+                assert!(tokens.end <= spans.len(), "{tokens:?} of {} tokens", spans.len());
+            }
+        }
+    }
+});
