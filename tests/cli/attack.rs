@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::fs::Permissions;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::host::{Finished, host, host_with_cache, small_index};
+use crate::host::{Finished, Server, host, host_with_cache, small_index};
 
 /// A component that passes for a sentence rule until it is compiled, with these declarations in it.
 fn component(declarations: &str) -> Vec<u8> {
@@ -113,6 +115,29 @@ fn a_cache_that_others_can_write_to_is_not_used() {
         checked.stderr
     );
     assert_eq!(fs::read_dir(&rules).unwrap().count(), 0);
+}
+
+/// The system ends a process that reads beyond the end of a mapped file.
+#[test]
+fn an_index_file_that_is_truncated_in_use_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index");
+    small_index(&index);
+    let mut server = Server::start(&["--index", index.to_str().unwrap()], "127.0.0.1:0");
+    host(&["index", "count", "Paris AND France", "--index", &server.url]).good();
+    fs::File::options().write(true).open(index.join("tokenized.0")).unwrap().set_len(0).unwrap();
+    fs::File::options().write(true).open(index.join("table.0")).unwrap().set_len(0).unwrap();
+    let body = r#"{"index": "index", "query_type": "count", "query": "Lima AND Peru"}"#;
+    let request = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let mut client = TcpStream::connect(&server.address).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    client.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap_or_default(); // the connection ends with the process
+    assert_eq!(answer, "");
+    let (code, said) = server.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("error: ") && said.contains(".0: the file was truncated"), "{said}");
 }
 
 /// What a data file says cannot act on the terminal, nor pass for a line of the program's own.

@@ -1,7 +1,7 @@
 //! Runs the built binary.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -103,7 +103,8 @@ pub struct Server {
 impl Server {
     pub fn start(args: &[&str], listen: &str) -> Self {
         let args = [&["index", "serve", "--json", "--listen", listen], args].concat();
-        let mut process = command(&args).stdout(Stdio::piped()).spawn().expect("the binary was built");
+        let mut process =
+            command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
@@ -117,6 +118,15 @@ impl Server {
         let interrupted = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().unwrap();
         assert!(interrupted.success());
         assert!(self.process.wait().unwrap().success());
+    }
+}
+
+impl Server {
+    /// Its exit code, and what it said on standard error, once it has ended by itself.
+    pub fn end(&mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.process.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+        (self.process.wait().unwrap().code(), said)
     }
 }
 

@@ -108,6 +108,8 @@ impl Config {
             problems.add_first("rule.plugin", "not set; name a rule, such as \"first.wasm\"");
         }
         let update = LearnSettings { total_steps: run.steps, ..settings.update };
+        let token_file = corpus.remote.token_file.as_deref().map(absolute).transpose();
+        let token_file = problems.take("corpus.remote.token_file", token_file).flatten();
         let max_diff_tokens = corpus.max_diff_tokens.unwrap_or_else(|| window(&sources));
         Self {
             seed: run.seed,
@@ -128,7 +130,7 @@ impl Config {
             counting: CnfOptions { mode: corpus.mode, max_clause_freq: corpus.max_clause_freq, max_diff_tokens },
             cache_mib: corpus.cache_mib,
             count_time: Duration::from_millis(corpus.count_ms),
-            remote: corpus.remote,
+            remote: RemoteSettings { token_file, ..corpus.remote },
             plugins,
             rule_settings: rule.settings,
             limits: rule.limits,

@@ -40,6 +40,9 @@ fn main() -> ExitCode {
         .event_format(tracing_subscriber::fmt::format().without_time().with_target(false))
         .with_span_events(FmtSpan::CLOSE) // with -v: how long each stage took
         .init();
+    if let Err(error) = corver_corpus::name_lost_files() {
+        tracing::warn!(%error, "an index file that is truncated while it is in use will not be named");
+    }
     match run(arguments) {
         Ok(code) => code,
         Err(error) => {

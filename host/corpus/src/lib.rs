@@ -47,6 +47,7 @@ pub use build::build_from_tokens;
 pub use error::Error;
 pub use error::Result;
 pub use files::format::TOKENIZER;
+pub use files::lost::name_lost_files;
 pub use files::manifest::FileRecord;
 pub use files::manifest::IndexManifest;
 pub use files::manifest::MANIFEST;

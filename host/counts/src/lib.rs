@@ -26,6 +26,8 @@ mod server;
 mod source;
 mod sum;
 #[cfg(any(feature = "client", feature = "server"))]
+mod token;
+#[cfg(any(feature = "client", feature = "server"))]
 pub mod wire;
 
 #[cfg(feature = "client")]
@@ -38,3 +40,5 @@ pub use server::{Limits, ServeError, Server};
 #[cfg(feature = "client")]
 pub use source::{OpenSettings, Opened, Source, SourceError, fingerprint, open};
 pub use sum::Sum;
+#[cfg(any(feature = "client", feature = "server"))]
+pub use token::{Token, TokenError};

@@ -35,7 +35,7 @@ struct Running {
 impl Running {
     fn new(limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::bind(corpus(folder.path()), "wiki", "127.0.0.1:0".parse().unwrap(), limits).unwrap();
+        let server = Server::bind(corpus(folder.path()), "wiki", "127.0.0.1:0".parse().unwrap(), limits, None).unwrap();
         let address = server.address();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }).unwrap());
@@ -191,7 +191,12 @@ fn a_connection_takes_one_request_after_another() {
 
 #[test]
 fn slow_clients_keep_no_one_else_waiting() {
-    let limits = Limits { time: Duration::from_millis(300), connections: 2, ..Limits::default() };
+    let limits = Limits {
+        time: Duration::from_millis(300),
+        transfer: Duration::from_millis(300),
+        connections: 2,
+        ..Limits::default()
+    };
     let server = Running::new(limits);
     // One says nothing, one begins a head, one begins a body: with two places, no other client would ever get one.
     let mut silent = TcpStream::connect(server.address).unwrap();

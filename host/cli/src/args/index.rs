@@ -80,6 +80,9 @@ pub struct CountArgs {
     /// Window in tokens. Default: 1,000; for the demo's index, the demo's own.
     #[arg(long)]
     pub max_diff_tokens: Option<u64>,
+    /// File with the token that a server asks for.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// Also print N matching passages, spread over all matches.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub show: usize,
@@ -113,9 +116,12 @@ pub struct ServeArgs {
     /// tokenizer.json, for an index that does not hold its own.
     #[arg(long)]
     pub tokenizer: Option<PathBuf>,
-    /// Address and port. There is no password: open it to other machines only in a network that you trust.
+    /// Address and port. Nothing is encrypted: open it to other machines only in a network that you trust.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8765")]
     pub listen: SocketAddr,
+    /// Answer only those who send the token in this file, as `Authorization: Bearer TOKEN`.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
     /// The index's name for clients. Default: the folder's name.
     #[arg(long)]
     pub name: Option<String>,

@@ -1,4 +1,4 @@
-//! A file's bytes through the page cache. The crate's only `unsafe` is here.
+//! A file's bytes through the page cache.
 
 use std::fs::File;
 use std::ops::{Deref, Range};
@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use memmap2::{Advice, Mmap};
 
 use crate::error::{Error, Result};
+use crate::files::lost::Named;
 
 /// A read-only mapped file. Empty files are refused: no file of the format is empty, and they cannot be mapped.
 #[derive(Debug)]
 pub(crate) struct Bytes {
     path: PathBuf,
+    // Dropped before the map is.
+    _named: Named,
     map: Mmap,
 }
 
@@ -34,9 +37,9 @@ impl Bytes {
         // needs the file not to change while mapped, which no program can enforce; our builder never writes into a
         // finished index (it renames a finished folder into place), and no value read from the map is used as an
         // offset before it is checked, so a changed file gives wrong counts or an error. Truncating a mapped file
-        // makes the system end the process (SIGBUS), as with every mapped file.
+        // makes the system end the process (SIGBUS), as with every mapped file; `lost` names the file.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
-        Ok(Self { path: path.to_owned(), map })
+        Ok(Self { _named: Named::new(&map, path), path: path.to_owned(), map })
     }
 
     /// Tells the system not to read ahead. With read-ahead, 128 KiB at a time, a cold query would fetch hundreds of

@@ -9,6 +9,9 @@ pub enum RemoteError {
     /// The API has no words for what `span` counts.
     #[error("servers cannot count in the mode `span`; use `compatible` or `exact`, or an index on this machine")]
     Span,
+    /// There is no token where the settings say.
+    #[error(transparent)]
+    Token(#[from] crate::TokenError),
     /// The address of the server cannot be used.
     #[error("{url:?} is no address of a server: {problem}")]
     Url {

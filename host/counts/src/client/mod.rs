@@ -14,6 +14,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode};
 
+use crate::Token;
 use crate::local::count_of;
 use crate::wire::{About, Answer, Request};
 use cache::Cache;
@@ -68,7 +69,8 @@ impl Remote {
             return Err(RemoteError::Setting { setting, expected });
         }
         let timeout = Duration::from_secs_f64(settings.timeout_s);
-        let http = Http::new(url, settings.connections, timeout)
+        let token = settings.token_file.as_deref().map(Token::read).transpose()?;
+        let http = Http::new(url, settings.connections, timeout, token)
             .map_err(|problem| RemoteError::Url { url: url.to_owned(), problem })?;
         let cache_dir = cache_dir.filter(|_| settings.cache);
         Ok(Self {
@@ -164,7 +166,7 @@ impl Remote {
         Ok(count)
     }
 
-    /// Repeats an attempt until there is an answer, a refusal, or no patience left. `None` where another request of the batch
+    /// Repeats an attempt until there is an answer, a refusal, or no patience left; waiting for its turn costs none. `None` where another request of the batch
     /// failed first.
     fn ask<T>(
         &self,
@@ -174,10 +176,10 @@ impl Remote {
     ) -> Result<Option<T>, RemoteError> {
         let (url, index) = (|| self.http.url.clone(), || self.index.clone());
         let mut backoff = BACKOFF.build();
-        let start = Instant::now();
-        let mut attempts = 0;
+        let (mut attempts, mut spent) = (0, Duration::ZERO);
         while failure.sleep(self.pace.wait(Instant::now())) {
             attempts += 1;
+            let start = Instant::now();
             let (problem, retry_after) = match attempt() {
                 Ok(answer) => return Ok(Some(answer)),
                 Err(Failure::Refused(message)) => {
@@ -186,8 +188,9 @@ impl Remote {
                 Err(Failure::Passing { problem, retry_after }) => (problem, retry_after),
             };
             let wait = backoff.next().unwrap_or_default().max(retry_after);
-            if start.elapsed().saturating_add(wait) > self.patience {
-                let (request, seconds) = (request.into(), start.elapsed().as_secs_f64());
+            spent += start.elapsed();
+            if spent.saturating_add(wait) > self.patience {
+                let (request, seconds) = (request.into(), spent.as_secs_f64());
                 return Err(RemoteError::GaveUp {
                     url: url(),
                     index: index(),
@@ -198,6 +201,7 @@ impl Remote {
                 });
             }
             tracing::warn!(url = self.http.url, attempts, problem, again_in = ?wait, "no answer from the index");
+            spent += wait;
             if !failure.sleep(wait) {
                 break;
             }

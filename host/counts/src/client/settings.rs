@@ -1,5 +1,6 @@
 //! How to deal with a server.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -16,13 +17,23 @@ pub struct RemoteSettings {
     pub timeout_s: f64,
     /// Seconds that a query is tried again and again, before the error that stops the run.
     pub patience_s: f64,
+    /// File with the token that the servers ask for; every server of the run is sent it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
     /// Whether answers are kept on disk, for ever, by server, index, query and options.
     pub cache: bool,
 }
 
 impl Default for RemoteSettings {
     fn default() -> Self {
-        Self { connections: 8, requests_per_second: 0.0, timeout_s: 30.0, patience_s: 120.0, cache: true }
+        Self {
+            connections: 8,
+            requests_per_second: 0.0,
+            timeout_s: 45.0,
+            patience_s: 120.0,
+            token_file: None,
+            cache: true,
+        }
     }
 }
 

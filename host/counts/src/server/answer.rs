@@ -25,24 +25,30 @@ pub struct Limits {
     pub max_clause_freq: u64,
     /// Largest `max_diff_tokens`.
     pub max_diff_tokens: u64,
-    /// How long a request may take to arrive, and then to be answered.
+    /// How long a request may take to be answered.
     pub time: Duration,
+    /// How long a request may take to arrive, and its client to take what is sent.
+    pub transfer: Duration,
     /// Connections open at the same time; further ones wait.
     pub connections: usize,
+    /// Connections of one address; further ones are closed.
+    pub connections_per_peer: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            body_bytes: 64 << 10,
-            query_bytes: 8 << 10,
-            tokens: 1_000,
-            clauses: 64,
-            terms: 64,
+            body_bytes: 128 << 10,
+            query_bytes: 32 << 10,
+            tokens: 4_000,
+            clauses: 256,
+            terms: 256,
             max_clause_freq: 5_000_000,
             max_diff_tokens: 10_000,
             time: Duration::from_secs(30),
+            transfer: Duration::from_secs(10),
             connections: 1_024,
+            connections_per_peer: 128,
         }
     }
 }

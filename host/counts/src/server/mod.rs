@@ -2,6 +2,7 @@
 //! written for the public API need only another URL.
 
 mod answer;
+mod peers;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -12,23 +13,27 @@ use std::time::Duration;
 use corver_corpus::Corpus;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use serde::Serialize;
-use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_io_timeout::TimeoutStream;
 
+use crate::Token;
 use crate::wire::{About, COUNT, Reply};
 use answer::Refusal;
+use peers::{Peers, Place};
 
 pub use answer::Limits;
 
-/// How long requests under way may take to end once the server is told to.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long connections are still taken once the server is told to end: some have been made that it has not seen yet.
+const LAST_CONNECTIONS: Duration = Duration::from_millis(250);
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
@@ -63,16 +68,25 @@ struct Service {
     corpus: Corpus,
     name: String,
     limits: Limits,
+    /// What every request must have, if anything.
+    token: Option<Token>,
     /// One per processor: counting does nothing but compute and read memory.
     counting: Arc<Semaphore>,
 }
 
 impl Server {
-    /// Takes an address (port 0: any that is free) to serve `corpus` there under `name`.
+    /// Takes an address (port 0: any that is free) to serve `corpus` there under `name`, to everybody or to those who have the
+    /// token.
     ///
     /// # Errors
     /// Where the address cannot be had.
-    pub fn bind(corpus: Corpus, name: &str, address: SocketAddr, limits: Limits) -> Result<Self, ServeError> {
+    pub fn bind(
+        corpus: Corpus,
+        name: &str,
+        address: SocketAddr,
+        limits: Limits,
+        token: Option<Token>,
+    ) -> Result<Self, ServeError> {
         let listen = || {
             let listener = TcpListener::bind(address)?;
             listener.set_nonblocking(true)?;
@@ -82,7 +96,8 @@ impl Server {
         let (listener, address) = listen().map_err(|source| ServeError::Listen { address, source })?;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let counting = Arc::new(Semaphore::new(processors));
-        Ok(Self { listener, address, service: Arc::new(Service { corpus, name: name.to_owned(), limits, counting }) })
+        let service = Service { corpus, name: name.to_owned(), limits, token, counting };
+        Ok(Self { listener, address, service: Arc::new(service) })
     }
 
     /// Where it listens.
@@ -109,7 +124,7 @@ impl Server {
         })
     }
 
-    /// Serves until `stop`; requests under way are then answered, for some seconds.
+    /// Serves until `stop`; requests under way are then answered, within the time that any request has.
     ///
     /// # Errors
     /// Where the system gives no threads, or takes the socket away.
@@ -128,47 +143,70 @@ impl Server {
 }
 
 async fn accept(listener: tokio::net::TcpListener, service: Arc<Service>, stop: impl Future<Output = ()>) {
+    let limits = service.limits;
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(service.limits.time); // idle connections end so as well
-    let connections = Arc::new(Semaphore::new(service.limits.connections));
+    http.timer(TokioTimer::new()).header_read_timeout(limits.transfer); // idle connections end so as well
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let peers = Peers::new(limits.connections_per_peer);
     let graceful = GracefulShutdown::new();
-    let mut stop = std::pin::pin!(stop);
-    loop {
-        let next = async {
-            let place = connections.clone().acquire_owned().await.expect("the semaphore is never closed");
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            () = &mut stop => break,
-            next = next => next,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(Duration::from_millis(100)).await; // out of file handles, perhaps: give some back
-                continue;
-            }
-        };
+    let serve = |(stream, places): (TcpStream, (OwnedSemaphorePermit, Place))| {
         let _ = stream.set_nodelay(true); // only slower without
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(limits.transfer));
         let service = service.clone();
         let handle = service_fn(move |request| respond(service.clone(), request));
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), handle));
+        let connection = graceful.watch(http.serve_connection(TokioIo::new(Box::pin(stream)), handle));
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection broke");
             }
-            drop(place);
+            drop(places);
         });
+    };
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        tokio::select! {
+            () = &mut stop => break,
+            connection = next(&listener, &places, &peers) => serve(connection),
+        }
+    }
+    let last = Instant::now() + LAST_CONNECTIONS;
+    while let Ok(connection) = timeout_at(last, next(&listener, &places, &peers)).await {
+        serve(connection);
     }
     drop(listener);
-    if timeout(GRACE, graceful.shutdown()).await.is_err() {
+    if timeout(limits.transfer + limits.time, graceful.shutdown()).await.is_err() {
         tracing::warn!("some requests were not answered in time");
     }
 }
 
+/// The next connection that there is a place for, and its places: one of all, and one of its peer's.
+async fn next(
+    listener: &tokio::net::TcpListener,
+    places: &Arc<Semaphore>,
+    peers: &Arc<Peers>,
+) -> (TcpStream, (OwnedSemaphorePermit, Place)) {
+    loop {
+        let place = places.clone().acquire_owned().await.expect("the semaphore is never closed");
+        match listener.accept().await {
+            Ok((stream, peer)) => match peers.admit(peer.ip()) {
+                Some(of_peer) => return (stream, (place, of_peer)),
+                None => tracing::debug!(%peer, "closed: it has as many connections as one address may have"),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(100)).await; // out of file handles, perhaps: give some back
+            }
+        }
+    }
+}
+
 async fn respond(service: Arc<Service>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    let known = |token: &Token| token.is_in(request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes));
     let result = match (request.method(), request.uri().path()) {
+        _ if !service.token.as_ref().is_none_or(known) => {
+            Err(Refusal::new(StatusCode::UNAUTHORIZED, "this server answers those who have its token"))
+        }
         (&Method::POST, "/") => count(&service, request).await,
         (&Method::GET, "/") => Ok(json(StatusCode::OK, &about(&service))),
         (_, "/") => Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "POST a JSON object to /")),
@@ -179,6 +217,7 @@ async fn respond(service: Arc<Service>, request: Request<Incoming>) -> Result<Re
         let mut response = json(status, &Reply::Error { error: message });
         let further = match status {
             StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, "1")),
+            StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer")),
             StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, "GET, POST")),
             _ => None,
         };
@@ -189,8 +228,8 @@ async fn respond(service: Arc<Service>, request: Request<Incoming>) -> Result<Re
 
 /// Reads the request and counts, each within the time limit.
 async fn count(service: &Arc<Service>, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Refusal> {
-    let Limits { body_bytes, time, .. } = service.limits;
-    let body = match timeout(time, Limited::new(request.into_body(), body_bytes).collect()).await {
+    let Limits { body_bytes, time, transfer, .. } = service.limits;
+    let body = match timeout(transfer, Limited::new(request.into_body(), body_bytes).collect()).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
             let message = format!("the request is longer than {body_bytes} bytes");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use corver_corpus::OpenOptions;
-use corver_counts::{Limits, Server};
+use corver_counts::{Limits, Server, Token};
 use serde_json::json;
 
 use super::open::{folder, open_folder};
@@ -21,11 +21,13 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         (None, None) => DEMO.to_owned(),
         (None, Some(_)) => folder_name(&path)?,
     };
+    let token = args.token_file.as_deref().map(Token::read).transpose()?;
+    let is_open = token.is_none();
     let info = corpus.index().info();
-    let server = Server::bind(corpus, &name, args.listen, Limits::default())?;
+    let server = Server::bind(corpus, &name, args.listen, Limits::default(), token)?;
     let url = format!("http://{}/#{name}", server.address());
-    if !args.listen.ip().is_loopback() {
-        tracing::warn!("anyone who can reach {} can query this index: there is no password", server.address());
+    if is_open && !args.listen.ip().is_loopback() {
+        tracing::warn!("anyone who can reach {} can query this index: there is no --token-file", server.address());
     }
     if json {
         output::json(&json!({"url": url, "documents": info.documents, "tokens": info.tokens}))?;
