@@ -14,7 +14,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance fuzz fuzz-all bench bench-build bench-corpus bench-rules lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance fuzz fuzz-all attack bench bench-build bench-corpus bench-rules lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -78,6 +78,16 @@ fuzz: ## attack TARGET=damaged_index (or another of host/fuzz/fuzz_targets) with
 
 fuzz-all: ## every fuzz target for a minute, for a timer
 	@for target in $(FUZZ_TARGETS); do $(MAKE) --no-print-directory fuzz TARGET=$$target FUZZ_SECONDS=60 || exit; done
+
+# What the attacks print begins with `| `.
+attack: setup plugins ## the attacks on plugins, caches, checkpoints and the server, with what they cost; also in target/bench/attack.md
+	@mkdir -p target/bench
+	$(CARGO) test --locked $(PROFILE) --workspace --test hostile --test footprint --test load --test damage -- --nocapture 2>&1 \
+	  | tee target/bench/attack.log
+	$(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture attack killed damaged 2>&1 | tee -a target/bench/attack.log
+	@! grep -q 'test result: FAILED' target/bench/attack.log
+	@{ echo '| attack | what happens |'; echo '| --- | --- |'; grep -oE '\| (plugin|server)[^|]*\|[^|]*\|' target/bench/attack.log; } \
+	  | tee target/bench/attack.md
 
 test-languages: build ## rules in Python, JavaScript, C and Go against the same one in Rust; their compilers come into .deps/
 	@host/setup/languages.sh

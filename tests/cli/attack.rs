@@ -1,4 +1,4 @@
-//! Files made to bring the host down. Run with `--nocapture`, the tests print what each attack cost.
+//! Files made to bring the host down. `make attack` shows what each cost.
 
 use std::fs;
 use std::fs::Permissions;
@@ -73,7 +73,8 @@ fn a_file_that_takes_for_ever_to_compile_is_stopped() {
         let path = folder.path().join("hostile.wasm");
         fs::write(&path, &bytes).unwrap();
         let (finished, time) = check(&path);
-        println!("{what}: {} bytes, {:.1} s: {}", bytes.len(), time.as_secs_f64(), finished.stderr.trim());
+        let limit = if finished.stderr.contains("compile_s") { "compile_s" } else { "compile_bytes" };
+        eprintln!("| plugin of {what}, {} bytes | stopped by {limit} after {:.1} s |", bytes.len(), time.as_secs_f64());
         finished.bad("(limits.compile_");
         assert!(finished.stderr.contains("hostile.wasm"), "{}", finished.stderr);
         assert!(time < Duration::from_secs(20), "{what}: {time:?}"); // 8 s of processor time, beside other work

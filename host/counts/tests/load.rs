@@ -1,4 +1,4 @@
-//! What a good client feels while others attack the server. Run with `--nocapture`, the tests print it.
+//! What a good client feels while others attack the server. `make attack` shows it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -66,7 +66,7 @@ impl Running {
             .collect();
         times.sort();
         let p99 = times[times.len() * 99 / 100];
-        println!("{what}: p99 of a good client {:.1} ms", p99.as_secs_f64() * 1e3);
+        eprintln!("| server, {what} | a good client's p99 is {:.1} ms |", p99.as_secs_f64() * 1e3);
         p99
     }
 
@@ -130,13 +130,13 @@ fn under_attack(what: &str, next: impl Fn(usize) -> String + Sync) {
 
 #[test]
 fn clients_that_send_and_never_read_do_not_block_others() {
-    under_attack("never read", |_| post(QUERY).repeat(50));
+    under_attack("400 clients that send and never read", |_| post(QUERY).repeat(50));
 }
 
 #[test]
 fn slow_clients_do_not_block_others() {
     let request = post(QUERY);
-    under_attack("slow", |round| {
+    under_attack("400 slow clients", |round| {
         std::thread::sleep(Duration::from_millis(10));
         request.as_bytes().get(round % 20).map(|&byte| char::from(byte).to_string()).unwrap_or_default()
     });
@@ -189,7 +189,7 @@ fn a_server_that_is_told_to_end_answers_what_it_was_asked() {
         client.read_to_string(&mut answer).ok().filter(|_| answer.starts_with("HTTP/1.1 200"))
     });
     let answered = answered.count();
-    println!("told to end: {answered} of {CLIENTS} requests under way are answered");
+    eprintln!("| server told to end | {answered} of {CLIENTS} requests under way are answered |");
     assert_eq!(answered, CLIENTS);
 }
 
