@@ -108,6 +108,8 @@ impl Config {
         let update = LearnSettings { total_steps: run.steps, ..settings.update };
         problems.take("update", update.check());
         let max_diff_tokens = corpus.max_diff_tokens.unwrap_or_else(|| window(&sources));
+        let token_file = corpus.remote.token_file.as_deref().map(absolute);
+        let token_file = token_file.and_then(|path| problems.take("corpus.remote.token_file", path));
         Self {
             seed: run.seed,
             steps: run.steps,
@@ -127,7 +129,7 @@ impl Config {
             counting: CnfOptions { mode: corpus.mode, max_clause_freq: corpus.max_clause_freq, max_diff_tokens },
             cache_mib: corpus.cache_mib,
             count_time: Duration::from_millis(corpus.count_ms),
-            remote: corpus.remote,
+            remote: RemoteSettings { token_file, ..corpus.remote },
             plugins,
             rule_settings: rule.settings,
             limits: rule.limits,

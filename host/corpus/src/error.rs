@@ -51,6 +51,16 @@ pub enum Error {
         /// What the size should have been.
         expected: String,
     },
+    /// A file became shorter, or unreadable, while it was open.
+    #[error("{}: {now} bytes, but {bytes} when the index was opened, and some could not be read: restore the file and start again", path.display())]
+    Lost {
+        /// The file.
+        path: PathBuf,
+        /// Its size when it was opened.
+        bytes: u64,
+        /// Its size now.
+        now: u64,
+    },
     /// A value read from a file cannot be right.
     #[error("{}: entry {entry} is {got}, but {expected}: the file is damaged or foreign; rebuild the index", path.display())]
     Corrupt {

@@ -38,6 +38,10 @@ pub struct Verified {
 /// The first thing that is wrong, with file and place.
 pub fn verify(dir: impl AsRef<Path>, options: OpenOptions, level: Level) -> Result<Verified> {
     let index = Index::open_with(dir, options)?;
+    index.read(|| verify_open(&index, level))
+}
+
+fn verify_open(index: &Index, level: Level) -> Result<Verified> {
     let mut verified = Verified::default();
     if let Some(manifest) = index.manifest() {
         verified.checksums = verify_checksums(index.path(), manifest)?;

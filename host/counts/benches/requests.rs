@@ -24,7 +24,7 @@ fn requests(c: &mut Criterion) {
     let options = CnfOptions::default();
     let mut local = Local::new(Corpus::open(&path).expect("an index"), options);
     let served = Corpus::open(&path).expect("an index");
-    let server = Server::bind(served, "bench", "127.0.0.1:0".parse().expect("an address"), Limits::default())
+    let server = Server::bind(served, "bench", "127.0.0.1:0".parse().expect("an address"), Limits::default(), None)
         .expect("a free port");
     let url = format!("http://{}/", server.address());
     std::thread::spawn(move || server.run(std::future::pending())); // ends with the process

@@ -26,6 +26,8 @@ mod server;
 mod source;
 mod sum;
 #[cfg(any(feature = "client", feature = "server"))]
+mod token;
+#[cfg(any(feature = "client", feature = "server"))]
 pub mod wire;
 
 #[cfg(feature = "client")]
@@ -36,5 +38,7 @@ pub use recording::{Recorder, Recording, RecordingError};
 #[cfg(feature = "server")]
 pub use server::{Limits, ServeError, Server};
 #[cfg(feature = "client")]
-pub use source::{OpenSettings, Opened, Source, SourceError, fingerprint, open};
+pub use source::{OpenSettings, Opened, Source, SourceError, check_token, fingerprint, open};
 pub use sum::Sum;
+#[cfg(any(feature = "client", feature = "server"))]
+pub use token::{TOKEN_VARIABLE, Token, TokenError};

@@ -35,10 +35,10 @@ struct Running {
 impl Running {
     fn new(limits: Limits) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::bind(corpus(folder.path()), "wiki", "127.0.0.1:0".parse().unwrap(), limits).unwrap();
+        let server = Server::bind(corpus(folder.path()), "wiki", "127.0.0.1:0".parse().unwrap(), limits, None).unwrap();
         let address = server.address();
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }).unwrap());
+        let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));
         Self { address, stop: Some(stop), thread: Some(thread), folder }
     }
 
@@ -123,8 +123,8 @@ fn what_is_wrong_is_said_in_the_apis_form() {
     let server = Running::new(Limits {
         body_bytes: 4_096,
         query_bytes: 1_000,
-        clauses: 3,
-        terms: 2,
+        terms: 3,
+        terms_per_clause: 2,
         tokens: 7,
         ..Limits::default()
     });
@@ -142,8 +142,8 @@ fn what_is_wrong_is_said_in_the_apis_form() {
         (request(r#""query_ids":[[[1],[]]]"#), 400, "empty term"),
         (request(r#""query_ids":[70000]"#), 400, "70000"),
         (request(r#""query_ids":[[1]]"#), 400, "Invalid request"),
-        (request(r#""query":"red AND fox AND den AND hen""#), 400, "4 clauses"),
-        (request(r#""query":"red OR fox OR den""#), 400, "3 terms"),
+        (request(r#""query":"red AND fox AND den AND hen""#), 400, "4 terms;"),
+        (request(r#""query":"red OR fox OR den""#), 400, "3 terms in a clause"),
         (request(r#""query":"red red red red red red red red""#), 400, "8 tokens"),
         (request(&format!(r#""query":"{}""#, "r".repeat(1_001))), 400, "1001 bytes"),
         (request(&format!(r#""query":"{}""#, "r".repeat(5_000))), 413, "4096 bytes"),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use corver_corpus::Mode;
+use corver_counts::Limits;
 
 #[derive(Debug, Args)]
 pub struct IndexArgs {
@@ -83,6 +84,9 @@ pub struct CountArgs {
     /// Also print N matching passages, spread over all matches.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub show: usize,
+    /// File with the bearer token of the server. Default: what CORVER_TOKEN holds.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -113,7 +117,7 @@ pub struct ServeArgs {
     /// tokenizer.json, for an index that does not hold its own.
     #[arg(long)]
     pub tokenizer: Option<PathBuf>,
-    /// Address and port. There is no password: open it to other machines only in a network that you trust.
+    /// Address and port. Nothing is encrypted: open it to other machines only in a network that you trust.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8765")]
     pub listen: SocketAddr,
     /// The index's name for clients. Default: the folder's name.
@@ -122,6 +126,18 @@ pub struct ServeArgs {
     /// Memory for the sorted positions of frequent words, as 2G or 500M, so that they are sorted once.
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256M")]
     pub cache: u64,
+    /// File with the bearer token that clients must show. Default: what CORVER_TOKEN holds; without it, anyone may ask.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Connections open at the same time; beyond them the one that has waited longest for its client is closed.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    pub connections: usize,
+    /// The same for the connections of one address. Behind a proxy all clients have one.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections_per_peer)]
+    pub connections_per_peer: usize,
+    /// Seconds that requests under way may take after Ctrl-C or SIGTERM; what is left is told to ask again.
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().grace.as_secs())]
+    pub grace: u64,
 }
 
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! A file's bytes through the page cache. The crate's only `unsafe` is here.
+//! A file's bytes through the page cache. The crate's only `unsafe` is here and in `lost`.
 
 use std::fs::File;
 use std::ops::{Deref, Range};
@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use memmap2::{Advice, Mmap};
 
 use crate::error::{Error, Result};
+use crate::files::lost::Watch;
 
 /// A read-only mapped file. Empty files are refused: no file of the format is empty, and they cannot be mapped.
 #[derive(Debug)]
 pub(crate) struct Bytes {
     path: PathBuf,
+    watch: Watch, // dropped before the map
     map: Mmap,
+    file: File,
 }
 
 impl Bytes {
@@ -33,10 +36,25 @@ impl Bytes {
         // SAFETY: the map is read-only, and only ever seen as `&[u8]`, for which every bit pattern is valid. Rust also
         // needs the file not to change while mapped, which no program can enforce; our builder never writes into a
         // finished index (it renames a finished folder into place), and no value read from the map is used as an
-        // offset before it is checked, so a changed file gives wrong counts or an error. Truncating a mapped file
-        // makes the system end the process (SIGBUS), as with every mapped file.
+        // offset before it is checked, so a changed file gives wrong counts or an error. A file that became shorter is
+        // noticed: `intact` says so.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
-        Ok(Self { path: path.to_owned(), map })
+        let watch = Watch::new(&map).map_err(Error::io("watch", path))?;
+        Ok(Self { path: path.to_owned(), watch, map, file })
+    }
+
+    /// Must be asked after reading, and before what was read is believed.
+    ///
+    /// # Errors
+    /// Where the file is shorter than it was when it was mapped, or has been for a time in which it was read.
+    pub(crate) fn intact(&self) -> Result<()> {
+        let bytes = self.len() as u64;
+        // Within its last page a file that was cut reads as zeros without a fault: so its size is asked too.
+        let now = self.file.metadata().map_err(Error::io("read the size of", &self.path))?.len();
+        if self.watch.is_lost() || now < bytes {
+            return Err(Error::Lost { path: self.path.clone(), bytes, now });
+        }
+        Ok(())
     }
 
     /// Tells the system not to read ahead. With read-ahead, 128 KiB at a time, a cold query would fetch hundreds of

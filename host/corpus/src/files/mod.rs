@@ -2,6 +2,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod format;
+mod lost;
 pub(crate) mod manifest;
 pub(crate) mod prefix_file;
 pub(crate) mod shard;

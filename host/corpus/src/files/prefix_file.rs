@@ -62,6 +62,11 @@ impl PrefixFile {
         self.0.as_chunks().0
     }
 
+    /// As [`Bytes::intact`].
+    pub(crate) fn intact(&self) -> Result<()> {
+        self.0.intact()
+    }
+
     pub(crate) fn num_bytes(&self) -> u64 {
         self.0.len() as u64
     }

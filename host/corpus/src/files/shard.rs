@@ -97,6 +97,12 @@ impl Shard {
         Ok(())
     }
 
+    /// As [`Bytes::intact`], for every file.
+    pub(crate) fn intact(&self) -> Result<()> {
+        [&self.stream, &self.table, &self.offsets].into_iter().try_for_each(Bytes::intact)?;
+        self.prefixes.as_ref().map_or(Ok(()), PrefixFile::intact)
+    }
+
     pub(crate) fn num_documents(&self) -> u64 {
         (self.offsets.len() / 8) as u64
     }

@@ -24,8 +24,12 @@ impl Index {
     /// The document that holds a token of a shard, found in logarithmic time; `None` where there is no such token.
     ///
     /// # Errors
-    /// Where the documents' offsets are damaged.
+    /// Where the documents' offsets are damaged, or a file is not [`intact`](Index::intact).
     pub fn document_at(&self, shard: usize, position: u64) -> Result<Option<Document>> {
+        self.read(|| self.find_document(shard, position))
+    }
+
+    fn find_document(&self, shard: usize, position: u64) -> Result<Option<Document>> {
         let number = shard;
         let Some(shard) = self.shards().nth(shard).filter(|shard| position < shard.num_tokens) else {
             return Ok(None);

@@ -154,13 +154,32 @@ impl Index {
     /// How often the n-gram occurs. Occurrences may overlap; the empty n-gram occurs at every token.
     ///
     /// # Errors
-    /// Where an id does not fit the index, or the suffix array holds a pointer that leads nowhere.
+    /// Where an id does not fit the index, the suffix array holds a pointer that leads nowhere, or a file is not
+    /// [`intact`](Index::intact).
     pub fn count(&self, ngram: &[u32]) -> Result<u64> {
         let ngram = self.encode(ngram)?;
-        self.suffix_arrays.iter().map(|suffix_array| Ok(suffix_array.find(&ngram)?.len())).sum()
+        self.read(|| self.suffix_arrays.iter().map(|suffix_array| Ok(suffix_array.find(&ngram)?.len())).sum())
     }
 
-    /// Tokens of one shard, for showing a passage; the range is cut at the shard's end.
+    /// Whether every file still has the bytes that it had when the index was opened. All that returns a [`Result`] asks this by
+    /// itself.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] where a file was cut short or could not be read.
+    pub fn intact(&self) -> Result<()> {
+        self.shards().try_for_each(Shard::intact)
+    }
+
+    /// What was read from the files, if they are intact. Otherwise nothing that was found in them means anything, errors
+    /// included.
+    pub(crate) fn read<T>(&self, read: impl FnOnce() -> Result<T>) -> Result<T> {
+        let found = read();
+        self.intact()?;
+        found
+    }
+
+    /// Tokens of one shard, for showing a passage; the range is cut at the shard's end. Whether they can be believed,
+    /// [`Index::intact`] says.
     pub fn tokens(&self, shard: usize, positions: Range<u64>) -> Vec<u32> {
         let Some(shard) = self.shards().nth(shard) else { return Vec::new() };
         positions.map_while(|position| shard.token(position)).collect()

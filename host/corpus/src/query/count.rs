@@ -14,8 +14,13 @@ impl Index {
     /// mode: the count is then at least `enough`, and less than it only where the count without `enough` is.
     ///
     /// # Errors
-    /// Where an option is 0, a token id does not fit the index, or the suffix array is damaged.
+    /// Where an option is 0, a token id does not fit the index, the suffix array is damaged, or a file is not
+    /// [`intact`](Index::intact).
     pub fn count_cnf(&self, cnf: &Cnf, options: &CnfOptions, enough: Option<u64>) -> Result<CnfCount> {
+        self.read(|| self.count_one(cnf, options, enough))
+    }
+
+    fn count_one(&self, cnf: &Cnf, options: &CnfOptions, enough: Option<u64>) -> Result<CnfCount> {
         let Some(plan) = Plan::new(self, cnf, options)? else { return Ok(CnfCount::default()) };
         let mut answer = CnfCount {
             approx: plan.shards.iter().any(|shard| shard.scale() != 1.0),
@@ -60,14 +65,16 @@ impl Index {
     ) -> Result<Vec<CnfCount>> {
         let mut order: Vec<usize> = (0..queries.len()).collect();
         order.sort_unstable_by_key(|&number| queries[number].clauses());
-        let mut counts = vec![CnfCount::default(); queries.len()];
-        for (counted, number) in order.into_iter().enumerate() {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(Error::Deadline { counted, queries: queries.len() });
+        self.read(|| {
+            let mut counts = vec![CnfCount::default(); queries.len()];
+            for (counted, number) in order.into_iter().enumerate() {
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    return Err(Error::Deadline { counted, queries: queries.len() });
+                }
+                counts[number] = self.count_one(&queries[number], options, enough)?;
             }
-            counts[number] = self.count_cnf(&queries[number], options, enough)?;
-        }
-        Ok(counts)
+            Ok(counts)
+        })
     }
 
     /// Where the matches begin: per shard the first token of every match, in the order of the suffix array, or in
@@ -85,6 +92,6 @@ impl Index {
             })?;
             Ok(starts)
         };
-        plan.shards.iter().map(find).collect()
+        self.read(|| plan.shards.iter().map(find).collect())
     }
 }

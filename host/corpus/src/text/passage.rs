@@ -50,6 +50,10 @@ impl Corpus {
     /// # Errors
     /// As [`Corpus::count_words`].
     pub fn passages(&self, all_of: &[Vec<String>], options: &CnfOptions, limit: usize) -> Result<Vec<Passage>> {
+        self.index().read(|| self.find_passages(all_of, options, limit))
+    }
+
+    fn find_passages(&self, all_of: &[Vec<String>], options: &CnfOptions, limit: usize) -> Result<Vec<Passage>> {
         let Some(clauses) = self.encode_clauses(all_of)? else { return Ok(Vec::new()) };
         // Every occurrence of a lone clause is a match: the cap keeps a list short that would hold, say, every `the`.
         let mode = if clauses.len() == 1 { Mode::Compatible } else { options.mode };

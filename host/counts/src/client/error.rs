@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::TokenError;
+
 /// Every failure of a [`Remote`](crate::Remote).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,6 +27,9 @@ pub enum RemoteError {
         /// What it may be.
         expected: &'static str,
     },
+    /// The token that the settings or the environment name cannot be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The server understood the request and will not answer it; asking again is of no use.
     #[error("{url} refuses {request} on its index {index}: {message}")]
     Refused {

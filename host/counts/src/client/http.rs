@@ -2,9 +2,11 @@
 
 use std::time::{Duration, SystemTime};
 
-use ureq::http::{Response, StatusCode, Uri};
-use ureq::{Agent, Body};
+use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use ureq::http::{HeaderValue, Response, StatusCode, Uri};
+use ureq::{Agent, Body, RequestBuilder};
 
+use crate::Token;
 use crate::wire::{About, Answer, Reply, Request};
 
 /// Bytes of an answer that are read; a count needs a few hundred.
@@ -29,11 +31,12 @@ impl Failure {
 pub(super) struct Http {
     pub(super) url: String,
     agent: Agent,
+    authorization: Option<HeaderValue>,
 }
 
 impl Http {
     /// A client that keeps so many connections; or what is wrong with the URL.
-    pub(super) fn new(url: &str, connections: usize, timeout: Duration) -> Result<Self, String> {
+    pub(super) fn new(url: &str, connections: usize, timeout: Duration, token: Option<&Token>) -> Result<Self, String> {
         let host = host_of(url)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -45,12 +48,24 @@ impl Http {
         if matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]") {
             config = config.proxy(None);
         }
-        Ok(Self { url: url.to_owned(), agent: config.build().new_agent() })
+        let authorization = token.map(|token| {
+            let mut header = HeaderValue::from_str(&token.header()).expect("a token has only visible ASCII");
+            header.set_sensitive(true); // logs leave it out
+            header
+        });
+        Ok(Self { url: url.to_owned(), agent: config.build().new_agent(), authorization })
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.authorization {
+            Some(header) => request.header(AUTHORIZATION, header),
+            None => request,
+        }
     }
 
     pub(super) fn count(&self, request: &Request) -> Result<Answer, Failure> {
         let request = serde_json::to_vec(request).expect("a request is plain JSON");
-        let post = self.agent.post(&self.url).header("content-type", "application/json");
+        let post = self.authorized(self.agent.post(&self.url)).header(CONTENT_TYPE, "application/json");
         let (status, body) = read(post.send(&request))?;
         match serde_json::from_slice(&body) {
             Ok(Reply::Error { error }) => Err(Failure::Refused(error)),
@@ -64,9 +79,13 @@ impl Http {
 
     /// What the server says about itself; `None` where it is none of ours.
     pub(super) fn about(&self) -> Result<Option<About>, Failure> {
-        let mut response = self.agent.get(&self.url).call().map_err(|error| Failure::passing(error.to_string()))?;
+        let response = self.authorized(self.agent.get(&self.url)).call();
+        let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
         // Other servers need not answer this, and may have any status for it.
         let body = response.body_mut().with_config().limit(ANSWER_BYTES).read_to_vec().unwrap_or_default();
+        if response.status() == StatusCode::UNAUTHORIZED {
+            return Err(Failure::Refused(excerpt(&body)));
+        }
         Ok(serde_json::from_slice(&body).ok().filter(|_| response.status().is_success()))
     }
 }

@@ -14,6 +14,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode};
 
+use crate::Token;
 use crate::local::count_of;
 use crate::wire::{About, Answer, Request};
 use cache::Cache;
@@ -53,7 +54,7 @@ impl Remote {
     /// in `cache_dir`, where one is given and the settings want it.
     ///
     /// # Errors
-    /// Where the URL, the mode or a setting cannot be used, or the cache not be opened.
+    /// Where the URL, the mode, the token or a setting cannot be used, or the cache not be opened.
     pub fn open(
         url: &str,
         index: &str,
@@ -68,7 +69,8 @@ impl Remote {
             return Err(RemoteError::Setting { setting, expected });
         }
         let timeout = Duration::from_secs_f64(settings.timeout_s);
-        let http = Http::new(url, settings.connections, timeout)
+        let token = Token::load(settings.token_file.as_deref())?;
+        let http = Http::new(url, settings.connections, timeout, token.as_ref())
             .map_err(|problem| RemoteError::Url { url: url.to_owned(), problem })?;
         let cache_dir = cache_dir.filter(|_| settings.cache);
         Ok(Self {
@@ -174,9 +176,14 @@ impl Remote {
     ) -> Result<Option<T>, RemoteError> {
         let (url, index) = (|| self.http.url.clone(), || self.index.clone());
         let mut backoff = BACKOFF.build();
-        let start = Instant::now();
+        let mut start = Instant::now();
         let mut attempts = 0;
-        while failure.sleep(self.pace.wait(Instant::now())) {
+        loop {
+            let turn = self.pace.wait(Instant::now());
+            if !failure.sleep(turn) {
+                return Ok(None);
+            }
+            start += turn; // patience is for the server, not for our own pace
             attempts += 1;
             let (problem, retry_after) = match attempt() {
                 Ok(answer) => return Ok(Some(answer)),
@@ -199,10 +206,9 @@ impl Remote {
             }
             tracing::warn!(url = self.http.url, attempts, problem, again_in = ?wait, "no answer from the index");
             if !failure.sleep(wait) {
-                break;
+                return Ok(None);
             }
         }
-        Ok(None)
     }
 
     /// Writes to the cache, if there is one. A cache that cannot be written does not stop a run.

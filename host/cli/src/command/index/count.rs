@@ -22,7 +22,10 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
         max_diff_tokens: max_diff_tokens.unwrap_or_else(|| config::window(&sources)),
     };
     let sources = parts::sources(&sources)?;
-    let open = |source| open(source, tokenizer.as_deref(), options);
+    // A count by hand is always a fresh one.
+    let remote = RemoteSettings { cache: false, token_file: args.token_file.clone(), ..RemoteSettings::default() };
+    corver_counts::check_token(&sources, &remote)?;
+    let open = |source| open(source, tokenizer.as_deref(), options, &remote);
     let corpora: Vec<Opened> = sources.iter().map(open).collect::<Result<_>>()?;
     // Before the count, so that a source without text is reported at once.
     let passages = passages(&sources, &corpora, &words, &options, *show)?;
@@ -56,16 +59,14 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn open(source: &Source, tokenizer: Option<&Path>, options: CnfOptions) -> Result<Opened> {
+fn open(source: &Source, tokenizer: Option<&Path>, options: CnfOptions, remote: &RemoteSettings) -> Result<Opened> {
     match source {
         Source::Folder(folder) => {
             let corpus = open_folder(folder, tokenizer, OpenOptions::default())?;
             Ok(Opened::Local(Local::new(corpus, options)))
         }
         Source::Remote { .. } => {
-            // A count by hand is always a fresh one.
-            let remote = RemoteSettings { cache: false, ..RemoteSettings::default() };
-            Ok(source.open(&OpenSettings { options, remote, ..OpenSettings::default() })?)
+            Ok(source.open(&OpenSettings { options, remote: remote.clone(), ..OpenSettings::default() })?)
         }
     }
 }
