@@ -464,3 +464,39 @@ fn an_index_carries_its_tokenizer() {
     build_from_tokens([vec![1]], TokenWidth::U8, &of_ids, &BuildOptions::default()).unwrap();
     assert!(matches!(Corpus::open(&of_ids), Err(Error::NoTokenizer { .. })));
 }
+
+#[test]
+fn a_file_that_is_cut_while_it_is_mapped_is_named() {
+    let documents = || (0..200_u32).map(|number| (0..1_000).map(|token| 1 + (number * token) % 500).collect());
+    let options = BuildOptions::default();
+    let query = Cnf::new(vec![vec![vec![7]], vec![vec![9]]]).unwrap();
+    for name in ["tokenized.0", "table.0", "offset.0", "prefixes.0"] {
+        // To nothing; to a page; by one byte, which never faults.
+        for left in [|_| 0, |_| 4_096, |bytes: u64| bytes - 1] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("index");
+            build_from_tokens(documents(), TokenWidth::U16, &path, &options).unwrap();
+            let index = Index::open(&path).unwrap();
+            let other = Index::open(index_in(folder.path().join("other").as_path())).unwrap();
+            let before = other.count(&[1]).unwrap();
+
+            let file = fs::File::options().write(true).open(path.join(name)).unwrap();
+            let bytes = file.metadata().unwrap().len();
+            let left = left(bytes).min(bytes - 1);
+            file.set_len(left).unwrap();
+            let is_named = |result: Result<(), Error>| match result {
+                Err(Error::Lost { path, bytes: then, now }) => path.ends_with(name) && (then, now) == (bytes, left),
+                _ => false,
+            };
+            let ask = || {
+                assert!(is_named(index.count(&[7, 9]).map(drop)), "{name}: {left}");
+                assert!(is_named(index.count_cnf(&query, &CnfOptions::default(), None).map(drop)), "{name}: {left}");
+                assert!(is_named(index.document_at(0, 150_000).map(drop)), "{name}: {left}");
+            };
+            std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(ask))));
+            assert_eq!(other.count(&[1]).unwrap(), before, "other indexes go on");
+            drop(index);
+            assert_eq!(other.count(&[1]).unwrap(), before);
+        }
+    }
+}
