@@ -1,7 +1,6 @@
 //! Indexes: built, counted in, served, verified.
 
 use std::fs;
-use std::os::unix::process::ExitStatusExt;
 
 use crate::host::{Server, host, host_with_token, run_dir, short_run, small_index, small_index_again};
 
@@ -68,8 +67,9 @@ fn a_token_is_shown_to_the_server_and_to_nobody_else() {
     host(&count).bad("asks for a bearer token");
     assert_eq!(host(&[&count[..], &token_file].concat()).good().json()["count"], 0);
     let logged = host_with_token(SECRET, &count).good();
-    assert!(logged.stderr.contains("ureq"), "everything is logged: {}", logged.stderr);
-    assert!(!logged.stderr.contains(SECRET) && !logged.stdout.contains(SECRET), "{}", logged.stderr);
+    // A library that dumps what it sends would do so in lines of some bytes, as text in the last column.
+    let dumped: String = logged.stderr.lines().filter_map(|line| line.rsplit("  ").next()).collect();
+    assert!(![&logged.stderr, &logged.stdout, &dumped].iter().any(|text| text.contains(SECRET)), "{}", logged.stderr);
     host_with_token("short", &count).bad("the environment variable CORVER_TOKEN holds no token: it has 5 characters");
     let two = [&count[..], &["--index", "http://127.0.0.1:1/#wiki"]].concat();
     host_with_token(SECRET, &two).bad("two servers would see it");
@@ -97,9 +97,6 @@ fn a_token_is_shown_to_the_server_and_to_nobody_else() {
 }
 
 #[test]
-fn a_server_ends_as_its_signals_say() {
-    let start = || Server::start(&[], "127.0.0.1:0");
-    assert!(start().signal("-TERM").success());
-    // Only a read beyond the end of a mapped file is ours to handle.
-    assert_eq!(start().signal("-BUS").signal(), Some(7));
+fn sigterm_ends_a_server_well() {
+    assert!(Server::start(&[], "127.0.0.1:0").signal("-TERM").success());
 }

@@ -56,6 +56,14 @@ impl Http {
         Ok(Self { url: url.to_owned(), agent: config.build().new_agent(), authorization })
     }
 
+    /// Makes a request. With a token nothing of it is logged: ureq shows whole exchanges, byte by byte, at the level `trace`.
+    fn quietly<T>(&self, request: impl FnOnce() -> T) -> T {
+        match self.authorization {
+            Some(_) => tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), request),
+            None => request(),
+        }
+    }
+
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
         match &self.authorization {
             Some(header) => request.header(AUTHORIZATION, header),
@@ -66,7 +74,7 @@ impl Http {
     pub(super) fn count(&self, request: &Request) -> Result<Answer, Failure> {
         let request = serde_json::to_vec(request).expect("a request is plain JSON");
         let post = self.authorized(self.agent.post(&self.url)).header(CONTENT_TYPE, "application/json");
-        let (status, body) = read(post.send(&request))?;
+        let (status, body) = self.quietly(|| read(post.send(&request)))?;
         match serde_json::from_slice(&body) {
             Ok(Reply::Error { error }) => Err(Failure::Refused(error)),
             Ok(Reply::Count(answer)) if status.is_success() => Ok(answer),
@@ -79,7 +87,7 @@ impl Http {
 
     /// What the server says about itself; `None` where it is none of ours.
     pub(super) fn about(&self) -> Result<Option<About>, Failure> {
-        let response = self.authorized(self.agent.get(&self.url)).call();
+        let response = self.quietly(|| self.authorized(self.agent.get(&self.url)).call());
         let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
         // Other servers need not answer this, and may have any status for it.
         let body = response.body_mut().with_config().limit(ANSWER_BYTES).read_to_vec().unwrap_or_default();

@@ -22,7 +22,6 @@ pub struct RemoteSettings {
     pub cache: bool,
     /// A file with the bearer token that the server asks for. Not set: what the environment variable `CORVER_TOKEN` holds, if
     /// anything.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
 }
 

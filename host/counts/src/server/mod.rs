@@ -24,6 +24,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use serde::Serialize;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -142,20 +143,20 @@ impl Server {
         self.address
     }
 
-    /// Serves until Ctrl-C or SIGTERM, as [`Server::run`] does.
-    pub fn run_until_interrupted(self) {
-        self.run(async {
-            let terminated = async {
-                match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-                    Ok(mut signal) => signal.recv().await,
-                    Err(_) => std::future::pending().await, // Ctrl-C still works
-                }
-            };
+    /// Ends with Ctrl-C or SIGTERM. From this call on, neither ends the process by itself.
+    ///
+    /// # Errors
+    /// Where the system does not let signals be handled.
+    pub fn interrupted(&self) -> Result<impl Future<Output = ()> + use<>, ServeError> {
+        let _context = self.runtime.enter();
+        let listen = |kind| signal(kind).map_err(|source| ServeError::Run { action: "listen for signals", source });
+        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        Ok(async move {
             tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminated => {}
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
             }
-        });
+        })
     }
 
     /// Serves until `stop`. Every request that has arrived by then is answered: with its count, or once

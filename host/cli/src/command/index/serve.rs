@@ -32,6 +32,7 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         ..Limits::default()
     };
     let server = Server::bind(corpus, &name, args.listen, limits, token)?;
+    let interrupted = server.interrupted()?; // before anyone is told of the server
     let url = format!("http://{}/#{name}", server.address());
     if open && !args.listen.ip().is_loopback() {
         let address = server.address();
@@ -42,7 +43,7 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     } else {
         output::line(format_args!("{url}: {} documents, {} tokens; Ctrl-C stops it", info.documents, info.tokens));
     }
-    server.run_until_interrupted();
+    server.run(interrupted);
     Ok(())
 }
 
