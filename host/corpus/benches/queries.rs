@@ -68,7 +68,7 @@ fn batches(c: &mut Criterion) {
     group.bench_function("batch", |b| b.iter(|| index.count_cnf_batch(black_box(&queries), &options, None, None).ok()));
     group.bench_function("one by one", |b| {
         b.iter(|| {
-            queries.iter().map(|cnf| index.count_cnf(black_box(cnf), &options, None, None).ok()).collect::<Vec<_>>()
+            queries.iter().map(|cnf| index.count_cnf(black_box(cnf), &options, None).ok()).collect::<Vec<_>>()
         });
     });
     group.finish();

@@ -127,7 +127,7 @@ fn a_good_client_is_answered_under_every_attack() {
     let report = |what: &str, bound: Duration, took: &[Duration]| {
         let [p50, p99, max] =
             [took.len() / 2, took.len() * 99 / 100, took.len() - 1].map(|at| took[at].as_secs_f64() * 1e3);
-        println!("{what:<44} {:>5} requests  p50 {p50:>7.2} ms  p99 {p99:>7.2} ms  max {max:>7.2} ms", took.len());
+        eprintln!("{what:<44} {:>5} requests  p50 {p50:>7.2} ms  p99 {p99:>7.2} ms  max {max:>7.2} ms", took.len());
         assert!(p99 < bound.as_secs_f64() * 1e3, "{what}: {p99} ms");
     };
     report("no attack", BOUND, &good_client(server.address));
@@ -176,7 +176,7 @@ fn every_request_under_way_is_answered_when_the_server_stops() {
         server.thread.join().unwrap();
         let took = start.elapsed();
         let num = |wanted| answers.iter().filter(|&&status| status == wanted).count();
-        println!(
+        eprintln!(
             "stopped with 40 requests under way, {grace:?} of grace: {} counted, {} told to come back, {} lost, {took:.1?}",
             num(Some(200)),
             num(Some(503)),
