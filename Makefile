@@ -82,7 +82,7 @@ fuzz-all: ## every fuzz target for a minute, for a timer
 # What the attacks print begins with `| `.
 attack: setup plugins ## the attacks on plugins, caches, checkpoints and the server, with what they cost; also in target/bench/attack.md
 	@mkdir -p target/bench
-	$(CARGO) test --locked $(PROFILE) --workspace --test hostile --test footprint --test load --test damage -- --nocapture 2>&1 \
+	$(CARGO) test --locked $(PROFILE) --workspace --test hostile --test footprint --test attack --test damage -- --nocapture 2>&1 \
 	  | tee target/bench/attack.log
 	$(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture attack killed damaged 2>&1 | tee -a target/bench/attack.log
 	@! grep -q 'test result: FAILED' target/bench/attack.log

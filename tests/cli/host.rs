@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -59,7 +59,11 @@ impl Finished {
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corver-host"));
     command.args(args).env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
-    command.env_remove("RUST_BACKTRACE").env_remove("LD_LIBRARY_PATH").env_remove("RUST_LOG");
+    command
+        .env_remove("RUST_BACKTRACE")
+        .env_remove("LD_LIBRARY_PATH")
+        .env_remove("RUST_LOG")
+        .env_remove("CORVER_TOKEN");
     command
 }
 
@@ -71,6 +75,12 @@ pub fn host(args: &[&str]) -> Finished {
 /// Runs `corver-host` with its caches in this folder.
 pub fn host_with_cache(cache: &Path, args: &[&str]) -> Finished {
     Finished::new(args, &command(args).env("XDG_CACHE_HOME", cache).output().expect("the binary was built"))
+}
+
+/// Runs `corver-host` with this bearer token in its environment, and logs everything that any library has to say.
+pub fn host_with_token(token: &str, args: &[&str]) -> Finished {
+    let output = command(args).env("CORVER_TOKEN", token).env("RUST_LOG", "trace").output();
+    Finished::new(args, &output.expect("the binary was built"))
 }
 
 /// Runs `corver-host` where ONNX Runtime is said to be at `library`.
@@ -115,9 +125,13 @@ impl Server {
 
     /// Ends it as Ctrl-C would, and sees that it ends well.
     pub fn stop(&mut self) {
-        let interrupted = Command::new("kill").args(["-INT", &self.process.id().to_string()]).status().unwrap();
-        assert!(interrupted.success());
-        assert!(self.process.wait().unwrap().success());
+        assert!(self.signal("-INT").success());
+    }
+
+    /// How it ends after a signal.
+    pub fn signal(&mut self, signal: &str) -> ExitStatus {
+        assert!(Command::new("kill").args([signal, &self.process.id().to_string()]).status().unwrap().success());
+        self.process.wait().unwrap()
     }
 }
 

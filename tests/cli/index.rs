@@ -1,6 +1,8 @@
 //! Indexes: built, counted in, served, verified.
 
-use crate::host::{host, run_dir, short_run, small_index, small_index_again};
+use std::fs;
+
+use crate::host::{Server, host, host_with_token, run_dir, short_run, small_index, small_index_again};
 
 #[test]
 fn an_index_is_built_counted_and_verified() {
@@ -51,4 +53,50 @@ fn counts_come_from_several_indexes_and_from_servers() {
     let impatient = ["--set", &list, "--set", "corpus.remote.patience_s=0.2"];
     short_run(&run, 1, &impatient).bad("http://127.0.0.1:1/ did not answer");
     assert!(!run.exists(), "said before the run has a folder");
+}
+
+#[test]
+fn a_token_is_shown_to_the_server_and_to_nobody_else() {
+    const SECRET: &str = "0f1e2d3c4b5a69788796a5b4c3d2e1f0";
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("token");
+    fs::write(&file, format!("{SECRET}\n")).unwrap();
+    let token_file = ["--token-file", file.to_str().unwrap()];
+    let server = Server::start(&[&["--name", "demo-world"], &token_file[..]].concat(), "127.0.0.1:0");
+    let count = ["index", "count", "Philadelphia AND Flyers", "--json", "--index", &server.url];
+    host(&count).bad("asks for a bearer token");
+    assert_eq!(host(&[&count[..], &token_file].concat()).good().json()["count"], 0);
+    let logged = host_with_token(SECRET, &count).good();
+    // A library that dumps what it sends would do so in lines of some bytes, as text in the last column.
+    let dumped: String = logged.stderr.lines().filter_map(|line| line.rsplit("  ").next()).collect();
+    assert!(![&logged.stderr, &logged.stdout, &dumped].iter().any(|text| text.contains(SECRET)), "{}", logged.stderr);
+    host_with_token("short", &count).bad("the environment variable CORVER_TOKEN holds no token: it has 5 characters");
+    let two = [&count[..], &["--index", "http://127.0.0.1:1/#wiki"]].concat();
+    host_with_token(SECRET, &two).bad("two servers would see it");
+
+    let run = run_dir("counted-with-a-token");
+    let set = [
+        format!("corpus.index={}", server.url),
+        format!("corpus.max_diff_tokens={}", corver_demo::WINDOW),
+        format!("corpus.remote.token_file={}", file.display()),
+    ];
+    short_run(&run, 1, &["--set", &set[0], "--set", &set[1], "--set", &set[2]]).good();
+    let mut folders = vec![run];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let bytes = fs::read(&path).unwrap();
+                let is_there = bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
+                assert!(!is_there, "{} holds the token", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn sigterm_ends_a_server_well() {
+    assert!(Server::start(&[], "127.0.0.1:0").signal("-TERM").success());
 }

@@ -108,9 +108,9 @@ impl Config {
             problems.add_first("rule.plugin", "not set; name a rule, such as \"first.wasm\"");
         }
         let update = LearnSettings { total_steps: run.steps, ..settings.update };
-        let token_file = corpus.remote.token_file.as_deref().map(absolute).transpose();
-        let token_file = problems.take("corpus.remote.token_file", token_file).flatten();
         let max_diff_tokens = corpus.max_diff_tokens.unwrap_or_else(|| window(&sources));
+        let token_file = corpus.remote.token_file.as_deref().map(absolute);
+        let token_file = token_file.and_then(|path| problems.take("corpus.remote.token_file", path));
         Self {
             seed: run.seed,
             steps: run.steps,

@@ -67,9 +67,7 @@ fn batches(c: &mut Criterion) {
     group.throughput(Throughput::Elements(queries.len() as u64));
     group.bench_function("batch", |b| b.iter(|| index.count_cnf_batch(black_box(&queries), &options, None, None).ok()));
     group.bench_function("one by one", |b| {
-        b.iter(|| {
-            queries.iter().map(|cnf| index.count_cnf(black_box(cnf), &options, None).ok()).collect::<Vec<_>>()
-        });
+        b.iter(|| queries.iter().map(|cnf| index.count_cnf(black_box(cnf), &options, None).ok()).collect::<Vec<_>>());
     });
     group.finish();
 }

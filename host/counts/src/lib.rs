@@ -38,7 +38,7 @@ pub use recording::{Recorder, Recording, RecordingError};
 #[cfg(feature = "server")]
 pub use server::{Limits, ServeError, Server};
 #[cfg(feature = "client")]
-pub use source::{OpenSettings, Opened, Source, SourceError, fingerprint, open};
+pub use source::{OpenSettings, Opened, Source, SourceError, check_token, fingerprint, open};
 pub use sum::Sum;
 #[cfg(any(feature = "client", feature = "server"))]
-pub use token::{Token, TokenError};
+pub use token::{TOKEN_VARIABLE, Token, TokenError};

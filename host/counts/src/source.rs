@@ -8,7 +8,7 @@ use std::time::Duration;
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
 use corver_corpus::{CnfCount, CnfOptions, Corpus, OpenOptions};
 
-use crate::{Local, Remote, RemoteError, RemoteSettings, Sum};
+use crate::{Local, Remote, RemoteError, RemoteSettings, Sum, Token};
 
 /// One place that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +33,14 @@ pub enum SourceError {
     NoIndexName {
         /// What was given.
         url: String,
+    },
+    /// A token would be shown to a server that it is not for.
+    #[error("a bearer token is set, but two servers would see it, {one} and {other}: ask one server, or set none")]
+    TokenForTwo {
+        /// A server.
+        one: String,
+        /// Another.
+        other: String,
     },
     /// The index folder cannot be opened or counted in.
     #[error(transparent)]
@@ -148,11 +156,36 @@ impl Counter for Opened {
     }
 }
 
+/// Checks that a token, where one is set, goes to one server only.
+///
+/// # Errors
+/// Where the sources name two servers, or the token cannot be used.
+pub fn check_token(sources: &[Source], remote: &RemoteSettings) -> Result<(), SourceError> {
+    let servers = sources.iter().filter_map(|source| match source {
+        Source::Remote { url, .. } => Some(server_of(url)),
+        Source::Folder(_) => None,
+    });
+    let mut servers = servers.collect::<Vec<_>>();
+    servers.dedup();
+    let [one, other, ..] = servers.as_slice() else { return Ok(()) };
+    match Token::load(remote.token_file.as_deref()).map_err(RemoteError::from)? {
+        Some(_) => Err(SourceError::TokenForTwo { one: (*one).to_owned(), other: (*other).to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// A URL without its path.
+fn server_of(url: &str) -> &str {
+    let host = url.find("://").map_or(0, |at| at + "://".len());
+    url[host..].find('/').map_or(url, |at| &url[..host + at])
+}
+
 /// Opens some sources for a run: several are counted as one, and servers are asked for their size.
 ///
 /// # Errors
-/// As [`Source::open`] and [`Remote::ask_size`].
+/// As [`Source::open`], [`Remote::ask_size`] and [`check_token`].
 pub fn open(sources: &[Source], settings: &OpenSettings) -> Result<Box<dyn Counter>, SourceError> {
+    check_token(sources, &settings.remote)?;
     let mut members = Vec::with_capacity(sources.len());
     for source in sources {
         let mut opened = source.open(settings)?;
@@ -188,6 +221,20 @@ mod tests {
             let error = parse(nameless).unwrap_err();
             assert!(error.to_string().contains("http://localhost:8765#NAME"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_token_goes_to_one_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        std::fs::write(&path, "0123456789abcdef").unwrap();
+        let remote = RemoteSettings { token_file: Some(path), ..RemoteSettings::default() };
+        let check = |texts: &[&str]| {
+            check_token(&texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Source>>(), &remote)
+        };
+        check(&["http://host:1/#wiki", "folder", "http://host:1#books"]).unwrap();
+        let error = check(&["http://host:1/#wiki", "https://host:1/#wiki"]).unwrap_err();
+        assert!(matches!(error, SourceError::TokenForTwo { .. }), "{error}");
     }
 
     #[test]

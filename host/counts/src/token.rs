@@ -1,59 +1,128 @@
-//! The secret that lets a client in.
+//! The secret that a server may ask of its clients, as a bearer token (RFC 6750).
 
 use std::fmt;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A bearer token, from a file: a command line and a configuration would show it to others. It is never shown.
+/// The environment variable that holds a token where no file is named, for client and server alike.
+pub const TOKEN_VARIABLE: &str = "CORVER_TOKEN";
+
+const MIN_CHARS: usize = 16;
+const MAX_CHARS: usize = 1_024;
+
+/// A secret. It is neither shown nor serialised, in whatever form.
 #[derive(Clone)]
 pub struct Token(String);
 
-/// Why a token cannot be used.
+/// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// Its file cannot be read.
-    #[error("cannot read the token in {}", path.display())]
-    Read {
+    /// The file cannot be read.
+    #[error("cannot read the token file {}: {source}", path.display())]
+    File {
         /// The file.
         path: PathBuf,
         /// The system's reason.
-        #[source]
         source: std::io::Error,
     },
-    /// Its file holds something else.
-    #[error("{} holds no token: one line of 16 to 1,024 visible ASCII characters was expected", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
+    /// What was found is none.
+    #[error(
+        "{place} holds no token: it has {chars} characters; {MIN_CHARS} to {MAX_CHARS} letters, digits and -._~+/= are needed"
+    )]
+    Form {
+        /// Where it was found.
+        place: String,
+        /// How long it is.
+        chars: usize,
     },
 }
 
 impl Token {
-    /// Reads the one line of a file.
+    /// The token of a file, white space around it aside, or else of [`TOKEN_VARIABLE`]; `None` where there is neither.
     ///
     /// # Errors
-    /// Where the file cannot be read, or holds no token.
-    pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let text = std::fs::read_to_string(path).map_err(|source| TokenError::Read { path: path.into(), source })?;
-        let token = text.trim_end();
-        let good = (16..=1024).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
-        if good { Ok(Self(token.to_owned())) } else { Err(TokenError::Malformed { path: path.into() }) }
+    /// Where the file cannot be read, or holds no token, or the variable does not.
+    pub fn load(file: Option<&Path>) -> Result<Option<Self>, TokenError> {
+        let Some(path) = file else {
+            let Some(value) = std::env::var_os(TOKEN_VARIABLE) else { return Ok(None) };
+            return Self::parse(&value.to_string_lossy(), || format!("the environment variable {TOKEN_VARIABLE}"))
+                .map(Some);
+        };
+        let mut text = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(MAX_CHARS as u64 * 2).read_to_end(&mut text))
+            .map_err(|source| TokenError::File { path: path.to_owned(), source })?;
+        Self::parse(&String::from_utf8_lossy(&text), || format!("the token file {}", path.display())).map(Some)
     }
 
-    /// The value of an `Authorization` header.
+    fn parse(text: &str, place: impl Fn() -> String) -> Result<Self, TokenError> {
+        let text = text.trim();
+        let chars = text.chars().count();
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
+        if (MIN_CHARS..=MAX_CHARS).contains(&chars) && text.chars().all(plain) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(TokenError::Form { place: place(), chars })
+        }
+    }
+
+    /// The value of a client's `Authorization` header.
+    #[cfg(feature = "client")]
     pub(crate) fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
 
-    /// Whether a request's `Authorization` header has this token. How long that takes says nothing about it.
+    /// Whether a request's `Authorization` header shows this token. How long that takes says nothing about the token.
     #[cfg(feature = "server")]
-    pub(crate) fn is_in(&self, header: Option<&[u8]>) -> bool {
-        header.is_some_and(|header| blake3::hash(header) == blake3::hash(self.header().as_bytes()))
+    pub(crate) fn is_shown_by(&self, header: &[u8]) -> bool {
+        const SCHEME: &[u8] = b"bearer ";
+        let Some((scheme, shown)) = header.split_at_checked(SCHEME.len()) else { return false };
+        scheme.eq_ignore_ascii_case(SCHEME) && blake3::hash(shown) == blake3::hash(self.0.as_bytes())
     }
 }
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("Token(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_from_its_file_and_never_shown() {
+        const SECRET: &str = "d41d8cd98f00b204+/~";
+        let folder = tempfile::tempdir().unwrap();
+        let load = |text: &str| {
+            let path = folder.path().join("token");
+            std::fs::write(&path, text).unwrap();
+            Token::load(Some(&path))
+        };
+        let token = load(&format!(" {SECRET}\n")).unwrap().unwrap();
+        assert_eq!(token.0, SECRET);
+        assert!(!format!("{token:?}").contains(SECRET));
+        for wrong in ["", "\n", "too-short", "two tokens of one file", &"long".repeat(1_000), "0123456789abcde\u{e9}"] {
+            let error = load(wrong).unwrap_err();
+            assert!(matches!(&error, TokenError::Form { .. }), "{error}");
+            assert!(wrong.trim().is_empty() || !error.to_string().contains(wrong), "{error}");
+        }
+        assert!(matches!(Token::load(Some(&folder.path().join("none"))), Err(TokenError::File { .. })));
+    }
+
+    #[cfg(all(feature = "client", feature = "server"))]
+    #[test]
+    fn only_the_same_token_opens() {
+        let token = |text: &str| Token::parse(text, String::new).unwrap();
+        let ours = token("0123456789abcdef");
+        assert!(ours.is_shown_by(ours.header().as_bytes()) && ours.is_shown_by(b"bearer 0123456789abcdef"));
+        assert!(!ours.is_shown_by(token("0123456789abcdeg").header().as_bytes()));
+        for wrong in ["", "Bearer", "Bearer ", "Basic 0123456789abcdef", "Bearer 0123456789abcdef0", "0123456789abcdef"]
+        {
+            assert!(!ours.is_shown_by(wrong.as_bytes()), "{wrong:?}");
+        }
     }
 }

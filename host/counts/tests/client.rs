@@ -253,6 +253,18 @@ fn the_rate_is_kept() {
 }
 
 #[test]
+fn waiting_for_ones_turn_takes_no_patience() {
+    // The last of the queries has its first turn after 2 s, and is then refused for a moment.
+    let mut acts = vec![good(1); 8];
+    acts.push(Act::Answer(503, "", String::new()));
+    acts.push(good(1));
+    let server = Unruly::new(acts);
+    let settings = RemoteSettings { connections: 9, requests_per_second: 4.0, patience_s: 1.0, ..settings() };
+    server.remote(&settings).count(&queries(9)).unwrap();
+    assert_eq!(server.num_requests(), 10);
+}
+
+#[test]
 fn what_is_known_is_not_asked_again() {
     let folder = tempfile::tempdir().unwrap();
     let server = Unruly::new(vec![good(7), good(8), good(9)]);

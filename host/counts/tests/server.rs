@@ -1,13 +1,13 @@
 //! Our server: as the public API answers, asked by our client and by hand.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
 use corver_core::{Counter, Query};
 use corver_corpus::{BuildOptions, CnfOptions, Corpus, Mode, Tokenizer, build_from_documents};
-use corver_counts::{Limits, Local, Remote, RemoteSettings, Server};
+use corver_counts::{Limits, Local, Remote, RemoteError, RemoteSettings, Server, Token};
 use serde_json::{Value, json};
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -34,11 +34,16 @@ struct Running {
 
 impl Running {
     fn new(limits: Limits) -> Self {
+        Self::guarded(limits, None)
+    }
+
+    fn guarded(limits: Limits, token: Option<Token>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server = Server::bind(corpus(folder.path()), "wiki", "127.0.0.1:0".parse().unwrap(), limits, None).unwrap();
+        let server =
+            Server::bind(corpus(folder.path()), "wiki", "127.0.0.1:0".parse().unwrap(), limits, token).unwrap();
         let address = server.address();
         let (stop, stopped) = tokio::sync::oneshot::channel();
-        let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }).unwrap());
+        let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));
         Self { address, stop: Some(stop), thread: Some(thread), folder }
     }
 
@@ -123,8 +128,8 @@ fn what_is_wrong_is_said_in_the_apis_form() {
     let server = Running::new(Limits {
         body_bytes: 4_096,
         query_bytes: 1_000,
-        clauses: 3,
-        terms: 2,
+        terms: 3,
+        terms_per_clause: 2,
         tokens: 7,
         ..Limits::default()
     });
@@ -142,8 +147,8 @@ fn what_is_wrong_is_said_in_the_apis_form() {
         (request(r#""query_ids":[[[1],[]]]"#), 400, "empty term"),
         (request(r#""query_ids":[70000]"#), 400, "70000"),
         (request(r#""query_ids":[[1]]"#), 400, "Invalid request"),
-        (request(r#""query":"red AND fox AND den AND hen""#), 400, "4 clauses"),
-        (request(r#""query":"red OR fox OR den""#), 400, "3 terms"),
+        (request(r#""query":"red AND fox AND den AND hen""#), 400, "4 terms;"),
+        (request(r#""query":"red OR fox OR den""#), 400, "3 terms in a clause"),
         (request(r#""query":"red red red red red red red red""#), 400, "8 tokens"),
         (request(&format!(r#""query":"{}""#, "r".repeat(1_001))), 400, "1001 bytes"),
         (request(&format!(r#""query":"{}""#, "r".repeat(5_000))), 413, "4096 bytes"),
@@ -191,12 +196,7 @@ fn a_connection_takes_one_request_after_another() {
 
 #[test]
 fn slow_clients_keep_no_one_else_waiting() {
-    let limits = Limits {
-        time: Duration::from_millis(300),
-        transfer: Duration::from_millis(300),
-        connections: 2,
-        ..Limits::default()
-    };
+    let limits = Limits { time: Duration::from_millis(300), connections: 2, ..Limits::default() };
     let server = Running::new(limits);
     // One says nothing, one begins a head, one begins a body: with two places, no other client would ever get one.
     let mut silent = TcpStream::connect(server.address).unwrap();
@@ -226,4 +226,73 @@ fn a_server_that_is_told_to_stop_does() {
     drop(server);
     assert!(start.elapsed() < Duration::from_secs(9), "open connections are not waited for: {:?}", start.elapsed());
     assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_client_that_leaves_its_answers_unread_is_closed() {
+    let server = Running::new(Limits { write_time: Duration::from_millis(300), ..Limits::default() });
+    let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
+    let request = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    for reads_a_little in [false, true] {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let start = std::time::Instant::now();
+        loop {
+            assert!(start.elapsed() < Duration::from_secs(20), "the server waits for ever");
+            match stream.write(request.repeat(100).as_bytes()) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if reads_a_little {
+                        let _ = stream.read(&mut [0]);
+                    }
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(error) => {
+                    assert!([ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&error.kind()), "{error}");
+                    break;
+                }
+            }
+        }
+    }
+    assert_eq!(server.post(body).1["count"], 4);
+}
+
+#[test]
+fn a_token_opens_the_server_to_those_who_show_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let (ours, others) = (token("ours", "0123456789abcdef\n"), token("others", "0123456789abcdeg\n"));
+    let server = Running::guarded(Limits::default(), Token::load(Some(&ours)).unwrap());
+    let ask = |token_file: Option<&Path>| {
+        let settings = RemoteSettings { token_file: token_file.map(Path::to_owned), ..RemoteSettings::default() };
+        let mut remote = Remote::open(&server.url(), "wiki", CnfOptions::default(), &settings, None).unwrap();
+        remote.ask_size()?;
+        remote.count_words(&[vec!["hen".to_owned()]]).map(|count| count.unwrap().count)
+    };
+    assert_eq!(ask(Some(&ours)).unwrap(), 4);
+    for (shown, says) in [(None, "asks for a bearer token"), (Some(&*others), "bearer token is another one")] {
+        let error = ask(shown).unwrap_err();
+        assert!(matches!(&error, RemoteError::Refused { message, .. } if message.contains(says)), "{error}");
+        assert!(!error.to_string().contains("0123456789"), "{error}");
+    }
+    assert_eq!(server.post(r#"{"index":"wiki","query_type":"count","query":"hen"}"#).0, 401);
+}
+
+#[test]
+fn a_rule_may_ask_with_as_many_words_as_it_is_allowed() {
+    let server = Running::new(Limits::default());
+    // 256 words of 120 bytes; each is one unknown token, and together they are no more than a request may have.
+    let words: Vec<String> = (0..256).map(|number| format!("{number:0>120}")).collect();
+    let all_of: Vec<Vec<String>> = words.chunks(64).map(<[String]>::to_vec).collect();
+    let mut remote =
+        Remote::open(&server.url(), "wiki", CnfOptions::default(), &RemoteSettings::default(), None).unwrap();
+    assert!(remote.count(&[Query::new(all_of.clone())]).unwrap()[0].occurrences.is_some());
+    let mut one_more = all_of;
+    one_more.push(vec!["hen".to_owned()]);
+    let error = remote.count(&[Query::new(one_more)]).unwrap_err().to_string();
+    assert!(error.contains("257 terms; at most 256"), "{error}");
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use corver_corpus::Mode;
+use corver_counts::Limits;
 
 #[derive(Debug, Args)]
 pub struct IndexArgs {
@@ -80,12 +81,12 @@ pub struct CountArgs {
     /// Window in tokens. Default: 1,000; for the demo's index, the demo's own.
     #[arg(long)]
     pub max_diff_tokens: Option<u64>,
-    /// File with the token that a server asks for.
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
     /// Also print N matching passages, spread over all matches.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub show: usize,
+    /// File with the bearer token of the server. Default: what CORVER_TOKEN holds.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -119,15 +120,24 @@ pub struct ServeArgs {
     /// Address and port. Nothing is encrypted: open it to other machines only in a network that you trust.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8765")]
     pub listen: SocketAddr,
-    /// Answer only those who send the token in this file, as `Authorization: Bearer TOKEN`.
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
     /// The index's name for clients. Default: the folder's name.
     #[arg(long)]
     pub name: Option<String>,
     /// Memory for the sorted positions of frequent words, as 2G or 500M, so that they are sorted once.
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256M")]
     pub cache: u64,
+    /// File with the bearer token that clients must show. Default: what CORVER_TOKEN holds; without it, anyone may ask.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Connections open at the same time; beyond them the one that has waited longest for its client is closed.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    pub connections: usize,
+    /// The same for the connections of one address. Behind a proxy all clients have one.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections_per_peer)]
+    pub connections_per_peer: usize,
+    /// Seconds that requests under way may take after Ctrl-C or SIGTERM; what is left is told to ask again.
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().grace.as_secs())]
+    pub grace: u64,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::TokenError;
+
 /// Every failure of a [`Remote`](crate::Remote).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -9,9 +11,6 @@ pub enum RemoteError {
     /// The API has no words for what `span` counts.
     #[error("servers cannot count in the mode `span`; use `compatible` or `exact`, or an index on this machine")]
     Span,
-    /// There is no token where the settings say.
-    #[error(transparent)]
-    Token(#[from] crate::TokenError),
     /// The address of the server cannot be used.
     #[error("{url:?} is no address of a server: {problem}")]
     Url {
@@ -28,6 +27,9 @@ pub enum RemoteError {
         /// What it may be.
         expected: &'static str,
     },
+    /// The token that the settings or the environment name cannot be used.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The server understood the request and will not answer it; asking again is of no use.
     #[error("{url} refuses {request} on its index {index}: {message}")]
     Refused {

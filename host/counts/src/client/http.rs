@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use ureq::http::{Response, StatusCode, Uri};
-use ureq::{Agent, Body};
+use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use ureq::http::{HeaderValue, Response, StatusCode, Uri};
+use ureq::{Agent, Body, RequestBuilder};
 
 use crate::Token;
 use crate::wire::{About, Answer, Reply, Request};
@@ -30,12 +31,12 @@ impl Failure {
 pub(super) struct Http {
     pub(super) url: String,
     agent: Agent,
-    token: Option<Token>,
+    authorization: Option<HeaderValue>,
 }
 
 impl Http {
     /// A client that keeps so many connections; or what is wrong with the URL.
-    pub(super) fn new(url: &str, connections: usize, timeout: Duration, token: Option<Token>) -> Result<Self, String> {
+    pub(super) fn new(url: &str, connections: usize, timeout: Duration, token: Option<&Token>) -> Result<Self, String> {
         let host = host_of(url)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -47,16 +48,33 @@ impl Http {
         if matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]") {
             config = config.proxy(None);
         }
-        Ok(Self { url: url.to_owned(), agent: config.build().new_agent(), token })
+        let authorization = token.map(|token| {
+            let mut header = HeaderValue::from_str(&token.header()).expect("a token has only visible ASCII");
+            header.set_sensitive(true); // logs leave it out
+            header
+        });
+        Ok(Self { url: url.to_owned(), agent: config.build().new_agent(), authorization })
+    }
+
+    /// Makes a request. With a token nothing of it is logged: ureq shows whole exchanges, byte by byte, at the level `trace`.
+    fn quietly<T>(&self, request: impl FnOnce() -> T) -> T {
+        match self.authorization {
+            Some(_) => tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), request),
+            None => request(),
+        }
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.authorization {
+            Some(header) => request.header(AUTHORIZATION, header),
+            None => request,
+        }
     }
 
     pub(super) fn count(&self, request: &Request) -> Result<Answer, Failure> {
         let request = serde_json::to_vec(request).expect("a request is plain JSON");
-        let mut post = self.agent.post(&self.url).header("content-type", "application/json");
-        if let Some(token) = &self.token {
-            post = post.header("authorization", token.header());
-        }
-        let (status, body) = read(post.send(&request))?;
+        let post = self.authorized(self.agent.post(&self.url)).header(CONTENT_TYPE, "application/json");
+        let (status, body) = self.quietly(|| read(post.send(&request)))?;
         match serde_json::from_slice(&body) {
             Ok(Reply::Error { error }) => Err(Failure::Refused(error)),
             Ok(Reply::Count(answer)) if status.is_success() => Ok(answer),
@@ -69,13 +87,13 @@ impl Http {
 
     /// What the server says about itself; `None` where it is none of ours.
     pub(super) fn about(&self) -> Result<Option<About>, Failure> {
-        let mut get = self.agent.get(&self.url);
-        if let Some(token) = &self.token {
-            get = get.header("authorization", token.header());
-        }
-        let mut response = get.call().map_err(|error| Failure::passing(error.to_string()))?;
+        let response = self.quietly(|| self.authorized(self.agent.get(&self.url)).call());
+        let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
         // Other servers need not answer this, and may have any status for it.
         let body = response.body_mut().with_config().limit(ANSWER_BYTES).read_to_vec().unwrap_or_default();
+        if response.status() == StatusCode::UNAUTHORIZED {
+            return Err(Failure::Refused(excerpt(&body)));
+        }
         Ok(serde_json::from_slice(&body).ok().filter(|_| response.status().is_success()))
     }
 }

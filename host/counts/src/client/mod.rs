@@ -54,7 +54,7 @@ impl Remote {
     /// in `cache_dir`, where one is given and the settings want it.
     ///
     /// # Errors
-    /// Where the URL, the mode or a setting cannot be used, or the cache not be opened.
+    /// Where the URL, the mode, the token or a setting cannot be used, or the cache not be opened.
     pub fn open(
         url: &str,
         index: &str,
@@ -69,8 +69,8 @@ impl Remote {
             return Err(RemoteError::Setting { setting, expected });
         }
         let timeout = Duration::from_secs_f64(settings.timeout_s);
-        let token = settings.token_file.as_deref().map(Token::read).transpose()?;
-        let http = Http::new(url, settings.connections, timeout, token)
+        let token = Token::load(settings.token_file.as_deref())?;
+        let http = Http::new(url, settings.connections, timeout, token.as_ref())
             .map_err(|problem| RemoteError::Url { url: url.to_owned(), problem })?;
         let cache_dir = cache_dir.filter(|_| settings.cache);
         Ok(Self {
@@ -166,7 +166,7 @@ impl Remote {
         Ok(count)
     }
 
-    /// Repeats an attempt until there is an answer, a refusal, or no patience left; waiting for its turn costs none. `None` where another request of the batch
+    /// Repeats an attempt until there is an answer, a refusal, or no patience left. `None` where another request of the batch
     /// failed first.
     fn ask<T>(
         &self,
@@ -176,10 +176,15 @@ impl Remote {
     ) -> Result<Option<T>, RemoteError> {
         let (url, index) = (|| self.http.url.clone(), || self.index.clone());
         let mut backoff = BACKOFF.build();
-        let (mut attempts, mut spent) = (0, Duration::ZERO);
-        while failure.sleep(self.pace.wait(Instant::now())) {
+        let mut start = Instant::now();
+        let mut attempts = 0;
+        loop {
+            let turn = self.pace.wait(Instant::now());
+            if !failure.sleep(turn) {
+                return Ok(None);
+            }
+            start += turn; // patience is for the server, not for our own pace
             attempts += 1;
-            let start = Instant::now();
             let (problem, retry_after) = match attempt() {
                 Ok(answer) => return Ok(Some(answer)),
                 Err(Failure::Refused(message)) => {
@@ -188,9 +193,8 @@ impl Remote {
                 Err(Failure::Passing { problem, retry_after }) => (problem, retry_after),
             };
             let wait = backoff.next().unwrap_or_default().max(retry_after);
-            spent += start.elapsed();
-            if spent.saturating_add(wait) > self.patience {
-                let (request, seconds) = (request.into(), spent.as_secs_f64());
+            if start.elapsed().saturating_add(wait) > self.patience {
+                let (request, seconds) = (request.into(), start.elapsed().as_secs_f64());
                 return Err(RemoteError::GaveUp {
                     url: url(),
                     index: index(),
@@ -201,12 +205,10 @@ impl Remote {
                 });
             }
             tracing::warn!(url = self.http.url, attempts, problem, again_in = ?wait, "no answer from the index");
-            spent += wait;
             if !failure.sleep(wait) {
-                break;
+                return Ok(None);
             }
         }
-        Ok(None)
     }
 
     /// Writes to the cache, if there is one. A cache that cannot be written does not stop a run.

@@ -13,15 +13,16 @@ pub struct RemoteSettings {
     pub connections: usize,
     /// Requests begun per second; 0 sets no limit. Ten is polite towards a public server.
     pub requests_per_second: f64,
-    /// Seconds that one attempt may take.
+    /// Seconds that one attempt may take: longer than our server takes at most, so that its answer is heard.
     pub timeout_s: f64,
-    /// Seconds that a query is tried again and again, before the error that stops the run.
+    /// Seconds that a query is tried again and again, before the error that stops the run. Waiting for its turn among
+    /// `requests_per_second` is not counted.
     pub patience_s: f64,
-    /// File with the token that the servers ask for; every server of the run is sent it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub token_file: Option<PathBuf>,
     /// Whether answers are kept on disk, for ever, by server, index, query and options.
     pub cache: bool,
+    /// A file with the bearer token that the server asks for. Not set: what the environment variable `CORVER_TOKEN` holds, if
+    /// anything.
+    pub token_file: Option<PathBuf>,
 }
 
 impl Default for RemoteSettings {
@@ -29,10 +30,10 @@ impl Default for RemoteSettings {
         Self {
             connections: 8,
             requests_per_second: 0.0,
-            timeout_s: 45.0,
-            patience_s: 120.0,
-            token_file: None,
+            timeout_s: 60.0,
+            patience_s: 180.0,
             cache: true,
+            token_file: None,
         }
     }
 }

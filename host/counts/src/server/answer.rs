@@ -1,57 +1,12 @@
 //! A request's body → the answer, or why there is none. Everything about the API but the network.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use corver_corpus::{Cnf, CnfCount, CnfOptions, Corpus, Error, Mode, parse_query};
 use hyper::StatusCode;
 
+use super::Limits;
 use crate::wire::{Answer, COUNT, Nested, Request, TokenIds};
-
-/// What a request may be. The public server takes four clauses of four terms, too few for a rule that asks with every
-/// content word of two names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of a request's body.
-    pub body_bytes: usize,
-    /// Bytes of a query's text.
-    pub query_bytes: usize,
-    /// Tokens of all its terms.
-    pub tokens: usize,
-    /// Clauses of a query.
-    pub clauses: usize,
-    /// Terms of a clause.
-    pub terms: usize,
-    /// Largest `max_clause_freq`.
-    pub max_clause_freq: u64,
-    /// Largest `max_diff_tokens`.
-    pub max_diff_tokens: u64,
-    /// How long a request may take to be answered.
-    pub time: Duration,
-    /// How long a request may take to arrive, and its client to take what is sent.
-    pub transfer: Duration,
-    /// Connections open at the same time; further ones wait.
-    pub connections: usize,
-    /// Connections of one address; further ones are closed.
-    pub connections_per_peer: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            body_bytes: 128 << 10,
-            query_bytes: 32 << 10,
-            tokens: 4_000,
-            clauses: 256,
-            terms: 256,
-            max_clause_freq: 5_000_000,
-            max_diff_tokens: 10_000,
-            time: Duration::from_secs(30),
-            transfer: Duration::from_secs(10),
-            connections: 1_024,
-            connections_per_peer: 128,
-        }
-    }
-}
 
 /// What the public API takes where a request does not say.
 const DEFAULT_CLAUSE_FREQ: u64 = 50_000;
@@ -124,8 +79,10 @@ pub(super) fn answer(corpus: &Corpus, name: &str, limits: &Limits, body: &[u8]) 
     };
     at_most("tokens", num_tokens(&ids), limits.tokens)?;
     if let Nested::Cnf(clauses) = &ids {
-        at_most("clauses", clauses.len(), limits.clauses)?;
-        at_most("terms in a clause", clauses.iter().map(Vec::len).max().unwrap_or_default(), limits.terms)?;
+        let terms = || clauses.iter().map(Vec::len);
+        at_most("terms", terms().sum(), limits.terms)?;
+        at_most("terms in a clause", terms().max().unwrap_or_default(), limits.terms_per_clause)?;
+        at_most("clauses", clauses.len(), limits.terms)?; // one may be empty
     }
 
     let start = Instant::now();

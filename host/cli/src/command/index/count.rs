@@ -24,6 +24,7 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let sources = parts::sources(&sources)?;
     // A count by hand is always a fresh one.
     let remote = RemoteSettings { cache: false, token_file: args.token_file.clone(), ..RemoteSettings::default() };
+    corver_counts::check_token(&sources, &remote)?;
     let open = |source| open(source, tokenizer.as_deref(), options, &remote);
     let corpora: Vec<Opened> = sources.iter().map(open).collect::<Result<_>>()?;
     // Before the count, so that a source without text is reported at once.

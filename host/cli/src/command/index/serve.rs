@@ -1,10 +1,11 @@
 //! `corver-host index serve`: an index, for other machines to count in.
 
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use corver_corpus::OpenOptions;
-use corver_counts::{Limits, Server, Token};
+use corver_counts::{Limits, Server, TOKEN_VARIABLE, Token};
 use serde_json::json;
 
 use super::open::{folder, open_folder};
@@ -21,20 +22,28 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         (None, None) => DEMO.to_owned(),
         (None, Some(_)) => folder_name(&path)?,
     };
-    let token = args.token_file.as_deref().map(Token::read).transpose()?;
-    let is_open = token.is_none();
     let info = corpus.index().info();
-    let server = Server::bind(corpus, &name, args.listen, Limits::default(), token)?;
+    let token = Token::load(args.token_file.as_deref())?;
+    let open = token.is_none();
+    let limits = Limits {
+        connections: args.connections,
+        connections_per_peer: args.connections_per_peer,
+        grace: Duration::from_secs(args.grace),
+        ..Limits::default()
+    };
+    let server = Server::bind(corpus, &name, args.listen, limits, token)?;
+    let interrupted = server.interrupted()?; // before anyone is told of the server
     let url = format!("http://{}/#{name}", server.address());
-    if is_open && !args.listen.ip().is_loopback() {
-        tracing::warn!("anyone who can reach {} can query this index: there is no --token-file", server.address());
+    if open && !args.listen.ip().is_loopback() {
+        let address = server.address();
+        tracing::warn!("anyone who can reach {address} can query this index: set --token-file or {TOKEN_VARIABLE}");
     }
     if json {
         output::json(&json!({"url": url, "documents": info.documents, "tokens": info.tokens}))?;
     } else {
         output::line(format_args!("{url}: {} documents, {} tokens; Ctrl-C stops it", info.documents, info.tokens));
     }
-    server.run_until_interrupted()?;
+    server.run(interrupted);
     Ok(())
 }
 
