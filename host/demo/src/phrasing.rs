@@ -2,7 +2,7 @@
 
 use corver_core::Question;
 
-use crate::world::{EntityId, Fact, World};
+use crate::world::{Fact, World};
 
 /// Which phrasings of a question to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,12 +32,6 @@ impl World {
     #[must_use]
     pub fn questions(&self, split: Split) -> Vec<Question> {
         self.facts().iter().flat_map(|fact| self.questions_of(fact, split)).collect()
-    }
-
-    /// Whether a statement with this value would be true.
-    #[must_use]
-    pub fn is_true(&self, fact: &Fact, tail: EntityId) -> bool {
-        fact.tails.contains(&tail)
     }
 }
 

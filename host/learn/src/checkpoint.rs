@@ -22,6 +22,8 @@ use crate::policy::Policy;
 
 const FORMAT: u32 = 1;
 const PREFIX: &str = "step-";
+/// A folder with this file is a checkpoint.
+pub(crate) const STATE: &str = "state.json";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,7 +55,7 @@ impl Policy {
             files::write_tensors(&temporary.join("optimizer.safetensors"), &moments)?;
             let state = State { format: FORMAT, steps, settings: *self.settings() };
             let state = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
-            files::write_whole(&temporary.join("state.json"), state.as_bytes())?;
+            files::write_whole(&temporary.join(STATE), state.as_bytes())?;
             files::write_checksums(temporary)
         })?;
         let mut all = checkpoints(root)?;
@@ -71,7 +73,7 @@ impl Policy {
     /// before.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
         files::verify_checksums(checkpoint)?;
-        let path = checkpoint.join("state.json");
+        let path = checkpoint.join(STATE);
         let text = std::fs::read_to_string(&path).map_err(LearnError::io("read", &path))?;
         let malformed = |expected: String, got: String| LearnError::Malformed { path: path.clone(), expected, got };
         let state: State =

@@ -28,8 +28,8 @@ pub enum LearnError {
         /// What it holds.
         got: String,
     },
-    /// A file is no longer what was written.
-    #[error("{path} is damaged: its checksum is not the one in {list}")]
+    /// A file is no longer what was written, or is gone, or was added.
+    #[error("{path} is damaged: its checksum is not in {list}")]
     Damaged {
         /// The file.
         path: PathBuf,

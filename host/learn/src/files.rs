@@ -139,42 +139,44 @@ const CHECKSUMS: &str = "checksums.b3";
 
 /// Writes [`CHECKSUMS`]; nothing in the folder may change any more.
 pub(crate) fn write_checksums(folder: &Path) -> Result<()> {
-    let mut lines = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(LearnError::io("list", folder))? {
-        let path = entry.map_err(LearnError::io("list", folder))?.path();
-        let name = path.file_name().expect("it was listed").to_string_lossy().into_owned();
-        lines.push(format!("{}  {name}\n", checksum(&path)?));
-    }
-    lines.sort();
+    let lines: Vec<String> =
+        checksums(folder)?.into_iter().map(|(name, checksum)| format!("{checksum}  {name}\n")).collect();
     write_whole(&folder.join(CHECKSUMS), lines.concat().as_bytes())
 }
 
-/// Whether [`write_checksums`] has been here.
-pub(crate) fn has_checksums(folder: &Path) -> bool {
-    folder.join(CHECKSUMS).exists()
-}
-
-/// Compares every file with its checksum. One that is missing cannot be read.
+/// Compares every file with its checksum, and the list with the folder.
 pub(crate) fn verify_checksums(folder: &Path) -> Result<()> {
     let list = folder.join(CHECKSUMS);
     let text = std::fs::read_to_string(&list).map_err(LearnError::io("read", &list))?;
+    let mut files = checksums(folder)?;
     for line in text.lines() {
         let (expected, name) = line.split_once("  ").ok_or_else(|| LearnError::Malformed {
             path: list.clone(),
             expected: "lines of a checksum and a file name".into(),
             got: line.into(),
         })?;
-        let path = folder.join(name);
-        if checksum(&path)? != expected {
-            return Err(LearnError::Damaged { path, list });
+        if files.remove(name).as_deref() != Some(expected) {
+            return Err(LearnError::Damaged { path: folder.join(name), list });
         }
     }
-    Ok(())
+    match files.into_keys().next() {
+        None => Ok(()),
+        Some(name) => Err(LearnError::Damaged { path: folder.join(name), list }),
+    }
 }
 
-fn checksum(path: &Path) -> Result<String> {
-    let bytes = std::fs::read(path).map_err(LearnError::io("read", path))?;
-    Ok(blake3::hash(&bytes).to_hex().to_string())
+/// The checksum of every file of a folder but [`CHECKSUMS`], by name.
+fn checksums(folder: &Path) -> Result<BTreeMap<String, String>> {
+    let mut checksums = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).map_err(LearnError::io("list", folder))? {
+        let path = entry.map_err(LearnError::io("list", folder))?.path();
+        let name = path.file_name().expect("it was listed").to_string_lossy().into_owned();
+        if name != CHECKSUMS {
+            let bytes = std::fs::read(&path).map_err(LearnError::io("read", &path))?;
+            checksums.insert(name, blake3::hash(&bytes).to_hex().to_string());
+        }
+    }
+    Ok(checksums)
 }
 
 /// Reads a model folder's weights: model.safetensors, or the shards that model.safetensors.index.json lists.

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::Path;
 
+use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use tokenizers::Tokenizer;
 
@@ -42,11 +43,14 @@ impl PolicyTokenizer {
     pub fn load(folder: &Path) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let bytes = std::fs::read(&path).map_err(LearnError::io("read", &path))?;
-        let tokenizer = Tokenizer::from_bytes(bytes).map_err(|e| LearnError::Malformed {
+        let malformed = |got: String| LearnError::Malformed {
             path: path.clone(),
             expected: "a tokenizer of the `tokenizers` library".into(),
-            got: e.to_string(),
-        })?;
+            got,
+        };
+        // The library panics on text that is no JSON.
+        serde_json::from_slice::<IgnoredAny>(&bytes).map_err(|error| malformed(error.to_string()))?;
+        let tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| malformed(error.to_string()))?;
         let config = read_json(&folder.join("tokenizer_config.json"))?;
         let generation = folder.join("generation_config.json");
         let generation = if generation.exists() { read_json(&generation)? } else { Json::Null };

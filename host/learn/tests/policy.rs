@@ -213,6 +213,13 @@ fn one_flipped_bit_of_a_checkpoint_is_found_and_its_file_named() {
         std::fs::write(&path, &whole).unwrap();
     }
     policy(fast()).resume(&checkpoint).unwrap();
+    // A list that is cut off, or gone, protects nothing.
+    let list = checkpoint.join("checksums.b3");
+    std::fs::write(&list, "").unwrap();
+    assert!(matches!(policy(fast()).resume(&checkpoint).unwrap_err(), LearnError::Damaged { .. }));
+    std::fs::remove_file(&list).unwrap();
+    assert!(matches!(policy(fast()).resume(&checkpoint).unwrap_err(), LearnError::Io { .. }));
+    assert!(matches!(base().load_adapter(&checkpoint).unwrap_err(), LearnError::Io { .. }));
 }
 
 #[test]
@@ -245,6 +252,41 @@ fn weights_that_are_no_numbers_are_named() {
         let error = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap_err();
         assert!(matches!(error, LearnError::Malformed { .. }), "{error}");
         wrong[key] = before;
+    }
+}
+
+/// Any error or none: a flipped bit may be harmless. What must not happen is a crash.
+#[test]
+fn damaged_model_folders_are_refused_or_read() {
+    let folder = tempfile::tempdir().unwrap();
+    write_folder(folder.path());
+    let mut adapted = base();
+    adapted.add_lora(&fast().lora, 1).unwrap();
+    adapted.save_adapter(folder.path()).unwrap();
+    let read = || {
+        let mut model = Model::load(folder.path(), Precision::F32, Device::Cpu).ok();
+        let tokenizer = PolicyTokenizer::load(folder.path()).ok();
+        let _ = model.as_mut().map(|model| model.load_adapter(folder.path()));
+        if let (Some(model), Some(tokenizer)) = (model, tokenizer)
+            && let Ok(mut policy) = Policy::new(model, tokenizer, fast(), 1)
+        {
+            let _ = policy.sample(&questions()[..1], &SAMPLING, 0);
+        }
+    };
+    for entry in std::fs::read_dir(folder.path()).unwrap().collect::<Vec<_>>() {
+        let path = entry.unwrap().path();
+        let whole = std::fs::read(&path).unwrap();
+        // The header of a tensor file, and some of what follows.
+        let places = (0..whole.len().min(2_000)).step_by(41).chain((2_000..whole.len()).step_by(whole.len() / 8 + 1));
+        for place in places {
+            let mut flipped = whole.clone();
+            flipped[place] ^= 1 << (place % 8);
+            std::fs::write(&path, &flipped).unwrap();
+            read();
+            std::fs::write(&path, &whole[..place]).unwrap();
+            read();
+        }
+        std::fs::write(&path, &whole).unwrap();
     }
 }
 

@@ -38,12 +38,14 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
 pub fn resume(policy: &mut Policy, folder: &Path) -> Result<usize> {
     let mut checkpoints = corver_learn::checkpoints(folder)?;
     let Some(newest) = checkpoints.pop() else { return Ok(0) };
-    policy.resume(&newest).with_context(|| match checkpoints.last() {
-        Some(before) => {
-            let (newest, before) = (newest.display(), before.display());
-            format!("resuming from {newest}; where that is damaged, delete it, and --resume takes {before}")
-        }
-        None => format!("resuming from {}, which is the only checkpoint", newest.display()),
+    policy.resume(&newest).map_err(|error| {
+        let is_damaged = matches!(error, corver_learn::LearnError::Damaged { .. });
+        let newest = newest.display();
+        let resuming = match checkpoints.last().filter(|_| is_damaged) {
+            Some(before) => format!("resuming from {newest}; delete it, and --resume takes {}", before.display()),
+            None => format!("resuming from {newest}"),
+        };
+        anyhow::Error::new(error).context(resuming)
     })?;
     Ok(policy.steps())
 }

@@ -141,6 +141,52 @@ mod tests {
         assert!(told("steps=1").contains("did you mean `run.steps`?"));
     }
 
+    /// Every setting with every odd value: understood or refused, and a refusal names the setting.
+    #[test]
+    fn odd_values_of_every_setting_are_understood_or_refused() {
+        fn keys(prefix: &str, value: &Value, found: &mut Vec<String>) {
+            found.push(prefix.to_owned());
+            for (name, value) in value.as_object().into_iter().flatten() {
+                keys(&format!("{prefix}.{name}"), value, found);
+            }
+        }
+        let mut all = Vec::new();
+        for (name, section) in serde_json::to_value(Settings::default()).unwrap().as_object().unwrap() {
+            keys(name, section, &mut all);
+        }
+        assert!(all.len() > 70, "{all:?}");
+        let odd = [
+            "0",
+            "-1",
+            "1",
+            "9223372036854775807",
+            "1e308",
+            "-1e-308",
+            "nan",
+            "inf",
+            "true",
+            "\"\"",
+            "\"\\u0000\"",
+            "[]",
+            "[[]]",
+            "{}",
+            "{ x = 1 }",
+            "1979-05-27",
+            "''",
+            "\"http://#\"",
+            "\"demo\"",
+        ];
+        for key in &all {
+            for value in odd {
+                let resolved = load(&[], &[&format!("{key}={value}")]).and_then(crate::config::Config::resolve);
+                let Err(error) = resolved else { continue };
+                let told = format!("{error:#}");
+                let section = key.split('.').next().unwrap();
+                assert!(told.contains(section), "{key}={value}: {told}");
+            }
+        }
+    }
+
     #[test]
     fn every_shipped_configuration_is_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");

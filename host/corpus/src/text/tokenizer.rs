@@ -65,11 +65,12 @@ impl Tokenizer {
 
     fn parse(json: Vec<u8>, path: &Path) -> Result<Self> {
         let wrong = |e: tokenizers::Error| Error::Tokenizer { path: path.to_owned(), message: e.to_string() };
+        // First: the library panics on text that is no JSON.
+        let config: serde_json::Value =
+            serde_json::from_slice(&json).map_err(|source| Error::Json { path: path.to_owned(), source })?;
         let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(wrong)?;
         // Some files hold the truncation and padding of the model they were made for; an index needs exactly the whole text.
         inner.with_truncation(None).map_err(wrong)?.with_padding(None);
-        let config: serde_json::Value =
-            serde_json::from_slice(&json).map_err(|source| Error::Json { path: path.to_owned(), source })?;
         let marking = WordStart::of(&config, inner.token_to_id(MARK));
         let bpe_cache = BpeCache::new(&config, &inner).map(Arc::new);
         let num_ids = inner.get_vocab(true).values().max().map_or(0, |&id| id.saturating_add(1));
