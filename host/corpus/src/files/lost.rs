@@ -1,9 +1,11 @@
 //! Names the file when a mapped one is truncated: the system then ends the process by SIGBUS, without a word.
 #![allow(unsafe_code, reason = "a signal handler, and what it may read")]
 
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::AtomicUsize;
+use std::ptr::null_mut;
+use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use libc::{SIG_DFL, SIGBUS, STDERR_FILENO, siginfo_t};
@@ -14,86 +16,65 @@ use libc::{SIG_DFL, SIGBUS, STDERR_FILENO, siginfo_t};
 /// # Errors
 /// Where the system refuses the handler.
 pub fn name_lost_files() -> std::io::Result<()> {
-    // SAFETY: the handler reads atomics and the texts they point to, which are never freed, and calls `write`, `_exit` and `signal`
-    // alone, all of which a signal handler may call.
+    // SAFETY: the handler reads atomics and what they point to, which is never freed, and calls `write`, `_exit`, `signal` and
+    // `raise` alone, all of which a signal handler may call.
     unsafe { signal_hook_registry::register_sigaction(SIGBUS, on_bus_error) }.map(drop)
 }
 
-/// A mapped file. A handler cannot take a lock, so each field is read by itself; `start` is written last and cleared first.
+/// A mapped file. Leaked, because a handler may be reading it at any time: one for every file that is ever opened.
 struct Mapped {
-    start: AtomicUsize,
-    end: AtomicUsize,
-    name: AtomicUsize,
-    name_length: AtomicUsize,
+    addresses: Range<usize>,
+    name: Box<[u8]>,
 }
 
-/// Files beyond these are mapped as well, but not named.
-static FILES: [Mapped; 4096] = [const {
-    Mapped {
-        start: AtomicUsize::new(FREE),
-        end: AtomicUsize::new(0),
-        name: AtomicUsize::new(0),
-        name_length: AtomicUsize::new(0),
-    }
-}; 4096];
-
-/// Nothing is ever mapped at these addresses.
-const FREE: usize = 0;
-const TAKEN: usize = 1;
+/// The files that are mapped now; null where there is room. Files beyond these are mapped as well, but not named.
+static FILES: [AtomicPtr<Mapped>; 4096] = [const { AtomicPtr::new(null_mut()) }; 4096];
 
 /// Keeps a mapped file's name where the handler finds it, for as long as the value lives.
 #[derive(Debug)]
-pub(crate) struct Named(Option<usize>);
+pub(crate) struct Named(Option<&'static AtomicPtr<Mapped>>);
 
 impl Named {
     pub(crate) fn new(bytes: &[u8], path: &Path) -> Self {
-        let place = FILES.iter().position(|file| file.start.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok());
-        if let Some(place) = place {
-            let file = &FILES[place];
-            // Leaked, because a handler may be reading it at any time: a path for every file that is ever opened.
-            let name: &'static [u8] = Box::leak(path.as_os_str().as_bytes().into());
-            let start = bytes.as_ptr() as usize;
-            file.end.store(start + bytes.len(), Relaxed);
-            file.name.store(name.as_ptr() as usize, Relaxed);
-            file.name_length.store(name.len(), Relaxed);
-            file.start.store(start, Release);
-        }
-        Self(place)
+        let start = bytes.as_ptr().addr();
+        let mapped = Mapped { addresses: start..start + bytes.len(), name: path.as_os_str().as_bytes().into() };
+        let mapped = Box::into_raw(Box::new(mapped));
+        Self(FILES.iter().find(|place| place.compare_exchange(null_mut(), mapped, Release, Relaxed).is_ok()))
     }
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
-            FILES[place].start.store(FREE, Release);
+            place.store(null_mut(), Release);
         }
     }
 }
 
 fn on_bus_error(info: &siginfo_t) {
-    // SAFETY: the system gives an address with every SIGBUS.
-    let address = unsafe { info.si_addr() } as usize;
-    let holds = |file: &&Mapped| {
-        let start = file.start.load(Acquire);
-        start > TAKEN && (start..file.end.load(Relaxed)).contains(&address)
-    };
-    match FILES.iter().find(holds) {
-        Some(file) => {
-            let (name, length) = (file.name.load(Relaxed), file.name_length.load(Relaxed));
-            say(b"error: ".as_ptr(), 7);
-            say(name as *const u8, length);
-            let why =
-                b": the file was truncated, or cannot be read, while it was in use; copy or build the index again\n";
-            say(why.as_ptr(), why.len());
-            // SAFETY: it takes any number.
-            unsafe { libc::_exit(1) }
+    // SAFETY: the system gives an address with every fault. One that a process sent has none that is looked for.
+    let address = unsafe { info.si_addr() }.addr();
+    let is_fault = info.si_code > 0;
+    // SAFETY: a pointer of the list is null or was leaked, and what it points to never changes.
+    let mut files = FILES.iter().filter_map(|place| unsafe { place.load(Acquire).as_ref() });
+    if let Some(file) = files.find(|file| is_fault && file.addresses.contains(&address)) {
+        say(b"error: ");
+        say(&file.name);
+        say(b": the file was truncated, or cannot be read, while it was in use; copy or build the index again\n");
+        // SAFETY: it takes any number.
+        unsafe { libc::_exit(1) }
+    }
+    // SAFETY: the default action of a signal that exists. A failed access is made again and meets it; a signal that was sent is
+    // sent again.
+    unsafe {
+        libc::signal(SIGBUS, SIG_DFL);
+        if !is_fault {
+            libc::raise(SIGBUS);
         }
-        // SAFETY: the default action of a signal that exists; the access that failed is made again and ends the process.
-        None => drop(unsafe { libc::signal(SIGBUS, SIG_DFL) }),
     }
 }
 
-fn say(text: *const u8, length: usize) {
-    // SAFETY: the caller's bytes are static or leaked. Where standard error is closed, nobody listens.
-    let _ = unsafe { libc::write(STDERR_FILENO, text.cast(), length) };
+fn say(text: &[u8]) {
+    // SAFETY: the bytes are those of a slice. Where standard error is closed, nobody listens.
+    let _ = unsafe { libc::write(STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
