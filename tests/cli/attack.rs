@@ -5,7 +5,7 @@ use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -116,6 +116,47 @@ fn a_cache_that_others_can_write_to_is_not_used() {
         checked.stderr
     );
     assert_eq!(fs::read_dir(&rules).unwrap().count(), 0);
+}
+
+/// A copy of the demo's policy.
+fn policy(cache: &Path) -> PathBuf {
+    host_with_cache(cache, &["index", "count", "Paris", "--index", "demo"]).good();
+    let mut unpacked = fs::read_dir(cache.join("corver")).unwrap().map(|entry| entry.unwrap().path().join("policy"));
+    let unpacked = unpacked.find(|path| path.is_dir()).unwrap();
+    let copy = cache.join("model");
+    fs::create_dir(&copy).unwrap();
+    for entry in fs::read_dir(unpacked).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    copy
+}
+
+#[test]
+fn a_chat_template_is_stopped_at_its_limits() {
+    const PROMPT: &str = "{{ messages[-1].content }}";
+    let cache = tempfile::tempdir().unwrap();
+    let model = policy(cache.path());
+    let evaluate = |template: &str| {
+        fs::write(model.join("chat_template.jinja"), template).unwrap();
+        let set = format!("policy.model={}", model.display());
+        host_with_cache(cache.path(), &["eval", "--limit", "1", "--device", "cpu", "--set", &set])
+    };
+    evaluate(PROMPT).good();
+    let doubled = "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}";
+    let slow = "{% set s = 'ab' * 1000000 %}{% for i in range(9999) %}{% set t = s.replace('ab', 'ba') %}{% endfor %}";
+    for (what, template, limit) in [
+        ("that doubles a text", doubled, "more than 1073741824 bytes of memory"),
+        ("that rewrites a long text", slow, "more than 5 s of processor time"),
+        ("that counts to 10^12", &"{% for a in range(9999) %}".repeat(3), "fuel"),
+        ("that prints too much", "{% for a in range(9999) %}{{ 'x' * 9999 }}{% endfor %}", "4194304 bytes"),
+    ] {
+        let ends = "{% endfor %}".repeat(template.matches("{% for").count() - template.matches("{% endfor").count());
+        let start = Instant::now();
+        let finished = evaluate(&format!("{template}{ends}{PROMPT}"));
+        eprintln!("| chat template {what} | stopped after {:.1} s: {limit} |", start.elapsed().as_secs_f64());
+        finished.bad(limit);
+        assert!(finished.stderr.contains("chat_template.jinja: the chat template failed"), "{}", finished.stderr);
+    }
 }
 
 /// The system ends a process that reads beyond the end of a mapped file.

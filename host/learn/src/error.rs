@@ -84,12 +84,12 @@ pub enum LearnError {
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
     /// The chat template cannot be rendered.
-    #[error("{path}: the chat template failed: {source}")]
+    #[error("{path}: the chat template failed: {reason}")]
     Template {
         /// The file that holds the template.
         path: PathBuf,
-        /// minijinja's reason.
-        source: minijinja::Error,
+        /// What is wrong with it, in the template engine's words or ours.
+        reason: String,
     },
     /// The tokenizer refused its input.
     #[error("tokenizer: {reason}")]

@@ -49,6 +49,7 @@ mod update;
 mod values;
 mod weights;
 
+pub use chat::render_as_child;
 pub use checkpoint::checkpoints;
 pub use config::{Family, Llama3Scaling, ModelConfig};
 pub use corver_core::update::{

@@ -3,12 +3,13 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::Path;
+use std::process::Command;
 
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use tokenizers::Tokenizer;
 
-use crate::chat::ChatTemplate;
+use crate::chat::Chat;
 use crate::error::{LearnError, Result};
 use crate::spans::token_spans;
 
@@ -19,7 +20,7 @@ const STOP_TOKENS: [&str; 3] = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>"];
 #[derive(Debug)]
 pub struct PolicyTokenizer {
     tokenizer: Tokenizer,
-    chat: ChatTemplate,
+    chat: Chat,
     special: HashSet<u32>,
     stop: Vec<u32>,
 }
@@ -36,11 +37,25 @@ pub struct Decoded {
 
 impl PolicyTokenizer {
     /// Reads tokenizer.json, tokenizer_config.json, chat_template.jinja and generation_config.json of a Hugging Face
-    /// folder; the last two may be absent.
+    /// folder; the last two may be absent. This process renders the chat template, which has no bound on memory: for folders that
+    /// are trusted.
     ///
     /// # Errors
     /// A file that is missing or malformed, no chat template, or no stop token at all.
     pub fn load(folder: &Path) -> Result<Self> {
+        Self::read(folder, None)
+    }
+
+    /// As [`Self::load`]; a process of its own renders the chat template, within 1 GiB of memory and 5 s for a prompt. `program`
+    /// starts it, and it calls [`crate::render_as_child`].
+    ///
+    /// # Errors
+    /// As [`Self::load`], and where that process cannot be started or is ended by its limits.
+    pub fn load_with_child(folder: &Path, program: Command) -> Result<Self> {
+        Self::read(folder, Some(program))
+    }
+
+    fn read(folder: &Path, renderer: Option<Command>) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let bytes = std::fs::read(&path).map_err(LearnError::io("read", &path))?;
         let malformed = |got: String| LearnError::Malformed {
@@ -64,7 +79,7 @@ impl PolicyTokenizer {
         }
         let special =
             tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, t)| t.special).map(|(id, _)| id).collect();
-        Ok(Self { chat: ChatTemplate::find(folder, &config)?, tokenizer, special, stop })
+        Ok(Self { chat: Chat::find(folder, &config, renderer)?, tokenizer, special, stop })
     }
 
     /// The ids of a chat up to where the assistant's words begin; `system` as the template places it.

@@ -74,6 +74,9 @@ pub enum Command {
         /// The limits, as JSON.
         limits: String,
     },
+    /// What this program does as the child that renders chat templates.
+    #[command(hide = true)]
+    RenderPrompts,
 }
 
 /// Where settings come from, later ones overriding earlier ones: defaults, --config files, --set, flags.

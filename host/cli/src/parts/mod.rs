@@ -18,7 +18,7 @@ use crate::config::{Config, DemoOr, Place, UNSET};
 use crate::folders;
 
 pub use demo::{demo, demo_index};
-pub use policy::{Policy, find_device, load_policy, resume};
+pub use policy::{Policy, find_device, load_policy, render_prompts, resume};
 pub use rules::{AnyRule, Loader};
 
 /// The triplet model, and its bundle.

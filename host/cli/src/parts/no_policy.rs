@@ -1,6 +1,7 @@
 //! What stands in for the policy in a build without libtorch: no value of it exists.
 
 use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use corver_core::{
@@ -15,6 +16,10 @@ const NO_LIBTORCH: &str =
 pub enum Policy {}
 
 pub fn find_device(_: Device) -> Result<String> {
+    bail!(NO_LIBTORCH)
+}
+
+pub fn render_prompts() -> Result<ExitCode> {
     bail!(NO_LIBTORCH)
 }
 

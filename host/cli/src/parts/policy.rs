@@ -1,6 +1,7 @@
 //! The policy. `no_policy.rs` stands in for this file in a build without libtorch.
 
 use std::path::Path;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use corver_core::Device;
@@ -15,6 +16,11 @@ pub fn find_device(wanted: Device) -> Result<String> {
     Ok(format!("{:?}", corver_learn::find_device(wanted)?))
 }
 
+/// As the child of [`load_policy`].
+pub fn render_prompts() -> Result<ExitCode> {
+    Ok(corver_learn::render_as_child())
+}
+
 /// Loads the policy from a model's folder, with the adapter of a folder or with fresh ones.
 pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Result<Policy> {
     let device = corver_learn::find_device(config.device)?;
@@ -22,7 +28,9 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
         corver_learn::set_num_threads(config.threads);
     }
     let of_policy = || format!("loading the policy {}", model.display());
-    let tokenizer = PolicyTokenizer::load(model).with_context(of_policy)?;
+    let mut renderer = Command::new(std::env::current_exe().context("this program's own path is not known")?);
+    renderer.arg("render-prompts");
+    let tokenizer = PolicyTokenizer::load_with_child(model, renderer).with_context(of_policy)?;
     let mut weights = Model::load(model, config.precision, device).with_context(of_policy)?;
     if let Some(adapter) = adapter {
         weights.load_adapter(adapter).with_context(|| {

@@ -1,19 +1,32 @@
-//! A model's chat template: messages → the prompt's text.
+//! From a template's source and messages to a prompt's text, set up as `transformers` does.
 
+use std::error::Error as _;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, Error, ErrorKind, Value, context};
-use serde_json::Value as Json;
+use serde::{Deserialize, Serialize};
 
-use crate::error::{LearnError, Result};
+/// A template as a model's folder holds it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Source {
+    pub template: String,
+    /// The tokens that a template may print, as text; empty where the model has none.
+    pub bos: String,
+    pub eos: String,
+}
 
-/// The one template of a tokenizer, set up as `transformers` does.
+/// What a template is given.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Messages {
+    pub system: Option<String>,
+    pub user: String,
+}
+
+/// A template that was read.
 #[derive(Debug)]
-pub(crate) struct ChatTemplate {
+pub(crate) struct Template {
     environment: Environment<'static>,
-    path: PathBuf,
     bos: String,
     eos: String,
 }
@@ -27,50 +40,27 @@ const FUEL: u64 = 100_000;
 /// Longest prompt, bytes.
 const MAX_PROMPT: usize = 4 << 20;
 
-impl ChatTemplate {
-    /// chat_template.jinja if it is there, else `chat_template` of tokenizer_config.json (`config`).
-    pub(crate) fn find(folder: &Path, config: &Json) -> Result<Self> {
-        let file = folder.join("chat_template.jinja");
-        let config_path = folder.join("tokenizer_config.json");
-        let (path, source) = match file.exists() {
-            true => (file.clone(), std::fs::read_to_string(&file).map_err(LearnError::io("read", &file))?),
-            false => (
-                config_path.clone(),
-                in_config(config).ok_or_else(|| LearnError::Malformed {
-                    path: config_path,
-                    expected: "a `chat_template` here, or a file chat_template.jinja beside it".into(),
-                    got: "neither; use an instruction-tuned model's folder, or add a template".into(),
-                })?,
-            ),
-        };
-        let token = |key: &str| match config.get(key) {
-            Some(Json::String(text)) => text.clone(),
-            Some(Json::Object(token)) => token.get("content").and_then(Json::as_str).unwrap_or_default().into(),
-            _ => String::new(),
-        };
-        if source.len() > MAX_SOURCE {
-            return Err(LearnError::Malformed {
-                path,
-                expected: format!("a chat template of at most {MAX_SOURCE} bytes"),
-                got: format!("{} bytes", source.len()),
-            });
+impl Template {
+    pub(crate) fn read(Source { template, bos, eos }: Source) -> Result<Self, String> {
+        if template.len() > MAX_SOURCE {
+            return Err(format!("it has {} bytes, and at most {MAX_SOURCE} are read", template.len()));
         }
-        let environment = environment(source).map_err(|source| LearnError::Template { path: path.clone(), source })?;
-        Ok(Self { environment, path, bos: token("bos_token"), eos: token("eos_token") })
+        let environment = environment(&template).map_err(|error| reason(&error))?;
+        Ok(Self { environment, bos, eos })
     }
 
     /// The prompt up to where the assistant's words begin.
-    pub(crate) fn render(&self, system: Option<&str>, user: &str) -> Result<String> {
+    pub(crate) fn render(&self, Messages { system, user }: &Messages) -> Result<String, String> {
         let message = |role: &str, content: &str| context! { role, content };
-        let messages: Vec<Value> =
-            system.map(|s| message("system", s)).into_iter().chain([message("user", user)]).collect();
+        let system = system.iter().map(|system| message("system", system));
+        let messages: Vec<Value> = system.chain([message("user", user)]).collect();
         let context = context! {
             messages, add_generation_prompt => true, bos_token => &self.bos, eos_token => &self.eos,
         };
         let mut prompt = Prompt(Vec::new());
         let template = self.environment.get_template(NAME);
         let rendered = template.and_then(|template| template.render_captured_to(context, &mut prompt).map(drop));
-        rendered.map_err(|source| LearnError::Template { path: self.path.clone(), source })?;
+        rendered.map_err(|error| reason(&error))?;
         Ok(String::from_utf8(prompt.0).expect("a template writes text"))
     }
 }
@@ -92,28 +82,24 @@ impl Write for Prompt {
     }
 }
 
-/// A string, or a list of named templates of which `default` is the one.
-fn in_config(config: &Json) -> Option<String> {
-    match config.get("chat_template")? {
-        Json::String(source) => Some(source.clone()),
-        Json::Array(named) => {
-            let default = named.iter().find(|entry| entry.get("name").is_some_and(|name| name == "default"))?;
-            default.get("template")?.as_str().map(str::to_owned)
-        }
-        _ => None,
+/// The engine's words, and those of ours that it quotes.
+fn reason(error: &Error) -> String {
+    match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
     }
 }
 
-fn environment(source: String) -> std::result::Result<Environment<'static>, Error> {
+fn environment(source: &str) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_fuel(Some(FUEL));
     environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-    environment.add_function("raise_exception", |message: String| -> std::result::Result<Value, Error> {
+    environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, message))
     });
     environment.add_function("strftime_now", fixed_date);
-    environment.add_template_owned(NAME, without_generation_marks(&source))?;
+    environment.add_template_owned(NAME, without_generation_marks(source))?;
     Ok(environment)
 }
 
@@ -132,7 +118,7 @@ fn without_generation_marks(source: &str) -> String {
 
 /// Templates that print today's date would give another prompt each day, and a run that cannot be repeated. They get
 /// the date that Llama 3's own template falls back on: 26 July 2024.
-fn fixed_date(format: &str) -> std::result::Result<String, Error> {
+fn fixed_date(format: &str) -> Result<String, Error> {
     let mut out = String::new();
     let mut characters = format.chars();
     while let Some(c) = characters.next() {
@@ -162,13 +148,11 @@ fn fixed_date(format: &str) -> std::result::Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
-    fn render(template: &str, system: Option<&str>, user: &str) -> Result<String> {
-        let config = json!({"chat_template": template, "bos_token": "<s>", "eos_token": {"content": "</s>"}});
-        ChatTemplate::find(Path::new("/nowhere"), &config)?.render(system, user)
+    fn render(template: &str, system: Option<&str>, user: &str) -> Result<String, String> {
+        let source = Source { template: template.into(), bos: "<s>".into(), eos: "</s>".into() };
+        Template::read(source)?.render(&Messages { system: system.map(str::to_owned), user: user.into() })
     }
 
     const CHATML: &str = "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>' + '\\n' }}\
@@ -194,17 +178,11 @@ mod tests {
     #[test]
     fn work_text_and_source_are_bounded() {
         let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}";
-        let endless = render(loops, None, "q").unwrap_err().to_string();
-        assert!(
-            endless.contains("tokenizer_config.json: the chat template failed: engine ran out of fuel"),
-            "{endless}"
-        );
+        assert!(render(loops, None, "q").unwrap_err().contains("engine ran out of fuel"));
         let doubled =
             format!("{{% set s = '{}' %}}{}{{{{ s }}}}", "x".repeat(1 << 16), "{% set s = s ~ s %}".repeat(8));
-        let long = render(&doubled, None, "q").unwrap_err();
-        assert!(matches!(long, LearnError::Template { .. }), "{long}");
-        let source = render(&" ".repeat(2 << 20), None, "q").unwrap_err().to_string();
-        assert!(source.contains("at most 1048576 bytes"), "{source}");
+        assert!(render(&doubled, None, "q").unwrap_err().contains("more than 4194304 bytes"));
+        assert!(render(&" ".repeat(2 << 20), None, "q").unwrap_err().contains("at most 1048576"));
     }
 
     /// The constructs that the templates of Llama 3 and Qwen3 are built from.
@@ -246,20 +224,5 @@ mod tests {
     fn the_date_is_fixed() {
         assert_eq!(render("{{ strftime_now('%d %b %Y') }}", None, "x").unwrap(), "26 Jul 2024");
         assert!(render("{{ strftime_now('%j') }}", None, "x").is_err());
-    }
-
-    #[test]
-    fn the_templates_own_errors_come_through() {
-        let error = render("{{ raise_exception('no system role') }}", None, "x").unwrap_err();
-        assert!(
-            matches!(&error, LearnError::Template { .. }) && error.to_string().contains("no system role"),
-            "{error}"
-        );
-    }
-
-    #[test]
-    fn without_a_template_the_error_says_what_to_add() {
-        let error = ChatTemplate::find(Path::new("/nowhere"), &json!({})).unwrap_err().to_string();
-        assert!(error.contains("chat_template.jinja"), "{error}");
     }
 }

@@ -1,0 +1,125 @@
+//! A model's chat template: messages → the prompt's text. `template` renders; `child` has it done by a process of its own, because
+//! a template of a few bytes can ask for all memory there is.
+
+mod child;
+mod template;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value as Json;
+
+use crate::error::{LearnError, Result};
+
+use child::Renderer;
+pub use child::render_as_child;
+use template::{Messages, Source, Template};
+
+/// The one template of a tokenizer.
+#[derive(Debug)]
+pub(crate) struct Chat {
+    /// The file that holds it.
+    path: PathBuf,
+    renders: Renders,
+}
+
+#[derive(Debug)]
+enum Renders {
+    Here(Template),
+    Child(Mutex<Renderer>),
+}
+
+impl Chat {
+    /// chat_template.jinja if it is there, else `chat_template` of tokenizer_config.json (`config`). `child` starts the process that
+    /// renders it; without, this one does.
+    pub(crate) fn find(folder: &Path, config: &Json, child: Option<Command>) -> Result<Self> {
+        let (path, template) = find_template(folder, config)?;
+        let token = |key: &str| match config.get(key) {
+            Some(Json::String(text)) => text.clone(),
+            Some(Json::Object(token)) => token.get("content").and_then(Json::as_str).unwrap_or_default().into(),
+            _ => String::new(),
+        };
+        let source = Source { template, bos: token("bos_token"), eos: token("eos_token") };
+        let renders = match child {
+            None => Template::read(source).map(Renders::Here),
+            Some(command) => Renderer::start(command, &source).map(Mutex::new).map(Renders::Child),
+        };
+        match renders {
+            Ok(renders) => Ok(Self { path, renders }),
+            Err(reason) => Err(LearnError::Template { path, reason }),
+        }
+    }
+
+    /// The prompt up to where the assistant's words begin.
+    pub(crate) fn render(&self, system: Option<&str>, user: &str) -> Result<String> {
+        let messages = Messages { system: system.map(str::to_owned), user: user.to_owned() };
+        let rendered = match &self.renders {
+            Renders::Here(template) => template.render(&messages),
+            Renders::Child(renderer) => renderer.lock().unwrap_or_else(PoisonError::into_inner).render(&messages),
+        };
+        rendered.map_err(|reason| LearnError::Template { path: self.path.clone(), reason })
+    }
+}
+
+/// A template and the file it is in.
+fn find_template(folder: &Path, config: &Json) -> Result<(PathBuf, String)> {
+    let file = folder.join("chat_template.jinja");
+    if file.exists() {
+        let template = std::fs::read_to_string(&file).map_err(LearnError::io("read", &file))?;
+        return Ok((file, template));
+    }
+    let path = folder.join("tokenizer_config.json");
+    match in_config(config) {
+        Some(template) => Ok((path, template)),
+        None => Err(LearnError::Malformed {
+            path,
+            expected: "a `chat_template` here, or a file chat_template.jinja beside it".into(),
+            got: "neither; use an instruction-tuned model's folder, or add a template".into(),
+        }),
+    }
+}
+
+/// A string, or a list of named templates of which `default` is the one.
+fn in_config(config: &Json) -> Option<String> {
+    match config.get("chat_template")? {
+        Json::String(source) => Some(source.clone()),
+        Json::Array(named) => {
+            let default = named.iter().find(|entry| entry.get("name").is_some_and(|name| name == "default"))?;
+            default.get("template")?.as_str().map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_templates_own_errors_come_through() {
+        let config = json!({"chat_template": "{{ raise_exception('no system role') }}"});
+        let error = Chat::find(Path::new("/nowhere"), &config, None).unwrap().render(None, "x").unwrap_err();
+        assert!(matches!(&error, LearnError::Template { .. }), "{error}");
+        let said = error.to_string();
+        assert!(said.contains("tokenizer_config.json") && said.contains("no system role"), "{error}");
+    }
+
+    #[test]
+    fn without_a_template_the_error_says_what_to_add() {
+        let error = Chat::find(Path::new("/nowhere"), &json!({}), None).unwrap_err().to_string();
+        assert!(error.contains("chat_template.jinja"), "{error}");
+    }
+
+    #[test]
+    fn a_child_that_is_no_renderer_is_an_error() {
+        let config = json!({"chat_template": "x"});
+        for (program, said) in [("/nowhere/program", "No such file"), ("true", "ended"), ("cat", "expected")] {
+            let error =
+                Chat::find(Path::new("/nowhere"), &config, Some(Command::new(program))).unwrap_err().to_string();
+            assert!(error.contains(said), "{program}: {error}");
+        }
+    }
+}
