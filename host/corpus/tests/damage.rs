@@ -250,6 +250,33 @@ fn no_flipped_bit_leads_astray() {
     verify(&path, OpenOptions::default(), Level::Full).unwrap();
 }
 
+/// A cut within a file's last page reads as zeros, and the system says nothing.
+#[test]
+fn a_file_that_loses_its_end_while_it_is_open_is_noticed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index");
+    let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
+    build_from_documents(["red fox den"; 300], &tokenizer, &path, &BuildOptions::default()).unwrap();
+    let words = [vec!["red".to_owned()], vec!["den".to_owned()]];
+    let options = CnfOptions::default();
+    for name in ["tokenized.0", "table.0", "offset.0"] {
+        let corpus = Corpus::open(&path).unwrap();
+        let counts = || {
+            let batch = corpus.count_words_batch(&[&words], &options, None, None);
+            [corpus.count_words(&words, &options, None), batch.map(|counts| counts[0])]
+        };
+        let right = counts().map(Result::unwrap);
+        let file = path.join(name);
+        let whole = fs::read(&file).unwrap();
+        fs::File::options().write(true).open(&file).unwrap().set_len(whole.len() as u64 - 1).unwrap();
+        for error in counts().map(Result::unwrap_err) {
+            assert!(matches!(&error, Error::Size { path, .. } if *path == file), "{name}: {error}");
+        }
+        fs::write(&file, whole).unwrap();
+        assert_eq!(counts().map(Result::unwrap), right);
+    }
+}
+
 /// The prefix file of a larger index: wrong prefixes may give wrong counts, as wrong tokens do, and nothing worse.
 #[test]
 fn damage_to_the_prefix_file_is_noticed() {

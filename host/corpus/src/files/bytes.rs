@@ -13,6 +13,7 @@ use crate::files::lost::Named;
 #[derive(Debug)]
 pub(crate) struct Bytes {
     path: PathBuf,
+    file: File,
     // Dropped before the map is.
     _named: Named,
     map: Mmap,
@@ -37,9 +38,10 @@ impl Bytes {
         // needs the file not to change while mapped, which no program can enforce; our builder never writes into a
         // finished index (it renames a finished folder into place), and no value read from the map is used as an
         // offset before it is checked, so a changed file gives wrong counts or an error. Truncating a mapped file
-        // makes the system end the process (SIGBUS), as with every mapped file; `lost` names the file.
+        // makes the system end the process (SIGBUS), as with every mapped file; `lost` names the file. What is read
+        // behind the new end, within its page, is 0: `check_size` tells afterwards.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
-        Ok(Self { _named: Named::new(&map, path), path: path.to_owned(), map })
+        Ok(Self { _named: Named::new(&map, path), path: path.to_owned(), file, map })
     }
 
     /// Tells the system not to read ahead. With read-ahead, 128 KiB at a time, a cold query would fetch hundreds of
@@ -51,6 +53,16 @@ impl Bytes {
     /// Tells the system that a part will be read soon, from its first byte to its last.
     pub(crate) fn will_read(&self, part: Range<usize>) {
         let _ = self.map.advise_range(Advice::WillNeed, part.start, part.len());
+    }
+
+    /// That the file is as long as when it was opened.
+    pub(crate) fn check_size(&self) -> Result<()> {
+        let now = self.file.metadata().map_err(Error::io("read the size of", &self.path))?.len();
+        if now != self.len() as u64 {
+            let expected = format!("{} when it was opened", self.len());
+            return Err(Error::Size { path: self.path.clone(), bytes: now, expected });
+        }
+        Ok(())
     }
 
     pub(crate) fn path(&self) -> &Path {

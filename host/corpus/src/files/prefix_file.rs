@@ -62,6 +62,10 @@ impl PrefixFile {
         self.0.as_chunks().0
     }
 
+    pub(crate) fn check_size(&self) -> Result<()> {
+        self.0.check_size()
+    }
+
     pub(crate) fn num_bytes(&self) -> u64 {
         self.0.len() as u64
     }

@@ -97,6 +97,12 @@ impl Shard {
         Ok(())
     }
 
+    /// That every mapped file is as long as when it was opened.
+    pub(crate) fn check_sizes(&self) -> Result<()> {
+        [&self.stream, &self.table, &self.offsets].into_iter().try_for_each(Bytes::check_size)?;
+        self.prefixes.as_ref().map_or(Ok(()), PrefixFile::check_size)
+    }
+
     pub(crate) fn num_documents(&self) -> u64 {
         (self.offsets.len() / 8) as u64
     }

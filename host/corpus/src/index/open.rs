@@ -160,6 +160,15 @@ impl Index {
         self.suffix_arrays.iter().map(|suffix_array| Ok(suffix_array.find(&ngram)?.len())).sum()
     }
 
+    /// That every file is as long as when it was opened. What was counted since then is not to be trusted where one is not: behind
+    /// the end of a file that is truncated, its last page reads as zeros. [`crate::Corpus`] calls this after every batch of queries.
+    ///
+    /// # Errors
+    /// The file that is longer or shorter.
+    pub fn check_sizes(&self) -> Result<()> {
+        self.shards().try_for_each(Shard::check_sizes)
+    }
+
     /// Tokens of one shard, for showing a passage; the range is cut at the shard's end.
     pub fn tokens(&self, shard: usize, positions: Range<u64>) -> Vec<u32> {
         let Some(shard) = self.shards().nth(shard) else { return Vec::new() };

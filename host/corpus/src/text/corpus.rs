@@ -76,7 +76,7 @@ impl Corpus {
     /// nothing to count.
     ///
     /// # Errors
-    /// As [`Index::count_cnf`]; and where the query or a clause is empty, or a word cannot be tokenised.
+    /// As [`Index::count_cnf`]; and where the query or a clause is empty, a word cannot be tokenised, or a file was truncated.
     pub fn count_words(
         &self,
         all_of: &[Vec<String>],
@@ -84,10 +84,12 @@ impl Corpus {
         enough: Option<u64>,
     ) -> Result<Option<CnfCount>> {
         let Some(clauses) = self.encode_clauses(all_of)? else { return Ok(None) };
-        match self.count_lone_term(&clauses)? {
-            Some(count) => Ok(Some(count)),
-            None => self.index.count_cnf(&Cnf::new(clauses)?, options, enough).map(Some),
-        }
+        let count = match self.count_lone_term(&clauses)? {
+            Some(count) => count,
+            None => self.index.count_cnf(&Cnf::new(clauses)?, options, enough)?,
+        };
+        self.index.check_sizes()?;
+        Ok(Some(count))
     }
 
     /// The answers of [`Corpus::count_words`] to many queries, in their order. It reads the index as
@@ -114,6 +116,7 @@ impl Corpus {
         }
         let found = self.index.count_cnf_batch(&batch, options, enough, deadline)?;
         numbers.into_iter().zip(found).for_each(|(number, count)| counts[number] = Some(count));
+        self.index.check_sizes()?;
         Ok(counts)
     }
 

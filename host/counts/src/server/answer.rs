@@ -90,6 +90,7 @@ pub(super) fn answer(corpus: &Corpus, name: &str, limits: &Limits, body: &[u8]) 
         Nested::Ngram(ids) => CnfCount { count: corpus.index().count(ids)?, ..CnfCount::default() },
         Nested::Cnf(clauses) => corpus.index().count_cnf(&Cnf::new(clauses.clone())?, &options, None)?,
     };
+    corpus.index().check_sizes()?;
     let latency = start.elapsed().as_secs_f64() * 1e3;
     let (count, approx, exact) = (found.count, found.approx, Some(found.is_exact()));
     Ok(Answer { count, approx, exact, latency, tokens: Some(pieces(&ids, corpus)), token_ids: Some(ids) })
