@@ -65,13 +65,15 @@ bench-build: infini-gram build ## building an index, against the official indexe
 	$(PEER_PYTHON) host/corpus/benches/peer/build.py --text "$(CORVER_SHARED)/corpora" --tokenizer "$(CORVER_SHARED)/tokenizers/llama2"
 
 # rustc's sanitiser flags are for nightly compilers; RUSTC_BOOTSTRAP lets the stable one take them.
-FUZZ_TARGETS := damaged_index triplets alignment requests admission answers
+FUZZ_TARGETS := damaged_index triplets alignment requests admission answers configuration chat weights
 TARGET ?= damaged_index
+# libtorch is not compiled with a sanitiser.
+FUZZ_SANITIZER = $(if $(filter weights,$(TARGET)),none,address)
 fuzz: ## attack TARGET=damaged_index (or another of host/fuzz/fuzz_targets) with made-up inputs for FUZZ_SECONDS=600
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
 	@mkdir -p target/fuzz/inputs/$(TARGET) target/fuzz/tmp
 	RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CURDIR)/target/fuzz TMPDIR=$(CURDIR)/target/fuzz/tmp \
-	  $(CARGO) fuzz run --fuzz-dir host/fuzz --features $(TARGET) $(TARGET) \
+	  $(CARGO) fuzz run --fuzz-dir host/fuzz --sanitizer $(FUZZ_SANITIZER) --features $(TARGET) $(TARGET) \
 	  $(CURDIR)/target/fuzz/inputs/$(TARGET) $(CURDIR)/host/fuzz/seeds/$(TARGET) -- \
 	  -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=20 -print_final_stats=1
 	@rm -rf target/fuzz/tmp
@@ -84,9 +86,9 @@ attack: setup plugins ## the attacks on plugins, caches, checkpoints and the ser
 	@mkdir -p target/bench
 	$(CARGO) test --locked $(PROFILE) --workspace --test hostile --test footprint --test attack --test damage -- --nocapture 2>&1 \
 	  | tee target/bench/attack.log
-	$(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture attack killed damaged 2>&1 | tee -a target/bench/attack.log
+	$(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture attack killed damaged full_disk 2>&1 | tee -a target/bench/attack.log
 	@! grep -q 'test result: FAILED' target/bench/attack.log
-	@{ echo '| attack | what happens |'; echo '| --- | --- |'; grep -oE '\| (plugin|server)[^|]*\|[^|]*\|' target/bench/attack.log; } \
+	@{ echo '| attack | what happens |'; echo '| --- | --- |'; grep -oE '\| (plugin|server|chat template|disk)[^|]*\|[^|]*\|' target/bench/attack.log; } \
 	  | tee target/bench/attack.md
 
 test-languages: build ## rules in Python, JavaScript, C and Go against the same one in Rust; their compilers come into .deps/

@@ -77,7 +77,7 @@ fn a_file_that_takes_for_ever_to_compile_is_stopped() {
         eprintln!("| plugin of {what}, {} bytes | stopped by {limit} after {:.1} s |", bytes.len(), time.as_secs_f64());
         finished.bad("(limits.compile_");
         assert!(finished.stderr.contains("hostile.wasm"), "{}", finished.stderr);
-        assert!(time < Duration::from_secs(20), "{what}: {time:?}"); // 8 s of processor time, beside other work
+        assert!(time < Duration::from_secs(60), "{what}: {time:?}"); // 8 s of processor time, beside whatever the machine does
     }
 }
 

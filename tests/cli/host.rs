@@ -83,6 +83,21 @@ pub fn host_with_token(token: &str, args: &[&str]) -> Finished {
     Finished::new(args, &output.expect("the binary was built"))
 }
 
+/// Runs `corver-host` where no file can have more than so many KiB.
+pub fn host_with_files_of(kib: usize, args: &[&str]) -> Finished {
+    let this = command(args);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" \"$@\"", 2 * kib)]);
+    shell.arg(this.get_program()).args(args);
+    for (name, value) in this.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    Finished::new(args, &shell.output().expect("there is a shell"))
+}
+
 /// Runs `corver-host` where ONNX Runtime is said to be at `library`.
 pub fn host_with_runtime(library: &str, args: &[&str]) -> Finished {
     Finished::new(args, &command(args).env("ORT_DYLIB_PATH", library).output().expect("the binary was built"))

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use crate::host::{Server, host, kill_when, lines, run_dir, short_run, short_run_args};
+use crate::host::{Server, host, host_with_files_of, kill_when, lines, run_dir, short_run, short_run_args};
 
 #[test]
 fn training_on_the_demo_leaves_a_finished_run() {
@@ -76,6 +77,15 @@ fn swapping_the_rule_changes_the_rewards_and_nothing_else() {
     assert!(lookups(&relcheck.1) > lookups(&first.1), "RelCheck looks twice where the pair is frequent");
 }
 
+/// The metrics of a run, but for how long they took.
+fn without_times(run: &Path) -> Vec<Value> {
+    let mut metrics = lines(&run.join("metrics.jsonl"));
+    for line in &mut metrics {
+        line.as_object_mut().unwrap().retain(|name, _| !name.starts_with("seconds") && name != "step_time");
+    }
+    metrics
+}
+
 /// Kills a run in the middle, resumes it, and compares it with one that nobody killed.
 fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
     let straight = run_dir(name);
@@ -86,13 +96,6 @@ fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
     assert!(!killed.join("summary.json").exists(), "a run that was killed does not look finished");
     short_run(&killed, 16, &["--resume"]).good();
 
-    let without_times = |path: &Path| {
-        let mut metrics = lines(&path.join("metrics.jsonl"));
-        for line in &mut metrics {
-            line.as_object_mut().unwrap().retain(|name, _| !name.starts_with("seconds") && name != "step_time");
-        }
-        metrics
-    };
     assert_eq!(without_times(&killed), without_times(&straight));
     killed
 }
@@ -101,6 +104,26 @@ fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
 fn a_killed_run_resumes_to_the_same_end() {
     let killed = resumes_to_the_same_end("straight", &[]);
     short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]).bad("finished");
+}
+
+/// A limit on the size of files gives the same error to the same calls as a disk that takes no more.
+#[test]
+fn a_run_on_a_full_disk_names_the_file_and_resumes_to_the_same_end() {
+    let once = ["--set", "checkpoint.every=6"]; // so that the traces come to their limit first
+    let resumed = ["--set", "checkpoint.every=6", "--resume"];
+    let straight = run_dir("room");
+    short_run(&straight, 6, &once).good();
+    let full = run_dir("full");
+    for (kib, file, more) in [(150, "traces.jsonl", once.as_slice()), (600, "optimizer.safetensors", &resumed)] {
+        let start = Instant::now();
+        host_with_files_of(kib, &short_run_args(&full, "6", more)).bad(file);
+        let seconds = start.elapsed().as_secs_f64();
+        eprintln!(
+            "| disk full while {file} is written | named after {seconds:.1} s; the run resumes to the same end |"
+        );
+    }
+    short_run(&full, 6, &resumed).good();
+    assert_eq!(without_times(&full), without_times(&straight));
 }
 
 #[test]

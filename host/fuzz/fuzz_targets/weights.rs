@@ -1,0 +1,104 @@
+//! Damages the files of a small model and its adapter: they are refused with an error, or all that is read are finite numbers.
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use corver_learn::{Family, LoraSettings, Model, ModelConfig, Precision};
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use libfuzzer_sys::fuzz_target;
+use tch::Device;
+
+/// What is done to a file: the number of the file and the place in it are taken modulo what there is.
+#[derive(Debug, Arbitrary)]
+enum Change<'i> {
+    Write { file: u8, at: u16, bytes: &'i [u8] },
+    Cut { file: u8, at: u16 },
+    Replace { file: u8, by: u8 },
+    Remove { file: u8 },
+}
+
+struct Folder {
+    folder: tempfile::TempDir,
+    files: Vec<(String, Vec<u8>)>,
+}
+
+static FOLDER: LazyLock<Folder> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+    let config = ModelConfig {
+        family: Family::Qwen3,
+        vocab_size: 5,
+        hidden_size: 8,
+        intermediate_size: 4,
+        num_layers: 1,
+        num_heads: 2,
+        num_kv_heads: 1,
+        head_dim: 4,
+        max_positions: 16,
+        norm_eps: 1e-6,
+        rope_theta: 10_000.0,
+        rope_scaling: None,
+        tie_embeddings: false,
+    };
+    let mut model = Model::random(config, 1, Device::Cpu).expect("it is small");
+    model.save(folder.path()).expect("the folder is writable");
+    model.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 1).expect("it is small");
+    model.save_adapter(folder.path()).expect("the folder is writable");
+    let entries = std::fs::read_dir(folder.path()).expect("it was made").map(|entry| entry.expect("it is there").path());
+    let file = |path: std::path::PathBuf| {
+        (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).expect("it was written"))
+    };
+    let mut files: Vec<_> = entries.map(file).collect();
+    files.sort();
+    Folder { folder, files }
+});
+
+fn changed(files: &[(String, Vec<u8>)], changes: &[Change<'_>]) -> BTreeMap<String, Option<Vec<u8>>> {
+    let whole = |file: u8| &files[usize::from(file) % files.len()];
+    let mut changed: BTreeMap<String, Option<Vec<u8>>> = BTreeMap::new();
+    for change in changes {
+        let (Change::Write { file, .. } | Change::Cut { file, .. } | Change::Replace { file, .. } | Change::Remove { file }) =
+            *change;
+        let (name, bytes) = whole(file);
+        let Some(bytes) = changed.entry(name.clone()).or_insert_with(|| Some(bytes.clone())) else { continue };
+        match *change {
+            Change::Write { at, bytes: new, .. } => {
+                let at = usize::from(at) % (bytes.len() + 1);
+                bytes.iter_mut().skip(at).zip(new).for_each(|(old, new)| *old = *new);
+            }
+            Change::Cut { at, .. } => bytes.truncate(usize::from(at) % (bytes.len() + 1)),
+            Change::Replace { by, .. } => bytes.clone_from(&whole(by).1),
+            Change::Remove { .. } => drop(changed.insert(name.clone(), None)),
+        }
+    }
+    changed
+}
+
+fn read(folder: &Path) {
+    let Ok(mut model) = Model::load(folder, Precision::F32, Device::Cpu) else { return };
+    for (name, tensor) in model.parameters() {
+        assert_eq!(tensor.isfinite().all().int64_value(&[]), 1, "{name}");
+    }
+    if model.load_adapter(folder).is_ok() {
+        for (name, tensor) in model.lora_parameters() {
+            assert_eq!(tensor.isfinite().all().int64_value(&[]), 1, "{name}");
+        }
+    }
+}
+
+fuzz_target!(|changes: Vec<Change<'_>>| {
+    let Folder { folder, files } = &*FOLDER;
+    let changed = changed(files, &changes);
+    for (name, bytes) in &changed {
+        let path = folder.path().join(name);
+        match bytes {
+            Some(bytes) => std::fs::write(path, bytes).expect("the folder is writable"),
+            None => std::fs::remove_file(path).expect("it is there"),
+        }
+    }
+    read(folder.path());
+    for (name, bytes) in files.iter().filter(|(name, _)| changed.contains_key(name)) {
+        std::fs::write(folder.path().join(name), bytes).expect("the folder is writable");
+    }
+});
