@@ -81,6 +81,20 @@ fn a_file_that_takes_for_ever_to_compile_is_stopped() {
     }
 }
 
+/// The library that reads a module's contract follows packages that need each other until its stack is full. Here one version of
+/// the contract needs another.
+#[test]
+fn a_file_that_ends_its_compiler_is_named() {
+    const EXPORT: &[u8] = b"sentence-scoring@0.1.0";
+    let mut module = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/admission/module")).unwrap();
+    let export = module.windows(EXPORT.len()).rposition(|window| window == EXPORT).unwrap();
+    module[export + EXPORT.len() - 5] = b'5';
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hostile.wasm");
+    fs::write(&path, module).unwrap();
+    check(&path).0.bad("hostile.wasm failed: ");
+}
+
 #[test]
 fn the_limits_of_compiling_are_settings() {
     let folder = tempfile::tempdir().unwrap();

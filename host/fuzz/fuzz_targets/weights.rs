@@ -45,7 +45,8 @@ static FOLDER: LazyLock<Folder> = LazyLock::new(|| {
     model.save(folder.path()).expect("the folder is writable");
     model.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 1).expect("it is small");
     model.save_adapter(folder.path()).expect("the folder is writable");
-    let entries = std::fs::read_dir(folder.path()).expect("it was made").map(|entry| entry.expect("it is there").path());
+    let entries =
+        std::fs::read_dir(folder.path()).expect("it was made").map(|entry| entry.expect("it is there").path());
     let file = |path: std::path::PathBuf| {
         (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).expect("it was written"))
     };
@@ -58,8 +59,10 @@ fn changed(files: &[(String, Vec<u8>)], changes: &[Change<'_>]) -> BTreeMap<Stri
     let whole = |file: u8| &files[usize::from(file) % files.len()];
     let mut changed: BTreeMap<String, Option<Vec<u8>>> = BTreeMap::new();
     for change in changes {
-        let (Change::Write { file, .. } | Change::Cut { file, .. } | Change::Replace { file, .. } | Change::Remove { file }) =
-            *change;
+        let (Change::Write { file, .. }
+        | Change::Cut { file, .. }
+        | Change::Replace { file, .. }
+        | Change::Remove { file }) = *change;
         let (name, bytes) = whole(file);
         let Some(bytes) = changed.entry(name.clone()).or_insert_with(|| Some(bytes.clone())) else { continue };
         match *change {
