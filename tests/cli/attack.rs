@@ -5,13 +5,13 @@ use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::host::{Finished, Server, host, host_with_cache, small_index};
+use crate::host::{Finished, Server, demo_policy, host, host_with_cache, small_index};
 
 /// A component that passes for a sentence rule until it is compiled, with these declarations in it.
 fn component(declarations: &str) -> Vec<u8> {
@@ -132,24 +132,12 @@ fn a_cache_that_others_can_write_to_is_not_used() {
     assert_eq!(fs::read_dir(&rules).unwrap().count(), 0);
 }
 
-/// A copy of the demo's policy.
-fn policy(cache: &Path) -> PathBuf {
-    host_with_cache(cache, &["index", "count", "Paris", "--index", "demo"]).good();
-    let mut unpacked = fs::read_dir(cache.join("corver")).unwrap().map(|entry| entry.unwrap().path().join("policy"));
-    let unpacked = unpacked.find(|path| path.is_dir()).unwrap();
-    let copy = cache.join("model");
-    fs::create_dir(&copy).unwrap();
-    for entry in fs::read_dir(unpacked).unwrap().map(Result::unwrap) {
-        fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
-    }
-    copy
-}
-
 #[test]
 fn a_chat_template_is_stopped_at_its_limits() {
     const PROMPT: &str = "{{ messages[-1].content }}";
     let cache = tempfile::tempdir().unwrap();
-    let model = policy(cache.path());
+    let model = cache.path().join("model");
+    demo_policy(cache.path(), &model);
     let evaluate = |template: &str| {
         fs::write(model.join("chat_template.jinja"), template).unwrap();
         let set = format!("policy.model={}", model.display());

@@ -63,7 +63,9 @@ fn command(args: &[&str]) -> Command {
         .env_remove("RUST_BACKTRACE")
         .env_remove("LD_LIBRARY_PATH")
         .env_remove("RUST_LOG")
-        .env_remove("CORVER_TOKEN");
+        .env_remove("CORVER_TOKEN")
+        .env_remove("HF_HOME")
+        .env_remove("HF_HUB_CACHE");
     command
 }
 
@@ -228,4 +230,15 @@ pub fn small_index_again(out: &Path) -> Finished {
     let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
     let [articles, tokenizer, out] = [&articles, &tokenizer, out].map(|path| path.to_str().unwrap());
     host(&["index", "build", articles, "--tokenizer", tokenizer, "--out", out])
+}
+
+/// Copies the demo's policy, which is unpacked into this cache.
+pub fn demo_policy(cache: &Path, out: &Path) {
+    host_with_cache(cache, &["index", "count", "Paris", "--index", "demo"]).good();
+    let mut unpacked = fs::read_dir(cache.join("corver")).unwrap().map(|entry| entry.unwrap().path().join("policy"));
+    let unpacked = unpacked.find(|path| path.is_dir()).unwrap();
+    fs::create_dir_all(out).unwrap();
+    for entry in fs::read_dir(unpacked).unwrap().map(Result::unwrap) {
+        fs::copy(entry.path(), out.join(entry.file_name())).unwrap();
+    }
 }

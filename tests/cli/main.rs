@@ -8,6 +8,7 @@ mod golden;
 mod guide;
 mod host;
 mod index;
+mod model;
 mod plugins;
 #[cfg(feature = "torch")] // it makes a model
 mod real_text;

@@ -12,6 +12,7 @@ use corver_counts::{RemoteSettings, Source};
 use corver_rules::Limits;
 use serde_json::{Map, Value};
 
+use crate::hub;
 use crate::plugin::{self, Plugin};
 use crate::settings::{
     self, CheckpointSection, CorpusSection, DEMO, EvalSection, ExtractSection, GraderSection, PolicySection,
@@ -44,6 +45,8 @@ pub struct Config {
     pub eval_limit: usize,
     pub prompts_per_step: usize,
     pub model: Option<Place>,
+    /// Switches of the chat template.
+    pub chat: Map<String, Value>,
     pub system_prompt: String,
     pub precision: Precision,
     pub rollout: Sampling,
@@ -120,7 +123,8 @@ impl Config {
             eval_questions: problems.take("question.eval", place(&question.eval)).flatten(),
             eval_limit: question.eval_limit,
             prompts_per_step: question.prompts_per_step,
-            model: problems.take("policy.model", place(&policy.model)).flatten(),
+            model: problems.take("policy.model", model(&policy.model)).flatten(),
+            chat: policy.chat,
             system_prompt: policy.system_prompt,
             precision: policy.precision,
             rollout,
@@ -151,16 +155,25 @@ impl Config {
             ("policy.model", self.model.as_ref()),
             ("extract.bundle", self.extractor.as_ref()),
         ];
-        for (key, _) in needed.iter().filter(|(_, place)| place.is_none()) {
+        for (key, _) in needed.into_iter().filter(|(_, place)| place.is_none()) {
             problems.add_first(key, UNSET);
         }
         if self.sources.is_empty() {
             problems.add_first("corpus.index", UNSET);
         }
-        for (key, place) in needed.into_iter().chain([("question.eval", self.eval_questions.as_ref())]) {
+        for (key, place) in [
+            ("question.train", self.train_questions.as_ref()),
+            ("question.eval", self.eval_questions.as_ref()),
+            ("extract.bundle", self.extractor.as_ref()),
+        ] {
             if let Some(DemoOr::Own(path)) = place {
                 problems.look_for(key, path);
             }
+        }
+        if let Some(DemoOr::Own(folder)) = &self.model
+            && !folder.exists()
+        {
+            problems.add("policy.model", hub::missing(folder));
         }
         for source in &self.sources {
             if let DemoOr::Own(Source::Folder(path)) = source {
@@ -204,6 +217,7 @@ impl Config {
             },
             policy: PolicySection {
                 model: place(&self.model),
+                chat: self.chat.clone(),
                 system_prompt: self.system_prompt.clone(),
                 precision: self.precision,
             },
@@ -249,6 +263,15 @@ pub fn sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
 }
 
 /// A path, or the demo's; nothing where the text is empty.
+/// A folder, or a model that was downloaded under this name.
+fn model(text: &str) -> Result<Option<Place>> {
+    match hub::snapshot(text).filter(|_| !Path::new(text).exists()) {
+        Some(snapshot) => Ok(Some(DemoOr::Own(absolute(&snapshot)?))),
+        None => place(text),
+    }
+}
+
+/// A file or folder.
 fn place(text: &str) -> Result<Option<Place>> {
     Ok(match text {
         "" => None,

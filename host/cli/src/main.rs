@@ -11,6 +11,7 @@ mod args;
 mod command;
 mod config;
 mod folders;
+mod hub;
 mod interrupt;
 mod output;
 mod parts;
@@ -77,6 +78,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         Command::Train(args) => command::train::run(&args, json)?,
         Command::Eval(args) => command::eval::run(&args, json)?,
+        Command::Merge(args) => command::merge::run(&args, json)?,
         Command::Score(args) => command::score::run(&args, json)?,
         Command::Index(args) => command::index::run(&args, json)?,
         Command::Extract(args) => command::extract::run(&args, json)?,

@@ -37,20 +37,45 @@ pub struct Sampling {
     pub top_p: f64,
     /// Most probable tokens kept; 0 keeps every token.
     pub top_k: usize,
+    /// Tokens of a prompt, with what the chat template adds; 0 sets no bound.
+    pub max_prompt_length: usize,
+    /// What becomes of longer ones.
+    pub long_prompts: LongPrompts,
+}
+
+/// What becomes of a prompt that is longer than [`Sampling::max_prompt_length`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LongPrompts {
+    /// It is an error that names the question.
+    #[default]
+    Refuse,
+    /// Its first tokens are left out, as TRL does; the first question to lose some is named in a warning.
+    Cut,
 }
 
 impl Default for Sampling {
-    /// The paper's rollouts (App. hyper-parameters).
     fn default() -> Self {
-        Self { num_generations: 16, max_completion_length: 1024, temperature: 1.0, top_p: 1.0, top_k: 0 }
+        Self::PAPER
     }
 }
 
 impl Sampling {
-    /// One most probable completion per prompt.
+    /// The paper's rollouts (App. hyper-parameters).
+    pub const PAPER: Self = Self {
+        num_generations: 16,
+        max_completion_length: 1024,
+        temperature: 1.0,
+        top_p: 1.0,
+        top_k: 0,
+        max_prompt_length: 256,
+        long_prompts: LongPrompts::Refuse,
+    };
+
+    /// One most probable completion per prompt, of any length.
     #[must_use]
     pub fn greedy(max_completion_length: usize) -> Self {
-        Self { num_generations: 1, max_completion_length, temperature: 0.0, top_p: 1.0, top_k: 0 }
+        Self { num_generations: 1, max_completion_length, temperature: 0.0, max_prompt_length: 0, ..Self::default() }
     }
 }
 

@@ -6,14 +6,14 @@
 mod template;
 
 use libfuzzer_sys::{Corpus, fuzz_target};
-use template::{Messages, Source, Template};
+use template::{Messages, Source, Switches, Template};
 
 fuzz_target!(|template: &str| -> Corpus {
     let asks_for_memory = |digits: &[u8]| digits.len() > 3 && digits.iter().all(u8::is_ascii_digit);
     if template.as_bytes().windows(4).any(asks_for_memory) {
         return Corpus::Reject;
     }
-    let source = Source { template: template.into(), bos: "<s>".into(), eos: "</s>".into() };
+    let source = Source { template: template.into(), bos: "<s>".into(), eos: "</s>".into(), switches: Switches::new() };
     let Ok(template) = Template::read(source) else { return Corpus::Keep };
     for system in [None, Some("Be brief.".to_owned())] {
         let messages = Messages { system, user: "Who?".into() };

@@ -9,6 +9,8 @@ mod args;
 mod config;
 #[path = "../../cli/src/folders.rs"]
 mod folders;
+#[path = "../../cli/src/hub.rs"]
+mod hub;
 #[path = "../../cli/src/plugin.rs"]
 mod plugin;
 #[path = "../../cli/src/settings/mod.rs"]

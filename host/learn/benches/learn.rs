@@ -11,8 +11,7 @@ use tch::Device;
 
 const PROMPTS: usize = 24;
 const LENGTH: usize = 32;
-const SAMPLING: Sampling =
-    Sampling { num_generations: 16, max_completion_length: LENGTH, temperature: 1.0, top_p: 1.0, top_k: 0 };
+const SAMPLING: Sampling = Sampling { num_generations: 16, max_completion_length: LENGTH, ..Sampling::PAPER };
 
 /// `CORVER_BENCH_DEVICE` picks the device, as `--device` does.
 fn device() -> Device {

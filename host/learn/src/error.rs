@@ -91,6 +91,19 @@ pub enum LearnError {
         /// What is wrong with it, in the template engine's words or ours.
         reason: String,
     },
+    /// A prompt is longer than the rollouts allow.
+    #[error(
+        "the prompt of {question:?} has {tokens} tokens; rollout.max_prompt_length is {most}. Raise it, shorten the system prompt, or set \
+         rollout.long_prompts = \"cut\""
+    )]
+    LongPrompt {
+        /// The question.
+        question: String,
+        /// Of the prompt.
+        tokens: usize,
+        /// The setting.
+        most: usize,
+    },
     /// The tokenizer refused its input.
     #[error("tokenizer: {reason}")]
     Tokenizer {

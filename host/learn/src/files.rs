@@ -61,12 +61,13 @@ pub(crate) fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result
         let dtype = match tensor.f_kind()? {
             Kind::Float => Dtype::F32,
             Kind::BFloat16 => Dtype::BF16,
+            Kind::Half => Dtype::F16,
             Kind::Double => Dtype::F64,
             other => {
                 return Err(LearnError::Weight {
                     path: path.into(),
                     name: name.clone(),
-                    expected: "f32, bf16 or f64".into(),
+                    expected: "f32, bf16, f16 or f64".into(),
                     got: format!("{other:?}"),
                 });
             }

@@ -10,6 +10,7 @@
 //! update, scores, loss        rollouts + advantages ─▶ gradient, in micro-batches
 //! lora, optimizer, schedule   gradient ─▶ adapters
 //! checkpoint                  adapters and optimiser state ─▶ folder, and back
+//! merge                       model + adapter ─▶ a model for serving
 //! sft                         examples ─▶ a model (how the demo's models are made)
 //! values                      a model ─▶ plain numbers
 //! ```
@@ -24,6 +25,7 @@ mod attention;
 mod cache;
 mod chat;
 pub mod checkpoint;
+mod clean_up;
 pub mod config;
 pub mod device;
 pub mod error;
@@ -32,6 +34,7 @@ mod layer;
 mod linear;
 pub mod lora;
 pub mod loss;
+mod merge;
 pub mod model;
 pub mod optimizer;
 pub mod policy;
@@ -49,7 +52,7 @@ mod update;
 mod values;
 mod weights;
 
-pub use chat::render_as_child;
+pub use chat::{Switches, render_as_child};
 pub use checkpoint::checkpoints;
 pub use config::{Family, Llama3Scaling, ModelConfig};
 pub use corver_core::update::{
@@ -57,6 +60,7 @@ pub use corver_core::update::{
 };
 pub use device::{find_device, set_num_threads};
 pub use error::{LearnError, Result};
+pub use merge::merge;
 pub use model::Model;
 pub use optimizer::{AdamW, clip_gradients};
 pub use policy::Policy;

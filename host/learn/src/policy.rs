@@ -1,11 +1,12 @@
 //! The policy: samples completions, and learns from their advantages.
 
+use std::cell::OnceCell;
 use std::path::Path;
 
 use corver_core::sentence::spans_of_pieces;
 use corver_core::{
-    Advantages, Compatibility, LearnSettings, Learner, PartError, Question, Rollout, Sampler, Sampling, Trainee,
-    UpdateReport,
+    Advantages, Compatibility, LearnSettings, Learner, LongPrompts, PartError, Question, Rollout, Sampler, Sampling,
+    Trainee, UpdateReport,
 };
 
 use crate::error::{LearnError, Result};
@@ -36,6 +37,7 @@ pub struct Policy {
     optimizer: AdamW,
     schedule: CosineSchedule,
     drawn: Option<Drawn>,
+    warned_of_cut: OnceCell<()>,
 }
 
 impl Policy {
@@ -67,6 +69,7 @@ impl Policy {
             optimizer,
             schedule,
             drawn: None,
+            warned_of_cut: OnceCell::new(),
         })
     }
 
@@ -122,10 +125,35 @@ impl Policy {
         &mut self.optimizer
     }
 
+    /// That no prompt of these questions is refused for its length.
+    ///
+    /// # Errors
+    /// The first question that is, and those of [`PolicyTokenizer::prompt`].
+    pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
+        self.prompts(questions, sampling).map(drop)
+    }
+
+    /// The ids of every question's prompt, within its bound.
+    fn prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<Vec<Vec<u32>>> {
+        let most = sampling.max_prompt_length;
+        let prompt = |Question { question, .. }: &Question| {
+            let mut prompt = self.tokenizer.prompt(self.system_prompt.as_deref(), question)?;
+            let tokens = prompt.len();
+            if most > 0 && tokens > most {
+                if sampling.long_prompts == LongPrompts::Refuse {
+                    return Err(LearnError::LongPrompt { question: question.clone(), tokens, most });
+                }
+                self.warned_of_cut
+                    .get_or_init(|| tracing::warn!(question, tokens, most, "prompts lose their first tokens"));
+                prompt.drain(..tokens - most);
+            }
+            Ok(prompt)
+        };
+        questions.iter().map(prompt).collect()
+    }
+
     fn draw(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>> {
-        let system = self.system_prompt.as_deref();
-        let prompts =
-            questions.iter().map(|q| self.tokenizer.prompt(system, &q.question)).collect::<Result<Vec<_>>>()?;
+        let prompts = self.prompts(questions, sampling)?;
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         let completions = sample(&self.model, &slices, sampling, self.tokenizer.stop_tokens(), seed)?;
         let mut rollouts = Vec::with_capacity(completions.len());

@@ -220,7 +220,7 @@ mod tests {
     use crate::testing::tiny;
 
     fn settings(temperature: f64, n: usize, length: usize) -> Sampling {
-        Sampling { num_generations: n, max_completion_length: length, temperature, top_p: 1.0, top_k: 0 }
+        Sampling { num_generations: n, max_completion_length: length, temperature, ..Sampling::default() }
     }
 
     /// The plain way: no cache, one row, whole sequence each time.

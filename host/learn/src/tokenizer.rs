@@ -9,7 +9,8 @@ use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use tokenizers::Tokenizer;
 
-use crate::chat::Chat;
+use crate::chat::{Chat, Switches};
+use crate::clean_up::{self, CleanedUp};
 use crate::error::{LearnError, Result};
 use crate::spans::token_spans;
 
@@ -23,6 +24,8 @@ pub struct PolicyTokenizer {
     chat: Chat,
     special: HashSet<u32>,
     stop: Vec<u32>,
+    /// `clean_up_tokenization_spaces` of tokenizer_config.json.
+    cleans_up: bool,
 }
 
 /// A completion as text.
@@ -43,19 +46,19 @@ impl PolicyTokenizer {
     /// # Errors
     /// A file that is missing or malformed, no chat template, or no stop token at all.
     pub fn load(folder: &Path) -> Result<Self> {
-        Self::read(folder, None)
+        Self::read(folder, None, Switches::new())
     }
 
     /// As [`Self::load`]; a process of its own renders the chat template, within 1 GiB of memory and 5 s for a prompt. `program`
-    /// starts it, and it calls [`crate::render_as_child`].
+    /// starts it, and it calls [`crate::render_as_child`]. The template sees `switches` by their names.
     ///
     /// # Errors
     /// As [`Self::load`], and where that process cannot be started or is ended by its limits.
-    pub fn load_with_child(folder: &Path, program: Command) -> Result<Self> {
-        Self::read(folder, Some(program))
+    pub fn load_with_child(folder: &Path, program: Command, switches: Switches) -> Result<Self> {
+        Self::read(folder, Some(program), switches)
     }
 
-    fn read(folder: &Path, renderer: Option<Command>) -> Result<Self> {
+    fn read(folder: &Path, renderer: Option<Command>, switches: Switches) -> Result<Self> {
         let path = folder.join("tokenizer.json");
         let bytes = std::fs::read(&path).map_err(LearnError::io("read", &path))?;
         let malformed = |got: String| LearnError::Malformed {
@@ -79,7 +82,8 @@ impl PolicyTokenizer {
         }
         let special =
             tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, t)| t.special).map(|(id, _)| id).collect();
-        Ok(Self { chat: Chat::find(folder, &config, renderer)?, tokenizer, special, stop })
+        let cleans_up = config.get("clean_up_tokenization_spaces").and_then(Json::as_bool).unwrap_or_default();
+        Ok(Self { cleans_up, chat: Chat::find(folder, &config, renderer, switches)?, tokenizer, special, stop })
     }
 
     /// The ids of a chat up to where the assistant's words begin; `system` as the template places it.
@@ -106,11 +110,16 @@ impl PolicyTokenizer {
         Ok(self.tokenizer.encode_fast(text, false).map_err(refused)?.get_ids().to_vec())
     }
 
-    /// Ids → text, special tokens skipped.
+    /// Ids → text, special tokens skipped, and spaces too where tokenizer_config.json asks for it.
     ///
     /// # Errors
     /// Where the tokenizer's decoder fails.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
+        let text = self.decode_all(tokens)?;
+        Ok(if self.cleans_up { clean_up::clean_up(&text).text } else { text })
+    }
+
+    fn decode_all(&self, tokens: &[u32]) -> Result<String> {
         self.tokenizer.decode(tokens, true).map_err(refused)
     }
 
@@ -119,9 +128,17 @@ impl PolicyTokenizer {
     /// # Errors
     /// As [`Self::decode`].
     pub fn decode_with_spans(&self, tokens: &[u32]) -> Result<Decoded> {
-        let text = self.decode(tokens)?;
+        let text = self.decode_all(tokens)?;
         let visible: Vec<u32> = tokens.iter().copied().filter(|&id| !self.is_hidden(id)).collect();
-        let mut spans = token_spans(&text, &visible, |ids| self.decode(ids))?.into_iter();
+        let mut spans = token_spans(&text, &visible, |ids| self.decode_all(ids))?;
+        let text = if self.cleans_up {
+            let cleaned: CleanedUp = clean_up::clean_up(&text);
+            spans.iter_mut().for_each(|span| *span = cleaned.span(span));
+            cleaned.text
+        } else {
+            text
+        };
+        let mut spans = spans.into_iter();
         let token_spans = tokens.iter().map(|&id| if self.is_hidden(id) { None } else { spans.next() }).collect();
         Ok(Decoded { text, token_spans })
     }

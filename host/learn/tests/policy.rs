@@ -79,8 +79,7 @@ fn questions() -> Vec<Question> {
     ["Q a", "Q bb b"].map(|q| Question { question: q.into(), golds: vec!["a".into()], title: None }).into()
 }
 
-const SAMPLING: Sampling =
-    Sampling { num_generations: 8, max_completion_length: 6, temperature: 1.0, top_p: 1.0, top_k: 0 };
+const SAMPLING: Sampling = Sampling { num_generations: 8, max_completion_length: 6, ..Sampling::PAPER };
 
 /// Rewards the letter `c`, token by token.
 fn advantages(rollouts: &[Rollout]) -> Advantages {

@@ -52,6 +52,11 @@ pub enum Command {
     Train(TrainArgs),
     /// Answer and grade a question set, with a raw model or with an adapter.
     Eval(EvalArgs),
+    /// Fold an adapter into a model's weights, for programs that serve models: a Hugging Face folder.
+    ///
+    ///   corver-host merge --set policy.model=Qwen/Qwen3-8B runs/first-001/checkpoints/step-000100 qwen3-8b-first
+    #[command(verbatim_doc_comment)]
+    Merge(MergeArgs),
     /// Score completions and show why each sentence earned its reward: the quickest way to try a rule.
     ///
     /// The file has one JSON object per line: {"question", "answers", "completion"}; "answers" is a list, or a string
@@ -154,6 +159,16 @@ pub struct EvalArgs {
     /// Write one line per question to this file.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct MergeArgs {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Folder of an adapter or a checkpoint.
+    pub adapter: PathBuf,
+    /// New folder for the merged model.
+    pub out: PathBuf,
 }
 
 #[derive(Debug, Args)]

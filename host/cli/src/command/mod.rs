@@ -5,6 +5,7 @@ pub mod doctor;
 pub mod eval;
 pub mod extract;
 pub mod index;
+pub mod merge;
 pub mod plugin;
 pub mod score;
 pub mod train;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use corver_core::{Scorers, StepSettings};
+use corver_core::{Scorers, StepSettings, Trainee};
 use corver_study::eval::Evaluation;
 use corver_study::run::{
     Observer, Plan, RunDir, RunDirError, RunManifest, Summary, SystemPrompts, fingerprint, folder, text_fingerprint,
@@ -58,6 +58,8 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     manifest.set("device", device);
 
     let mut policy = parts::load_policy(&config, &model, None)?;
+    policy.set_system_prompt(&plan.prompts.train);
+    policy.check_prompts(&plan.train, &plan.step.sampling)?;
     let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy)?;
     let name = rules.name.clone();
     let mut scorers = Scorers {

@@ -7,7 +7,7 @@ mod rules;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use corver_core::{Counter, Extractor, Question};
 use corver_corpus::OpenOptions;
 use corver_counts::{Memo, OpenSettings, Recorder, Recording, Source};
@@ -16,9 +16,10 @@ use corver_extract::RuntimeLibrary;
 use crate::args::RecordingArgs;
 use crate::config::{Config, DemoOr, Place, UNSET};
 use crate::folders;
+use crate::hub;
 
 pub use demo::{demo, demo_index};
-pub use policy::{Policy, find_device, load_policy, render_prompts, resume};
+pub use policy::{Policy, find_device, load_policy, merge, render_prompts, resume};
 pub use rules::{AnyRule, Loader};
 
 /// The triplet model, and its bundle.
@@ -96,7 +97,10 @@ fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<V
 pub fn model(config: &Config) -> Result<PathBuf> {
     match named("policy.model", config.model.as_ref())? {
         DemoOr::Demo => Ok(demo()?.policy),
-        DemoOr::Own(path) => Ok(path.clone()),
+        DemoOr::Own(path) => {
+            ensure!(path.exists(), "`policy.model`: {}", hub::missing(path));
+            Ok(path.clone())
+        }
     }
 }
 

@@ -27,8 +27,18 @@ pub fn load_policy(_: &Config, _: &Path, _: Option<&Path>) -> Result<Policy> {
     bail!(NO_LIBTORCH)
 }
 
+pub fn merge(_: &Config, _: &Path, _: &Path, _: &Path) -> Result<()> {
+    bail!(NO_LIBTORCH)
+}
+
 pub fn resume(policy: &mut Policy, _: &Path) -> Result<usize> {
     match *policy {}
+}
+
+impl Policy {
+    pub fn check_prompts(&self, _: &[Question], _: &Sampling) -> Result<()> {
+        match *self {}
+    }
 }
 
 impl Sampler for Policy {

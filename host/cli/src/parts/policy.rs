@@ -30,7 +30,7 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
     let of_policy = || format!("loading the policy {}", model.display());
     let mut renderer = Command::new(std::env::current_exe().context("this program's own path is not known")?);
     renderer.arg("render-prompts");
-    let tokenizer = PolicyTokenizer::load_with_child(model, renderer).with_context(of_policy)?;
+    let tokenizer = PolicyTokenizer::load_with_child(model, renderer, config.chat.clone()).with_context(of_policy)?;
     let mut weights = Model::load(model, config.precision, device).with_context(of_policy)?;
     if let Some(adapter) = adapter {
         weights.load_adapter(adapter).with_context(|| {
@@ -39,6 +39,13 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
     }
     let policy = Policy::new(weights, tokenizer, config.update, config.seed).with_context(of_policy)?;
     Ok(policy.with_compatibility(config.reward.compatibility))
+}
+
+/// Folds an adapter into a model, in a new folder.
+pub fn merge(config: &Config, model: &Path, adapter: &Path, out: &Path) -> Result<()> {
+    let device = corver_learn::find_device(config.device)?;
+    let merging = || format!("merging {} into {}", adapter.display(), model.display());
+    corver_learn::merge(model, adapter, out, device).with_context(merging)
 }
 
 /// Continues from the newest of a run's checkpoints, and returns how many steps that one has behind it. Where it is damaged, the

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
 
 use super::{DEMO, Settings, keys};
-use crate::args::{ConfigArgs, EvalArgs, GraderArgs, RuleArgs, ScoreArgs, SettingsArgs, TrainArgs};
+use crate::args::{ConfigArgs, EvalArgs, GraderArgs, MergeArgs, RuleArgs, ScoreArgs, SettingsArgs, TrainArgs};
 
 /// The demo's settings, which every command falls back on.
 const DEMO_SETTINGS: &str = include_str!("../../../../configs/demo.toml");
@@ -26,6 +26,10 @@ impl Settings {
         }
         settings.question.eval_limit = args.limit.unwrap_or(settings.question.eval_limit);
         Ok(settings)
+    }
+
+    pub fn of_merge(args: &MergeArgs) -> Result<Self> {
+        Self::flagged(&args.config)
     }
 
     pub fn of_score(args: &ScoreArgs) -> Result<Self> {

@@ -75,8 +75,10 @@ impl Default for QuestionSection {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicySection {
-    /// Hugging Face folder, or "demo".
+    /// Hugging Face folder, the name of a model that was downloaded (`Qwen/Qwen3-8B`), or "demo".
     pub model: String,
+    /// Switches of the model's chat template, by their names: `{ enable_thinking = false }`.
+    pub chat: Map<String, Value>,
     /// System prompt of training rollouts; empty sends none.
     pub system_prompt: String,
     /// auto (bf16 on a GPU, f32 on the CPU), f32 or bf16.

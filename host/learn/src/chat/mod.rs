@@ -14,6 +14,7 @@ use crate::error::{LearnError, Result};
 
 use child::Renderer;
 pub use child::render_as_child;
+pub use template::Switches;
 use template::{Messages, Source, Template};
 
 /// The one template of a tokenizer.
@@ -32,15 +33,15 @@ enum Renders {
 
 impl Chat {
     /// chat_template.jinja if it is there, else `chat_template` of tokenizer_config.json (`config`). `child` starts the process that
-    /// renders it; without, this one does.
-    pub(crate) fn find(folder: &Path, config: &Json, child: Option<Command>) -> Result<Self> {
+    /// renders it; without, this one does. It sees `switches` by their names.
+    pub(crate) fn find(folder: &Path, config: &Json, child: Option<Command>, switches: Switches) -> Result<Self> {
         let (path, template) = find_template(folder, config)?;
         let token = |key: &str| match config.get(key) {
             Some(Json::String(text)) => text.clone(),
             Some(Json::Object(token)) => token.get("content").and_then(Json::as_str).unwrap_or_default().into(),
             _ => String::new(),
         };
-        let source = Source { template, bos: token("bos_token"), eos: token("eos_token") };
+        let source = Source { template, bos: token("bos_token"), eos: token("eos_token"), switches };
         let renders = match child {
             None => Template::read(source).map(Renders::Here),
             Some(command) => Renderer::start(command, &source).map(Mutex::new).map(Renders::Child),
@@ -101,7 +102,8 @@ mod tests {
     #[test]
     fn the_templates_own_errors_come_through() {
         let config = json!({"chat_template": "{{ raise_exception('no system role') }}"});
-        let error = Chat::find(Path::new("/nowhere"), &config, None).unwrap().render(None, "x").unwrap_err();
+        let error =
+            Chat::find(Path::new("/nowhere"), &config, None, Switches::new()).unwrap().render(None, "x").unwrap_err();
         assert!(matches!(&error, LearnError::Template { .. }), "{error}");
         let said = error.to_string();
         assert!(said.contains("tokenizer_config.json") && said.contains("no system role"), "{error}");
@@ -109,7 +111,7 @@ mod tests {
 
     #[test]
     fn without_a_template_the_error_says_what_to_add() {
-        let error = Chat::find(Path::new("/nowhere"), &json!({}), None).unwrap_err().to_string();
+        let error = Chat::find(Path::new("/nowhere"), &json!({}), None, Switches::new()).unwrap_err().to_string();
         assert!(error.contains("chat_template.jinja"), "{error}");
     }
 
@@ -117,8 +119,9 @@ mod tests {
     fn a_child_that_is_no_renderer_is_an_error() {
         let config = json!({"chat_template": "x"});
         for (program, said) in [("/nowhere/program", "No such file"), ("true", "ended"), ("cat", "expected")] {
-            let error =
-                Chat::find(Path::new("/nowhere"), &config, Some(Command::new(program))).unwrap_err().to_string();
+            let error = Chat::find(Path::new("/nowhere"), &config, Some(Command::new(program)), Switches::new())
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(said), "{program}: {error}");
         }
     }

@@ -4,6 +4,7 @@ use std::error::Error as _;
 use std::io::Write;
 
 use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
 use minijinja::{Environment, Error, ErrorKind, Value, context};
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +15,12 @@ pub(crate) struct Source {
     /// The tokens that a template may print, as text; empty where the model has none.
     pub bos: String,
     pub eos: String,
+    /// Switches of the template by their names, such as Qwen3's `enable_thinking`.
+    pub switches: Switches,
 }
+
+/// Names and values.
+pub type Switches = serde_json::Map<String, serde_json::Value>;
 
 /// What a template is given.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,6 +35,7 @@ pub(crate) struct Template {
     environment: Environment<'static>,
     bos: String,
     eos: String,
+    switches: Value,
 }
 
 const NAME: &str = "chat";
@@ -41,12 +48,12 @@ const FUEL: u64 = 100_000;
 const MAX_PROMPT: usize = 4 << 20;
 
 impl Template {
-    pub(crate) fn read(Source { template, bos, eos }: Source) -> Result<Self, String> {
+    pub(crate) fn read(Source { template, bos, eos, switches }: Source) -> Result<Self, String> {
         if template.len() > MAX_SOURCE {
             return Err(format!("it has {} bytes, and at most {MAX_SOURCE} are read", template.len()));
         }
         let environment = environment(&template).map_err(|error| reason(&error))?;
-        Ok(Self { environment, bos, eos })
+        Ok(Self { environment, bos, eos, switches: Serde(switches).into() })
     }
 
     /// The prompt up to where the assistant's words begin.
@@ -56,6 +63,7 @@ impl Template {
         let messages: Vec<Value> = system.chain([message("user", user)]).collect();
         let context = context! {
             messages, add_generation_prompt => true, bos_token => &self.bos, eos_token => &self.eos,
+            ..self.switches.clone()
         };
         let mut prompt = Prompt(Vec::new());
         let template = self.environment.get_template(NAME);
@@ -151,7 +159,8 @@ mod tests {
     use super::*;
 
     fn render(template: &str, system: Option<&str>, user: &str) -> Result<String, String> {
-        let source = Source { template: template.into(), bos: "<s>".into(), eos: "</s>".into() };
+        let switches = serde_json::json!({"enable_thinking": false, "messages": "mine"}).as_object().unwrap().clone();
+        let source = Source { template: template.into(), bos: "<s>".into(), eos: "</s>".into(), switches };
         Template::read(source)?.render(&Messages { system: system.map(str::to_owned), user: user.into() })
     }
 
@@ -206,7 +215,7 @@ mod tests {
                 {%- endif %}
             {%- endfor %}
             {%- if enable_thinking is defined and enable_thinking is false %}{{- '!' }}{%- endif %}"#;
-        assert_eq!(render(template, Some("s"), "a</think>\nb ").unwrap(), "26 Jul 2024|1|b");
+        assert_eq!(render(template, Some("s"), "a</think>\nb ").unwrap(), "26 Jul 2024|1|b!");
     }
 
     #[test]

@@ -1,0 +1,103 @@
+//! Models as users have them: downloaded under a name, with prompts of every length and switches of their own.
+
+use std::fs;
+use std::path::Path;
+
+use crate::host::{Finished, demo_policy, host_with_cache};
+
+/// Evaluates one question with these settings.
+fn evaluate(cache: &Path, set: &[&str]) -> Finished {
+    let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+    host_with_cache(cache, &[&["eval", "--limit", "1", "--device", "cpu", "--json"], &set[..]].concat())
+}
+
+#[test]
+fn a_downloaded_model_is_found_by_its_name() {
+    let cache = tempfile::tempdir().unwrap();
+    let repository = cache.path().join("huggingface/hub/models--some-one--Demo-1.0");
+    evaluate(cache.path(), &["policy.model=some-one/Demo-1.0"]).bad("`hf download some-one/Demo-1.0` gets it");
+    demo_policy(cache.path(), &repository.join("snapshots/abc"));
+    fs::create_dir(repository.join("refs")).unwrap();
+    fs::write(repository.join("refs/main"), "abc\n").unwrap();
+    let named = evaluate(cache.path(), &["policy.model=some-one/Demo-1.0"]).good().json();
+    assert_eq!(named, evaluate(cache.path(), &[]).good().json());
+    evaluate(cache.path(), &["policy.model=some-one/Other"]).bad("there is no ");
+}
+
+#[test]
+fn switches_reach_the_chat_template() {
+    let cache = tempfile::tempdir().unwrap();
+    let model = cache.path().join("model");
+    demo_policy(cache.path(), &model);
+    let template =
+        "{% if enable_thinking is false %}{{ raise_exception('no thinking') }}{% endif %}{{ messages[-1].content }}";
+    fs::write(model.join("chat_template.jinja"), template).unwrap();
+    let model = format!("policy.model={}", model.display());
+    evaluate(cache.path(), &[&model]).good();
+    evaluate(cache.path(), &[&model, "policy.chat={ enable_thinking = false }"]).bad("no thinking");
+}
+
+#[test]
+fn a_merged_model_answers_as_the_model_with_its_adapter() {
+    let cache = tempfile::tempdir().unwrap();
+    let (run, merged) = (cache.path().join("run"), cache.path().join("merged"));
+    let train = [
+        "train",
+        "--device",
+        "cpu",
+        "--steps",
+        "2",
+        "--set",
+        "question.prompts_per_step=2",
+        "--set",
+        "question.eval_limit=1",
+    ];
+    let rate = ["--set", "update.learning_rate=0.01", "--out", run.to_str().unwrap()];
+    host_with_cache(cache.path(), &[&train[..], &rate].concat()).good();
+    let adapter = run.join("checkpoints/step-000002");
+    let (adapter, out) = (adapter.to_str().unwrap(), merged.to_str().unwrap());
+    host_with_cache(cache.path(), &["merge", "--device", "cpu", adapter, out]).good();
+    host_with_cache(cache.path(), &["merge", "--device", "cpu", adapter, out]).bad("a folder that does not exist yet");
+    let answers = |more: &[&str]| {
+        let file = cache.path().join("answers.jsonl");
+        let eval = [
+            "eval",
+            "--limit",
+            "8",
+            "--device",
+            "cpu",
+            "--out",
+            file.to_str().unwrap(),
+            "--set",
+            "eval.trained_suffix=",
+        ];
+        host_with_cache(cache.path(), &[&eval[..], more].concat()).good();
+        fs::read_to_string(file).unwrap()
+    };
+    let of_merged = answers(&["--set", &format!("policy.model={out}")]);
+    assert_eq!(of_merged, answers(&["--adapter", adapter]));
+    assert_ne!(of_merged, answers(&[]));
+    // What `transformers` needs, and no second set of weights.
+    let files: Vec<_> = fs::read_dir(&merged).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    for name in
+        ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors"]
+    {
+        assert!(files.iter().any(|file| file == name), "{name} is missing: {files:?}");
+    }
+}
+
+#[test]
+fn long_prompts_are_refused_before_the_first_step_or_cut() {
+    let cache = tempfile::tempdir().unwrap();
+    let out = cache.path().join("run");
+    let train = |more: &[&str]| {
+        let args = ["train", "--device", "cpu", "--steps", "1", "--out", out.to_str().unwrap()];
+        let short = ["question.prompts_per_step=1", "question.eval_limit=1", "rollout.max_prompt_length=5"];
+        let set: Vec<&str> = short.iter().chain(more).flat_map(|set| ["--set", set]).collect();
+        host_with_cache(cache.path(), &[&args[..], &set[..]].concat())
+    };
+    train(&[]).bad("rollout.max_prompt_length is 5");
+    assert!(!out.exists(), "nothing had begun");
+    let cut = train(&["rollout.long_prompts=cut"]).good();
+    assert!(cut.stderr.contains("prompts lose their first tokens"), "{}", cut.stderr);
+}
