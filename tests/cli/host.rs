@@ -107,15 +107,20 @@ pub fn host_with_runtime(library: &str, args: &[&str]) -> Finished {
 
 /// Runs `corver-host` and kills it, without warning, once `ready` holds.
 pub fn kill_when(args: &[&str], ready: impl Fn() -> bool) {
-    let mut child = command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary was built");
+    signal_when("-KILL", args, ready);
+}
+
+/// Runs `corver-host` and sends it a signal once `ready` holds.
+pub fn signal_when(signal: &str, args: &[&str], ready: impl Fn() -> bool) -> Finished {
+    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
     let deadline = Instant::now() + Duration::from_secs(300);
     while !ready() {
         assert!(Instant::now() < deadline, "corver-host {} did not get there", args.join(" "));
         assert!(child.try_wait().unwrap().is_none(), "corver-host {} ended too early", args.join(" "));
         std::thread::sleep(Duration::from_millis(5));
     }
-    child.kill().unwrap();
-    child.wait().unwrap();
+    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    Finished::new(args, &child.wait_with_output().unwrap())
 }
 
 /// `corver-host index serve`, for as long as the value lives.

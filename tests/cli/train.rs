@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
-use crate::host::{Server, host, host_with_files_of, kill_when, lines, run_dir, short_run, short_run_args};
+use crate::host::{
+    Server, host, host_with_files_of, kill_when, lines, run_dir, short_run, short_run_args, signal_when,
+};
 
 #[test]
 fn training_on_the_demo_leaves_a_finished_run() {
@@ -104,6 +106,22 @@ fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
 fn a_killed_run_resumes_to_the_same_end() {
     let killed = resumes_to_the_same_end("straight", &[]);
     short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]).bad("finished");
+}
+
+#[test]
+fn an_interrupt_leaves_what_is_not_finished_and_the_run_goes_on_to_the_same_end() {
+    let straight = run_dir("not-interrupted");
+    short_run(&straight, 6, &[]).good();
+    for (name, signal, lines_before) in [("in-evaluation", "-INT", 0), ("in-training", "-TERM", 2)] {
+        let out = run_dir(name);
+        let begun = || out.join("config.toml").exists() && lines(&out.join("metrics.jsonl")).len() >= lines_before;
+        let stopped = signal_when(signal, &short_run_args(&out, "6", &[]), begun).good();
+        assert!(stopped.stderr.contains("interrupted: what is not finished is left"), "{}", stopped.stderr);
+        assert!(stopped.stderr.contains("--resume` goes on"), "{}", stopped.stderr);
+        assert!(stopped.stdout.is_empty() && !out.join("summary.json").exists());
+        short_run(&out, 6, &["--resume"]).good();
+        assert_eq!(without_times(&out), without_times(&straight), "{name}");
+    }
 }
 
 /// A limit on the size of files gives the same error to the same calls as a disk that takes no more.

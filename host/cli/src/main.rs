@@ -48,8 +48,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             eprintln!("error: {}", explain(&error));
-            let stopped = matches!(error.downcast_ref(), Some(corver_study::run::TrainError::Stopped { .. }));
-            ExitCode::from(if stopped { interrupt::INTERRUPTED } else { FAILED })
+            ExitCode::from(FAILED)
         }
     }
 }

@@ -5,8 +5,10 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
 
 use comfy_table::{Cell, CellAlignment, Table, presets};
+use corver_core::Decoding;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 
@@ -116,11 +118,29 @@ pub fn progress(total: u64, what: &'static str) -> ProgressBar {
             let _ = write!(text, ", {:#} left", HumanDuration(state.eta())); // the caller's buffer takes everything
         }
     };
-    let style = ProgressStyle::with_template("{msg:>12} [{bar:32}] {human_pos}/{human_len}{left}")
+    let style = ProgressStyle::with_template("{msg:>12} [{bar:32}] {human_pos}/{human_len}{left}{prefix}")
         .expect("a constant template that parses")
         .with_key("left", left)
         .progress_chars("=> ");
     ProgressBar::new(total).with_style(style).with_message(what)
+}
+
+/// How often a log hears of a long sampling.
+const NEWS: Duration = Duration::from_secs(30);
+
+/// Shows how far a sampling is: behind the bar, or, where there is none, in a line from time to time.
+pub fn decoding(bar: &ProgressBar) -> impl FnMut(Decoding) + 'static {
+    let bar = bar.clone();
+    let mut last = Instant::now();
+    move |Decoding { tokens, limit, ended, rows }| {
+        let text = format!("token {tokens} of at most {limit}, {ended} of {rows} ended");
+        if !bar.is_hidden() {
+            bar.set_prefix(format!(" ({text})"));
+        } else if last.elapsed() >= NEWS {
+            last = Instant::now();
+            note(&bar, &format!("decoding: {text}"));
+        }
+    }
 }
 
 /// Says something on standard error without tearing a progress bar.

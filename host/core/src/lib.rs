@@ -34,7 +34,7 @@ pub use count::{CorpusSize, Count, Counter, Lookup, Query};
 pub use question::Question;
 pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};
 pub use returns::{Ablation, RewardSettings, SentenceMean};
-pub use rollout::{LongPrompts, Rollout, Sampler, Sampling};
+pub use rollout::{Decoding, LongPrompts, Rollout, Sampler, Sampling};
 pub use sentence::{Alignment, Compatibility, Section, Sentence};
 pub use step::{Scorers, StepError, StepReport, StepSettings, score, step};
 pub use trace::{SentenceTrace, Trace};

@@ -79,6 +79,19 @@ impl Sampling {
     }
 }
 
+/// How far the decoding of rollouts has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decoding {
+    /// Tokens of the rows that have not ended.
+    pub tokens: usize,
+    /// Tokens that a row can have.
+    pub limit: usize,
+    /// Rows that have ended.
+    pub ended: usize,
+    /// Rows that are decoded together.
+    pub rows: usize,
+}
+
 /// The policy, as something to draw from.
 pub trait Sampler {
     /// `questions.len() × num_generations` rollouts, those of one question next to each other, in question order.

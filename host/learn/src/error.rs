@@ -137,6 +137,9 @@ pub enum LearnError {
         "the logits of a prompt's last token are NaN or infinite: the weights, the adapter or a setting of config.json is wrong"
     )]
     Logits,
+    /// Whoever watches the sampling broke it off.
+    #[error("stopped, as asked")]
+    Stopped,
     /// libtorch failed.
     #[error("libtorch: {0}")]
     Torch(#[from] tch::TchError),

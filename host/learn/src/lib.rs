@@ -64,7 +64,7 @@ pub use merge::merge;
 pub use model::Model;
 pub use optimizer::{AdamW, clip_gradients};
 pub use policy::Policy;
-pub use sample::{Completion, sample};
+pub use sample::{Completion, Watch, sample, sample_watched};
 pub use schedule::CosineSchedule;
 pub use sft::{Example, FitSettings, fit};
 pub use tokenizer::{Decoded, PolicyTokenizer};

@@ -1,18 +1,19 @@
 //! The policy: samples completions, and learns from their advantages.
 
 use std::cell::OnceCell;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use corver_core::sentence::spans_of_pieces;
 use corver_core::{
-    Advantages, Compatibility, LearnSettings, Learner, LongPrompts, PartError, Question, Rollout, Sampler, Sampling,
-    Trainee, UpdateReport,
+    Advantages, Compatibility, Decoding, LearnSettings, Learner, LongPrompts, PartError, Question, Rollout, Sampler,
+    Sampling, Trainee, UpdateReport,
 };
 
 use crate::error::{LearnError, Result};
 use crate::model::Model;
 use crate::optimizer::{AdamW, clip_gradients};
-use crate::sample::sample;
+use crate::sample::{Watch, sample_watched};
 use crate::schedule::CosineSchedule;
 use crate::tokenizer::PolicyTokenizer;
 use crate::update::{Gradient, Row, gradient};
@@ -27,7 +28,6 @@ struct Drawn {
 }
 
 /// A model with adapters, its tokenizer, and the state of its training.
-#[derive(Debug)]
 pub struct Policy {
     model: Model,
     tokenizer: PolicyTokenizer,
@@ -38,6 +38,13 @@ pub struct Policy {
     schedule: CosineSchedule,
     drawn: Option<Drawn>,
     warned_of_cut: OnceCell<()>,
+    watch: Box<Watch<'static>>,
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Policy").field("model", &self.model).field("settings", &self.settings).finish_non_exhaustive()
+    }
 }
 
 impl Policy {
@@ -70,6 +77,7 @@ impl Policy {
             schedule,
             drawn: None,
             warned_of_cut: OnceCell::new(),
+            watch: Box::new(|_| ControlFlow::Continue(())),
         })
     }
 
@@ -86,6 +94,11 @@ impl Policy {
     pub fn with_compatibility(mut self, compatibility: Compatibility) -> Self {
         self.compatibility = compatibility;
         self
+    }
+
+    /// From now on `watch` hears of every sampling every few tokens, and can break it off ([`LearnError::Stopped`]).
+    pub fn set_watch(&mut self, watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static) {
+        self.watch = Box::new(watch);
     }
 
     /// Whether the adapters take part in sampling; without them the base model answers. Returns whether they did before.
@@ -155,7 +168,8 @@ impl Policy {
     fn draw(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>> {
         let prompts = self.prompts(questions, sampling)?;
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
-        let completions = sample(&self.model, &slices, sampling, self.tokenizer.stop_tokens(), seed)?;
+        let stop = self.tokenizer.stop_tokens();
+        let completions = sample_watched(&self.model, &slices, sampling, stop, seed, &mut self.watch)?;
         let mut rollouts = Vec::with_capacity(completions.len());
         for (n, completion) in completions.into_iter().enumerate() {
             let decoded = self.tokenizer.decode_with_spans(&completion.tokens)?;

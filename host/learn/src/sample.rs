@@ -5,7 +5,9 @@
 //! the other rows nor on when they end. (The logits do, in their last bits: matrix products round differently at
 //! different batch sizes. The same call gives the same result.)
 
-use corver_core::{InvalidSetting, Sampling};
+use std::ops::ControlFlow;
+
+use corver_core::{Decoding, InvalidSetting, Sampling};
 use tch::{Device, Kind, Tensor};
 
 use crate::cache::KvCache;
@@ -29,6 +31,9 @@ pub struct Completion {
 /// Rows decoded together at most; bounds the memory of a call with many prompts.
 const MAX_ROWS: usize = 512;
 
+/// Asked every few tokens: whether to go on.
+pub type Watch<'w> = dyn FnMut(Decoding) -> ControlFlow<()> + 'w;
+
 /// Draws `sampling.num_generations` completions for each prompt; those of one prompt next to each other, in prompt order.
 ///
 /// # Errors
@@ -39,6 +44,21 @@ pub fn sample(
     sampling: &Sampling,
     stop: &[u32],
     seed: u64,
+) -> Result<Vec<Completion>> {
+    sample_watched(model, prompts, sampling, stop, seed, &mut |_| ControlFlow::Continue(()))
+}
+
+/// As [`sample`], for as long as `watch` says so.
+///
+/// # Errors
+/// As [`sample`]; [`LearnError::Stopped`] where `watch` breaks off.
+pub fn sample_watched(
+    model: &Model,
+    prompts: &[&[u32]],
+    sampling: &Sampling,
+    stop: &[u32],
+    seed: u64,
+    watch: &mut Watch<'_>,
 ) -> Result<Vec<Completion>> {
     check(sampling)?;
     let _guard = tch::no_grad_guard();
@@ -54,7 +74,7 @@ pub fn sample(
                 rows.push(Row { prompt, limit, draws, done: Completion::empty() });
             }
         }
-        decode(model, prompts, sampling, stop, &mut rows)?;
+        decode(model, prompts, sampling, stop, &mut rows, watch)?;
         completions.extend(rows.into_iter().map(|row| row.done));
     }
     Ok(completions)
@@ -110,7 +130,14 @@ fn burst_length(device: Device) -> usize {
     if device.is_cuda() { 16 } else { 4 }
 }
 
-fn decode(model: &Model, prompts: &[&[u32]], sampling: &Sampling, stop: &[u32], rows: &mut [Row]) -> Result<()> {
+fn decode(
+    model: &Model,
+    prompts: &[&[u32]],
+    sampling: &Sampling,
+    stop: &[u32],
+    rows: &mut [Row],
+    watch: &mut Watch<'_>,
+) -> Result<()> {
     let burst = burst_length(model.device());
     let mut open: Vec<usize> = (0..rows.len()).filter(|&r| rows[r].is_open()).collect(); // cache row → row
     if open.is_empty() {
@@ -126,6 +153,7 @@ fn decode(model: &Model, prompts: &[&[u32]], sampling: &Sampling, stop: &[u32], 
     drop(prefix);
     let index: Vec<i64> = of_row.iter().map(|&p| p as i64).collect();
     let mut logits = first.f_index_select(0, &Tensor::f_from_slice(&index)?.f_to_device(model.device())?)?; // [N, V]
+    let mut tokens_done = 0;
     loop {
         let draws = upload_draws(rows, &open, burst, model.device())?;
         let (mut tokens, mut log_probs) = (Vec::with_capacity(burst), Vec::with_capacity(burst));
@@ -139,6 +167,11 @@ fn decode(model: &Model, prompts: &[&[u32]], sampling: &Sampling, stop: &[u32], 
         let still: Vec<usize> = (0..open.len()).filter(|&i| rows[open[i]].is_open()).collect();
         if still.is_empty() {
             return Ok(());
+        }
+        tokens_done += burst;
+        let (limit, ended) = (sampling.max_completion_length, rows.len() - still.len());
+        if watch(Decoding { tokens: tokens_done, limit, ended, rows: rows.len() }).is_break() {
+            return Err(LearnError::Stopped);
         }
         // Copying the cache costs about as much as one step's attention: worth it for an eighth of the rows.
         if still.len() * 8 <= open.len() * 7 || cache.room() < burst {

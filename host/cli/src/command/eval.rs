@@ -1,5 +1,7 @@
 //! `corver-host eval`: a question set, answered and graded.
 
+use std::ops::ControlFlow;
+
 use anyhow::{Context, Result, ensure};
 use corver_core::{Graders, Scorers, Trainee};
 use corver_study::eval::evaluate;
@@ -34,6 +36,11 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
         graders: &mut graders,
     };
     let bar = output::progress(questions.len() as u64, "answering");
+    let mut show = output::decoding(&bar);
+    policy.set_watch(move |decoding| {
+        show(decoding);
+        ControlFlow::Continue(())
+    });
     let mut progress = |done: usize| bar.set_position(done as u64);
     let (evaluation, answers) = evaluate(
         &mut policy,

@@ -1,13 +1,15 @@
 //! `corver-host train`.
 
+use std::cell::Cell;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use corver_core::{Scorers, StepSettings, Trainee};
+use corver_core::{Decoding, Scorers, StepSettings, Trainee};
 use corver_study::eval::Evaluation;
 use corver_study::run::{
-    Observer, Plan, RunDir, RunDirError, RunManifest, Summary, SystemPrompts, fingerprint, folder, text_fingerprint,
-    train,
+    Observer, Plan, RunDir, RunDirError, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
+    text_fingerprint, train,
 };
 use indicatif::ProgressBar;
 use serde_json::{Map, Value};
@@ -60,6 +62,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     let mut policy = parts::load_policy(&config, &model, None)?;
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train, &plan.step.sampling)?;
+    let interrupt = Interrupt::listen()?; // from here on there is something to go on with
     let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy)?;
     let name = rules.name.clone();
     let mut scorers = Scorers {
@@ -68,16 +71,19 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
         sentence_scorer: &mut rules,
         graders: &mut graders,
     };
-    let mut screen = Screen::new(plan.steps, steps_done, Interrupt::listen()?);
+    let mut screen = Screen::new(plan.steps, steps_done, interrupt);
+    policy.set_watch(screen.watch());
     output::note(&screen.bar, &format!("rule {name}, {} steps, into {}", plan.steps, run.path().display()));
     let trained = train(&mut policy, &mut scorers, &plan, &name, &run, steps_done, &mut screen);
     screen.bar.finish_and_clear();
-    let summary = trained.with_context(|| {
-        format!(
-            "the run in {0} is unfinished; `corver-host train --out {0} --resume` continues it",
-            run.path().display()
-        )
-    })?;
+    let go_on = format!("`corver-host train --out {} --resume` goes on", run.path().display());
+    let summary = match trained {
+        Err(TrainError::Stopped { step }) => {
+            output::note(&screen.bar, &format!("stopped after step {step} of {}; {go_on}", plan.steps));
+            return Ok(());
+        }
+        trained => trained.with_context(|| format!("the run is unfinished; {go_on}"))?,
+    };
     if json {
         return output::json(&summary);
     }
@@ -152,13 +158,23 @@ fn name_settings(error: RunDirError, run: &Path, resolved: &str) -> anyhow::Erro
 struct Screen {
     bar: ProgressBar,
     interrupt: Interrupt,
+    told: Cell<bool>,
 }
 
 impl Screen {
     fn new(steps: usize, steps_done: usize, interrupt: Interrupt) -> Self {
         let bar = output::progress(steps as u64, "training");
         bar.set_position(steps_done as u64);
-        Self { bar, interrupt }
+        Self { bar, interrupt, told: Cell::new(false) }
+    }
+
+    /// Shows how far a sampling is, and breaks it off after an interrupt.
+    fn watch(&self) -> impl FnMut(Decoding) -> ControlFlow<()> + 'static {
+        let (mut show, interrupt) = (output::decoding(&self.bar), self.interrupt.clone());
+        move |decoding| {
+            show(decoding);
+            if interrupt.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
     }
 }
 
@@ -189,8 +205,8 @@ impl Observer for Screen {
 
     fn wants_to_stop(&self) -> bool {
         let asked = self.interrupt.asked();
-        if asked {
-            output::note(&self.bar, "interrupted: writing a checkpoint");
+        if asked && !self.told.replace(true) {
+            output::note(&self.bar, "interrupted: what is not finished is left; Ctrl-C again ends at once");
         }
         asked
     }

@@ -1,11 +1,12 @@
 //! What stands in for the policy in a build without libtorch: no value of it exists.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use corver_core::{
-    Advantages, Device, Learner, PartError, Question, Rollout, Sampler, Sampling, Trainee, UpdateReport,
+    Advantages, Decoding, Device, Learner, PartError, Question, Rollout, Sampler, Sampling, Trainee, UpdateReport,
 };
 
 use crate::config::Config;
@@ -36,6 +37,10 @@ pub fn resume(policy: &mut Policy, _: &Path) -> Result<usize> {
 }
 
 impl Policy {
+    pub fn set_watch(&mut self, _: impl FnMut(Decoding) -> ControlFlow<()> + 'static) {
+        match *self {}
+    }
+
     pub fn check_prompts(&self, _: &[Question], _: &Sampling) -> Result<()> {
         match *self {}
     }

@@ -55,7 +55,7 @@ pub trait Observer {
     fn evaluated(&mut self, which: &'static str, evaluation: &Evaluation);
     /// A step ended; see [`step_metrics`] for the names.
     fn stepped(&mut self, metrics: &Map<String, Value>, total: usize);
-    /// Asked after every step: whether to write a checkpoint and stop.
+    /// Asked after every step, and when one or an evaluation is broken off: whether to write a checkpoint and stop.
     fn wants_to_stop(&self) -> bool {
         false
     }
@@ -136,10 +136,10 @@ pub enum TrainError {
     /// The run's folder could not be written.
     #[error(transparent)]
     RunDir(#[from] RunDirError),
-    /// The observer wanted it. There is a checkpoint.
+    /// The observer wanted it. There is a checkpoint of every step that was taken.
     #[error("stopped after step {step}, as asked")]
     Stopped {
-        /// The last step taken, counted from 1.
+        /// The last step taken, counted from 1; 0 before the first.
         step: usize,
     },
 }
@@ -171,7 +171,7 @@ pub fn train<P: Trainee>(
     let mut log = StepLog::read(run)?;
     let before = match run.read_json::<Kept>(BEFORE)? {
         Some(kept) => Some(kept),
-        None => evaluated(policy, scorers, plan, &plan.prompts.eval_raw, ("raw", BEFORE), run, observer)?,
+        None => evaluated(policy, scorers, plan, ("raw", BEFORE), run, steps_done, observer)?,
     };
 
     policy.set_system_prompt(&plan.prompts.train);
@@ -179,8 +179,16 @@ pub fn train<P: Trainee>(
         let start = Instant::now();
         let chosen = questions_of_step(plan.train.len(), plan.prompts_per_step, number, plan.seed);
         let questions: Vec<Question> = chosen.into_iter().map(|index| plan.train[index].clone()).collect();
-        let report = step(policy, scorers, &questions, &plan.step, seed_of_step(plan.seed, number))
-            .map_err(|source| TrainError::Step { step: number + 1, source })?;
+        let report = match step(policy, scorers, &questions, &plan.step, seed_of_step(plan.seed, number)) {
+            // The step is left as if it had not begun.
+            Err(_) if observer.wants_to_stop() => {
+                if number > steps_done {
+                    save(policy, plan, run, number)?;
+                }
+                return Err(TrainError::Stopped { step: number });
+            }
+            report => report.map_err(|source| TrainError::Step { step: number + 1, source })?,
+        };
         log.num_tokens += report.rollouts.iter().map(|rollout| rollout.tokens.len() as u64).sum::<u64>();
         let metrics = step_metrics(number, log.num_tokens, start.elapsed().as_secs_f64(), rule, &report);
         log.add(&metrics);
@@ -192,18 +200,22 @@ pub fn train<P: Trainee>(
         let last = number + 1 == plan.steps;
         let stop = !last && observer.wants_to_stop();
         if last || stop || (number + 1).is_multiple_of(plan.checkpoint_every) {
-            let saved = policy.save(&run.checkpoints(), plan.checkpoints_kept);
-            saved.map_err(|source| TrainError::Checkpoint { step: number + 1, source })?;
+            save(policy, plan, run, number + 1)?;
         }
         if stop {
             return Err(TrainError::Stopped { step: number + 1 });
         }
     }
 
-    let after = evaluated(policy, scorers, plan, &plan.prompts.eval_trained, ("trained", AFTER), run, observer)?;
+    let after = evaluated(policy, scorers, plan, ("trained", AFTER), run, plan.steps, observer)?;
     let summary = summarize(rule, &log, before.as_ref(), after.as_ref());
     run.finish(&summary)?;
     Ok(summary)
+}
+
+fn save<P: Trainee>(policy: &mut P, plan: &Plan, run: &RunDir, step: usize) -> Result<(), TrainError> {
+    let saved = policy.save(&run.checkpoints(), plan.checkpoints_kept);
+    saved.map_err(|source| TrainError::Checkpoint { step, source })
 }
 
 const BEFORE: &str = "evaluation_before.json";
@@ -238,21 +250,23 @@ fn evaluated<P: Trainee>(
     policy: &mut P,
     scorers: &mut Scorers<'_>,
     plan: &Plan,
-    prompt: &str,
     (which, name): (&'static str, &str),
     run: &RunDir,
+    steps_done: usize,
     observer: &mut dyn Observer,
 ) -> Result<Option<Kept>, TrainError> {
     if plan.eval.is_empty() {
         return Ok(None);
     }
     let start = Instant::now();
-    policy.set_system_prompt(prompt);
+    policy.set_system_prompt(if name == BEFORE { &plan.prompts.eval_raw } else { &plan.prompts.eval_trained });
     let total = plan.eval.len();
     let mut progress = |done| observer.answering(done, total);
-    let (evaluation, answers): (Evaluation, Vec<GradedAnswer>) =
-        evaluate(policy, scorers, &plan.eval, &plan.evaluate, plan.step.rewards.compatibility, &mut progress)
-            .map_err(|source| TrainError::Evaluate { which, source })?;
+    let graded = evaluate(policy, scorers, &plan.eval, &plan.evaluate, plan.step.rewards.compatibility, &mut progress);
+    let (evaluation, answers): (Evaluation, Vec<GradedAnswer>) = match graded {
+        Err(_) if observer.wants_to_stop() => return Err(TrainError::Stopped { step: steps_done }),
+        graded => graded.map_err(|source| TrainError::Evaluate { which, source })?,
+    };
     run.write_lines(&format!("answers_{which}.jsonl"), &answers)?;
     let kept = Kept { evaluation, seconds: start.elapsed().as_secs_f64() };
     run.write_json(name, &kept)?;
