@@ -17,7 +17,7 @@ fn training_on_the_demo_leaves_a_finished_run() {
     let summary: Map<String, Value> = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!(summary["plugin"], "first");
     assert_eq!(summary["steps"], 2);
-    for name in ["accuracy", "supported_rate", "refusal_rate", "mean_length"] {
+    for name in ["accuracy", "supported_rate", "refusal_rate", "cut_off_rate", "unformatted_rate", "mean_length"] {
         for when in ["before", "after"] {
             let value = summary[&format!("{name}_{when}")].as_f64().unwrap();
             assert!(value >= 0.0 && (name == "mean_length" || value <= 1.0), "{name}_{when} = {value}");

@@ -28,9 +28,9 @@ pub enum QuestionError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The file is no JSON list.
-    #[error("{} is not a JSON list of questions: {source}", path.display())]
-    NotAList {
+    /// The file is neither a JSON list nor JSON lines.
+    #[error("{} is neither a JSON list of questions nor one question per line: {source}", path.display())]
+    NotJson {
         /// Which file.
         path: PathBuf,
         /// Where the JSON breaks.
@@ -49,7 +49,7 @@ pub enum QuestionError {
         /// What is missing or wrong.
         problem: String,
     },
-    /// The list has no record.
+    /// There is no record.
     #[error("{} holds no question", path.display())]
     Empty {
         /// Which file.
@@ -68,14 +68,21 @@ struct Record {
     title: Option<String>,
 }
 
-/// Reads a JSON list of questions in either layout.
+/// Reads a JSON list of questions, or one question per line, in either layout.
 ///
 /// # Errors
 /// Where the file cannot be read or a record lacks a field; the message names the record.
 pub fn read_questions(path: &Path) -> Result<Vec<Question>, QuestionError> {
     let text = std::fs::read_to_string(path).map_err(|source| QuestionError::Read { path: path.to_owned(), source })?;
-    let records: Vec<serde_json::Value> =
-        serde_json::from_str(&text).map_err(|source| QuestionError::NotAList { path: path.to_owned(), source })?;
+    parse_questions(path, &text)
+}
+
+fn parse_questions(path: &Path, text: &str) -> Result<Vec<Question>, QuestionError> {
+    let records: Result<Vec<serde_json::Value>, _> = match text.trim_start().starts_with('[') {
+        true => serde_json::from_str(text),
+        false => text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str).collect(),
+    };
+    let records = records.map_err(|source| QuestionError::NotJson { path: path.to_owned(), source })?;
     if records.is_empty() {
         return Err(QuestionError::Empty { path: path.to_owned() });
     }
@@ -118,6 +125,19 @@ mod tests {
         assert_eq!(parse_record(train).unwrap().golds, ["Paris", "Lutetia"]);
         let eval = serde_json::json!({"question": "q", "answer": "a;b", "aliases": ["c"]});
         assert_eq!(parse_record(eval).unwrap().golds, ["a;b", "c"]);
+    }
+
+    #[test]
+    fn a_list_and_lines_hold_the_same() {
+        let read = |text: &str| parse_questions(Path::new("questions"), text);
+        let (one, two) = (r#"{"question": "q", "answers": "a"}"#, r#"{"question": "r", "answer": "b"}"#);
+        let list = read(&format!("[{one}, {two}]")).unwrap();
+        assert_eq!(list.len(), 2);
+        assert_eq!(read(&format!("{one}\r\n\n{two}")).unwrap(), list);
+        assert!(matches!(read(&format!("{one}\nno")), Err(QuestionError::NotJson { .. })));
+        assert!(matches!(read(&format!("{one}\n{{}}")), Err(QuestionError::Record { record: 2, .. })));
+        assert!(matches!(read(" \n"), Err(QuestionError::Empty { .. })));
+        assert!(matches!(read("[]"), Err(QuestionError::Empty { .. })));
     }
 
     #[test]

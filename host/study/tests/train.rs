@@ -88,6 +88,7 @@ impl SentenceScorer for Nothing {
 struct Listener {
     steps: Vec<f64>,
     evaluated: Vec<&'static str>,
+    warnings: Vec<String>,
     stop_after: Option<usize>,
 }
 
@@ -98,6 +99,10 @@ impl Observer for Listener {
 
     fn evaluated(&mut self, which: &'static str, _: &Evaluation) {
         self.evaluated.push(which);
+    }
+
+    fn warned(&mut self, warning: &str) {
+        self.warnings.push(warning.to_owned());
     }
 
     fn wants_to_stop(&self) -> bool {

@@ -64,7 +64,9 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
         [
             ["correct".to_owned(), percent(evaluation.accuracy)],
             ["incorrect".to_owned(), percent(evaluation.grades.rate(evaluation.grades.incorrect))],
-            ["not attempted".to_owned(), percent(evaluation.refusal_rate)],
+            ["refused".to_owned(), percent(evaluation.refusal_rate)],
+            ["cut off".to_owned(), percent(evaluation.cut_off_rate)],
+            ["no answer".to_owned(), percent(evaluation.unformatted_rate)],
             ["F1".to_owned(), percent(evaluation.f1)],
             ["keeps the format".to_owned(), percent(evaluation.format_rate)],
             ["supported sentences".to_owned(), evaluation.supported_rate.map_or("–".to_owned(), percent)],

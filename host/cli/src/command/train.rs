@@ -188,6 +188,10 @@ impl Observer for Screen {
         output::note(&self.bar, &format!("{which} policy: {percent:.1} % of {questions} questions right"));
     }
 
+    fn warned(&mut self, warning: &str) {
+        output::note(&self.bar, &format!("warning: {warning}"));
+    }
+
     fn stepped(&mut self, metrics: &Map<String, Value>, total: usize) {
         let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
         let line = format!(
@@ -225,6 +229,8 @@ fn show(summary: &Summary, run: &Path) {
                 percent(summary.supported_rate_after),
             ],
             ["refusals".into(), percent(summary.refusal_rate_before), percent(summary.refusal_rate_after)],
+            ["cut off".into(), percent(summary.cut_off_rate_before), percent(summary.cut_off_rate_after)],
+            ["no answer".into(), percent(summary.unformatted_rate_before), percent(summary.unformatted_rate_after)],
             ["mean length".into(), tokens(summary.mean_length_before), tokens(summary.mean_length_after)],
         ],
     );

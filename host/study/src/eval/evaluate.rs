@@ -6,7 +6,7 @@ use corver_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::grade::{Grades, grade, keeps_format};
+use super::grade::{Grades, Missing, grade, keeps_format, missing};
 
 /// Why an evaluation stopped.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +42,9 @@ impl Default for EvaluateSettings {
 pub struct GradedAnswer {
     /// What it was judged to be.
     pub grade: Label,
+    /// Why it was not attempted, where it was not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<Missing>,
     /// Tokens generated.
     pub length: usize,
     /// The question, the completion and its sentences.
@@ -55,8 +58,12 @@ pub struct Evaluation {
     pub grades: Grades,
     /// Share of right answers.
     pub accuracy: f64,
-    /// Share of refusals and missing answers.
+    /// Share of completions that say that they do not know. This and the next two make up what is not attempted.
     pub refusal_rate: f64,
+    /// Share of completions whose tokens were used up before an answer.
+    pub cut_off_rate: f64,
+    /// Share of completions that ended without an answer.
+    pub unformatted_rate: f64,
     /// See [`Grades::f1`].
     pub f1: f64,
     /// Share of completions that keep the template.
@@ -100,7 +107,9 @@ pub fn evaluate(
         let scored = score(&rollouts, batch, &mut scorers, &rewards).map_err(EvaluateError::Score)?;
         for (rollout, trace) in rollouts.iter().zip(scored.traces) {
             let grade = grade(&rollout.text, &batch[rollout.question].golds, compatibility);
-            answers.push(GradedAnswer { grade, length: rollout.tokens.len(), trace });
+            let missing =
+                (grade == Label::NotAttempted).then(|| missing(&rollout.text, rollout.finished, compatibility));
+            answers.push(GradedAnswer { grade, missing, length: rollout.tokens.len(), trace });
         }
         progress(answers.len());
     }
@@ -116,9 +125,12 @@ fn summarize(answers: &[GradedAnswer]) -> Evaluation {
         .filter_map(|sentence| sentence.verdict.as_ref()?.count)
         .collect();
     let share = |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let missing = |why| share(answers.iter().filter(|answer| answer.missing == Some(why)).count(), answers.len());
     Evaluation {
         accuracy: grades.rate(grades.correct),
-        refusal_rate: grades.rate(grades.not_attempted),
+        refusal_rate: missing(Missing::Refused),
+        cut_off_rate: missing(Missing::CutOff),
+        unformatted_rate: missing(Missing::Unformatted),
         f1: grades.f1(),
         format_rate: share(
             answers.iter().filter(|answer| keeps_format(&answer.trace.completion)).count(),

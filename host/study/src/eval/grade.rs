@@ -22,6 +22,28 @@ pub fn extract_answer(completion: &str, compatibility: Compatibility) -> &str {
     }
 }
 
+/// Why a completion counts as not attempted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Missing {
+    /// It says that it does not know.
+    Refused,
+    /// It had not come to an answer when its tokens were used up.
+    CutOff,
+    /// It ended without an answer block, or with an empty one.
+    Unformatted,
+}
+
+/// What [`grade`] found instead of an answer; `finished`: the completion ended by itself.
+#[must_use]
+pub fn missing(completion: &str, finished: bool, compatibility: Compatibility) -> Missing {
+    match (extract_answer(completion, compatibility).is_empty(), finished) {
+        (false, _) => Missing::Refused,
+        (true, false) => Missing::CutOff,
+        (true, true) => Missing::Unformatted,
+    }
+}
+
 /// Grades one completion against its gold and aliases.
 #[must_use]
 pub fn grade(completion: &str, golds: &[String], compatibility: Compatibility) -> Label {
@@ -95,6 +117,16 @@ mod tests {
         assert_eq!(grade("<answer>I don't know</answer>", &golds, Compatibility::Paper), Label::NotAttempted);
         assert_eq!(grade("<answer>I don't know</answer>", &golds, Compatibility::Reference), Label::Bad);
         assert_eq!(grade("<answer>Paris</answer> and more", &golds, Compatibility::Paper), Label::Good);
+    }
+
+    #[test]
+    fn what_stands_in_place_of_an_answer_is_told_apart() {
+        let paper = Compatibility::Paper;
+        assert_eq!(missing("<answer>I don't know</answer>", true, paper), Missing::Refused);
+        assert_eq!(missing("<think>Paris is", false, paper), Missing::CutOff);
+        assert_eq!(missing("<think>Paris is</think><answer>", false, paper), Missing::CutOff);
+        assert_eq!(missing("Paris.", true, paper), Missing::Unformatted);
+        assert_eq!(missing("<answer></answer>", true, paper), Missing::Unformatted);
     }
 
     #[test]

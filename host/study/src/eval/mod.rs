@@ -9,5 +9,5 @@ pub mod interval;
 pub use completions::{Completions, GivenTriplets, read_completions};
 pub use evaluate::{EvaluateError, EvaluateSettings, Evaluation, GradedAnswer, evaluate};
 pub use filter::{FilterSettings, Zone};
-pub use grade::{Grades, grade};
+pub use grade::{Grades, Missing, grade};
 pub use interval::wilson;

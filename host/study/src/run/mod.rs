@@ -5,6 +5,7 @@ pub mod fingerprint;
 pub mod folder;
 pub mod metrics;
 pub mod train;
+pub mod warnings;
 
 pub use fingerprint::{fingerprint, text_fingerprint};
 pub use folder::{RunDir, RunDirError, RunManifest};

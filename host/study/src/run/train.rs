@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::data_order::{questions_of_step, seed_of_step};
 use super::folder::{RunDir, RunDirError};
 use super::metrics::step_metrics;
+use super::warnings::Warnings;
 use crate::eval::{EvaluateError, EvaluateSettings, Evaluation, GradedAnswer, evaluate};
 
 /// What a run does.
@@ -53,6 +54,8 @@ pub trait Observer {
     fn answering(&mut self, done: usize, total: usize);
     /// The `which` policy, raw or trained, has been evaluated.
     fn evaluated(&mut self, which: &'static str, evaluation: &Evaluation);
+    /// Something is wrong with the run; what to change is said too.
+    fn warned(&mut self, warning: &str);
     /// A step ended; see [`step_metrics`] for the names.
     fn stepped(&mut self, metrics: &Map<String, Value>, total: usize);
     /// Asked after every step, and when one or an evaluation is broken off: whether to write a checkpoint and stop.
@@ -80,10 +83,18 @@ pub struct Summary {
     pub mean_length_before: Option<f64>,
     /// The same after training.
     pub mean_length_after: Option<f64>,
-    /// Share of refusals and missing answers.
+    /// See [`Evaluation::refusal_rate`].
     pub refusal_rate_before: Option<f64>,
     /// The same after training.
     pub refusal_rate_after: Option<f64>,
+    /// See [`Evaluation::cut_off_rate`].
+    pub cut_off_rate_before: Option<f64>,
+    /// The same after training.
+    pub cut_off_rate_after: Option<f64>,
+    /// See [`Evaluation::unformatted_rate`].
+    pub unformatted_rate_before: Option<f64>,
+    /// The same after training.
+    pub unformatted_rate_after: Option<f64>,
     /// Evaluations and steps, without start-up; over all processes where the run was resumed.
     pub seconds_total: f64,
     /// Mean wall-clock of a step.
@@ -197,6 +208,7 @@ pub fn train<P: Trainee>(
         run.append("traces.jsonl", traces)?;
         run.append("metrics.jsonl", [&metrics])?;
         observer.stepped(&metrics, plan.steps);
+        log.warnings.after(&metrics).iter().for_each(|warning| observer.warned(warning));
         let last = number + 1 == plan.steps;
         let stop = !last && observer.wants_to_stop();
         if last || stop || (number + 1).is_multiple_of(plan.checkpoint_every) {
@@ -281,6 +293,7 @@ struct StepLog {
     num_tokens: u64,
     seconds: f64,
     reward_seconds: f64,
+    warnings: Warnings,
 }
 
 impl StepLog {
@@ -289,6 +302,7 @@ impl StepLog {
         for metrics in run.read_lines::<Map<String, Value>>("metrics.jsonl")? {
             log.num_tokens = metrics.get("num_tokens").and_then(Value::as_f64).unwrap_or(0.0) as u64;
             log.add(&metrics);
+            log.warnings.after(&metrics); // they were told when they were new
         }
         Ok(log)
     }
@@ -316,6 +330,10 @@ fn summarize(rule: &str, log: &StepLog, before: Option<&Kept>, after: Option<&Ke
         mean_length_after: of(after, |evaluation| evaluation.mean_length),
         refusal_rate_before: of(before, |evaluation| evaluation.refusal_rate),
         refusal_rate_after: of(after, |evaluation| evaluation.refusal_rate),
+        cut_off_rate_before: of(before, |evaluation| evaluation.cut_off_rate),
+        cut_off_rate_after: of(after, |evaluation| evaluation.cut_off_rate),
+        unformatted_rate_before: of(before, |evaluation| evaluation.unformatted_rate),
+        unformatted_rate_after: of(after, |evaluation| evaluation.unformatted_rate),
         seconds_total: log.seconds + evaluations,
         seconds_per_step: log.seconds / steps,
         reward_seconds_per_step: log.reward_seconds / steps,
