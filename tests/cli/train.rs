@@ -51,7 +51,13 @@ fn training_on_the_demo_leaves_a_finished_run() {
 
     // A finished run is neither overwritten nor resumed.
     short_run(&out, 2, &[]).bad("not empty");
-    short_run(&out, 2, &["--resume"]).bad("has finished");
+    short_run(&out, 2, &["--resume"]).bad("has finished its 2 steps; --steps with a larger number extends it");
+    // It can go on, and what it had logged stays.
+    let extended = short_run(&out, 4, &["--resume"]).good().json();
+    assert_eq!(extended["steps"], 4);
+    assert_eq!(lines(&out.join("metrics.jsonl"))[..2], metrics);
+    assert_eq!(lines(&out.join("metrics.jsonl")).len(), 4);
+    short_run(&out, 3, &["--resume"]).bad("has finished its 4 steps");
 }
 
 #[test]
@@ -105,7 +111,7 @@ fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
 #[test]
 fn a_killed_run_resumes_to_the_same_end() {
     let killed = resumes_to_the_same_end("straight", &[]);
-    short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]).bad("finished");
+    short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]).bad("this run began with other");
 }
 
 #[test]

@@ -69,8 +69,8 @@ impl Policy {
     /// Takes over a checkpoint's adapter, optimiser state and step.
     ///
     /// # Errors
-    /// Files that are damaged, cannot be read or do not fit, or settings other than the checkpoint's; the policy is then as
-    /// before.
+    /// Files that are damaged, cannot be read or do not fit, or settings other than the checkpoint's, the length of the run aside;
+    /// the policy is then as before.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
         files::verify_checksums(checkpoint)?;
         let path = checkpoint.join(STATE);
@@ -81,7 +81,9 @@ impl Policy {
         if state.format != FORMAT {
             return Err(malformed(format!("checkpoint format {FORMAT}"), state.format.to_string()));
         }
-        if state.settings != as_stored(self.settings()) {
+        // A run may be extended: its schedule is then that of the longer run.
+        let total_steps = state.settings.total_steps;
+        if state.settings != as_stored(&LearnSettings { total_steps, ..*self.settings() }) {
             let expected = format!("the run's settings {:?}", self.settings());
             return Err(malformed(expected, format!("{:?}; resume with the settings of the run", state.settings)));
         }

@@ -48,7 +48,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(CONFIGURATION, text_fingerprint(&resolved));
+    manifest.set(CONFIGURATION, text_fingerprint(&whatever_its_length(settings.clone())?));
     manifest.set("plugin", &rules.hash);
     manifest.set("judge", Grader::fingerprint(config.judge.as_ref())?);
     manifest.set("format", Grader::fingerprint(config.format.as_ref())?);
@@ -63,7 +63,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train, &plan.step.sampling)?;
     let interrupt = Interrupt::listen()?; // from here on there is something to go on with
-    let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy)?;
+    let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
     let name = rules.name.clone();
     let mut scorers = Scorers {
         extractor: extractor.as_mut(),
@@ -89,6 +89,13 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     }
     show(&summary, run.path());
     Ok(())
+}
+
+/// What a resumed run must have in common with what it was: it may go on for longer.
+fn whatever_its_length(mut settings: Settings) -> Result<String> {
+    settings.run.steps = 0;
+    settings.update.total_steps = 0; // the same number, for the schedule
+    toml::to_string(&settings).context("writing the resolved configuration")
 }
 
 /// A run that is resumed takes its own settings, unless other files are given.
@@ -126,6 +133,7 @@ fn open_run(
     resolved: &str,
     manifest: &RunManifest,
     policy: &mut Policy,
+    steps: usize,
 ) -> Result<(RunDir, usize)> {
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), rule));
     if !args.resume {
@@ -133,6 +141,7 @@ fn open_run(
     }
     let run = RunDir::resume(&path, manifest).map_err(|error| name_settings(error, &path, resolved))?;
     let steps_done = parts::resume(policy, &run.checkpoints())?;
+    run.go_on(resolved, steps_done, steps)?;
     Ok((run, steps_done))
 }
 
@@ -143,7 +152,11 @@ fn name_settings(error: RunDirError, run: &Path, resolved: &str) -> anyhow::Erro
         let recorded = std::fs::read_to_string(run.join(folder::CONFIG)).ok()?;
         settings::differences(&recorded, resolved).ok()
     };
-    match is_configuration.then(differences).flatten() {
+    let different = is_configuration.then(differences).flatten().map(|mut settings| {
+        settings.retain(|name| !["run.steps", "update.total_steps"].contains(&name.as_str()));
+        settings
+    });
+    match different {
         Some(settings) if !settings.is_empty() => {
             anyhow!(
                 "this run began with other values of {}; leave them out to resume with its own",

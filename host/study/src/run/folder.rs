@@ -56,10 +56,12 @@ pub enum RunDirError {
         path: PathBuf,
     },
     /// The run has ended.
-    #[error("the run in {} has finished; there is nothing to resume", path.display())]
+    #[error("the run in {} has finished its {steps} steps; --steps with a larger number extends it", path.display())]
     Finished {
         /// The folder.
         path: PathBuf,
+        /// Those behind it.
+        steps: usize,
     },
     /// A file of the run cannot be understood.
     #[error("{} is damaged: {source}", path.display())]
@@ -130,14 +132,11 @@ impl RunDir {
     /// Resumes the run in `path`, after checking that nothing which decides it has changed.
     ///
     /// # Errors
-    /// Where there is no run, it has finished, or `manifest` differs from the recorded one.
+    /// Where there is no run, or `manifest` differs from the recorded one.
     pub fn resume(path: &Path, manifest: &RunManifest) -> Result<Self, RunDirError> {
         let recorded_at = path.join(MANIFEST);
         if !recorded_at.is_file() {
             return Err(RunDirError::NoRun { path: path.to_owned() });
-        }
-        if path.join(SUMMARY).exists() {
-            return Err(RunDirError::Finished { path: path.to_owned() });
         }
         let text = fs::read(&recorded_at).map_err(io("read", &recorded_at))?;
         let recorded: RunManifest =
@@ -154,6 +153,23 @@ impl RunDir {
             }
         }
         Self::lock(path)
+    }
+
+    /// Goes on to `steps` from the `steps_done` behind the run, with this configuration; one that has finished is open again.
+    ///
+    /// # Errors
+    /// Where no step is left, or the folder cannot be written.
+    pub fn go_on(&self, config: &str, steps_done: usize, steps: usize) -> Result<(), RunDirError> {
+        let summary = self.path.join(SUMMARY);
+        let has_finished = summary.exists();
+        if steps < steps_done || (has_finished && steps == steps_done) {
+            return Err(RunDirError::Finished { path: self.path.clone(), steps: steps_done });
+        }
+        self.write(CONFIG, config.as_bytes())?;
+        if has_finished {
+            fs::remove_file(&summary).map_err(io("delete", &summary))?;
+        }
+        Ok(())
     }
 
     /// Keeps other processes out of the folder for as long as the value lives; a killed process holds no lock.
@@ -345,7 +361,12 @@ mod tests {
         let error = RunDir::resume(folder.path(), &manifest("b")).unwrap_err();
         assert!(error.to_string().contains("another plugin"), "{error}");
         run.finish(&json!({})).unwrap();
-        assert!(matches!(RunDir::resume(folder.path(), &manifest("a")), Err(RunDirError::Finished { .. })));
+
+        assert!(matches!(run.go_on("", 4, 4), Err(RunDirError::Finished { steps: 4, .. })));
+        run.go_on("longer", 4, 6).unwrap();
+        assert!(!folder.path().join(SUMMARY).exists());
+        assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "longer");
+        run.go_on("longer", 6, 6).unwrap();
     }
 
     #[test]
