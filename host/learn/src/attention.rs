@@ -6,6 +6,7 @@ use crate::cache::KvCache;
 use crate::config::{Family, ModelConfig};
 use crate::error::Result;
 use crate::linear::Linear;
+use crate::packed::{Completions, Group, Packed};
 use crate::rope::Angles;
 use crate::weights::{Role, Weights};
 
@@ -17,6 +18,8 @@ pub(crate) enum Pass<'a> {
     Prefill(&'a mut Vec<(Tensor, Tensor)>),
     /// One further token per row.
     Step(&'a mut KvCache),
+    /// Completions behind the prompt that they share, in one flat list.
+    Packed(&'a Packed),
 }
 
 /// RMS norm of queries and keys before the rotation.
@@ -108,9 +111,43 @@ impl Attention {
                 )?;
                 mixed.f_reshape([b, self.num_heads, 1, self.head_dim])?
             }
+            Pass::Packed(packed) => {
+                let mixed =
+                    packed.groups.iter().map(|group| self.group(&q, &k, &v, group)).collect::<Result<Vec<_>>>()?;
+                Tensor::f_cat(&mixed, 2)?
+            }
         };
         let mixed = mixed.f_transpose(1, 2)?.f_reshape([b, t, self.num_heads * self.head_dim])?;
         self.o.forward(&mixed)
+    }
+
+    /// One group's part of `q` `[1, H, N, Dh]`, `k` and `v` `[1, Hkv, N, Dh]` → `[1, H, n, Dh]`.
+    fn group(&self, q: &Tensor, k: &Tensor, v: &Tensor, group: &Group) -> Result<Tensor> {
+        let prompt = |x: &Tensor| x.f_narrow(2, group.start, group.prompt);
+        let of_prompt = self.causal(&prompt(q)?, &prompt(k)?, &prompt(v)?)?;
+        let Some(Completions { rows, longest, places, present, visible }) = &group.completions else {
+            return Ok(of_prompt);
+        };
+        let as_rows = |x: &Tensor| -> Result<Tensor> {
+            let picked = x.f_index_select(2, places)?;
+            Ok(picked.f_view([x.size()[1], *rows, *longest, self.head_dim])?.f_transpose(0, 1)?) // [R, heads, T, Dh]
+        };
+        let behind_prompt = |x: &Tensor| -> Result<Tensor> {
+            let prompt = prompt(x)?.f_expand([*rows, -1, -1, -1], false)?;
+            Ok(Tensor::f_cat(&[prompt, as_rows(x)?], 2)?) // [R, Hkv, P + T, Dh]
+        };
+        let mixed = Tensor::f_scaled_dot_product_attention(
+            &as_rows(q)?,
+            &behind_prompt(k)?,
+            &behind_prompt(v)?,
+            Some(visible),
+            0.0,
+            false,
+            None,
+            self.num_heads != self.num_kv_heads,
+        )?;
+        let flat = mixed.f_transpose(0, 1)?.f_reshape([1, self.num_heads, rows * longest, self.head_dim])?;
+        Ok(Tensor::f_cat(&[of_prompt, flat.f_index_select(2, present)?], 2)?)
     }
 
     fn causal(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {

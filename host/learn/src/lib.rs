@@ -7,7 +7,8 @@
 //! tokenizer, chat, spans      question ─▶ prompt ids;  completion ids ─▶ text, and the characters of each token
 //! model, layer, attention     ids ─▶ hidden states;    rope, config, weights, files: Hugging Face folders
 //! sample, cache               prompts ─▶ completions, each prompt run once for all its samples
-//! update, scores, loss        rollouts + advantages ─▶ gradient, in micro-batches
+//! update, packed, scores,
+//! loss                        rollouts + advantages ─▶ gradient, in micro-batches
 //! lora, optimizer, schedule   gradient ─▶ adapters
 //! checkpoint                  adapters and optimiser state ─▶ folder, and back
 //! merge                       model + adapter ─▶ a model for serving
@@ -18,8 +19,7 @@
 //! All randomness is named by a seed; libtorch's own generator is never used. Every operation of libtorch goes through its
 //! fallible form, so that a device that fails (out of memory, say) is an error and not a panic.
 //!
-//! Not here yet: activation checkpointing, 8-bit optimiser state, loading weights without a copy in memory, and sharing a
-//! prompt's forward pass between its samples during the update (sampling does share it).
+//! Not here yet: activation checkpointing, 8-bit optimiser state, and loading weights without a copy in memory.
 
 mod attention;
 mod cache;
@@ -37,6 +37,7 @@ pub mod loss;
 mod merge;
 pub mod model;
 pub mod optimizer;
+mod packed;
 pub mod policy;
 mod random;
 mod rope;

@@ -15,6 +15,7 @@ use crate::files;
 use crate::layer::{Layer, rms_norm};
 use crate::linear::Linear;
 use crate::lora::{self, Adapter};
+use crate::packed::Packed;
 use crate::rope::Rope;
 use crate::weights::{Role, Weights};
 
@@ -274,29 +275,36 @@ impl Model {
         let longest = rows.iter().map(|r| r.len()).max().unwrap_or(0);
         let mut flat = Vec::with_capacity(rows.len() * longest);
         for row in rows {
-            if row.is_empty() || row.len() > self.config.max_positions {
-                return Err(LearnError::Input {
-                    what: "token sequence",
-                    expected: format!("1 to {} tokens", self.config.max_positions),
-                    got: format!("{} tokens", row.len()),
-                });
-            }
-            if let Some(id) = row.iter().find(|&&id| id as usize >= self.config.vocab_size) {
-                return Err(LearnError::Input {
-                    what: "token id",
-                    expected: format!("ids below {} (the model's vocabulary)", self.config.vocab_size),
-                    got: id.to_string(),
-                });
-            }
+            self.check_sequence(row)?;
             flat.extend(row.iter().map(|&id| i64::from(id)));
             flat.resize(flat.len() + longest - row.len(), 0);
         }
         Ok(Tensor::f_from_slice(&flat)?.f_view([rows.len() as i64, longest as i64])?.f_to_device(self.device)?)
     }
 
+    /// That the model has places and embeddings for these tokens.
+    pub(crate) fn check_sequence(&self, sequence: &[u32]) -> Result<()> {
+        let (most, vocab) = (self.config.max_positions, self.config.vocab_size);
+        if sequence.is_empty() || sequence.len() > most {
+            let (expected, got) = (format!("1 to {most} tokens"), format!("{} tokens", sequence.len()));
+            return Err(LearnError::Input { what: "token sequence", expected, got });
+        }
+        if let Some(id) = sequence.iter().find(|&&id| id as usize >= vocab) {
+            let expected = format!("ids below {vocab} (the model's vocabulary)");
+            return Err(LearnError::Input { what: "token id", expected, got: id.to_string() });
+        }
+        Ok(())
+    }
+
+    /// Prompts with their completions → the final hidden states `[N, D]`, in the order of the flat list.
+    pub(crate) fn hidden_packed(&self, packed: &Packed) -> Result<Tensor> {
+        Ok(self.forward(&packed.tokens, &mut Pass::Packed(packed))?.f_squeeze_dim(0)?)
+    }
+
     fn forward(&self, tokens: &Tensor, pass: &mut Pass<'_>) -> Result<Tensor> {
         let angles = match pass {
             Pass::Step(cache) => self.rope.angles(cache.next_position())?,
+            Pass::Packed(packed) => self.rope.angles(&packed.positions)?,
             _ => self.rope.angles(&Tensor::f_arange(tokens.size()[1], (Kind::Int64, self.device))?)?,
         };
         let mut x = Tensor::f_embedding(&self.embedding, tokens, -1, false, false)?; // [B, T, D]

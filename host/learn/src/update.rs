@@ -1,5 +1,7 @@
 //! The gradient of one step: micro-batches of similar length, accumulated.
 
+use std::cmp::Reverse;
+
 use corver_core::update::OldLogProbs;
 use corver_core::{LearnSettings, Rollout, UpdateReport};
 use tch::{Kind, Tensor};
@@ -7,6 +9,7 @@ use tch::{Kind, Tensor};
 use crate::error::Result;
 use crate::loss::{LossInputs, grpo_loss, row_weights};
 use crate::model::Model;
+use crate::packed::Packed;
 use crate::scores::{log_probs, score};
 
 /// One rollout with what belongs to it.
@@ -79,17 +82,26 @@ fn accumulate(
     Ok(Gradient { gradients, report })
 }
 
-/// Row numbers by length, longest first, cut so that no part has more than `limit` tokens with padding (one row always
-/// fits). Rows without tokens have no gradient and are left out.
+/// Row numbers, those of one question next to each other and the longest first, cut so that no part has more than `limit` tokens
+/// (one row always fits). A prompt counts once in each part. Rows without tokens have no gradient and are left out.
 fn micro_batches(rows: &[Row<'_>], limit: usize) -> Vec<Vec<usize>> {
-    let size = |n: usize| rows[n].prompt.len() + rows[n].rollout.tokens.len();
-    let mut order: Vec<usize> = (0..rows.len()).filter(|&n| !rows[n].rollout.tokens.is_empty()).collect();
-    order.sort_by_key(|&n| std::cmp::Reverse(size(n)));
+    let length = |n: usize| rows[n].rollout.tokens.len();
+    let mut order: Vec<usize> = (0..rows.len()).filter(|&n| length(n) > 0).collect();
+    order.sort_by_key(|&n| (rows[n].rollout.question, Reverse(length(n))));
     let mut parts: Vec<Vec<usize>> = Vec::new();
+    let mut tokens = 0;
     for n in order {
-        match parts.last_mut().filter(|part| size(part[0]) * (part.len() + 1) <= limit) {
-            Some(part) => part.push(n),
-            None => parts.push(vec![n]),
+        let shares_prompt = |part: &Vec<usize>| rows[part[part.len() - 1]].rollout.question == rows[n].rollout.question;
+        let more = |part: &Vec<usize>| length(n) + if shares_prompt(part) { 0 } else { rows[n].prompt.len() };
+        match parts.last_mut().filter(|part| tokens + more(part) <= limit) {
+            Some(part) => {
+                tokens += more(part);
+                part.push(n);
+            }
+            None => {
+                tokens = rows[n].prompt.len() + length(n);
+                parts.push(vec![n]);
+            }
         }
     }
     parts
@@ -97,9 +109,9 @@ fn micro_batches(rows: &[Row<'_>], limit: usize) -> Vec<Vec<usize>> {
 
 /// The tensors of one micro-batch; its n completion tokens lie in a flat list.
 struct Batch {
-    /// `[B, T]` i64, prompt and completion without its last token, padded at the right.
-    tokens: Tensor,
-    /// `[n]` i64, where in the flattened `[B · T]` the hidden state before each completion token is.
+    /// Prompts and completions, these without their last token.
+    packed: Packed,
+    /// `[n]` i64, where in the flat list the hidden state before each completion token is.
     places: Tensor,
     /// `[n]` i64
     targets: Tensor,
@@ -116,19 +128,26 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(model: &Model, members: Vec<(&Row<'_>, f64)>) -> Result<Self> {
-        let sequences: Vec<Vec<u32>> = members
+    fn new<'a>(model: &Model, members: Vec<(&Row<'a>, f64)>) -> Result<Self> {
+        let of_question: Vec<_> = members.chunk_by(|(a, _), (b, _)| a.rollout.question == b.rollout.question).collect();
+        let seen = |row: &Row<'a>| &row.rollout.tokens[..row.rollout.tokens.len() - 1];
+        let groups: Vec<_> = of_question
             .iter()
-            .map(|(row, _)| [row.prompt, &row.rollout.tokens[..row.rollout.tokens.len() - 1]].concat())
+            .map(|rows| (rows[0].0.prompt, rows.iter().map(|(row, _)| seen(row)).collect()))
             .collect();
-        let slices: Vec<&[u32]> = sequences.iter().map(Vec::as_slice).collect();
-        let tokens = model.batch(&slices)?;
-        let width = tokens.size()[1];
+        let packed = Packed::new(model, &groups)?;
+        let (mut next, mut last_of_prompt) = (0, 0); // in the flat list
         let (mut places, mut targets, mut rows) = (Vec::new(), Vec::new(), Vec::new());
         let (mut sampled, mut advantages, mut weights) = (Vec::new(), Vec::new(), Vec::new());
         for (n, (row, weight)) in members.iter().enumerate() {
-            let first = n as i64 * width + row.prompt.len() as i64 - 1;
-            places.extend((0..row.rollout.tokens.len() as i64).map(|t| first + t));
+            if n == 0 || members[n - 1].0.rollout.question != row.rollout.question {
+                next += row.prompt.len() as i64;
+                last_of_prompt = next - 1;
+            }
+            let behind = seen(row).len() as i64;
+            places.push(last_of_prompt);
+            places.extend(next..next + behind);
+            next += behind;
             targets.extend(row.rollout.tokens.iter().map(|&id| i64::from(id)));
             rows.resize(places.len(), n as i64);
             sampled.extend_from_slice(&row.rollout.log_probs);
@@ -140,7 +159,7 @@ impl Batch {
         let integers = |values: &[i64]| Tensor::f_from_slice(values).and_then(|t| t.f_to_device(device));
         let floats = |values: &[f32]| Tensor::f_from_slice(values).and_then(|t| t.f_to_device(device));
         Ok(Self {
-            tokens,
+            packed,
             places: integers(&places)?,
             targets: integers(&targets)?,
             sampled: floats(&sampled)?,
@@ -153,7 +172,7 @@ impl Batch {
 
     /// `[n, D]`
     fn hidden(&self, model: &Model) -> Result<Tensor> {
-        Ok(model.hidden(&self.tokens)?.f_flatten(0, 1)?.f_index_select(0, &self.places)?)
+        Ok(model.hidden_packed(&self.packed)?.f_index_select(0, &self.places)?)
     }
 
     /// A scalar whose gradient by the adapters is the loss's. (Its value is not the loss, which goes into `totals`.)
@@ -316,8 +335,10 @@ mod tests {
             .zip(&advantages)
             .map(|(rollout, advantages)| Row { prompt: &prompts[rollout.question], rollout, advantages })
             .collect();
-        assert_eq!(micro_batches(&rows, 1000), [vec![2, 0, 1]]);
-        assert_eq!(micro_batches(&rows, 16), [vec![2, 0], vec![1]]);
-        assert_eq!(micro_batches(&rows, 1), [vec![2], vec![0], vec![1]]);
+        assert_eq!(micro_batches(&rows, 1000), [vec![0, 1, 2]]);
+        assert_eq!(micro_batches(&rows, 17), [vec![0, 1, 2]], "3 + 4 + 2 of the first question, 5 + 3 of the second");
+        assert_eq!(micro_batches(&rows, 16), [vec![0, 1], vec![2]]);
+        assert_eq!(micro_batches(&rows, 8), [vec![0], vec![1], vec![2]]);
+        assert_eq!(micro_batches(&rows, 1), [vec![0], vec![1], vec![2]]);
     }
 }
