@@ -131,8 +131,12 @@ const NEWS: Duration = Duration::from_secs(30);
 /// Shows how far a sampling is: behind the bar, or, where there is none, in a line from time to time.
 pub fn decoding(bar: &ProgressBar) -> impl FnMut(Decoding) + 'static {
     let bar = bar.clone();
-    let mut last = Instant::now();
+    let (mut last, mut before) = (Instant::now(), 0);
     move |Decoding { tokens, limit, ended, rows }| {
+        if tokens <= before {
+            last = Instant::now(); // another sampling
+        }
+        before = tokens;
         let text = format!("token {tokens} of at most {limit}, {ended} of {rows} ended");
         if !bar.is_hidden() {
             bar.set_prefix(format!(" ({text})"));

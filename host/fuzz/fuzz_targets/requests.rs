@@ -54,6 +54,8 @@ fuzz_target!(|input: (bool, &[u8])| {
     let (whole, bytes) = input;
     let answer = if whole { send(bytes, true) } else { post(bytes) };
     assert!(answer.is_empty() || answer.starts_with("HTTP/1."), "{answer:?}");
-    let good = post(GOOD.as_bytes());
+    // A busy machine may be slower than the limit once; a server that is stuck always is.
+    let mut answers = (0..20).map(|_| post(GOOD.as_bytes()));
+    let good = answers.find(|answer| !answer.starts_with("HTTP/1.1 503")).expect("one of 20 is in time");
     assert!(good.starts_with("HTTP/1.1 200") && good.contains("\"count\""), "{good:?}");
 });

@@ -77,7 +77,12 @@ pub(crate) fn peft_name(layer: &str, matrix: &str) -> String {
 }
 
 /// Writes adapter_model.safetensors and adapter_config.json.
-pub(crate) fn write(folder: &Path, adapters: &[(String, &Adapter)], lora: &LoraSettings) -> Result<()> {
+pub(crate) fn write(
+    folder: &Path,
+    adapters: &[(String, &Adapter)],
+    lora: &LoraSettings,
+    base: Option<&str>,
+) -> Result<()> {
     let tensors: Vec<(String, Tensor)> = adapters
         .iter()
         .flat_map(|(name, x)| {
@@ -88,7 +93,7 @@ pub(crate) fn write(folder: &Path, adapters: &[(String, &Adapter)], lora: &LoraS
     let config = json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
-        "base_model_name_or_path": null,
+        "base_model_name_or_path": base,
         "r": lora.r,
         "lora_alpha": lora.alpha,
         "lora_dropout": 0.0,

@@ -34,6 +34,8 @@ pub struct Model {
     head: Option<Tensor>,
     rope: Rope,
     lora: Option<LoraSettings>,
+    /// Where it was loaded from: its folder, or `OWNER/NAME` for a download of Hugging Face's tools.
+    base: Option<String>,
 }
 
 impl Model {
@@ -45,7 +47,7 @@ impl Model {
         let config = ModelConfig::read(&folder.join("config.json"))?;
         let kind = kind(precision, device);
         let mut weights = Weights::open(folder, kind, device)?;
-        let model = Self::build(config, kind, device, &mut weights)?;
+        let model = Self { base: base_name(folder), ..Self::build(config, kind, device, &mut weights)? };
         let tied = model.head.is_none();
         weights.finish(|name| (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq"))?;
         Ok(model)
@@ -74,7 +76,7 @@ impl Model {
             false => Some(weights.take("lm_head.weight", Role::Matrix, &[v, d])?),
         };
         let rope = Rope::new(&config, kind, device)?;
-        Ok(Self { config, kind, device, embedding, layers, norm, head, rope, lora: None })
+        Ok(Self { config, kind, device, embedding, layers, norm, head, rope, lora: None, base: None })
     }
 
     /// Writes config.json and model.safetensors, as `transformers` reads them; the folder is made if need be.
@@ -177,7 +179,7 @@ impl Model {
         std::fs::create_dir_all(folder).map_err(LearnError::io("create", folder))?;
         let adapters: Vec<_> =
             self.linears().filter_map(|linear| Some((linear.name.clone(), linear.adapter.as_ref()?))).collect();
-        lora::write(folder, &adapters, settings)
+        lora::write(folder, &adapters, settings, self.base.as_deref())
     }
 
     /// Folds the adapters into the weights and drops them.
@@ -315,6 +317,17 @@ impl Model {
     }
 }
 
+/// What `peft` finds the model by.
+fn base_name(folder: &Path) -> Option<String> {
+    let folder = std::path::absolute(folder).ok()?;
+    let repository = || {
+        let repository =
+            folder.parent().filter(|parent| parent.ends_with("snapshots"))?.parent()?.file_name()?.to_str()?;
+        Some(repository.strip_prefix("models--")?.replacen("--", "/", 1))
+    };
+    repository().or_else(|| Some(folder.to_str()?.to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -409,6 +422,21 @@ mod tests {
 
     fn clone((name, tensor): &(String, Tensor)) -> (String, Tensor) {
         (name.clone(), tensor.shallow_clone())
+    }
+
+    #[test]
+    fn a_base_is_named_as_peft_finds_it() {
+        let name = |folder: &str| base_name(Path::new(folder));
+        assert_eq!(name("/models/Qwen3-8B").unwrap(), "/models/Qwen3-8B");
+        assert_eq!(name("/hub/models--Qwen--Qwen3-8B/snapshots/1a2b").unwrap(), "Qwen/Qwen3-8B");
+        let dir = tempfile::tempdir().unwrap();
+        tiny("llama", 1).save(dir.path()).unwrap();
+        let mut model = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap();
+        model.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 1).unwrap();
+        model.save_adapter(&dir.path().join("adapter")).unwrap();
+        let config = std::fs::read_to_string(dir.path().join("adapter/adapter_config.json")).unwrap();
+        let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+        assert_eq!(config["base_model_name_or_path"], dir.path().to_str().unwrap());
     }
 
     #[test]
