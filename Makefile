@@ -14,7 +14,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance fuzz fuzz-all attack bench bench-build bench-corpus bench-rules lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance fuzz fuzz-all attack kills bench bench-build bench-corpus bench-rules lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -90,6 +90,9 @@ attack: setup plugins ## the attacks on plugins, caches, checkpoints and the ser
 	@! grep -q 'test result: FAILED' target/bench/attack.log
 	@{ echo '| attack | what happens |'; echo '| --- | --- |'; grep -oE '\| (plugin|server|chat template|disk)[^|]*\|[^|]*\|' target/bench/attack.log; } \
 	  | tee target/bench/attack.md
+
+kills: setup plugins ## kill -9 at 50 random moments of a run, and compare what it comes to with a run that nobody killed
+	CORVER_KILLS=50 $(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture killed_at_random
 
 test-languages: build ## rules in Python, JavaScript, C and Go against the same one in Rust; their compilers come into .deps/
 	@host/setup/languages.sh

@@ -110,6 +110,17 @@ pub fn kill_when(args: &[&str], ready: impl Fn() -> bool) {
     signal_when("-KILL", args, ready);
 }
 
+/// Runs `corver-host` and kills it after this time; false where it had ended well before.
+pub fn kill_after(time: Duration, args: &[&str]) -> bool {
+    let mut child = command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary was built");
+    std::thread::sleep(time);
+    let ended = child.try_wait().unwrap();
+    assert!(ended.is_none_or(|status| status.success()), "corver-host {}", args.join(" "));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    ended.is_none()
+}
+
 /// Runs `corver-host` and sends it a signal once `ready` holds.
 pub fn signal_when(signal: &str, args: &[&str], ready: impl Fn() -> bool) -> Finished {
     let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");

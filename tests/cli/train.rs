@@ -1,13 +1,14 @@
 //! Training: what a run leaves, that it resumes, that rules can be exchanged.
 
 use std::fs;
+use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::{Map, Value, json};
 
 use crate::host::{
-    Server, host, host_with_files_of, kill_when, lines, run_dir, short_run, short_run_args, signal_when,
+    Server, host, host_with_files_of, kill_after, kill_when, lines, run_dir, short_run, short_run_args, signal_when,
 };
 
 #[test]
@@ -112,6 +113,41 @@ fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
 fn a_killed_run_resumes_to_the_same_end() {
     let killed = resumes_to_the_same_end("straight", &[]);
     short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]).bad("this run began with other");
+}
+
+/// `make kills` does it 50 times; CORVER_KILLS is how often.
+#[test]
+fn a_run_that_is_killed_at_random_moments_ends_bit_for_bit_as_another() {
+    let kills: usize = std::env::var("CORVER_KILLS").map_or(3, |kills| kills.parse().unwrap());
+    let steps = (2 * kills).clamp(8, 30);
+    let straight = run_dir("never-killed");
+    let start = Instant::now();
+    short_run(&straight, steps, &[]).good();
+    let whole = start.elapsed();
+    let out = run_dir("killed-at-random");
+    for _ in 0..kills {
+        let resume: &[&str] = if out.join("manifest.json").exists() { &["--resume"] } else { &[] };
+        // Anywhere between the start of the process and somewhat more than a step.
+        let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
+        let after = whole.mul_f64(0.1 + random * 0.4);
+        if !kill_after(after, &short_run_args(&out, &steps.to_string(), resume)) {
+            break; // it had finished
+        }
+    }
+    if !out.join("summary.json").exists() {
+        let resume: &[&str] = if out.join("manifest.json").exists() { &["--resume"] } else { &[] };
+        short_run(&out, steps, resume).good();
+    }
+    assert_eq!(without_times(&out), without_times(&straight));
+    let last = format!("checkpoints/step-{steps:06}");
+    for file in ["adapter_model.safetensors", "optimizer.safetensors"] {
+        let [killed, never] = [&out, &straight].map(|run| fs::read(run.join(&last).join(file)).unwrap());
+        assert!(killed == never, "{file} differs");
+    }
+    for file in ["answers_raw.jsonl", "answers_trained.jsonl", "traces.jsonl"] {
+        let [killed, never] = [&out, &straight].map(|run| fs::read_to_string(run.join(file)).unwrap());
+        assert!(killed == never, "{file} differs");
+    }
 }
 
 #[test]
