@@ -14,7 +14,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer conformance fuzz fuzz-all attack kills bench bench-build bench-corpus bench-rules lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills bench bench-build bench-corpus bench-rules lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,6 +50,11 @@ infini-gram: # the official engine, in an environment of its own
 test-peer: infini-gram ## index files and answers both ways, against the official engine
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) $(CARGO) test --locked $(PROFILE) --workspace --test peer -- --ignored
 
+test-peers: setup ## decoding, log-probabilities and a training step, against transformers, peft and trl; MODEL=DIR: of that model too
+	@host/setup/peers.sh
+	CORVER_PEERS=$(CURDIR)/.deps/peers/bin/python CORVER_MODEL=$(abspath $(MODEL)) \
+	  $(CARGO) test --locked $(PROFILE) --workspace --test peers -- --ignored --nocapture
+
 bench-corpus: test-peer ## against the official engine, side by side; CORVER_SHARED=DIR: on real text
 ifndef CORVER_SHARED
 	$(CARGO) run --locked $(PROFILE) --example world -- $(WORLD) 30000
@@ -69,10 +74,13 @@ FUZZ_TARGETS := damaged_index triplets alignment requests admission answers conf
 TARGET ?= damaged_index
 # libtorch is not compiled with a sanitiser.
 FUZZ_SANITIZER = $(if $(filter weights,$(TARGET)),none,address)
+# The names of mapped files are never freed (host/corpus/src/files/lost.rs).
+FUZZ_LEAKS = $(if $(filter damaged_index,$(TARGET)),0,1)
 fuzz: ## attack TARGET=damaged_index (or another of host/fuzz/fuzz_targets) with made-up inputs for FUZZ_SECONDS=600
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
 	@mkdir -p target/fuzz/inputs/$(TARGET) target/fuzz/tmp
-	RUSTC_BOOTSTRAP=1 CARGO_TARGET_DIR=$(CURDIR)/target/fuzz TMPDIR=$(CURDIR)/target/fuzz/tmp \
+	RUSTC_BOOTSTRAP=1 ASAN_OPTIONS=detect_leaks=$(FUZZ_LEAKS) \
+	  CARGO_TARGET_DIR=$(CURDIR)/target/fuzz TMPDIR=$(CURDIR)/target/fuzz/tmp \
 	  $(CARGO) fuzz run --fuzz-dir host/fuzz --sanitizer $(FUZZ_SANITIZER) --features $(TARGET) $(TARGET) \
 	  $(CURDIR)/target/fuzz/inputs/$(TARGET) $(CURDIR)/host/fuzz/seeds/$(TARGET) -- \
 	  -max_total_time=$(FUZZ_SECONDS) -max_len=8192 -timeout=20 -print_final_stats=1

@@ -119,35 +119,44 @@ fn a_killed_run_resumes_to_the_same_end() {
 #[test]
 fn a_run_that_is_killed_at_random_moments_ends_bit_for_bit_as_another() {
     let kills: usize = std::env::var("CORVER_KILLS").map_or(3, |kills| kills.parse().unwrap());
-    let steps = (2 * kills).clamp(8, 30);
+    let steps = if kills > 3 { 30 } else { 8 };
     let straight = run_dir("never-killed");
     let start = Instant::now();
     short_run(&straight, steps, &[]).good();
     let whole = start.elapsed();
-    let out = run_dir("killed-at-random");
-    for _ in 0..kills {
-        let resume: &[&str] = if out.join("manifest.json").exists() { &["--resume"] } else { &[] };
-        // Anywhere between the start of the process and somewhat more than a step.
+    let mut out = run_dir("killed-at-random");
+    let is_like_the_other = |out: &Path| {
+        assert_eq!(without_times(out), without_times(&straight));
+        let last = format!("checkpoints/step-{steps:06}");
+        let of_last = |file: &str| format!("{last}/{file}");
+        let files = [of_last("adapter_model.safetensors"), of_last("optimizer.safetensors")];
+        for file in
+            files.iter().map(String::as_str).chain(["answers_raw.jsonl", "answers_trained.jsonl", "traces.jsonl"])
+        {
+            assert!(fs::read(out.join(file)).unwrap() == fs::read(straight.join(file)).unwrap(), "{file} differs");
+        }
+    };
+    let resume = |out: &Path| if out.join("manifest.json").exists() { ["--resume"].as_slice() } else { &[] };
+    let (mut killed, mut runs) = (0, 0);
+    while killed < kills {
+        // Anywhere between the start of the process and half of the run.
         let random = RandomState::new().hash_one(()) as f64 / u64::MAX as f64;
-        let after = whole.mul_f64(0.1 + random * 0.4);
-        if !kill_after(after, &short_run_args(&out, &steps.to_string(), resume)) {
-            break; // it had finished
+        if kill_after(whole.mul_f64(random / 2.0), &short_run_args(&out, &steps.to_string(), resume(&out))) {
+            killed += 1;
+        } else {
+            is_like_the_other(&out);
+            out = run_dir("killed-at-random");
+            runs += 1;
         }
     }
     if !out.join("summary.json").exists() {
-        let resume: &[&str] = if out.join("manifest.json").exists() { &["--resume"] } else { &[] };
-        short_run(&out, steps, resume).good();
+        short_run(&out, steps, resume(&out)).good();
     }
-    assert_eq!(without_times(&out), without_times(&straight));
-    let last = format!("checkpoints/step-{steps:06}");
-    for file in ["adapter_model.safetensors", "optimizer.safetensors"] {
-        let [killed, never] = [&out, &straight].map(|run| fs::read(run.join(&last).join(file)).unwrap());
-        assert!(killed == never, "{file} differs");
-    }
-    for file in ["answers_raw.jsonl", "answers_trained.jsonl", "traces.jsonl"] {
-        let [killed, never] = [&out, &straight].map(|run| fs::read_to_string(run.join(file)).unwrap());
-        assert!(killed == never, "{file} differs");
-    }
+    is_like_the_other(&out);
+    eprintln!(
+        "| kill -9 at {kills} random moments of {} runs | every run ended bit for bit as one that nobody killed |",
+        runs + 1
+    );
 }
 
 #[test]

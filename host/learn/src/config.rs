@@ -234,7 +234,7 @@ impl ModelConfig {
                 "factor": s.factor,
                 "low_freq_factor": s.low_freq_factor,
                 "high_freq_factor": s.high_freq_factor,
-                "original_max_position_embeddings": s.original_max_position_embeddings,
+                "original_max_position_embeddings": s.original_max_position_embeddings as u64, // `transformers` wants an integer
             });
         }
         json
