@@ -27,7 +27,7 @@ pub(crate) struct Chat {
 
 #[derive(Debug)]
 enum Renders {
-    Here(Template),
+    Here(Box<Template>),
     Child(Mutex<Renderer>),
 }
 
@@ -43,7 +43,7 @@ impl Chat {
         };
         let source = Source { template, bos: token("bos_token"), eos: token("eos_token"), switches };
         let renders = match child {
-            None => Template::read(source).map(Renders::Here),
+            None => Template::read(source).map(Box::new).map(Renders::Here),
             Some(command) => Renderer::start(command, &source).map(Mutex::new).map(Renders::Child),
         };
         match renders {
