@@ -36,8 +36,10 @@ impl FromStr for Plugin {
 
 impl fmt::Display for Plugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path.display())?;
-        if self.weight == 1.0 { Ok(()) } else { write!(f, ":{}", self.weight) }
+        let path = self.path.display().to_string();
+        f.write_str(&path)?;
+        // A file's name may end like a weight.
+        if path.parse().is_ok_and(|read: Self| read == *self) { Ok(()) } else { write!(f, ":{}", self.weight) }
     }
 }
 
@@ -126,6 +128,14 @@ mod tests {
         assert_eq!(parse("c:/d.wasm").unwrap(), ("c:/d.wasm".into(), 1.0));
         assert!(parse("first.wasm:inf").unwrap_err().to_string().contains("finite"));
         assert_eq!("first.wasm:0.5".parse::<Plugin>().unwrap().to_string(), "first.wasm:0.5");
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same() {
+        for text in ["first.wasm", "a/b.wasm:-0.3", "./r.wasm:0.5:1"] {
+            let plugin: Plugin = text.parse().unwrap();
+            assert_eq!(plugin.to_string().parse::<Plugin>().unwrap(), plugin, "{text}");
+        }
     }
 
     #[test]

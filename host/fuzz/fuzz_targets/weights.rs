@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use corver_learn::{Family, LoraSettings, Model, ModelConfig, Precision};
+use corver_learn::{Family, LearnError, LoraSettings, Model, ModelConfig, Precision};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tch::Device;
@@ -79,14 +79,19 @@ fn changed(files: &[(String, Vec<u8>)], changes: &[Change<'_>]) -> BTreeMap<Stri
 }
 
 fn read(folder: &Path) {
-    let Ok(mut model) = Model::load(folder, Precision::F32, Device::Cpu) else { return };
+    let named = |error: &LearnError| assert!(error.to_string().contains(folder.to_str().unwrap()), "{error}");
+    let mut model = match Model::load(folder, Precision::F32, Device::Cpu) {
+        Ok(model) => model,
+        Err(error) => return named(&error),
+    };
     for (name, tensor) in model.parameters() {
         assert_eq!(tensor.isfinite().all().int64_value(&[]), 1, "{name}");
     }
-    if model.load_adapter(folder).is_ok() {
-        for (name, tensor) in model.lora_parameters() {
-            assert_eq!(tensor.isfinite().all().int64_value(&[]), 1, "{name}");
-        }
+    if let Err(error) = model.load_adapter(folder) {
+        return named(&error);
+    }
+    for (name, tensor) in model.lora_parameters() {
+        assert_eq!(tensor.isfinite().all().int64_value(&[]), 1, "{name}");
     }
 }
 

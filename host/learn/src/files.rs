@@ -114,8 +114,14 @@ pub(crate) fn read_tensors(path: &Path, kind: Option<Kind>, device: Device) -> R
                 });
             }
         };
-        let shape: Vec<i64> = view.shape().iter().map(|&n| n as i64).collect();
-        let tensor = Tensor::f_from_data_size(view.data(), &shape, stored)?;
+        let shape: Option<Vec<i64>> = view.shape().iter().map(|&n| i64::try_from(n).ok()).collect();
+        let tensor = shape.and_then(|shape| Tensor::f_from_data_size(view.data(), &shape, stored).ok());
+        let tensor = tensor.ok_or_else(|| LearnError::Weight {
+            path: path.into(),
+            name: name.into(),
+            expected: "a shape that libtorch can hold".into(),
+            got: format!("{:?}", view.shape()),
+        })?;
         let tensor = tensor.f_to_device(device)?.f_to_kind(kind.unwrap_or(stored))?;
         if !is_finite(&tensor)? {
             return Err(LearnError::Weight {

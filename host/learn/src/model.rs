@@ -420,6 +420,21 @@ mod tests {
         assert!(error.contains("model.norm.weight") && error.contains("[16]") && error.contains("[3]"), "{error}");
     }
 
+    #[test]
+    fn a_shape_that_cannot_be_held_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        tiny("llama", 5).save(dir.path()).unwrap();
+        let header = br#"{"x":{"dtype":"F32","shape":[0,9223372036854775808],"data_offsets":[0,0]}}"#;
+        let bytes = [&(header.len() as u64).to_le_bytes()[..], header].concat();
+        std::fs::write(dir.path().join("model.safetensors"), bytes).unwrap();
+        let error = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap_err();
+        let said = error.to_string();
+        assert!(
+            said.contains("model.safetensors") && said.contains("`x`") && said.contains("9223372036854775808"),
+            "{said}"
+        );
+    }
+
     fn clone((name, tensor): &(String, Tensor)) -> (String, Tensor) {
         (name.clone(), tensor.shallow_clone())
     }

@@ -15,7 +15,20 @@ pub fn check(values: &Map<String, Value>) -> Result<()> {
     let Value::Object(known) = serde_json::to_value(Settings::default())? else {
         unreachable!("a struct is an object")
     };
-    check_section(values, &known, "")
+    check_section(values, &known, "")?;
+    values.iter().try_for_each(|(key, value)| check_finite(key, value))
+}
+
+/// Refuses numbers that JSON does not have. (TOML has no null.)
+fn check_finite(key: &str, value: &Value) -> Result<()> {
+    match value {
+        Value::Null => bail!("`{key}` is not a finite number"),
+        Value::Array(values) => values.iter().try_for_each(|value| check_finite(key, value)),
+        Value::Object(values) => {
+            values.iter().try_for_each(|(name, value)| check_finite(&format!("{key}.{name}"), value))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_section(values: &Map<String, Value>, known: &Map<String, Value>, section: &str) -> Result<()> {

@@ -142,6 +142,9 @@ mod tests {
         assert!(told("corpus.index=7").contains("setting `corpus.index`: expected a string or a list of strings"));
         assert!(told("policy.precision=f16").contains("setting `policy.precision`"));
         assert!(told("update.optimizer.beta1=high").contains("setting `update.optimizer.beta1`"));
+        for set in ["rule.settings.tiers.x=nan", "rule.settings.tiers.x=[1.0, inf]"] {
+            assert!(told(set).contains("`rule.settings.tiers.x` is not a finite number"), "{}", told(set));
+        }
         assert!(told("steps=1").contains("did you mean `run.steps`?"));
     }
 
