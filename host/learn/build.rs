@@ -1,8 +1,16 @@
-//! Lets every test and binary find libtorch without environment variables, and keeps `libtorch.so` itself linked:
-//! it is what pulls in the CUDA libraries where they exist, and `--as-needed` would drop it.
+//! Compiles what tch leaves out of libtorch. Lets every test and binary find libtorch without environment variables, and keeps
+//! `libtorch.so` itself linked: it is what pulls in the CUDA libraries where they exist, and `--as-needed` would drop it.
 fn main() {
+    println!("cargo::rerun-if-changed=src/cuda.cpp");
     if let Ok(lib) = std::env::var("DEP_TCH_LIBTORCH_LIB") {
         println!("cargo::rustc-link-arg=-Wl,-rpath,{lib}");
         println!("cargo::rustc-link-arg=-Wl,--no-as-needed,-ltorch,--as-needed");
+        cc::Build::new()
+            .cpp(true)
+            .std("c++17")
+            .warnings(false) // of libtorch's headers
+            .include(std::path::Path::new(&lib).with_file_name("include"))
+            .file("src/cuda.cpp")
+            .compile("corver_cuda");
     }
 }

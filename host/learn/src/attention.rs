@@ -2,10 +2,11 @@
 
 use tch::Tensor;
 
-use crate::cache::KvCache;
+use crate::cache::{KvCache, PromptKeys};
 use crate::config::{Family, ModelConfig};
+use crate::cuda;
 use crate::error::Result;
-use crate::linear::Linear;
+use crate::linear::{Linear, Linears};
 use crate::packed::{Completions, Group, Packed};
 use crate::rope::Angles;
 use crate::weights::{Role, Weights};
@@ -14,12 +15,12 @@ use crate::weights::{Role, Weights};
 pub(crate) enum Pass<'a> {
     /// Whole sequences from position 0, causal.
     Whole,
-    /// The same, keeping each layer's keys and values.
-    Prefill(&'a mut Vec<(Tensor, Tensor)>),
     /// One further token per row.
     Step(&'a mut KvCache),
     /// Completions behind the prompt that they share, in one flat list.
     Packed(&'a Packed),
+    /// The same, keeping each layer's keys and values.
+    Prefill(&'a Packed, &'a mut PromptKeys),
 }
 
 /// RMS norm of queries and keys before the rotation.
@@ -34,10 +35,8 @@ enum QkNorm {
 
 #[derive(Debug)]
 pub(crate) struct Attention {
-    pub(crate) q: Linear,
-    pub(crate) k: Linear,
-    pub(crate) v: Linear,
-    pub(crate) o: Linear,
+    pub(crate) qkv: Linears<3>,
+    pub(crate) o: Linears<1>,
     norm: QkNorm,
     num_heads: i64,
     num_kv_heads: i64,
@@ -61,10 +60,12 @@ impl Attention {
             Family::Olmo2 => norm(q_width, kv_width).map(|(q, k)| QkNorm::Whole(q, k))?,
         };
         Ok(Self {
-            q: Linear::build(name("q_proj"), q_width, d, biased, weights)?,
-            k: Linear::build(name("k_proj"), kv_width, d, biased, weights)?,
-            v: Linear::build(name("v_proj"), kv_width, d, biased, weights)?,
-            o: Linear::build(name("o_proj"), d, q_width, false, weights)?,
+            qkv: Linears::new([
+                Linear::build(name("q_proj"), q_width, d, biased, weights)?,
+                Linear::build(name("k_proj"), kv_width, d, biased, weights)?,
+                Linear::build(name("v_proj"), kv_width, d, biased, weights)?,
+            ]),
+            o: Linears::new([Linear::build(name("o_proj"), d, q_width, false, weights)?]),
             norm,
             num_heads: config.num_heads as i64,
             num_kv_heads: config.num_kv_heads as i64,
@@ -76,83 +77,70 @@ impl Attention {
     /// `x` `[B, T, D]` → `[B, T, D]`; T is 1 in [`Pass::Step`].
     pub(crate) fn forward(&self, x: &Tensor, angles: &Angles, pass: &mut Pass<'_>, layer: usize) -> Result<Tensor> {
         let (b, t, _) = x.size3()?;
-        let (mut q, mut k, v) = (self.q.forward(x)?, self.k.forward(x)?, self.v.forward(x)?);
+        let [mut q, mut k, v] = self.qkv.forward(x)?;
         if let QkNorm::Whole(q_norm, k_norm) = &self.norm {
             (q, k) = (self.rms(&q, q_norm)?, self.rms(&k, k_norm)?);
         }
-        let heads = |y: &Tensor, n: i64| y.f_view([b, t, n, self.head_dim]);
+        let heads = |y: &Tensor, n: i64| y.f_reshape([b, t, n, self.head_dim]);
         (q, k) = (heads(&q, self.num_heads)?, heads(&k, self.num_kv_heads)?);
         if let QkNorm::PerHead(q_norm, k_norm) = &self.norm {
             (q, k) = (self.rms(&q, q_norm)?, self.rms(&k, k_norm)?);
         }
-        let q = angles.rotate(&q.f_transpose(1, 2)?)?; // [B, H, T, Dh]
-        let k = angles.rotate(&k.f_transpose(1, 2)?)?; // [B, Hkv, T, Dh]
-        let v = heads(&v, self.num_kv_heads)?.f_transpose(1, 2)?;
+        let (q, k, v) = (angles.rotate(&q)?, angles.rotate(&k)?, heads(&v, self.num_kv_heads)?); // [B, T, heads, Dh]
         let mixed = match pass {
             Pass::Whole => self.causal(&q, &k, &v)?,
-            Pass::Prefill(kept) => {
-                let mixed = self.causal(&q, &k, &v)?;
-                kept.push((k, v));
+            Pass::Step(cache) => cache.attend(layer, &q, &k, &v)?,
+            Pass::Packed(packed) => self.packed(&q, &k, &v, packed)?,
+            Pass::Prefill(packed, kept) => {
+                let mixed = self.packed(&q, &k, &v, packed)?;
+                kept.push((k.f_squeeze_dim(0)?, v.f_squeeze_dim(0)?));
                 mixed
             }
-            Pass::Step(cache) => {
-                let (keys, values) = cache.append(layer, &k, &v)?;
-                // The query heads that share a key head become its query rows: exact, and nothing is repeated.
-                let grouped = q.f_reshape([b, self.num_kv_heads, self.num_heads / self.num_kv_heads, self.head_dim])?;
-                let mixed = Tensor::f_scaled_dot_product_attention(
-                    &grouped,
-                    &keys,
-                    &values,
-                    cache.visible()?,
-                    0.0,
-                    false,
-                    None,
-                    false,
-                )?;
-                mixed.f_reshape([b, self.num_heads, 1, self.head_dim])?
-            }
-            Pass::Packed(packed) => {
-                let mixed =
-                    packed.groups.iter().map(|group| self.group(&q, &k, &v, group)).collect::<Result<Vec<_>>>()?;
-                Tensor::f_cat(&mixed, 2)?
-            }
         };
-        let mixed = mixed.f_transpose(1, 2)?.f_reshape([b, t, self.num_heads * self.head_dim])?;
-        self.o.forward(&mixed)
+        let [y] = self.o.forward(&mixed.f_reshape([b, t, self.num_heads * self.head_dim])?)?;
+        Ok(y)
     }
 
-    /// One group's part of `q` `[1, H, N, Dh]`, `k` and `v` `[1, Hkv, N, Dh]` → `[1, H, n, Dh]`.
+    fn packed(&self, q: &Tensor, k: &Tensor, v: &Tensor, packed: &Packed) -> Result<Tensor> {
+        let mixed = packed.groups.iter().map(|group| self.group(q, k, v, group)).collect::<Result<Vec<_>>>()?;
+        Ok(Tensor::f_cat(&mixed, 1)?)
+    }
+
+    /// One group's part of `q` `[1, N, H, Dh]`, `k` and `v` `[1, N, Hkv, Dh]` → `[1, n, H, Dh]`.
     fn group(&self, q: &Tensor, k: &Tensor, v: &Tensor, group: &Group) -> Result<Tensor> {
-        let prompt = |x: &Tensor| x.f_narrow(2, group.start, group.prompt);
+        let prompt = |x: &Tensor| x.f_narrow(1, group.start, group.prompt);
         let of_prompt = self.causal(&prompt(q)?, &prompt(k)?, &prompt(v)?)?;
         let Some(Completions { rows, longest, places, present, visible }) = &group.completions else {
             return Ok(of_prompt);
         };
         let as_rows = |x: &Tensor| -> Result<Tensor> {
-            let picked = x.f_index_select(2, places)?;
-            Ok(picked.f_view([x.size()[1], *rows, *longest, self.head_dim])?.f_transpose(0, 1)?) // [R, heads, T, Dh]
+            let heads = x.size()[2];
+            Ok(x.f_index_select(1, places)?.f_view([*rows, *longest, heads, self.head_dim])?) // [R, T, heads, Dh]
         };
         let behind_prompt = |x: &Tensor| -> Result<Tensor> {
             let prompt = prompt(x)?.f_expand([*rows, -1, -1, -1], false)?;
-            Ok(Tensor::f_cat(&[prompt, as_rows(x)?], 2)?) // [R, Hkv, P + T, Dh]
+            Ok(Tensor::f_cat(&[prompt, as_rows(x)?], 1)?) // [R, P + T, Hkv, Dh]
         };
-        let mixed = Tensor::f_scaled_dot_product_attention(
-            &as_rows(q)?,
-            &behind_prompt(k)?,
-            &behind_prompt(v)?,
-            Some(visible),
-            0.0,
-            false,
-            None,
-            self.num_heads != self.num_kv_heads,
-        )?;
-        let flat = mixed.f_transpose(0, 1)?.f_reshape([1, self.num_heads, rows * longest, self.head_dim])?;
-        Ok(Tensor::f_cat(&[of_prompt, flat.f_index_select(2, present)?], 2)?)
+        let (q, k, v) = (as_rows(q)?, behind_prompt(k)?, behind_prompt(v)?);
+        let mixed = match cuda::has_flash(q.f_kind()?, q.device()) {
+            true => cuda::flash(&q, &k, &v, true)?.0,
+            false => self.attend(&q, &k, &v, Some(visible))?,
+        };
+        let flat = mixed.f_reshape([1, rows * longest, self.num_heads, self.head_dim])?;
+        Ok(Tensor::f_cat(&[of_prompt, flat.f_index_select(1, present)?], 1)?)
     }
 
+    /// `q` `[B, T, H, Dh]`, `k` and `v` `[B, T, Hkv, Dh]` → `[B, T, H, Dh]`.
     fn causal(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
+        self.attend(q, k, v, None)
+    }
+
+    /// Under a mask `[T, S]`, or causal.
+    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, visible: Option<&Tensor>) -> Result<Tensor> {
+        let (q, k, v) = (q.f_transpose(1, 2)?, k.f_transpose(1, 2)?, v.f_transpose(1, 2)?);
         let shared = self.num_heads != self.num_kv_heads;
-        Ok(Tensor::f_scaled_dot_product_attention(q, k, v, None::<&Tensor>, 0.0, true, None, shared)?)
+        let mixed = Tensor::f_scaled_dot_product_attention(&q, &k, &v, visible, 0.0, visible.is_none(), None, shared)?;
+        Ok(mixed.f_transpose(1, 2)?)
     }
 
     fn rms(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {

@@ -5,7 +5,7 @@ use tch::Tensor;
 use crate::attention::Attention;
 use crate::config::{Family, ModelConfig};
 use crate::error::Result;
-use crate::linear::Linear;
+use crate::linear::{Linear, Linears};
 use crate::weights::{Role, Weights};
 
 /// One decoder layer: attention and feed-forward, each with its norm and residual.
@@ -23,9 +23,8 @@ pub(crate) struct Layer {
 /// SwiGLU.
 #[derive(Debug)]
 struct FeedForward {
-    gate: Linear,
-    up: Linear,
-    down: Linear,
+    gate_up: Linears<2>,
+    down: Linears<1>,
 }
 
 impl Layer {
@@ -35,9 +34,11 @@ impl Layer {
         let norm_behind = config.family == Family::Olmo2;
         let attention = Attention::build(config, &prefix, weights)?;
         let feed_forward = FeedForward {
-            gate: Linear::build(format!("{prefix}.mlp.gate_proj"), wide, d, false, weights)?,
-            up: Linear::build(format!("{prefix}.mlp.up_proj"), wide, d, false, weights)?,
-            down: Linear::build(format!("{prefix}.mlp.down_proj"), d, wide, false, weights)?,
+            gate_up: Linears::new([
+                Linear::build(format!("{prefix}.mlp.gate_proj"), wide, d, false, weights)?,
+                Linear::build(format!("{prefix}.mlp.up_proj"), wide, d, false, weights)?,
+            ]),
+            down: Linears::new([Linear::build(format!("{prefix}.mlp.down_proj"), d, wide, false, weights)?]),
         };
         let [first, second] = norm_names(norm_behind);
         Ok(Self {
@@ -72,21 +73,40 @@ impl Layer {
         }
     }
 
-    /// In the order of [`lora::TARGETS`].
-    pub(crate) fn linears(&self) -> [&Linear; 7] {
+    /// In the order of [`lora::TARGETS`](crate::lora::TARGETS).
+    pub(crate) fn linears(&self) -> impl Iterator<Item = &Linear> {
         let (a, f) = (&self.attention, &self.feed_forward);
-        [&a.q, &a.k, &a.v, &a.o, &f.gate, &f.up, &f.down]
+        a.qkv.each.iter().chain(&a.o.each).chain(&f.gate_up.each).chain(&f.down.each)
     }
 
-    pub(crate) fn linears_mut(&mut self) -> [&mut Linear; 7] {
+    pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear> {
         let (a, f) = (&mut self.attention, &mut self.feed_forward);
-        [&mut a.q, &mut a.k, &mut a.v, &mut a.o, &mut f.gate, &mut f.up, &mut f.down]
+        a.qkv.each.iter_mut().chain(&mut a.o.each).chain(&mut f.gate_up.each).chain(&mut f.down.each)
+    }
+
+    /// Until [`Layer::thaw`], the adapters are taken as they are now; without a graph.
+    pub(crate) fn freeze(&self) -> Result<()> {
+        let (a, f) = (&self.attention, &self.feed_forward);
+        a.qkv.freeze()?;
+        a.o.freeze()?;
+        f.gate_up.freeze()?;
+        f.down.freeze()
+    }
+
+    pub(crate) fn thaw(&self) {
+        let (a, f) = (&self.attention, &self.feed_forward);
+        a.qkv.thaw();
+        a.o.thaw();
+        f.gate_up.thaw();
+        f.down.thaw();
     }
 }
 
 impl FeedForward {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        self.down.forward(&self.gate.forward(x)?.f_silu()?.f_mul(&self.up.forward(x)?)?)
+        let [gate, up] = self.gate_up.forward(x)?;
+        let [y] = self.down.forward(&gate.f_silu()?.f_mul(&up)?)?;
+        Ok(y)
     }
 }
 

@@ -27,6 +27,7 @@ mod chat;
 pub mod checkpoint;
 mod clean_up;
 pub mod config;
+mod cuda;
 pub mod device;
 pub mod error;
 mod files;

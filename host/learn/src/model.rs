@@ -7,13 +7,13 @@ use corver_core::{InvalidSetting, Precision};
 use tch::{Device, Kind, Tensor};
 
 use crate::attention::Pass;
-use crate::cache::{KvCache, Prefix};
+use crate::cache::{KvCache, PromptKeys};
 use crate::config::ModelConfig;
 use crate::device::kind;
 use crate::error::{LearnError, Result};
 use crate::files;
 use crate::layer::{Layer, rms_norm};
-use crate::linear::Linear;
+use crate::linear::{Linear, project};
 use crate::lora::{self, Adapter};
 use crate::packed::Packed;
 use crate::rope::Rope;
@@ -239,12 +239,12 @@ impl Model {
         self.forward(tokens, &mut Pass::Whole)
     }
 
-    /// `hidden` `[…, D]` → logits `[…, V]` f32.
+    /// `hidden` `[…, D]` → logits `[…, V]` f32, those of one place next to each other.
     ///
     /// # Errors
     /// Where the device fails.
     pub fn logits(&self, hidden: &Tensor) -> Result<Tensor> {
-        Ok(hidden.f_linear(self.head_weight(), None::<&Tensor>)?.f_to_kind(Kind::Float)?)
+        Ok(project(hidden, self.head_weight(), None)?.f_to_kind(Kind::Float)?.f_contiguous()?)
     }
 
     /// `[V, D]`
@@ -253,16 +253,29 @@ impl Model {
     }
 
     /// Runs the prompts once; returns their keys and values, and the logits `[Q, V]` of each one's next token.
-    pub(crate) fn prefill(&self, prompts: &[&[u32]]) -> Result<(Prefix, Tensor)> {
-        let tokens = self.batch(prompts)?;
-        let mut layers = Vec::with_capacity(self.layers.len());
-        let hidden = self.forward(&tokens, &mut Pass::Prefill(&mut layers))?; // [Q, P, D]
-        let lengths: Vec<usize> = prompts.iter().map(|p| p.len()).collect();
-        let longest = tokens.size()[1];
-        let last: Vec<i64> = lengths.iter().enumerate().map(|(q, &n)| q as i64 * longest + n as i64 - 1).collect();
+    pub(crate) fn prefill(&self, prompts: &[&[u32]]) -> Result<(PromptKeys, Tensor)> {
+        let groups: Vec<_> = prompts.iter().map(|&prompt| (prompt, Vec::new())).collect();
+        let packed = Packed::new(self, &groups)?;
+        let mut keys = PromptKeys::with_capacity(self.layers.len());
+        let hidden = self.forward(&packed.tokens, &mut Pass::Prefill(&packed, &mut keys))?; // [1, ΣP, D]
+        let last: Vec<i64> = packed.groups.iter().map(|group| group.start + group.prompt - 1).collect();
         let last = Tensor::f_from_slice(&last)?.f_to_device(self.device)?;
-        let logits = self.logits(&hidden.f_flatten(0, 1)?.f_index_select(0, &last)?)?;
-        Ok((Prefix { layers, lengths }, logits))
+        let logits = self.logits(&hidden.f_squeeze_dim(0)?.f_index_select(0, &last)?)?;
+        Ok((keys, logits))
+    }
+
+    /// A cache for `rows[p]` completions of prompt p.
+    pub(crate) fn cache(&self, keys: PromptKeys, prompts: &[&[u32]], rows: &[usize], room: usize) -> Result<KvCache> {
+        let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.len()).collect();
+        let group = self.config.num_heads / self.config.num_kv_heads;
+        KvCache::new(keys, &lengths, rows, group as i64, room)
+    }
+
+    /// Takes the adapters as they are now until what comes back is dropped; no gradient reaches them until then.
+    pub(crate) fn freeze(&self) -> Result<Frozen<'_>> {
+        let frozen = Frozen(self);
+        self.layers.iter().try_for_each(Layer::freeze)?;
+        Ok(frozen)
     }
 
     /// `tokens` `[N]` i64, one per row of the cache → logits `[N, V]` of the next ones.
@@ -306,7 +319,7 @@ impl Model {
     fn forward(&self, tokens: &Tensor, pass: &mut Pass<'_>) -> Result<Tensor> {
         let angles = match pass {
             Pass::Step(cache) => self.rope.angles(cache.next_position())?,
-            Pass::Packed(packed) => self.rope.angles(&packed.positions)?,
+            Pass::Packed(packed) | Pass::Prefill(packed, _) => self.rope.angles(&packed.positions)?,
             _ => self.rope.angles(&Tensor::f_arange(tokens.size()[1], (Kind::Int64, self.device))?)?,
         };
         let mut x = Tensor::f_embedding(&self.embedding, tokens, -1, false, false)?; // [B, T, D]
@@ -314,6 +327,15 @@ impl Model {
             x = layer.forward(&x, |x| layer.attention.forward(x, &angles, pass, n))?;
         }
         rms_norm(&x, &self.norm, self.config.norm_eps)
+    }
+}
+
+/// See [`Model::freeze`].
+pub(crate) struct Frozen<'m>(&'m Model);
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        self.0.layers.iter().for_each(Layer::thaw);
     }
 }
 

@@ -13,10 +13,10 @@ pub(crate) struct Rope {
     kind: Kind,
 }
 
-/// Cosines and sines for the positions of one pass, shared by its layers; each broadcasts against
-/// `[B, heads, T, head_dim / 2]`.
+/// Cosines and sines for the positions of one pass, shared by its layers: `[T, 1, head_dim]` or, for one step, `[B, 1, 1, head_dim]`.
 pub(crate) struct Angles {
     cos: Tensor,
+    /// Negative in the first half.
     sin: Tensor,
 }
 
@@ -28,20 +28,19 @@ impl Rope {
 
     /// `positions`: `[T]` (the same for every row) or `[B, 1]` (one step of rows at different positions), i64.
     pub(crate) fn angles(&self, positions: &Tensor) -> Result<Angles> {
-        let angles = positions.f_unsqueeze(-1)?.f_mul(&self.frequencies)?; // [T, Dh/2] or [B, 1, Dh/2] f32
-        let angles = if positions.dim() == 2 { angles.f_unsqueeze(1)? } else { angles };
-        Ok(Angles { cos: angles.f_cos()?.f_to_kind(self.kind)?, sin: angles.f_sin()?.f_to_kind(self.kind)? })
+        let angles = positions.f_unsqueeze(-1)?.f_unsqueeze(-1)?.f_mul(&self.frequencies)?; // f32
+        let (cos, sin) = (angles.f_cos()?, angles.f_sin()?);
+        let both = |left: &Tensor, right: &Tensor| Tensor::f_cat(&[left, right], -1)?.f_to_kind(self.kind);
+        Ok(Angles { cos: both(&cos, &cos)?, sin: both(&sin.f_neg()?, &sin)? })
     }
 }
 
 impl Angles {
-    /// Rotates `x` `[B, heads, T, head_dim]`; dimension i is paired with i + head_dim / 2.
+    /// Rotates `x` `[B, T, heads, head_dim]`; dimension i is paired with i + head_dim / 2.
     pub(crate) fn rotate(&self, x: &Tensor) -> Result<Tensor> {
-        let halves = x.f_chunk(2, -1)?;
-        let (a, b) = (&halves[0], &halves[1]);
-        let left = a.f_mul(&self.cos)?.f_sub(&b.f_mul(&self.sin)?)?;
-        let right = b.f_mul(&self.cos)?.f_add(&a.f_mul(&self.sin)?)?;
-        Ok(Tensor::f_cat(&[left, right], -1)?)
+        let width = x.size().last().copied().unwrap_or(0);
+        let swapped = x.f_roll(width / 2, -1)?;
+        Ok(x.f_mul(&self.cos)?.f_addcmul(&swapped, &self.sin)?)
     }
 }
 

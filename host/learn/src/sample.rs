@@ -143,16 +143,17 @@ fn decode(
     if open.is_empty() {
         return Ok(());
     }
-    let (prefix, first) = model.prefill(prompts)?;
+    let _frozen = model.freeze()?;
+    let (keys, first) = model.prefill(prompts)?;
     // Once per batch: every weight and every operation has had its part in these.
     if !files::is_finite(&first)? {
         return Err(LearnError::Logits);
     }
-    let of_row: Vec<usize> = open.iter().map(|&r| rows[r].prompt).collect();
-    let mut cache = prefix.expand(&of_row, CACHE_BLOCK)?;
-    drop(prefix);
-    let index: Vec<i64> = of_row.iter().map(|&p| p as i64).collect();
-    let mut logits = first.f_index_select(0, &Tensor::f_from_slice(&index)?.f_to_device(model.device())?)?; // [N, V]
+    let mut of_prompt = vec![0; prompts.len()];
+    open.iter().for_each(|&row| of_prompt[rows[row].prompt] += 1);
+    let mut cache = model.cache(keys, prompts, &of_prompt, CACHE_BLOCK)?;
+    let prompt_of_row: Vec<i64> = open.iter().map(|&row| rows[row].prompt as i64).collect();
+    let mut logits = first.f_index_select(0, &Tensor::f_from_slice(&prompt_of_row)?.f_to_device(model.device())?)?; // [N, V]
     let mut tokens_done = 0;
     loop {
         let draws = upload_draws(rows, &open, burst, model.device())?;
@@ -222,29 +223,56 @@ fn choose(logits: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<(Tenso
     Ok((tokens, chosen))
 }
 
+/// Candidates that a `top_p` is looked for among at first. Most distributions have far fewer that count.
+const CANDIDATES: i64 = 256;
+
 /// The `top_k` most probable tokens, and of those the shortest list whose probability before its last token is below
-/// `top_p`, as `transformers` does.
+/// `top_p`, as `transformers` does. Without a `top_k` no more of the vocabulary is sorted than it takes to reach `top_p`.
 fn draw_from_top(log_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<Tensor> {
     let vocab = log_probs.size()[1];
-    let k = if sampling.top_k == 0 { vocab } else { vocab.min(i64::try_from(sampling.top_k).unwrap_or(i64::MAX)) };
-    let (values, ids) = log_probs.f_topk(k, -1, true, true)?; // [N, k], falling
-    let probs = values.f_softmax(-1, Kind::Float)?;
-    let before = probs.f_cumsum(-1, Kind::Float)?.f_sub(&probs)?;
-    let kept = probs.f_mul(&before.f_lt(sampling.top_p)?)?;
-    let place = invert(&kept, draws)?;
-    Ok(ids.f_gather(1, &place.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?)
+    let top_k = i64::try_from(sampling.top_k).unwrap_or(i64::MAX);
+    let mut k = if top_k == 0 { CANDIDATES } else { top_k };
+    loop {
+        k = k.min(vocab);
+        let (values, ids) = log_probs.f_topk(k, -1, true, true)?; // [N, k], falling
+        let probs = if top_k == 0 { values.f_exp()? } else { values.f_softmax(-1, Kind::Float)? };
+        let sums = probs.f_cumsum(-1, Kind::Float)?;
+        let reached = sums.f_narrow(1, k - 1, 1)?.f_min()?.f_double_value(&[])?;
+        if top_k == 0 && k < vocab && reached < sampling.top_p {
+            k *= 8;
+            continue;
+        }
+        let kept = probs.f_mul(&sums.f_sub(&probs)?.f_lt(sampling.top_p)?)?;
+        let place = invert(&kept, draws)?;
+        return Ok(ids.f_gather(1, &place.f_unsqueeze(1)?, false)?.f_squeeze_dim(1)?);
+    }
 }
 
 /// The first index at which the running sum of `weights` `[N, V]` (≥ 0, not all 0) exceeds `draws × total`: a draw in
-/// proportion to the weights. A weight of 0 is never drawn.
+/// proportion to the weights. A weight of 0 is never drawn. The sums are of blocks first, and then within one block.
 fn invert(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
-    let sums = weights.f_cumsum(-1, Kind::Float)?;
-    let vocab = sums.size()[1];
-    let total = sums.f_narrow(1, vocab - 1, 1)?; // [N, 1]
-    let goal = total.f_mul(&draws.f_unsqueeze(1)?)?;
-    // Rounding may lift the product to the total itself; the first index that reaches the total is then right.
-    let place = sums.f_gt_tensor(&goal)?.f_logical_or(&sums.f_eq_tensor(&total)?)?;
-    Ok(place.f_to_kind(Kind::Uint8)?.f_argmax(-1, false)?)
+    let (n, vocab) = weights.size2()?;
+    let width = 1 << vocab.trailing_zeros().min(8);
+    let blocks = weights.f_view([n, vocab / width, width])?;
+    let sums = blocks.f_sum_dim_intlist(-1, false, Kind::Float)?; // [N, V / width]
+    let running = sums.f_cumsum(-1, Kind::Float)?;
+    let goal = last(&running)?.f_mul(&draws.f_unsqueeze(1)?)?; // [N, 1]
+    let block = first_above(&running, &goal)?; // [N, 1]
+    let before = running.f_gather(1, &block, false)?.f_sub(&sums.f_gather(1, &block, false)?)?;
+    let within = blocks.f_gather(1, &block.f_unsqueeze(-1)?.f_expand([n, 1, width], false)?, false)?.f_squeeze_dim(1)?;
+    let place = first_above(&within.f_cumsum(-1, Kind::Float)?, &goal.f_sub(&before)?.f_clamp_min(0)?)?;
+    Ok(block.f_mul_scalar(width)?.f_add(&place)?.f_squeeze_dim(1)?)
+}
+
+/// `running` `[N, n]`, rising; `goal` `[N, 1]` → `[N, 1]` i64.
+fn first_above(running: &Tensor, goal: &Tensor) -> Result<Tensor> {
+    // Rounding may lift the goal to the last sum; the first place that reaches this sum is then right.
+    let found = running.f_gt_tensor(goal)?.f_logical_or(&running.f_eq_tensor(&last(running)?)?)?;
+    Ok(found.f_to_kind(Kind::Uint8)?.f_argmax(-1, true)?)
+}
+
+fn last(running: &Tensor) -> Result<Tensor> {
+    Ok(running.f_narrow(1, running.size()[1] - 1, 1)?)
 }
 
 #[cfg(test)]
@@ -286,7 +314,7 @@ mod tests {
     fn log_probs_are_those_of_a_plain_forward_pass() {
         let model = tiny("qwen3", 6);
         let prompt: &[u32] = &[3, 1, 4];
-        for c in sample(&model, &[&[9, 9, 9, 9, 9, 9], prompt], &settings(0.7, 3, 9), &[], 42).unwrap().split_off(3) {
+        for c in sample(&model, &[&[9, 9, 9, 9, 9, 9], prompt], &settings(0.7, 5, 9), &[], 42).unwrap().split_off(5) {
             let all = [prompt, &c.tokens].concat();
             let logits = model.logits(&model.hidden(&model.batch(&[&all]).unwrap()).unwrap()).unwrap();
             let log_probs = (logits / 0.7).log_softmax(-1, Kind::Float);

@@ -1,0 +1,73 @@
+// What libtorch has for a GPU and tch does not pass on. Everything here goes through libtorch's dispatcher, so it links
+// against a libtorch without CUDA too. Each function returns null, or a message that the caller frees.
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <optional>
+
+#include <ATen/Context.h>
+#include <ATen/ops/_flash_attention_forward.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+namespace {
+
+template <typename F>
+char* guarded(F body) {
+  try {
+    body();
+    return nullptr;
+  } catch (const std::exception& error) {
+    return strdup(error.what());
+  } catch (...) {
+    return strdup("an exception of an unknown kind");
+  }
+}
+
+std::optional<at::Tensor> optional(const at::Tensor* tensor) {
+  return tensor ? std::optional<at::Tensor>(*tensor) : std::nullopt;
+}
+
+at::Tensor* owned(const at::Tensor& tensor) { return new at::Tensor(tensor); }
+
+}  // namespace
+
+extern "C" {
+
+char* corver_flash_attention(
+    const at::Tensor* q, const at::Tensor* k, const at::Tensor* v, const at::Tensor* q_starts, const at::Tensor* k_starts,
+    int64_t longest_q, int64_t longest_k, bool causal, at::Tensor** out, at::Tensor** normaliser) {
+  return guarded([&] {
+    auto result = at::_flash_attention_forward(
+        *q, *k, *v, optional(q_starts), optional(k_starts), longest_q, longest_k, 0.0, causal, false);
+    *out = owned(std::get<0>(result));
+    *normaliser = owned(std::get<1>(result));
+  });
+}
+
+char* corver_set_up_cuda() {
+  return guarded([] {
+    at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    at::globalContext().setSDPUseCuDNN(false);
+    at::globalContext().setAllowTF32CuBLAS(true);
+  });
+}
+
+char* corver_memory(int8_t device, uint64_t* free, uint64_t* total, uint64_t* peak) {
+  return guarded([&] {
+    auto* allocator = c10::getDeviceAllocator(c10::DeviceType::CUDA);
+    const auto [unused, all] = allocator->getMemoryInfo(device);
+    const auto stats = allocator->getDeviceStats(device);
+    constexpr auto whole = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const auto& bytes = stats.allocated_bytes[whole];
+    // What the allocator holds without using it is free to us.
+    *free = unused + (stats.reserved_bytes[whole].current - bytes.current);
+    *total = all;
+    *peak = bytes.peak;
+  });
+}
+
+char* corver_reset_peak(int8_t device) {
+  return guarded([&] { c10::getDeviceAllocator(c10::DeviceType::CUDA)->resetPeakStats(device); });
+}
+}

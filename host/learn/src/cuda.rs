@@ -1,0 +1,186 @@
+//! What libtorch has for a GPU and tch does not pass on: flash attention with its normalisers, memory figures, and switches.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, c_char};
+use std::ptr::{null, null_mut};
+
+use tch::{Device, Kind, Tensor};
+use torch_sys::C_tensor;
+
+use crate::error::{LearnError, Result};
+
+// SAFETY (of every call): `cuda.cpp` has these signatures. A tensor argument is read, never kept; null stands for none where it
+// says so. A text that comes back was made by `strdup`.
+unsafe extern "C" {
+    fn corver_flash_attention(
+        q: *const C_tensor,
+        k: *const C_tensor,
+        v: *const C_tensor,
+        q_starts: *const C_tensor,
+        k_starts: *const C_tensor,
+        longest_q: i64,
+        longest_k: i64,
+        causal: bool,
+        out: *mut *mut C_tensor,
+        normaliser: *mut *mut C_tensor,
+    ) -> *mut c_char;
+    fn corver_set_up_cuda() -> *mut c_char;
+    fn corver_memory(device: i8, free: *mut u64, total: *mut u64, peak: *mut u64) -> *mut c_char;
+    fn corver_reset_peak(device: i8) -> *mut c_char;
+    fn free(text: *mut c_char);
+}
+
+/// Sequences that lie one behind the other in a flat list.
+#[derive(Debug)]
+pub(crate) struct Starts {
+    /// `[S + 1]` i32 on the device: where each sequence begins, and where the last one ends.
+    pub(crate) places: Tensor,
+    /// Tokens of the longest.
+    pub(crate) longest: i64,
+}
+
+impl Starts {
+    pub(crate) fn new(lengths: &[i64], device: Device) -> Result<Self> {
+        let mut place = 0;
+        let places: Vec<i32> = std::iter::once(0)
+            .chain(lengths.iter().map(|length| {
+                place += *length as i32;
+                place
+            }))
+            .collect();
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        Ok(Self { places: Tensor::f_from_slice(&places)?.f_to_device(device)?, longest })
+    }
+}
+
+/// Whether [`flash`] takes tensors of this kind there.
+pub(crate) fn has_flash(kind: Kind, device: Device) -> bool {
+    device.is_cuda() && matches!(kind, Kind::BFloat16 | Kind::Half)
+}
+
+/// Attention of `q` `[B, T, H, Dh]` over `k` and `v` `[B, S, Hkv, Dh]` → `[B, T, H, Dh]`, and the logarithms of its normalisers
+/// `[B, H, T]` f32. `causal`: the last query sees every key, the one before it all but the last, and so on.
+pub(crate) fn flash(q: &Tensor, k: &Tensor, v: &Tensor, causal: bool) -> Result<(Tensor, Tensor)> {
+    call(q, k, v, None, (q.size4()?.1, k.size4()?.1), causal)
+}
+
+/// The same for sequences one behind the other: `q` `[ΣT, H, Dh]` over `k` and `v` `[ΣS, Hkv, Dh]` → `[ΣT, H, Dh]`, and `[H, ΣT]`
+/// f32. Every query sees all keys of its sequence.
+pub(crate) fn flash_packed(
+    q: &Tensor,
+    q_starts: &Starts,
+    k: &Tensor,
+    v: &Tensor,
+    k_starts: &Starts,
+) -> Result<(Tensor, Tensor)> {
+    call(q, k, v, Some((q_starts, k_starts)), (q_starts.longest, k_starts.longest), false)
+}
+
+fn call(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    starts: Option<(&Starts, &Starts)>,
+    longest: (i64, i64),
+    causal: bool,
+) -> Result<(Tensor, Tensor)> {
+    let (q_starts, k_starts) =
+        starts.map_or((null(), null()), |(q, k)| (q.places.as_ptr(), k.places.as_ptr()));
+    let (mut out, mut normaliser) = (null_mut(), null_mut());
+    // SAFETY: see the declarations. Where no message comes back, both results are new tensors that are ours.
+    unsafe {
+        checked(corver_flash_attention(
+            q.as_ptr(),
+            k.as_ptr(),
+            v.as_ptr(),
+            q_starts,
+            k_starts,
+            longest.0,
+            longest.1,
+            causal,
+            &raw mut out,
+            &raw mut normaliser,
+        ))?;
+        Ok((Tensor::from_ptr(out), Tensor::from_ptr(normaliser)))
+    }
+}
+
+/// No cuDNN attention, which plans anew for every length, and TF32 for what f32 products remain; process-wide.
+///
+/// # Errors
+/// A libtorch without CUDA.
+pub(crate) fn set_up() -> Result<()> {
+    // SAFETY: see the declarations.
+    unsafe { checked(corver_set_up_cuda()) }
+}
+
+/// Bytes of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// Not in use, by this process or another.
+    pub free: u64,
+    /// Of the device.
+    pub total: u64,
+    /// Most that tensors of this process took since [`reset_peak`].
+    pub peak: u64,
+}
+
+/// The memory of GPU `device`.
+///
+/// # Errors
+/// A libtorch without CUDA, or no such device.
+pub fn memory(device: usize) -> Result<Memory> {
+    let mut memory = Memory { free: 0, total: 0, peak: 0 };
+    let Memory { free, total, peak } = &mut memory;
+    // SAFETY: see the declarations.
+    unsafe { checked(corver_memory(device as i8, free, total, peak))? };
+    Ok(memory)
+}
+
+/// Begins a new measurement of [`Memory::peak`].
+///
+/// # Errors
+/// As [`memory`].
+pub fn reset_peak(device: usize) -> Result<()> {
+    // SAFETY: see the declarations.
+    unsafe { checked(corver_reset_peak(device as i8)) }
+}
+
+/// # Safety
+/// `message` is null, or a text made by `strdup` that nobody else holds.
+unsafe fn checked(message: *mut c_char) -> Result<()> {
+    if message.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller's.
+    let text = unsafe {
+        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+        free(message);
+        text
+    };
+    // libtorch adds a trace of its own functions.
+    Err(LearnError::Torch(tch::TchError::Torch(text.lines().next().unwrap_or_default().to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_a_gpu_says_so() {
+        if tch::Cuda::is_available() {
+            return; // `make bench-gpu` compares results there
+        }
+        let x = Tensor::zeros([1, 2, 1, 8], (Kind::Float, Device::Cpu));
+        let error = flash(&x, &x, &x, true).unwrap_err().to_string();
+        assert!(error.contains("_flash_attention_forward"), "{error}");
+        assert!(memory(0).is_err() && reset_peak(0).is_err() && set_up().is_err());
+    }
+
+    #[test]
+    fn starts_are_running_sums() {
+        let starts = Starts::new(&[3, 0, 5], Device::Cpu).unwrap();
+        assert_eq!(Vec::<i32>::try_from(starts.places).unwrap(), [0, 3, 3, 8]);
+        assert_eq!(starts.longest, 5);
+    }
+}
