@@ -22,6 +22,9 @@ use crate::settings::{
 /// What is said of a setting that a command needs.
 pub const UNSET: &str = "not set; give a path, or \"demo\"";
 
+/// Bytes.
+const GIB: f64 = (1u64 << 30) as f64;
+
 /// What a setting names: the built-in demo's, or one of the user's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DemoOr<T> {
@@ -39,6 +42,8 @@ pub struct Config {
     pub steps: usize,
     pub device: Device,
     pub threads: usize,
+    /// Bytes; `None` where it is what the device has free.
+    pub memory: Option<u64>,
     pub train_questions: Option<Place>,
     pub eval_questions: Option<Place>,
     /// 0 takes all.
@@ -49,6 +54,7 @@ pub struct Config {
     pub chat: Map<String, Value>,
     pub system_prompt: String,
     pub precision: Precision,
+    pub max_rows: usize,
     pub rollout: Sampling,
     pub extractor: Option<Place>,
     pub extractor_device: corver_extract::Device,
@@ -119,6 +125,7 @@ impl Config {
             steps: run.steps,
             device: problems.take("run.device", run.device.parse()).unwrap_or_default(),
             threads: run.threads,
+            memory: (run.memory_gib > 0.0).then_some((run.memory_gib * GIB) as u64),
             train_questions: problems.take("question.train", place(&question.train)).flatten(),
             eval_questions: problems.take("question.eval", place(&question.eval)).flatten(),
             eval_limit: question.eval_limit,
@@ -127,6 +134,7 @@ impl Config {
             chat: policy.chat,
             system_prompt: policy.system_prompt,
             precision: policy.precision,
+            max_rows: policy.max_rows,
             rollout,
             extractor: problems.take("extract.bundle", place(&extract.bundle)).flatten(),
             extractor_device: problems.take("extract.device", extract.device.parse()).unwrap_or_default(),
@@ -208,6 +216,7 @@ impl Config {
                 steps: self.steps,
                 device: self.device.to_string(),
                 threads: self.threads,
+                memory_gib: self.memory.map_or(0.0, |bytes| bytes as f64 / GIB),
             },
             question: QuestionSection {
                 train: place(&self.train_questions),
@@ -220,6 +229,7 @@ impl Config {
                 chat: self.chat.clone(),
                 system_prompt: self.system_prompt.clone(),
                 precision: self.precision,
+                max_rows: self.max_rows,
             },
             rollout: self.rollout,
             extract: ExtractSection { bundle: place(&self.extractor), device: self.extractor_device.to_string() },

@@ -212,7 +212,9 @@ mod tests {
         let (n, kv_heads, group, width) = (13i64, 2i64, 2i64, 4i64);
         let prompts = (noise(&[10, kv_heads, width]), noise(&[10, kv_heads, width]) * 2);
         let part = |x: &Tensor, p: usize| x.narrow(0, [0, 2, 7][p], lengths[p] as i64);
-        let mut cache = KvCache::new(vec![(prompts.0.shallow_clone(), prompts.1.shallow_clone())], &lengths, &rows, group, 4).unwrap();
+        let mut cache =
+            KvCache::new(vec![(prompts.0.shallow_clone(), prompts.1.shallow_clone())], &lengths, &rows, group, 4)
+                .unwrap();
         let mut history: Vec<_> = (0..13usize)
             .map(|row| usize::from(row > 3) + usize::from(row > 8))
             .map(|p| (part(&prompts.0, p), part(&prompts.1, p)))

@@ -53,16 +53,15 @@ char* corver_set_up_cuda() {
   });
 }
 
-char* corver_memory(int8_t device, uint64_t* free, uint64_t* total, uint64_t* peak) {
+char* corver_memory(int8_t device, uint64_t* free, uint64_t* peak) {
   return guarded([&] {
     auto* allocator = c10::getDeviceAllocator(c10::DeviceType::CUDA);
-    const auto [unused, all] = allocator->getMemoryInfo(device);
+    const auto unused = allocator->getMemoryInfo(device).first;
     const auto stats = allocator->getDeviceStats(device);
     constexpr auto whole = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
     const auto& bytes = stats.allocated_bytes[whole];
     // What the allocator holds without using it is free to us.
     *free = unused + (stats.reserved_bytes[whole].current - bytes.current);
-    *total = all;
     *peak = bytes.peak;
   });
 }

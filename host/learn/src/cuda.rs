@@ -25,7 +25,7 @@ unsafe extern "C" {
         normaliser: *mut *mut C_tensor,
     ) -> *mut c_char;
     fn corver_set_up_cuda() -> *mut c_char;
-    fn corver_memory(device: i8, free: *mut u64, total: *mut u64, peak: *mut u64) -> *mut c_char;
+    fn corver_memory(device: i8, free: *mut u64, peak: *mut u64) -> *mut c_char;
     fn corver_reset_peak(device: i8) -> *mut c_char;
     fn free(text: *mut c_char);
 }
@@ -84,8 +84,7 @@ fn call(
     longest: (i64, i64),
     causal: bool,
 ) -> Result<(Tensor, Tensor)> {
-    let (q_starts, k_starts) =
-        starts.map_or((null(), null()), |(q, k)| (q.places.as_ptr(), k.places.as_ptr()));
+    let (q_starts, k_starts) = starts.map_or((null(), null()), |(q, k)| (q.places.as_ptr(), k.places.as_ptr()));
     let (mut out, mut normaliser) = (null_mut(), null_mut());
     // SAFETY: see the declarations. Where no message comes back, both results are new tensors that are ours.
     unsafe {
@@ -105,7 +104,7 @@ fn call(
     }
 }
 
-/// No cuDNN attention, which plans anew for every length, and TF32 for what f32 products remain; process-wide.
+/// No cuDNN attention, which plans anew for every length, and TF32 for what products remain in f32; process-wide.
 ///
 /// # Errors
 /// A libtorch without CUDA.
@@ -114,34 +113,22 @@ pub(crate) fn set_up() -> Result<()> {
     unsafe { checked(corver_set_up_cuda()) }
 }
 
-/// Bytes of a GPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
-    /// Not in use, by this process or another.
-    pub free: u64,
-    /// Of the device.
-    pub total: u64,
-    /// Most that tensors of this process took since [`reset_peak`].
-    pub peak: u64,
-}
-
-/// The memory of GPU `device`.
+/// Of GPU `device`: bytes that nobody uses, and the most that tensors of this process took since [`reset_peak`].
 ///
 /// # Errors
 /// A libtorch without CUDA, or no such device.
-pub fn memory(device: usize) -> Result<Memory> {
-    let mut memory = Memory { free: 0, total: 0, peak: 0 };
-    let Memory { free, total, peak } = &mut memory;
+pub(crate) fn memory(device: usize) -> Result<(u64, u64)> {
+    let (mut free, mut peak) = (0, 0);
     // SAFETY: see the declarations.
-    unsafe { checked(corver_memory(device as i8, free, total, peak))? };
-    Ok(memory)
+    unsafe { checked(corver_memory(device as i8, &raw mut free, &raw mut peak))? };
+    Ok((free, peak))
 }
 
-/// Begins a new measurement of [`Memory::peak`].
+/// Begins a new measurement of the peak.
 ///
 /// # Errors
 /// As [`memory`].
-pub fn reset_peak(device: usize) -> Result<()> {
+pub(crate) fn reset_peak(device: usize) -> Result<()> {
     // SAFETY: see the declarations.
     unsafe { checked(corver_reset_peak(device as i8)) }
 }

@@ -3,6 +3,7 @@
 use corver_core::{Device as Wanted, Precision};
 use tch::{Cuda, Device, Kind};
 
+use crate::cuda;
 use crate::error::{LearnError, Result};
 
 /// The device on this machine; `auto` takes the first GPU where there is one.
@@ -12,7 +13,8 @@ use crate::error::{LearnError, Result};
 pub fn find_device(wanted: Wanted) -> Result<Device> {
     let index = match wanted {
         Wanted::Cpu => return Ok(Device::Cpu),
-        Wanted::Auto => return Ok(Device::cuda_if_available()),
+        Wanted::Auto if !Cuda::is_available() => return Ok(Device::Cpu),
+        Wanted::Auto => 0,
         Wanted::Cuda(index) => index,
     };
     let no_cuda = |missing: String, remedy| LearnError::NoCuda { device: wanted, missing, remedy };
@@ -32,6 +34,7 @@ pub fn find_device(wanted: Wanted) -> Result<Device> {
     if index as i64 >= count {
         return Err(no_cuda(format!("this machine has {count} GPU(s), numbered from 0"), "use a smaller number"));
     }
+    cuda::set_up()?;
     Ok(Device::Cuda(index))
 }
 

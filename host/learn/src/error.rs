@@ -132,6 +132,20 @@ pub enum LearnError {
         /// Optimiser steps done so far.
         step: usize,
     },
+    /// The device's memory cannot hold what the settings ask for.
+    #[error(
+        "{what} takes {:.1} GiB and {:.1} GiB are to be had: {remedy}, or take a larger device", gib(*needs), gib(*budget)
+    )]
+    Memory {
+        /// The phase.
+        what: &'static str,
+        /// Bytes.
+        needs: u64,
+        /// Bytes.
+        budget: u64,
+        /// What would make it fit.
+        remedy: &'static str,
+    },
     /// The model computes no numbers.
     #[error(
         "the logits of a prompt's last token are NaN or infinite: the weights, the adapter or a setting of config.json is wrong"
@@ -147,6 +161,10 @@ pub enum LearnError {
 
 /// Shorthand of this crate.
 pub type Result<T> = std::result::Result<T, LearnError>;
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1u32 << 30)
+}
 
 impl LearnError {
     /// For `map_err` on system calls.

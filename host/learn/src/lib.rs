@@ -4,6 +4,7 @@
 //! ([`corver_core::Learner`]). Underneath, in the order of a training step:
 //!
 //! ```text
+//! plan, memory                what a run takes of the device, before and after
 //! tokenizer, chat, spans      question ─▶ prompt ids;  completion ids ─▶ text, and the characters of each token
 //! model, layer, attention     ids ─▶ hidden states;    rope, config, weights, files: Hugging Face folders
 //! sample, cache               prompts ─▶ completions, each prompt run once for all its samples
@@ -35,10 +36,12 @@ mod layer;
 mod linear;
 pub mod lora;
 pub mod loss;
+pub mod memory;
 mod merge;
 pub mod model;
 pub mod optimizer;
 mod packed;
+pub mod plan;
 pub mod policy;
 mod random;
 mod rope;
@@ -65,6 +68,7 @@ pub use error::{LearnError, Result};
 pub use merge::merge;
 pub use model::Model;
 pub use optimizer::{AdamW, clip_gradients};
+pub use plan::{Load, MemoryPlan};
 pub use policy::Policy;
 pub use sample::{Completion, Watch, sample, sample_watched};
 pub use schedule::CosineSchedule;

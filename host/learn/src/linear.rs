@@ -104,7 +104,7 @@ impl<const N: usize> Linears<N> {
         })
     }
 
-    /// Until `thaw`, the adapters are taken as they are now; without a graph.
+    /// Until `thaw`, the adapters are taken as they are now; without a graph. Nobody changes them meanwhile.
     pub(crate) fn freeze(&self) -> Result<()> {
         let factors = match self.each.first() {
             None => None,
@@ -163,4 +163,87 @@ fn as_rows(y: &Tensor, like: &Tensor) -> Result<Tensor> {
         *last = y.size()[0];
     }
     Ok(y.f_transpose(0, 1)?.f_view(size.as_slice())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lora::merged_weight;
+    use crate::testing::golden::{check_all, close, numbers, same};
+    use corver_core::update::LoraSettings;
+    use serde_json::Value;
+
+    fn matrix(value: &Value) -> Tensor {
+        let rows: Vec<Vec<f64>> = value.as_array().unwrap().iter().map(numbers).collect();
+        Tensor::from_slice(&rows.concat()).view([rows.len() as i64, rows[0].len() as i64])
+    }
+
+    fn close_to(what: &str, got: &Tensor, expected: &Value) -> std::result::Result<(), String> {
+        let far = (got.detach() - matrix(expected)).abs().max().double_value(&[]);
+        close(what, far, 0.0, 1e-10, 0.0)
+    }
+
+    fn layers<const N: usize>(row: &Value) -> Linears<N> {
+        let lora = LoraSettings { r: row["r"].as_u64().unwrap() as usize, alpha: row["alpha"].as_f64().unwrap() };
+        Linears::new(std::array::from_fn(|n| Linear {
+            name: n.to_string(),
+            weight: matrix(&row["W"]),
+            bias: (!row["bias"].is_null()).then(|| Tensor::from_slice(&numbers(&row["bias"]))),
+            adapter: Some(Adapter::new(matrix(&row["A"]), matrix(&row["B"]), &lora)),
+        }))
+    }
+
+    /// Against PEFT's layer; two layers whose first halves are one product give it twice. Run with `CORVER_SHARED=DIR`.
+    #[test]
+    fn adapted_layers_are_pefts() {
+        check_all("lora", |row| {
+            let x = matrix(&row["x"]).set_requires_grad(true);
+            let pair = layers::<2>(row);
+            let outputs = pair.forward(&x).map_err(|e| e.to_string())?;
+            for (layer, y) in pair.each.iter().zip(outputs) {
+                close_to("y", &y, &row["y"])?;
+                let Adapter { a, b, scaling, .. } = layer.adapter.as_ref().unwrap();
+                same("scaling", *scaling, row["scaling"].as_f64().unwrap())?;
+                let loss = (y * matrix(&row["grad_y"])).sum(Kind::Double);
+                let gradients = Tensor::run_backward(&[loss], &[a, b, &x], true, false);
+                for (key, got) in ["grad_A", "grad_B", "grad_x"].iter().zip(&gradients) {
+                    close_to(key, got, &row[*key])?;
+                }
+                let merged = merged_weight(&layer.weight, &a.detach(), &b.detach(), *scaling);
+                close_to("merged_W", &merged.map_err(|e| e.to_string())?, &row["merged_W"])?;
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn many_rows_are_projected_as_few_are() {
+        let noise = |rows: i64, columns: i64| (Tensor::arange(rows * columns, (Kind::Float, Device::Cpu)) * 0.7).sin();
+        let x = noise(FEW_ROWS + 10, 24).view([FEW_ROWS + 10, 24]);
+        let (weight, bias) = (noise(7, 24).view([7, 24]), noise(1, 7));
+        for bias in [None, Some(&bias)] {
+            let many = project(&x, &weight, bias).unwrap();
+            let few = project(&x.narrow(0, 0, 9), &weight, bias).unwrap();
+            assert!((many.narrow(0, 0, 9) - few).abs().max().double_value(&[]) < 1e-5);
+            let sum = add_projection(&many, &x, &weight).unwrap().narrow(0, 0, 9);
+            let few = add_projection(&many.narrow(0, 0, 9), &x.narrow(0, 0, 9), &weight).unwrap();
+            assert!((sum - few).abs().max().double_value(&[]) < 1e-5);
+        }
+    }
+
+    #[test]
+    fn frozen_layers_do_not_follow_their_adapters() {
+        let model = crate::testing::stirred("llama", &LoraSettings { r: 3, alpha: 6.0 });
+        let batch = model.batch(&[&[1, 5, 2]]).unwrap();
+        let differs = |before: &Tensor| (model.hidden(&batch).unwrap() - before).abs().max().double_value(&[]) > 1e-4;
+        let _guard = tch::no_grad_guard();
+        let before = model.hidden(&batch).unwrap();
+        let frozen = model.freeze().unwrap();
+        for (_, b) in model.lora_parameters().into_iter().filter(|(name, _)| name.contains("lora_B")) {
+            let _ = b.shallow_clone().zero_();
+        }
+        assert!(!differs(&before));
+        drop(frozen);
+        assert!(differs(&before));
+    }
 }

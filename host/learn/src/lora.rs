@@ -1,7 +1,7 @@
 //! Low-rank adapters (Hu et al. 2021) on every projection of a decoder layer, in PEFT's layout.
 //!
-//! Weights, arithmetic and gradients of the adapters are f32 whatever the base model's precision: with bf16 adapters
-//! OLMo-2 runs diverged within ten steps. No dropout, no bias.
+//! Weights and gradients of the adapters are f32 whatever the base model's precision: with bf16 adapters OLMo-2 runs diverged
+//! within ten steps. They multiply in the base model's. No dropout, no bias.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -46,27 +46,14 @@ impl Adapter {
         Ok(Self::new(a, b, lora))
     }
 
-    fn new(a: Tensor, b: Tensor, lora: &LoraSettings) -> Self {
+    pub(crate) fn new(a: Tensor, b: Tensor, lora: &LoraSettings) -> Self {
         let (a, b) = (a.set_requires_grad(true), b.set_requires_grad(true));
         Self { a, b, scaling: lora.alpha / lora.r as f64, on: true }
     }
 }
 
-/// x Wᵀ + b + s · x Aᵀ Bᵀ, the last term in the adapter's precision.
-///
-/// # Errors
-/// Where the shapes do not fit: `x` `[…, in]`, `base` = x Wᵀ + b `[…, out]`, `a` `[r, in]`, `b` `[out, r]`.
-pub fn add_adapter(base: &Tensor, x: &Tensor, a: &Tensor, b: &Tensor, scaling: f64) -> Result<Tensor> {
-    let low = x.f_to_kind(a.f_kind()?)?.f_linear(a, None::<&Tensor>)?;
-    let delta = low.f_linear(b, None::<&Tensor>)?.f_mul_scalar(scaling)?;
-    Ok(base.f_add(&delta.f_to_kind(base.f_kind()?)?)?)
-}
-
 /// W + s · B A, in the precision of W.
-///
-/// # Errors
-/// Where the shapes do not fit.
-pub fn merged_weight(weight: &Tensor, a: &Tensor, b: &Tensor, scaling: f64) -> Result<Tensor> {
+pub(crate) fn merged_weight(weight: &Tensor, a: &Tensor, b: &Tensor, scaling: f64) -> Result<Tensor> {
     let delta = b.f_matmul(a)?.f_mul_scalar(scaling)?;
     Ok(weight.f_to_kind(a.f_kind()?)?.f_add(&delta)?.f_to_kind(weight.f_kind()?)?)
 }

@@ -11,9 +11,10 @@ use corver_core::{
 };
 
 use crate::error::{LearnError, Result};
+use crate::memory::Peak;
 use crate::model::Model;
 use crate::optimizer::{AdamW, clip_gradients};
-use crate::sample::{Watch, sample_watched};
+use crate::sample::{MAX_ROWS, Watch, sample_watched};
 use crate::schedule::CosineSchedule;
 use crate::tokenizer::PolicyTokenizer;
 use crate::update::{Gradient, Row, gradient};
@@ -38,6 +39,7 @@ pub struct Policy {
     schedule: CosineSchedule,
     drawn: Option<Drawn>,
     warned_of_cut: OnceCell<()>,
+    max_rows: usize,
     watch: Box<Watch<'static>>,
 }
 
@@ -77,6 +79,7 @@ impl Policy {
             schedule,
             drawn: None,
             warned_of_cut: OnceCell::new(),
+            max_rows: MAX_ROWS,
             watch: Box::new(|_| ControlFlow::Continue(())),
         })
     }
@@ -93,6 +96,13 @@ impl Policy {
     #[must_use]
     pub fn with_compatibility(mut self, compatibility: Compatibility) -> Self {
         self.compatibility = compatibility;
+        self
+    }
+
+    /// The same policy, which decodes at most so many rows at once (those of one question always are).
+    #[must_use]
+    pub fn with_max_rows(mut self, max_rows: usize) -> Self {
+        self.max_rows = max_rows;
         self
     }
 
@@ -169,7 +179,9 @@ impl Policy {
         let prompts = self.prompts(questions, sampling)?;
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         let stop = self.tokenizer.stop_tokens();
-        let completions = sample_watched(&self.model, &slices, sampling, stop, seed, &mut self.watch)?;
+        let peak = Peak::begin(self.model.device());
+        let completions = sample_watched(&self.model, &slices, sampling, stop, seed, self.max_rows, &mut self.watch)?;
+        log_peak("rollout", peak);
         let mut rollouts = Vec::with_capacity(completions.len());
         for (n, completion) in completions.into_iter().enumerate() {
             let decoded = self.tokenizer.decode_with_spans(&completion.tokens)?;
@@ -202,6 +214,7 @@ impl Policy {
             });
         };
         let rows = rows(rollouts, advantages, drawn)?;
+        let peak = Peak::begin(self.model.device());
         let Gradient { mut gradients, mut report } =
             gradient(&mut self.model, &rows, &self.settings, drawn.temperature, drawn.max_completion_length)?;
         let step = self.optimizer.steps();
@@ -213,7 +226,15 @@ impl Policy {
         report.grad_norm = finite("gradient norm", clip_gradients(&mut gradients, self.settings.max_grad_norm)?)?;
         report.learning_rate = self.schedule.rate(step);
         self.optimizer.step(&gradients, report.learning_rate)?;
+        log_peak("update", peak);
         Ok(report)
+    }
+}
+
+/// Logs the most memory that a phase took, where the system tells.
+fn log_peak(phase: &str, peak: Result<Peak>) {
+    if let Ok(bytes) = peak.and_then(|peak| peak.bytes()) {
+        tracing::info!(phase, mib = bytes >> 20, "peak memory");
     }
 }
 

@@ -28,8 +28,8 @@ pub struct Completion {
     pub finished: bool,
 }
 
-/// Rows decoded together at most; bounds the memory of a call with many prompts.
-const MAX_ROWS: usize = 512;
+/// Rows decoded together at most, unless the caller says otherwise; bounds the memory of a call with many prompts.
+pub const MAX_ROWS: usize = 512;
 
 /// Asked every few tokens: whether to go on.
 pub type Watch<'w> = dyn FnMut(Decoding) -> ControlFlow<()> + 'w;
@@ -45,10 +45,10 @@ pub fn sample(
     stop: &[u32],
     seed: u64,
 ) -> Result<Vec<Completion>> {
-    sample_watched(model, prompts, sampling, stop, seed, &mut |_| ControlFlow::Continue(()))
+    sample_watched(model, prompts, sampling, stop, seed, MAX_ROWS, &mut |_| ControlFlow::Continue(()))
 }
 
-/// As [`sample`], for as long as `watch` says so.
+/// As [`sample`], at most `max_rows` at once (those of one prompt always are), for as long as `watch` says so.
 ///
 /// # Errors
 /// As [`sample`]; [`LearnError::Stopped`] where `watch` breaks off.
@@ -58,11 +58,12 @@ pub fn sample_watched(
     sampling: &Sampling,
     stop: &[u32],
     seed: u64,
+    max_rows: usize,
     watch: &mut Watch<'_>,
 ) -> Result<Vec<Completion>> {
     check(sampling)?;
     let _guard = tch::no_grad_guard();
-    let at_once = (MAX_ROWS / sampling.num_generations).max(1);
+    let at_once = (max_rows / sampling.num_generations).max(1);
     let mut completions = Vec::with_capacity(prompts.len() * sampling.num_generations);
     for (part, prompts) in prompts.chunks(at_once).enumerate() {
         let mut rows = Vec::with_capacity(prompts.len() * sampling.num_generations);
@@ -122,7 +123,7 @@ fn check(sampling: &Sampling) -> Result<()> {
 }
 
 /// Tokens by which the cache grows; a multiple of every burst.
-const CACHE_BLOCK: usize = 64;
+pub(crate) const CACHE_BLOCK: usize = 64;
 
 /// Tokens decoded between two looks at the results. A look waits for the GPU, so there it pays to look seldom; on the
 /// CPU it costs nothing, while a row that has ended costs a row of work.
@@ -259,7 +260,8 @@ fn invert(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
     let goal = last(&running)?.f_mul(&draws.f_unsqueeze(1)?)?; // [N, 1]
     let block = first_above(&running, &goal)?; // [N, 1]
     let before = running.f_gather(1, &block, false)?.f_sub(&sums.f_gather(1, &block, false)?)?;
-    let within = blocks.f_gather(1, &block.f_unsqueeze(-1)?.f_expand([n, 1, width], false)?, false)?.f_squeeze_dim(1)?;
+    let within =
+        blocks.f_gather(1, &block.f_unsqueeze(-1)?.f_expand([n, 1, width], false)?, false)?.f_squeeze_dim(1)?;
     let place = first_above(&within.f_cumsum(-1, Kind::Float)?, &goal.f_sub(&before)?.f_clamp_min(0)?)?;
     Ok(block.f_mul_scalar(width)?.f_add(&place)?.f_squeeze_dim(1)?)
 }

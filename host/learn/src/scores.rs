@@ -12,7 +12,7 @@ use crate::model::Model;
 
 /// Elements of one chunk's logits, f32; a handful of such tensors exist at a time. 4 MiB stay in a CPU's cache; a GPU
 /// wants larger products.
-fn chunk_elements(device: Device) -> i64 {
+pub(crate) fn chunk_elements(device: Device) -> i64 {
     if device.is_cuda() { 1 << 26 } else { 1 << 20 }
 }
 

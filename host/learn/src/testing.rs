@@ -1,5 +1,8 @@
 //! Small random models and tokenizers for this crate's tests.
 
+#[path = "../../../tests/golden.rs"]
+pub(crate) mod golden;
+
 use std::path::Path;
 use std::sync::LazyLock;
 

@@ -7,7 +7,6 @@ mod golden;
 use corver_learn::loss::{LossInputs, grpo_loss, row_weights};
 use corver_learn::{
     AdamW, AdamWSettings, CosineSchedule, ImportanceLevel, LossSettings, LossType, PolicyTokenizer, clip_gradients,
-    lora,
 };
 use golden::{check_all, close, numbers, same, shared};
 use serde_json::Value;
@@ -23,12 +22,6 @@ fn number(row: &Value, key: &str) -> f64 {
 
 fn count(row: &Value, key: &str) -> usize {
     row[key].as_u64().unwrap_or_else(|| panic!("{key} is no count")) as usize
-}
-
-fn tensor(value: &Value) -> Tensor {
-    let rows = matrix(value);
-    let width = rows.first().map_or(0, Vec::len) as i64;
-    Tensor::from_slice(&rows.concat()).view([rows.len() as i64, width])
 }
 
 fn list(tensor: &Tensor) -> Vec<f64> {
@@ -185,28 +178,6 @@ fn clipped_gradients() {
         close("total_norm", norm, number(row, "total_norm"), 0.0, 1e-12)?;
         let got: Vec<f64> = gradients.iter().flat_map(list).collect();
         all_close("clipped", &got, &matrix(&row["clipped"]).concat(), 0.0, 1e-12)
-    });
-}
-
-#[test]
-fn adapted_linear_layers() {
-    check_all("lora", |row| {
-        let weight = tensor(&row["W"]);
-        let bias = (!row["bias"].is_null()).then(|| Tensor::from_slice(&numbers(&row["bias"])));
-        let (a, b) = (tensor(&row["A"]).set_requires_grad(true), tensor(&row["B"]).set_requires_grad(true));
-        let x = tensor(&row["x"]).set_requires_grad(true);
-        let scaling = number(row, "alpha") / number(row, "r");
-        same("scaling", scaling, number(row, "scaling"))?;
-        let base = x.linear(&weight, bias.as_ref());
-        let y = lora::add_adapter(&base, &x, &a, &b, scaling).map_err(|e| e.to_string())?;
-        all_close("y", &list(&y.detach()), &matrix(&row["y"]).concat(), 1e-12, 1e-10)?;
-        let loss = (y * tensor(&row["grad_y"])).sum(Kind::Double);
-        let gradients = Tensor::run_backward(&[loss], &[&a, &b, &x], false, false);
-        for (key, got) in ["grad_A", "grad_B", "grad_x"].iter().zip(&gradients) {
-            all_close(key, &list(got), &matrix(&row[*key]).concat(), 1e-12, 1e-10)?;
-        }
-        let merged = lora::merged_weight(&weight, &a.detach(), &b.detach(), scaling).map_err(|e| e.to_string())?;
-        all_close("merged_W", &list(&merged), &matrix(&row["merged_W"]).concat(), 1e-12, 1e-10)
     });
 }
 

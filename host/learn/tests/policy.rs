@@ -1,7 +1,8 @@
 //! A policy from the outside: it samples, learns, stops, and resumes.
 
-use std::path::Path;
+mod common;
 
+use common::write_folder;
 use corver_core::sentence::spans_of_pieces;
 use corver_core::{Advantages, Compatibility, Learner, Question, Rollout, Sampler, Sampling};
 use corver_learn::{
@@ -11,55 +12,32 @@ use corver_learn::{
 use serde_json::json;
 use tch::Device;
 
-/// Letters, a few words, and the two marks of the chat.
-fn write_folder(folder: &Path) {
-    let words = ["a", "b", "c", "d", "e", "Ġ", "Ċ", "Q"];
-    let mut vocab: serde_json::Map<_, _> = words.iter().enumerate().map(|(id, w)| (w.to_string(), json!(id))).collect();
-    let mark = |id: usize, content: &str| {
-        json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
-               "normalized": false, "special": true})
-    };
-    vocab.insert("<|im_start|>".into(), json!(8));
-    vocab.insert("<|im_end|>".into(), json!(9));
-    let tokenizer = json!({
-        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
-        "added_tokens": [mark(8, "<|im_start|>"), mark(9, "<|im_end|>")],
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
-        "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
-        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-                  "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []}
-    });
-    let template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}<|im_start|>";
-    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
-    std::fs::write(folder.join("tokenizer_config.json"), json!({"chat_template": template}).to_string()).unwrap();
-    let config = ModelConfig {
-        family: Family::Qwen3,
-        vocab_size: 12,
-        hidden_size: 256, // wide enough for the small random embedding to tell tokens apart
-        intermediate_size: 32,
-        num_layers: 2,
-        num_heads: 4,
-        num_kv_heads: 2,
-        head_dim: 8,
-        max_positions: 64,
-        norm_eps: 1e-6,
-        rope_theta: 10_000.0,
-        rope_scaling: None,
-        tie_embeddings: true,
-    };
-    Model::random(config, 5, Device::Cpu).unwrap().save(folder).unwrap();
-}
+const SMALL: ModelConfig = ModelConfig {
+    family: Family::Qwen3,
+    vocab_size: 12,
+    hidden_size: 256, // wide enough for the small random embedding to tell tokens apart
+    intermediate_size: 32,
+    num_layers: 2,
+    num_heads: 4,
+    num_kv_heads: 2,
+    head_dim: 8,
+    max_positions: 64,
+    norm_eps: 1e-6,
+    rope_theta: 10_000.0,
+    rope_scaling: None,
+    tie_embeddings: true,
+};
 
 fn policy(settings: LearnSettings) -> Policy {
     let folder = tempfile::tempdir().unwrap();
-    write_folder(folder.path());
+    write_folder(folder.path(), &SMALL);
     let model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap()
 }
 
 fn base() -> Model {
     let folder = tempfile::tempdir().unwrap();
-    write_folder(folder.path());
+    write_folder(folder.path(), &SMALL);
     Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap()
 }
 
@@ -177,7 +155,7 @@ fn old_checkpoints_go_and_the_adapter_stands_alone() {
     assert_eq!(names, ["step-000003", "step-000004"]);
 
     let folder = tempfile::tempdir().unwrap();
-    write_folder(folder.path());
+    write_folder(folder.path(), &SMALL);
     let mut model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     model.load_adapter(&root.path().join("step-000004")).unwrap();
     let loaded = Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), fast(), 9).unwrap();
@@ -224,7 +202,7 @@ fn one_flipped_bit_of_a_checkpoint_is_found_and_its_file_named() {
 #[test]
 fn weights_that_are_no_numbers_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    write_folder(folder.path());
+    write_folder(folder.path(), &SMALL);
     let path = folder.path().join("model.safetensors");
     let whole = std::fs::read(&path).unwrap();
     for wrong in [f32::NAN, f32::NEG_INFINITY] {
@@ -258,7 +236,7 @@ fn weights_that_are_no_numbers_are_named() {
 #[test]
 fn damaged_model_folders_are_refused_or_read() {
     let folder = tempfile::tempdir().unwrap();
-    write_folder(folder.path());
+    write_folder(folder.path(), &SMALL);
     let mut adapted = base();
     adapted.add_lora(&fast().lora, 1).unwrap();
     adapted.save_adapter(folder.path()).unwrap();
@@ -298,7 +276,7 @@ fn logits_that_are_no_numbers_stop_the_first_batch() {
         let _ = tensor.set_requires_grad(false).fill_(1e30);
     }
     let folder = tempfile::tempdir().unwrap();
-    write_folder(folder.path());
+    write_folder(folder.path(), &SMALL);
     let mut policy = Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), fast(), 1).unwrap();
     let error = policy.sample(&questions(), &SAMPLING, 0).unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(LearnError::Logits)), "{error}");
@@ -347,7 +325,7 @@ fn another_runs_checkpoint_is_refused() {
 #[test]
 fn the_reference_reading_adds_up_single_tokens() {
     let folder = tempfile::tempdir().unwrap();
-    write_folder(folder.path());
+    write_folder(folder.path(), &SMALL);
     let tokenizer = PolicyTokenizer::load(folder.path()).unwrap();
     let mut policy = policy(fast()).with_compatibility(Compatibility::Reference);
     let sampling = Sampling { num_generations: 4, max_completion_length: 12, ..Sampling::default() };

@@ -12,7 +12,7 @@ use corver_study::run::{
     text_fingerprint, train,
 };
 use indicatif::ProgressBar;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::args::TrainArgs;
 use crate::config::{Config, Grader};
@@ -25,14 +25,17 @@ use crate::settings::{self, Settings};
 const CONFIGURATION: &str = "configuration";
 
 pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
-    let config = Config::resolve_for_training(Settings::of_train(&with_recorded_settings(args))?)?;
+    let mut config = Config::resolve_for_training(Settings::of_train(&with_recorded_settings(args))?)?;
+    let model = parts::model(&config)?;
+    let memory = parts::plan_memory(&mut config, &model)?;
     let settings = config.to_settings();
     let resolved = toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
     if args.dry_run {
         if json {
-            return output::json(&settings);
+            return output::json(&json!({ "settings": settings, "memory": memory }));
         }
         output::lines(&resolved);
+        memory.to_string().lines().for_each(|line| output::line(format_args!("# {line}")));
         return Ok(());
     }
 
@@ -44,7 +47,6 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     plan.check()?;
     let (sources, mut counter) = parts::corpus(&config)?;
     let (bundle, mut extractor) = parts::extractor(&config)?;
-    let model = parts::model(&config)?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
@@ -73,6 +75,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     };
     let mut screen = Screen::new(plan.steps, steps_done, interrupt);
     policy.set_watch(screen.watch());
+    memory.to_string().lines().for_each(|line| output::note(&screen.bar, line));
     output::note(&screen.bar, &format!("rule {name}, {} steps, into {}", plan.steps, run.path().display()));
     let trained = train(&mut policy, &mut scorers, &plan, &name, &run, steps_done, &mut screen);
     screen.bar.finish_and_clear();

@@ -24,6 +24,20 @@ pub fn render_prompts() -> Result<ExitCode> {
     bail!(NO_LIBTORCH)
 }
 
+/// No plan of memory exists either.
+#[derive(serde::Serialize)]
+pub enum MemoryPlan {}
+
+impl std::fmt::Display for MemoryPlan {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {}
+    }
+}
+
+pub fn plan_memory(_: &mut Config, _: &Path) -> Result<MemoryPlan> {
+    bail!(NO_LIBTORCH)
+}
+
 pub fn load_policy(_: &Config, _: &Path, _: Option<&Path>) -> Result<Policy> {
     bail!(NO_LIBTORCH)
 }

@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use corver_core::Device;
-use corver_learn::{Model, PolicyTokenizer};
+use corver_learn::{Load, MemoryPlan, Model, PolicyTokenizer};
 
 use crate::config::Config;
 
@@ -19,6 +19,22 @@ pub fn find_device(wanted: Device) -> Result<String> {
 /// As the child of [`load_policy`].
 pub fn render_prompts() -> Result<ExitCode> {
     Ok(corver_learn::render_as_child())
+}
+
+/// Fits a run into the memory of its device: lowers the rows decoded and the tokens learnt from at once to what it can hold.
+pub fn plan_memory(config: &mut Config, model: &Path) -> Result<MemoryPlan> {
+    let load = Load {
+        num_generations: config.rollout.num_generations,
+        max_prompt_length: config.rollout.max_prompt_length,
+        max_completion_length: config.rollout.max_completion_length.max(config.eval.answers.max_completion_length),
+        max_rows: config.max_rows,
+        micro_batch_tokens: config.update.micro_batch_tokens,
+        rank: config.update.lora.r,
+    };
+    let plan = MemoryPlan::for_folder(model, config.precision, config.device, &load, config.memory)
+        .context("planning the memory of the run")?;
+    (config.max_rows, config.update.micro_batch_tokens) = (plan.rows, plan.micro_batch_tokens);
+    Ok(plan)
 }
 
 /// Loads the policy from a model's folder, with the adapter of a folder or with fresh ones.
@@ -38,7 +54,7 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
         })?;
     }
     let policy = Policy::new(weights, tokenizer, config.update, config.seed).with_context(of_policy)?;
-    Ok(policy.with_compatibility(config.reward.compatibility))
+    Ok(policy.with_compatibility(config.reward.compatibility).with_max_rows(config.max_rows))
 }
 
 /// Folds an adapter into a model, in a new folder.

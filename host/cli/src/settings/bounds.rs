@@ -12,10 +12,12 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 58] = [
+const BOUNDS: [(&str, f64, f64); 60] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
+    ("run.memory_gib", 0.0, 1e6),
+    ("policy.max_rows", 1.0, 1e6),
     ("question.eval_limit", 0.0, WHOLE),
     ("question.prompts_per_step", 1.0, 1e5),
     ("rollout.num_generations", 1.0, 1e5),

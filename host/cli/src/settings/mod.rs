@@ -46,11 +46,13 @@ pub struct RunSection {
     pub device: String,
     /// CPU threads that libtorch uses within one operation; 0 leaves it to libtorch.
     pub threads: usize,
+    /// GiB of the device's memory that the policy may take; 0 stands for what is free when the run begins.
+    pub memory_gib: f64,
 }
 
 impl Default for RunSection {
     fn default() -> Self {
-        Self { seed: 42, steps: 100, device: "auto".into(), threads: 0 }
+        Self { seed: 42, steps: 100, device: "auto".into(), threads: 0, memory_gib: 0.0 }
     }
 }
 
@@ -72,7 +74,7 @@ impl Default for QuestionSection {
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicySection {
     /// Hugging Face folder, the name of a model that was downloaded (`Qwen/Qwen3-8B`), or "demo".
@@ -83,6 +85,20 @@ pub struct PolicySection {
     pub system_prompt: String,
     /// auto (bf16 on a GPU, f32 on the CPU), f32 or bf16.
     pub precision: Precision,
+    /// Completions decoded at once, at most; a run lowers it to what fits its device.
+    pub max_rows: usize,
+}
+
+impl Default for PolicySection {
+    fn default() -> Self {
+        Self {
+            model: String::new(),
+            chat: Map::new(),
+            system_prompt: String::new(),
+            precision: Precision::default(),
+            max_rows: 512,
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
