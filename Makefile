@@ -8,13 +8,14 @@ HOST := target/release/corver-host
 PEER_PYTHON := $(CURDIR)/.deps/infini-gram/bin/python
 WORLD := $(CURDIR)/target/bench/world
 FUZZ_SECONDS ?= 600
+SHAPES ?= $(if $(filter cpu,$(DEVICE)),tiny,llama-8b qwen3-14b olmo2-13b)
 # Tests run in their own folders.
 ifdef CORVER_SHARED
 override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills bench bench-build bench-corpus bench-rules lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills bench bench-build bench-corpus bench-gpu bench-rules lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +40,7 @@ test: setup plugins ## every test; CORVER_SHARED=DIR adds those that need real t
 	python3 tests/vectors/reference.py --check
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast
+	$(MAKE) --no-print-directory bench-gpu DEVICE=cpu
 
 conformance: setup plugins ## the golden vectors in CORVER_SHARED=DIR alone
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make conformance CORVER_SHARED=DIR" >&2; exit 2; }
@@ -116,6 +118,11 @@ test-languages: build ## rules in Python, JavaScript, C and Go against the same 
 
 bench: setup plugins ## every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches
+
+bench-gpu: setup ## a step at the shapes of SHAPES="llama-8b qwen3-14b olmo2-13b" on a GPU, by phase; DEVICE=cpu: one small step
+	@mkdir -p target/bench
+	$(CARGO) run --locked $(PROFILE) --example at_scale -- $(or $(DEVICE),cuda) $(SHAPES) | tee target/bench/gpu.txt
+	@grep '^{' target/bench/gpu.txt > target/bench/gpu.jsonl
 
 bench-rules: setup plugins ## what a rule costs, with its bars; also in target/bench/rules.json
 	$(CARGO) bench --locked --profile release --workspace --bench judge -- --noplot

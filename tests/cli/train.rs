@@ -48,7 +48,12 @@ fn training_on_the_demo_leaves_a_finished_run() {
     // The resolved configuration stands for itself.
     let config = out.join("config.toml");
     let again = host(&["train", "--config", config.to_str().unwrap(), "--dry-run"]).good();
-    assert_eq!(again.stdout.trim(), fs::read_to_string(&config).unwrap().trim());
+    let (resolved, plan) = again.stdout.split_once("# memory: ").expect("the plan of the memory");
+    assert_eq!(resolved.trim(), fs::read_to_string(&config).unwrap().trim());
+    assert!(
+        plan.contains("\n# decoding 512 rows at once") && plan.contains("\n# learning from 16384 tokens"),
+        "{plan}"
+    );
 
     // A finished run is neither overwritten nor resumed.
     short_run(&out, 2, &[]).bad("not empty");
@@ -59,6 +64,22 @@ fn training_on_the_demo_leaves_a_finished_run() {
     assert_eq!(lines(&out.join("metrics.jsonl"))[..2], metrics);
     assert_eq!(lines(&out.join("metrics.jsonl")).len(), 4);
     short_run(&out, 3, &["--resume"]).bad("has finished its 4 steps");
+}
+
+#[test]
+fn a_run_keeps_within_the_memory_that_it_is_given() {
+    let plan = |device: &str, gib: f64| {
+        host(&["train", "--dry-run", "--json", "--device", device, "--set", &format!("run.memory_gib={gib}")])
+    };
+    let (scarce, ample) = (plan("cpu", 0.1).good().json(), plan("cpu", 50.0).good().json());
+    assert!(scarce["settings"]["policy"]["max_rows"].as_u64().unwrap() < 512, "{scarce}");
+    assert!(scarce["settings"]["update"]["micro_batch_tokens"].as_u64().unwrap() < 16_384, "{scarce}");
+    assert_eq!(ample["settings"]["policy"]["max_rows"], 512);
+    assert_eq!(ample["memory"]["weights"], scarce["memory"]["weights"]);
+    plan("cpu", 0.02).bad("lower rollout.max_completion_length");
+    // For a GPU that is elsewhere, in the precision that it would have there.
+    let elsewhere = plan("cuda:0", 80.0).good().json();
+    assert_eq!(2 * elsewhere["memory"]["weights"].as_u64().unwrap(), ample["memory"]["weights"].as_u64().unwrap());
 }
 
 #[test]

@@ -76,6 +76,26 @@ pub(crate) fn flash_packed(
     call(q, k, v, Some((q_starts, k_starts)), (q_starts.longest, k_starts.longest), false)
 }
 
+/// That flash attention runs on a GPU, and computes attention.
+///
+/// # Errors
+/// What libtorch says, or by how much the two differ.
+pub(crate) fn check_flash(device: Device) -> Result<()> {
+    let numbers = Tensor::f_arange(12 * 2 * 64, (Kind::Float, device))?.f_sin()?.f_view([1, 12, 2, 64])?;
+    let x = numbers.f_to_kind(Kind::BFloat16)?;
+    let (mixed, _) = flash(&x, &x, &x, true)?;
+    let y = x.f_to_kind(Kind::Float)?.f_transpose(1, 2)?;
+    let scores = y.f_matmul(&y.f_transpose(-2, -1)?)?.f_div_scalar(8.0)?; // √64
+    let later = Tensor::f_ones([12, 12], (Kind::Bool, device))?.f_triu(1)?;
+    let expected = scores.f_masked_fill(&later, f64::NEG_INFINITY)?.f_softmax(-1, Kind::Float)?.f_matmul(&y)?;
+    let apart = mixed.f_transpose(1, 2)?.f_to_kind(Kind::Float)?.f_sub(&expected)?.f_abs()?.f_max()?;
+    let apart = apart.f_double_value(&[])?;
+    if apart < 0.02 {
+        return Ok(());
+    }
+    Err(LearnError::Input { what: "flash attention", expected: "attention".into(), got: format!("{apart} beside it") })
+}
+
 fn call(
     q: &Tensor,
     k: &Tensor,

@@ -35,7 +35,14 @@ pub fn find_device(wanted: Wanted) -> Result<Device> {
         return Err(no_cuda(format!("this machine has {count} GPU(s), numbered from 0"), "use a smaller number"));
     }
     cuda::set_up()?;
-    Ok(Device::Cuda(index))
+    let device = Device::Cuda(index);
+    if let Err(reason) = cuda::check_flash(device) {
+        return Err(no_cuda(
+            format!("no flash attention there ({reason})"),
+            "use a GPU of compute capability 8.0 or newer",
+        ));
+    }
+    Ok(device)
 }
 
 fn nvidia_driver() -> bool {

@@ -58,12 +58,18 @@ impl Model {
     /// # Errors
     /// Sizes that do not fit together, or no memory on the device.
     pub fn random(config: ModelConfig, seed: u64, device: Device) -> Result<Self> {
-        config.check().map_err(|(expected, got)| LearnError::Input {
-            what: "model config",
-            expected: expected.into(),
-            got,
-        })?;
+        config.check().map_err(wrong_shape)?;
         Self::build(config, Kind::Float, device, &mut Weights::Random { seed, kind: Kind::Float, device })
+    }
+
+    /// A model of noise, made on the device itself: for measurements, which do not care what it says.
+    ///
+    /// # Errors
+    /// As [`Model::random`].
+    pub fn noise(config: ModelConfig, precision: Precision, device: Device) -> Result<Self> {
+        config.check().map_err(wrong_shape)?;
+        let kind = kind(precision, device);
+        Self::build(config, kind, device, &mut Weights::Noise { kind, device })
     }
 
     fn build(config: ModelConfig, kind: Kind, device: Device, weights: &mut Weights) -> Result<Self> {
@@ -337,6 +343,10 @@ impl Drop for Frozen<'_> {
     fn drop(&mut self) {
         self.0.layers.iter().for_each(Layer::thaw);
     }
+}
+
+fn wrong_shape((expected, got): (&'static str, String)) -> LearnError {
+    LearnError::Input { what: "model config", expected: expected.into(), got }
 }
 
 /// What `peft` finds the model by.

@@ -26,6 +26,8 @@ pub(crate) enum Weights {
     Folder { path: PathBuf, tensors: BTreeMap<String, Tensor> },
     /// Drawn on demand; each name has its own stream, so that the order does not matter.
     Random { seed: u64, kind: Kind, device: Device },
+    /// Drawn by libtorch on the device itself.
+    Noise { kind: Kind, device: Device },
 }
 
 impl Weights {
@@ -48,6 +50,14 @@ impl Weights {
                     return Err(wrong(format!("{:?}", tensor.size())));
                 }
                 Ok(tensor)
+            }
+            Self::Noise { kind, device } => {
+                let options = (*kind, *device);
+                Ok(match role {
+                    Role::Norm => Tensor::f_ones(&size, options)?,
+                    Role::Bias => Tensor::f_zeros(&size, options)?,
+                    Role::Matrix => Tensor::f_empty(&size, options)?.f_normal_(0.0, 0.02)?,
+                })
             }
             Self::Random { seed, kind, device } => {
                 let options = (Kind::Float, *device);

@@ -1,0 +1,259 @@
+//! A training step at a published model's shape, timed by phase: `at_scale DEVICE SHAPE…` prints tables, and a line of JSON per shape
+//! at the end. Shapes: llama-8b, qwen3-14b, olmo2-13b, tiny.
+//!
+//! Weights are noise, made on the device; prompts and completions have the paper's lengths, 24 × 16 of 170 + 150 tokens. On a GPU,
+//! results are first compared with those of the CPU. It needs neither network nor Rust: where only the binary and PyTorch 2.11 are,
+//! `LD_LIBRARY_PATH=$(python3 -c 'import torch; print(torch.__path__[0])')/lib ./at_scale cuda llama-8b` runs it.
+#![allow(clippy::print_stdout)] // what the program is for
+
+use std::path::Path;
+use std::time::Instant;
+
+use corver_core::{Advantages, LearnSettings, Learner, Precision, Question, Sampler, Sampling};
+use corver_learn::memory::{Peak, free};
+use corver_learn::{
+    Family, Load, LoraSettings, LossSettings, MemoryPlan, Model, ModelConfig, Policy, PolicyTokenizer, Result,
+    find_device, sample::sample,
+};
+use serde_json::{Value, json};
+use tch::{Device, Kind, Tensor};
+
+struct Step {
+    prompts: usize,
+    samples: usize,
+    prompt_tokens: usize,
+    tokens: usize,
+    rank: usize,
+}
+
+/// The paper's step, and one for a processor.
+const PAPER: Step = Step { prompts: 24, samples: 16, prompt_tokens: 170, tokens: 150, rank: 128 };
+const TINY: Step = Step { prompts: 3, samples: 4, prompt_tokens: 17, tokens: 15, rank: 8 };
+
+fn shape(name: &str) -> Option<(ModelConfig, Step)> {
+    let (family, [vocab, d, f, layers, heads, kv_heads], tie, step) = match name {
+        "llama-8b" => (Family::Llama, [128_256, 4096, 14_336, 32, 32, 8], false, PAPER),
+        "qwen3-14b" => (Family::Qwen3, [151_936, 5120, 17_408, 40, 40, 8], false, PAPER),
+        "olmo2-13b" => (Family::Olmo2, [100_352, 5120, 13_824, 40, 40, 40], false, PAPER),
+        "tiny" => (Family::Llama, [512, 256, 512, 2, 2, 1], true, TINY),
+        _ => return None,
+    };
+    let config = ModelConfig {
+        family,
+        vocab_size: vocab,
+        hidden_size: d,
+        intermediate_size: f,
+        num_layers: layers,
+        num_heads: heads,
+        num_kv_heads: kv_heads,
+        head_dim: 128,
+        max_positions: 4096,
+        norm_eps: 1e-5,
+        rope_theta: 500_000.0,
+        rope_scaling: None,
+        tie_embeddings: tie,
+    };
+    Some((config, step))
+}
+
+fn main() -> std::result::Result<(), String> {
+    measure().map_err(|error| error.to_string())
+}
+
+fn measure() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let Some((device, shapes)) = arguments.split_first() else { panic!("usage: at_scale DEVICE SHAPE…") };
+    let device = find_device(device.parse().expect("a device: cpu, cuda or cuda:N"))?;
+    if device.is_cuda() {
+        compare_with_cpu(device)?;
+    }
+    let machine = Machine::measure(device)?;
+    println!("{device:?}: {:.2} TFLOP/s of products, {:.0} GB/s of copies", machine.flops / 1e12, machine.bytes / 1e9);
+    let mut lines = Vec::new();
+    for name in shapes {
+        let (config, step) = shape(name).unwrap_or_else(|| panic!("no shape is called {name}"));
+        lines.push(run(name, config, &step, device, &machine)?);
+    }
+    lines.iter().for_each(|line| println!("{line}"));
+    Ok(())
+}
+
+/// What a device reaches in the two things that a step consists of.
+struct Machine {
+    /// Of a product of two square matrices, per second.
+    flops: f64,
+    /// Read and written by a copy, per second.
+    bytes: f64,
+}
+
+impl Machine {
+    fn measure(device: Device) -> Result<Self> {
+        let (kind, n) = if device.is_cuda() { (Kind::BFloat16, 8192) } else { (Kind::Float, 1024) };
+        let matrix = Tensor::f_ones([n, n], (kind, device))?;
+        let product = fastest(device, || drop(matrix.matmul(&matrix)));
+        let source = Tensor::f_ones([n * n * 8], (kind, device))?;
+        let mut target = source.f_zeros_like()?;
+        let copy = fastest(device, || target.copy_(&source));
+        let copied = 2 * source.numel() * source.f_kind()?.elt_size_in_bytes();
+        Ok(Self { flops: 2.0 * (n as f64).powi(3) / product, bytes: copied as f64 / copy })
+    }
+}
+
+/// Seconds of the fastest of five turns.
+fn fastest(device: Device, mut work: impl FnMut()) -> f64 {
+    let turn = |_| {
+        wait(device);
+        let start = Instant::now();
+        work();
+        wait(device);
+        start.elapsed().as_secs_f64()
+    };
+    (0..5).map(turn).fold(f64::INFINITY, f64::min)
+}
+
+fn wait(device: Device) {
+    if let Device::Cuda(index) = device {
+        tch::Cuda::synchronize(index as i64);
+    }
+}
+
+fn run(name: &str, config: ModelConfig, step: &Step, device: Device, machine: &Machine) -> Result<Value> {
+    let Step { prompts, samples, prompt_tokens, tokens, rank } = *step;
+    let precision = Precision::Auto;
+    let kind = if device.is_cuda() { Kind::BFloat16 } else { Kind::Float };
+    let load = Load {
+        num_generations: samples,
+        max_prompt_length: prompt_tokens,
+        max_completion_length: tokens,
+        max_rows: prompts * samples,
+        micro_batch_tokens: 16_384.min(prompts * (prompt_tokens + samples * tokens)),
+        rank,
+    };
+    let plan = MemoryPlan::new(&config, kind, device, &load, free(device)?)?;
+    println!("\n{name}\n{plan}");
+
+    let start = Instant::now();
+    let model = Model::noise(config.clone(), precision, device)?;
+    let settings = LearnSettings {
+        lora: LoraSettings { r: rank, alpha: 2.0 * rank as f64 },
+        loss: LossSettings { beta: 0.001, ..LossSettings::default() },
+        micro_batch_tokens: plan.micro_batch_tokens,
+        ..LearnSettings::default()
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    write_tokenizer(folder.path());
+    let policy = Policy::new(model, PolicyTokenizer::load(folder.path())?, settings, 1)?;
+    let mut policy = policy.with_max_rows(plan.rows);
+    wait(device);
+    println!("model and adapters made in {:.1} s", start.elapsed().as_secs_f64());
+
+    let question = Question { question: "x".repeat(prompt_tokens), golds: vec!["x".into()], title: None };
+    let questions = vec![question; prompts];
+    let sampling = Sampling { num_generations: samples, max_completion_length: tokens, ..Sampling::PAPER };
+    // The first step pays for what libraries prepare; the second is the one that counts.
+    let mut report = json!(null);
+    for turn in ["first", "second"] {
+        let (rollouts, rollout, rollout_peak) =
+            timed(device, || policy.sample(&questions, &sampling, 7).expect("a rollout"))?;
+        let value = |n: usize| (n % 3) as f64 - 1.0;
+        let values = rollouts.iter().enumerate().map(|(n, r)| vec![value(n); r.tokens.len()]).collect();
+        let advantages = Advantages { values, reward: 0.0, reward_std: 0.0, frac_reward_zero_std: 0.0 };
+        let (_, update, update_peak) = timed(device, || policy.update(&rollouts, &advantages).expect("an update"))?;
+
+        let drawn: usize = rollouts.iter().map(|r| r.tokens.len()).sum();
+        let elements = elements(&config);
+        let size = kind.elt_size_in_bytes() as f64;
+        let kv = 2.0 * (config.num_layers * config.num_kv_heads * config.head_dim) as f64 * size;
+        let rows = (prompts * samples) as f64;
+        // Each step reads every weight, every prompt's keys and values once, and those of the completions so far.
+        let waves = rows / (plan.rows.min(prompts * samples) as f64);
+        let per_step =
+            waves.ceil() * elements * size + (prompts * prompt_tokens) as f64 * kv + rows * tokens as f64 / 2.0 * kv;
+        let roofline = tokens as f64 * per_step / machine.bytes;
+        // Twice forwards (once for the reference) and once backwards through frozen weights; 2 operations an element.
+        let packed = (prompts * prompt_tokens + drawn) as f64;
+        let mfu = 3.0 * 2.0 * elements * packed / update / machine.flops;
+        println!(
+            "{turn} step: rollout {rollout:.2} s ({:.0} tokens/s, {:.0} % of its roofline), update {update:.2} s ({:.0} % of the \
+             products' speed), {:.2} s in all",
+            drawn as f64 / rollout,
+            100.0 * roofline / rollout,
+            100.0 * mfu,
+            rollout + update
+        );
+        let gib = |bytes: u64| bytes as f64 / f64::from(1u32 << 30);
+        println!(
+            "{turn} step: peaks {:.1} GiB (planned {:.1}) and {:.1} GiB (planned {:.1})",
+            gib(rollout_peak),
+            gib(plan.rollout()),
+            gib(update_peak),
+            gib(plan.update(plan.micro_batch_tokens))
+        );
+        report = json!({
+            "shape": name, "device": format!("{device:?}"), "plan": plan, "rollout_s": rollout, "update_s": update,
+            "tokens": drawn, "roofline_share": roofline / rollout, "mfu": mfu, "rollout_peak": rollout_peak,
+            "update_peak": update_peak, "flops": machine.flops, "bytes_per_s": machine.bytes,
+        });
+    }
+    Ok(report)
+}
+
+/// What a call returns, its seconds, and the most bytes that it took.
+fn timed<T>(device: Device, call: impl FnOnce() -> T) -> Result<(T, f64, u64)> {
+    let peak = Peak::begin(device)?;
+    let start = Instant::now();
+    let done = call();
+    wait(device);
+    Ok((done, start.elapsed().as_secs_f64(), peak.bytes()?))
+}
+
+/// Elements of the matrices that every token is multiplied with.
+fn elements(config: &ModelConfig) -> f64 {
+    let (d, f) = (config.hidden_size, config.intermediate_size);
+    let [q, kv] = [config.num_heads, config.num_kv_heads].map(|heads| heads * config.head_dim);
+    (config.num_layers * (2 * d * (q + kv) + 3 * d * f) + config.vocab_size * d) as f64
+}
+
+/// A small model's greedy answers and their log-probabilities, on the GPU in both precisions and on the CPU.
+fn compare_with_cpu(gpu: Device) -> Result<()> {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (config, _) = shape("tiny").expect("its shape");
+    Model::random(config, 3, Device::Cpu)?.save(folder.path())?;
+    let prompts: Vec<Vec<u32>> = (0..6).map(|p| (0..9 + 5 * p).map(|t| (p * 31 + t * 7) % 512).collect()).collect();
+    let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
+    let draw = |device, precision| {
+        let model = Model::load(folder.path(), precision, device)?;
+        sample(&model, &prompts, &Sampling { num_generations: 5, ..Sampling::greedy(24) }, &[], 1)
+    };
+    let expected = draw(Device::Cpu, Precision::F32)?;
+    for (precision, limit) in [(Precision::F32, 5e-3), (Precision::Bf16, 0.2)] {
+        let got = draw(gpu, precision)?;
+        let mut worst = 0f32;
+        for (got, expected) in got.iter().zip(&expected) {
+            // Behind the first token that differs, the two are about other texts.
+            let same = got.tokens.iter().zip(&expected.tokens).take_while(|(a, b)| a == b).count();
+            let pairs = got.log_probs.iter().zip(&expected.log_probs).take(same);
+            worst = pairs.map(|(a, b)| (a - b).abs()).fold(worst, f32::max);
+        }
+        println!(
+            "{precision:?} on the GPU: log-probabilities differ from the CPU's by at most {worst:.1e} (limit {limit})"
+        );
+        assert!(f64::from(worst) < limit, "CUDA computes something else");
+    }
+    Ok(())
+}
+
+/// One token per letter, and one that ends an answer.
+fn write_tokenizer(folder: &Path) {
+    let mark = json!({"id": 1, "content": "<|im_end|>", "single_word": false, "lstrip": false, "rstrip": false,
+                      "normalized": false, "special": true});
+    let tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null,
+        "post_processor": null, "decoder": null, "added_tokens": [mark],
+        "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                  "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
+                  "vocab": {"x": 0, "<|im_end|>": 1}, "merges": []}});
+    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).expect("a writable temporary folder");
+    let config = json!({"chat_template": "{{ messages[-1].content }}"});
+    std::fs::write(folder.join("tokenizer_config.json"), config.to_string()).expect("a writable temporary folder");
+}
