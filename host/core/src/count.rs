@@ -69,7 +69,7 @@ pub struct CorpusSize {
 }
 
 /// The corpus, or anything that answers in its place.
-pub trait Counter {
+pub trait Counter: Send {
     /// One count per query, in order. Queries may repeat.
     ///
     /// # Errors

@@ -63,7 +63,7 @@ impl Grade {
 }
 
 /// A reward for whole completions: the judge, or the format check.
-pub trait ResponseRule {
+pub trait ResponseRule: Send {
     /// One grade per completion, in order.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! The training step: every stage, in order.
 
+use std::panic::resume_unwind;
+use std::thread;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -73,6 +75,8 @@ pub struct StageSeconds {
     pub rule: f64,
     /// The whole reward: the three above, splitting, aligning, judge and format.
     pub reward: f64,
+    /// What the update needs besides the reward, beside which it runs.
+    pub prepare: f64,
     /// Loss, gradients and optimiser.
     pub update: f64,
 }
@@ -101,7 +105,7 @@ pub struct StepReport {
     pub seconds: StageSeconds,
 }
 
-/// One GRPO step on `questions`: sample, score, normalise, update. `seed` decides every draw of the step.
+/// One GRPO step on `questions`: sample, score while the update is prepared, normalise, update. `seed` decides every draw of the step.
 ///
 /// # Errors
 /// Where a part fails; the policy is then unchanged.
@@ -115,11 +119,16 @@ pub fn step<P: Sampler + Learner>(
     let (rollouts, rollout_seconds) =
         timed(info_span!("rollout"), || policy.sample(questions, &settings.sampling, seed));
     let rollouts = rollouts.map_err(StepError::Rollout)?;
-    let Scored { returns, traces, mut seconds } = score(&rollouts, questions, scorers, &settings.rewards)?;
+    // The reward takes the processor, what the update needs besides it the policy's device.
+    let reward = || score(&rollouts, questions, scorers, &settings.rewards);
+    let prepare = || timed(info_span!("prepare"), || policy.prepare(&rollouts));
+    let (scored, (prepared, prepare_seconds)) = at_once(reward, prepare);
+    let Scored { returns, traces, mut seconds } = scored?;
+    prepared.map_err(StepError::Update)?;
     let advantages = advantage::normalize(&returns, settings.sampling.num_generations, &settings.advantages);
     let (update, update_seconds) = timed(info_span!("update"), || policy.update(&rollouts, &advantages));
     let update = update.map_err(StepError::Update)?;
-    (seconds.rollout, seconds.update) = (rollout_seconds, update_seconds);
+    (seconds.rollout, seconds.prepare, seconds.update) = (rollout_seconds, prepare_seconds, update_seconds);
     Ok(StepReport { rollouts, traces, advantages, update, seconds })
 }
 
@@ -278,6 +287,16 @@ fn timed<T>(span: Span, stage: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     let done = stage();
     (done, start.elapsed().as_secs_f64())
+}
+
+/// Runs `here` in this thread and `there` in another, and waits for both.
+fn at_once<A: Send, B>(there: impl FnOnce() -> A + Send, here: impl FnOnce() -> B) -> (A, B) {
+    let span = Span::current();
+    thread::scope(|scope| {
+        let there = scope.spawn(|| span.in_scope(there));
+        let here = here();
+        (there.join().unwrap_or_else(|panic| resume_unwind(panic)), here)
+    })
 }
 
 /// Tells the corpus's share of the time from the rule's.

@@ -25,7 +25,7 @@ pub struct Triplet {
 }
 
 /// The triplet model.
-pub trait Extractor {
+pub trait Extractor: Send {
     /// The triplets of each sentence, in order; none is an ordinary answer.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Advantages, PartError, Rollout};
 
-/// What one optimiser step did. Names are TRL's where TRL has one.
+/// What an update did; of several iterations, the last. Names are TRL's where TRL has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct UpdateReport {
     /// Clipped surrogate plus the weighted KL term.
@@ -33,10 +33,20 @@ pub struct UpdateReport {
 
 /// The policy, as something to improve.
 pub trait Learner {
+    /// May compute what the update on these rollouts needs besides their advantages: it runs beside the reward, which computes
+    /// those.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<(), PartError> {
+        let _ = rollouts;
+        Ok(())
+    }
+
     /// One GRPO update from the rollouts of a step.
     ///
     /// # Errors
-    /// Where the device fails or the loss is not finite; the weights are then unchanged.
+    /// Where the device fails or the loss is not finite; the iteration that meets it leaves the weights as they are.
     fn update(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError>;
 }
 
@@ -50,11 +60,13 @@ pub struct LearnSettings {
     pub loss: LossSettings,
     /// Whose log-probabilities the importance ratio compares with.
     pub old_log_probs: OldLogProbs,
+    /// μ, optimiser steps on the rollouts of one step. All compare with the policy before the first of them.
+    pub num_iterations: usize,
     /// Peak rate.
     pub learning_rate: f64,
     /// Share of the steps in which the rate rises from 0.
     pub warmup_ratio: f64,
-    /// Optimiser steps of the whole run; the schedule ends there. A training run puts its own number here.
+    /// Steps of the whole run; the schedule ends there. A training run puts its own number here.
     pub total_steps: usize,
     /// Limit of the gradients' joint L2 norm.
     pub max_grad_norm: f64,
@@ -71,6 +83,7 @@ impl Default for LearnSettings {
             lora: LoraSettings::default(),
             loss: LossSettings::default(),
             old_log_probs: OldLogProbs::Recomputed,
+            num_iterations: 1,
             learning_rate: 1e-5,
             warmup_ratio: 0.03,
             total_steps: 100,
@@ -91,6 +104,7 @@ impl LearnSettings {
         let checks = [
             (self.lora.r > 0, "lora.r", self.lora.r as f64, "a rank of 1 or more"),
             (rate(self.loss.beta), "loss.beta", self.loss.beta, "a finite number, 0 or more"),
+            (self.num_iterations > 0, "num_iterations", self.num_iterations as f64, "1 or more"),
             (rate(self.learning_rate), "learning_rate", self.learning_rate, "a finite number, 0 or more"),
             ((0.0..=1.0).contains(&self.warmup_ratio), "warmup_ratio", self.warmup_ratio, "a number from 0 to 1"),
             (self.max_grad_norm > 0.0, "max_grad_norm", self.max_grad_norm, "a number above 0"),

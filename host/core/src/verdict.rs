@@ -40,7 +40,7 @@ pub struct Channel {
 }
 
 /// A reward rule for sentences.
-pub trait SentenceScorer {
+pub trait SentenceScorer: Send {
     /// For each completion, one verdict per sentence, all in order.
     ///
     /// # Errors

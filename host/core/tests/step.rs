@@ -1,6 +1,10 @@
 //! The whole loop with plain stand-ins for the heavy parts: what `step` hands from stage to stage, and what it does
 //! when one of them fails.
 
+use std::sync::{Barrier, mpsc};
+use std::thread;
+use std::time::Duration;
+
 use corver_core::{
     Ablation, Advantages, Completion, CorpusSize, Count, Counter, Extractor, Graders, Learner, Lookup, PartError,
     Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer, StepError,
@@ -118,8 +122,8 @@ fn policy() -> ScriptedPolicy {
 }
 
 /// One step on one question with two completions, counted in the [`Atlas`].
-fn run(
-    policy: &mut ScriptedPolicy,
+fn run<P: Sampler + Learner>(
+    policy: &mut P,
     extractor: &mut dyn Extractor,
     sentence_scorer: &mut dyn SentenceScorer,
     rewards: RewardSettings,
@@ -188,4 +192,53 @@ fn an_extractor_that_answers_too_little_is_an_error() {
     let error = run(&mut policy, &mut Forgetful, &mut Attested, RewardSettings::default()).err().unwrap();
     let StepError::Extract(reason) = error else { panic!("{error}") };
     assert_eq!(reason.to_string(), "the extractor answered 5 of 6 sentences");
+}
+
+/// A policy and an extractor that wait for each other.
+struct Waiting<'c> {
+    scripted: ScriptedPolicy,
+    meet: &'c Barrier,
+}
+
+impl Sampler for Waiting<'_> {
+    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
+        self.scripted.sample(questions, sampling, seed)
+    }
+}
+
+impl Learner for Waiting<'_> {
+    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<(), PartError> {
+        assert_eq!(rollouts.len(), 2);
+        self.meet.wait();
+        Ok(())
+    }
+
+    fn update(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {
+        self.scripted.update(rollouts, advantages)
+    }
+}
+
+struct Meeting<'c>(&'c Barrier);
+
+impl Extractor for Meeting<'_> {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        self.0.wait();
+        IsIn::default().extract(sentences)
+    }
+}
+
+#[test]
+fn the_update_is_prepared_while_the_reward_is_computed() {
+    let (ended, end) = mpsc::channel();
+    // One after the other, each would wait for the other for ever.
+    thread::spawn(move || {
+        let meet = Barrier::new(2);
+        let mut policy = Waiting { scripted: policy(), meet: &meet };
+        run(&mut policy, &mut Meeting(&meet), &mut Attested, RewardSettings::default()).expect("a step");
+        ended.send(policy.scripted.learned).expect("the test waits");
+    });
+    let learned = end.recv_timeout(Duration::from_secs(60)).expect("they met");
+    let mut alone = policy();
+    run(&mut alone, &mut IsIn::default(), &mut Attested, RewardSettings::default()).unwrap();
+    assert_eq!(learned, alone.learned);
 }

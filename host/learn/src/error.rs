@@ -122,7 +122,8 @@ pub enum LearnError {
     },
     /// The loss or the gradient is not finite; the weights are unchanged.
     #[error(
-        "{what} is {got} at step {step}; the weights are unchanged. Lower the learning rate or inspect the advantages"
+        "{what} is {got} at step {step}; the weights are unchanged. Lower the learning rate or inspect the advantages{}",
+        batch.as_ref().map_or_else(String::new, |path| format!(" in {}", path.display()))
     )]
     NotFinite {
         /// “loss” or “gradient norm”.
@@ -131,6 +132,8 @@ pub enum LearnError {
         got: f64,
         /// Optimiser steps done so far.
         step: usize,
+        /// The file that the rollouts and their advantages were written to.
+        batch: Option<PathBuf>,
     },
     /// The device's memory cannot hold what the settings ask for.
     #[error(

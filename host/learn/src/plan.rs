@@ -14,7 +14,7 @@ use crate::device::{find_device, kind};
 use crate::error::{LearnError, Result};
 use crate::memory;
 use crate::sample::CACHE_BLOCK;
-use crate::scores::chunk_elements;
+use crate::scores::chunk_rows;
 
 /// What a run asks of a device.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,7 +98,7 @@ impl MemoryPlan {
         let budget = (available as f64 * share(device)) as u64;
         let [prompt, completion] = shape.lengths.map(|n| n as u64);
         let (weights, adapters) = (shape.weights, 3 * 4 * shape.adapter_elements);
-        let chunk = LOGITS * 4 * chunk_elements(device) as u64;
+        let chunk = LOGITS * 4 * (chunk_rows(device, config.vocab_size) * config.vocab_size) as u64;
         let learning = 2 * 4 * shape.adapter_elements + shape.factors + chunk;
         let refuse = |what, needs: u64, remedy| LearnError::Memory { what, needs, budget, remedy };
 

@@ -2,22 +2,24 @@
 
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use corver_core::sentence::spans_of_pieces;
 use corver_core::{
     Advantages, Compatibility, Decoding, LearnSettings, Learner, LongPrompts, PartError, Question, Rollout, Sampler,
     Sampling, Trainee, UpdateReport,
 };
+use serde_json::json;
 
 use crate::error::{LearnError, Result};
+use crate::files;
 use crate::memory::Peak;
 use crate::model::Model;
 use crate::optimizer::{AdamW, clip_gradients};
 use crate::sample::{MAX_ROWS, Watch, sample_watched};
 use crate::schedule::CosineSchedule;
 use crate::tokenizer::PolicyTokenizer;
-use crate::update::{Gradient, Row, gradient};
+use crate::update::{Gradient, Prepared, Row, gradient, prepare};
 
 /// What the last call of `sample` was about: an update needs the prompts, and the temperature that the log-probabilities
 /// belong to.
@@ -38,8 +40,11 @@ pub struct Policy {
     optimizer: AdamW,
     schedule: CosineSchedule,
     drawn: Option<Drawn>,
+    /// For the next update.
+    prepared: Option<Prepared>,
     warned_of_cut: OnceCell<()>,
     max_rows: usize,
+    failures: Option<PathBuf>,
     watch: Box<Watch<'static>>,
 }
 
@@ -68,7 +73,8 @@ impl Policy {
         }
         let parameters = model.lora_parameters().into_iter().map(|(_, tensor)| tensor.shallow_clone()).collect();
         let optimizer = AdamW::new(parameters, settings.optimizer)?;
-        let schedule = CosineSchedule::new(settings.learning_rate, settings.total_steps, settings.warmup_ratio);
+        let steps = settings.total_steps * settings.num_iterations;
+        let schedule = CosineSchedule::new(settings.learning_rate, steps, settings.warmup_ratio);
         Ok(Self {
             model,
             tokenizer,
@@ -78,8 +84,10 @@ impl Policy {
             optimizer,
             schedule,
             drawn: None,
+            prepared: None,
             warned_of_cut: OnceCell::new(),
             max_rows: MAX_ROWS,
+            failures: None,
             watch: Box::new(|_| ControlFlow::Continue(())),
         })
     }
@@ -104,6 +112,11 @@ impl Policy {
     pub fn with_max_rows(mut self, max_rows: usize) -> Self {
         self.max_rows = max_rows;
         self
+    }
+
+    /// From now on an update whose loss or gradient is not finite writes its batch into this folder, for inspection.
+    pub fn keep_failures(&mut self, folder: &Path) {
+        self.failures = Some(folder.to_owned());
     }
 
     /// From now on `watch` hears of every sampling every few tokens, and can break it off ([`LearnError::Stopped`]).
@@ -134,10 +147,10 @@ impl Policy {
         &self.settings
     }
 
-    /// Optimiser steps done.
+    /// Updates done.
     #[must_use]
     pub fn steps(&self) -> usize {
-        self.optimizer.steps()
+        self.optimizer.steps() / self.settings.num_iterations
     }
 
     pub(crate) fn optimizer(&self) -> &AdamW {
@@ -201,11 +214,13 @@ impl Policy {
         // Greedy decoding notes log-probabilities at temperature 1.
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
         let max_completion_length = sampling.max_completion_length;
+        self.prepared = None;
         self.drawn = Some(Drawn { prompts, temperature, max_completion_length });
         Ok(rollouts)
     }
 
-    fn learn(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport> {
+    /// Joins each rollout with its prompt, and computes what needs no advantages.
+    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<Prepared> {
         let Some(drawn) = &self.drawn else {
             return Err(LearnError::Input {
                 what: "update",
@@ -213,20 +228,50 @@ impl Policy {
                 got: "no call of `sample` before".into(),
             });
         };
-        let rows = rows(rollouts, advantages, drawn)?;
+        let rows = rows(rollouts, drawn)?;
+        prepare(&mut self.model, &rows, &self.settings, drawn.temperature, drawn.max_completion_length)
+    }
+
+    fn learn(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport> {
         let peak = Peak::begin(self.model.device());
+        let lengths: Vec<usize> = rollouts.iter().map(|rollout| rollout.tokens.len()).collect();
+        let prepared = self.prepared.take().filter(|prepared| prepared.lengths == lengths);
+        let mut prepared = prepared.map_or_else(|| self.prepare(rollouts), Ok)?;
+        check_shape(&lengths, advantages)?;
+        let mut report = UpdateReport::default();
+        for _ in 0..self.settings.num_iterations {
+            report = self.iterate(&mut prepared, advantages).map_err(|error| self.keep(error, rollouts, advantages))?;
+        }
+        log_peak("update", peak);
+        Ok(report)
+    }
+
+    /// Writes the batch whose loss or gradient is not finite, where a folder is set; a write that fails leaves the error as it is.
+    fn keep(&self, mut error: LearnError, rollouts: &[Rollout], advantages: &Advantages) -> LearnError {
+        if let (LearnError::NotFinite { step, batch, .. }, Some(folder)) = (&mut error, &self.failures) {
+            let path = folder.join(format!("not-finite-{step:06}.json"));
+            let content = json!({ "rollouts": rollouts, "advantages": advantages.values });
+            if files::write_whole(&path, content.to_string().as_bytes()).is_ok() {
+                *batch = Some(path);
+            }
+        }
+        error
+    }
+
+    /// One optimiser step.
+    fn iterate(&mut self, prepared: &mut Prepared, advantages: &Advantages) -> Result<UpdateReport> {
+        let temperature = self.drawn.as_ref().map_or(1.0, |drawn| drawn.temperature);
         let Gradient { mut gradients, mut report } =
-            gradient(&mut self.model, &rows, &self.settings, drawn.temperature, drawn.max_completion_length)?;
+            gradient(&mut self.model, prepared, &advantages.values, &self.settings, temperature)?;
         let step = self.optimizer.steps();
         let finite = |what, got: f64| match got.is_finite() {
             true => Ok(got),
-            false => Err(LearnError::NotFinite { what, got, step }),
+            false => Err(LearnError::NotFinite { what, got, step, batch: None }),
         };
         finite("loss", report.loss)?;
         report.grad_norm = finite("gradient norm", clip_gradients(&mut gradients, self.settings.max_grad_norm)?)?;
         report.learning_rate = self.schedule.rate(step);
         self.optimizer.step(&gradients, report.learning_rate)?;
-        log_peak("update", peak);
         Ok(report)
     }
 }
@@ -238,29 +283,31 @@ fn log_peak(phase: &str, peak: Result<Peak>) {
     }
 }
 
-/// Joins each rollout with its prompt and advantages, checking that they belong together.
-fn rows<'a>(rollouts: &'a [Rollout], advantages: &'a Advantages, drawn: &'a Drawn) -> Result<Vec<Row<'a>>> {
+/// Joins each rollout with its prompt, checking that they belong together.
+fn rows<'a>(rollouts: &'a [Rollout], drawn: &'a Drawn) -> Result<Vec<Row<'a>>> {
     let wrong = |what, expected: String, got: String| Err(LearnError::Input { what, expected, got });
-    if rollouts.len() != advantages.values.len() {
-        return wrong("advantages", format!("{} rows", rollouts.len()), advantages.values.len().to_string());
-    }
     let mut rows = Vec::with_capacity(rollouts.len());
-    for (rollout, advantages) in rollouts.iter().zip(&advantages.values) {
+    for rollout in rollouts {
         let Some(prompt) = drawn.prompts.get(rollout.question) else {
             let expected = format!("one of the {} questions of the last call of `sample`", drawn.prompts.len());
             return wrong("rollout.question", expected, rollout.question.to_string());
         };
-        let lengths = [rollout.tokens.len(), rollout.log_probs.len(), advantages.len()];
-        if lengths.iter().any(|&n| n != lengths[0]) {
-            return wrong(
-                "rollout",
-                "as many tokens as log-probabilities and advantages".into(),
-                format!("{lengths:?}"),
-            );
+        let (tokens, log_probs) = (rollout.tokens.len(), rollout.log_probs.len());
+        if tokens != log_probs {
+            return wrong("rollout", format!("as many log-probabilities as tokens, {tokens}"), log_probs.to_string());
         }
-        rows.push(Row { prompt, rollout, advantages });
+        rows.push(Row { prompt, rollout });
     }
     Ok(rows)
+}
+
+/// That there is an advantage for each of the `lengths[r]` tokens of row r.
+fn check_shape(lengths: &[usize], advantages: &Advantages) -> Result<()> {
+    let got: Vec<usize> = advantages.values.iter().map(Vec::len).collect();
+    if got == lengths {
+        return Ok(());
+    }
+    Err(LearnError::Input { what: "advantages", expected: format!("{lengths:?} by row"), got: format!("{got:?}") })
 }
 
 impl Sampler for Policy {
@@ -275,6 +322,14 @@ impl Sampler for Policy {
 }
 
 impl Learner for Policy {
+    /// The reference's log-probabilities, on a GPU. On the CPU they would take from the reward what they would save.
+    fn prepare(&mut self, rollouts: &[Rollout]) -> std::result::Result<(), PartError> {
+        if self.model.device().is_cuda() {
+            self.prepared = Some(Policy::prepare(self, rollouts)?);
+        }
+        Ok(())
+    }
+
     /// The rollouts must be those of the last call of [`Sampler::sample`], or some of them.
     fn update(
         &mut self,

@@ -10,10 +10,11 @@ use tch::{Device, Kind, Tensor};
 use crate::error::Result;
 use crate::model::Model;
 
-/// Elements of one chunk's logits, f32; a handful of such tensors exist at a time. 4 MiB stay in a CPU's cache; a GPU
-/// wants larger products.
-pub(crate) fn chunk_elements(device: Device) -> i64 {
-    if device.is_cuda() { 1 << 26 } else { 1 << 20 }
+/// Places whose logits are there at the same time, in a handful of f32 tensors. 4 MiB stay in a CPU's cache, but a product of few
+/// rows by a large vocabulary waits for the memory; a GPU wants larger products.
+pub(crate) fn chunk_rows(device: Device, vocab_size: usize) -> usize {
+    let (elements, fewest) = if device.is_cuda() { (1 << 26, 1) } else { (1 << 20, 128) };
+    (elements / vocab_size).max(fewest)
 }
 
 /// What is known of n tokens.
@@ -62,7 +63,7 @@ pub(crate) fn log_probs(model: &Model, hidden: &Tensor, targets: &Tensor, temper
 }
 
 fn chunks(model: &Model, hidden: &Tensor, targets: &Tensor) -> Result<Vec<(Tensor, Tensor)>> {
-    let size = (chunk_elements(model.device()) / model.config().vocab_size as i64).max(1);
+    let size = chunk_rows(model.device(), model.config().vocab_size) as i64;
     let hidden = hidden.f_detach()?.f_split(size, 0)?;
     Ok(hidden.into_iter().zip(targets.f_split(size, 0)?).collect())
 }

@@ -86,7 +86,7 @@ fn descend<E: From<LearnError>>(
     for step in 0..settings.steps {
         let loss = learn(model, &mut optimizer, settings.max_grad_norm, schedule.rate(step), &batch(step)?)?;
         if !loss.is_finite() {
-            return Err(LearnError::NotFinite { what: "loss", got: loss, step }.into());
+            return Err(LearnError::NotFinite { what: "loss", got: loss, step, batch: None }.into());
         }
         tracing::debug!(step, loss, "fit");
         losses.push(loss);

@@ -12,11 +12,17 @@ use crate::model::Model;
 use crate::packed::Packed;
 use crate::scores::{log_probs, score};
 
-/// One rollout with what belongs to it.
+/// One rollout and its prompt.
 pub(crate) struct Row<'a> {
     pub(crate) prompt: &'a [u32],
     pub(crate) rollout: &'a Rollout,
-    pub(crate) advantages: &'a [f64],
+}
+
+/// The rows of a step in micro-batches, with everything that needs no advantages.
+pub(crate) struct Prepared {
+    /// `[B]` tokens of each row.
+    pub(crate) lengths: Vec<usize>,
+    batches: Vec<Batch>,
 }
 
 /// The loss's gradient by the adapters, and the report so far.
@@ -36,35 +42,57 @@ struct Totals {
     clipped_high: f64,
 }
 
-pub(crate) fn gradient(
+/// Cuts the rows into micro-batches, and asks the base model for its log-probabilities where the loss compares with them.
+pub(crate) fn prepare(
     model: &mut Model,
     rows: &[Row<'_>],
     settings: &LearnSettings,
     temperature: f64,
     max_completion_length: usize,
+) -> Result<Prepared> {
+    let lengths: Vec<usize> = rows.iter().map(|row| row.rollout.tokens.len()).collect();
+    let weights = row_weights(settings.loss.loss_type, &lengths, max_completion_length, lengths.iter().sum());
+    let were_on = model.set_adapters(false);
+    let batches = micro_batches(rows, settings.micro_batch_tokens).into_iter().map(|members| {
+        let mut batch = Batch::new(model, rows, &weights, members)?;
+        if settings.loss.beta != 0.0 {
+            let _guard = tch::no_grad_guard();
+            batch.reference = Some(log_probs(model, &batch.hidden(model)?, &batch.targets, temperature)?);
+        }
+        Ok(batch)
+    });
+    let batches = batches.collect::<Result<Vec<_>>>();
+    model.set_adapters(were_on);
+    Ok(Prepared { lengths, batches: batches? })
+}
+
+/// The gradient of the loss; `advantages` are one list per row, of its length.
+pub(crate) fn gradient(
+    model: &mut Model,
+    prepared: &mut Prepared,
+    advantages: &[Vec<f64>],
+    settings: &LearnSettings,
+    temperature: f64,
 ) -> Result<Gradient> {
     let were_on = model.set_adapters(true);
-    let result = accumulate(model, rows, settings, temperature, max_completion_length);
+    let result = accumulate(model, prepared, advantages, settings, temperature);
     model.set_adapters(were_on);
     result
 }
 
 fn accumulate(
-    model: &mut Model,
-    rows: &[Row<'_>],
+    model: &Model,
+    prepared: &mut Prepared,
+    advantages: &[Vec<f64>],
     settings: &LearnSettings,
     temperature: f64,
-    max_completion_length: usize,
 ) -> Result<Gradient> {
-    let lengths: Vec<usize> = rows.iter().map(|row| row.rollout.tokens.len()).collect();
-    let num_tokens: usize = lengths.iter().sum();
-    let weights = row_weights(settings.loss.loss_type, &lengths, max_completion_length, num_tokens);
+    let num_tokens: usize = prepared.lengths.iter().sum();
     let parameters: Vec<Tensor> = model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
     let mut gradients = parameters.iter().map(|p| Ok(p.f_zeros_like()?)).collect::<Result<Vec<_>>>()?;
     let mut totals = Totals::default();
-    for members in micro_batches(rows, settings.micro_batch_tokens) {
-        let batch = Batch::new(model, members.iter().map(|&n| (&rows[n], weights[n])).collect())?;
-        let surrogate = batch.surrogate(model, settings, temperature, &mut totals)?;
+    for batch in &mut prepared.batches {
+        let surrogate = batch.surrogate(model, advantages, settings, temperature, &mut totals)?;
         let part = Tensor::f_run_backward(&[surrogate], &parameters, false, false)?;
         for (sum, part) in gradients.iter_mut().zip(&part) {
             let _ = sum.f_add_(part)?;
@@ -109,16 +137,20 @@ fn micro_batches(rows: &[Row<'_>], limit: usize) -> Vec<Vec<usize>> {
 
 /// The tensors of one micro-batch; its n completion tokens lie in a flat list.
 struct Batch {
+    /// The step's rows that are in it.
+    members: Vec<usize>,
     /// Prompts and completions, these without their last token.
     packed: Packed,
     /// `[n]` i64, where in the flat list the hidden state before each completion token is.
     places: Tensor,
     /// `[n]` i64
     targets: Tensor,
+    /// `[n]` f32, the log-probabilities that the importance ratio compares with; `None`: the policy's own.
+    old: Option<Tensor>,
+    /// `[n]` f32, the base model's.
+    reference: Option<Tensor>,
     /// `[n]` f32
     sampled: Tensor,
-    /// `[n]` f32
-    advantages: Tensor,
     /// `[n]` f32
     weights: Tensor,
     /// `[n]` i64
@@ -128,33 +160,37 @@ struct Batch {
 }
 
 impl Batch {
-    fn new<'a>(model: &Model, members: Vec<(&Row<'a>, f64)>) -> Result<Self> {
-        let of_question: Vec<_> = members.chunk_by(|(a, _), (b, _)| a.rollout.question == b.rollout.question).collect();
-        let seen = |row: &Row<'a>| &row.rollout.tokens[..row.rollout.tokens.len() - 1];
+    fn new(model: &Model, all: &[Row<'_>], weight_of: &[f64], members: Vec<usize>) -> Result<Self> {
+        let row = |&n: &usize| &all[n];
+        let of_question: Vec<_> = members.chunk_by(|a, b| row(a).rollout.question == row(b).rollout.question).collect();
+        let seen = |row: &Row<'_>| row.rollout.tokens.len() - 1;
         let groups: Vec<_> = of_question
             .iter()
-            .map(|rows| (rows[0].0.prompt, rows.iter().map(|(row, _)| seen(row)).collect()))
+            .map(|rows| {
+                let completions = rows.iter().map(|n| &row(n).rollout.tokens[..seen(row(n))]);
+                (row(&rows[0]).prompt, completions.collect())
+            })
             .collect();
         let packed = Packed::new(model, &groups)?;
         let (mut next, mut last_of_prompt) = (0, 0); // in the flat list
         let (mut places, mut targets, mut rows) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut sampled, mut advantages, mut weights) = (Vec::new(), Vec::new(), Vec::new());
-        for (n, (row, weight)) in members.iter().enumerate() {
-            if n == 0 || members[n - 1].0.rollout.question != row.rollout.question {
-                next += row.prompt.len() as i64;
+        let (mut sampled, mut weights) = (Vec::new(), Vec::new());
+        for (n, member) in members.iter().enumerate() {
+            let Row { prompt, rollout } = row(member);
+            if n == 0 || row(&members[n - 1]).rollout.question != rollout.question {
+                next += prompt.len() as i64;
                 last_of_prompt = next - 1;
             }
-            let behind = seen(row).len() as i64;
+            let behind = seen(row(member)) as i64;
             places.push(last_of_prompt);
             places.extend(next..next + behind);
             next += behind;
-            targets.extend(row.rollout.tokens.iter().map(|&id| i64::from(id)));
+            targets.extend(rollout.tokens.iter().map(|&id| i64::from(id)));
             rows.resize(places.len(), n as i64);
-            sampled.extend_from_slice(&row.rollout.log_probs);
-            advantages.extend(row.advantages.iter().map(|&a| a as f32));
-            weights.resize(places.len(), *weight as f32);
+            sampled.extend_from_slice(&rollout.log_probs);
+            weights.resize(places.len(), weight_of[*member] as f32);
         }
-        let lengths: Vec<i64> = members.iter().map(|(row, _)| row.rollout.tokens.len() as i64).collect();
+        let lengths: Vec<i64> = members.iter().map(|n| row(n).rollout.tokens.len() as i64).collect();
         let device = model.device();
         let integers = |values: &[i64]| Tensor::f_from_slice(values).and_then(|t| t.f_to_device(device));
         let floats = |values: &[f32]| Tensor::f_from_slice(values).and_then(|t| t.f_to_device(device));
@@ -162,11 +198,13 @@ impl Batch {
             packed,
             places: integers(&places)?,
             targets: integers(&targets)?,
+            old: None,
+            reference: None,
             sampled: floats(&sampled)?,
-            advantages: floats(&advantages)?,
             weights: floats(&weights)?,
             rows: integers(&rows)?,
             lengths: integers(&lengths)?,
+            members,
         })
     }
 
@@ -177,16 +215,15 @@ impl Batch {
 
     /// A scalar whose gradient by the adapters is the loss's. (Its value is not the loss, which goes into `totals`.)
     fn surrogate(
-        &self,
-        model: &mut Model,
+        &mut self,
+        model: &Model,
+        advantages: &[Vec<f64>],
         settings: &LearnSettings,
         temperature: f64,
         totals: &mut Totals,
     ) -> Result<Tensor> {
-        let reference = match settings.loss.beta == 0.0 {
-            true => None,
-            false => Some(self.reference(model, temperature)?),
-        };
+        let advantages: Vec<f32> = self.members.iter().flat_map(|&n| &advantages[n]).map(|&a| a as f32).collect();
+        let advantages = Tensor::f_from_slice(&advantages)?.f_to_device(model.device())?;
         let hidden = self.hidden(model)?;
         let scores = score(model, &hidden, &self.targets, temperature)?;
         let new = scores.log_probs.set_requires_grad(true);
@@ -194,9 +231,12 @@ impl Batch {
             &settings.loss,
             &LossInputs {
                 new: &new,
-                old: (settings.old_log_probs == OldLogProbs::Sampled).then_some(&self.sampled),
-                reference: reference.as_ref(),
-                advantages: &self.advantages,
+                old: match settings.old_log_probs {
+                    OldLogProbs::Sampled => Some(&self.sampled),
+                    OldLogProbs::Recomputed => self.old.as_ref(),
+                },
+                reference: self.reference.as_ref(),
+                advantages: &advantages,
                 weights: &self.weights,
                 rows: &self.rows,
                 lengths: &self.lengths,
@@ -208,17 +248,10 @@ impl Batch {
         totals.clipped_low += loss.clipped_low;
         totals.clipped_high += loss.clipped_high;
         let outer = Tensor::f_run_backward(&[loss.loss], &[&new], false, false)?.remove(0); // [n]
+        // What further iterations compare with is the policy before the first one.
+        self.old.get_or_insert(new.f_detach()?);
         let pull = scores.slopes.f_mul(&outer.f_unsqueeze(1)?)?; // [n, D]: derivative of the loss by `hidden`
         Ok(hidden.f_to_kind(Kind::Float)?.f_mul(&pull)?.f_sum(Kind::Float)?)
-    }
-
-    /// `[n]` log-probabilities of the base model.
-    fn reference(&self, model: &mut Model, temperature: f64) -> Result<Tensor> {
-        let _guard = tch::no_grad_guard();
-        model.set_adapters(false);
-        let result = self.hidden(model).and_then(|hidden| log_probs(model, &hidden, &self.targets, temperature));
-        model.set_adapters(true);
-        result
     }
 }
 
@@ -255,12 +288,12 @@ mod tests {
     }
 
     fn run(model: &mut Model, (prompts, rollouts, advantages): &Data, settings: &LearnSettings) -> Gradient {
-        let rows: Vec<Row<'_>> = rollouts
-            .iter()
-            .zip(advantages)
-            .map(|(rollout, advantages)| Row { prompt: &prompts[rollout.question], rollout, advantages })
-            .collect();
-        gradient(model, &rows, settings, 0.8, 10).unwrap()
+        let mut prepared = prepare(model, &rows(prompts, rollouts), settings, 0.8, 10).unwrap();
+        gradient(model, &mut prepared, advantages, settings, 0.8).unwrap()
+    }
+
+    fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<Row<'a>> {
+        rollouts.iter().map(|rollout| Row { prompt: &prompts[rollout.question], rollout }).collect()
     }
 
     fn settings(loss_type: LossType, old_log_probs: OldLogProbs) -> LearnSettings {
@@ -316,6 +349,34 @@ mod tests {
     }
 
     #[test]
+    fn further_iterations_compare_with_the_policy_before_the_first() {
+        let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
+        let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+        let (prompts, mut rollouts, advantages) = data();
+        let mut prepared = prepare(&mut model, &rows(&prompts, &rollouts), &settings, 0.8, 10).unwrap();
+        gradient(&mut model, &mut prepared, &advantages, &settings, 0.8).unwrap();
+        // The same log-probabilities, noted in the rollouts.
+        for batch in &prepared.batches {
+            let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
+            for &member in &batch.members {
+                rollouts[member].log_probs = old.by_ref().take(rollouts[member].tokens.len()).collect();
+            }
+        }
+        for (_, parameter) in model.lora_parameters() {
+            let _guard = tch::no_grad_guard();
+            let _ = parameter.shallow_clone().g_mul_scalar_(1.5);
+        }
+        let second = gradient(&mut model, &mut prepared, &advantages, &settings, 0.8).unwrap();
+        let sampled = LearnSettings { old_log_probs: OldLogProbs::Sampled, ..settings };
+        let expected = run(&mut model, &(prompts, rollouts, advantages), &sampled);
+        assert!((second.report.loss - expected.report.loss).abs() < 1e-6);
+        assert!((second.report.loss - run(&mut model, &data(), &settings).report.loss).abs() > 1e-5, "a ratio of 1");
+        for (got, expected) in second.gradients.iter().zip(&expected.gradients) {
+            assert!((got - expected).abs().max().double_value(&[]) < 1e-6);
+        }
+    }
+
+    #[test]
     fn the_reference_is_the_model_without_adapters() {
         let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
         let mut fresh = tiny("llama", 1);
@@ -329,12 +390,8 @@ mod tests {
 
     #[test]
     fn the_split_honours_the_limit() {
-        let (prompts, rollouts, advantages) = data();
-        let rows: Vec<Row<'_>> = rollouts
-            .iter()
-            .zip(&advantages)
-            .map(|(rollout, advantages)| Row { prompt: &prompts[rollout.question], rollout, advantages })
-            .collect();
+        let (prompts, rollouts, _) = data();
+        let rows = rows(&prompts, &rollouts);
         assert_eq!(micro_batches(&rows, 1000), [vec![0, 1, 2]]);
         assert_eq!(micro_batches(&rows, 17), [vec![0, 1, 2]], "3 + 4 + 2 of the first question, 5 + 3 of the second");
         assert_eq!(micro_batches(&rows, 16), [vec![0, 1], vec![2]]);

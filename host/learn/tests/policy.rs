@@ -267,6 +267,22 @@ fn damaged_model_folders_are_refused_or_read() {
     }
 }
 
+#[test]
+fn further_iterations_go_further_from_the_same_rollouts() {
+    let move_of = |num_iterations| {
+        let mut policy = policy(LearnSettings { num_iterations, loss: LossSettings::default(), ..fast() });
+        let (rollouts, before) = (policy.sample(&questions(), &SAMPLING, 1).unwrap(), weights(&policy));
+        let report = policy.update(&rollouts, &advantages(&rollouts)).unwrap();
+        assert_eq!(policy.steps(), 1);
+        let moved: f32 = weights(&policy).iter().zip(&before).map(|(a, b)| (a - b).abs()).sum();
+        (moved, report)
+    };
+    let ((once, first), (thrice, third)) = (move_of(1), move_of(3));
+    assert!(thrice > 1.5 * once, "{once} {thrice}");
+    assert_eq!(first.clip_ratio_low + first.clip_ratio_high, 0.0, "a ratio of 1");
+    assert!(third.clip_ratio_low + third.clip_ratio_high > 0.0, "{third:?}");
+}
+
 /// Finite weights whose products are not.
 #[test]
 fn logits_that_are_no_numbers_stop_the_first_batch() {
@@ -284,7 +300,8 @@ fn logits_that_are_no_numbers_stop_the_first_batch() {
 
 #[test]
 fn a_loss_that_is_not_finite_changes_nothing() {
-    let mut policy = policy(fast());
+    let (mut policy, folder) = (policy(fast()), tempfile::tempdir().unwrap());
+    policy.keep_failures(folder.path());
     let rollouts = policy.sample(&questions(), &SAMPLING, 0).unwrap();
     let mut bad = advantages(&rollouts);
     bad.values[3][0] = f64::NAN;
@@ -293,6 +310,12 @@ fn a_loss_that_is_not_finite_changes_nothing() {
     assert!(matches!(error.downcast_ref(), Some(LearnError::NotFinite { what: "loss", step: 0, .. })), "{error}");
     assert_eq!((weights(&policy), policy.steps()), (before, 0));
     assert!(policy.update(&rollouts, &advantages(&rollouts)).is_ok(), "and the policy can go on");
+    // The batch is there to be looked at.
+    assert!(error.to_string().ends_with("not-finite-000000.json"), "{error}");
+    let kept = std::fs::read_to_string(folder.path().join("not-finite-000000.json")).unwrap();
+    let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
+    assert_eq!(kept["rollouts"].as_array().unwrap().len(), rollouts.len());
+    assert_eq!((&kept["advantages"][3][0], &kept["advantages"][0][0]), (&json!(null), &json!(bad.values[0][0])));
 }
 
 #[test]

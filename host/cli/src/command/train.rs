@@ -66,6 +66,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     policy.check_prompts(&plan.train, &plan.step.sampling)?;
     let interrupt = Interrupt::listen()?; // from here on there is something to go on with
     let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
+    policy.keep_failures(run.path());
     let name = rules.name.clone();
     let mut scorers = Scorers {
         extractor: extractor.as_mut(),

@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 60] = [
+const BOUNDS: [(&str, f64, f64); 61] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -60,6 +60,7 @@ const BOUNDS: [(&str, f64, f64); 60] = [
     ("update.loss.epsilon_low", 0.0, 1.0),
     ("update.loss.epsilon_high", 0.0, 1e6),
     ("update.loss.delta", 1.0, 1e6),
+    ("update.num_iterations", 1.0, 1000.0),
     ("update.learning_rate", 0.0, 1.0),
     ("update.warmup_ratio", 0.0, 1.0),
     ("update.total_steps", 0.0, 1e9),

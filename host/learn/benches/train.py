@@ -1,0 +1,141 @@
+"""Training steps and greedy decoding against trl and transformers, in turns: train.py CORVER_HOST DECODE MODEL OUT.
+
+The step: 4 questions × 8 completions of at most 48 tokens, f32, a KL term, LoRA r 16 on all projections. Here it includes the CorVer
+reward, over the demo's extractor and index; there a reward of no cost. Decoding: 64 tokens, four rows to a prompt.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+THREADS = 2
+os.environ["OMP_NUM_THREADS"] = str(THREADS)
+
+import torch
+from datasets import Dataset
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+PROMPTS, SAMPLES, TOKENS, RANK, BETA, STEPS, TURNS = 4, 8, 48, 16, 0.001, 3, 3
+ROWS, DECODED = (16, 32, 64), 64
+QUESTIONS = [
+    f"Who {did}?"
+    for did in (
+        "wrote the novel Middlemarch", "discovered the moons of Mars", "painted The Night Watch", "built the first telephone",
+        "led the first voyage around the world", "composed the opera Carmen", "invented the steam turbine", "founded the city of Kyoto",
+        "was the first king of Portugal", "measured the speed of light in 1676", "designed the Crystal Palace", "wrote The Tale of Genji",
+    )
+]
+
+
+def step_here(host, model, folder):
+    """Seconds of each step but the first, and the mean completion length."""
+    questions = folder / "questions.json"
+    questions.write_text(json.dumps([{"question": q, "answers": "nobody", "title": ""} for q in QUESTIONS]))
+    out = Path(tempfile.mkdtemp(dir=folder)) / "run"
+    settings = {
+        "run.threads": THREADS, "run.device": "cpu", "policy.model": model, "question.train": questions, "question.eval": "",
+        "question.prompts_per_step": PROMPTS, "rollout.num_generations": SAMPLES, "rollout.max_completion_length": TOKENS,
+        "update.lora.r": RANK, "update.lora.alpha": 2 * RANK, "update.loss.beta": BETA, "update.learning_rate": 1e-5,
+    }
+    sets = [text for key, value in settings.items() for text in ("--set", f"{key}={value}")]
+    subprocess.run([host, "train", "--steps", str(STEPS), "--out", out, *sets], check=True, capture_output=True)
+    metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][1:]
+    return [m["step_time"] for m in metrics], statistics.mean(m["completions/mean_length"] for m in metrics)
+
+
+class Clock(TrainerCallback):
+    def __init__(self):
+        self.seconds = []
+
+    def on_step_begin(self, *_, **__):
+        self.start = time.perf_counter()
+
+    def on_step_end(self, *_, **__):
+        self.seconds.append(time.perf_counter() - self.start)
+
+
+def step_there(model, folder):
+    config = GRPOConfig(
+        output_dir=str(folder / "trl"), use_cpu=True, bf16=False, report_to=[], beta=BETA, num_generations=SAMPLES,
+        max_completion_length=TOKENS, per_device_train_batch_size=PROMPTS * SAMPLES, gradient_accumulation_steps=1,
+        learning_rate=1e-5, max_steps=STEPS, logging_steps=1, save_strategy="no", gradient_checkpointing=False, loss_type="grpo",
+    )
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    clock = Clock()
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32),
+        reward_funcs=[lambda completions, **_: [float(len(c[0]["content"]) % 7) for c in completions]],
+        args=config,
+        train_dataset=Dataset.from_list([{"prompt": [{"role": "user", "content": q}]} for q in QUESTIONS]),
+        processing_class=AutoTokenizer.from_pretrained(model),
+        peft_config=LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=targets, task_type="CAUSAL_LM"),
+        callbacks=[clock],
+    )
+    trainer.train()
+    lengths = [line["completions/mean_length"] for line in trainer.state.log_history if "completions/mean_length" in line]
+    return clock.seconds[1:], statistics.mean(lengths[1:])
+
+
+def decode_here(decode, model, rows):
+    out = subprocess.run([decode, model, str(rows), str(DECODED), "2"], check=True, capture_output=True, text=True).stdout
+    answer = json.loads(out)
+    return min(answer["seconds"]), answer["prompts"], answer["tokens"]
+
+
+def decode_there(model, prompts, samples):
+    """The fastest of two turns, and the ids."""
+    rows = [prompt for prompt in prompts for _ in range(samples)]
+    longest = max(map(len, rows))
+    ids = torch.tensor([[0] * (longest - len(row)) + row for row in rows])
+    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows])
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        with torch.no_grad():
+            out = model.generate(
+                input_ids=ids, attention_mask=mask, do_sample=False, min_new_tokens=DECODED, max_new_tokens=DECODED,
+                pad_token_id=0, eos_token_id=None,
+            )
+        seconds.append(time.perf_counter() - start)
+    return min(seconds), out[:, longest:].tolist()
+
+
+def main():
+    host, decode, model, out = sys.argv[1:]
+    torch.set_num_threads(THREADS)
+    result = {"step": {"here": [], "trl": []}, "decode": {}}
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        for _ in range(TURNS):
+            here, length = step_here(host, model, folder)
+            there, length_there = step_there(model, folder)
+            result["step"]["here"] += here
+            result["step"]["trl"] += there
+            print(f"a step: {here} s here ({length:.1f} tokens), {there} s with trl ({length_there:.1f} tokens)", flush=True)
+    peer = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    for rows in ROWS:
+        turns = {"here": [], "transformers": [], "equal": 0}
+        for _ in range(TURNS):
+            seconds, prompts, tokens = decode_here(decode, model, rows)
+            turns["here"].append(seconds)
+            seconds, expected = decode_there(peer, prompts, rows // len(prompts))
+            turns["transformers"].append(seconds)
+            turns["equal"] = sum(map(list.__eq__, tokens, expected))
+        result["decode"][rows] = turns
+        print(f"decoding {rows} rows: {turns}", flush=True)
+    median = statistics.median
+    result["ratio"] = {"step": median(result["step"]["trl"]) / median(result["step"]["here"])}
+    for rows, turns in result["decode"].items():
+        result["ratio"][f"decode {rows}"] = median(turns["transformers"]) / median(turns["here"])
+    print(json.dumps(result["ratio"], indent=1))
+    Path(out).write_text(json.dumps(result, indent=1) + "\n")
+
+
+main()
