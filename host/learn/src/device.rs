@@ -1,7 +1,9 @@
 //! Where tensors live, and in which precision.
 
+use std::time::{Duration, Instant};
+
 use corver_core::{Device as Wanted, Precision};
-use tch::{Cuda, Device, Kind};
+use tch::{Cuda, Device, Kind, Tensor};
 
 use crate::cuda;
 use crate::error::{LearnError, Result};
@@ -55,6 +57,34 @@ pub fn set_num_threads(threads: usize) {
     tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
 }
 
+/// How many threads compute fastest here and now, of 1, 2, 4 … up to libtorch's own choice. They are timed with a product of the size
+/// that a step of decoding has; libtorch keeps the number that came out.
+///
+/// # Errors
+/// Where libtorch fails.
+pub fn measure_threads() -> Result<usize> {
+    let most = usize::try_from(tch::get_num_threads()).unwrap_or(1).max(1);
+    let weight = Tensor::f_ones([2048, 512], (Kind::Float, Device::Cpu))?;
+    let columns = Tensor::f_ones([512, 32], (Kind::Float, Device::Cpu))?;
+    let mut fastest = (Duration::MAX, 1);
+    for threads in (0..).map(|n| 1 << n).take_while(|&n| n < most).chain([most]) {
+        set_num_threads(threads);
+        for _ in 0..PRODUCTS {
+            let _ = weight.f_mm(&columns)?; // the threads start
+        }
+        let start = Instant::now();
+        for _ in 0..PRODUCTS {
+            let _ = weight.f_mm(&columns)?;
+        }
+        fastest = fastest.min((start.elapsed(), threads));
+    }
+    set_num_threads(fastest.1);
+    Ok(fastest.1)
+}
+
+/// Each some tenths of a millisecond: together longer than the system lets one process run before another.
+const PRODUCTS: usize = 100;
+
 /// The dtype of base weights in this precision on `device`.
 pub(crate) fn kind(precision: Precision, device: Device) -> Kind {
     match precision {
@@ -73,6 +103,15 @@ mod tests {
     fn a_processor_is_always_there() {
         assert_eq!(find_device(Wanted::Cpu).unwrap(), Device::Cpu);
         assert!(find_device(Wanted::Auto).is_ok());
+    }
+
+    #[test]
+    fn some_number_of_threads_is_fastest() {
+        let before = tch::get_num_threads();
+        let threads = measure_threads().unwrap();
+        assert!((1..=before as usize).contains(&threads), "{threads}");
+        assert_eq!(tch::get_num_threads(), threads as i32);
+        set_num_threads(before as usize);
     }
 
     #[test]

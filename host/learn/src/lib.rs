@@ -7,10 +7,12 @@
 //! plan, memory                what a run takes of the device, before and after
 //! tokenizer, chat, spans      question ─▶ prompt ids;  completion ids ─▶ text, and the characters of each token
 //! model, layer, attention     ids ─▶ hidden states;    rope, config, weights, files: Hugging Face folders
+//! linear, lora                projections of one input, with their adapters
+//! cuda                        what libtorch has for a GPU and tch does not pass on
 //! sample, cache               prompts ─▶ completions, each prompt run once for all its samples
 //! update, packed, scores,
 //! loss                        rollouts + advantages ─▶ gradient, in micro-batches
-//! lora, optimizer, schedule   gradient ─▶ adapters
+//! optimizer, schedule         gradient ─▶ adapters
 //! checkpoint                  adapters and optimiser state ─▶ folder, and back
 //! merge                       model + adapter ─▶ a model for serving
 //! sft                         examples ─▶ a model (how the demo's models are made)
@@ -20,7 +22,7 @@
 //! All randomness is named by a seed; libtorch's own generator is never used. Every operation of libtorch goes through its
 //! fallible form, so that a device that fails (out of memory, say) is an error and not a panic.
 //!
-//! Not here yet: activation checkpointing, 8-bit optimiser state, and loading weights without a copy in memory.
+//! Not here yet: an 8-bit optimiser state, and loading weights without a copy in memory.
 
 mod attention;
 mod cache;
@@ -63,7 +65,7 @@ pub use config::{Family, Llama3Scaling, ModelConfig};
 pub use corver_core::update::{
     AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, OldLogProbs, Precision,
 };
-pub use device::{find_device, set_num_threads};
+pub use device::{find_device, measure_threads, set_num_threads};
 pub use error::{LearnError, Result};
 pub use merge::merge;
 pub use model::Model;

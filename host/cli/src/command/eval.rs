@@ -13,8 +13,9 @@ use crate::parts::{self, Loader};
 use crate::settings::Settings;
 
 pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(Settings::of_eval(args)?)?;
+    let mut config = Config::resolve(Settings::of_eval(args)?)?;
     parts::find_device(config.device)?;
+    parts::choose_threads(&mut config)?;
     let questions = parts::eval_questions(&config)?;
     ensure!(!questions.is_empty(), "there are no questions: set `question.eval`, or give a file with --questions");
 

@@ -28,6 +28,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     let mut config = Config::resolve_for_training(Settings::of_train(&with_recorded_settings(args))?)?;
     let model = parts::model(&config)?;
     let memory = parts::plan_memory(&mut config, &model)?;
+    parts::choose_threads(&mut config)?;
     let settings = config.to_settings();
     let resolved = toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
     if args.dry_run {
@@ -35,7 +36,8 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
             return output::json(&json!({ "settings": settings, "memory": memory }));
         }
         output::lines(&resolved);
-        memory.to_string().lines().for_each(|line| output::line(format_args!("# {line}")));
+        let plan = memory.iter().map(ToString::to_string).collect::<String>();
+        plan.lines().for_each(|line| output::line(format_args!("# {line}")));
         return Ok(());
     }
 
@@ -76,7 +78,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     };
     let mut screen = Screen::new(plan.steps, steps_done, interrupt);
     policy.set_watch(screen.watch());
-    memory.to_string().lines().for_each(|line| output::note(&screen.bar, line));
+    memory.iter().for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&screen.bar, line)));
     output::note(&screen.bar, &format!("rule {name}, {} steps, into {}", plan.steps, run.path().display()));
     let trained = train(&mut policy, &mut scorers, &plan, &name, &run, steps_done, &mut screen);
     screen.bar.finish_and_clear();

@@ -19,7 +19,7 @@ use crate::folders;
 use crate::hub;
 
 pub use demo::{demo, demo_index};
-pub use policy::{Policy, find_device, load_policy, merge, plan_memory, render_prompts, resume};
+pub use policy::{Policy, choose_threads, find_device, load_policy, merge, plan_memory, render_prompts, resume};
 pub use rules::{AnyRule, Loader};
 
 /// The triplet model, and its bundle.

@@ -34,8 +34,12 @@ impl std::fmt::Display for MemoryPlan {
     }
 }
 
-pub fn plan_memory(_: &mut Config, _: &Path) -> Result<MemoryPlan> {
-    bail!(NO_LIBTORCH)
+pub fn plan_memory(_: &mut Config, _: &Path) -> Result<Option<MemoryPlan>> {
+    Ok(None)
+}
+
+pub fn choose_threads(_: &mut Config) -> Result<()> {
+    Ok(())
 }
 
 pub fn load_policy(_: &Config, _: &Path, _: Option<&Path>) -> Result<Policy> {

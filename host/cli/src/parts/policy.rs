@@ -22,7 +22,7 @@ pub fn render_prompts() -> Result<ExitCode> {
 }
 
 /// Fits a run into the memory of its device: lowers the rows decoded and the tokens learnt from at once to what it can hold.
-pub fn plan_memory(config: &mut Config, model: &Path) -> Result<MemoryPlan> {
+pub fn plan_memory(config: &mut Config, model: &Path) -> Result<Option<MemoryPlan>> {
     let load = Load {
         num_generations: config.rollout.num_generations,
         max_prompt_length: config.rollout.max_prompt_length,
@@ -34,7 +34,15 @@ pub fn plan_memory(config: &mut Config, model: &Path) -> Result<MemoryPlan> {
     let plan = MemoryPlan::for_folder(model, config.precision, config.device, &load, config.memory)
         .context("planning the memory of the run")?;
     (config.max_rows, config.update.micro_batch_tokens) = (plan.rows, plan.micro_batch_tokens);
-    Ok(plan)
+    Ok(Some(plan))
+}
+
+/// Where the threads are left open, measures how many are fastest on the processor.
+pub fn choose_threads(config: &mut Config) -> Result<()> {
+    if config.threads == 0 && !corver_learn::find_device(config.device).is_ok_and(|device| device.is_cuda()) {
+        config.threads = corver_learn::measure_threads()?;
+    }
+    Ok(())
 }
 
 /// Loads the policy from a model's folder, with the adapter of a folder or with fresh ones.

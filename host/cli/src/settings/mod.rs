@@ -44,7 +44,7 @@ pub struct RunSection {
     pub steps: usize,
     /// Where the policy runs: auto, cpu or cuda:N.
     pub device: String,
-    /// CPU threads that libtorch uses within one operation; 0 leaves it to libtorch.
+    /// CPU threads that libtorch uses within one operation; 0: as many as are fastest when the run begins, which is measured.
     pub threads: usize,
     /// GiB of the device's memory that the policy may take; 0 stands for what is free when the run begins.
     pub memory_gib: f64,

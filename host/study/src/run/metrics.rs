@@ -59,6 +59,7 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
     put("seconds/count", stages.count);
     put("seconds/rule", stages.rule);
     put("seconds/reward", stages.reward);
+    put("seconds/prepare", stages.prepare);
     put("seconds/update", stages.update);
     metrics
 }
