@@ -213,11 +213,25 @@ pub struct AdamWSettings {
     pub eps: f64,
     /// Decoupled: weights shrink by `learning rate × weight_decay`.
     pub weight_decay: f64,
+    /// How the moments are held between two steps.
+    pub moments: MomentPrecision,
+}
+
+/// How the optimiser holds its moments between two steps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MomentPrecision {
+    /// In f32.
+    #[default]
+    #[serde(rename = "f32")]
+    F32,
+    /// In 8 bits, with a scale for every 256 of them; the paper's runs on one GPU.
+    #[serde(rename = "8bit")]
+    Eight,
 }
 
 impl Default for AdamWSettings {
     fn default() -> Self {
-        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 }
+        Self { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0, moments: MomentPrecision::F32 }
     }
 }
 

@@ -12,8 +12,8 @@ use std::time::Instant;
 use corver_core::{Advantages, LearnSettings, Learner, Precision, Question, Sampler, Sampling};
 use corver_learn::memory::{Peak, free};
 use corver_learn::{
-    Family, Load, LoraSettings, LossSettings, MemoryPlan, Model, ModelConfig, Policy, PolicyTokenizer, Result,
-    find_device, sample::sample,
+    Family, Load, LoraSettings, LossSettings, MemoryPlan, Model, ModelConfig, MomentPrecision, Policy, PolicyTokenizer,
+    Result, find_device, sample::sample,
 };
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
@@ -128,6 +128,7 @@ fn run(name: &str, config: ModelConfig, step: &Step, device: Device, machine: &M
         max_rows: prompts * samples,
         micro_batch_tokens: 16_384.min(prompts * (prompt_tokens + samples * tokens)),
         rank,
+        moments: MomentPrecision::F32,
     };
     let plan = MemoryPlan::new(&config, kind, device, &load, free(device)?)?;
     println!("\n{name}\n{plan}");

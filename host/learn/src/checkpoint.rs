@@ -10,6 +10,7 @@
 //! Random numbers need no state: every draw is named by the run's seed and the step. A run that resumes therefore
 //! continues as if it had not stopped, bit for bit on the CPU.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use corver_core::LearnSettings;
@@ -44,14 +45,11 @@ impl Policy {
         let folder = root.join(format!("{PREFIX}{:06}", self.steps()));
         files::write_folder(&folder, |temporary| {
             self.model().save_adapter(temporary)?;
-            let (first, second, steps) = self.optimizer().state();
-            let names = self.model().lora_parameters().into_iter().map(|(name, _)| name);
-            let moments: Vec<(String, Tensor)> = names
-                .zip(first.iter().zip(second))
-                .flat_map(|(name, (m, v))| {
-                    [(format!("{name}.m"), m.shallow_clone()), (format!("{name}.v"), v.shallow_clone())]
-                })
-                .collect();
+            let names: Vec<String> = self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
+            let moments = self.optimizer().state();
+            let moments: Vec<(String, Tensor)> =
+                moments.map(|(n, part, tensor)| (format!("{}.{part}", names[n]), tensor.shallow_clone())).collect();
+            let steps = self.optimizer().steps();
             files::write_tensors(&temporary.join("optimizer.safetensors"), &moments)?;
             let state = State { format: FORMAT, steps, settings: *self.settings() };
             let state = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
@@ -92,18 +90,17 @@ impl Policy {
         let path = checkpoint.join("optimizer.safetensors");
         let mut moments = files::read_tensors(&path, None, self.model().device())?;
         let names: Vec<String> = self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
-        let mut take = |name: &str, from: &str| {
-            let tensors = if from.is_empty() { &mut adapter } else { &mut moments };
-            tensors.remove(&format!("{name}{from}")).ok_or_else(|| LearnError::Weight {
+        let take = |from: &mut BTreeMap<String, Tensor>, name: String| {
+            from.remove(&name).ok_or_else(|| LearnError::Weight {
                 path: checkpoint.into(),
-                name: format!("{name}{from}"),
+                name,
                 expected: "a tensor of this name".into(),
                 got: "none".into(),
             })
         };
-        let mut all = |from: &str| names.iter().map(|name| take(name, from)).collect::<Result<Vec<_>>>();
-        let (weights, first, second) = (all("")?, all(".m")?, all(".v")?);
-        self.optimizer_mut().restore(&weights, &first, &second, state.steps)
+        let weights = names.iter().map(|name| take(&mut adapter, name.clone())).collect::<Result<Vec<_>>>()?;
+        let moment = |n: usize, part: &str| take(&mut moments, format!("{}.{part}", names[n]));
+        self.optimizer_mut().restore(&weights, moment, state.steps)
     }
 }
 

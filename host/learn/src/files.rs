@@ -63,11 +63,12 @@ pub(crate) fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result
             Kind::BFloat16 => Dtype::BF16,
             Kind::Half => Dtype::F16,
             Kind::Double => Dtype::F64,
+            Kind::Uint8 => Dtype::U8,
             other => {
                 return Err(LearnError::Weight {
                     path: path.into(),
                     name: name.clone(),
-                    expected: "f32, bf16, f16 or f64".into(),
+                    expected: "f32, bf16, f16, f64 or u8".into(),
                     got: format!("{other:?}"),
                 });
             }
@@ -90,7 +91,7 @@ pub(crate) fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result
     write_whole(path, &bytes)
 }
 
-/// Reads every tensor of one file; `kind` converts the floating-point ones, `None` leaves them as stored.
+/// Reads every tensor of one file. `kind` converts them, and takes floating-point ones only; `None` leaves all as they are stored.
 pub(crate) fn read_tensors(path: &Path, kind: Option<Kind>, device: Device) -> Result<BTreeMap<String, Tensor>> {
     let bytes = std::fs::read(path).map_err(LearnError::io("read", path))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| LearnError::Malformed {
@@ -105,6 +106,7 @@ pub(crate) fn read_tensors(path: &Path, kind: Option<Kind>, device: Device) -> R
             Dtype::BF16 => Kind::BFloat16,
             Dtype::F16 => Kind::Half,
             Dtype::F64 => Kind::Double,
+            Dtype::U8 if kind.is_none() => Kind::Uint8,
             other => {
                 return Err(LearnError::Weight {
                     path: path.into(),

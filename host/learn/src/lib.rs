@@ -12,7 +12,8 @@
 //! sample, cache               prompts ─▶ completions, each prompt run once for all its samples
 //! update, packed, scores,
 //! loss                        rollouts + advantages ─▶ gradient, in micro-batches
-//! optimizer, schedule         gradient ─▶ adapters
+//! optimizer, moments,
+//! schedule                    gradient ─▶ adapters
 //! checkpoint                  adapters and optimiser state ─▶ folder, and back
 //! merge                       model + adapter ─▶ a model for serving
 //! sft                         examples ─▶ a model (how the demo's models are made)
@@ -22,7 +23,7 @@
 //! All randomness is named by a seed; libtorch's own generator is never used. Every operation of libtorch goes through its
 //! fallible form, so that a device that fails (out of memory, say) is an error and not a panic.
 //!
-//! Not here yet: an 8-bit optimiser state, and loading weights without a copy in memory.
+//! Not here yet: loading weights without a copy in memory.
 
 mod attention;
 mod cache;
@@ -41,6 +42,7 @@ pub mod loss;
 pub mod memory;
 mod merge;
 pub mod model;
+mod moments;
 pub mod optimizer;
 mod packed;
 pub mod plan;
@@ -63,7 +65,8 @@ pub use chat::{Switches, render_as_child};
 pub use checkpoint::checkpoints;
 pub use config::{Family, Llama3Scaling, ModelConfig};
 pub use corver_core::update::{
-    AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, OldLogProbs, Precision,
+    AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, MomentPrecision, OldLogProbs,
+    Precision,
 };
 pub use device::{find_device, measure_threads, set_num_threads};
 pub use error::{LearnError, Result};

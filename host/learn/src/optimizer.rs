@@ -1,21 +1,20 @@
 //! AdamW (Loshchilov & Hutter 2019) with a state that can be saved, and gradient clipping.
 //!
-//! Written out because libtorch's own optimiser does not hand out its moments. The moments are held in the parameters'
-//! precision (f32 for adapters). An 8-bit state, which the paper's runs used to fit one GPU, is not offered: adapters
-//! are small, and the full state is the better reference.
+//! Written out because libtorch's own optimiser does not hand out its moments, and has none of 8 bits.
 
 use corver_core::update::AdamWSettings;
 use tch::Tensor;
 
 use crate::error::{LearnError, Result};
+use crate::moments::Moment;
 
 /// Parameters with their moments.
 #[derive(Debug)]
 pub struct AdamW {
     settings: AdamWSettings,
     parameters: Vec<Tensor>,
-    first: Vec<Tensor>,
-    second: Vec<Tensor>,
+    first: Vec<Moment>,
+    second: Vec<Moment>,
     step: usize,
 }
 
@@ -25,8 +24,10 @@ impl AdamW {
     /// # Errors
     /// Where the device has no room for the moments.
     pub fn new(parameters: Vec<Tensor>, settings: AdamWSettings) -> Result<Self> {
-        let zeros = || parameters.iter().map(|p| Ok(p.f_zeros_like()?.f_detach()?)).collect::<Result<Vec<_>>>();
-        Ok(Self { first: zeros()?, second: zeros()?, settings, parameters, step: 0 })
+        let _guard = tch::no_grad_guard();
+        let moments = |signed| parameters.iter().map(|p| Moment::new(p, settings.moments, signed)).collect();
+        let (first, second): (Result<_>, Result<_>) = (moments(true), moments(false));
+        Ok(Self { first: first?, second: second?, settings, parameters, step: 0 })
     }
 
     /// What is optimised.
@@ -40,25 +41,45 @@ impl AdamW {
         self.step
     }
 
-    /// First moments, second moments, and steps done: all there is to save.
-    pub fn state(&self) -> (&[Tensor], &[Tensor], usize) {
-        (&self.first, &self.second, self.step)
-    }
-
-    /// Takes over saved parameters, moments and the number of steps done.
+    /// First and second moments, in f32.
     ///
     /// # Errors
-    /// Where the shapes are not those of the parameters; everything is then as before.
-    pub fn restore(&mut self, parameters: &[Tensor], first: &[Tensor], second: &[Tensor], steps: usize) -> Result<()> {
-        for saved in [parameters, first, second] {
-            self.check(saved, "optimiser state")?;
-        }
+    /// Where the device fails.
+    pub fn moments(&self) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        let read = |moments: &[Moment]| moments.iter().map(Moment::read).collect::<Result<Vec<_>>>();
+        Ok((read(&self.first)?, read(&self.second)?))
+    }
+
+    /// The moments as they are held, each with its parameter's number and a name of its own for that parameter.
+    pub(crate) fn state(&self) -> impl Iterator<Item = (usize, String, &Tensor)> {
+        [("m", &self.first), ("v", &self.second)].into_iter().flat_map(|(name, moments)| {
+            moments.iter().enumerate().flat_map(move |(n, moment)| {
+                moment.tensors().into_iter().map(move |(part, tensor)| (n, format!("{name}{part}"), tensor))
+            })
+        })
+    }
+
+    /// Takes over saved parameters, moments (`take` finds what [`AdamW::state`] named) and the number of steps done.
+    ///
+    /// # Errors
+    /// Those of `take`, or shapes that are not those of the parameters; everything is then as before.
+    pub(crate) fn restore(
+        &mut self,
+        parameters: &[Tensor],
+        mut take: impl FnMut(usize, &str) -> Result<Tensor>,
+        steps: usize,
+    ) -> Result<()> {
+        self.check(parameters, "adapter")?;
+        let mut restored = |moments: &[Moment], name: &str| {
+            let moments = moments.iter().enumerate();
+            moments.map(|(n, own)| own.restored(|part| take(n, &format!("{name}{part}")))).collect::<Result<Vec<_>>>()
+        };
+        let (first, second) = (restored(&self.first, "m")?, restored(&self.second, "v")?);
         let _guard = tch::no_grad_guard();
-        let own = self.parameters.iter_mut().chain(&mut self.first).chain(&mut self.second);
-        for (own, saved) in own.zip(parameters.iter().chain(first).chain(second)) {
+        for (own, saved) in self.parameters.iter_mut().zip(parameters) {
             own.f_copy_(saved)?;
         }
-        self.step = steps;
+        (self.first, self.second, self.step) = (first, second, steps);
         Ok(())
     }
 
@@ -68,13 +89,14 @@ impl AdamW {
     /// Where the gradients do not fit the parameters.
     pub fn step(&mut self, gradients: &[Tensor], learning_rate: f64) -> Result<()> {
         self.check(gradients, "gradients")?;
-        let AdamWSettings { beta1, beta2, eps, weight_decay } = self.settings;
+        let AdamWSettings { beta1, beta2, eps, weight_decay, moments: _ } = self.settings;
         self.step += 1;
         let exponent = self.step as f64;
         let (scale1, scale2) = (1.0 - beta1.powf(exponent), 1.0 - beta2.powf(exponent));
         let _guard = tch::no_grad_guard();
         let moments = self.first.iter_mut().zip(&mut self.second);
-        for ((parameter, gradient), (m, v)) in self.parameters.iter_mut().zip(gradients).zip(moments) {
+        for ((parameter, gradient), (first, second)) in self.parameters.iter_mut().zip(gradients).zip(moments) {
+            let (mut m, mut v) = (first.read()?, second.read()?);
             let _ = m.f_lerp_(gradient, 1.0 - beta1)?;
             let _ = v.f_mul_scalar_(beta2)?.f_add_(&gradient.f_square()?.f_mul_scalar_(1.0 - beta2)?)?;
             let root = v.f_sqrt()?.f_mul_scalar_(1.0 / scale2.sqrt())?.f_add_scalar_(eps)?;
@@ -82,6 +104,8 @@ impl AdamW {
                 let _ = parameter.f_mul_scalar_(1.0 - learning_rate * weight_decay)?;
             }
             let _ = parameter.f_sub_(&m.f_div(&root)?.f_mul_scalar_(learning_rate / scale1)?)?;
+            first.write(&m)?;
+            second.write(&v)?;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use corver_core::update::MomentPrecision;
 use corver_core::{Device as Wanted, Precision};
 use serde::Serialize;
 use tch::{Device, Kind};
@@ -31,6 +32,8 @@ pub struct Load {
     pub micro_batch_tokens: usize,
     /// Of the adapters.
     pub rank: usize,
+    /// The optimiser's two.
+    pub moments: MomentPrecision,
 }
 
 /// Bytes by what takes them, and what they allow.
@@ -97,7 +100,11 @@ impl MemoryPlan {
         let shape = Shape::new(config, kind, load);
         let budget = (available as f64 * share(device)) as u64;
         let [prompt, completion] = shape.lengths.map(|n| n as u64);
-        let (weights, adapters) = (shape.weights, 3 * 4 * shape.adapter_elements);
+        let moments = match load.moments {
+            MomentPrecision::F32 => 2 * 4 * shape.adapter_elements,
+            MomentPrecision::Eight => 2 * shape.adapter_elements + 2 * 4 * shape.adapter_elements / 256,
+        };
+        let (weights, adapters) = (shape.weights, 4 * shape.adapter_elements + moments);
         let chunk = LOGITS * 4 * (chunk_rows(device, config.vocab_size) * config.vocab_size) as u64;
         let learning = 2 * 4 * shape.adapter_elements + shape.factors + chunk;
         let refuse = |what, needs: u64, remedy| LearnError::Memory { what, needs, budget, remedy };
@@ -259,6 +266,7 @@ mod tests {
         max_rows: 512,
         micro_batch_tokens: 16_384,
         rank: 128,
+        moments: MomentPrecision::F32,
     };
 
     const GIB: f64 = (1u64 << 30) as f64;

@@ -7,7 +7,8 @@ mod common;
 use common::write_folder;
 use corver_core::{Advantages, LearnSettings, Learner, Question, Sampler, Sampling};
 use corver_learn::{
-    Family, Load, LoraSettings, MemoryPlan, Model, ModelConfig, Policy, PolicyTokenizer, Precision, memory,
+    Family, Load, LoraSettings, MemoryPlan, Model, ModelConfig, MomentPrecision, Policy, PolicyTokenizer, Precision,
+    memory,
 };
 use tch::{Device, Kind};
 
@@ -67,6 +68,7 @@ fn an_update_takes_what_was_planned() {
         max_rows: SAMPLES,
         micro_batch_tokens: 16_384,
         rank: 8,
+        moments: MomentPrecision::F32,
     };
     let plan = MemoryPlan::new(&MODEL, Kind::Float, Device::Cpu, &load, 64 << 30).unwrap();
     let planned = (plan.update(SAMPLES * TOKENS) - plan.weights - plan.adapters) as f64;

@@ -6,8 +6,8 @@ use common::write_folder;
 use corver_core::sentence::spans_of_pieces;
 use corver_core::{Advantages, Compatibility, Learner, Question, Rollout, Sampler, Sampling};
 use corver_learn::{
-    AdamWSettings, Family, LearnError, LearnSettings, LoraSettings, LossSettings, Model, ModelConfig, Policy,
-    PolicyTokenizer, Precision, checkpoints,
+    AdamWSettings, Family, LearnError, LearnSettings, LoraSettings, LossSettings, Model, ModelConfig, MomentPrecision,
+    Policy, PolicyTokenizer, Precision, checkpoints,
 };
 use serde_json::json;
 use tch::Device;
@@ -117,7 +117,24 @@ fn learns_what_is_rewarded() {
 
 #[test]
 fn a_resumed_run_is_the_run() {
-    let settings = LearnSettings { total_steps: 4, warmup_ratio: 0.25, ..fast() };
+    resumed_is_straight(LearnSettings { total_steps: 4, warmup_ratio: 0.25, ..fast() });
+}
+
+#[test]
+fn a_resumed_run_with_moments_of_8_bits_is_the_run() {
+    // Wide enough for the adapters of the hidden states to have such moments.
+    let lora = LoraSettings { r: 32, alpha: 64.0 };
+    let optimizer = AdamWSettings { moments: MomentPrecision::Eight, ..AdamWSettings::default() };
+    let settings = LearnSettings { total_steps: 4, lora, optimizer, ..fast() };
+    let eight = resumed_is_straight(settings);
+    let full = resumed_is_straight(LearnSettings { optimizer: AdamWSettings::default(), ..settings });
+    assert_ne!(eight, full);
+    let apart: f32 = eight.iter().zip(&full).map(|(a, b)| (a - b).abs()).sum();
+    assert!(apart < 0.2 * full.iter().map(|x| x.abs()).sum::<f32>(), "{apart}");
+}
+
+/// Four steps in a row, and with another process after two of them; returns the adapters.
+fn resumed_is_straight(settings: LearnSettings) -> Vec<f32> {
     let mut straight = policy(settings);
     for n in 0..4 {
         step(&mut straight, n);
@@ -139,6 +156,7 @@ fn a_resumed_run_is_the_run() {
         step(&mut second, n);
     }
     assert_eq!(weights(&straight), weights(&second));
+    weights(&straight)
 }
 
 #[test]

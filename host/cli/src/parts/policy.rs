@@ -30,6 +30,7 @@ pub fn plan_memory(config: &mut Config, model: &Path) -> Result<Option<MemoryPla
         max_rows: config.max_rows,
         micro_batch_tokens: config.update.micro_batch_tokens,
         rank: config.update.lora.r,
+        moments: config.update.optimizer.moments,
     };
     let plan = MemoryPlan::for_folder(model, config.precision, config.device, &load, config.memory)
         .context("planning the memory of the run")?;

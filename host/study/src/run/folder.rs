@@ -9,6 +9,7 @@
 //! summary.json     written last: a folder without it is a run that has not finished
 //! ```
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -107,10 +108,12 @@ pub const CONFIG: &str = "config.toml";
 const MANIFEST: &str = "manifest.json";
 const SUMMARY: &str = "summary.json";
 const LOCK: &str = ".lock";
+/// How the names of files begin that are being written.
+const UNFINISHED: &str = ".tmp";
 const LOGS: [&str; 2] = ["metrics.jsonl", "traces.jsonl"];
 
 impl RunDir {
-    /// Starts a run in a new or empty folder.
+    /// Starts a run in a new or empty folder. The manifest begins a run: what a start that was killed has left before it is replaced.
     ///
     /// # Errors
     /// Where the folder holds something or cannot be written.
@@ -121,7 +124,9 @@ impl RunDir {
         fs::create_dir_all(path).map_err(io("create the run folder", path))?;
         let run = Self::lock(path)?;
         let entries = fs::read_dir(path).map_err(io("read the run folder", path))?;
-        if entries.flatten().any(|entry| entry.file_name() != LOCK) {
+        let is_ours =
+            |name: &OsStr| name == LOCK || name == CONFIG || name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes());
+        if entries.flatten().any(|entry| !is_ours(&entry.file_name())) {
             return Err(RunDirError::NotEmpty { path: path.to_owned() });
         }
         run.write(CONFIG, config.as_bytes())?;
@@ -295,7 +300,10 @@ impl RunDir {
     /// Writes a file in one piece: it appears whole, under its name, or not at all.
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RunDirError> {
         let path = self.path.join(name);
-        let mut file = tempfile::NamedTempFile::new_in(&self.path).map_err(io("write into", &self.path))?;
+        let mut file = tempfile::Builder::new()
+            .prefix(UNFINISHED)
+            .tempfile_in(&self.path)
+            .map_err(io("write into", &self.path))?;
         file.write_all(bytes).map_err(io("write", &path))?;
         file.as_file().sync_all().map_err(io("write", &path))?;
         file.persist(&path).map_err(|error| io("write", &path)(error.error))?;
@@ -349,6 +357,19 @@ mod tests {
     fn a_folder_with_content_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
+        assert!(matches!(RunDir::create(folder.path(), "", &manifest("a")), Err(RunDirError::NotEmpty { .. })));
+    }
+
+    #[test]
+    fn a_start_that_was_killed_leaves_a_folder_to_start_in() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in [LOCK, CONFIG, ".tmpX7Yz"] {
+            fs::write(folder.path().join(name), "half of").unwrap();
+        }
+        drop(RunDir::create(folder.path(), "whole", &manifest("a")).unwrap());
+        assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "whole");
+        fs::remove_file(folder.path().join(MANIFEST)).unwrap();
+        fs::write(folder.path().join("notes.txt"), "mine").unwrap();
         assert!(matches!(RunDir::create(folder.path(), "", &manifest("a")), Err(RunDirError::NotEmpty { .. })));
     }
 
