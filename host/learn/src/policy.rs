@@ -166,7 +166,10 @@ impl Policy {
     /// # Errors
     /// The first question that is, and those of [`PolicyTokenizer::prompt`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
-        self.prompts(questions, sampling).map(drop)
+        match sampling.long_prompts {
+            LongPrompts::Refuse if sampling.max_prompt_length > 0 => self.prompts(questions, sampling).map(drop),
+            _ => Ok(()),
+        }
     }
 
     /// The ids of every question's prompt, within its bound.
