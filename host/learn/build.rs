@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout)] // how a build script answers
 
 fn main() {
-    println!("cargo::rerun-if-changed=src/cuda.cpp");
+    println!("cargo::rerun-if-changed=src/libtorch.cpp");
     if let Ok(lib) = std::env::var("DEP_TCH_LIBTORCH_LIB") {
         println!("cargo::rustc-link-arg=-Wl,-rpath,{lib}");
         println!("cargo::rustc-link-arg=-Wl,--no-as-needed,-ltorch,--as-needed");
@@ -12,7 +12,7 @@ fn main() {
             .std("c++17")
             .warnings(false) // of libtorch's headers
             .include(std::path::Path::new(&lib).with_file_name("include"))
-            .file("src/cuda.cpp")
-            .compile("corver_cuda");
+            .file("src/libtorch.cpp")
+            .compile("corver_libtorch");
     }
 }

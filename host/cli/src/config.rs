@@ -52,6 +52,8 @@ pub struct Config {
     pub model: Option<Place>,
     /// Switches of the chat template.
     pub chat: Map<String, Value>,
+    /// Texts that end an answer.
+    pub stop: Vec<String>,
     pub system_prompt: String,
     pub precision: Precision,
     pub max_rows: usize,
@@ -132,6 +134,7 @@ impl Config {
             prompts_per_step: question.prompts_per_step,
             model: problems.take("policy.model", model(&policy.model)).flatten(),
             chat: policy.chat,
+            stop: policy.stop,
             system_prompt: policy.system_prompt,
             precision: policy.precision,
             max_rows: policy.max_rows,
@@ -227,6 +230,7 @@ impl Config {
             policy: PolicySection {
                 model: place(&self.model),
                 chat: self.chat.clone(),
+                stop: self.stop.clone(),
                 system_prompt: self.system_prompt.clone(),
                 precision: self.precision,
                 max_rows: self.max_rows,

@@ -11,7 +11,7 @@ use crate::{PartError, Question};
 pub struct Rollout {
     /// Index of its question in the step.
     pub question: usize,
-    /// `[T]` token ids; a stop token that ended it is the last of them.
+    /// `[T]` token ids; what ended it is the last of them.
     pub tokens: Vec<u32>,
     /// `[T]` nats, under the policy and temperature that sampled them.
     pub log_probs: Vec<f32>,
@@ -19,7 +19,7 @@ pub struct Rollout {
     pub text: String,
     /// `[T]` the characters of `text` that each token stands for; `None` for a special token that `text` leaves out.
     pub token_spans: Vec<Option<Range<usize>>>,
-    /// Ended by a stop token; `false` where the length limit cut it off.
+    /// Ended by a stop token or a stop text; `false` where the length limit cut it off.
     pub finished: bool,
 }
 
@@ -100,4 +100,21 @@ pub trait Sampler {
     /// # Errors
     /// Where a prompt cannot be rendered or the device fails.
     fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError>;
+
+    /// As [`Sampler::sample`]; hands every rollout to `ended` too, with its place among all of them. A sampler may do so while
+    /// it draws others; one that does not hands all of them over at once.
+    ///
+    /// # Errors
+    /// As [`Sampler::sample`].
+    fn sample_and_tell(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+        ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
+    ) -> Result<Vec<Rollout>, PartError> {
+        let rollouts = self.sample(questions, sampling, seed)?;
+        ended(rollouts.iter().cloned().enumerate().collect());
+        Ok(rollouts)
+    }
 }

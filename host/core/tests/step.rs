@@ -194,22 +194,36 @@ fn an_extractor_that_answers_too_little_is_an_error() {
     assert_eq!(reason.to_string(), "the extractor answered 5 of 6 sentences");
 }
 
-/// A policy and an extractor that wait for each other.
-struct Waiting<'c> {
+type Ended<'e> = dyn FnMut(Vec<(usize, Rollout)>) + 'e;
+
+/// Does what a test wants when completions end, and when an update is prepared.
+struct Directed<'c> {
     scripted: ScriptedPolicy,
-    meet: &'c Barrier,
+    tell: &'c dyn Fn(&[Rollout], &mut Ended<'_>),
+    prepare: &'c dyn Fn(&[Rollout]),
 }
 
-impl Sampler for Waiting<'_> {
+impl Sampler for Directed<'_> {
     fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
         self.scripted.sample(questions, sampling, seed)
     }
+
+    fn sample_and_tell(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+        ended: &mut Ended<'_>,
+    ) -> Result<Vec<Rollout>, PartError> {
+        let rollouts = self.sample(questions, sampling, seed)?;
+        (self.tell)(&rollouts, ended);
+        Ok(rollouts)
+    }
 }
 
-impl Learner for Waiting<'_> {
+impl Learner for Directed<'_> {
     fn prepare(&mut self, rollouts: &[Rollout]) -> Result<(), PartError> {
-        assert_eq!(rollouts.len(), 2);
-        self.meet.wait();
+        (self.prepare)(rollouts);
         Ok(())
     }
 
@@ -218,27 +232,84 @@ impl Learner for Waiting<'_> {
     }
 }
 
-struct Meeting<'c>(&'c Barrier);
+/// Waits for somebody whenever it is asked.
+struct Meeting<'c, P>(&'c Barrier, P);
 
-impl Extractor for Meeting<'_> {
+impl<P: Extractor> Extractor for Meeting<'_, P> {
     fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
         self.0.wait();
-        IsIn::default().extract(sentences)
+        self.1.extract(sentences)
     }
+}
+
+impl<P: SentenceScorer> SentenceScorer for Meeting<'_, P> {
+    fn score(
+        &mut self,
+        completions: &[Completion<'_>],
+        counter: &mut dyn Counter,
+    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        self.0.wait();
+        self.1.score(completions, counter)
+    }
+}
+
+/// What parts that wait for each other make of a step. One after the other, each would wait for ever.
+fn together(parts: fn(&Barrier) -> (Vec<Vec<f64>>, StepReport)) {
+    let (sender, end) = mpsc::channel();
+    thread::spawn(move || sender.send(parts(&Barrier::new(2))).expect("the test waits"));
+    let (learned, report) = end.recv_timeout(Duration::from_secs(60)).expect("they met");
+    let mut alone = policy();
+    let expected = run(&mut alone, &mut IsIn::default(), &mut Attested, RewardSettings::default()).unwrap();
+    assert_eq!((learned, report.traces), (alone.learned, expected.traces));
+}
+
+#[test]
+fn triplets_are_extracted_while_others_are_sampled() {
+    together(|meet| {
+        let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| {
+            for place in [1, 0] {
+                ended(vec![(place, rollouts[place].clone())]);
+                meet.wait();
+            }
+        };
+        let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &|_| () };
+        let mut extractor = Meeting(meet, IsIn::default());
+        let report = run(&mut policy, &mut extractor, &mut Attested, RewardSettings::default()).expect("a step");
+        (policy.scripted.learned, report)
+    });
 }
 
 #[test]
 fn the_update_is_prepared_while_the_reward_is_computed() {
-    let (ended, end) = mpsc::channel();
-    // One after the other, each would wait for the other for ever.
-    thread::spawn(move || {
-        let meet = Barrier::new(2);
-        let mut policy = Waiting { scripted: policy(), meet: &meet };
-        run(&mut policy, &mut Meeting(&meet), &mut Attested, RewardSettings::default()).expect("a step");
-        ended.send(policy.scripted.learned).expect("the test waits");
+    together(|meet| {
+        let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| ended(rollouts.iter().cloned().enumerate().collect());
+        let prepare = |rollouts: &[Rollout]| {
+            assert_eq!(rollouts.len(), 2);
+            meet.wait();
+        };
+        let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &prepare };
+        let mut rule = Meeting(meet, Attested);
+        let report = run(&mut policy, &mut IsIn::default(), &mut rule, RewardSettings::default()).expect("a step");
+        (policy.scripted.learned, report)
     });
-    let learned = end.recv_timeout(Duration::from_secs(60)).expect("they met");
-    let mut alone = policy();
-    run(&mut alone, &mut IsIn::default(), &mut Attested, RewardSettings::default()).unwrap();
-    assert_eq!(learned, alone.learned);
+}
+
+#[test]
+fn a_policy_that_keeps_a_completion_to_itself_is_an_error() {
+    let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| ended(vec![(0, rollouts[0].clone())]);
+    let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &|_| () };
+    let error = run(&mut policy, &mut IsIn::default(), &mut Attested, RewardSettings::default()).err().unwrap();
+    let StepError::Rollout(reason) = error else { panic!("{error}") };
+    assert_eq!(reason.to_string(), "the policy handed over 1 of 2 rollouts");
+}
+
+#[test]
+fn an_extractor_that_fails_while_others_are_sampled_ends_the_step() {
+    let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| {
+        (0..2).for_each(|place| ended(vec![(place, rollouts[place].clone())]));
+    };
+    let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &|_| () };
+    let error = run(&mut policy, &mut Forgetful, &mut Attested, RewardSettings::default()).err().unwrap();
+    assert!(matches!(error, StepError::Extract(_)), "{error}");
+    assert!(policy.scripted.learned.is_empty());
 }

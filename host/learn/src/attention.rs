@@ -4,8 +4,8 @@ use tch::Tensor;
 
 use crate::cache::{KvCache, PromptKeys};
 use crate::config::{Family, ModelConfig};
-use crate::cuda;
 use crate::error::Result;
+use crate::libtorch;
 use crate::linear::{Linear, Linears};
 use crate::packed::{Completions, Group, Packed};
 use crate::rope::Angles;
@@ -122,8 +122,8 @@ impl Attention {
             Ok(Tensor::f_cat(&[prompt, as_rows(x)?], 1)?) // [R, P + T, Hkv, Dh]
         };
         let (q, k, v) = (as_rows(q)?, behind_prompt(k)?, behind_prompt(v)?);
-        let mixed = match cuda::has_flash(q.f_kind()?, q.device()) {
-            true => cuda::flash(&q, &k, &v, true)?.0,
+        let mixed = match libtorch::has_flash(q.f_kind()?, q.device()) {
+            true => libtorch::flash(&q, &k, &v, true)?.0,
             false => self.attend(&q, &k, &v, Some(visible))?,
         };
         let flat = mixed.f_reshape([1, rows * longest, self.num_heads, self.head_dim])?;

@@ -6,8 +6,8 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::cuda::{self, Starts};
 use crate::error::Result;
+use crate::libtorch::{self, Starts};
 
 /// Keys and values of prompts, one behind the other: per layer `[ΣP, Hkv, Dh]`.
 pub(crate) type PromptKeys = Vec<(Tensor, Tensor)>;
@@ -59,7 +59,7 @@ impl KvCache {
             rows.iter().zip(&lengths).flat_map(|(&rows, &length)| (0..rows).map(move |_| length)).collect();
         let next_position = Tensor::f_from_slice(&positions)?.f_to_device(device)?.f_unsqueeze(1)?;
         let starts = match prompts.first() {
-            Some((keys, _)) if cuda::has_flash(keys.f_kind()?, device) => {
+            Some((keys, _)) if libtorch::has_flash(keys.f_kind()?, device) => {
                 Some((Starts::new(&lengths, device)?, query_starts(&rows, group, device)?))
             }
             _ => None,
@@ -100,7 +100,7 @@ impl KvCache {
         let (n, heads, group, width) = q.size4()?;
         if let Some((of_prompts, of_queries)) = &self.starts {
             let q = q.f_transpose(1, 2)?.f_reshape([n * group, heads, width])?;
-            let (mixed, normaliser) = cuda::flash_packed(&q, of_queries, keys, values, of_prompts)?;
+            let (mixed, normaliser) = libtorch::flash_packed(&q, of_queries, keys, values, of_prompts)?;
             let mixed = mixed.f_view([n, group, heads, width])?.f_transpose(1, 2)?;
             return Ok((mixed, normaliser.f_view([heads, n, group])?.f_transpose(0, 1)?));
         }
@@ -165,8 +165,8 @@ const FUSED_QUERIES: i64 = 8;
 /// `q` `[B, H, T, Dh]` over `keys` and `values` `[B, S, H, Dh]` → `[B, H, T, Dh]`, and `[B, H, T]` f32. Every query sees every key.
 fn attend(q: &Tensor, keys: &Tensor, values: &Tensor) -> Result<Part> {
     let (kind, device) = (q.f_kind()?, q.device());
-    if cuda::has_flash(kind, device) {
-        let (mixed, normaliser) = cuda::flash(&q.f_transpose(1, 2)?, keys, values, false)?;
+    if libtorch::has_flash(kind, device) {
+        let (mixed, normaliser) = libtorch::flash(&q.f_transpose(1, 2)?, keys, values, false)?;
         return Ok((mixed.f_transpose(1, 2)?, normaliser));
     }
     let (_, _, queries, width) = q.size4()?;

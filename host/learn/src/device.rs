@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use corver_core::{Device as Wanted, Precision};
 use tch::{Cuda, Device, Kind, Tensor};
 
-use crate::cuda;
 use crate::error::{LearnError, Result};
+use crate::libtorch;
 
 /// The device on this machine; `auto` takes the first GPU where there is one.
 ///
@@ -36,9 +36,9 @@ pub fn find_device(wanted: Wanted) -> Result<Device> {
     if index as i64 >= count {
         return Err(no_cuda(format!("this machine has {count} GPU(s), numbered from 0"), "use a smaller number"));
     }
-    cuda::set_up()?;
+    libtorch::set_up()?;
     let device = Device::Cuda(index);
-    if let Err(reason) = cuda::check_flash(device) {
+    if let Err(reason) = libtorch::check_flash(device) {
         return Err(no_cuda(
             format!("no flash attention there ({reason})"),
             "use a GPU of compute capability 8.0 or newer",

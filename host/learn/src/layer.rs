@@ -5,6 +5,7 @@ use tch::Tensor;
 use crate::attention::Attention;
 use crate::config::{Family, ModelConfig};
 use crate::error::Result;
+use crate::libtorch;
 use crate::linear::{Linear, Linears};
 use crate::weights::{Role, Weights};
 
@@ -105,7 +106,7 @@ impl Layer {
 impl FeedForward {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let [gate, up] = self.gate_up.forward(x)?;
-        let [y] = self.down.forward(&gate.f_silu()?.f_mul(&up)?)?;
+        let [y] = self.down.forward(&libtorch::swiglu(&gate, &up)?)?;
         Ok(y)
     }
 }

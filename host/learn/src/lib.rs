@@ -8,7 +8,7 @@
 //! tokenizer, chat, spans      question ─▶ prompt ids;  completion ids ─▶ text, and the characters of each token
 //! model, layer, attention     ids ─▶ hidden states;    rope, config, weights, files: Hugging Face folders
 //! linear, lora                projections of one input, with their adapters
-//! cuda                        what libtorch has for a GPU and tch does not pass on
+//! libtorch                    what libtorch has and tch does not pass on
 //! sample, cache               prompts ─▶ completions, each prompt run once for all its samples
 //! update, packed, scores,
 //! loss                        rollouts + advantages ─▶ gradient, in micro-batches
@@ -31,11 +31,12 @@ mod chat;
 pub mod checkpoint;
 mod clean_up;
 pub mod config;
-mod cuda;
 pub mod device;
 pub mod error;
 mod files;
 mod layer;
+
+mod libtorch;
 mod linear;
 pub mod lora;
 pub mod loss;
@@ -75,7 +76,7 @@ pub use model::Model;
 pub use optimizer::{AdamW, clip_gradients};
 pub use plan::{Load, MemoryPlan};
 pub use policy::Policy;
-pub use sample::{Completion, Watch, sample, sample_watched};
+pub use sample::{Completion, Surroundings, Watch, sample, sample_within};
 pub use schedule::CosineSchedule;
 pub use sft::{Example, FitSettings, fit};
 pub use tokenizer::{Decoded, PolicyTokenizer};

@@ -3,8 +3,8 @@
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 use tch::Device;
 
-use crate::cuda;
 use crate::error::{LearnError, Result};
+use crate::libtorch;
 
 /// Bytes that a process may still take: of a GPU, or of this machine or container.
 ///
@@ -12,7 +12,7 @@ use crate::error::{LearnError, Result};
 /// A GPU that does not answer.
 pub fn free(device: Device) -> Result<u64> {
     if let Device::Cuda(index) = device {
-        return Ok(cuda::memory(index)?.0);
+        return Ok(libtorch::memory(index)?.0);
     }
     let system = System::new_with_specifics(RefreshKind::nothing().with_memory(MemoryRefreshKind::everything()))
         .map_err(|error| LearnError::io("read", "/proc/meminfo".as_ref())(std::io::Error::other(error)))?;
@@ -35,7 +35,7 @@ impl Peak {
     /// A GPU that does not answer, or a `/proc` that cannot be written.
     pub fn begin(device: Device) -> Result<Self> {
         match device {
-            Device::Cuda(index) => cuda::reset_peak(index)?,
+            Device::Cuda(index) => libtorch::reset_peak(index)?,
             _ => std::fs::write(CLEAR, "5").map_err(LearnError::io("write", CLEAR.as_ref()))?,
         }
         Ok(Self(device))
@@ -47,7 +47,7 @@ impl Peak {
     /// As [`Peak::begin`].
     pub fn bytes(&self) -> Result<u64> {
         if let Device::Cuda(index) = self.0 {
-            return Ok(cuda::memory(index)?.1);
+            return Ok(libtorch::memory(index)?.1);
         }
         let status = std::fs::read_to_string(STATUS).map_err(LearnError::io("read", STATUS.as_ref()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();

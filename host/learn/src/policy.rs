@@ -16,7 +16,7 @@ use crate::files;
 use crate::memory::Peak;
 use crate::model::Model;
 use crate::optimizer::{AdamW, clip_gradients};
-use crate::sample::{MAX_ROWS, Watch, sample_watched};
+use crate::sample::{Completion, MAX_ROWS, Surroundings, Watch, sample_within};
 use crate::schedule::CosineSchedule;
 use crate::tokenizer::PolicyTokenizer;
 use crate::update::{Gradient, Prepared, Row, gradient, prepare};
@@ -191,28 +191,38 @@ impl Policy {
         questions.iter().map(prompt).collect()
     }
 
-    fn draw(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>> {
+    /// Hands completions to `ended` while others are drawn, where that costs them no time.
+    fn draw(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+        ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
+    ) -> Result<Vec<Rollout>> {
         let prompts = self.prompts(questions, sampling)?;
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
-        let stop = self.tokenizer.stop_tokens();
+        let meanwhile = self.model.device().is_cuda();
+        let mut rollouts: Vec<Option<Rollout>> = vec![None; prompts.len() * sampling.num_generations];
+        let (tokenizer, compatibility) = (&self.tokenizer, self.compatibility);
+        let surroundings = Surroundings {
+            max_rows: self.max_rows,
+            ends: &|tokens| tokenizer.ends(tokens),
+            watch: &mut *self.watch,
+            ended: &mut |place, completion| {
+                let rollout = rollout(tokenizer, compatibility, place / sampling.num_generations, completion)?;
+                if meanwhile {
+                    ended(vec![(place, rollout.clone())]);
+                }
+                rollouts[place] = Some(rollout);
+                Ok(())
+            },
+        };
         let peak = Peak::begin(self.model.device());
-        let completions = sample_watched(&self.model, &slices, sampling, stop, seed, self.max_rows, &mut self.watch)?;
+        sample_within(surroundings, &self.model, &slices, sampling, seed)?;
         log_peak("rollout", peak);
-        let mut rollouts = Vec::with_capacity(completions.len());
-        for (n, completion) in completions.into_iter().enumerate() {
-            let decoded = self.tokenizer.decode_with_spans(&completion.tokens)?;
-            let token_spans = match self.compatibility {
-                Compatibility::Paper => decoded.token_spans,
-                Compatibility::Reference => spans_of_pieces(&self.tokenizer.token_texts(&completion.tokens)?),
-            };
-            rollouts.push(Rollout {
-                question: n / sampling.num_generations,
-                tokens: completion.tokens,
-                log_probs: completion.log_probs,
-                text: decoded.text,
-                token_spans,
-                finished: completion.finished,
-            });
+        let rollouts: Vec<Rollout> = rollouts.into_iter().flatten().collect();
+        if !meanwhile {
+            ended(rollouts.iter().cloned().enumerate().collect());
         }
         // Greedy decoding notes log-probabilities at temperature 1.
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
@@ -279,6 +289,21 @@ impl Policy {
     }
 }
 
+fn rollout(
+    tokenizer: &PolicyTokenizer,
+    compatibility: Compatibility,
+    question: usize,
+    completion: Completion,
+) -> Result<Rollout> {
+    let Completion { tokens, log_probs, finished } = completion;
+    let decoded = tokenizer.decode_with_spans(&tokens)?;
+    let token_spans = match compatibility {
+        Compatibility::Paper => decoded.token_spans,
+        Compatibility::Reference => spans_of_pieces(&tokenizer.token_texts(&tokens)?),
+    };
+    Ok(Rollout { question, tokens, log_probs, text: decoded.text, token_spans, finished })
+}
+
 /// Logs the most memory that a phase took, where the system tells.
 fn log_peak(phase: &str, peak: Result<Peak>) {
     if let Ok(bytes) = peak.and_then(|peak| peak.bytes()) {
@@ -320,7 +345,18 @@ impl Sampler for Policy {
         sampling: &Sampling,
         seed: u64,
     ) -> std::result::Result<Vec<Rollout>, PartError> {
-        Ok(self.draw(questions, sampling, seed)?)
+        Ok(self.draw(questions, sampling, seed, &mut |_| ())?)
+    }
+
+    /// On a GPU while others are drawn; on the CPU they would take turns.
+    fn sample_and_tell(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+        ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
+    ) -> std::result::Result<Vec<Rollout>, PartError> {
+        Ok(self.draw(questions, sampling, seed, ended)?)
     }
 }
 

@@ -17,14 +17,14 @@ use crate::model::Model;
 use crate::random::Stream;
 
 /// One drawn completion, as ids.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
-    /// `[T]`; a stop token that ended it is the last of them.
+    /// `[T]`; what ended it is the last of them.
     pub tokens: Vec<u32>,
     /// `[T]` nats: log-softmax of the logits divided by the temperature (1 where decoding is greedy), over the whole
     /// vocabulary, before top-k and top-p cut it down. This is the policy that the loss differentiates.
     pub log_probs: Vec<f32>,
-    /// Ended by a stop token.
+    /// Ended by what ends one, not by its length.
     pub finished: bool,
 }
 
@@ -34,7 +34,20 @@ pub const MAX_ROWS: usize = 512;
 /// Asked every few tokens: whether to go on.
 pub type Watch<'w> = dyn FnMut(Decoding) -> ControlFlow<()> + 'w;
 
-/// Draws `sampling.num_generations` completions for each prompt; those of one prompt next to each other, in prompt order.
+/// What surrounds a sampling. An error of one of these ends it.
+pub struct Surroundings<'s> {
+    /// Rows decoded together at most; those of one prompt always are.
+    pub max_rows: usize,
+    /// Whether a completion ends with the last of these tokens.
+    pub ends: &'s dyn Fn(&[u32]) -> Result<bool>,
+    /// Breaks off with [`LearnError::Stopped`].
+    pub watch: &'s mut Watch<'s>,
+    /// Is given every completion soon after it has ended, with its place among all of them.
+    pub ended: &'s mut dyn FnMut(usize, Completion) -> Result<()>,
+}
+
+/// Draws `sampling.num_generations` completions for each prompt; those of one prompt next to each other, in prompt order. The `stop`
+/// tokens end one.
 ///
 /// # Errors
 /// Settings out of range, an empty or too long prompt, or a device that fails.
@@ -45,65 +58,77 @@ pub fn sample(
     stop: &[u32],
     seed: u64,
 ) -> Result<Vec<Completion>> {
-    sample_watched(model, prompts, sampling, stop, seed, MAX_ROWS, &mut |_| ControlFlow::Continue(()))
+    let mut all = vec![Completion::default(); prompts.len() * sampling.num_generations];
+    let surroundings = Surroundings {
+        max_rows: MAX_ROWS,
+        ends: &|tokens| Ok(tokens.last().is_some_and(|last| stop.contains(last))),
+        watch: &mut |_| ControlFlow::Continue(()),
+        ended: &mut |place, completion| {
+            all[place] = completion;
+            Ok(())
+        },
+    };
+    sample_within(surroundings, model, prompts, sampling, seed)?;
+    Ok(all)
 }
 
-/// As [`sample`], at most `max_rows` at once (those of one prompt always are), for as long as `watch` says so.
+/// As [`sample`]; the completions go to `surroundings`.
 ///
 /// # Errors
-/// As [`sample`]; [`LearnError::Stopped`] where `watch` breaks off.
-pub fn sample_watched(
+/// As [`sample`], and those of `surroundings`.
+pub fn sample_within(
+    mut surroundings: Surroundings<'_>,
     model: &Model,
     prompts: &[&[u32]],
     sampling: &Sampling,
-    stop: &[u32],
     seed: u64,
-    max_rows: usize,
-    watch: &mut Watch<'_>,
-) -> Result<Vec<Completion>> {
+) -> Result<()> {
     check(sampling)?;
     let _guard = tch::no_grad_guard();
-    let at_once = (max_rows / sampling.num_generations).max(1);
-    let mut completions = Vec::with_capacity(prompts.len() * sampling.num_generations);
+    let at_once = (surroundings.max_rows / sampling.num_generations).max(1);
     for (part, prompts) in prompts.chunks(at_once).enumerate() {
         let mut rows = Vec::with_capacity(prompts.len() * sampling.num_generations);
-        for (prompt, tokens) in prompts.iter().enumerate() {
+        for (n, tokens) in prompts.iter().enumerate() {
             let room = model.config().max_positions.saturating_sub(tokens.len());
             let limit = sampling.max_completion_length.min(room);
-            for n in 0..sampling.num_generations {
-                let draws = Stream::new(seed, "sample", &[(part * at_once + prompt) as u64, n as u64]);
-                rows.push(Row { prompt, limit, draws, done: Completion::empty() });
+            for generation in 0..sampling.num_generations {
+                let question = part * at_once + n;
+                let draws = Stream::new(seed, "sample", &[question as u64, generation as u64]);
+                let place = question * sampling.num_generations + generation;
+                rows.push(Row { place, prompt: n, limit, draws, open: Some(Completion::default()) });
             }
         }
-        decode(model, prompts, sampling, stop, &mut rows, watch)?;
-        completions.extend(rows.into_iter().map(|row| row.done));
+        decode(model, prompts, sampling, &mut rows, &mut surroundings)?;
     }
-    Ok(completions)
+    Ok(())
 }
 
 struct Row {
+    /// Among all completions.
+    place: usize,
+    /// Among those that are decoded together.
     prompt: usize,
     limit: usize,
     draws: Stream,
-    done: Completion,
-}
-
-impl Completion {
-    fn empty() -> Self {
-        Self { tokens: Vec::new(), log_probs: Vec::new(), finished: false }
-    }
+    /// Until it has ended.
+    open: Option<Completion>,
 }
 
 impl Row {
-    fn is_open(&self) -> bool {
-        !self.done.finished && self.done.tokens.len() < self.limit
+    fn push(&mut self, token: u32, log_prob: f32, surroundings: &mut Surroundings<'_>) -> Result<()> {
+        if let Some(completion) = &mut self.open {
+            completion.tokens.push(token);
+            completion.log_probs.push(log_prob);
+            completion.finished = (surroundings.ends)(&completion.tokens)?;
+        }
+        self.end(surroundings)
     }
 
-    fn push(&mut self, token: u32, log_prob: f32, stop: &[u32]) {
-        if self.is_open() {
-            self.done.tokens.push(token);
-            self.done.log_probs.push(log_prob);
-            self.done.finished = stop.contains(&token);
+    /// Hands the completion over if no token follows.
+    fn end(&mut self, surroundings: &mut Surroundings<'_>) -> Result<()> {
+        match self.open.take_if(|completion| completion.finished || completion.tokens.len() >= self.limit) {
+            Some(completion) => (surroundings.ended)(self.place, completion),
+            None => Ok(()),
         }
     }
 }
@@ -135,12 +160,12 @@ fn decode(
     model: &Model,
     prompts: &[&[u32]],
     sampling: &Sampling,
-    stop: &[u32],
     rows: &mut [Row],
-    watch: &mut Watch<'_>,
+    surroundings: &mut Surroundings<'_>,
 ) -> Result<()> {
     let burst = burst_length(model.device());
-    let mut open: Vec<usize> = (0..rows.len()).filter(|&r| rows[r].is_open()).collect(); // cache row → row
+    rows.iter_mut().try_for_each(|row| row.end(surroundings))?;
+    let mut open: Vec<usize> = (0..rows.len()).filter(|&r| rows[r].open.is_some()).collect(); // cache row → row
     if open.is_empty() {
         return Ok(());
     }
@@ -165,14 +190,14 @@ fn decode(
             tokens.push(drawn.0);
             log_probs.push(drawn.1);
         }
-        collect(rows, &open, &tokens, &log_probs, stop)?;
-        let still: Vec<usize> = (0..open.len()).filter(|&i| rows[open[i]].is_open()).collect();
+        collect(rows, &open, &tokens, &log_probs, surroundings)?;
+        let still: Vec<usize> = (0..open.len()).filter(|&i| rows[open[i]].open.is_some()).collect();
         if still.is_empty() {
             return Ok(());
         }
         tokens_done += burst;
         let (limit, ended) = (sampling.max_completion_length, rows.len() - still.len());
-        if watch(Decoding { tokens: tokens_done, limit, ended, rows: rows.len() }).is_break() {
+        if (surroundings.watch)(Decoding { tokens: tokens_done, limit, ended, rows: rows.len() }).is_break() {
             return Err(LearnError::Stopped);
         }
         // Copying the cache costs about as much as one step's attention: worth it for an eighth of the rows.
@@ -190,13 +215,19 @@ fn upload_draws(rows: &mut [Row], open: &[usize], burst: usize, device: Device) 
     Ok(Tensor::f_from_slice(&draws)?.f_view([open.len() as i64, burst as i64])?.f_to_device(device)?)
 }
 
-fn collect(rows: &mut [Row], open: &[usize], tokens: &[Tensor], log_probs: &[Tensor], stop: &[u32]) -> Result<()> {
+fn collect(
+    rows: &mut [Row],
+    open: &[usize],
+    tokens: &[Tensor],
+    log_probs: &[Tensor],
+    surroundings: &mut Surroundings<'_>,
+) -> Result<()> {
     let tokens = Vec::<i64>::try_from(Tensor::f_stack(tokens, 1)?.f_flatten(0, -1)?)?;
     let log_probs = Vec::<f32>::try_from(Tensor::f_stack(log_probs, 1)?.f_flatten(0, -1)?)?;
     let burst = tokens.len() / open.len().max(1);
     for (i, (token, log_prob)) in tokens.into_iter().zip(log_probs).enumerate() {
         // Ids are indices into the vocabulary, which fit 32 bits.
-        rows[open[i / burst]].push(token as u32, log_prob, stop);
+        rows[open[i / burst]].push(token as u32, log_prob, surroundings)?;
     }
     Ok(())
 }
@@ -348,6 +379,55 @@ mod tests {
             assert_eq!(stopped.tokens, free.tokens[..end]);
             assert_eq!(stopped.finished, free.tokens.contains(&stop));
             assert_eq!(stopped.log_probs.len(), end);
+        }
+    }
+
+    #[test]
+    fn completions_are_handed_over_as_they_end() {
+        let model = tiny("llama", 8);
+        let prompts: [&[u32]; 3] = [&[1, 2], &[3, 4, 5], &[6]];
+        let sampling = settings(1.0, 4, 20);
+        let free = sample(&model, &prompts, &sampling, &[], 3).unwrap();
+        let stop = free[0].tokens[1];
+        let ends = |tokens: &[u32]| Ok(tokens.contains(&stop));
+        let (ended, decoded) = (std::cell::RefCell::new(Vec::new()), std::cell::Cell::new(0));
+        let surroundings = Surroundings {
+            max_rows: 8,
+            ends: &ends,
+            watch: &mut |decoding| {
+                decoded.set(decoding.tokens);
+                ControlFlow::Continue(())
+            },
+            ended: &mut |place, completion| {
+                // In the burst in which it ended: no look at the rows has come between.
+                assert!(completion.tokens.len() > decoded.get() || decoded.get() == 20);
+                ended.borrow_mut().push((place, completion));
+                Ok(())
+            },
+        };
+        sample_within(surroundings, &model, &prompts, &sampling, 3).unwrap();
+        let mut ended = ended.into_inner();
+        assert!(!ended.is_sorted_by_key(|(place, _)| *place), "some ended before others");
+        ended.sort_by_key(|(place, _)| *place);
+        let expected = sample(&model, &prompts, &sampling, &[stop], 3).unwrap();
+        let places: Vec<usize> = ended.iter().map(|(place, _)| *place).collect();
+        assert_eq!(places, Vec::from_iter(0..12));
+        for ((_, got), expected) in ended.iter().zip(&expected) {
+            assert_eq!((&got.tokens, got.finished), (&expected.tokens, expected.finished));
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_surroundings_ends_a_sampling() {
+        let model = tiny("llama", 8);
+        for (ends_fails, ended_fails) in [(true, false), (false, true)] {
+            let surroundings = Surroundings {
+                max_rows: MAX_ROWS,
+                ends: &|_| if ends_fails { Err(LearnError::Logits) } else { Ok(false) },
+                watch: &mut |_| ControlFlow::Continue(()),
+                ended: &mut |_, _| if ended_fails { Err(LearnError::Logits) } else { Ok(()) },
+            };
+            assert!(sample_within(surroundings, &model, &[&[1]], &settings(1.0, 2, 3), 0).is_err());
         }
     }
 

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::Command;
 
+use corver_core::InvalidSetting;
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use tokenizers::Tokenizer;
@@ -17,6 +18,9 @@ use crate::spans::token_spans;
 /// Tokens that end an answer, wherever the vocabulary has them (the paper's evaluation).
 const STOP_TOKENS: [&str; 3] = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>"];
 
+/// Tokens without text of their own that a stop text may have in it.
+const SILENT_TOKENS: usize = 8;
+
 /// A tokenizer with its chat template and stop tokens.
 #[derive(Debug)]
 pub struct PolicyTokenizer {
@@ -24,6 +28,7 @@ pub struct PolicyTokenizer {
     chat: Chat,
     special: HashSet<u32>,
     stop: Vec<u32>,
+    stop_texts: Vec<String>,
     /// `clean_up_tokenization_spaces` of tokenizer_config.json.
     cleans_up: bool,
 }
@@ -83,7 +88,8 @@ impl PolicyTokenizer {
         let special =
             tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, t)| t.special).map(|(id, _)| id).collect();
         let cleans_up = config.get("clean_up_tokenization_spaces").and_then(Json::as_bool).unwrap_or_default();
-        Ok(Self { cleans_up, chat: Chat::find(folder, &config, renderer, switches)?, tokenizer, special, stop })
+        let chat = Chat::find(folder, &config, renderer, switches)?;
+        Ok(Self { tokenizer, chat, special, stop, stop_texts: Vec::new(), cleans_up })
     }
 
     /// The ids of a chat up to where the assistant's words begin; `system` as the template places it.
@@ -155,6 +161,42 @@ impl PolicyTokenizer {
     #[must_use]
     pub fn stop_tokens(&self) -> &[u32] {
         &self.stop
+    }
+
+    /// The same tokenizer, with texts that end an answer too. The text stays in the answer.
+    ///
+    /// # Errors
+    /// An empty text.
+    pub fn with_stop_texts(self, texts: Vec<String>) -> Result<Self> {
+        match texts.iter().any(String::is_empty) {
+            true => Err(InvalidSetting {
+                key: "policy.stop",
+                got: "an empty text".into(),
+                expected: "texts that end an answer",
+            }
+            .into()),
+            false => Ok(Self { stop_texts: texts, ..self }),
+        }
+    }
+
+    /// Whether an answer ends with the last of these tokens: it is a stop token, or completes a stop text.
+    ///
+    /// # Errors
+    /// As [`Self::decode`].
+    pub fn ends(&self, tokens: &[u32]) -> Result<bool> {
+        let Some((last, before)) = tokens.split_last() else { return Ok(false) };
+        if self.stop.contains(last) {
+            return Ok(true);
+        }
+        for stop in &self.stop_texts {
+            // A token stands for a byte at least, but for special ones and the few that a decoder puts together.
+            let reach = stop.len() + SILENT_TOKENS;
+            let recent = &tokens[before.len().saturating_sub(reach)..];
+            if self.decode_all(recent)?.contains(stop) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The id of a token as the vocabulary spells it.

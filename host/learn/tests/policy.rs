@@ -376,3 +376,26 @@ fn the_reference_reading_adds_up_single_tokens() {
         assert_eq!(rollout.token_spans, spans_of_pieces(&pieces));
     }
 }
+
+#[test]
+fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
+    let free = policy(fast()).sample(&questions(), &SAMPLING, 5).unwrap();
+    let long = free.iter().position(|rollout| rollout.text.len() > 3).unwrap();
+    let stop = free[long].text[1..3].to_owned();
+    let folder = tempfile::tempdir().unwrap();
+    write_folder(folder.path(), &SMALL);
+    let tokenizer = || PolicyTokenizer::load(folder.path()).unwrap();
+    let stopping = tokenizer().with_stop_texts(vec!["never".into(), stop.clone()]).unwrap();
+    let model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
+    let mut policy = Policy::new(model, stopping, fast(), 1).unwrap();
+    let stopped = policy.sample(&questions(), &SAMPLING, 5).unwrap();
+    assert!(stopped[long].finished && stopped[long].text.ends_with(&stop));
+    for (free, stopped) in free.iter().zip(&stopped) {
+        let end = free.text.find(&stop).map_or(free.text.len(), |at| at + stop.len());
+        assert_eq!(stopped.text, free.text[..end]);
+        assert_eq!(stopped.tokens, free.tokens[..stopped.tokens.len()]);
+        assert_eq!(stopped.finished, free.finished || free.text.contains(&stop));
+    }
+    let error = tokenizer().with_stop_texts(vec![String::new()]).unwrap_err();
+    assert!(error.to_string().contains("policy.stop"), "{error}");
+}

@@ -56,6 +56,7 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
     let mut renderer = Command::new(std::env::current_exe().context("this program's own path is not known")?);
     renderer.arg("render-prompts");
     let tokenizer = PolicyTokenizer::load_with_child(model, renderer, config.chat.clone()).with_context(of_policy)?;
+    let tokenizer = tokenizer.with_stop_texts(config.stop.clone()).with_context(of_policy)?;
     let mut weights = Model::load(model, config.precision, device).with_context(of_policy)?;
     if let Some(adapter) = adapter {
         weights.load_adapter(adapter).with_context(|| {

@@ -81,6 +81,8 @@ pub struct PolicySection {
     pub model: String,
     /// Switches of the model's chat template, by their names: `{ enable_thinking = false }`.
     pub chat: Map<String, Value>,
+    /// Texts that end an answer, beside the model's stop tokens. The text stays in the answer.
+    pub stop: Vec<String>,
     /// System prompt of training rollouts; empty sends none.
     pub system_prompt: String,
     /// auto (bf16 on a GPU, f32 on the CPU), f32 or bf16.
@@ -94,6 +96,7 @@ impl Default for PolicySection {
         Self {
             model: String::new(),
             chat: Map::new(),
+            stop: Vec::new(),
             system_prompt: String::new(),
             precision: Precision::default(),
             max_rows: 512,

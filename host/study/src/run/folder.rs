@@ -4,6 +4,7 @@
 //! config.toml      the resolved configuration
 //! manifest.json    hashes of plugin, index, model and data; seed; versions
 //! metrics.jsonl    one line per step
+//! events.out.…     the same for TensorBoard
 //! traces.jsonl     one line per completion
 //! checkpoints/     step-000050/ …
 //! summary.json     written last: a folder without it is a run that has not finished
@@ -16,7 +17,9 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
+
+use super::events;
 
 /// Why a run's folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -225,7 +228,31 @@ impl RunDir {
             let file = File::options().write(true).open(&path).map_err(io("open", &path))?;
             file.set_len(kept.min(length)).map_err(io("shorten", &path))?;
         }
-        Ok(())
+        self.rewind_events(steps_done)
+    }
+
+    fn rewind_events(&self, steps_done: usize) -> Result<(), RunDirError> {
+        let path = self.path.join(events::EVENTS);
+        let written = match fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(io("read", &path))?,
+        };
+        match &written[..events::length_until(steps_done, &written)] {
+            [] => self.write(events::EVENTS, &events::header()),
+            kept if kept.len() < written.len() => self.write(events::EVENTS, kept),
+            _ => Ok(()),
+        }
+    }
+
+    /// Appends a step's metrics to `metrics.jsonl` and to TensorBoard's file.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub fn append_metrics(&self, metrics: &Map<String, Value>) -> Result<(), RunDirError> {
+        self.append("metrics.jsonl", [metrics])?;
+        let path = self.path.join(events::EVENTS);
+        let file = File::options().create(true).append(true).open(&path).map_err(io("open", &path));
+        file?.write_all(&events::of_step(metrics)).map_err(io("write", &path))
     }
 
     /// Appends JSON lines to a log and hands them to the system.

@@ -1,6 +1,7 @@
 //! A training run, and the folder that it leaves.
 
 pub mod data_order;
+mod events;
 pub mod fingerprint;
 pub mod folder;
 pub mod metrics;

@@ -206,7 +206,7 @@ pub fn train<P: Trainee>(
 
         let traces = report.traces.iter().map(|trace| json!({"step": number + 1, "trace": trace}));
         run.append("traces.jsonl", traces)?;
-        run.append("metrics.jsonl", [&metrics])?;
+        run.append_metrics(&metrics)?;
         observer.stepped(&metrics, plan.steps);
         log.warnings.after(&metrics).iter().for_each(|warning| observer.warned(warning));
         let last = number + 1 == plan.steps;

@@ -1,4 +1,5 @@
-//! What libtorch has for a GPU and tch does not pass on: flash attention with its normalisers, memory figures, and switches.
+//! What libtorch has and tch does not pass on: an operation with a backward pass of its own; and for a GPU, flash attention with its
+//! normalisers, memory figures, and switches.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char};
@@ -9,9 +10,10 @@ use torch_sys::C_tensor;
 
 use crate::error::{LearnError, Result};
 
-// SAFETY (of every call): `cuda.cpp` has these signatures. A tensor argument is read, never kept; null stands for none where it
+// SAFETY (of every call): `libtorch.cpp` has these signatures. A tensor argument is read, never kept; null stands for none where it
 // says so. A text that comes back was made by `strdup`.
 unsafe extern "C" {
+    fn corver_swiglu(gate: *const C_tensor, up: *const C_tensor, out: *mut *mut C_tensor) -> *mut c_char;
     fn corver_flash_attention(
         q: *const C_tensor,
         k: *const C_tensor,
@@ -28,6 +30,16 @@ unsafe extern "C" {
     fn corver_memory(device: i8, free: *mut u64, peak: *mut u64) -> *mut c_char;
     fn corver_reset_peak(device: i8) -> *mut c_char;
     fn free(text: *mut c_char);
+}
+
+/// SiLU(`gate`) × `up`, both of one shape. The backward pass keeps these two alone.
+pub(crate) fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
+    let mut out = null_mut();
+    // SAFETY: see the declarations. Where no message comes back, the result is a new tensor that is ours.
+    unsafe {
+        checked(corver_swiglu(gate.as_ptr(), up.as_ptr(), &raw mut out))?;
+        Ok(Tensor::from_ptr(out))
+    }
 }
 
 /// Sequences that lie one behind the other in a flat list.
@@ -182,6 +194,24 @@ mod tests {
         let error = flash(&x, &x, &x, true).unwrap_err().to_string();
         assert!(error.contains("_flash_attention_forward"), "{error}");
         assert!(memory(0).is_err() && reset_peak(0).is_err() && set_up().is_err());
+    }
+
+    #[test]
+    fn swiglu_and_its_slopes_are_those_of_its_parts() {
+        let noise = |n: f64| (Tensor::arange(24, (Kind::Double, Device::Cpu)) * n).sin().view([2, 3, 4]) * 3.0;
+        let slopes_by = |product: fn(&Tensor, &Tensor) -> Tensor| {
+            let inputs = [noise(0.7), noise(1.3)].map(|x| x.set_requires_grad(true));
+            let out = product(&inputs[0], &inputs[1]);
+            let mut all = Tensor::run_backward(&[(&out * noise(0.3)).sum(Kind::Double)], &inputs, false, false);
+            all.push(out.detach());
+            all
+        };
+        let ours = slopes_by(|gate, up| swiglu(gate, up).unwrap());
+        let parts = slopes_by(|gate, up| gate.silu() * up);
+        for (ours, parts) in ours.iter().zip(&parts) {
+            assert!((ours - parts).abs().max().double_value(&[]) < 1e-14);
+        }
+        assert!(swiglu(&noise(1.0), &Tensor::zeros([5], (Kind::Double, Device::Cpu))).is_err());
     }
 
     #[test]

@@ -1,0 +1,88 @@
+//! The figures of every step as TensorBoard reads them, under the names that TRL's runs have there.
+
+use serde_json::{Map, Value};
+use tfrecord::protobuf::event::What;
+use tfrecord::{Event, EventIter, EventMeta, RecordReaderConfig, RecordWriter, Summary};
+
+/// TensorBoard looks for `tfevents` in a name.
+pub(super) const EVENTS: &str = "events.out.tfevents.corver";
+
+/// What an event file begins with.
+pub(super) fn header() -> Vec<u8> {
+    let version = Some(What::FileVersion("brain.Event:2".to_owned()));
+    bytes([Event { what: version, ..EventMeta::with_step(0).build_empty() }])
+}
+
+/// Every number of a step's `metrics`.
+pub(super) fn of_step(metrics: &Map<String, Value>) -> Vec<u8> {
+    let number = |name: &str| metrics.get(name).and_then(Value::as_f64);
+    let meta = EventMeta::with_step(number("step").unwrap_or(0.0) as i64);
+    let scalars = metrics.keys().filter(|name| *name != "step").filter_map(|name| Some((name, number(name)?)));
+    let summary = |(name, value)| Summary::from_scalar(format!("train/{name}"), value as f32).expect("it fits a float");
+    bytes(scalars.map(summary).map(|summary| meta.build_with_summary(summary)))
+}
+
+/// Length of the beginning of `file` that holds whole events of the first `steps_done` steps.
+pub(super) fn length_until(steps_done: usize, file: &[u8]) -> usize {
+    let mut rest = file;
+    let mut kept = 0;
+    while let Some(Ok(event)) = EventIter::from_reader(&mut rest, RecordReaderConfig::default()).next() {
+        if event.step > steps_done as i64 {
+            break;
+        }
+        kept = file.len() - rest.len();
+    }
+    kept
+}
+
+fn bytes(events: impl IntoIterator<Item = Event>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = RecordWriter::from_writer(&mut bytes).expect("memory can be written");
+    events.into_iter().for_each(|event| writer.send(event).expect("memory can be written"));
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn step(number: usize) -> Vec<u8> {
+        let metrics = json!({"step": number, "reward": 0.25 * number as f64, "kl": 2.0});
+        of_step(metrics.as_object().unwrap())
+    }
+
+    #[test]
+    fn every_number_of_a_step_is_a_scalar() {
+        let file = [header(), step(1), step(2)].concat();
+        let events: Vec<Event> =
+            EventIter::from_reader(&file[..], RecordReaderConfig::default()).collect::<Result<_, _>>().unwrap();
+        assert_eq!(events[0].what, Some(What::FileVersion("brain.Event:2".into())));
+        let scalars: Vec<(i64, String, String)> = events[1..]
+            .iter()
+            .map(|event| {
+                let Some(What::Summary(summary)) = &event.what else { panic!("{event:?}") };
+                let [value] = &summary.value[..] else { panic!("{event:?}") };
+                (event.step, value.tag.clone(), format!("{:?}", value.value.as_ref().unwrap()))
+            })
+            .collect();
+        let expected = [(1, "kl", 2.0), (1, "reward", 0.25), (2, "kl", 2.0), (2, "reward", 0.5)];
+        let expected =
+            expected.map(|(step, name, value)| (step, format!("train/{name}"), format!("SimpleValue({value:?})")));
+        assert_eq!(scalars, expected);
+    }
+
+    #[test]
+    fn later_and_torn_events_are_cut_off() {
+        let file = [header(), step(1), step(2), step(3)].concat();
+        let until =
+            |steps: usize| [header()].into_iter().chain((1..=steps).map(step)).map(|part| part.len()).sum::<usize>();
+        assert_eq!(length_until(2, &file), until(2));
+        assert_eq!(length_until(9, &file), file.len());
+        assert_eq!(length_until(0, &file), header().len());
+        let torn = length_until(9, &file[..file.len() - 3]);
+        assert!((until(2)..file.len() - 3).contains(&torn));
+        assert_eq!(length_until(9, b"no events"), 0);
+    }
+}
