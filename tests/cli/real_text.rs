@@ -2,7 +2,7 @@
 //! repository: `CORVER_SHARED` names their folder, and without it this test says that it skips.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -105,8 +105,11 @@ fn questions() -> Vec<Value> {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// A small policy with the real tokenizer, made on the spot.
-fn three_steps_of_training(folder: &Path, index: &str) {
+/// The model in `CORVER_MODEL`; where none is named, a small one with the real tokenizer, made on the spot.
+fn policy(folder: &Path) -> PathBuf {
+    if let Some(model) = std::env::var_os("CORVER_MODEL").filter(|model| !model.is_empty()) {
+        return model.into();
+    }
     let model = folder.join("policy");
     let config = corver_learn::ModelConfig {
         family: corver_learn::Family::Llama,
@@ -128,7 +131,12 @@ fn three_steps_of_training(folder: &Path, index: &str) {
     fs::copy(shared("tokenizers/llama2/tokenizer.json").unwrap(), model.join("tokenizer.json")).unwrap();
     fs::write(model.join("tokenizer_config.json"), json!({"chat_template": CHAT_TEMPLATE}).to_string()).unwrap();
     fs::write(model.join("generation_config.json"), json!({"eos_token_id": 2}).to_string()).unwrap();
+    model
+}
 
+/// Rollouts, update and checkpoint; and an evaluation with what came out.
+fn three_steps_of_training(folder: &Path, index: &str) {
+    let model = policy(folder);
     let out = run_dir("real-text");
     let questions = shared("data/train/nq_webq_learning_zone_llama31_8b.json").unwrap();
     let eval = shared("data/eval/nq_open_validation.json").unwrap();
@@ -137,6 +145,7 @@ fn three_steps_of_training(folder: &Path, index: &str) {
         format!("corpus.index={index}"),
         format!("question.train={}", questions.display()),
         format!("question.eval={}", eval.display()),
+        "run.threads=2".into(),
         "question.eval_limit=4".into(),
         "question.prompts_per_step=2".into(),
         "rollout.num_generations=4".into(),
@@ -155,4 +164,15 @@ fn three_steps_of_training(folder: &Path, index: &str) {
         lines(&out.join("traces.jsonl")).iter().map(|line| line["trace"]["question"].clone()).collect();
     let known = self::questions();
     assert!(asked.iter().all(|question| known.iter().any(|record| record["question"] == *question)));
+
+    let adapter = out.join("checkpoints/step-000003");
+    let mut args =
+        vec!["eval", "--config", config.to_str().unwrap(), "--device", "cpu", "--adapter", adapter.to_str().unwrap()];
+    args.extend(["--set", "extract.bundle=demo", "--json"]);
+    args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
+    let evaluation = host(&args).good().json();
+    let of_run: Value = serde_json::from_str(&fs::read_to_string(out.join("evaluation_after.json")).unwrap()).unwrap();
+    for figure in ["accuracy", "f1", "refusal_rate", "cut_off_rate", "mean_length", "counted_sentences"] {
+        assert_eq!(evaluation[figure], of_run[figure], "{figure}");
+    }
 }

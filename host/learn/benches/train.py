@@ -1,11 +1,13 @@
 """Training steps and greedy decoding against trl and transformers, in turns: train.py CORVER_HOST DECODE MODEL OUT.
 
 The step: 4 questions × 8 completions of at most 48 tokens, f32, a KL term, LoRA r 16 on all projections. Here it includes the CorVer
-reward, over the demo's extractor and index; there a reward of no cost. Decoding: 64 tokens, four rows to a prompt.
+reward, over the demo's extractor and index, and once more without the rule, with judge and format alone; there a reward of no cost.
+Decoding: 64 tokens, four rows to a prompt.
 """
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -22,7 +24,7 @@ from peft import LoraConfig
 from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
-PROMPTS, SAMPLES, TOKENS, RANK, BETA, STEPS, TURNS = 4, 8, 48, 16, 0.001, 3, 3
+PROMPTS, SAMPLES, TOKENS, RANK, BETA, STEPS, TURNS = 4, 8, 48, 16, 0.001, 3, 2
 ROWS, DECODED = (16, 32, 64), 64
 QUESTIONS = [
     f"Who {did}?"
@@ -34,8 +36,8 @@ QUESTIONS = [
 ]
 
 
-def step_here(host, model, folder):
-    """Seconds of each step but the first, and the mean completion length."""
+def step_here(host, model, folder, ablation="none"):
+    """Seconds of each step but the first, the mean completion length, and the processor time of all steps."""
     questions = folder / "questions.json"
     questions.write_text(json.dumps([{"question": q, "answers": "nobody", "title": ""} for q in QUESTIONS]))
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
@@ -43,11 +45,15 @@ def step_here(host, model, folder):
         "run.threads": THREADS, "run.device": "cpu", "policy.model": model, "question.train": questions, "question.eval": "",
         "question.prompts_per_step": PROMPTS, "rollout.num_generations": SAMPLES, "rollout.max_completion_length": TOKENS,
         "update.lora.r": RANK, "update.lora.alpha": 2 * RANK, "update.loss.beta": BETA, "update.learning_rate": 1e-5,
+        "reward.ablation": ablation,
     }
     sets = [text for key, value in settings.items() for text in ("--set", f"{key}={value}")]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([host, "train", "--steps", str(STEPS), "--out", out, *sets], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     metrics = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()][1:]
-    return [m["step_time"] for m in metrics], statistics.mean(m["completions/mean_length"] for m in metrics)
+    return [m["step_time"] for m in metrics], statistics.mean(m["completions/mean_length"] for m in metrics), processor
 
 
 class Clock(TrainerCallback):
@@ -110,15 +116,19 @@ def decode_there(model, prompts, samples):
 def main():
     host, decode, model, out = sys.argv[1:]
     torch.set_num_threads(THREADS)
-    result = {"step": {"here": [], "trl": []}, "decode": {}}
+    result = {"step": {"here": [], "without the rule": [], "rule's share of the cores": [], "trl": []}, "decode": {}}
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         for _ in range(TURNS):
-            here, length = step_here(host, model, folder)
+            here, length, processor = step_here(host, model, folder)
+            bare, _, processor_bare = step_here(host, model, folder, ablation="no_cooccurrence")
             there, length_there = step_there(model, folder)
             result["step"]["here"] += here
+            result["step"]["without the rule"] += bare
+            # What the rule and its extractor would take if all cores worked for them and nothing waited.
+            result["step"]["rule's share of the cores"].append((processor - processor_bare) / STEPS / THREADS)
             result["step"]["trl"] += there
-            print(f"a step: {here} s here ({length:.1f} tokens), {there} s with trl ({length_there:.1f} tokens)", flush=True)
+            print(f"a step: {here} s here ({length:.1f} tokens), {bare} s without the rule, {there} s with trl ({length_there:.1f} tokens)", flush=True)
     peer = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     for rows in ROWS:
         turns = {"here": [], "transformers": [], "equal": 0}
@@ -131,7 +141,11 @@ def main():
         result["decode"][rows] = turns
         print(f"decoding {rows} rows: {turns}", flush=True)
     median = statistics.median
-    result["ratio"] = {"step": median(result["step"]["trl"]) / median(result["step"]["here"])}
+    step = {what: median(seconds) for what, seconds in result["step"].items()}
+    result["ratio"] = {
+        "step": step["trl"] / step["here"],
+        "rule": step["here"] / (step["without the rule"] + step["rule's share of the cores"]),
+    }
     for rows, turns in result["decode"].items():
         result["ratio"][f"decode {rows}"] = median(turns["transformers"]) / median(turns["here"])
     print(json.dumps(result["ratio"], indent=1))

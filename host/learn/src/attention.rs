@@ -2,12 +2,13 @@
 
 use tch::Tensor;
 
-use crate::cache::{KvCache, PromptKeys};
+use crate::cache::KvCache;
 use crate::config::{Family, ModelConfig};
 use crate::error::Result;
 use crate::libtorch;
 use crate::linear::{Linear, Linears};
 use crate::packed::{Completions, Group, Packed};
+use crate::prompts::PromptKeys;
 use crate::rope::Angles;
 use crate::weights::{Role, Weights};
 

@@ -9,7 +9,7 @@
 //! model, layer, attention     ids ─▶ hidden states;    rope, config, weights, files: Hugging Face folders
 //! linear, lora                projections of one input, with their adapters
 //! libtorch                    what libtorch has and tch does not pass on
-//! sample, cache               prompts ─▶ completions, each prompt run once for all its samples
+//! sample, cache, prompts      prompts ─▶ completions, each prompt run once for all its samples
 //! update, packed, scores,
 //! loss                        rollouts + advantages ─▶ gradient, in micro-batches
 //! optimizer, moments,
@@ -48,6 +48,7 @@ pub mod optimizer;
 mod packed;
 pub mod plan;
 pub mod policy;
+mod prompts;
 mod random;
 mod rope;
 pub mod sample;

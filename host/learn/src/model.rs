@@ -7,7 +7,7 @@ use corver_core::{InvalidSetting, Precision};
 use tch::{Device, Kind, Tensor};
 
 use crate::attention::Pass;
-use crate::cache::{KvCache, PromptKeys};
+use crate::cache::KvCache;
 use crate::config::ModelConfig;
 use crate::device::kind;
 use crate::error::{LearnError, Result};
@@ -16,6 +16,7 @@ use crate::layer::{Layer, rms_norm};
 use crate::linear::{Linear, project};
 use crate::lora::{self, Adapter};
 use crate::packed::Packed;
+use crate::prompts::PromptKeys;
 use crate::rope::Rope;
 use crate::weights::{Role, Weights};
 

@@ -83,8 +83,8 @@ fn write_model(folder: &Path, config: ModelConfig) {
 }
 
 /// Writes what this crate makes of the model in `folder`.
-fn compute(folder: &Path, loss_type: LossType) {
-    let mut model = Model::load(folder, Precision::F32, Device::Cpu).unwrap();
+fn compute(folder: &Path, loss_type: LossType, precision: Precision) {
+    let mut model = Model::load(folder, precision, Device::Cpu).unwrap();
     let settings = LearnSettings {
         lora: LoraSettings { r: 4, alpha: 8.0 },
         loss: LossSettings { loss_type, beta: 0.05, ..LossSettings::default() },
@@ -111,7 +111,7 @@ fn compute(folder: &Path, loss_type: LossType) {
         questions().iter().map(|question| policy.tokenizer().prompt(None, &question.question).unwrap()).collect();
     let none = vec![Vec::new(); greedy.len()];
     let computed = json!({
-        "prompts": prompts, "greedy": written(&greedy, &none), "rollouts": written(&rollouts, &values), "report": report,
+        "precision": precision, "prompts": prompts, "greedy": written(&greedy, &none), "rollouts": written(&rollouts, &values), "report": report,
         "settings": settings, "max_completion_length": sampling.max_completion_length,
     });
     std::fs::write(folder.join("computed.json"), computed.to_string()).unwrap();
@@ -120,12 +120,14 @@ fn compute(folder: &Path, loss_type: LossType) {
 /// Both sides, and what each reads of the other's files.
 fn compare(name: &str, folder: &Path, loss_type: LossType) {
     let python = PathBuf::from(std::env::var_os("CORVER_PEERS").expect("make test-peers sets it"));
-    compute(folder, loss_type);
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/peers.py");
-    let output = Command::new(&python).arg(script).arg(folder).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{name}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
-    eprintln!("{name}: {}", said.trim());
+    for precision in [Precision::F32, Precision::Bf16] {
+        compute(folder, loss_type, precision);
+        let output = Command::new(&python).arg(&script).arg(folder).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{name}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
+        eprintln!("{name}, {precision:?}: {}", said.trim());
+    }
     // What peft has written is read here.
     let [theirs, ours] = ["peft", "before"].map(|adapter| {
         let mut model = Model::load(folder, Precision::F32, Device::Cpu).unwrap();

@@ -16,6 +16,7 @@ LOG_PROBS = 1e-4  # nats
 ADAPTER = 1e-5
 MOVE = 1e-3
 REPORT = 1e-5
+BF16 = 1.5  # times the peer's own error; of a few dozen tokens, neither is known better than that
 
 
 def padded(rows, fill, left=False):
@@ -29,13 +30,32 @@ def check(what, difference, limit):
     assert difference <= limit, f"{what} differ by {difference}; at most {limit}"
 
 
+def log_probs(model, computed):
+    """Of every token that was drawn, row by row."""
+    for row in computed["rollouts"]:
+        ids = torch.tensor([computed["prompts"][row["question"]] + row["tokens"]])
+        with torch.no_grad():
+            scores = model(ids).logits.float().log_softmax(-1)[0, -len(row["tokens"]) - 1 : -1]
+        yield scores.gather(1, torch.tensor(row["tokens"]).unsqueeze(1)).squeeze(1)
+
+
+def load(folder, dtype):
+    base = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    return PeftModel.from_pretrained(base, folder / "before", is_trainable=True)
+
+
 def main():
     folder = Path(sys.argv[1])
     computed = json.loads((folder / "computed.json").read_text())
-    settings, prompts, rollouts = computed["settings"], computed["prompts"], computed["rollouts"]
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model = PeftModel.from_pretrained(base, folder / "before", is_trainable=True)
+    compare = in_f32 if computed["precision"] == "f32" else in_bf16
+    compare(folder, computed, tokenizer)
+
+
+def in_f32(folder, computed, tokenizer):
+    """Equal up to rounding."""
+    prompts = computed["prompts"]
+    model = load(folder, torch.float32)
     named = json.loads((folder / "before" / "adapter_config.json").read_text())["base_model_name_or_path"]
     assert Path(named) == folder, named
     model.save_pretrained(folder / "peft")
@@ -50,14 +70,9 @@ def main():
         assert out[0, prompt.size(1) :].tolist() == row["tokens"], (out, row)
     print(f"{len(computed['greedy'])} greedy answers are equal,", end=" ")
 
-    worst = 0.0
-    for row in rollouts:
-        ids = torch.tensor([prompts[row["question"]] + row["tokens"]])
-        with torch.no_grad():
-            log_probs = model(ids).logits.log_softmax(-1)[0, -len(row["tokens"]) - 1 : -1]
-        log_probs = log_probs.gather(1, torch.tensor(row["tokens"]).unsqueeze(1)).squeeze(1)
-        worst = max(worst, (log_probs - torch.tensor(row["log_probs"])).abs().max().item())
-    check("log-probabilities", worst, LOG_PROBS)
+    right = log_probs(model, computed)
+    rows = zip(computed["rollouts"], right, strict=True)
+    check("log-probabilities", max((r - torch.tensor(row["log_probs"])).abs().max().item() for row, r in rows), LOG_PROBS)
 
     step32, step64 = (step(folder, computed, tokenizer, dtype) for dtype in (torch.float32, torch.float64))
     ours = load_file(folder / "after" / "adapter_model.safetensors")
@@ -77,14 +92,43 @@ def main():
     print(f"where trl in f32 differs by {apart(step32.adapters):.1e}")
 
 
+def in_bf16(folder, computed, tokenizer):
+    """No two programs agree in many digits, nor does the peer with itself in f32. Ours may be little further from f32 and f64."""
+
+    def far(values, right):
+        return torch.cat([(v - r).flatten() for v, r in zip(values, right, strict=True)]).norm().item()
+
+    ours = [torch.tensor(row["log_probs"]) for row in computed["rollouts"]]
+    exact = list(log_probs(load(folder, torch.float32), computed))
+    with torch.autocast("cpu", torch.bfloat16):
+        theirs = list(log_probs(load(folder, torch.bfloat16), computed))
+    tokens = sum(map(len, ours)) ** 0.5
+    no_further("log-probabilities", far(ours, exact) / tokens, far(theirs, exact) / tokens)
+
+    right, peer = (step(folder, computed, tokenizer, dtype).adapters for dtype in (torch.float64, torch.bfloat16))
+    after, before = (load_file(folder / name / "adapter_model.safetensors") for name in ("after", "before"))
+    names = sorted(right)
+    ours, theirs, right, before = ([adapters[name].double() for name in names] for adapters in (after, peer, right, before))
+    move = far(before, right)
+    no_further("adapters after a step, in shares of the move,", far(ours, right) / move, far(theirs, right) / move)
+    print()
+
+
+def no_further(what, ours, theirs):
+    print(f"{what} are {ours:.1e} from f32 and f64 where the peer's are {theirs:.1e},", end=" ")
+    assert ours <= BF16 * theirs, f"{what} are {ours} from f32 and f64, the peer's {theirs}"
+
+
 Step = collections.namedtuple("Step", "loss norm adapters")
 
 
 def step(folder, computed, tokenizer, dtype):
     """One optimiser step of trl from the same rollouts and advantages."""
     settings, prompts, rollouts = computed["settings"], computed["prompts"], computed["rollouts"]
-    base = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
-    model = PeftModel.from_pretrained(base, folder / "before", is_trainable=True, autocast_adapter_dtype=False).to(dtype)
+    mixed = dtype == torch.bfloat16  # adapters are f32, their products bf16
+    model = load(folder, dtype)
+    if not mixed:
+        model.to(dtype)
     loss, adam = settings["loss"], settings["optimizer"]
     config = GRPOConfig(
         output_dir=str(folder / "trl"), use_cpu=True, bf16=False, report_to=[], loss_type=loss["loss_type"], beta=loss["beta"],
@@ -108,16 +152,18 @@ def step(folder, computed, tokenizer, dtype):
         "prompt_mask": padded([[1] * len(row) for row in of_rows], 0, left=True),
         "completion_ids": padded(tokens, tokenizer.pad_token_id),
         "completion_mask": padded([[1] * len(row) for row in tokens], 0),
-        "advantages": padded([row["advantages"] for row in rollouts], 0.0).to(dtype),
+        "advantages": padded([row["advantages"] for row in rollouts], 0.0).to(torch.float32 if mixed else dtype),
         "num_items_in_batch": torch.tensor(float(sum(map(len, tokens)))),
     }
     ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
     mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
-    with torch.no_grad(), model.disable_adapter():
+    precision = torch.autocast("cpu", torch.bfloat16, enabled=mixed)
+    with torch.no_grad(), model.disable_adapter(), precision:
         reference = trainer._get_per_token_logps_and_entropies(model, ids, mask, inputs["completion_ids"].size(1))
     inputs["ref_per_token_logps"] = reference[0]
     model.train()
-    value = trainer._compute_loss(model, inputs)
+    with precision:
+        value = trainer._compute_loss(model, inputs)
     value.backward()
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings["max_grad_norm"])
     trainer.create_optimizer().step()
