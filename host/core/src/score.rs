@@ -47,7 +47,8 @@ pub fn score(
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
     let (scored, reward) = timed(info_span!("reward"), || {
-        let mut readings: Vec<Reading> = rollouts.iter().map(|rollout| Reading::of(rollout, settings)).collect();
+        let readings = || rollouts.iter().map(|rollout| Reading::of(rollout, settings)).collect();
+        let mut readings: Vec<Reading> = info_span!("split").in_scope(readings);
         let (extracted, extract) = timed(info_span!("extract"), || extract(&mut readings, scorers.extractor));
         extracted.map_err(StepError::Extract)?;
         let mut scored = pay(rollouts, readings, questions, scorers, settings)?;
@@ -90,8 +91,8 @@ pub(crate) fn read_all(
     let mut seconds = 0.0;
     while let Ok(first) = ended.recv() {
         let batch = first.into_iter().chain(ended.try_iter().flatten());
-        let (places, mut readings): (Vec<usize>, Vec<Reading>) =
-            batch.map(|(place, rollout)| (place, Reading::of(&rollout, settings))).unzip();
+        let readings = || batch.map(|(place, rollout)| (place, Reading::of(&rollout, settings))).unzip();
+        let (places, mut readings): (Vec<usize>, Vec<Reading>) = info_span!("split").in_scope(readings);
         let (extracted, took) = timed(info_span!("extract"), || extract(&mut readings, extractor));
         extracted.map_err(StepError::Extract)?;
         seconds += took;
