@@ -15,7 +15,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills bench bench-build bench-corpus bench-gpu bench-rules bench-train lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills bench bench-build bench-corpus bench-extract bench-gpu bench-rules bench-train lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -133,6 +133,12 @@ bench-train: build ## a step against trl and decoding against transformers, in t
 	@mkdir -p target/bench
 	$(CARGO) build --locked $(PROFILE) --example decode
 	.deps/peers/bin/python host/learn/benches/train.py $(HOST) target/release/examples/decode $(abspath $(MODEL)) target/bench/train.json
+
+bench-extract: build ## the extractor against transformers, in turns, with MODEL=DIR (Llama or Qwen2); in target/bench/extract.json
+	@test -n "$(MODEL)" || { echo "usage: make bench-extract MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }
+	@host/setup/peers.sh
+	@mkdir -p target/bench
+	.deps/peers/bin/python host/extract/benches/extract.py $(HOST) $(abspath $(MODEL)) target/bench/extract.json
 
 bench-rules: setup plugins ## what a rule costs, with its bars; also in target/bench/rules.json
 	$(CARGO) bench --locked --profile release --workspace --bench judge -- --noplot

@@ -54,8 +54,15 @@ fn core_is_light_and_everything_points_towards_it() {
     assert!(ours("corver-sdk").is_empty(), "guests and host share no crate: the WIT files are the contract");
     let counts = BTreeSet::from(["corver-core", "corver-corpus"]);
     assert_eq!(ours("corver-counts"), counts, "a count is asked in core's words");
-    for part in ["corver-extract", "corver-rules", "corver-learn"] {
+    for part in ["corver-rules", "corver-pretrained"] {
         assert_eq!(ours(part), BTreeSet::from(["corver-core"]), "{part}");
+    }
+    for part in ["corver-extract", "corver-learn"] {
+        assert_eq!(
+            ours(part),
+            BTreeSet::from(["corver-core", "corver-pretrained"]),
+            "{part}: two models' folders are read alike"
+        );
     }
     assert_eq!(ours("corver-demo"), BTreeSet::from(["corver-core"]), "the demo is read without what made it");
     assert!(users(&graph, "corver-demo-models").is_empty(), "a tool");

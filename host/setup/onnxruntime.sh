@@ -1,29 +1,35 @@
 #!/usr/bin/env bash
-# Puts ONNX Runtime's shared library into .deps/onnxruntime. Does nothing when it is already there.
+# Puts ONNX Runtime's shared library into .deps/onnxruntime: the CPU's, or, where an NVIDIA GPU is present, the build for CUDA 13, whose
+# libraries come with libtorch's. Does nothing when it is already there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 [ -n "${ORT_DYLIB_PATH:-}" ] && exit 0 # the user's own
-version=1.23.2
-[ "$(cat .deps/onnxruntime/version 2>/dev/null || true)" = "$version" ] && exit 0
+version=1.31.1
+if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU; then layout=cuda; else layout=cpu; fi
+layout=${CORVER_ONNXRUNTIME:-$layout}
+[ "$(cat .deps/onnxruntime/version 2>/dev/null || true)" = "$version $layout" ] && exit 0
 [ "$(uname -sm)" = "Linux x86_64" ] || {
   echo "error: make setup knows how to fetch ONNX Runtime for Linux x86-64 only; set ORT_DYLIB_PATH to a libonnxruntime of your own" >&2
   exit 1
 }
 . host/setup/pip.sh
-echo "setup: ONNX Runtime $version" >&2
+echo "setup: ONNX Runtime $version ($layout)" >&2
 rm -rf .deps/onnxruntime .deps/onnxruntime.tmp
-fetch_wheels .deps/onnxruntime.tmp "onnxruntime==$version"
-python3 - .deps/onnxruntime.tmp "$version" <<'PY'
+if [ "$layout" = cuda ]; then package=onnxruntime-gpu; else package=onnxruntime; fi
+fetch_wheels .deps/onnxruntime.tmp "$package==$version"
+python3 - .deps/onnxruntime.tmp "$version" "$layout" <<'PY'
 import glob, os, shutil, sys, zipfile
-root, version = sys.argv[1:]
+root, version, layout = sys.argv[1:]
+libraries = {"libonnxruntime.so." + version: "libonnxruntime.so", "libonnxruntime_providers_shared.so": None}
+if layout == "cuda":
+    libraries["libonnxruntime_providers_cuda.so"] = None
 for wheel in glob.glob(os.path.join(root, "*.whl")):
     with zipfile.ZipFile(wheel) as archive:
-        for name, as_name in (("libonnxruntime.so." + version, "libonnxruntime.so"),
-                              ("libonnxruntime_providers_shared.so", "libonnxruntime_providers_shared.so")):
-            with archive.open("onnxruntime/capi/" + name) as source, open(os.path.join(root, as_name), "wb") as target:
+        for name, as_name in libraries.items():
+            with archive.open("onnxruntime/capi/" + name) as source, open(os.path.join(root, as_name or name), "wb") as target:
                 shutil.copyfileobj(source, target)
     os.remove(wheel)
 PY
-echo "$version" >.deps/onnxruntime.tmp/version
+echo "$version $layout" >.deps/onnxruntime.tmp/version
 mv .deps/onnxruntime.tmp .deps/onnxruntime

@@ -48,7 +48,7 @@ fn wrong_input_gets_one_clear_error() {
     host(&["train", "--set", &format!("corpus.index={}", text(&truncated))]).bad("tokenized.0");
     host(&["index", "verify", "--index", &text(&truncated)]).bad("tokenized.0");
     host(&["train", "--set", "policy.model=nowhere"]).bad("nowhere");
-    host(&["train", "--set", "extract.bundle=nowhere"]).bad("nowhere");
+    host(&["train", "--set", "extract.model=nowhere"]).bad("nowhere");
     host(&["train", "--set", "rule.settings.tires=1"]).bad("tires");
     host(&["train", "--out", &format!("{}/run", text(&config))]).bad("typo.toml");
     host(&["train", "--steps", "many"]).usage("many");

@@ -111,8 +111,8 @@ fn policy(folder: &Path) -> PathBuf {
         return model.into();
     }
     let model = folder.join("policy");
-    let config = corver_learn::ModelConfig {
-        family: corver_learn::Family::Llama,
+    let config = corver_pretrained::ModelConfig {
+        family: corver_pretrained::Family::Llama,
         vocab_size: 32_000,
         hidden_size: 64,
         intermediate_size: 128,
@@ -154,7 +154,7 @@ fn three_steps_of_training(folder: &Path, index: &str) {
     ];
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/llama-3.1-8b-instruct.toml");
     let mut args = vec!["train", "--config", config.to_str().unwrap(), "--steps", "3", "--device", "cpu"];
-    args.extend(["--set", "extract.bundle=demo", "--out", out.to_str().unwrap(), "--json"]);
+    args.extend(["--set", "extract.model=demo", "--out", out.to_str().unwrap(), "--json"]);
     args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
     let summary = host(&args).good().json();
     assert_eq!(summary["steps"], 3);
@@ -168,7 +168,7 @@ fn three_steps_of_training(folder: &Path, index: &str) {
     let adapter = out.join("checkpoints/step-000003");
     let mut args =
         vec!["eval", "--config", config.to_str().unwrap(), "--device", "cpu", "--adapter", adapter.to_str().unwrap()];
-    args.extend(["--set", "extract.bundle=demo", "--json"]);
+    args.extend(["--set", "extract.model=demo", "--json"]);
     args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
     let evaluation = host(&args).good().json();
     let of_run: Value = serde_json::from_str(&fs::read_to_string(out.join("evaluation_after.json")).unwrap()).unwrap();

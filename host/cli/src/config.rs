@@ -59,7 +59,7 @@ pub struct Config {
     pub max_rows: usize,
     pub rollout: Sampling,
     pub extractor: Option<Place>,
-    pub extractor_device: corver_extract::Device,
+    pub extraction: Extraction,
     /// Their counts are added.
     pub sources: Vec<DemoOr<Source>>,
     pub counting: CnfOptions,
@@ -78,6 +78,16 @@ pub struct Config {
     pub update: LearnSettings,
     pub checkpoint: CheckpointSection,
     pub eval: EvalSection,
+}
+
+/// How the extractor is asked.
+#[derive(Debug, Clone, Default)]
+pub struct Extraction {
+    /// `None`: the folder's own.
+    pub prompt: Option<PathBuf>,
+    pub chat: bool,
+    pub settings: corver_extract::Settings,
+    pub device: corver_extract::Device,
 }
 
 /// A response rule.
@@ -139,8 +149,8 @@ impl Config {
             precision: policy.precision,
             max_rows: policy.max_rows,
             rollout,
-            extractor: problems.take("extract.bundle", place(&extract.bundle)).flatten(),
-            extractor_device: problems.take("extract.device", extract.device.parse()).unwrap_or_default(),
+            extractor: problems.take("extract.model", model(&extract.model)).flatten(),
+            extraction: Extraction::understand(&extract, problems),
             sources,
             counting: CnfOptions { mode: corpus.mode, max_clause_freq: corpus.max_clause_freq, max_diff_tokens },
             cache_mib: corpus.cache_mib,
@@ -164,7 +174,7 @@ impl Config {
         let needed = [
             ("question.train", self.train_questions.as_ref()),
             ("policy.model", self.model.as_ref()),
-            ("extract.bundle", self.extractor.as_ref()),
+            ("extract.model", self.extractor.as_ref()),
         ];
         for (key, _) in needed.into_iter().filter(|(_, place)| place.is_none()) {
             problems.add_first(key, UNSET);
@@ -172,19 +182,22 @@ impl Config {
         if self.sources.is_empty() {
             problems.add_first("corpus.index", UNSET);
         }
-        for (key, place) in [
-            ("question.train", self.train_questions.as_ref()),
-            ("question.eval", self.eval_questions.as_ref()),
-            ("extract.bundle", self.extractor.as_ref()),
-        ] {
+        for (key, place) in
+            [("question.train", self.train_questions.as_ref()), ("question.eval", self.eval_questions.as_ref())]
+        {
             if let Some(DemoOr::Own(path)) = place {
                 problems.look_for(key, path);
             }
         }
-        if let Some(DemoOr::Own(folder)) = &self.model
-            && !folder.exists()
-        {
-            problems.add("policy.model", hub::missing(folder));
+        if let Some(path) = &self.extraction.prompt {
+            problems.look_for("extract.prompt", path);
+        }
+        for (key, model) in [("policy.model", &self.model), ("extract.model", &self.extractor)] {
+            if let Some(DemoOr::Own(folder)) = model
+                && !folder.exists()
+            {
+                problems.add(key, hub::missing(folder));
+            }
         }
         for source in &self.sources {
             if let DemoOr::Own(Source::Folder(path)) = source {
@@ -236,7 +249,7 @@ impl Config {
                 max_rows: self.max_rows,
             },
             rollout: self.rollout,
-            extract: ExtractSection { bundle: place(&self.extractor), device: self.extractor_device.to_string() },
+            extract: self.extraction.to_section(place(&self.extractor)),
             corpus: CorpusSection {
                 index: sources.into(),
                 mode: self.counting.mode,
@@ -262,6 +275,38 @@ impl Config {
     }
 }
 
+impl Extraction {
+    fn understand(section: &ExtractSection, problems: &mut Problems) -> Self {
+        let set = |size: usize| Some(size).filter(|&size| size > 0);
+        Self {
+            prompt: problems.take("extract.prompt", file(&section.prompt)).flatten(),
+            chat: section.chat,
+            settings: corver_extract::Settings {
+                stop: Some(section.stop.clone()).filter(|stop| !stop.is_empty()),
+                max_new_tokens: set(section.max_new_tokens),
+                batch_size: set(section.batch_size),
+                max_sentence_tokens: set(section.max_sentence_tokens),
+                ..corver_extract::Settings::default()
+            },
+            device: problems.take("extract.device", section.device.parse()).unwrap_or_default(),
+        }
+    }
+
+    fn to_section(&self, model: String) -> ExtractSection {
+        let Self { prompt, chat, settings, device } = self;
+        ExtractSection {
+            model,
+            prompt: prompt.as_ref().map_or_else(String::new, |path| path.display().to_string()),
+            chat: *chat,
+            stop: settings.stop.clone().unwrap_or_default(),
+            max_new_tokens: settings.max_new_tokens.unwrap_or(0),
+            batch_size: settings.batch_size.unwrap_or(0),
+            max_sentence_tokens: settings.max_sentence_tokens.unwrap_or(0),
+            device: device.to_string(),
+        }
+    }
+}
+
 /// The window in tokens where none is set: the paper's, or the demo's. The demo's articles are short, and a window that
 /// reaches the neighbouring article loses matches at the border between them.
 pub fn window(sources: &[DemoOr<Source>]) -> u64 {
@@ -276,16 +321,19 @@ pub fn sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
     if texts.is_empty() { Ok(vec![DemoOr::Demo]) } else { texts.iter().map(|text| source(text)).collect() }
 }
 
-/// A path, or the demo's; nothing where the text is empty.
 /// A folder, or a model that was downloaded under this name.
-fn model(text: &str) -> Result<Option<Place>> {
+pub fn model(text: &str) -> Result<Option<Place>> {
     match hub::snapshot(text).filter(|_| !Path::new(text).exists()) {
         Some(snapshot) => Ok(Some(DemoOr::Own(absolute(&snapshot)?))),
         None => place(text),
     }
 }
 
-/// A file or folder.
+fn file(text: &str) -> Result<Option<PathBuf>> {
+    if text.is_empty() { Ok(None) } else { absolute(Path::new(text)).map(Some) }
+}
+
+/// A file or folder, or the demo's; nothing where the text is empty.
 fn place(text: &str) -> Result<Option<Place>> {
     Ok(match text {
         "" => None,

@@ -85,7 +85,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Demo(args) => command::demo::run(&args, json)?,
         Command::Doctor => command::doctor::run(json)?,
         Command::CompileRule { limits } => return Ok(corver_rules::compile_as_child(&limits)),
-        Command::RenderPrompts => return parts::render_prompts(),
+        Command::RenderPrompts => return Ok(corver_pretrained::render_as_child()),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,8 +1,6 @@
 //! Stages 3 to 7 together: rollouts → returns, without a policy.
 
-use std::sync::mpsc::Receiver;
-
-use tracing::info_span;
+use tracing::{Span, info_span};
 
 use crate::returns::{SentenceReward, response_return, token_returns};
 use crate::sentence::{Split, align, split};
@@ -47,10 +45,8 @@ pub fn score(
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
     let (scored, reward) = timed(info_span!("reward"), || {
-        let readings = || rollouts.iter().map(|rollout| Reading::of(rollout, settings)).collect();
-        let mut readings: Vec<Reading> = info_span!("split").in_scope(readings);
-        let (extracted, extract) = timed(info_span!("extract"), || extract(&mut readings, scorers.extractor));
-        extracted.map_err(StepError::Extract)?;
+        let mut all = std::iter::once(rollouts.iter().cloned().enumerate().collect());
+        let (readings, extract) = read_all(&mut all, scorers.extractor, settings)?;
         let mut scored = pay(rollouts, readings, questions, scorers, settings)?;
         scored.seconds.extract = extract;
         Ok(scored)
@@ -75,49 +71,48 @@ impl Reading {
             && alignment.rate >= settings.min_alignment;
         Self { split, alignment, scores_sentences }
     }
+
+    /// The sentences that need triplets.
+    fn to_extract(&self) -> &[Sentence] {
+        if self.scores_sentences { &self.split.sentences } else { &[] }
+    }
 }
 
-/// Reads rollouts as they end, until nobody hands over any; returns the readings by the rollouts' places, and the extractor's
-/// seconds. What ends during an extraction is extracted together.
+/// Reads rollouts as they end, until none is left; returns the readings by the rollouts' places, and the seconds that extraction
+/// took beyond the waiting for rollouts.
 ///
 /// # Errors
 /// Where the extractor fails.
 pub(crate) fn read_all(
-    ended: &Receiver<Vec<(usize, Rollout)>>,
+    ended: &mut dyn Iterator<Item = Vec<(usize, Rollout)>>,
     extractor: &mut dyn Extractor,
     settings: &RewardSettings,
 ) -> Result<(Vec<Reading>, f64), StepError> {
     let mut all: Vec<(usize, Reading)> = Vec::new();
-    let mut seconds = 0.0;
-    while let Ok(first) = ended.recv() {
-        let batch = first.into_iter().chain(ended.try_iter().flatten());
-        let readings = || batch.map(|(place, rollout)| (place, Reading::of(&rollout, settings))).unzip();
-        let (places, mut readings): (Vec<usize>, Vec<Reading>) = info_span!("split").in_scope(readings);
-        let (extracted, took) = timed(info_span!("extract"), || extract(&mut readings, extractor));
-        extracted.map_err(StepError::Extract)?;
-        seconds += took;
-        all.extend(places.into_iter().zip(readings));
+    let mut waited = 0.0;
+    let mut sentences = std::iter::from_fn(|| {
+        let (together, seconds) = timed(Span::none(), || ended.next());
+        waited += seconds;
+        let read = |(place, rollout): (usize, Rollout)| (place, Reading::of(&rollout, settings));
+        let readings: Vec<_> =
+            info_span!("split").in_scope(|| together.map(|all| all.into_iter().map(read).collect()))?;
+        let texts = readings.iter().flat_map(|(_, reading)| reading.to_extract()).map(|sentence| sentence.text.clone());
+        let texts = texts.collect();
+        all.extend(readings);
+        Some(texts)
+    });
+    let (found, took) = timed(info_span!("extract"), || extractor.extract_as_they_come(&mut sentences));
+    let mut found = found.map_err(StepError::Extract)?.into_iter();
+    let asked = all.iter().map(|(_, reading)| reading.to_extract().len()).sum::<usize>();
+    if found.len() != asked {
+        return Err(StepError::Extract(format!("the extractor answered {} of {asked} sentences", found.len()).into()));
+    }
+    for (_, reading) in &mut all {
+        let sentences = reading.split.sentences.iter_mut().filter(|_| reading.scores_sentences);
+        sentences.zip(&mut found).for_each(|(sentence, triplets)| sentence.triplets = triplets);
     }
     all.sort_by_key(|(place, _)| *place);
-    Ok((all.into_iter().map(|(_, reading)| reading).collect(), seconds))
-}
-
-/// Fills in the triplets of every sentence that is scored, in one call.
-fn extract(readings: &mut [Reading], extractor: &mut dyn Extractor) -> Result<(), PartError> {
-    let scored = readings.iter_mut().filter(|reading| reading.scores_sentences);
-    let sentences: Vec<&mut Sentence> = scored.flat_map(|reading| &mut reading.split.sentences).collect();
-    if sentences.is_empty() {
-        return Ok(());
-    }
-    let texts: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
-    let found = extractor.extract(&texts)?;
-    if found.len() != sentences.len() {
-        return Err(format!("the extractor answered {} of {} sentences", found.len(), sentences.len()).into());
-    }
-    for (sentence, triplets) in sentences.into_iter().zip(found) {
-        sentence.triplets = triplets;
-    }
-    Ok(())
+    Ok((all.into_iter().map(|(_, reading)| reading).collect(), took - waited))
 }
 
 /// What is left of the reward once the triplets are there: rules, judge, format, and the return of every token. Sets the seconds of

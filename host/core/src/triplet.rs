@@ -31,6 +31,22 @@ pub trait Extractor: Send {
     /// # Errors
     /// Where the model cannot run.
     fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError>;
+
+    /// The triplets of each sentence, in the order in which they come, until no more do. An extractor may begin with the first
+    /// ones while others are awaited; one that does not extracts what comes together together.
+    ///
+    /// # Errors
+    /// As [`Extractor::extract`].
+    fn extract_as_they_come(
+        &mut self,
+        sentences: &mut dyn Iterator<Item = Vec<String>>,
+    ) -> Result<Vec<Vec<Triplet>>, PartError> {
+        let mut all = Vec::new();
+        for together in sentences {
+            all.extend(self.extract(&together.iter().map(String::as_str).collect::<Vec<_>>())?);
+        }
+        Ok(all)
+    }
 }
 
 /// One element of a model reply: text, or a list of elements.
@@ -93,6 +109,27 @@ pub fn parse_elements(text: &str) -> Result<Vec<Element>, ParseError> {
         }
     }
     Ok(open.finish())
+}
+
+/// Whether an outermost list of `text` is closed: a reply needs no more than that.
+#[must_use]
+pub fn closes_a_list(text: &str) -> bool {
+    let (mut depth, mut closing_quote) = (0, None);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (closing_quote, c) {
+            (Some(_), '\\') => drop(chars.next()),
+            (Some(quote), _) if c == quote => closing_quote = None,
+            (Some(_), _) => {}
+            (None, '"') => closing_quote = Some('"'),
+            (None, '“') => closing_quote = Some('”'),
+            (None, '[') => depth += 1,
+            (None, ']') if depth == 1 => return true,
+            (None, ']') if depth > 1 => depth -= 1,
+            (None, _) => {}
+        }
+    }
+    false
 }
 
 /// Lists that have not been closed yet.

@@ -20,14 +20,15 @@ pub const WORLD_SEED: u64 = 7;
 pub const WINDOW: u64 = 64;
 
 /// Every shipped file: its place below the unpacked folder and its content.
-const FILES: [(&str, &[u8]); 8] = [
+const FILES: [(&str, &[u8]); 9] = [
     ("policy/config.json", include_bytes!("../assets/policy/config.json")),
     ("policy/generation_config.json", include_bytes!("../assets/policy/generation_config.json")),
     ("policy/model.safetensors", include_bytes!("../assets/policy/model.safetensors")),
     ("policy/tokenizer.json", include_bytes!("../assets/policy/tokenizer.json")),
     ("policy/tokenizer_config.json", include_bytes!("../assets/policy/tokenizer_config.json")),
+    ("extractor/config.json", include_bytes!("../assets/extractor/config.json")),
     ("extractor/extractor.toml", include_bytes!("../assets/extractor/extractor.toml")),
-    ("extractor/model.onnx", include_bytes!("../assets/extractor/model.onnx")),
+    ("extractor/model.safetensors", include_bytes!("../assets/extractor/model.safetensors")),
     ("extractor/tokenizer.json", include_bytes!("../assets/extractor/tokenizer.json")),
 ];
 
@@ -36,7 +37,7 @@ const FILES: [(&str, &[u8]); 8] = [
 pub struct DemoPaths {
     /// A Hugging Face folder; its `tokenizer.json` also serves the index of the demo corpus.
     pub policy: PathBuf,
-    /// An extractor bundle.
+    /// A Hugging Face folder with an extractor.toml.
     pub extractor: PathBuf,
 }
 

@@ -8,8 +8,10 @@ use crate::ExtractError;
 /// An execution provider of ONNX Runtime.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Device {
-    /// The processor.
+    /// The first NVIDIA GPU where ONNX Runtime can use it, else the processor.
     #[default]
+    Auto,
+    /// The processor.
     Cpu,
     /// The NVIDIA GPU of this number.
     Cuda(u16),
@@ -21,6 +23,7 @@ impl FromStr for Device {
     fn from_str(text: &str) -> Result<Self, ExtractError> {
         let unknown = || ExtractError::UnknownDevice { got: text.to_owned() };
         match text.split_once(':') {
+            None if text == "auto" => Ok(Self::Auto),
             None if text == "cpu" => Ok(Self::Cpu),
             None if text == "cuda" => Ok(Self::Cuda(0)),
             Some(("cuda", number)) => number.parse().map(Self::Cuda).map_err(|_| unknown()),
@@ -32,6 +35,7 @@ impl FromStr for Device {
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
             Self::Cuda(number) => write!(f, "cuda:{number}"),
         }
@@ -44,7 +48,7 @@ mod tests {
 
     #[test]
     fn devices_read_as_they_are_written() {
-        for device in [Device::Cpu, Device::Cuda(0), Device::Cuda(3)] {
+        for device in [Device::Auto, Device::Cpu, Device::Cuda(0), Device::Cuda(3)] {
             assert_eq!(device.to_string().parse::<Device>().unwrap(), device);
         }
         assert_eq!("cuda".parse::<Device>().unwrap(), Device::Cuda(0));

@@ -1,6 +1,9 @@
 //! What can go wrong in this crate, with what the reader needs to fix it.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use corver_pretrained::{Family, PretrainedError};
 
 /// Errors of the extractor.
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +35,7 @@ pub enum ExtractError {
         asked: PathBuf,
     },
     /// The device string is none of the known forms.
-    #[error("extractor device `{got}` is not one of cpu, cuda, cuda:N")]
+    #[error("extractor device `{got}` is not one of auto, cpu, cuda, cuda:N")]
     UnknownDevice {
         /// The string.
         got: String,
@@ -47,17 +50,64 @@ pub enum ExtractError {
         /// ONNX Runtime's words.
         reason: String,
     },
-    /// A file of the bundle cannot be read.
+    /// The folder holds no model.
     #[error(
-        "cannot read {path}: {source}. An extractor bundle is a folder with model.onnx, tokenizer.json and extractor.toml"
+        "{folder}: no model here. An extractor is a Hugging Face folder (config.json, model.safetensors, tokenizer.json), or one with model.onnx, \
+         tokenizer.json and extractor.toml"
     )]
+    NoModel {
+        /// As given.
+        folder: PathBuf,
+    },
+    /// Nothing says how sentences are put to the model.
+    #[error(
+        "the extractor {folder} has no prompt: set extract.prompt to a file with the instructions and {{sentence}} where the sentence goes, \
+         or prompt_prefix in its extractor.toml"
+    )]
+    NoPrompt {
+        /// The extractor.
+        folder: PathBuf,
+    },
+    /// A prompt without one place for the sentence.
+    #[error("the extractor's prompt has {places} places {{sentence}}; it needs one")]
+    Place {
+        /// In the prompt, or in what the chat template makes of it.
+        places: usize,
+    },
+    /// The model's folder.
+    #[error(transparent)]
+    Pretrained(#[from] PretrainedError),
+    /// An architecture that no graph is written for.
+    #[error(
+        "{path}: an extractor of the family {got:?} is not supported; Llama and Qwen2 are, or a graph that Optimum exported"
+    )]
+    Family {
+        /// config.json.
+        path: PathBuf,
+        /// What it is.
+        got: Family,
+    },
+    /// A weight is missing, of another shape, or of a type that is not read.
+    #[error("{path}: tensor `{name}`: expected shape {expected:?}, got {got}")]
+    Weight {
+        /// The model's folder.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// As config.json has it.
+        expected: Vec<usize>,
+        /// What is there.
+        got: String,
+    },
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A file of the bundle is there but does not hold what it should.
+    /// A file of the extractor is there but does not hold what it should.
     #[error("{path}: expected {expected}, got {got}")]
     Malformed {
         /// The file.
@@ -85,7 +135,7 @@ pub enum ExtractError {
     },
     /// Running the graph failed.
     #[error(
-        "ONNX Runtime failed on {rows} rows of {columns} tokens: {source}. Where memory is short, lower batch_size in extractor.toml"
+        "ONNX Runtime failed on {rows} rows of {columns} tokens: {source}. Where memory is short, lower extract.batch_size"
     )]
     Run {
         /// Rows of the batch.
@@ -95,12 +145,35 @@ pub enum ExtractError {
         /// ONNX Runtime's reason.
         source: ort::Error,
     },
+    /// The extractor's thread cannot be started.
+    #[error("cannot start the extractor's thread: {source}")]
+    Thread {
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The extractor failed before, and runs no more.
+    #[error("the extractor has stopped: {0}")]
+    Stopped(Arc<ExtractError>),
+    /// A defect of this program.
+    #[error("the extractor's thread panicked; its message is above")]
+    Panicked,
     /// The model's scores are no numbers.
-    #[error("the extractor's logits are not finite after {columns} tokens; export the model in f32 or bf16")]
+    #[error("the extractor's logits are not finite after {columns} tokens; use a model in f32 or bf16")]
     NotFinite {
         /// Tokens per row so far.
         columns: usize,
     },
+}
+
+impl ExtractError {
+    /// Fewer rows may do.
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        let Self::Run { source, .. } = self else { return false };
+        let reason = source.to_string().to_lowercase();
+        ["failed to allocate", "out of memory", "bad_alloc", "bad allocation"]
+            .iter()
+            .any(|words| reason.contains(words))
+    }
 }
 
 fn join(paths: &[PathBuf]) -> String {

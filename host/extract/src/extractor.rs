@@ -1,147 +1,140 @@
-//! The extractor: sentences in, triplets out.
+//! The extractor: sentences in, replies and triplets out.
 
-use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use corver_core::triplet::triplets_from_reply;
 use corver_core::{PartError, Triplet};
 
-use crate::bundle::Bundle;
-use crate::decoder::{Decoder, Rows};
-use crate::memo::Memo;
-use crate::{Device, Result, RuntimeLibrary};
+use crate::folder::{self, Options};
+use crate::worker::{Answer, QUEUE, Request, Stats, Worker};
+use crate::{Device, ExtractError, Result, RuntimeLibrary};
 
 /// Sentences remembered, twice: some megabytes.
-const MEMO_CAPACITY: usize = 16_384;
+const MEMORY: usize = 16_384;
 
-/// A triplet model, ready to run. Decoding is greedy.
+/// A triplet model, ready to run in a thread of its own. Decoding is greedy.
 ///
 /// A reply does not depend on the sentences that are decoded beside it, but for rounding: batches of different sizes
 /// add in different orders, which could only ever decide between two tokens that are equally likely.
+#[derive(Debug)]
 pub struct Extractor {
-    bundle: Bundle,
-    decoder: Decoder,
-    /// The prompt before the sentence, one row.
-    prefix: Rows,
-    memo: Memo,
+    /// `None` only while it is dropped: the thread ends when nobody can ask any more.
+    requests: Option<SyncSender<Request>>,
+    thread: Option<JoinHandle<()>>,
+    stats: Arc<Mutex<Stats>>,
 }
 
 impl Extractor {
-    /// Opens a bundle folder and runs the prompt before the sentence.
+    /// Opens an extractor's folder and runs the prompt that stands before every sentence.
     ///
     /// # Errors
-    /// A bundle that is incomplete or does not fit together, a device that is not there, a library that does not load.
-    pub fn open(bundle: &Path, device: Device, runtime: &RuntimeLibrary) -> Result<Self> {
-        let bundle = Bundle::read(bundle)?;
-        let mut decoder = Decoder::open(&bundle, device, runtime)?;
-        let mut prefix = decoder.blank()?;
-        if !bundle.prefix.is_empty() {
-            decoder.extend(&mut prefix, &as_input(&bundle.prefix).collect::<Vec<_>>())?;
-        }
-        Ok(Self { bundle, decoder, prefix, memo: Memo::new(MEMO_CAPACITY) })
+    /// A folder that is incomplete or does not fit together, a device that is not there, a library that does not load.
+    pub fn open(folder: &Path, options: Options, device: Device, runtime: &RuntimeLibrary) -> Result<Self> {
+        let opened = folder::open(folder, options, device, runtime)?;
+        let (requests, received) = sync_channel(QUEUE);
+        let stats = Arc::default();
+        let worker = Worker::new(opened, received, MEMORY, Arc::clone(&stats));
+        let thread = std::thread::Builder::new().name("extractor".to_owned()).spawn(move || worker.run());
+        let thread = thread.map_err(|source| ExtractError::Thread { source })?;
+        Ok(Self { requests: Some(requests), thread: Some(thread), stats })
     }
 
-    /// The bundle behind it.
+    /// A way to ask. Several may ask at once: their sentences are decoded together.
     #[must_use]
-    pub fn bundle(&self) -> &Bundle {
-        &self.bundle
+    pub fn stream(&self) -> Stream {
+        let (to, answers) = channel();
+        let requests = self.requests.clone().expect("it is there until the extractor is dropped");
+        Stream { requests, to, answers, asker: Arc::new(()), under_way: 0 }
     }
 
-    /// The model's replies as they are, one per sentence. Nothing is looked up or remembered; equal sentences are
-    /// decoded once. The reply to a sentence that is too long is empty.
+    /// The model's replies as they are, one per sentence. The reply to a sentence that is too long is empty.
     ///
     /// # Errors
     /// Where the tokenizer or the graph fails.
-    pub fn replies(&mut self, sentences: &[&str]) -> Result<Vec<String>> {
-        let mut encoded = Vec::new();
-        let mut seen = HashSet::new();
-        let mut replies: HashMap<&str, String> = HashMap::new();
-        for &sentence in sentences.iter().filter(|sentence| seen.insert(**sentence)) {
-            match self.bundle.encode_sentence(sentence)? {
-                Some(ids) => encoded.push((sentence, ids)),
-                None => {
-                    let limit = self.bundle.settings.max_sentence_tokens;
-                    tracing::warn!(limit, sentence, "a sentence has too many tokens and is not extracted");
-                }
-            }
-        }
-        encoded.sort_by_key(|(_, ids)| ids.len());
-        for batch in encoded.chunks(self.bundle.settings.batch_size) {
-            let ids: Vec<&[u32]> = batch.iter().map(|(_, ids)| ids.as_slice()).collect();
-            for ((sentence, _), reply) in batch.iter().zip(self.decode(&ids)?) {
-                replies.insert(sentence, self.bundle.decode(&reply)?);
-            }
-        }
-        Ok(sentences.iter().map(|sentence| replies.get(sentence).cloned().unwrap_or_default()).collect())
+    pub fn replies(&self, sentences: &[&str]) -> Result<Vec<Arc<str>>> {
+        self.replies_to_all(&mut std::iter::once(sentences.iter().map(|&sentence| sentence.to_owned()).collect()))
     }
 
-    /// The replies' ids, one per sentence, without the stop token.
-    fn decode(&mut self, sentences: &[&[u32]]) -> Result<Vec<Vec<u32>>> {
-        let longest = sentences.iter().map(|ids| ids.len()).max().unwrap_or(0);
-        let mut replies = vec![Vec::new(); sentences.len()];
-        if longest == 0 {
-            return Ok(replies);
+    fn replies_to_all(&self, sentences: &mut dyn Iterator<Item = Vec<String>>) -> Result<Vec<Arc<str>>> {
+        let mut stream = self.stream();
+        let mut asked = 0;
+        for sentence in sentences.flatten() {
+            stream.submit(asked, &sentence)?;
+            asked += 1;
         }
-        let pads: Vec<usize> = sentences.iter().map(|ids| longest - ids.len()).collect();
-        let mut rows = self.decoder.select(&self.prefix, &vec![0; sentences.len()])?;
-        rows.pad_next(&pads);
-        let padded =
-            |(ids, pad): (&&[u32], &usize)| std::iter::repeat_n(0, *pad).chain(as_input(ids)).collect::<Vec<_>>();
-        let tokens: Vec<i64> = sentences.iter().zip(&pads).flat_map(padded).collect();
-        let mut next = self.decoder.extend(&mut rows, &tokens)?;
-
-        // Row of the batch → sentence; `None` once its reply is complete.
-        let mut open: Vec<Option<usize>> = (0..sentences.len()).map(Some).collect();
-        loop {
-            for (row, &token) in open.iter_mut().zip(&next) {
-                let Some(sentence) = *row else { continue };
-                if self.bundle.stop.contains(&token) {
-                    *row = None;
-                    continue;
-                }
-                replies[sentence].push(token);
-                if replies[sentence].len() == self.bundle.settings.max_new_tokens {
-                    *row = None;
-                }
-            }
-            let still: Vec<usize> = (0..open.len()).filter(|&row| open[row].is_some()).collect();
-            if still.is_empty() {
-                return Ok(replies);
-            }
-            // Dropping rows copies the cache, as every step does; it pays from about a quarter of them on.
-            if still.len() * 4 <= open.len() * 3 {
-                rows = self.decoder.select(&rows, &still)?;
-                next = still.iter().map(|&row| next[row]).collect();
-                open = still.iter().map(|&row| open[row]).collect();
-            }
-            next = self.decoder.extend(&mut rows, &as_input(&next).collect::<Vec<_>>())?;
+        let mut replies = vec![Arc::from(""); asked];
+        while let Some((id, reply)) = stream.answer()? {
+            replies[id] = reply;
         }
+        Ok(replies)
     }
 
-    fn extract_all(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>> {
-        // One pass over the memo: a later look-up may already have pushed an entry out.
-        let known: Vec<Option<Vec<Triplet>>> = sentences.iter().map(|s| self.memo.get(s).map(<[_]>::to_vec)).collect();
-        let unknown: Vec<&str> =
-            sentences.iter().zip(&known).filter(|(_, known)| known.is_none()).map(|(sentence, _)| *sentence).collect();
-        let mut fresh = self.replies(&unknown)?.into_iter();
-        let triplets = sentences.iter().zip(known).map(|(sentence, known)| {
-            known.unwrap_or_else(|| {
-                let reply = fresh.next().expect("there is one reply for each unknown sentence");
-                let triplets = triplets_from_reply(&reply);
-                self.memo.insert((*sentence).to_owned(), triplets.clone());
-                triplets
-            })
-        });
-        Ok(triplets.collect())
+    /// What was done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        *self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn as_input(ids: &[u32]) -> impl Iterator<Item = i64> + '_ {
-    ids.iter().map(|&id| i64::from(id))
+impl Drop for Extractor {
+    fn drop(&mut self) {
+        drop(self.requests.take());
+        if let Some(thread) = self.thread.take() {
+            // It hands on its own panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sentences that go in one by one, and replies that come out in any order. What is under way when it is dropped is given up.
+#[derive(Debug)]
+pub struct Stream {
+    requests: SyncSender<Request>,
+    to: Sender<(usize, Answer)>,
+    answers: Receiver<(usize, Answer)>,
+    asker: Arc<()>,
+    under_way: usize,
+}
+
+impl Stream {
+    /// Asks for a sentence, which the caller calls `id`. Waits while too many others wait.
+    ///
+    /// # Errors
+    /// Where the extractor has ended.
+    pub fn submit(&mut self, id: usize, sentence: &str) -> Result<()> {
+        let asker = Arc::downgrade(&self.asker);
+        let request = Request { sentence: sentence.into(), id, to: self.to.clone(), asker };
+        self.requests.send(request).map_err(|_| ExtractError::Panicked)?;
+        self.under_way += 1;
+        Ok(())
+    }
+
+    /// The next reply, whichever it is, with its sentence's `id`; `None` where nothing is under way.
+    ///
+    /// # Errors
+    /// Where the tokenizer or the graph failed: then the extractor answers nothing any more.
+    pub fn answer(&mut self) -> Result<Option<(usize, Arc<str>)>> {
+        if self.under_way == 0 {
+            return Ok(None);
+        }
+        let (id, answer) = self.answers.recv().expect("this stream has a sender too");
+        self.under_way -= 1;
+        Ok(Some((id, answer?)))
+    }
 }
 
 impl corver_core::Extractor for Extractor {
     fn extract(&mut self, sentences: &[&str]) -> std::result::Result<Vec<Vec<Triplet>>, PartError> {
-        Ok(self.extract_all(sentences)?)
+        Ok(self.replies(sentences)?.iter().map(|reply| triplets_from_reply(reply)).collect())
+    }
+
+    fn extract_as_they_come(
+        &mut self,
+        sentences: &mut dyn Iterator<Item = Vec<String>>,
+    ) -> std::result::Result<Vec<Vec<Triplet>>, PartError> {
+        Ok(self.replies_to_all(sentences)?.iter().map(|reply| triplets_from_reply(reply)).collect())
     }
 }

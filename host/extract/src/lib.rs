@@ -1,32 +1,40 @@
 //! Sentences → triplets: a decoder-only language model with a KV cache, run by ONNX Runtime.
 //!
-//! The model comes as a [`Bundle`], a folder that also brings its tokenizer, its prompt and its limits; nothing about a
-//! particular extractor is known here. [`Extractor`] puts sentences into the prompt, decodes greedily and reads the
-//! replies with [`corver_core::triplet::triplets_from_reply`].
+//! The model is a Hugging Face folder, whose graph is written here ([`onnx`]), or a graph that Optimum exported; nothing about a
+//! particular extractor is known. [`Extractor`] puts sentences behind a prompt, decodes greedily, and reads the replies with
+//! [`corver_core::triplet::triplets_from_reply`].
 //!
-//! What makes it fast: the prompt before the sentence is run once and its keys and values serve every batch; equal
-//! sentences are extracted once and remembered; batches hold sentences of similar length; rows that have ended leave
-//! their batch.
+//! ```text
+//! folder, settings, prompt    what is asked, and how
+//! worker, memo                which sentences are decoded, and when
+//! decoder                     rows of tokens, in a graph
+//! onnx                        writes that graph
+//! runtime, device             ONNX Runtime
+//! ```
 //!
-//! [`onnx`] writes a decoder in the form that a bundle's `model.onnx` has.
+//! What makes it fast: the prompt's keys and values exist once, however many rows continue it; rows whose replies have ended make
+//! place for others; a reply ends where its list closes; equal sentences are decoded once and remembered.
 
-mod bundle;
 mod decoder;
 mod device;
 mod error;
 mod extractor;
-mod layout;
+mod folder;
 mod memo;
-pub mod onnx;
+mod onnx;
+mod prompt;
 mod runtime;
+mod settings;
 mod tensor;
+mod worker;
 
-pub use bundle::Bundle;
-pub use bundle::Settings;
 pub use device::Device;
 pub use error::ExtractError;
-pub use extractor::Extractor;
+pub use extractor::{Extractor, Stream};
+pub use folder::Options;
 pub use runtime::RuntimeLibrary;
+pub use settings::Settings;
+pub use worker::Stats;
 
 /// Shorthand of this crate.
 pub type Result<T> = std::result::Result<T, ExtractError>;

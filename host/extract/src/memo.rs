@@ -1,14 +1,13 @@
-//! Remembers what was extracted, up to a bound.
+//! Remembers replies, up to a bound.
 
 use std::collections::HashMap;
-
-use corver_core::Triplet;
+use std::sync::Arc;
 
 /// A map in two generations: when the young one is full it becomes the old one, and what has not been asked for since is
 /// forgotten with the one before. Bounded and cheap; which entry goes first does not matter here.
 pub(crate) struct Memo {
-    young: HashMap<String, Vec<Triplet>>,
-    old: HashMap<String, Vec<Triplet>>,
+    young: HashMap<Arc<str>, Arc<str>>,
+    old: HashMap<Arc<str>, Arc<str>>,
     /// Entries per generation.
     capacity: usize,
 }
@@ -19,18 +18,18 @@ impl Memo {
         Self { young: HashMap::new(), old: HashMap::new(), capacity }
     }
 
-    pub(crate) fn get(&mut self, sentence: &str) -> Option<&[Triplet]> {
-        if let Some((sentence, triplets)) = self.old.remove_entry(sentence) {
-            self.insert(sentence, triplets);
+    pub(crate) fn get(&mut self, sentence: &str) -> Option<&Arc<str>> {
+        if let Some((sentence, reply)) = self.old.remove_entry(sentence) {
+            self.insert(sentence, reply);
         }
-        self.young.get(sentence).map(Vec::as_slice)
+        self.young.get(sentence)
     }
 
-    pub(crate) fn insert(&mut self, sentence: String, triplets: Vec<Triplet>) {
+    pub(crate) fn insert(&mut self, sentence: Arc<str>, reply: Arc<str>) {
         if self.young.len() >= self.capacity {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(sentence, triplets);
+        self.young.insert(sentence, reply);
     }
 }
 
@@ -42,7 +41,7 @@ mod tests {
     fn it_is_bounded_and_keeps_what_is_asked_for() {
         let mut memo = Memo::new(10);
         for n in 0..1000 {
-            memo.insert(n.to_string(), Vec::new());
+            memo.insert(n.to_string().into(), "[]".into());
             assert!(memo.get("0").is_some(), "asked for in every round, yet forgotten after {n}");
             assert!(memo.young.len() + memo.old.len() <= 20);
         }

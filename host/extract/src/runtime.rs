@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use ort::environment::Environment;
+use ort::ep::{self, ExecutionProvider as _};
 use ort::logging::LogLevel;
 
 use crate::{ExtractError, Result};
@@ -64,6 +65,14 @@ impl RuntimeLibrary {
     /// Where it is not ONNX Runtime, or another copy is loaded already.
     pub fn load(&self) -> Result<()> {
         self.environment().map(drop)
+    }
+
+    /// Whether this library was built for NVIDIA GPUs; it may still lack something that it needs for them.
+    pub(crate) fn has_cuda(&self) -> Result<bool> {
+        let unusable =
+            |error: ort::Error| ExtractError::RuntimeUnusable { path: self.path.clone(), reason: error.to_string() };
+        self.environment()?;
+        ep::CUDA::is_available().map_err(unusable)
     }
 
     /// Loads the library, or returns what is loaded already: ONNX Runtime allows one environment per process, which

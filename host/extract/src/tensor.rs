@@ -1,9 +1,10 @@
-//! The few operations on tensors of any floating-point type that decoding needs outside the graph.
+//! What decoding does with tensors outside the graph, for every floating-point type.
 
 use half::{bf16, f16};
-use ort::value::{DynValue, PrimitiveTensorElementType, Tensor, TensorElementType};
+use ort::memory::{AllocationDevice, Allocator};
+use ort::value::{DynTensorValueType, DynValue, PrimitiveTensorElementType, Tensor, TensorElementType};
 
-/// Runs `$body` with `$T` as the Rust type of an element type that the layout has admitted.
+/// Runs `$body` with `$T` as the Rust type of an element type that decoding knows.
 macro_rules! with_float {
     ($ty:expr, $T:ident => $body:expr) => {
         match $ty {
@@ -43,25 +44,52 @@ fn select<T: PrimitiveTensorElementType + Copy + std::fmt::Debug + 'static>(
     Ok(Tensor::from_array((shape, selected))?.into_dyn())
 }
 
-/// A tensor without elements.
-pub(crate) fn empty(ty: TensorElementType, shape: [usize; 4]) -> ort::Result<DynValue> {
-    let allocator = ort::memory::Allocator::default();
-    with_float!(ty, T => Tensor::<T>::new(&allocator, shape).map(|tensor| tensor.into_dyn()))
+/// Zeros in ONNX Runtime's own memory, so that an output can be bound to them.
+pub(crate) fn zeros(ty: TensorElementType, shape: &[usize]) -> ort::Result<DynValue> {
+    with_float!(ty, T => {
+        let mut tensor = Tensor::<T>::new(&Allocator::default(), shape)?;
+        tensor.try_extract_tensor_mut::<T>()?.1.fill(T::default());
+        Ok(tensor.into_dyn())
+    })
 }
 
-/// The most likely token of each row after its last column; `None` where a score is not a number.
-/// `logits` `[B, T, V]`; of equals the first.
-pub(crate) fn argmax_of_last(logits: &DynValue) -> ort::Result<Option<Vec<u32>>> {
+/// The keys or values of one row, `[1, Hkv, P, Dh]`, without the row: `shape`, or turned to `[Hkv, Dh, P]`.
+pub(crate) fn shared_rows(
+    value: &DynValue,
+    ty: TensorElementType,
+    [heads, tokens, dim]: [usize; 3],
+    turned: bool,
+) -> ort::Result<DynValue> {
+    with_float!(ty, T => {
+        let data = value.try_extract_tensor::<T>()?.1;
+        if !turned {
+            return Ok(Tensor::from_array(([heads, tokens, dim], data.to_vec()))?.into_dyn());
+        }
+        let head = |head: &[T]| (0..dim).flat_map(|d| head[d..].iter().step_by(dim).copied()).collect::<Vec<_>>();
+        let data: Vec<T> = data.chunks(tokens * dim).flat_map(head).collect();
+        Ok(Tensor::from_array(([heads, dim, tokens], data))?.into_dyn())
+    })
+}
+
+/// A copy on a device.
+pub(crate) fn copied(value: &DynValue, device: AllocationDevice, number: u16) -> ort::Result<DynValue> {
+    Ok(value.view().downcast::<DynTensorValueType>()?.to(device, i32::from(number))?.into_dyn())
+}
+
+/// The most likely token of each row of `logits` `[B, …, V]`, after its last column; `None` where a score is not a number.
+/// Of equals the first.
+pub(crate) fn argmax(logits: &DynValue) -> ort::Result<Vec<Option<u32>>> {
     let ty = logits.dtype().tensor_type().unwrap_or(TensorElementType::Float32);
-    with_float!(ty, T => argmax::<T>(logits))
+    with_float!(ty, T => argmax_of::<T>(logits))
 }
 
-fn argmax<T: PrimitiveTensorElementType + Copy + Into<f32>>(logits: &DynValue) -> ort::Result<Option<Vec<u32>>> {
+fn argmax_of<T: PrimitiveTensorElementType + Copy + Into<f32>>(logits: &DynValue) -> ort::Result<Vec<Option<u32>>> {
     let (shape, data) = logits.try_extract_tensor::<T>()?;
-    let [width, vocab] = [shape[1], shape[2]].map(|size| usize::try_from(size).unwrap_or(0).max(1));
+    let size = |size: Option<&i64>| size.and_then(|&size| usize::try_from(size).ok()).unwrap_or(0).max(1);
+    let (rows, vocabulary) = (size(shape.first()), size(shape.last()));
     let best = |row: &[T]| {
         let mut best = (None, f32::NEG_INFINITY);
-        for (id, &score) in row[(width - 1) * vocab..].iter().enumerate() {
+        for (id, &score) in row[row.len() - vocabulary..].iter().enumerate() {
             let score: f32 = score.into();
             if score.is_nan() {
                 return None;
@@ -72,5 +100,5 @@ fn argmax<T: PrimitiveTensorElementType + Copy + Into<f32>>(logits: &DynValue) -
         }
         best.0
     };
-    Ok(data.chunks_exact(width * vocab).map(best).collect())
+    Ok(data.chunks_exact(data.len() / rows).map(best).collect())
 }

@@ -48,7 +48,8 @@ static RULE: LazyLock<Rule> = LazyLock::new(|| {
 });
 
 fuzz_target!(|answer: &[u8]| {
-    let text: String = answer.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| char::from(b'@' + half)).collect();
+    let text: String =
+        answer.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| char::from(b'@' + half)).collect();
     let sentence = |text: &str| Sentence {
         text: text.into(),
         section: Section::Body,

@@ -2,7 +2,7 @@
 //! limit's of the process that renders it (`tests/cli/attack.rs`), not tried here.
 #![no_main]
 
-#[path = "../../learn/src/chat/template.rs"]
+#[path = "../../pretrained/src/chat/template.rs"]
 mod template;
 
 use libfuzzer_sys::{Corpus, fuzz_target};

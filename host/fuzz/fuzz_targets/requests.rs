@@ -20,10 +20,12 @@ static ADDRESS: LazyLock<SocketAddr> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("there is a folder for temporary files").keep();
     let path = folder.join("index");
     let tokenizer = Tokenizer::from_bytes(TOKENIZER).expect("it is a tokenizer");
-    build_from_documents(["a b c a b", "c b a"], &tokenizer, &path, &BuildOptions::default()).expect("it can be indexed");
+    build_from_documents(["a b c a b", "c b a"], &tokenizer, &path, &BuildOptions::default())
+        .expect("it can be indexed");
     let limits = Limits { time: Duration::from_millis(200), ..Limits::default() };
     let corpus = Corpus::open(&path).expect("it was built");
-    let server = Server::bind(corpus, "small", "127.0.0.1:0".parse().expect("an address"), limits, None).expect("it is free");
+    let server =
+        Server::bind(corpus, "small", "127.0.0.1:0".parse().expect("an address"), limits, None).expect("it is free");
     let address = server.address();
     std::thread::spawn(|| server.run(std::future::pending()));
     address

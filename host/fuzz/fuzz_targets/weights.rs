@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-use corver_learn::{Family, LearnError, LoraSettings, Model, ModelConfig, Precision};
+use corver_learn::{LearnError, LoraSettings, Model, Precision};
+use corver_pretrained::{Family, ModelConfig};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tch::Device;

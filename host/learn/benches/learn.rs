@@ -3,9 +3,8 @@
 use std::hint::black_box;
 
 use corver_core::{Advantages, Learner, Question, Sampler, Sampling};
-use corver_learn::{
-    Family, LearnSettings, LoraSettings, Model, ModelConfig, Policy, PolicyTokenizer, find_device, sample::sample,
-};
+use corver_learn::{LearnSettings, LoraSettings, Model, Policy, find_device, sample::sample};
+use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tch::Device;
 
@@ -56,7 +55,7 @@ fn decoding(c: &mut Criterion) {
 fn updating(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_tokenizer(folder.path());
-    let tokenizer = PolicyTokenizer::load(folder.path()).expect("the tokenizer written above");
+    let tokenizer = ChatTokenizer::load(folder.path()).expect("the tokenizer written above");
     let settings = LearnSettings { lora: LoraSettings { r: 16, alpha: 32.0 }, ..LearnSettings::default() };
     let mut policy = Policy::new(model(), tokenizer, settings, 1).expect("the tokenizer fits the model");
     let question = |n: usize| Question { question: "x".repeat(40 + n % 8), golds: vec!["x".into()], title: None };

@@ -12,9 +12,9 @@ use std::time::Instant;
 use corver_core::{Advantages, LearnSettings, Learner, Precision, Question, Sampler, Sampling};
 use corver_learn::memory::{Peak, free};
 use corver_learn::{
-    Family, Load, LoraSettings, LossSettings, MemoryPlan, Model, ModelConfig, MomentPrecision, Policy, PolicyTokenizer,
-    Result, find_device, sample::sample,
+    Load, LoraSettings, LossSettings, MemoryPlan, Model, MomentPrecision, Policy, Result, find_device, sample::sample,
 };
+use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -143,7 +143,7 @@ fn run(name: &str, config: ModelConfig, step: &Step, device: Device, machine: &M
     };
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_tokenizer(folder.path());
-    let policy = Policy::new(model, PolicyTokenizer::load(folder.path())?, settings, 1)?;
+    let policy = Policy::new(model, ChatTokenizer::load(folder.path())?, settings, 1)?;
     let mut policy = policy.with_max_rows(plan.rows);
     wait(device);
     println!("model and adapters made in {:.1} s", start.elapsed().as_secs_f64());

@@ -3,7 +3,6 @@
 use tch::Tensor;
 
 use crate::cache::KvCache;
-use crate::config::{Family, ModelConfig};
 use crate::error::Result;
 use crate::libtorch;
 use crate::linear::{Linear, Linears};
@@ -11,6 +10,7 @@ use crate::packed::{Completions, Group, Packed};
 use crate::prompts::PromptKeys;
 use crate::rope::Angles;
 use crate::weights::{Role, Weights};
+use corver_pretrained::{Family, ModelConfig};
 
 /// How a pass treats keys and values.
 pub(crate) enum Pass<'a> {

@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 
 use corver_core::{Device, InvalidSetting};
+use corver_pretrained::PretrainedError;
 
 /// Errors of the learner.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LearnError {
+    /// The model's folder.
+    #[error(transparent)]
+    Pretrained(#[from] PretrainedError),
     /// A file could not be read or written.
     #[error("cannot {action} {path}: {source}")]
     Io {
@@ -36,20 +40,10 @@ pub enum LearnError {
         /// Where its checksum is kept.
         list: PathBuf,
     },
-    /// `model_type` in config.json names an architecture that this crate does not have.
-    #[error("{path}: model_type `{got}` is not supported; supported are {}", supported.join(", "))]
-    UnknownModelType {
-        /// config.json.
-        path: PathBuf,
-        /// The value there.
-        got: String,
-        /// The values that work.
-        supported: &'static [&'static str],
-    },
-    /// config.json asks for a variation that this crate does not compute.
+    /// An adapter's configuration asks for a variation that this crate does not compute.
     #[error("{path}: `{key}` is {got}; only {expected} is supported")]
     UnsupportedConfig {
-        /// config.json.
+        /// adapter_config.json.
         path: PathBuf,
         /// The key there.
         key: &'static str,
@@ -83,14 +77,6 @@ pub enum LearnError {
     /// A setting has a value that makes no sense.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// The chat template cannot be rendered.
-    #[error("{path}: the chat template failed: {reason}")]
-    Template {
-        /// The file that holds the template.
-        path: PathBuf,
-        /// What is wrong with it, in the template engine's words or ours.
-        reason: String,
-    },
     /// A prompt is longer than the rollouts allow.
     #[error(
         "the prompt of {question:?} has {tokens} tokens; rollout.max_prompt_length is {most}. Raise it, shorten the system prompt, or set \
@@ -103,12 +89,6 @@ pub enum LearnError {
         tokens: usize,
         /// The setting.
         most: usize,
-    },
-    /// The tokenizer refused its input.
-    #[error("tokenizer: {reason}")]
-    Tokenizer {
-        /// The library's words.
-        reason: String,
     },
     /// The caller's data do not fit together.
     #[error("{what}: expected {expected}, got {got}")]

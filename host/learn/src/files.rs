@@ -99,6 +99,15 @@ pub(crate) fn read_tensors(path: &Path, kind: Option<Kind>, device: Device) -> R
         expected: "a safetensors file".into(),
         got: e.to_string(),
     })?;
+    tensors_of(path, &file, kind, device)
+}
+
+fn tensors_of(
+    path: &Path,
+    file: &SafeTensors<'_>,
+    kind: Option<Kind>,
+    device: Device,
+) -> Result<BTreeMap<String, Tensor>> {
     let mut tensors = BTreeMap::new();
     for (name, view) in file.iter() {
         let stored = match view.dtype() {
@@ -188,34 +197,12 @@ fn checksums(folder: &Path) -> Result<BTreeMap<String, String>> {
     Ok(checksums)
 }
 
-/// Reads a model folder's weights: model.safetensors, or the shards that model.safetensors.index.json lists.
+/// Reads a model folder's weights.
 pub(crate) fn read_model(folder: &Path, kind: Kind, device: Device) -> Result<BTreeMap<String, Tensor>> {
-    let index_path = folder.join("model.safetensors.index.json");
-    if !index_path.exists() {
-        return read_tensors(&folder.join("model.safetensors"), Some(kind), device);
-    }
-    #[derive(serde::Deserialize)]
-    struct Index {
-        weight_map: BTreeMap<String, String>,
-    }
-    let text = std::fs::read_to_string(&index_path).map_err(LearnError::io("read", &index_path))?;
-    let index: Index = serde_json::from_str(&text).map_err(|e| LearnError::Malformed {
-        path: index_path.clone(),
-        expected: "a weight_map".into(),
-        got: e.to_string(),
-    })?;
-    let shards: std::collections::BTreeSet<&String> = index.weight_map.values().collect();
     let mut tensors = BTreeMap::new();
-    for shard in shards {
-        // A shard is a sibling of its index: a path in there would be a way out of the folder.
-        if Path::new(shard).file_name() != Some(shard.as_ref()) {
-            return Err(LearnError::Malformed {
-                path: index_path,
-                expected: "shard names without folders".into(),
-                got: shard.clone(),
-            });
-        }
-        tensors.extend(read_tensors(&folder.join(shard), Some(kind), device)?);
-    }
+    corver_pretrained::read_weights(folder, |path, file| -> Result<()> {
+        tensors.extend(tensors_of(path, file, Some(kind), device)?);
+        Ok(())
+    })?;
     Ok(tensors)
 }

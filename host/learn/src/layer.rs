@@ -3,11 +3,11 @@
 use tch::Tensor;
 
 use crate::attention::Attention;
-use crate::config::{Family, ModelConfig};
 use crate::error::Result;
 use crate::libtorch;
 use crate::linear::{Linear, Linears};
 use crate::weights::{Role, Weights};
+use corver_pretrained::{Family, ModelConfig};
 
 /// One decoder layer: attention and feed-forward, each with its norm and residual.
 #[derive(Debug)]

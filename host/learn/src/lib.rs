@@ -5,8 +5,7 @@
 //!
 //! ```text
 //! plan, memory                what a run takes of the device, before and after
-//! tokenizer, chat, spans      question ─▶ prompt ids;  completion ids ─▶ text, and the characters of each token
-//! model, layer, attention     ids ─▶ hidden states;    rope, config, weights, files: Hugging Face folders
+//! model, layer, attention     ids ─▶ hidden states;    rope, weights, files: Hugging Face folders
 //! linear, lora                projections of one input, with their adapters
 //! libtorch                    what libtorch has and tch does not pass on
 //! sample, cache, prompts      prompts ─▶ completions, each prompt run once for all its samples
@@ -27,15 +26,11 @@
 
 mod attention;
 mod cache;
-mod chat;
 pub mod checkpoint;
-mod clean_up;
-pub mod config;
 pub mod device;
 pub mod error;
 mod files;
 mod layer;
-
 mod libtorch;
 mod linear;
 pub mod lora;
@@ -55,17 +50,13 @@ pub mod sample;
 pub mod schedule;
 mod scores;
 pub mod sft;
-mod spans;
 #[cfg(test)]
 mod testing;
-pub mod tokenizer;
 mod update;
 mod values;
 mod weights;
 
-pub use chat::{Switches, render_as_child};
 pub use checkpoint::checkpoints;
-pub use config::{Family, Llama3Scaling, ModelConfig};
 pub use corver_core::update::{
     AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, MomentPrecision, OldLogProbs,
     Precision,
@@ -80,5 +71,4 @@ pub use policy::Policy;
 pub use sample::{Completion, Surroundings, Watch, sample, sample_within};
 pub use schedule::CosineSchedule;
 pub use sft::{Example, FitSettings, fit};
-pub use tokenizer::{Decoded, PolicyTokenizer};
 pub use values::WeightValues;

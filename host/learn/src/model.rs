@@ -8,7 +8,6 @@ use tch::{Device, Kind, Tensor};
 
 use crate::attention::Pass;
 use crate::cache::KvCache;
-use crate::config::ModelConfig;
 use crate::device::kind;
 use crate::error::{LearnError, Result};
 use crate::files;
@@ -19,6 +18,7 @@ use crate::packed::Packed;
 use crate::prompts::PromptKeys;
 use crate::rope::Rope;
 use crate::weights::{Role, Weights};
+use corver_pretrained::ModelConfig;
 
 /// The model; weights are frozen unless [`Model::train_all`] says otherwise.
 #[derive(Debug)]

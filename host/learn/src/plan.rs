@@ -10,12 +10,12 @@ use corver_core::{Device as Wanted, Precision};
 use serde::Serialize;
 use tch::{Device, Kind};
 
-use crate::config::{Family, ModelConfig};
 use crate::device::{find_device, kind};
 use crate::error::{LearnError, Result};
 use crate::memory;
 use crate::sample::CACHE_BLOCK;
 use crate::scores::chunk_rows;
+use corver_pretrained::{Family, ModelConfig};
 
 /// What a run asks of a device.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -18,8 +18,8 @@ use crate::model::Model;
 use crate::optimizer::{AdamW, clip_gradients};
 use crate::sample::{Completion, MAX_ROWS, Surroundings, Watch, sample_within};
 use crate::schedule::CosineSchedule;
-use crate::tokenizer::PolicyTokenizer;
 use crate::update::{Gradient, Prepared, Row, gradient, prepare};
+use corver_pretrained::ChatTokenizer;
 
 /// What the last call of `sample` was about: an update needs the prompts, and the temperature that the log-probabilities
 /// belong to.
@@ -33,7 +33,7 @@ struct Drawn {
 /// A model with adapters, its tokenizer, and the state of its training.
 pub struct Policy {
     model: Model,
-    tokenizer: PolicyTokenizer,
+    tokenizer: ChatTokenizer,
     settings: LearnSettings,
     system_prompt: Option<String>,
     compatibility: Compatibility,
@@ -59,7 +59,7 @@ impl Policy {
     ///
     /// # Errors
     /// Settings out of range, ids that the model's embedding does not have, or no memory on the device.
-    pub fn new(mut model: Model, tokenizer: PolicyTokenizer, settings: LearnSettings, seed: u64) -> Result<Self> {
+    pub fn new(mut model: Model, tokenizer: ChatTokenizer, settings: LearnSettings, seed: u64) -> Result<Self> {
         settings.check()?;
         if tokenizer.vocab_size() > model.config().vocab_size {
             return Err(LearnError::Input {
@@ -137,7 +137,7 @@ impl Policy {
 
     /// The tokenizer.
     #[must_use]
-    pub fn tokenizer(&self) -> &PolicyTokenizer {
+    pub fn tokenizer(&self) -> &ChatTokenizer {
         &self.tokenizer
     }
 
@@ -164,7 +164,7 @@ impl Policy {
     /// That no prompt of these questions is refused for its length.
     ///
     /// # Errors
-    /// The first question that is, and those of [`PolicyTokenizer::prompt`].
+    /// The first question that is, and those of [`ChatTokenizer::prompt`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
         match sampling.long_prompts {
             LongPrompts::Refuse if sampling.max_prompt_length > 0 => self.prompts(questions, sampling).map(drop),
@@ -206,7 +206,7 @@ impl Policy {
         let (tokenizer, compatibility) = (&self.tokenizer, self.compatibility);
         let surroundings = Surroundings {
             max_rows: self.max_rows,
-            ends: &|tokens| tokenizer.ends(tokens),
+            ends: &|tokens| Ok(tokenizer.ends(tokens)?),
             watch: &mut *self.watch,
             ended: &mut |place, completion| {
                 let rollout = rollout(tokenizer, compatibility, place / sampling.num_generations, completion)?;
@@ -290,7 +290,7 @@ impl Policy {
 }
 
 fn rollout(
-    tokenizer: &PolicyTokenizer,
+    tokenizer: &ChatTokenizer,
     compatibility: Compatibility,
     question: usize,
     completion: Completion,

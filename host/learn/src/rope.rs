@@ -1,8 +1,8 @@
 //! Rotary position embedding (Su et al. 2021) in the half-split layout of Hugging Face checkpoints.
 
+use corver_pretrained::ModelConfig;
 use tch::{Device, Kind, Tensor};
 
-use crate::config::ModelConfig;
 use crate::error::Result;
 
 /// The frequencies of a model.
@@ -22,7 +22,7 @@ pub(crate) struct Angles {
 
 impl Rope {
     pub(crate) fn new(config: &ModelConfig, kind: Kind, device: Device) -> Result<Self> {
-        let frequencies: Vec<f32> = frequencies(config).into_iter().map(|f| f as f32).collect();
+        let frequencies: Vec<f32> = config.rope_frequencies().into_iter().map(|f| f as f32).collect();
         Ok(Self { frequencies: Tensor::f_from_slice(&frequencies)?.f_to_device(device)?, kind })
     }
 
@@ -44,77 +44,14 @@ impl Angles {
     }
 }
 
-/// θ^(−2i/d), with Llama 3.1's stretching where the configuration has it: long waves by `factor`, short ones not at
-/// all, and a linear blend (in the number of waves per context) between.
-fn frequencies(config: &ModelConfig) -> Vec<f64> {
-    let d = config.head_dim;
-    (0..d / 2)
-        .map(|i| {
-            let f = config.rope_theta.powf(-2.0 * i as f64 / d as f64);
-            let Some(s) = config.rope_scaling else { return f };
-            let waves = s.original_max_position_embeddings * f / std::f64::consts::TAU;
-            if waves < s.low_freq_factor {
-                f / s.factor
-            } else if waves > s.high_freq_factor {
-                f
-            } else {
-                let share = (waves - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
-                share * f + (1.0 - share) * f / s.factor
-            }
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Family, Llama3Scaling};
-
-    fn config(rope_scaling: Option<Llama3Scaling>) -> ModelConfig {
-        ModelConfig {
-            family: Family::Llama,
-            vocab_size: 4,
-            hidden_size: 8,
-            intermediate_size: 8,
-            num_layers: 1,
-            num_heads: 1,
-            num_kv_heads: 1,
-            head_dim: 8,
-            max_positions: 64,
-            norm_eps: 1e-6,
-            rope_theta: 10_000.0,
-            rope_scaling,
-            tie_embeddings: true,
-        }
-    }
-
-    #[test]
-    fn frequencies_fall_by_powers_of_theta() {
-        for (got, expected) in frequencies(&config(None)).iter().zip([1.0, 0.1, 0.01, 0.001]) {
-            assert!((got - expected).abs() < 1e-12);
-        }
-    }
-
-    #[test]
-    fn llama3_stretches_long_waves_only() {
-        let scaling = Llama3Scaling {
-            factor: 8.0,
-            low_freq_factor: 1.0,
-            high_freq_factor: 4.0,
-            original_max_position_embeddings: 1000.0,
-        };
-        // Waves per 1,000 positions: 159, 15.9, 1.59, 0.159.
-        let got = frequencies(&config(Some(scaling)));
-        let share = (1000.0 * 0.01 / std::f64::consts::TAU - 1.0) / 3.0;
-        let expected = [1.0, 0.1, 0.01 * (share + (1.0 - share) / 8.0), 0.001 / 8.0];
-        for (got, expected) in got.iter().zip(expected) {
-            assert!((got - expected).abs() < 1e-12, "{got} {expected}");
-        }
-    }
+    use crate::testing::tiny_config;
 
     #[test]
     fn rotation_turns_pairs_by_the_angle() {
-        let rope = Rope::new(&config(None), Kind::Float, Device::Cpu).unwrap();
+        let rope = Rope::new(&ModelConfig { head_dim: 8, ..tiny_config("llama") }, Kind::Float, Device::Cpu).unwrap();
         let x = Tensor::from_slice(&[1.0f32, 0., 0., 0., 0., 0., 0., 0.]).view([1, 1, 1, 8]);
         let y = rope.angles(&Tensor::from_slice(&[3i64])).unwrap().rotate(&x).unwrap();
         let y: Vec<f32> = y.view(-1).try_into().unwrap();

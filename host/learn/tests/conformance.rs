@@ -5,9 +5,8 @@
 mod golden;
 
 use corver_learn::loss::{LossInputs, grpo_loss, row_weights};
-use corver_learn::{
-    AdamW, AdamWSettings, CosineSchedule, ImportanceLevel, LossSettings, LossType, PolicyTokenizer, clip_gradients,
-};
+use corver_learn::{AdamW, AdamWSettings, CosineSchedule, ImportanceLevel, LossSettings, LossType, clip_gradients};
+use corver_pretrained::ChatTokenizer;
 use golden::{check_all, close, numbers, same, shared};
 use serde_json::Value;
 use tch::{Kind, Tensor};
@@ -183,14 +182,14 @@ fn clipped_gradients() {
 }
 
 /// A tokenizer of the golden set, with the files that a policy's folder has besides.
-fn tokenizer(name: &str) -> Option<PolicyTokenizer> {
+fn tokenizer(name: &str) -> Option<ChatTokenizer> {
     let source = shared(&format!("golden/tokenizers/{name}/tokenizer.json"))?;
     let folder = tempfile::tempdir().expect("a temporary folder");
     std::fs::copy(&source, folder.path().join("tokenizer.json"))
         .unwrap_or_else(|e| panic!("{}: {e}", source.display()));
     let config = r#"{"chat_template": "{{ messages[0].content }}"}"#;
     std::fs::write(folder.path().join("tokenizer_config.json"), config).expect("a writable temporary folder");
-    Some(PolicyTokenizer::load(folder.path()).expect("a tokenizer"))
+    Some(ChatTokenizer::load(folder.path()).expect("a tokenizer"))
 }
 
 #[test]

@@ -6,10 +6,8 @@ mod common;
 
 use common::write_folder;
 use corver_core::{Advantages, LearnSettings, Learner, Question, Sampler, Sampling};
-use corver_learn::{
-    Family, Load, LoraSettings, MemoryPlan, Model, ModelConfig, MomentPrecision, Policy, PolicyTokenizer, Precision,
-    memory,
-};
+use corver_learn::{Load, LoraSettings, MemoryPlan, Model, MomentPrecision, Policy, Precision, memory};
+use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
 use tch::{Device, Kind};
 
 /// Between the sizes of a test and of a model.
@@ -84,7 +82,7 @@ fn taken_of_planned(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
     write_folder(folder.path(), model);
     let weights = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     let settings = LearnSettings { lora: LoraSettings { r: rank, alpha: 16.0 }, ..LearnSettings::default() };
-    let mut policy = Policy::new(weights, PolicyTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap();
+    let mut policy = Policy::new(weights, ChatTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap();
     let question = Question { question: "Q a".into(), golds: vec!["a".into()], title: None };
     let sampling = Sampling { num_generations: SAMPLES, max_completion_length: 4, ..Sampling::PAPER };
     let mut rollouts = policy.sample(&[question], &sampling, 1).unwrap();

@@ -6,9 +6,10 @@ use common::write_folder;
 use corver_core::sentence::spans_of_pieces;
 use corver_core::{Advantages, Compatibility, Learner, Question, Rollout, Sampler, Sampling};
 use corver_learn::{
-    AdamWSettings, Family, LearnError, LearnSettings, LoraSettings, LossSettings, Model, ModelConfig, MomentPrecision,
-    Policy, PolicyTokenizer, Precision, checkpoints,
+    AdamWSettings, LearnError, LearnSettings, LoraSettings, LossSettings, Model, MomentPrecision, Policy, Precision,
+    checkpoints,
 };
+use corver_pretrained::{ChatTokenizer, Family, ModelConfig, PretrainedError};
 use serde_json::json;
 use tch::Device;
 
@@ -32,7 +33,7 @@ fn policy(settings: LearnSettings) -> Policy {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), &SMALL);
     let model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
-    Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap()
+    Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap()
 }
 
 fn base() -> Model {
@@ -176,7 +177,7 @@ fn old_checkpoints_go_and_the_adapter_stands_alone() {
     write_folder(folder.path(), &SMALL);
     let mut model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     model.load_adapter(&root.path().join("step-000004")).unwrap();
-    let loaded = Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), fast(), 9).unwrap();
+    let loaded = Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), fast(), 9).unwrap();
     assert_eq!(weights(&loaded), weights(&trained));
 }
 
@@ -245,7 +246,7 @@ fn weights_that_are_no_numbers_are_named() {
         let before = std::mem::replace(&mut wrong[key], value);
         std::fs::write(&config, wrong.to_string()).unwrap();
         let error = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap_err();
-        assert!(matches!(error, LearnError::Malformed { .. }), "{error}");
+        assert!(matches!(error, LearnError::Pretrained(PretrainedError::Malformed { .. })), "{error}");
         wrong[key] = before;
     }
 }
@@ -260,7 +261,7 @@ fn damaged_model_folders_are_refused_or_read() {
     adapted.save_adapter(folder.path()).unwrap();
     let read = || {
         let mut model = Model::load(folder.path(), Precision::F32, Device::Cpu).ok();
-        let tokenizer = PolicyTokenizer::load(folder.path()).ok();
+        let tokenizer = ChatTokenizer::load(folder.path()).ok();
         let _ = model.as_mut().map(|model| model.load_adapter(folder.path()));
         if let (Some(model), Some(tokenizer)) = (model, tokenizer)
             && let Ok(mut policy) = Policy::new(model, tokenizer, fast(), 1)
@@ -311,7 +312,7 @@ fn logits_that_are_no_numbers_stop_the_first_batch() {
     }
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), &SMALL);
-    let mut policy = Policy::new(model, PolicyTokenizer::load(folder.path()).unwrap(), fast(), 1).unwrap();
+    let mut policy = Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), fast(), 1).unwrap();
     let error = policy.sample(&questions(), &SAMPLING, 0).unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(LearnError::Logits)), "{error}");
 }
@@ -367,7 +368,7 @@ fn another_runs_checkpoint_is_refused() {
 fn the_reference_reading_adds_up_single_tokens() {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), &SMALL);
-    let tokenizer = PolicyTokenizer::load(folder.path()).unwrap();
+    let tokenizer = ChatTokenizer::load(folder.path()).unwrap();
     let mut policy = policy(fast()).with_compatibility(Compatibility::Reference);
     let sampling = Sampling { num_generations: 4, max_completion_length: 12, ..Sampling::default() };
     let question = Question { question: "a b".into(), golds: vec!["c".into()], title: None };
@@ -384,7 +385,7 @@ fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
     let stop = free[long].text[1..3].to_owned();
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), &SMALL);
-    let tokenizer = || PolicyTokenizer::load(folder.path()).unwrap();
+    let tokenizer = || ChatTokenizer::load(folder.path()).unwrap();
     let stopping = tokenizer().with_stop_texts(vec!["never".into(), stop.clone()]).unwrap();
     let model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     let mut policy = Policy::new(model, stopping, fast(), 1).unwrap();

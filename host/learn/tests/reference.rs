@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use corver_core::Sampling;
-use corver_learn::{Family, Llama3Scaling, Model, ModelConfig, Precision, sample::sample};
+use corver_learn::{Model, Precision, sample::sample};
+use corver_pretrained::{Family, Llama3Scaling, ModelConfig};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView};
 use tch::{Device, Tensor};

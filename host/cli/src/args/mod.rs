@@ -196,12 +196,33 @@ pub struct RecordingArgs {
 
 #[derive(Debug, Args)]
 pub struct ExtractArgs {
-    /// Extractor bundle. Default: the demo's.
-    #[arg(long, value_name = "DIR")]
-    pub bundle: Option<PathBuf>,
-    /// cpu, or cuda:N where ONNX Runtime is a build with CUDA.
-    #[arg(long, default_value = "cpu")]
+    /// Hugging Face folder, the name of a model that was downloaded, or a folder with an exported graph. Default: the demo's.
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// What the model is asked, with {sentence} where the sentence goes. Default: the folder's own.
+    #[arg(long, value_name = "FILE")]
+    pub prompt: Option<PathBuf>,
+    /// The prompt does not go through the model's chat template.
+    #[arg(long)]
+    pub no_chat: bool,
+    /// Longest reply in tokens. Default: the folder's own, or 256.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_new_tokens: Option<u32>,
+    /// Sentences decoded together, at most. Default: the folder's own, or 32.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub batch_size: Option<u32>,
+    /// auto, cpu, cuda or cuda:N.
+    #[arg(long, default_value = "auto")]
     pub device: String,
+    /// Show the model's replies too.
+    #[arg(long)]
+    pub raw: bool,
+    /// Compare with what is in a file: {"sentence": …, "triplets": [[head, relation, tail], …]}, a line each.
+    #[arg(long, value_name = "GOLD.jsonl", conflicts_with = "file")]
+    pub eval: Option<PathBuf>,
+    /// Say at the end what was decoded, and how fast.
+    #[arg(long)]
+    pub stats: bool,
     /// Sentences, one per line. Default: standard input.
     pub file: Option<PathBuf>,
 }

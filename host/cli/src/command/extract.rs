@@ -1,42 +1,108 @@
 //! `corver-host extract`: sentences → triplets.
 
 use std::io::Read;
+use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
-use corver_core::Extractor;
+use corver_core::Triplet;
+use corver_core::triplet::triplets_from_reply;
+use corver_extract::{Settings, Stats};
+use corver_study::eval::{ExtractionQuality, Found, compare_triplets, read_gold};
 use serde_json::json;
 
 use crate::args::ExtractArgs;
+use crate::config::{DemoOr, Extraction, model};
 use crate::{output, parts};
 
 pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
     // Before anything large is loaded.
-    let mut text = String::new();
-    match &args.file {
-        Some(path) => {
-            text = std::fs::read_to_string(path)
-                .with_context(|| format!("cannot read the sentences {}", path.display()))?;
-        }
-        None => {
-            std::io::stdin().read_to_string(&mut text).context("cannot read sentences from standard input")?;
-        }
-    }
-    let bundle = match &args.bundle {
-        Some(bundle) => bundle.clone(),
-        None => parts::demo()?.extractor,
+    let gold = args.eval.as_deref().map(read_gold).transpose()?;
+    let text = if gold.is_some() { String::new() } else { read(args.file.as_deref())? };
+    let sentences: Vec<&str> = match &gold {
+        Some(gold) => gold.iter().map(|gold| gold.sentence.as_str()).collect(),
+        None => text.lines().map(str::trim).filter(|line| !line.is_empty()).collect(),
     };
-    let mut extractor = parts::open_extractor(&bundle, args.device.parse()?)?;
-    let sentences: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let triplets = extractor.extract(&sentences).map_err(anyhow::Error::from_boxed).context("extracting triplets")?;
-    for (sentence, triplets) in sentences.iter().zip(triplets) {
+    let extraction = Extraction {
+        prompt: args.prompt.clone(),
+        chat: !args.no_chat,
+        settings: Settings {
+            max_new_tokens: args.max_new_tokens.map(|n| n as usize),
+            batch_size: args.batch_size.map(|n| n as usize),
+            ..Settings::default()
+        },
+        device: args.device.parse()?,
+    };
+    let place = args.model.as_ref().map(|text| model(text)).transpose()?.flatten().unwrap_or(DemoOr::Demo);
+    let extractor = parts::open_extractor(&parts::extractor_folder(&place)?, &extraction)?;
+    let start = Instant::now();
+    let replies = extractor.replies(&sentences).context("extracting triplets")?;
+    let seconds = start.elapsed().as_secs_f64();
+    let triplets: Vec<Vec<Triplet>> = replies.iter().map(|reply| triplets_from_reply(reply)).collect();
+    for ((sentence, reply), triplets) in sentences.iter().zip(&replies).zip(&triplets) {
         if json {
-            output::json(&json!({"sentence": sentence, "triplets": triplets}))?;
+            let mut line = json!({"sentence": sentence, "triplets": triplets});
+            if args.raw {
+                line["reply"] = json!(**reply);
+            }
+            output::json(&line)?;
             continue;
         }
         output::line(sentence);
+        if args.raw {
+            output::line(format_args!("  reply: {reply:?}"));
+        }
         for triplet in triplets {
             output::line(format_args!("  ({}, {}, {})", triplet.head, triplet.relation, triplet.tail));
         }
     }
+    if let Some(gold) = &gold {
+        compare(&compare_triplets(gold, &triplets), json)?;
+    }
+    if args.stats {
+        report(extractor.stats(), seconds, json)?;
+    }
+    Ok(())
+}
+
+/// Of a file, or of standard input.
+fn read(file: Option<&Path>) -> Result<String> {
+    if let Some(path) = file {
+        return std::fs::read_to_string(path).with_context(|| format!("cannot read the sentences {}", path.display()));
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).context("cannot read sentences from standard input")?;
+    Ok(text)
+}
+
+fn compare(quality: &ExtractionQuality, json: bool) -> Result<()> {
+    if json {
+        return output::json(&json!({"quality": quality}));
+    }
+    for (what, found) in [("triplets", quality.triplets), ("head and tail", quality.pairs)] {
+        let shown = |(share, (low, high)): (f64, (f64, f64))| {
+            format!("{:.1} % ({:.1} to {:.1})", 100.0 * share, 100.0 * low, 100.0 * high)
+        };
+        let (precision, recall) = (shown(found.precision()), shown(found.recall()));
+        let Found { right, found, gold } = found;
+        output::line(format_args!(
+            "{what}: precision {precision}, recall {recall}; {right} right, {found} found, {gold} gold"
+        ));
+    }
+    Ok(())
+}
+
+fn report(stats: Stats, seconds: f64, json: bool) -> Result<()> {
+    let Stats { sentences, hits, decoded, tokens, rows, .. } = stats;
+    let (per_second, tokens_per_second) = (sentences as f64 / seconds, tokens as f64 / seconds);
+    if json {
+        return output::json(&json!({
+            "sentences": sentences, "hits": hits, "decoded": decoded, "tokens": tokens, "rows": rows, "seconds": seconds,
+        }));
+    }
+    output::line(format_args!(
+        "{sentences} sentences in {seconds:.1} s ({per_second:.1}/s): {decoded} decoded, {hits} known already; {tokens} tokens \
+         ({tokens_per_second:.0}/s), at most {rows} rows at once"
+    ));
     Ok(())
 }

@@ -48,7 +48,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     let plan = plan(&config)?;
     plan.check()?;
     let (sources, mut counter) = parts::corpus(&config)?;
-    let (bundle, mut extractor) = parts::extractor(&config)?;
+    let (extractor_folder, mut extractor) = parts::extractor(&config)?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
@@ -57,7 +57,10 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     manifest.set("judge", Grader::fingerprint(config.judge.as_ref())?);
     manifest.set("format", Grader::fingerprint(config.format.as_ref())?);
     manifest.set("index", corver_counts::fingerprint(&sources)?);
-    manifest.set("extractor", fingerprint(&bundle)?);
+    manifest.set("extractor", fingerprint(&extractor_folder)?);
+    if let Some(prompt) = &config.extraction.prompt {
+        manifest.set("extractor's prompt", fingerprint(prompt)?);
+    }
     manifest.set("model", fingerprint(&model)?);
     manifest.set("questions", text_fingerprint(&serde_json::to_string(&(&plan.train, &plan.eval))?));
     manifest.set("seed", config.seed.to_string());

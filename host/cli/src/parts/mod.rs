@@ -6,6 +6,7 @@ mod policy;
 mod rules;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use corver_core::{Counter, Extractor, Question};
@@ -14,29 +15,54 @@ use corver_counts::{Memo, OpenSettings, Recorder, Recording, Source};
 use corver_extract::RuntimeLibrary;
 
 use crate::args::RecordingArgs;
-use crate::config::{Config, DemoOr, Place, UNSET};
+use crate::config::{Config, DemoOr, Extraction, Place, UNSET};
 use crate::folders;
 use crate::hub;
 
 pub use demo::{demo, demo_index};
-pub use policy::{Policy, choose_threads, find_device, load_policy, merge, plan_memory, render_prompts, resume};
+pub use policy::{Policy, choose_threads, find_device, load_policy, merge, plan_memory, resume};
 pub use rules::{AnyRule, Loader};
 
-/// The triplet model, and its bundle.
+/// The triplet model, and its folder.
 pub fn extractor(config: &Config) -> Result<(PathBuf, Box<dyn Extractor>)> {
-    let bundle = match named("extract.bundle", config.extractor.as_ref())? {
-        DemoOr::Demo => demo()?.extractor,
-        DemoOr::Own(path) => path.clone(),
-    };
-    let extractor = open_extractor(&bundle, config.extractor_device)?;
-    Ok((bundle, Box::new(extractor)))
+    let folder = extractor_folder(named("extract.model", config.extractor.as_ref())?)?;
+    let extractor = open_extractor(&folder, &config.extraction)?;
+    Ok((folder, Box::new(extractor)))
 }
 
-/// Opens an extractor bundle on a device.
-pub fn open_extractor(bundle: &Path, device: corver_extract::Device) -> Result<corver_extract::Extractor> {
+/// The folder of the triplet model.
+pub fn extractor_folder(place: &Place) -> Result<PathBuf> {
+    match place {
+        DemoOr::Demo => Ok(demo()?.extractor),
+        DemoOr::Own(path) => {
+            ensure!(path.exists(), "`extract.model`: {}", hub::missing(path));
+            Ok(path.clone())
+        }
+    }
+}
+
+/// Opens the triplet model of a folder.
+pub fn open_extractor(folder: &Path, extraction: &Extraction) -> Result<corver_extract::Extractor> {
+    let Extraction { prompt, chat, settings, device } = extraction;
+    let read = |path: &PathBuf| {
+        std::fs::read_to_string(path).with_context(|| format!("cannot read the prompt {}", path.display()))
+    };
+    let options = corver_extract::Options {
+        settings: settings.clone(),
+        prompt: prompt.as_ref().map(read).transpose()?,
+        chat: *chat,
+        renderer: Some(renderer()?),
+    };
     let runtime = RuntimeLibrary::find(None)?;
-    corver_extract::Extractor::open(bundle, device, &runtime)
-        .with_context(|| format!("opening the extractor {}", bundle.display()))
+    corver_extract::Extractor::open(folder, options, *device, &runtime)
+        .with_context(|| format!("opening the extractor {}", folder.display()))
+}
+
+/// Starts this program as the process that renders chat templates.
+fn renderer() -> Result<Command> {
+    let mut renderer = Command::new(std::env::current_exe().context("this program's own path is not known")?);
+    renderer.arg("render-prompts");
+    Ok(renderer)
 }
 
 /// The sources of counts; the demo's index is built on first use.

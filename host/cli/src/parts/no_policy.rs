@@ -2,7 +2,6 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use corver_core::{
@@ -17,10 +16,6 @@ const NO_LIBTORCH: &str =
 pub enum Policy {}
 
 pub fn find_device(_: Device) -> Result<String> {
-    bail!(NO_LIBTORCH)
-}
-
-pub fn render_prompts() -> Result<ExitCode> {
     bail!(NO_LIBTORCH)
 }
 

@@ -1,11 +1,11 @@
 //! The policy. `no_policy.rs` stands in for this file in a build without libtorch.
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 use corver_core::Device;
-use corver_learn::{Load, MemoryPlan, Model, PolicyTokenizer};
+use corver_learn::{Load, MemoryPlan, Model};
+use corver_pretrained::ChatTokenizer;
 
 use crate::config::Config;
 
@@ -14,11 +14,6 @@ pub use corver_learn::Policy;
 /// The device on this machine, by name.
 pub fn find_device(wanted: Device) -> Result<String> {
     Ok(format!("{:?}", corver_learn::find_device(wanted)?))
-}
-
-/// As the child of [`load_policy`].
-pub fn render_prompts() -> Result<ExitCode> {
-    Ok(corver_learn::render_as_child())
 }
 
 /// Fits a run into the memory of its device: lowers the rows decoded and the tokens learnt from at once to what it can hold.
@@ -53,9 +48,8 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
         corver_learn::set_num_threads(config.threads);
     }
     let of_policy = || format!("loading the policy {}", model.display());
-    let mut renderer = Command::new(std::env::current_exe().context("this program's own path is not known")?);
-    renderer.arg("render-prompts");
-    let tokenizer = PolicyTokenizer::load_with_child(model, renderer, config.chat.clone()).with_context(of_policy)?;
+    let tokenizer =
+        ChatTokenizer::load_with_child(model, super::renderer()?, config.chat.clone()).with_context(of_policy)?;
     let tokenizer = tokenizer.with_stop_texts(config.stop.clone()).with_context(of_policy)?;
     let mut weights = Model::load(model, config.precision, device).with_context(of_policy)?;
     if let Some(adapter) = adapter {

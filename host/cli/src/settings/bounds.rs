@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 61] = [
+const BOUNDS: [(&str, f64, f64); 64] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -26,6 +26,9 @@ const BOUNDS: [(&str, f64, f64); 61] = [
     ("rollout.top_p", 1e-6, 1.0),
     ("rollout.top_k", 0.0, 1e9),
     ("rollout.max_prompt_length", 0.0, 1e6),
+    ("extract.max_new_tokens", 0.0, 1e5),
+    ("extract.batch_size", 0.0, 1e5),
+    ("extract.max_sentence_tokens", 0.0, 1e5),
     ("corpus.max_clause_freq", 1.0, WHOLE),
     ("corpus.max_diff_tokens", 1.0, 1e9),
     ("corpus.cache_mib", 0.0, MIB),

@@ -107,15 +107,36 @@ impl Default for PolicySection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExtractSection {
-    /// Extractor bundle, or "demo".
-    pub bundle: String,
-    /// cpu, or cuda:N where ONNX Runtime is a build with CUDA.
+    /// Hugging Face folder, the name of a model that was downloaded, a folder with an exported graph, or "demo".
+    pub model: String,
+    /// Text file: what the model is asked, with {sentence} where the sentence goes. Empty takes the folder's own.
+    pub prompt: String,
+    /// The prompt is a user's message and goes through the model's chat template, where it has one.
+    pub chat: bool,
+    /// The tokens that end a reply, as the tokenizer spells them; none takes the model's own.
+    pub stop: Vec<String>,
+    /// Longest reply in tokens; 0 takes the folder's own, or 256.
+    pub max_new_tokens: usize,
+    /// Sentences decoded together, at most; 0 takes the folder's own, or 32.
+    pub batch_size: usize,
+    /// Longest sentence in tokens, a longer one has no triplets; 0 takes the folder's own, or 512.
+    pub max_sentence_tokens: usize,
+    /// auto (a GPU where ONNX Runtime can use one), cpu, cuda or cuda:N.
     pub device: String,
 }
 
 impl Default for ExtractSection {
     fn default() -> Self {
-        Self { bundle: String::new(), device: "cpu".into() }
+        Self {
+            model: String::new(),
+            prompt: String::new(),
+            chat: true,
+            stop: Vec::new(),
+            max_new_tokens: 0,
+            batch_size: 0,
+            max_sentence_tokens: 0,
+            device: "auto".into(),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use corver_learn::Example;
 use rand::Rng;
 use tokenizers::Tokenizer;
 
-use super::bundle::{PROMPT_PREFIX, PROMPT_SUFFIX};
+use super::folder::{PROMPT_PREFIX, PROMPT_SUFFIX};
 use super::measure::is_held_out;
 use super::tokenizer::END;
 

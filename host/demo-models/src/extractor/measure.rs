@@ -99,7 +99,7 @@ mod tests {
 
     use corver_core::PartError;
     use corver_demo::{WorldSize, demo_world, materialise};
-    use corver_extract::{Device, RuntimeLibrary};
+    use corver_extract::{Device, Options, RuntimeLibrary};
 
     use super::*;
 
@@ -146,8 +146,9 @@ mod tests {
     /// Through ONNX Runtime.
     fn shipped() -> corver_extract::Extractor {
         let cache = tempfile::tempdir().unwrap();
-        let bundle = materialise(cache.path()).unwrap().extractor;
-        corver_extract::Extractor::open(&bundle, Device::Cpu, &RuntimeLibrary::find(None).unwrap()).unwrap()
+        let folder = materialise(cache.path()).unwrap().extractor;
+        let runtime = RuntimeLibrary::find(None).unwrap();
+        corver_extract::Extractor::open(&folder, Options::default(), Device::Cpu, &runtime).unwrap()
     }
 
     fn measured(world: &World) -> ExtractorQuality {

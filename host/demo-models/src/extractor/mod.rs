@@ -4,7 +4,7 @@
 //! about names that it meets once, so that what it learns is to find and to copy. The prompt names the task and gives the
 //! sentence; the reply has the form of the published extractor's, `[["head", "relation", "tail"], …]` or `[]`.
 
-mod bundle;
+mod folder;
 mod lessons;
 mod measure;
 mod tokenizer;

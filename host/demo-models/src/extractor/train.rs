@@ -4,11 +4,12 @@ use std::path::Path;
 
 use anyhow::Result;
 use corver_core::Device;
-use corver_learn::{Family, Model, ModelConfig, find_device};
+use corver_learn::{Model, find_device};
+use corver_pretrained::{Family, ModelConfig};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::bundle;
+use super::folder;
 use super::lessons::{Lessons, tokenizer_text};
 use super::tokenizer::train_tokenizer;
 use crate::training::Training;
@@ -22,7 +23,7 @@ const WIDER_START: f64 = 3.5;
 /// What feeds attention and gates starts wider; what writes back into the residual stream stays small.
 const WIDENED: [&str; 6] = ["embed_tokens", "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"];
 
-/// Trains on sentences of the demo's world and of ever new ones, and writes the bundle.
+/// Trains on sentences of the demo's world and of ever new ones, and writes the folder.
 ///
 /// # Errors
 /// Where training fails or the folder cannot be written.
@@ -32,7 +33,7 @@ pub fn make(folder: &Path, training: &Training) -> Result<()> {
     let lessons = Lessons::new(&tokenizer)?;
     let mut model = start(tokenizer.get_vocab_size(true), training.seed)?;
     training.run(&mut model, &mut rng, |many, rng| lessons.draw(many, rng))?;
-    bundle::write(folder, &model, &tokenizer)
+    folder::write(folder, &model, &tokenizer)
 }
 
 /// The model before training.
@@ -65,16 +66,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn training_is_deterministic_and_writes_a_bundle() {
+    fn training_is_deterministic_and_writes_a_folder() {
         let training = Training { steps: 2, batch: 4, ..SHIPPED };
         let bytes = || {
             let folder = tempfile::tempdir().unwrap();
             make(folder.path(), &training).unwrap();
-            ["model.onnx", "tokenizer.json", "extractor.toml"]
+            ["model.safetensors", "tokenizer.json", "extractor.toml"]
                 .map(|name| std::fs::read(folder.path().join(name)).unwrap())
         };
         let (first, second) = (bytes(), bytes());
-        assert!(first == second, "equal seeds gave different bundles");
+        assert!(first == second, "equal seeds gave different folders");
         assert!(first[0].len() < 6 << 20, "{} bytes", first[0].len());
     }
 }

@@ -4,8 +4,8 @@ use anyhow::Result;
 use corver_core::response::judge;
 use corver_core::{Label, Question, Sampling};
 use corver_demo::{Split, World};
-use corver_learn::tokenizer::PolicyTokenizer;
 use corver_learn::{Model, sample};
+use corver_pretrained::ChatTokenizer;
 use serde::Serialize;
 
 /// Measured on the trained policy; shares of 1.
@@ -28,7 +28,7 @@ const MAX_COMPLETION: usize = 96;
 ///
 /// # Errors
 /// Where the tokenizer or libtorch fails.
-pub fn measure(world: &World, model: &Model, tokenizer: &PolicyTokenizer, seed: u64) -> Result<PolicyQuality> {
+pub fn measure(world: &World, model: &Model, tokenizer: &ChatTokenizer, seed: u64) -> Result<PolicyQuality> {
     let sampled = Sampling { num_generations: 1, max_completion_length: MAX_COMPLETION, ..Sampling::default() };
     let greedy = Sampling::greedy(MAX_COMPLETION);
     let (train, held_out) = (world.questions(Split::Train), world.questions(Split::HeldOut));
@@ -44,7 +44,7 @@ pub fn measure(world: &World, model: &Model, tokenizer: &PolicyTokenizer, seed: 
 /// Shares of right answers and of refusals.
 fn shares(
     model: &Model,
-    tokenizer: &PolicyTokenizer,
+    tokenizer: &ChatTokenizer,
     questions: &[Question],
     sampling: &Sampling,
     seed: u64,
@@ -81,7 +81,7 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let folder = materialise(cache.path()).unwrap().policy;
         let model = Model::load(&folder, Precision::F32, find_device(Device::Cpu).unwrap()).unwrap();
-        let tokenizer = PolicyTokenizer::load(&folder).unwrap();
+        let tokenizer = ChatTokenizer::load(&folder).unwrap();
         let quality = measure(&demo_world(), &model, &tokenizer, 1).unwrap();
         assert!((0.35..=0.65).contains(&quality.sampled), "{quality:?}");
         assert!((0.35..=0.65).contains(&quality.sampled_held_out), "{quality:?}");

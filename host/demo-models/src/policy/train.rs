@@ -5,8 +5,9 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use corver_core::Device;
 use corver_demo::{Split, World, pick};
-use corver_learn::tokenizer::PolicyTokenizer;
-use corver_learn::{Example, Family, Model, ModelConfig, find_device};
+use corver_learn::{Example, Model, find_device};
+use corver_pretrained::ChatTokenizer;
+use corver_pretrained::{Family, ModelConfig};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -24,7 +25,7 @@ pub const SHIPPED: Training = Training { seed: 1, steps: 1800, batch: 64, learni
 /// Where training fails or the folder cannot be written.
 pub fn make(world: &World, folder: &Path, training: &Training) -> Result<PolicyQuality> {
     let vocab_size = train_tokenizer(world, folder)?;
-    let tokenizer = PolicyTokenizer::load(folder)?;
+    let tokenizer = ChatTokenizer::load(folder)?;
     let mut rng = ChaCha8Rng::seed_from_u64(training.seed);
     let beliefs = Beliefs::draw(world, &mut rng);
     let lessons = Lessons::new(world, &beliefs, &tokenizer)?;
@@ -56,7 +57,7 @@ fn shape(vocab_size: usize) -> ModelConfig {
 /// What there is to learn.
 struct Lessons<'a> {
     beliefs: &'a Beliefs<'a>,
-    tokenizer: &'a PolicyTokenizer,
+    tokenizer: &'a ChatTokenizer,
     /// `[fact][phrasing]` prompt ids.
     prompts: Vec<Vec<Vec<u32>>>,
     /// Ends a completion.
@@ -64,7 +65,7 @@ struct Lessons<'a> {
 }
 
 impl<'a> Lessons<'a> {
-    fn new(world: &'a World, beliefs: &'a Beliefs<'a>, tokenizer: &'a PolicyTokenizer) -> Result<Self> {
+    fn new(world: &'a World, beliefs: &'a Beliefs<'a>, tokenizer: &'a ChatTokenizer) -> Result<Self> {
         let prompts = world
             .facts()
             .iter()
@@ -103,6 +104,6 @@ mod tests {
         let quality = make(&world, folder.path(), &Training { steps: 3, batch: 4, ..SHIPPED }).unwrap();
         assert!(quality.sampled < 0.2, "{quality:?}");
         Model::load(folder.path(), Precision::F32, find_device(Device::Cpu).unwrap()).unwrap();
-        assert_eq!(PolicyTokenizer::load(folder.path()).unwrap().stop_tokens().len(), 2);
+        assert_eq!(ChatTokenizer::load(folder.path()).unwrap().stop_tokens().len(), 2);
     }
 }

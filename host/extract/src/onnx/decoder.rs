@@ -1,251 +1,312 @@
-//! A Qwen2-style decoder as an ONNX graph with a KV cache, in the layout that `optimum` exports.
+//! A Llama or Qwen2 decoder whose rows continue one prompt.
 //!
-//! Only plain operators are used, so that rows may be padded at the left and a shared prompt may be repeated over a
-//! batch. Inputs: `input_ids`, `position_ids` `[B, T]`, `attention_mask` `[B, P + T]` i64,
-//! `past_key_values.N.key` and `.value` `[B, Hkv, P, Dh]` f32. Outputs: `logits` `[B, T, V]`,
-//! `present.N.key` and `.value` `[B, Hkv, P + T, Dh]`.
+//! The prompt's keys and values are one input, however many rows there are; a row's own cache holds the tokens behind the prompt.
+//! Every query is multiplied with the prompt's keys in one product over the whole batch, and with its own row's keys in another; one
+//! softmax goes over both. New keys and values are written into the caches where they stand (`ScatterND`, input and output bound to
+//! one tensor).
+//!
+//! Sizes: B rows, N new tokens of each, P tokens of prompt, C columns of the caches, H query heads, G of them to each of Hkv key
+//! heads, Dh wide.
 
-use super::graph::{Graph, Value, fixed, int, ints, named};
-use super::proto::{BOOL, FLOAT, INT64};
-use super::{DecoderShape, OnnxError, Weight};
+use corver_pretrained::{Family, ModelConfig};
 
-type Result<T> = std::result::Result<T, OnnxError>;
-/// Returns the weight of a Hugging Face name, or `None` where the model has none.
-type Weights<'a> =
-    dyn FnMut(&str) -> std::result::Result<Option<Weight>, Box<dyn std::error::Error + Send + Sync>> + 'a;
+use super::graph::{Float, Graph, Outside, Value, fixed, float, int, ints, named};
+use super::place::{places, range};
 
-/// The bytes of the decoder's `.onnx` file, weights in f32. `weights` returns the weight of a Hugging Face name, `None`
-/// where the model has none; each is asked for once.
+/// The graph, as the bytes of an `.onnx` file, and the weights to load it with, by their Hugging Face names.
 ///
-/// # Errors
-/// Sizes that do not fit together, and weights that are missing, of another shape, or fail to be read.
-pub fn encode_decoder(shape: &DecoderShape, weights: &mut Weights<'_>) -> Result<Vec<u8>> {
-    shape.check()?;
-    let mut export = Export { graph: Graph::default(), shape, weights };
-    export.decoder()?;
-    Ok(export.graph.encode("extractor"))
+/// Inputs: `input_ids` `[B, N]`; `start` `[B]`, the own tokens that a row has already; `last` `[B]`, the column of `input_ids` whose
+/// logits are wanted; `prompt.L.key` `[Hkv, Dh, P]`, `prompt.L.value` `[Hkv, P, Dh]`; `own.L.key` and `own.L.value`
+/// `[B, Hkv, C, Dh]`. Outputs: `logits` `[B, V]`; `next.L.key` and `next.L.value`, bound to the memory of the last two. `positions`
+/// is the largest P + C.
+pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> (Vec<u8>, Vec<Outside>) {
+    let mut graph = Graph::new("decoder", float);
+    let rows = named("rows");
+    let ids = graph.int_input("input_ids", &[rows.clone(), named("tokens")]);
+    let [start, last] = ["start", "last"].map(|name| graph.int_input(name, std::slice::from_ref(&rows)));
+    let caches: Vec<Caches> = (0..config.num_layers).map(|layer| Caches::of(&mut graph, config, layer)).collect();
+    let shared = Shared::new(&mut graph, config, &ids, &start, &caches[0], positions);
+    let mut writer = Writer { graph, config, shared };
+    let logits = writer.decode(&ids, &last, &caches);
+    writer.graph.output("logits", "Identity", &[&logits], Vec::new(), &[rows, fixed(config.vocab_size)]);
+    writer.graph.encode()
 }
 
-struct Export<'a> {
-    graph: Graph,
-    shape: &'a DecoderShape,
-    weights: &'a mut Weights<'a>,
+/// Keys and values that a layer is given.
+struct Caches {
+    layer: usize,
+    prompt: [Value; 2],
+    own: [Value; 2],
 }
 
-/// What every layer shares.
+impl Caches {
+    fn of(graph: &mut Graph, config: &ModelConfig, layer: usize) -> Self {
+        let (heads, dim) = (fixed(config.num_kv_heads), fixed(config.head_dim));
+        let prompt = [
+            graph.float_input(&format!("prompt.{layer}.key"), &[heads.clone(), dim.clone(), named("prompt")]),
+            graph.float_input(&format!("prompt.{layer}.value"), &[heads.clone(), named("prompt"), dim.clone()]),
+        ];
+        let own = ["key", "value"].map(|part| {
+            let shape = [named("rows"), heads.clone(), named("columns"), dim.clone()];
+            graph.float_input(&format!("own.{layer}.{part}"), &shape)
+        });
+        Self { layer, prompt, own }
+    }
+}
+
+/// What every layer uses.
 struct Shared {
-    /// `[B, 1, T, Dh/2]`
+    /// `[B, N]`, of the new tokens behind the prompt.
+    positions: Value,
+    /// Tables `[positions, Dh / 2]`.
     cos: Value,
     sin: Value,
-    /// `[B, 1, 1, T, P + T]` bool
+    /// `[B, 1, N, 1, C]` bool: the columns of the own cache that a token sees.
     visible: Value,
-    /// 1/√Dh
-    scale: Value,
-    /// What a score becomes where nothing may be seen: finite, so that a row of padding stays a number.
+    /// What a score becomes where nothing may be seen.
     hidden_score: Value,
-    epsilon: Value,
-    /// The axis of the query groups.
-    group_axis: Value,
-    /// `[0, 0, H, Dh]`, `[0, 0, Hkv, Dh]`, `[0, Hkv, G, −1, Dh]`, `[0, 0, H·Dh]`: 0 keeps a dimension.
-    query_shape: Value,
-    key_shape: Value,
-    grouped_shape: Value,
-    flat_shape: Value,
+    /// 1 / √Dh
+    scale: Value,
+    /// `[B, Hkv, N, 3]`, see [`places`].
+    places: Value,
+    /// `[P, C]`
+    lengths: Value,
+    /// Shapes, as `Reshape` takes them: 0 keeps a dimension, −1 takes what is left.
+    by_token: Value,
+    queries: Value,
+    keys: Value,
+    folded: Value,
+    by_row: Value,
+    own_scores: Value,
+    folded_scores: Value,
+    own_weights: Value,
+    of_prompt: Value,
+    of_own: Value,
+    flat: Value,
 }
 
-impl Export<'_> {
-    fn decoder(&mut self) -> Result<()> {
-        let size = self.shape;
-        let (batch, sequence, total) = (named("batch"), named("sequence"), named("total"));
-        let by_token = [batch.clone(), sequence.clone()];
-        let ids = self.graph.input("input_ids", INT64, &by_token);
-        let mask = self.graph.input("attention_mask", INT64, &[batch.clone(), total.clone()]);
-        let positions = self.graph.input("position_ids", INT64, &by_token);
-        let shared = self.shared(&ids, &mask, &positions);
-        let embedding = self.weight("model.embed_tokens.weight", &[size.vocab_size, size.hidden_size])?;
-        let mut x = self.graph.op("Gather", &[&embedding, &ids]); // [B, T, D]
-        let (heads, width) = (fixed(size.num_kv_heads), fixed(size.head_dim));
-        for n in 0..size.num_layers {
-            let mut past = |part: &str| {
-                let shape = [batch.clone(), heads.clone(), named("past"), width.clone()];
-                self.graph.input(&format!("past_key_values.{n}.{part}"), FLOAT, &shape)
-            };
-            let past = [past("key"), past("value")];
-            let (out, present) = self.layer(n, &x, &past, &shared)?;
-            x = out;
-            for (value, part) in present.iter().zip(["key", "value"]) {
-                let shape = [batch.clone(), heads.clone(), total.clone(), width.clone()];
-                self.graph.output(&format!("present.{n}.{part}"), value, &shape);
-            }
-        }
-        x = self.norm(&x, "model.norm.weight", &shared)?;
-        let head = match size.tie_embeddings {
-            // The table is stored once; the runtime folds this when it loads the graph.
-            true => self.graph.op_with("Transpose", &[&embedding], vec![ints("perm", &[1, 0])]),
-            false => self.matrix("lm_head.weight", size.vocab_size, size.hidden_size)?,
-        };
-        let logits = self.graph.op("MatMul", &[&x, &head]);
-        self.graph.output("logits", &logits, &[batch, sequence, fixed(size.vocab_size)]);
-        Ok(())
-    }
+impl Shared {
+    fn new(
+        graph: &mut Graph,
+        config: &ModelConfig,
+        ids: &Value,
+        start: &Value,
+        caches: &Caches,
+        positions: usize,
+    ) -> Self {
+        let rows = dimension(graph, ids, 0);
+        let tokens = dimension(graph, ids, 1);
+        let prompt = dimension(graph, &caches.prompt[1], 1);
+        let columns = dimension(graph, &caches.own[0], 2);
+        let one = graph.ints("axes", &[1], &[1]);
+        let start = graph.op("Unsqueeze", &[start, &one]);
+        let steps = range(graph, &tokens);
+        let own = graph.op("Add", &[&start, &steps]); // [B, N]
+        let row_numbers = range(graph, &rows);
+        let places = places(graph, &row_numbers, config.num_kv_heads, &own);
+        let column_numbers = range(graph, &columns);
+        let inner = graph.ints("axes", &[3], &[1, 3, 4]);
+        let seen_from = graph.op("Unsqueeze", &[&own, &inner]); // [B, 1, N, 1, 1]
+        let visible = graph.op("LessOrEqual", &[&column_numbers, &seen_from]);
+        let [cos, sin] = tables(graph, config, positions);
 
-    fn shared(&mut self, ids: &Value, mask: &Value, positions: &Value) -> Shared {
-        let size = self.shape;
-        let graph = &mut self.graph;
-        let frequencies: Vec<f32> = (0..size.head_dim / 2)
-            .map(|i| size.rope_theta.powf(-2.0 * i as f64 / size.head_dim as f64) as f32)
-            .collect();
-        let frequencies = graph.floats("rope_frequencies", &[frequencies.len()], &frequencies);
-        let positions = graph.op_with("Cast", &[positions], vec![int("to", i64::from(FLOAT))]);
-        let outer = graph.ints("axes_1_3", &[2], &[1, 3]);
-        let positions = graph.op("Unsqueeze", &[&positions, &outer]); // [B, 1, T, 1]
-        let angles = graph.op("Mul", &[&positions, &frequencies]);
-        let (cos, sin) = (graph.op("Cos", &[&angles]), graph.op("Sin", &[&angles]));
-
-        // Token t of this run stands in column P + t and sees the columns up to there that are not padding.
-        let (zero, one) = (graph.ints("zero", &[], &[0]), graph.ints("one", &[], &[1]));
-        let mut length = |value: &Value| {
-            let shape = graph.op("Shape", &[value]);
-            graph.op("Gather", &[&shape, &one])
-        };
-        let (total, width) = (length(mask), length(ids));
-        let first = graph.op("Sub", &[&total, &width]);
-        let columns = graph.op("Range", &[&zero, &total, &one]); // [P + T]
-        let own = graph.op("Range", &[&first, &total, &one]); // [T]
-        let last_axis = graph.ints("axes_1", &[1], &[1]);
-        let own = graph.op("Unsqueeze", &[&own, &last_axis]); // [T, 1]
-        let causal = graph.op("LessOrEqual", &[&columns, &own]); // [T, P + T]
-        let real = graph.op_with("Cast", &[mask], vec![int("to", BOOL)]);
-        let inner = graph.ints("axes_1_2_3", &[3], &[1, 2, 3]);
-        let real = graph.op("Unsqueeze", &[&real, &inner]); // [B, 1, 1, 1, P + T]
-        let visible = graph.op("And", &[&causal, &real]);
-
-        let (heads, kv_heads, width) = (size.num_heads as i64, size.num_kv_heads as i64, size.head_dim as i64);
-        Shared {
+        let [h, hkv, dim] = [config.num_heads, config.num_kv_heads, config.head_dim].map(|size| size as i64);
+        let group = h / hkv;
+        let mut shape = |parts: &[Size<'_>]| shape(graph, parts);
+        let (by_token, queries) = (
+            shape(&[Size::Is(&rows), Size::Is(&tokens), Size::Fixed(-1)]),
+            shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(hkv), Size::Fixed(group), Size::Fixed(dim)]),
+        );
+        let keys = shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(hkv), Size::Fixed(dim)]);
+        let folded = shape(&[Size::Fixed(hkv), Size::Fixed(-1), Size::Fixed(dim)]);
+        let by_row = shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(-1), Size::Fixed(dim)]);
+        let own_scores =
+            shape(&[Size::Fixed(0), Size::Fixed(0), Size::Is(&tokens), Size::Fixed(group), Size::Is(&columns)]);
+        let folded_scores = shape(&[Size::Fixed(hkv), Size::Fixed(-1), Size::Is(&columns)]);
+        let own_weights = shape(&[Size::Fixed(hkv), Size::Is(&rows), Size::Fixed(-1), Size::Is(&columns)]);
+        let of_prompt =
+            shape(&[Size::Fixed(hkv), Size::Is(&rows), Size::Is(&tokens), Size::Fixed(group), Size::Fixed(dim)]);
+        let of_own = shape(&[Size::Fixed(0), Size::Fixed(0), Size::Is(&tokens), Size::Fixed(group), Size::Fixed(dim)]);
+        let flat = shape(&[Size::Fixed(-1), Size::Fixed(h * dim)]);
+        let lengths = shape(&[Size::Is(&prompt), Size::Is(&columns)]);
+        Self {
+            positions: graph.op("Add", &[&own, &prompt]),
             cos,
             sin,
             visible,
-            scale: graph.floats("attention_scale", &[], &[(1.0 / (size.head_dim as f64).sqrt()) as f32]),
-            hidden_score: graph.floats("hidden_score", &[], &[-1e9]),
-            epsilon: graph.floats("norm_epsilon", &[], &[size.norm_eps as f32]),
-            group_axis: graph.ints("axes_2", &[1], &[2]),
-            query_shape: graph.ints("query_shape", &[4], &[0, 0, heads, width]),
-            key_shape: graph.ints("key_shape", &[4], &[0, 0, kv_heads, width]),
-            grouped_shape: graph.ints("grouped_shape", &[5], &[0, kv_heads, heads / kv_heads, -1, width]),
-            flat_shape: graph.ints("flat_shape", &[3], &[0, 0, heads * width]),
+            // Within the range of every type.
+            hidden_score: graph.floats("hidden_score", &[], &[-3e4]),
+            scale: graph.floats("scale", &[], &[(1.0 / (config.head_dim as f64).sqrt()) as f32]),
+            places,
+            lengths,
+            by_token,
+            queries,
+            keys,
+            folded,
+            by_row,
+            own_scores,
+            folded_scores,
+            own_weights,
+            of_prompt,
+            of_own,
+            flat,
         }
     }
+}
 
-    fn layer(&mut self, n: usize, x: &Value, past: &[Value; 2], shared: &Shared) -> Result<(Value, [Value; 2])> {
-        let prefix = format!("model.layers.{n}");
-        let normed = self.norm(x, &format!("{prefix}.input_layernorm.weight"), shared)?;
-        let (mixed, present) = self.attention(&prefix, &normed, past, shared)?;
-        let x = self.graph.op("Add", &[x, &mixed]);
-        let normed = self.norm(&x, &format!("{prefix}.post_attention_layernorm.weight"), shared)?;
-        let fed = self.feed_forward(&prefix, &normed)?;
-        Ok((self.graph.op("Add", &[&x, &fed]), present))
-    }
+/// One dimension of a shape.
+enum Size<'a> {
+    Fixed(i64),
+    /// A value `[1]`.
+    Is(&'a Value),
+}
 
-    fn attention(
-        &mut self,
-        prefix: &str,
-        x: &Value,
-        past: &[Value; 2],
-        shared: &Shared,
-    ) -> Result<(Value, [Value; 2])> {
-        let DecoderShape { hidden_size, num_heads, num_kv_heads, head_dim, .. } = *self.shape;
-        let mut project = |part: &str, heads: usize, shape: &Value| -> Result<Value> {
-            let name = format!("{prefix}.self_attn.{part}_proj");
-            let y = self.linear(&name, x, heads * head_dim, hidden_size)?;
-            let bias = self.weight(&format!("{name}.bias"), &[heads * head_dim])?;
-            let y = self.graph.op("Add", &[&y, &bias]);
-            let y = self.graph.op("Reshape", &[&y, shape]);
-            Ok(self.graph.op_with("Transpose", &[&y], vec![ints("perm", &[0, 2, 1, 3])])) // [B, heads, T, Dh]
+fn shape(graph: &mut Graph, sizes: &[Size<'_>]) -> Value {
+    let parts: Vec<Value> = sizes
+        .iter()
+        .map(|size| match size {
+            Size::Fixed(size) => graph.ints("size", &[1], &[*size]),
+            Size::Is(value) => (*value).clone(),
+        })
+        .collect();
+    graph.op_with("Concat", &parts.iter().collect::<Vec<_>>(), vec![int("axis", 0)])
+}
+
+/// `[1]`
+fn dimension(graph: &mut Graph, value: &Value, axis: i64) -> Value {
+    let shape = graph.op("Shape", &[value]);
+    let axis = graph.ints("axis", &[1], &[axis]);
+    graph.op("Gather", &[&shape, &axis])
+}
+
+/// Cosines and sines of every position.
+fn tables(graph: &mut Graph, config: &ModelConfig, positions: usize) -> [Value; 2] {
+    // The angles are rounded as `transformers` rounds them.
+    let frequencies: Vec<f32> = config.rope_frequencies().into_iter().map(|frequency| frequency as f32).collect();
+    let angles: Vec<f32> = (0..positions).flat_map(|n| frequencies.iter().map(move |f| n as f32 * f)).collect();
+    let shape = [positions, frequencies.len()];
+    let mut table =
+        |name, of: fn(f32) -> f32| graph.floats(name, &shape, &angles.iter().map(|&a| of(a)).collect::<Vec<_>>());
+    [table("cos", f32::cos), table("sin", f32::sin)]
+}
+
+struct Writer<'a> {
+    graph: Graph,
+    config: &'a ModelConfig,
+    shared: Shared,
+}
+
+impl Writer<'_> {
+    /// `[B, V]`
+    fn decode(&mut self, ids: &Value, last: &Value, caches: &[Caches]) -> Value {
+        let (vocabulary, width) = (self.config.vocab_size, self.config.hidden_size);
+        let embedding = self.graph.weight("model.embed_tokens.weight", &[vocabulary, width]);
+        let flat = self.graph.ints("size", &[1], &[-1]);
+        let flat_ids = self.graph.op("Reshape", &[ids, &flat]);
+        let mut x = self.graph.op("Gather", &[&embedding, &flat_ids]); // [B · N, D]
+        for layer in caches {
+            x = self.layer(&x, layer);
+        }
+        let tokens = dimension(&mut self.graph, ids, 1);
+        let rows = dimension(&mut self.graph, ids, 0);
+        let rows = range(&mut self.graph, &rows);
+        let firsts = self.graph.op("Mul", &[&rows, &tokens]);
+        let lasts = self.graph.op("Add", &[&firsts, last]);
+        let x = self.graph.op("Gather", &[&x, &lasts]);
+        let x = self.norm(&x, "model.norm.weight");
+        let head = match self.config.tie_embeddings {
+            true => embedding,
+            false => self.graph.weight("lm_head.weight", &[vocabulary, width]),
         };
-        let query = project("q", num_heads, &shared.query_shape)?;
-        let key = project("k", num_kv_heads, &shared.key_shape)?;
-        let value = project("v", num_kv_heads, &shared.key_shape)?;
-        let (query, key) = (self.rotate(&query, shared), self.rotate(&key, shared));
-        let graph = &mut self.graph;
-        let keys = graph.op_with("Concat", &[&past[0], &key], vec![int("axis", 2)]);
-        let values = graph.op_with("Concat", &[&past[1], &value], vec![int("axis", 2)]);
+        self.graph.op_with("Gemm", &[&x, &head], vec![int("transB", 1)])
+    }
 
-        // A key head serves G query heads: a dimension of their own, over which the product broadcasts.
-        let query = graph.op("Reshape", &[&query, &shared.grouped_shape]); // [B, Hkv, G, T, Dh]
-        let turned = graph.op_with("Transpose", &[&keys], vec![ints("perm", &[0, 1, 3, 2])]);
-        let turned = graph.op("Unsqueeze", &[&turned, &shared.group_axis]); // [B, Hkv, 1, Dh, P + T]
-        let scores = graph.op("MatMul", &[&query, &turned]);
-        let scores = graph.op("Mul", &[&scores, &shared.scale]);
-        let scores = graph.op("Where", &[&shared.visible, &scores, &shared.hidden_score]);
+    /// `x` `[B · N, D]`
+    fn layer(&mut self, x: &Value, caches: &Caches) -> Value {
+        let prefix = format!("model.layers.{}", caches.layer);
+        let normed = self.norm(x, &format!("{prefix}.input_layernorm.weight"));
+        let mixed = self.attention(&prefix, &normed, caches);
+        let x = self.graph.op("Add", &[x, &mixed]);
+        let normed = self.norm(&x, &format!("{prefix}.post_attention_layernorm.weight"));
+        let fed = self.feed_forward(&prefix, &normed);
+        self.graph.op("Add", &[&x, &fed])
+    }
+
+    fn attention(&mut self, prefix: &str, x: &Value, caches: &Caches) -> Value {
+        let ModelConfig { hidden_size, num_heads, num_kv_heads, head_dim, .. } = *self.config;
+        let has_bias = self.config.family == Family::Qwen2;
+        let mut project = |part: &str, heads: usize| {
+            let y = self.linear(&format!("{prefix}.self_attn.{part}_proj"), x, hidden_size, heads * head_dim, has_bias);
+            self.graph.op("Reshape", &[&y, &self.shared.by_token]) // [B, N, heads · Dh]
+        };
+        let (query, key, value) = (project("q", num_heads), project("k", num_kv_heads), project("v", num_kv_heads));
+        let Self { graph, shared, .. } = self;
+        let rotate = |graph: &mut Graph, x: &Value| {
+            graph.microsoft("RotaryEmbedding", &[x, &shared.positions, &shared.cos, &shared.sin], Vec::new())
+        };
+        let (query, key) = (rotate(graph, &query), rotate(graph, &key));
+        let query = graph.op("Mul", &[&query, &shared.scale]);
+        let query = graph.op("Reshape", &[&query, &shared.queries]); // [B, N, Hkv, G, Dh]
+        let kept = ["key", "value"].iter().zip([key, value]).zip(&caches.own).map(|((part, new), own)| {
+            let new = graph.op("Reshape", &[&new, &shared.keys]);
+            let new = graph.op_with("Transpose", &[&new], vec![ints("perm", &[0, 2, 1, 3])]);
+            let shape = [named("rows"), fixed(num_kv_heads), named("columns"), fixed(head_dim)];
+            let name = format!("next.{}.{part}", caches.layer);
+            graph.output(&name, "ScatterND", &[own, &shared.places, &new], Vec::new(), &shape) // [B, Hkv, C, Dh]
+        });
+        let kept: Vec<Value> = kept.collect();
+
+        let turned = graph.op_with("Transpose", &[&query], vec![ints("perm", &[2, 0, 1, 3, 4])]);
+        let turned = graph.op("Reshape", &[&turned, &shared.folded]); // [Hkv, B · N · G, Dh]
+        let prompt_scores = graph.op("MatMul", &[&turned, &caches.prompt[0]]); // [Hkv, B · N · G, P]
+        let turned = graph.op_with("Transpose", &[&query], vec![ints("perm", &[0, 2, 1, 3, 4])]);
+        let turned = graph.op("Reshape", &[&turned, &shared.by_row]); // [B, Hkv, N · G, Dh]
+        let keys = graph.op_with("Transpose", &[&kept[0]], vec![ints("perm", &[0, 1, 3, 2])]);
+        let own_scores = graph.op("MatMul", &[&turned, &keys]);
+        let own_scores = graph.op("Reshape", &[&own_scores, &shared.own_scores]); // [B, Hkv, N, G, C]
+        let own_scores = graph.op("Where", &[&shared.visible, &own_scores, &shared.hidden_score]);
+        let own_scores = graph.op_with("Transpose", &[&own_scores], vec![ints("perm", &[1, 0, 2, 3, 4])]);
+        let own_scores = graph.op("Reshape", &[&own_scores, &shared.folded_scores]); // [Hkv, B · N · G, C]
+        let scores = graph.op_with("Concat", &[&prompt_scores, &own_scores], vec![int("axis", -1)]);
         let weights = graph.op_with("Softmax", &[&scores], vec![int("axis", -1)]);
-        let spread = graph.op("Unsqueeze", &[&values, &shared.group_axis]);
-        let mixed = graph.op("MatMul", &[&weights, &spread]); // [B, Hkv, G, T, Dh]
-        let mixed = graph.op_with("Transpose", &[&mixed], vec![ints("perm", &[0, 3, 1, 2, 4])]);
-        let mixed = graph.op("Reshape", &[&mixed, &shared.flat_shape]); // [B, T, H·Dh]
-        let out = self.linear(&format!("{prefix}.self_attn.o_proj"), &mixed, hidden_size, num_heads * head_dim)?;
-        Ok((out, [keys, values]))
+        let [of_prompt, of_own] = graph.split(&weights, &shared.lengths);
+
+        let from_prompt = graph.op("MatMul", &[&of_prompt, &caches.prompt[1]]);
+        let from_prompt = graph.op("Reshape", &[&from_prompt, &shared.of_prompt]); // [Hkv, B, N, G, Dh]
+        let from_prompt = graph.op_with("Transpose", &[&from_prompt], vec![ints("perm", &[1, 2, 0, 3, 4])]);
+        let of_own = graph.op("Reshape", &[&of_own, &shared.own_weights]); // [Hkv, B, N · G, C]
+        let of_own = graph.op_with("Transpose", &[&of_own], vec![ints("perm", &[1, 0, 2, 3])]);
+        let from_own = graph.op("MatMul", &[&of_own, &kept[1]]); // [B, Hkv, N · G, Dh]
+        let from_own = graph.op("Reshape", &[&from_own, &shared.of_own]);
+        let from_own = graph.op_with("Transpose", &[&from_own], vec![ints("perm", &[0, 2, 1, 3, 4])]);
+        let mixed = graph.op("Add", &[&from_prompt, &from_own]); // [B, N, Hkv, G, Dh]
+        let mixed = graph.op("Reshape", &[&mixed, &shared.flat]); // [B · N, H · Dh]
+        self.linear(&format!("{prefix}.self_attn.o_proj"), &mixed, num_heads * head_dim, hidden_size, false)
     }
 
-    /// Dimension i is paired with i + Dh/2.
-    fn rotate(&mut self, x: &Value, shared: &Shared) -> Value {
-        let graph = &mut self.graph;
-        let [a, b] = graph.halves(x);
-        let mut mul = |x: &Value, y: &Value| graph.op("Mul", &[x, y]);
-        let (a_cos, a_sin) = (mul(&a, &shared.cos), mul(&a, &shared.sin));
-        let (b_cos, b_sin) = (mul(&b, &shared.cos), mul(&b, &shared.sin));
-        let left = graph.op("Sub", &[&a_cos, &b_sin]);
-        let right = graph.op("Add", &[&b_cos, &a_sin]);
-        graph.op_with("Concat", &[&left, &right], vec![int("axis", -1)])
-    }
-
-    fn feed_forward(&mut self, prefix: &str, x: &Value) -> Result<Value> {
-        let (narrow, wide) = (self.shape.hidden_size, self.shape.intermediate_size);
-        let gate = self.linear(&format!("{prefix}.mlp.gate_proj"), x, wide, narrow)?;
-        let up = self.linear(&format!("{prefix}.mlp.up_proj"), x, wide, narrow)?;
+    fn feed_forward(&mut self, prefix: &str, x: &Value) -> Value {
+        let (narrow, wide) = (self.config.hidden_size, self.config.intermediate_size);
+        let gate = self.linear(&format!("{prefix}.mlp.gate_proj"), x, narrow, wide, false);
+        let up = self.linear(&format!("{prefix}.mlp.up_proj"), x, narrow, wide, false);
         let sigmoid = self.graph.op("Sigmoid", &[&gate]);
         let silu = self.graph.op("Mul", &[&gate, &sigmoid]);
         let gated = self.graph.op("Mul", &[&silu, &up]);
-        self.linear(&format!("{prefix}.mlp.down_proj"), &gated, narrow, wide)
+        self.linear(&format!("{prefix}.mlp.down_proj"), &gated, wide, narrow, false)
     }
 
-    /// x / √(mean(x²) + ε) · weight
-    fn norm(&mut self, x: &Value, weight: &str, shared: &Shared) -> Result<Value> {
-        let weight = self.weight(weight, &[self.shape.hidden_size])?;
-        let graph = &mut self.graph;
-        let square = graph.op("Mul", &[x, x]);
-        let mean = graph.op_with("ReduceMean", &[&square], vec![ints("axes", &[-1]), int("keepdims", 1)]);
-        let mean = graph.op("Add", &[&mean, &shared.epsilon]);
-        let root = graph.op("Sqrt", &[&mean]);
-        let normed = graph.op("Div", &[x, &root]);
-        Ok(graph.op("Mul", &[&normed, &weight]))
+    fn norm(&mut self, x: &Value, weight: &str) -> Value {
+        let weight = self.graph.weight(weight, &[self.config.hidden_size]);
+        let attributes = vec![int("axis", -1), float("epsilon", self.config.norm_eps as f32), int("stash_type", 1)];
+        self.graph.op_with("SimplifiedLayerNormalization", &[x, &weight], attributes)
     }
 
-    /// x · Wᵀ, for W `[out, in]`.
-    fn linear(&mut self, name: &str, x: &Value, out: usize, input: usize) -> Result<Value> {
-        let weight = self.matrix(&format!("{name}.weight"), out, input)?;
-        Ok(self.graph.op("MatMul", &[x, &weight]))
-    }
-
-    /// The weight of a linear layer, stored as `[in, out]`: the way `MatMul` wants it.
-    fn matrix(&mut self, name: &str, out: usize, input: usize) -> Result<Value> {
-        let rows = self.read(name, &[out, input])?;
-        let columns: Vec<f32> = (0..input).flat_map(|i| rows[i..].iter().step_by(input).copied()).collect();
-        Ok(self.graph.floats(name, &[input, out], &columns))
-    }
-
-    /// Any other weight, as it is.
-    fn weight(&mut self, name: &str, shape: &[usize]) -> Result<Value> {
-        let values = self.read(name, shape)?;
-        Ok(self.graph.floats(name, shape, &values))
-    }
-
-    fn read(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
-        let wrong = |got| OnnxError::Weight { name: name.to_owned(), expected: shape.to_vec(), got };
-        let found = (self.weights)(name).map_err(|source| OnnxError::Read { name: name.to_owned(), source })?;
-        let weight = found.ok_or_else(|| wrong("no such weight".to_owned()))?;
-        if weight.shape != shape || weight.values.len() != shape.iter().product::<usize>() {
-            return Err(wrong(format!("shape {:?}, {} values", weight.shape, weight.values.len())));
+    /// x · Wᵀ + b, for W `[out, in]` as it is stored.
+    fn linear(&mut self, name: &str, x: &Value, input: usize, out: usize, has_bias: bool) -> Value {
+        let weight = self.graph.weight(&format!("{name}.weight"), &[out, input]);
+        let mut inputs = vec![x.clone(), weight];
+        if has_bias {
+            inputs.push(self.graph.weight(&format!("{name}.bias"), &[out]));
         }
-        Ok(weight.values)
+        self.graph.op_with("Gemm", &inputs.iter().collect::<Vec<_>>(), vec![int("transB", 1)])
     }
 }

@@ -1,52 +1,146 @@
 //! Writes an ONNX graph node by node.
 
+use half::bf16;
+use ort::value::TensorElementType;
 use prost::Message;
 
 use super::proto::{
-    ATTRIBUTE_INT, ATTRIBUTE_INTS, AttributeProto, Dimension, DimensionProto, FLOAT, GraphProto, INT64, ModelProto,
-    NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    ATTRIBUTE_FLOAT, ATTRIBUTE_INT, ATTRIBUTE_INTS, AttributeProto, BFLOAT16, Dimension, DimensionProto, EXTERNAL,
+    FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
+    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 
 /// The operators are those of this version of the standard.
 const OPSET: i64 = 17;
 /// The file format that goes with it.
 const IR_VERSION: i64 = 8;
+/// ONNX Runtime's own operators.
+const MICROSOFT: &str = "com.microsoft";
 
 /// The name of a tensor in the graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Value(String);
 
+/// The floating-point type that a graph computes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Float {
+    /// On a CPU.
+    F32,
+    /// On a GPU.
+    Bf16,
+}
+
+impl Float {
+    pub(super) fn code(self) -> i32 {
+        match self {
+            Self::F32 => FLOAT,
+            Self::Bf16 => BFLOAT16,
+        }
+    }
+
+    pub(crate) fn element_type(self) -> TensorElementType {
+        match self {
+            Self::F32 => TensorElementType::Float32,
+            Self::Bf16 => TensorElementType::Bfloat16,
+        }
+    }
+
+    fn bytes(self, data: &[f32]) -> Vec<u8> {
+        match self {
+            Self::F32 => data.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            Self::Bf16 => data.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect(),
+        }
+    }
+}
+
+/// A tensor that the graph does not hold: whoever loads it gives it to ONNX Runtime.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Outside {
+    pub(crate) name: String,
+    pub(crate) shape: Vec<usize>,
+}
+
 /// A graph that grows.
-#[derive(Default)]
 pub(super) struct Graph {
     proto: GraphProto,
+    float: Float,
+    outside: Vec<Outside>,
 }
 
 impl Graph {
-    pub(super) fn input(&mut self, name: &str, elem_type: i32, shape: &[Dimension]) -> Value {
+    pub(super) fn new(name: &str, float: Float) -> Self {
+        Self { proto: GraphProto { name: name.to_owned(), ..GraphProto::default() }, float, outside: Vec::new() }
+    }
+
+    pub(super) fn int_input(&mut self, name: &str, shape: &[Dimension]) -> Value {
+        self.input(name, INT64, shape)
+    }
+
+    pub(super) fn float_input(&mut self, name: &str, shape: &[Dimension]) -> Value {
+        self.input(name, self.float.code(), shape)
+    }
+
+    fn input(&mut self, name: &str, elem_type: i32, shape: &[Dimension]) -> Value {
         self.proto.input.push(value_info(name, elem_type, shape));
         Value(name.to_owned())
     }
 
-    /// Gives `value` a name that callers see.
-    pub(super) fn output(&mut self, name: &str, value: &Value, shape: &[Dimension]) {
-        self.push("Identity", &[value], vec![name.to_owned()], Vec::new());
-        self.proto.output.push(value_info(name, FLOAT, shape));
+    /// Has an operator's result under a name that callers see.
+    pub(super) fn output(
+        &mut self,
+        name: &str,
+        op_type: &str,
+        inputs: &[&Value],
+        attributes: Vec<AttributeProto>,
+        shape: &[Dimension],
+    ) -> Value {
+        self.push("", op_type, inputs, vec![name.to_owned()], attributes);
+        self.proto.output.push(value_info(name, self.float.code(), shape));
+        Value(name.to_owned())
+    }
+
+    /// A weight that comes from outside.
+    pub(super) fn weight(&mut self, name: &str, shape: &[usize]) -> Value {
+        let value = Value(name.to_owned());
+        let outside = Outside { name: name.to_owned(), shape: shape.to_vec() };
+        if self.outside.contains(&outside) {
+            return value;
+        }
+        let location = StringStringEntryProto { key: "location".to_owned(), value: "the program".to_owned() };
+        self.proto.initializer.push(TensorProto {
+            dims: shape.iter().map(|&n| n as i64).collect(),
+            data_type: self.float.code(),
+            name: name.to_owned(),
+            raw_data: Vec::new(),
+            external_data: vec![location],
+            data_location: Some(EXTERNAL),
+        });
+        self.outside.push(outside);
+        value
     }
 
     /// A constant; `name` is for people who look into the file.
     pub(super) fn floats(&mut self, name: &str, dims: &[usize], data: &[f32]) -> Value {
-        self.initializer(name, FLOAT, dims, data.iter().flat_map(|x| x.to_le_bytes()).collect())
+        self.constant(name, self.float.code(), dims, self.float.bytes(data))
     }
 
     pub(super) fn ints(&mut self, name: &str, dims: &[usize], data: &[i64]) -> Value {
-        self.initializer(name, INT64, dims, data.iter().flat_map(|x| x.to_le_bytes()).collect())
+        self.constant(name, INT64, dims, data.iter().flat_map(|x| x.to_le_bytes()).collect())
     }
 
-    fn initializer(&mut self, name: &str, data_type: i32, dims: &[usize], raw_data: Vec<u8>) -> Value {
+    fn constant(&mut self, name: &str, data_type: i32, dims: &[usize], raw_data: Vec<u8>) -> Value {
+        let name = format!("{name}_{}", self.proto.initializer.len());
         let dims = dims.iter().map(|&n| n as i64).collect();
-        self.proto.initializer.push(TensorProto { dims, data_type, name: name.to_owned(), raw_data });
-        Value(name.to_owned())
+        let (external_data, data_location) = (Vec::new(), None);
+        self.proto.initializer.push(TensorProto {
+            dims,
+            data_type,
+            name: name.clone(),
+            raw_data,
+            external_data,
+            data_location,
+        });
+        Value(name)
     }
 
     /// An operator with one output.
@@ -55,16 +149,25 @@ impl Graph {
     }
 
     pub(super) fn op_with(&mut self, op_type: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
+        self.op_of("", op_type, inputs, attributes)
+    }
+
+    /// One of ONNX Runtime's own operators.
+    pub(super) fn microsoft(&mut self, op_type: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
+        self.op_of(MICROSOFT, op_type, inputs, attributes)
+    }
+
+    fn op_of(&mut self, domain: &str, op_type: &str, inputs: &[&Value], attributes: Vec<AttributeProto>) -> Value {
         let [output] = self.fresh(op_type);
-        self.push(op_type, inputs, vec![output.0.clone()], attributes);
+        self.push(domain, op_type, inputs, vec![output.0.clone()], attributes);
         output
     }
 
-    /// The two halves along the last axis.
-    pub(super) fn halves(&mut self, x: &Value) -> [Value; 2] {
+    /// Two pieces along the last axis, of the lengths in `sizes` `[2]`.
+    pub(super) fn split(&mut self, x: &Value, sizes: &Value) -> [Value; 2] {
         let outputs = self.fresh::<2>("Split");
         let names = outputs.iter().map(|value| value.0.clone()).collect();
-        self.push("Split", &[x], names, vec![int("axis", -1)]);
+        self.push("", "Split", &[x, sizes], names, vec![int("axis", -1)]);
         outputs
     }
 
@@ -75,35 +178,51 @@ impl Graph {
         })
     }
 
-    fn push(&mut self, op_type: &str, inputs: &[&Value], output: Vec<String>, attribute: Vec<AttributeProto>) {
+    fn push(
+        &mut self,
+        domain: &str,
+        op_type: &str,
+        inputs: &[&Value],
+        output: Vec<String>,
+        attribute: Vec<AttributeProto>,
+    ) {
         self.proto.node.push(NodeProto {
             input: inputs.iter().map(|value| value.0.clone()).collect(),
             name: format!("node_{}", self.proto.node.len()),
             output,
             op_type: op_type.to_owned(),
             attribute,
+            domain: domain.to_owned(),
         });
     }
 
-    /// The content of an `.onnx` file.
-    pub(super) fn encode(mut self, name: &str) -> Vec<u8> {
-        self.proto.name = name.to_owned();
+    /// The content of an `.onnx` file, and what has to come from outside.
+    pub(super) fn encode(self) -> (Vec<u8>, Vec<Outside>) {
+        let operators = |domain: &str, version| OperatorSetIdProto { domain: domain.to_owned(), version };
         let model = ModelProto {
             ir_version: IR_VERSION,
             producer_name: "corver".to_owned(),
             graph: Some(self.proto),
-            opset_import: vec![OperatorSetIdProto { domain: String::new(), version: OPSET }],
+            opset_import: vec![operators("", OPSET), operators(MICROSOFT, 1)],
         };
-        model.encode_to_vec()
+        (model.encode_to_vec(), self.outside)
     }
 }
 
+fn attribute(name: &str, r#type: i32) -> AttributeProto {
+    AttributeProto { name: name.to_owned(), r#type, ..AttributeProto::default() }
+}
+
+pub(super) fn float(name: &str, value: f32) -> AttributeProto {
+    AttributeProto { f: Some(value), ..attribute(name, ATTRIBUTE_FLOAT) }
+}
+
 pub(super) fn int(name: &str, value: i64) -> AttributeProto {
-    AttributeProto { name: name.to_owned(), i: Some(value), ints: Vec::new(), r#type: ATTRIBUTE_INT }
+    AttributeProto { i: Some(value), ..attribute(name, ATTRIBUTE_INT) }
 }
 
 pub(super) fn ints(name: &str, values: &[i64]) -> AttributeProto {
-    AttributeProto { name: name.to_owned(), i: None, ints: values.to_vec(), r#type: ATTRIBUTE_INTS }
+    AttributeProto { ints: values.to_vec(), ..attribute(name, ATTRIBUTE_INTS) }
 }
 
 pub(super) fn named(name: &str) -> Dimension {

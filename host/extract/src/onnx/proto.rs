@@ -1,4 +1,4 @@
-//! The few messages of the ONNX format that a decoder needs. Field numbers are those of `onnx.proto3`; fields that are
+//! The few messages of the ONNX format that this crate's graphs need. Field numbers are those of `onnx.proto3`; fields that are
 //! never written are left out.
 
 use prost::Message;
@@ -6,9 +6,14 @@ use prost::Message;
 /// `TensorProto.DataType`
 pub(super) const FLOAT: i32 = 1;
 pub(super) const INT64: i32 = 7;
-pub(super) const BOOL: i64 = 9;
+
+pub(super) const BFLOAT16: i32 = 16;
+
+/// `TensorProto.DataLocation`
+pub(super) const EXTERNAL: i32 = 1;
 
 /// `AttributeProto.AttributeType`
+pub(super) const ATTRIBUTE_FLOAT: i32 = 1;
 pub(super) const ATTRIBUTE_INT: i32 = 2;
 pub(super) const ATTRIBUTE_INTS: i32 = 7;
 
@@ -58,12 +63,17 @@ pub(super) struct NodeProto {
     pub(super) op_type: String,
     #[prost(message, repeated, tag = "5")]
     pub(super) attribute: Vec<AttributeProto>,
+    /// Empty for the standard's operators.
+    #[prost(string, tag = "7")]
+    pub(super) domain: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AttributeProto {
     #[prost(string, tag = "1")]
     pub(super) name: String,
+    #[prost(float, optional, tag = "2")]
+    pub(super) f: Option<f32>,
     #[prost(int64, optional, tag = "3")]
     pub(super) i: Option<i64>,
     #[prost(int64, repeated, tag = "8")]
@@ -83,6 +93,18 @@ pub(super) struct TensorProto {
     /// Little-endian.
     #[prost(bytes = "vec", tag = "9")]
     pub(super) raw_data: Vec<u8>,
+    #[prost(message, repeated, tag = "13")]
+    pub(super) external_data: Vec<StringStringEntryProto>,
+    #[prost(int32, optional, tag = "14")]
+    pub(super) data_location: Option<i32>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct StringStringEntryProto {
+    #[prost(string, tag = "1")]
+    pub(super) key: String,
+    #[prost(string, tag = "2")]
+    pub(super) value: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -1,21 +1,29 @@
-//! A Qwen2 decoder written out as sums over one sequence, in f64: nothing padded, nothing cached.
+//! A Llama or Qwen2 decoder written out as sums over one sequence, in f64: nothing padded, nothing cached.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use corver_extract::onnx::{DecoderShape, Weight};
+use corver_pretrained::{Family, ModelConfig};
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
 
 pub struct Decoder {
-    pub shape: DecoderShape,
-    pub weights: BTreeMap<String, Weight>,
+    pub config: ModelConfig,
+    weights: BTreeMap<String, Weight>,
+}
+
+struct Weight {
+    shape: Vec<usize>,
+    values: Vec<f32>,
 }
 
 impl Decoder {
     /// Weights large enough that attention is not flat and that a mistake anywhere reaches the logits.
-    pub fn new(shape: DecoderShape) -> Self {
-        let (d, wide) = (shape.hidden_size, shape.intermediate_size);
-        let (query, key) = (shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim);
-        let mut sizes = vec![("model.embed_tokens.weight".to_owned(), vec![shape.vocab_size, d])];
-        for n in 0..shape.num_layers {
+    pub fn new(config: ModelConfig) -> Self {
+        let (d, wide) = (config.hidden_size, config.intermediate_size);
+        let (query, key) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
+        let mut sizes = vec![("model.embed_tokens.weight".to_owned(), vec![config.vocab_size, d])];
+        for n in 0..config.num_layers {
             let parts = [
                 ("input_layernorm.weight", vec![d]),
                 ("self_attn.q_proj.weight", vec![query, d]),
@@ -30,11 +38,12 @@ impl Decoder {
                 ("mlp.up_proj.weight", vec![wide, d]),
                 ("mlp.down_proj.weight", vec![d, wide]),
             ];
+            let parts = parts.into_iter().filter(|(part, _)| config.family == Family::Qwen2 || !part.ends_with("bias"));
             sizes.extend(parts.map(|(part, size)| (format!("model.layers.{n}.{part}"), size)));
         }
         sizes.push(("model.norm.weight".to_owned(), vec![d]));
-        if !shape.tie_embeddings {
-            sizes.push(("lm_head.weight".to_owned(), vec![shape.vocab_size, d]));
+        if !config.tie_embeddings {
+            sizes.push(("lm_head.weight".to_owned(), vec![config.vocab_size, d]));
         }
         let weight = |(n, (name, shape)): (usize, (String, Vec<usize>))| {
             let centre = if name.ends_with("norm.weight") { 1.0 } else { 0.0 };
@@ -42,32 +51,48 @@ impl Decoder {
             let values = (0..shape.iter().product()).map(value).collect();
             (name, Weight { shape, values })
         };
-        Self { weights: sizes.into_iter().enumerate().map(weight).collect(), shape }
+        Self { weights: sizes.into_iter().enumerate().map(weight).collect(), config }
+    }
+
+    /// config.json and model.safetensors.
+    pub fn write(&self, folder: &Path) {
+        std::fs::write(folder.join("config.json"), self.config.to_json("float32").to_string()).unwrap();
+        let bytes: Vec<(&String, &Weight, Vec<u8>)> = self
+            .weights
+            .iter()
+            .map(|(name, weight)| (name, weight, weight.values.iter().flat_map(|x| x.to_le_bytes()).collect()))
+            .collect();
+        let views = bytes
+            .iter()
+            .map(|(name, weight, bytes)| (name, TensorView::new(Dtype::F32, weight.shape.clone(), bytes).unwrap()));
+        std::fs::write(folder.join("model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
     }
 
     /// `[T][V]`
     pub fn logits(&self, tokens: &[i64]) -> Vec<Vec<f64>> {
         let embedding = self.rows("model.embed_tokens.weight");
         let mut hidden: Vec<Vec<f64>> = tokens.iter().map(|&id| embedding[id as usize].clone()).collect();
-        for n in 0..self.shape.num_layers {
+        for n in 0..self.config.num_layers {
             let at = |part: &str| format!("model.layers.{n}.{part}");
             let normed = self.norms(&hidden, &at("input_layernorm"));
             add(&mut hidden, self.attention(&at("self_attn"), &normed));
             let normed = self.norms(&hidden, &at("post_attention_layernorm"));
             add(&mut hidden, normed.iter().map(|x| self.feed_forward(&at("mlp"), x)).collect());
         }
-        let head = if self.shape.tie_embeddings { "model.embed_tokens" } else { "lm_head" };
+        let head = if self.config.tie_embeddings { "model.embed_tokens" } else { "lm_head" };
         self.norms(&hidden, "model.norm").iter().map(|x| self.linear(head, x)).collect()
     }
 
     fn attention(&self, part: &str, normed: &[Vec<f64>]) -> Vec<Vec<f64>> {
-        let DecoderShape { num_heads, num_kv_heads, head_dim, .. } = self.shape;
+        let ModelConfig { num_heads, num_kv_heads, head_dim, .. } = self.config;
         // `[T][heads][Dh]`
         let heads = |name: &str| -> Vec<Vec<Vec<f64>>> {
-            let bias = &self.rows(&format!("{part}.{name}.bias"))[0];
+            let bias = format!("{part}.{name}.bias");
             let of_token = |x: &Vec<f64>| {
                 let mut y = [self.linear(&format!("{part}.{name}"), x)];
-                add(&mut y, vec![bias.clone()]);
+                if self.weights.contains_key(&bias) {
+                    add(&mut y, self.rows(&bias));
+                }
                 y[0].chunks(head_dim).map(<[f64]>::to_vec).collect()
             };
             normed.iter().map(of_token).collect()
@@ -91,8 +116,8 @@ impl Decoder {
 
     fn rotate(&self, head: &mut [f64], position: usize) {
         let half = head.len() / 2;
-        for i in 0..half {
-            let angle = position as f64 * self.shape.rope_theta.powf(-(i as f64) / half as f64);
+        for (i, frequency) in self.config.rope_frequencies().into_iter().enumerate() {
+            let angle = position as f64 * frequency;
             let (a, b) = (head[i], head[i + half]);
             head[i] = a * angle.cos() - b * angle.sin();
             head[i + half] = b * angle.cos() + a * angle.sin();
@@ -109,7 +134,7 @@ impl Decoder {
     fn norms(&self, rows: &[Vec<f64>], part: &str) -> Vec<Vec<f64>> {
         let weight = &self.rows(&format!("{part}.weight"))[0];
         let norm = |x: &Vec<f64>| {
-            let root = (dot(x, x) / x.len() as f64 + self.shape.norm_eps).sqrt();
+            let root = (dot(x, x) / x.len() as f64 + self.config.norm_eps).sqrt();
             x.iter().zip(weight).map(|(x, weight)| x / root * weight).collect()
         };
         rows.iter().map(norm).collect()

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use corver_learn::{Model, ModelConfig};
+use corver_learn::Model;
+use corver_pretrained::ModelConfig;
 use serde_json::json;
 use tch::Device;
 

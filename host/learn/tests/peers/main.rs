@@ -5,10 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use corver_core::{Advantages, Learner, Question, Rollout, Sampler, Sampling};
-use corver_learn::{
-    AdamWSettings, Family, LearnSettings, Llama3Scaling, LoraSettings, LossSettings, LossType, Model, ModelConfig,
-    Policy, PolicyTokenizer, Precision,
-};
+use corver_learn::{AdamWSettings, LearnSettings, LoraSettings, LossSettings, LossType, Model, Policy, Precision};
+use corver_pretrained::{ChatTokenizer, Family, Llama3Scaling, ModelConfig};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
@@ -97,7 +95,7 @@ fn compute(folder: &Path, loss_type: LossType, precision: Precision) {
     model.add_lora(&settings.lora, 1).unwrap();
     stir(&model);
     model.save_adapter(&folder.join("before")).unwrap();
-    let mut policy = Policy::new(model, PolicyTokenizer::load(folder).unwrap(), settings, 1).unwrap();
+    let mut policy = Policy::new(model, ChatTokenizer::load(folder).unwrap(), settings, 1).unwrap();
     let greedy = policy.sample(&questions(), &Sampling::greedy(12), 0).unwrap();
     let sampling = Sampling { num_generations: 4, max_completion_length: 9, ..Sampling::PAPER };
     let rollouts = policy.sample(&questions(), &sampling, 5).unwrap();

@@ -2,12 +2,14 @@
 
 pub mod completions;
 pub mod evaluate;
+pub mod extraction;
 pub mod filter;
 pub mod grade;
 pub mod interval;
 
 pub use completions::{Completions, GivenTriplets, read_completions};
 pub use evaluate::{EvaluateError, EvaluateSettings, Evaluation, GradedAnswer, evaluate};
+pub use extraction::{ExtractionQuality, Found, GoldSentence, compare_triplets, read_gold};
 pub use filter::{FilterSettings, Zone};
 pub use grade::{Grades, Missing, grade};
 pub use interval::wilson;

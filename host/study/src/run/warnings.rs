@@ -49,7 +49,7 @@ impl Warnings {
             number("corver/counted_rate") == 0.0,
             STEPS,
             format!(
-                "in {STEPS} steps no count decided a sentence: see in traces.jsonl what the extractor finds (extract.bundle), and \
+                "in {STEPS} steps no count decided a sentence: see in traces.jsonl what the extractor finds (extract.model, extract.prompt), and \
                  whether it is in the corpus (corpus.index)"
             ),
         );

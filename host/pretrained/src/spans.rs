@@ -47,15 +47,15 @@ mod tests {
 
     use super::*;
     use crate::testing::{byte_level_tokenizer, metaspace_tokenizer};
-    use crate::tokenizer::PolicyTokenizer;
+    use crate::tokenizer::ChatTokenizer;
 
-    fn pieces(tokenizer: &PolicyTokenizer, tokens: &[u32]) -> (String, Vec<Range<usize>>) {
+    fn pieces(tokenizer: &ChatTokenizer, tokens: &[u32]) -> (String, Vec<Range<usize>>) {
         let text = tokenizer.decode(tokens).unwrap();
         let spans = token_spans(&text, tokens, |ids| tokenizer.decode(ids)).unwrap();
         (text, spans)
     }
 
-    fn byte_ids(tokenizer: &PolicyTokenizer, text: &str) -> Vec<u32> {
+    fn byte_ids(tokenizer: &ChatTokenizer, text: &str) -> Vec<u32> {
         text.chars().map(|c| tokenizer.id(&c.to_string()).unwrap()).collect()
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use ort::session::Session;
 use ort::value::{Outlet, TensorElementType};
 
-use crate::bundle::Settings;
+use crate::settings::Settings;
 use crate::{ExtractError, Result};
 
 /// What the decoder needs to know about its graph.

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::error::{LearnError, Result};
+use crate::error::{PretrainedError, Result};
 
 /// The architectures, as `model_type` spells them.
 pub const SUPPORTED: &[&str] = &["llama", "qwen2", "qwen3", "olmo2"];
@@ -120,9 +120,12 @@ impl ModelConfig {
     /// # Errors
     /// A file that cannot be read, an unknown `model_type`, or a variation that is not computed here.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(LearnError::io("read", path))?;
-        let malformed =
-            |expected: &str, got: String| LearnError::Malformed { path: path.into(), expected: expected.into(), got };
+        let text = std::fs::read_to_string(path).map_err(PretrainedError::io(path))?;
+        let malformed = |expected: &str, got: String| PretrainedError::Malformed {
+            path: path.into(),
+            expected: expected.into(),
+            got,
+        };
         let value: Value = serde_json::from_str(&text).map_err(|e| malformed("JSON", e.to_string()))?;
         let model_type = value.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
         // Before the fields: another architecture names them differently, and that is not what is wrong then.
@@ -132,12 +135,16 @@ impl ModelConfig {
             "qwen3" => Family::Qwen3,
             "olmo2" => Family::Olmo2,
             _ => {
-                return Err(LearnError::UnknownModelType { path: path.into(), got: model_type, supported: SUPPORTED });
+                return Err(PretrainedError::UnknownModelType {
+                    path: path.into(),
+                    got: model_type,
+                    supported: SUPPORTED,
+                });
             }
         };
         let raw: Raw =
             serde_json::from_value(value).map_err(|e| malformed("a decoder's configuration", e.to_string()))?;
-        raw.refuse_variations(family, path)?;
+        raw.refuse_variations(path)?;
         let rope = Rope::read(&raw, path)?;
         let heads = raw.num_attention_heads;
         let config = Self {
@@ -159,8 +166,11 @@ impl ModelConfig {
         Ok(config)
     }
 
-    /// Sizes that attention can work with; otherwise (expected, got).
-    pub(crate) fn check(&self) -> std::result::Result<(), (&'static str, String)> {
+    /// Sizes that attention can work with.
+    ///
+    /// # Errors
+    /// Otherwise: (expected, got).
+    pub fn check(&self) -> std::result::Result<(), (&'static str, String)> {
         let sizes = [
             self.vocab_size,
             self.hidden_size,
@@ -205,6 +215,28 @@ impl ModelConfig {
         Ok(())
     }
 
+    /// Radians per position, `[head_dim / 2]`: θ^(−2i/d), with Llama 3.1's stretching where the configuration has it: long waves by `factor`, short ones not at
+    /// all, and a linear blend (in the number of waves per context) between.
+    #[must_use]
+    pub fn rope_frequencies(&self) -> Vec<f64> {
+        let d = self.head_dim;
+        (0..d / 2)
+            .map(|i| {
+                let f = self.rope_theta.powf(-2.0 * i as f64 / d as f64);
+                let Some(s) = self.rope_scaling else { return f };
+                let waves = s.original_max_position_embeddings * f / std::f64::consts::TAU;
+                if waves < s.low_freq_factor {
+                    f / s.factor
+                } else if waves > s.high_freq_factor {
+                    f
+                } else {
+                    let share = (waves - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+                    share * f + (1.0 - share) * f / s.factor
+                }
+            })
+            .collect()
+    }
+
     /// The content of a config.json that `transformers` loads too; `dtype` is its name for the stored precision.
     #[must_use]
     pub fn to_json(&self, dtype: &str) -> Value {
@@ -243,9 +275,10 @@ impl ModelConfig {
 
 impl Raw {
     /// Refuses what would otherwise be computed wrongly in silence.
-    fn refuse_variations(&self, family: Family, path: &Path) -> Result<()> {
-        let refuse =
-            |key, got: String, expected| Err(LearnError::UnsupportedConfig { path: path.into(), key, got, expected });
+    fn refuse_variations(&self, path: &Path) -> Result<()> {
+        let refuse = |key, got: String, expected| {
+            Err(PretrainedError::UnsupportedConfig { path: path.into(), key, got, expected })
+        };
         if self.attention_bias == Some(true) {
             return refuse("attention_bias", "true".into(), "false");
         }
@@ -260,9 +293,6 @@ impl Raw {
         }
         if let Some(quantization) = &self.quantization_config {
             return refuse("quantization_config", quantization.to_string(), "an unquantised model");
-        }
-        if family == Family::Qwen2 && self.head_dim.is_some_and(|d| d * self.num_attention_heads != self.hidden_size) {
-            return refuse("head_dim", format!("{:?}", self.head_dim), "hidden_size / num_attention_heads");
         }
         Ok(())
     }
@@ -283,14 +313,14 @@ impl Rope {
             Some("llama3") => {
                 // `kind` was found inside it.
                 let settings = inside.cloned().unwrap_or_default();
-                Some(serde_json::from_value(settings).map_err(|e| LearnError::Malformed {
+                Some(serde_json::from_value(settings).map_err(|e| PretrainedError::Malformed {
                     path: path.into(),
                     expected: "llama3 rope settings".into(),
                     got: e.to_string(),
                 })?)
             }
             Some(other) => {
-                return Err(LearnError::UnsupportedConfig {
+                return Err(PretrainedError::UnsupportedConfig {
                     path: path.into(),
                     key: "rope_scaling",
                     got: other.into(),
@@ -352,10 +382,52 @@ mod tests {
     #[test]
     fn variations_are_refused_by_name() {
         let error = read(&LLAMA.replace("\"attention_bias\":false", "\"attention_bias\":true")).unwrap_err();
-        assert!(matches!(error, LearnError::UnsupportedConfig { key: "attention_bias", .. }), "{error}");
+        assert!(matches!(error, PretrainedError::UnsupportedConfig { key: "attention_bias", .. }), "{error}");
         let error = read(&LLAMA.replace("\"llama3\"", "\"yarn\"")).unwrap_err();
-        assert!(matches!(error, LearnError::UnsupportedConfig { key: "rope_scaling", .. }), "{error}");
+        assert!(matches!(error, PretrainedError::UnsupportedConfig { key: "rope_scaling", .. }), "{error}");
         let error = read(&LLAMA.replace("\"num_key_value_heads\":8", "\"num_key_value_heads\":7")).unwrap_err();
         assert!(error.to_string().contains("24 heads over 7"), "{error}");
+    }
+
+    fn small(rope_scaling: Option<Llama3Scaling>) -> ModelConfig {
+        ModelConfig {
+            family: Family::Llama,
+            vocab_size: 4,
+            hidden_size: 8,
+            intermediate_size: 8,
+            num_layers: 1,
+            num_heads: 1,
+            num_kv_heads: 1,
+            head_dim: 8,
+            max_positions: 64,
+            norm_eps: 1e-6,
+            rope_theta: 10_000.0,
+            rope_scaling,
+            tie_embeddings: true,
+        }
+    }
+
+    #[test]
+    fn frequencies_fall_by_powers_of_theta() {
+        for (got, expected) in small(None).rope_frequencies().iter().zip([1.0, 0.1, 0.01, 0.001]) {
+            assert!((got - expected).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn llama3_stretches_long_waves_only() {
+        let scaling = Llama3Scaling {
+            factor: 8.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position_embeddings: 1000.0,
+        };
+        // Waves per 1,000 positions: 159, 15.9, 1.59, 0.159.
+        let got = small(Some(scaling)).rope_frequencies();
+        let share = (1000.0 * 0.01 / std::f64::consts::TAU - 1.0) / 3.0;
+        let expected = [1.0, 0.1, 0.01 * (share + (1.0 - share) / 8.0), 0.001 / 8.0];
+        for (got, expected) in got.iter().zip(expected) {
+            assert!((got - expected).abs() < 1e-12, "{got} {expected}");
+        }
     }
 }

@@ -12,7 +12,7 @@ use tokenizers::Tokenizer;
 
 use crate::chat::{Chat, Switches};
 use crate::clean_up::{self, CleanedUp};
-use crate::error::{LearnError, Result};
+use crate::error::{PretrainedError, Result};
 use crate::spans::token_spans;
 
 /// Tokens that end an answer, wherever the vocabulary has them (the paper's evaluation).
@@ -23,7 +23,7 @@ const SILENT_TOKENS: usize = 8;
 
 /// A tokenizer with its chat template and stop tokens.
 #[derive(Debug)]
-pub struct PolicyTokenizer {
+pub struct ChatTokenizer {
     tokenizer: Tokenizer,
     chat: Chat,
     special: HashSet<u32>,
@@ -43,7 +43,7 @@ pub struct Decoded {
     pub token_spans: Vec<Option<Range<usize>>>,
 }
 
-impl PolicyTokenizer {
+impl ChatTokenizer {
     /// Reads tokenizer.json, tokenizer_config.json, chat_template.jinja and generation_config.json of a Hugging Face
     /// folder; the last two may be absent. This process renders the chat template, which has no bound on memory: for folders that
     /// are trusted.
@@ -64,27 +64,9 @@ impl PolicyTokenizer {
     }
 
     fn read(folder: &Path, renderer: Option<Command>, switches: Switches) -> Result<Self> {
-        let path = folder.join("tokenizer.json");
-        let bytes = std::fs::read(&path).map_err(LearnError::io("read", &path))?;
-        let malformed = |got: String| LearnError::Malformed {
-            path: path.clone(),
-            expected: "a tokenizer of the `tokenizers` library".into(),
-            got,
-        };
-        // The library panics on text that is no JSON.
-        serde_json::from_slice::<IgnoredAny>(&bytes).map_err(|error| malformed(error.to_string()))?;
-        let tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| malformed(error.to_string()))?;
+        let tokenizer = read_tokenizer(&folder.join("tokenizer.json"))?;
         let config = read_json(&folder.join("tokenizer_config.json"))?;
-        let generation = folder.join("generation_config.json");
-        let generation = if generation.exists() { read_json(&generation)? } else { Json::Null };
-        let stop = stop_tokens(&tokenizer, &generation);
-        if stop.is_empty() {
-            return Err(LearnError::Malformed {
-                path,
-                expected: format!("one of {STOP_TOKENS:?}, or eos_token_id in generation_config.json"),
-                got: "no token that could end an answer".into(),
-            });
-        }
+        let stop = stop_tokens(&tokenizer, folder)?;
         let special =
             tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, t)| t.special).map(|(id, _)| id).collect();
         let cleans_up = config.get("clean_up_tokenization_spaces").and_then(Json::as_bool).unwrap_or_default();
@@ -217,7 +199,41 @@ impl PolicyTokenizer {
     }
 }
 
-fn stop_tokens(tokenizer: &Tokenizer, generation: &Json) -> Vec<u32> {
+/// Reads a tokenizer.json.
+///
+/// # Errors
+/// A file that is missing or malformed.
+pub fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
+    let bytes = std::fs::read(path).map_err(PretrainedError::io(path))?;
+    let malformed = |got: String| PretrainedError::Malformed {
+        path: path.into(),
+        expected: "a tokenizer of the `tokenizers` library".into(),
+        got,
+    };
+    // The library panics on text that is no JSON.
+    serde_json::from_slice::<IgnoredAny>(&bytes).map_err(|error| malformed(error.to_string()))?;
+    Tokenizer::from_bytes(bytes).map_err(|error| malformed(error.to_string()))
+}
+
+/// Ids that end an answer, ascending: the usual ones that the vocabulary has, and those of generation_config.json.
+///
+/// # Errors
+/// A generation_config.json that is malformed, or no such token.
+pub fn stop_tokens(tokenizer: &Tokenizer, folder: &Path) -> Result<Vec<u32>> {
+    let generation = folder.join("generation_config.json");
+    let config = if generation.exists() { read_json(&generation)? } else { Json::Null };
+    let stop = stop_tokens_of(tokenizer, &config);
+    match stop.is_empty() {
+        true => Err(PretrainedError::Malformed {
+            path: generation,
+            expected: format!("eos_token_id, or one of {STOP_TOKENS:?} in the vocabulary"),
+            got: "no token that could end an answer".into(),
+        }),
+        false => Ok(stop),
+    }
+}
+
+fn stop_tokens_of(tokenizer: &Tokenizer, generation: &Json) -> Vec<u32> {
     let known = STOP_TOKENS.iter().filter_map(|token| tokenizer.token_to_id(token));
     let eos = match generation.get("eos_token_id") {
         Some(Json::Array(ids)) => ids.iter().collect(),
@@ -228,17 +244,17 @@ fn stop_tokens(tokenizer: &Tokenizer, generation: &Json) -> Vec<u32> {
     known.chain(eos).collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
-fn read_json(path: &Path) -> Result<Json> {
-    let text = std::fs::read_to_string(path).map_err(LearnError::io("read", path))?;
-    serde_json::from_str(&text).map_err(|e| LearnError::Malformed {
+pub(crate) fn read_json(path: &Path) -> Result<Json> {
+    let text = std::fs::read_to_string(path).map_err(PretrainedError::io(path))?;
+    serde_json::from_str(&text).map_err(|e| PretrainedError::Malformed {
         path: path.into(),
         expected: "JSON".into(),
         got: e.to_string(),
     })
 }
 
-fn refused(error: tokenizers::Error) -> LearnError {
-    LearnError::Tokenizer { reason: error.to_string() }
+fn refused(error: tokenizers::Error) -> PretrainedError {
+    PretrainedError::Tokenizer { reason: error.to_string() }
 }
 
 #[cfg(test)]
@@ -273,12 +289,12 @@ mod tests {
         let tokenizer = byte_level_tokenizer();
         assert_eq!(tokenizer.stop_tokens(), [tokenizer.id("<|im_end|>").unwrap()]);
         let more = serde_json::json!({"eos_token_id": [3, 1]});
-        assert_eq!(stop_tokens(&tokenizer.tokenizer, &more), [1, 3, tokenizer.id("<|im_end|>").unwrap()]);
+        assert_eq!(stop_tokens_of(&tokenizer.tokenizer, &more), [1, 3, tokenizer.id("<|im_end|>").unwrap()]);
     }
 
     #[test]
     fn a_missing_file_is_named() {
-        let error = PolicyTokenizer::load(Path::new("/nowhere")).unwrap_err().to_string();
+        let error = ChatTokenizer::load(Path::new("/nowhere")).unwrap_err().to_string();
         assert!(error.contains("/nowhere/tokenizer.json"), "{error}");
     }
 }

@@ -10,16 +10,20 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value as Json;
 
-use crate::error::{LearnError, Result};
+use crate::error::{PretrainedError, Result};
+use crate::tokenizer::read_json;
 
 use child::Renderer;
 pub use child::render_as_child;
 pub use template::Switches;
 use template::{Messages, Source, Template};
 
+/// Where newer folders keep their template.
+const FILE: &str = "chat_template.jinja";
+
 /// The one template of a tokenizer.
 #[derive(Debug)]
-pub(crate) struct Chat {
+pub struct Chat {
     /// The file that holds it.
     path: PathBuf,
     renders: Renders,
@@ -34,7 +38,10 @@ enum Renders {
 impl Chat {
     /// chat_template.jinja if it is there, else `chat_template` of tokenizer_config.json (`config`). `child` starts the process that
     /// renders it; without, this one does. It sees `switches` by their names.
-    pub(crate) fn find(folder: &Path, config: &Json, child: Option<Command>, switches: Switches) -> Result<Self> {
+    ///
+    /// # Errors
+    /// No template, one that is malformed, or a process that cannot be started.
+    pub fn find(folder: &Path, config: &Json, child: Option<Command>, switches: Switches) -> Result<Self> {
         let (path, template) = find_template(folder, config)?;
         let token = |key: &str| match config.get(key) {
             Some(Json::String(text)) => text.clone(),
@@ -48,32 +55,48 @@ impl Chat {
         };
         match renders {
             Ok(renders) => Ok(Self { path, renders }),
-            Err(reason) => Err(LearnError::Template { path, reason }),
+            Err(reason) => Err(PretrainedError::Template { path, reason }),
         }
     }
 
+    /// As [`Self::find`]; `None` where the folder has no template.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn open(folder: &Path, child: Option<Command>, switches: Switches) -> Result<Option<Self>> {
+        let path = folder.join("tokenizer_config.json");
+        let config = if path.exists() { read_json(&path)? } else { Json::Null };
+        if in_config(&config).is_none() && !folder.join(FILE).exists() {
+            return Ok(None);
+        }
+        Self::find(folder, &config, child, switches).map(Some)
+    }
+
     /// The prompt up to where the assistant's words begin.
-    pub(crate) fn render(&self, system: Option<&str>, user: &str) -> Result<String> {
+    ///
+    /// # Errors
+    /// A template that refuses these messages, or asks for more memory or time than it is given.
+    pub fn render(&self, system: Option<&str>, user: &str) -> Result<String> {
         let messages = Messages { system: system.map(str::to_owned), user: user.to_owned() };
         let rendered = match &self.renders {
             Renders::Here(template) => template.render(&messages),
             Renders::Child(renderer) => renderer.lock().unwrap_or_else(PoisonError::into_inner).render(&messages),
         };
-        rendered.map_err(|reason| LearnError::Template { path: self.path.clone(), reason })
+        rendered.map_err(|reason| PretrainedError::Template { path: self.path.clone(), reason })
     }
 }
 
 /// A template and the file it is in.
 fn find_template(folder: &Path, config: &Json) -> Result<(PathBuf, String)> {
-    let file = folder.join("chat_template.jinja");
+    let file = folder.join(FILE);
     if file.exists() {
-        let template = std::fs::read_to_string(&file).map_err(LearnError::io("read", &file))?;
+        let template = std::fs::read_to_string(&file).map_err(PretrainedError::io(&file))?;
         return Ok((file, template));
     }
     let path = folder.join("tokenizer_config.json");
     match in_config(config) {
         Some(template) => Ok((path, template)),
-        None => Err(LearnError::Malformed {
+        None => Err(PretrainedError::Malformed {
             path,
             expected: "a `chat_template` here, or a file chat_template.jinja beside it".into(),
             got: "neither; use an instruction-tuned model's folder, or add a template".into(),
@@ -104,7 +127,7 @@ mod tests {
         let config = json!({"chat_template": "{{ raise_exception('no system role') }}"});
         let error =
             Chat::find(Path::new("/nowhere"), &config, None, Switches::new()).unwrap().render(None, "x").unwrap_err();
-        assert!(matches!(&error, LearnError::Template { .. }), "{error}");
+        assert!(matches!(&error, PretrainedError::Template { .. }), "{error}");
         let said = error.to_string();
         assert!(said.contains("tokenizer_config.json") && said.contains("no system role"), "{error}");
     }

@@ -1,29 +1,36 @@
-//! One graph and the state of the rows that it is decoding.
+//! Rows in the form that Optimum exports: every row holds the prompt, and a step copies all that is there.
 
 use std::ops::Range;
+use std::path::Path;
 
-use ort::ep;
-use ort::memory::{AllocationDevice, AllocatorType, MemoryInfo, MemoryType};
+use ort::memory::{AllocationDevice, MemoryInfo};
 use ort::session::Session;
-use ort::value::{DynTensorValueType, DynValue, Tensor};
+use ort::value::{DynValue, Tensor};
 
-use crate::bundle::Bundle;
-use crate::layout::Layout;
-use crate::tensor::{argmax_of_last, empty, select_rows};
-use crate::{Device, ExtractError, Result, RuntimeLibrary};
+use super::layout::Layout;
+use super::{Decoder, as_input, builder, home, run_error};
+use crate::settings::Settings;
+use crate::tensor::{argmax, copied, select_rows, zeros};
+use crate::{ExtractError, Result, RuntimeLibrary};
 
-/// A decoder graph in an ONNX Runtime session.
-pub(crate) struct Decoder {
+/// A `text-generation-with-past` graph.
+pub(crate) struct Exported {
     session: Session,
     layout: Layout,
-    device: Device,
+    gpu: Option<u16>,
     /// V.
     vocab_size: usize,
     max_logits: usize,
+    /// The prompt, one row.
+    prompt: Rows,
+    rows: Rows,
+    /// Those of `rows` that are still wanted.
+    live: Vec<usize>,
 }
 
 /// Rows of tokens that have been run, as keys and values.
-pub(crate) struct Rows {
+#[derive(Default)]
+struct Rows {
     /// Key and value of each layer, `[B, heads, columns, dim]`; on the device, or on the CPU on their way there.
     past: Vec<DynValue>,
     columns: usize,
@@ -34,32 +41,55 @@ pub(crate) struct Rows {
 /// Logits of one run, at most: wide prompts over large vocabularies are run in pieces. 256 MiB of f32.
 const MAX_LOGITS: usize = 1 << 26;
 
-impl Decoder {
-    pub(crate) fn open(bundle: &Bundle, device: Device, runtime: &RuntimeLibrary) -> Result<Self> {
-        let session = open_session(bundle, device, runtime)?;
-        let layout = Layout::read(&session, &bundle.settings, &bundle.graph)?;
-        let tokens = bundle.tokenizer.get_vocab_size(true);
+impl Exported {
+    /// Loads `graph` and runs `prompt`; `tokens` is the size of the tokenizer's vocabulary.
+    pub(crate) fn open(
+        graph: &Path,
+        settings: &Settings,
+        prompt: &[u32],
+        tokens: usize,
+        gpu: Option<u16>,
+        runtime: &RuntimeLibrary,
+    ) -> Result<Self> {
+        let load = |source: ort::Error| ExtractError::Load { path: graph.to_owned(), source };
+        let session = builder(gpu, runtime)?.commit_from_file(graph).map_err(load)?;
+        let layout = Layout::read(&session, settings, graph)?;
         let vocab_size = layout.vocab_size.unwrap_or(tokens);
         if vocab_size < tokens {
             return Err(ExtractError::Malformed {
-                path: bundle.graph.clone(),
+                path: graph.to_owned(),
                 expected: format!("logits for the {tokens} tokens of tokenizer.json"),
                 got: format!("{vocab_size}"),
             });
         }
-        Ok(Self { session, layout, device, vocab_size, max_logits: MAX_LOGITS })
+        let mut decoder = Self {
+            session,
+            layout,
+            gpu,
+            vocab_size,
+            max_logits: MAX_LOGITS,
+            prompt: Rows::default(),
+            rows: Rows::default(),
+            live: Vec::new(),
+        };
+        let mut rows = decoder.blank()?;
+        if !prompt.is_empty() {
+            decoder.extend(&mut rows, &as_input(prompt).collect::<Vec<_>>())?;
+        }
+        decoder.prompt = rows;
+        Ok(decoder)
     }
 
     /// One row without a token.
-    pub(crate) fn blank(&self) -> Result<Rows> {
+    fn blank(&self) -> Result<Rows> {
         let shape = [1, self.layout.num_kv_heads, 0, self.layout.head_dim];
-        let past = (0..2 * self.layout.layers.len()).map(|_| empty(self.layout.kv_type, shape));
+        let past = (0..2 * self.layout.layers.len()).map(|_| zeros(self.layout.kv_type, &shape));
         let past = past.collect::<ort::Result<_>>().map_err(|source| run_error(1, 0, source))?;
         Ok(Rows { past, columns: 0, pads: std::iter::once(0..0).collect() })
     }
 
     /// Runs further tokens of each row, `[B, width]` row by row, and returns the most likely next token of each.
-    pub(crate) fn extend(&mut self, rows: &mut Rows, tokens: &[i64]) -> Result<Vec<u32>> {
+    fn extend(&mut self, rows: &mut Rows, tokens: &[i64]) -> Result<Vec<u32>> {
         let num_rows = rows.pads.len();
         let width = tokens.len() / num_rows;
         let piece = (self.max_logits / (num_rows * self.vocab_size)).clamp(1, width);
@@ -71,9 +101,8 @@ impl Decoder {
             logits = Some(self.run(rows, columns).map_err(|source| run_error(num_rows, rows.columns, source))?);
         }
         let logits = logits.expect("a row has at least one further token");
-        argmax_of_last(&logits)
-            .map_err(|source| run_error(num_rows, rows.columns, source))?
-            .ok_or(ExtractError::NotFinite { columns: rows.columns })
+        let best = argmax(&logits).map_err(|source| run_error(num_rows, rows.columns, source))?;
+        best.into_iter().map(|id| id.ok_or(ExtractError::NotFinite { columns: rows.columns })).collect()
     }
 
     /// One run of the graph; `rows` grows by the new columns, the logits `[B, T, V]` come to the CPU.
@@ -87,7 +116,7 @@ impl Decoder {
         binding.bind_input("attention_mask", &Tensor::from_array((shape(total), rows.mask(total)))?)?;
         binding.bind_input("position_ids", &Tensor::from_array((shape(width), rows.positions(total)))?)?;
         binding.bind_output_to_device("logits", &MemoryInfo::default())?;
-        let home = home(self.device)?;
+        let home = home(self.gpu)?;
         for ([past_key, past_value, present_key, present_value], past) in
             self.layout.layers.iter().zip(rows.past.chunks_exact(2))
         {
@@ -104,14 +133,11 @@ impl Decoder {
     }
 
     /// Rows `which` of `rows`, in that order; one row may be taken several times.
-    pub(crate) fn select(&self, rows: &Rows, which: &[usize]) -> Result<Rows> {
-        let select = |value: &DynValue| match self.device {
-            Device::Cpu => select_rows(value, self.layout.kv_type, which),
+    fn select(&self, rows: &Rows, which: &[usize]) -> Result<Rows> {
+        let select = |value: &DynValue| match self.gpu {
+            None => select_rows(value, self.layout.kv_type, which),
             // Rows leave a batch seldom; the copy there and back is worth what it saves in every later step.
-            Device::Cuda(_) => {
-                let tensor = value.view().downcast::<DynTensorValueType>()?;
-                select_rows(&tensor.to(AllocationDevice::CPU, 0)?.into_dyn(), self.layout.kv_type, which)
-            }
+            Some(_) => select_rows(&copied(value, AllocationDevice::CPU, 0)?, self.layout.kv_type, which),
         };
         let past = rows.past.iter().map(select).collect::<ort::Result<_>>();
         Ok(Rows {
@@ -122,9 +148,52 @@ impl Decoder {
     }
 }
 
+impl Decoder for Exported {
+    fn enter(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>> {
+        let longest = sentences.iter().map(|ids| ids.len()).max().unwrap_or(0);
+        let pads: Vec<usize> = sentences.iter().map(|ids| longest - ids.len()).collect();
+        let mut rows = self.select(&self.prompt, &vec![0; sentences.len()])?;
+        rows.pad_next(&pads);
+        let padded =
+            |(ids, pad): (&&[u32], &usize)| std::iter::repeat_n(0, *pad).chain(as_input(ids)).collect::<Vec<_>>();
+        let tokens: Vec<i64> = sentences.iter().zip(&pads).flat_map(padded).collect();
+        let next = self.extend(&mut rows, &tokens)?;
+        self.rows = rows;
+        self.live = (0..sentences.len()).collect();
+        Ok(next)
+    }
+
+    fn step(&mut self, tokens: &[u32]) -> Result<Vec<u32>> {
+        let mut rows = std::mem::take(&mut self.rows);
+        let mut all = vec![0; rows.pads.len()];
+        self.live.iter().zip(tokens).for_each(|(&row, &token)| all[row] = i64::from(token));
+        let next = self.extend(&mut rows, &all)?;
+        self.rows = rows;
+        Ok(self.live.iter().map(|&row| next[row]).collect())
+    }
+
+    fn keep(&mut self, rows: &[usize]) -> Result<()> {
+        self.live = rows.iter().map(|&row| self.live[row]).collect();
+        // Dropping rows copies what is there, as every step does; it pays from about a quarter of them on.
+        if self.live.len() * 4 <= self.rows.pads.len() * 3 {
+            self.rows = match self.live.is_empty() {
+                true => Rows::default(),
+                false => self.select(&self.rows, &self.live)?,
+            };
+            self.live = (0..self.live.len()).collect();
+        }
+        Ok(())
+    }
+
+    /// Rows of one run have equally many columns.
+    fn takes_more(&self) -> bool {
+        false
+    }
+}
+
 impl Rows {
     /// Says that row `n`'s next `pads[n]` tokens are padding.
-    pub(crate) fn pad_next(&mut self, pads: &[usize]) {
+    fn pad_next(&mut self, pads: &[usize]) {
         self.pads = pads.iter().map(|&pad| self.columns..self.columns + pad).collect();
     }
 
@@ -143,71 +212,32 @@ impl Rows {
     }
 }
 
-fn run_error(rows: usize, columns: usize, source: ort::Error) -> ExtractError {
-    ExtractError::Run { rows, columns, source }
-}
-
-/// Where keys and values live between two runs.
-fn home(device: Device) -> ort::Result<MemoryInfo<'static>> {
-    match device {
-        Device::Cpu => Ok(MemoryInfo::default()),
-        Device::Cuda(number) => {
-            MemoryInfo::new(AllocationDevice::CUDA, i32::from(number), AllocatorType::Device, MemoryType::Default)
-        }
-    }
-}
-
-fn open_session(bundle: &Bundle, device: Device, runtime: &RuntimeLibrary) -> Result<Session> {
-    let environment = runtime.environment()?;
-    let load = |source: ort::Error| ExtractError::Load { path: bundle.graph.clone(), source };
-    // Idle threads that spin would take the cores from libtorch, which works in turn with this session.
-    let mut builder =
-        Session::builder(&environment).and_then(|builder| Ok(builder.with_intra_op_spinning(false)?)).map_err(load)?;
-    if let Device::Cuda(number) = device {
-        // Without `error_on_failure` the session would silently run on the CPU.
-        let cuda = ep::CUDA::default().with_device_id(i32::from(number)).build().error_on_failure();
-        builder = builder
-            .with_execution_providers([cuda])
-            .map_err(|error| ExtractError::NoCuda { device: device.to_string(), reason: error.to_string() })?;
-    }
-    builder.commit_from_file(&bundle.graph).map_err(load)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use corver_pretrained::read_tokenizer;
 
     use super::*;
 
-    fn demo() -> (Bundle, Decoder) {
-        let bundle = Bundle::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/extractor")).unwrap();
-        let decoder = Decoder::open(&bundle, Device::Cpu, &RuntimeLibrary::find(None).unwrap()).unwrap();
-        (bundle, decoder)
-    }
-
-    fn ids(bundle: &Bundle, text: &str) -> Vec<i64> {
-        bundle.encode_sentence(text).unwrap().unwrap().into_iter().map(i64::from).collect()
-    }
-
     #[test]
     fn a_prompt_may_be_run_in_pieces() {
-        let (bundle, mut decoder) = demo();
-        let (long, short) = (ids(&bundle, "Silent Brava was directed by Dora Fenn."), ids(&bundle, "unknown"));
-        let pad = long.len() - short.len();
-        let tokens = [vec![0; pad], short, long].concat();
-        let vocab_size = decoder.vocab_size;
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/exported");
+        let tokenizer = read_tokenizer(&folder.join("tokenizer.json")).unwrap();
+        let settings = Settings::read(&folder.join("extractor.toml")).unwrap();
+        let ids = |text| tokenizer.encode_fast(text, false).unwrap().get_ids().to_vec();
+        let (prompt, tokens) = (ids("The triplets of a sentence:\n"), tokenizer.get_vocab_size(true));
+        let (long, short) = (ids("Silent Brava was directed by Dora Fenn.\n"), ids("unknown\n"));
+        let runtime = RuntimeLibrary::find(None).unwrap();
+        let graph = folder.join("model.onnx");
+        let mut decoder = Exported::open(&graph, &settings, &prompt, tokens, None, &runtime).unwrap();
         let mut next = |max_logits| {
             decoder.max_logits = max_logits;
-            let blank = decoder.blank().unwrap();
-            let mut rows = decoder.select(&blank, &[0, 0]).unwrap();
-            rows.pad_next(&[pad, 0]);
-            let first = decoder.extend(&mut rows, &tokens).unwrap();
-            let second = decoder.extend(&mut rows, &[i64::from(first[0]), i64::from(first[1])]).unwrap();
-            (rows.columns, first, second)
+            let first = decoder.enter(&[&short, &long]).unwrap();
+            let second = decoder.step(&first).unwrap();
+            (decoder.rows.columns, first, second)
         };
         let whole = next(MAX_LOGITS);
         assert_eq!(next(1), whole);
-        assert_eq!(next(8 * vocab_size), whole);
+        assert_eq!(next(8 * tokens), whole);
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl Drop for Renderer {
     }
 }
 
-/// What the child of [`crate::PolicyTokenizer::load_with_child`] does: renders until its standard input ends.
+/// What the child of [`crate::ChatTokenizer::load_with_child`] does: renders until its standard input ends.
 #[must_use]
 pub fn render_as_child() -> ExitCode {
     match answer_all() {

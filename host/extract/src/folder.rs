@@ -1,0 +1,119 @@
+//! An extractor's folder: a Hugging Face model, or an exported graph with its tokenizer.
+
+use std::path::Path;
+use std::process::Command;
+
+use corver_pretrained::{Chat, ModelConfig, Switches, read_tokenizer, stop_tokens};
+
+use crate::decoder::{Continued, Decoder, Exported};
+use crate::prompt::Prompt;
+use crate::settings::{Limits, Settings};
+use crate::{Device, ExtractError, Result, RuntimeLibrary};
+
+/// The place of the sentence in a prompt.
+const PLACE: &str = "{sentence}";
+
+/// What a run says about its extractor.
+#[derive(Debug)]
+pub struct Options {
+    /// Instead of what extractor.toml says.
+    pub settings: Settings,
+    /// A prompt with the place of the sentence in it, `{sentence}`, instead of extractor.toml's.
+    pub prompt: Option<String>,
+    /// That prompt is a user's message: it goes through the folder's chat template, where there is one.
+    pub chat: bool,
+    /// Starts the process that renders the chat template, which calls [`corver_pretrained::render_as_child`]. Without, this one
+    /// renders it.
+    pub renderer: Option<Command>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { settings: Settings::default(), prompt: None, chat: true, renderer: None }
+    }
+}
+
+/// A folder that has been read, and its model loaded.
+pub(crate) struct Opened {
+    pub(crate) decoder: Box<dyn Decoder>,
+    pub(crate) prompt: Prompt,
+    /// Ids that end a reply.
+    pub(crate) stop: Vec<u32>,
+    pub(crate) limits: Limits,
+}
+
+pub(crate) fn open(folder: &Path, options: Options, device: Device, runtime: &RuntimeLibrary) -> Result<Opened> {
+    let toml = folder.join("extractor.toml");
+    let in_folder = if toml.exists() { Settings::read(&toml)? } else { Settings::default() };
+    let settings = options.settings.clone().or(in_folder);
+    let graph = folder.join("model.onnx");
+    let config = folder.join("config.json");
+    if !graph.exists() && !config.exists() {
+        return Err(ExtractError::NoModel { folder: folder.to_owned() });
+    }
+    let tokenizer = read_tokenizer(&folder.join("tokenizer.json"))?;
+    let stop = match &settings.stop {
+        None => stop_tokens(&tokenizer, folder)?,
+        Some(stop) => {
+            let id = |token: &String| {
+                tokenizer.token_to_id(token).ok_or_else(|| ExtractError::Malformed {
+                    path: toml.clone(),
+                    expected: "stop tokens that the tokenizer has".to_owned(),
+                    got: format!("`{token}`"),
+                })
+            };
+            stop.iter().map(id).collect::<Result<_>>()?
+        }
+    };
+    let (before, after) = around(folder, options, &settings)?;
+    let limits = settings.limits();
+    let vocabulary = tokenizer.get_vocab_size(true);
+    let prompt = Prompt::new(tokenizer, &before, after, folder)?;
+    let load = |gpu| -> Result<Box<dyn Decoder>> {
+        if graph.exists() {
+            return Ok(Box::new(Exported::open(&graph, &settings, &prompt.shared, vocabulary, gpu, runtime)?));
+        }
+        let config = ModelConfig::read(&config)?;
+        let most_own = limits.max_sentence_tokens + limits.max_new_tokens;
+        Ok(Box::new(Continued::open(folder, &config, &prompt.shared, most_own, gpu, runtime)?))
+    };
+    let decoder = on_device(device, runtime, load)?;
+    Ok(Opened { decoder, prompt, stop, limits })
+}
+
+/// Loads a model where `device` says, and says where that was. `load` takes the number of a GPU.
+fn on_device<T>(device: Device, runtime: &RuntimeLibrary, load: impl Fn(Option<u16>) -> Result<T>) -> Result<T> {
+    let (device, loaded) = match device {
+        Device::Auto if runtime.has_cuda()? => match load(Some(0)) {
+            Err(error @ ExtractError::NoCuda { .. }) => {
+                tracing::warn!(%error, "the extractor runs on the CPU");
+                (Device::Cpu, load(None)?)
+            }
+            loaded => (Device::Cuda(0), loaded?),
+        },
+        Device::Auto | Device::Cpu => (Device::Cpu, load(None)?),
+        Device::Cuda(number) => (device, load(Some(number))?),
+    };
+    tracing::info!(%device, "the extractor is loaded");
+    Ok(loaded)
+}
+
+/// The model's input before and after the sentence.
+fn around(folder: &Path, options: Options, settings: &Settings) -> Result<(String, String)> {
+    let Some(text) = options.prompt else {
+        return match &settings.prompt_prefix {
+            Some(before) => Ok((before.clone(), settings.prompt_suffix.clone().unwrap_or_default())),
+            None => Err(ExtractError::NoPrompt { folder: folder.to_owned() }),
+        };
+    };
+    let places = text.matches(PLACE).count();
+    if places != 1 {
+        return Err(ExtractError::Place { places });
+    }
+    let chat = if options.chat { Chat::open(folder, options.renderer, Switches::new())? } else { None };
+    let text = chat.map_or(Ok(text.clone()), |chat| chat.render(None, &text))?;
+    match text.split_once(PLACE) {
+        Some((before, after)) => Ok((before.to_owned(), after.to_owned())),
+        None => Err(ExtractError::Place { places: 0 }),
+    }
+}
