@@ -134,10 +134,12 @@ bench-train: build ## a step against trl and decoding against transformers, in t
 	$(CARGO) build --locked $(PROFILE) --example decode
 	.deps/peers/bin/python host/learn/benches/train.py $(HOST) target/release/examples/decode $(abspath $(MODEL)) target/bench/train.json
 
-bench-extract: build ## the extractor against transformers, in turns, with MODEL=DIR (Llama or Qwen2); in target/bench/extract.json
+bench-extract: build ## the extractor against transformers and onnxruntime-genai, in turns, with MODEL=DIR (Llama or Qwen2); in target/bench/extract.json
 	@test -n "$(MODEL)" || { echo "usage: make bench-extract MODEL=DIR (a Hugging Face folder)" >&2; exit 2; }
 	@host/setup/peers.sh
 	@mkdir -p target/bench
+	@.deps/peers/bin/python -m pip install --quiet --only-binary=:all: onnxruntime-genai==0.18.0 onnx==1.23.2 onnx-ir==1.1.0 \
+	  || echo "onnxruntime-genai cannot be installed here, and is left out" >&2
 	.deps/peers/bin/python host/extract/benches/extract.py $(HOST) $(abspath $(MODEL)) target/bench/extract.json
 
 bench-rules: setup plugins ## what a rule costs, with its bars; also in target/bench/rules.json

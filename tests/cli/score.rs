@@ -71,4 +71,38 @@ fn the_extractor_reads_the_demos_sentences() {
         }
     }
     assert!(found > 0, "no fact in {sentences:?}");
+
+    let raw = host(&["extract", file.to_str().unwrap(), "--json", "--raw", "--stats"]).good();
+    let raw: Vec<Value> = raw.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (stats, raw) = raw.split_last().unwrap();
+    assert_eq!(stats["sentences"], read.len());
+    assert_eq!(stats["hits"].as_u64().unwrap() + stats["decoded"].as_u64().unwrap(), read.len() as u64);
+    for (with, without) in raw.iter().zip(&read) {
+        assert_eq!((&with["sentence"], &with["triplets"]), (&without["sentence"], &without["triplets"]));
+        let head = with["triplets"][0]["head"].as_str().unwrap_or_default();
+        assert!(with["reply"].as_str().unwrap().contains(head), "{with}");
+    }
+}
+
+#[test]
+fn an_extractor_is_measured_on_gold_sentences() {
+    let folder = tempfile::tempdir().unwrap();
+    let gold = folder.path().join("gold.jsonl");
+    let fact = r#"{"sentence": "Silent Brava was directed by Dora Fenn.", "triplets": [["Silent Brava", "was directed by", "Dora Fenn"]]}"#;
+    let other =
+        r#"{"sentence": "Dora Fenn married Garo Lisk.", "triplets": [["Dora Fenn", "was the wife of", "Garo Lisk"]]}"#;
+    fs::write(&gold, format!("{fact}\n{other}\n")).unwrap();
+    let args = ["extract", "--eval", gold.to_str().unwrap()];
+    let measured = host(&[&args[..], &["--json"]].concat()).good();
+    let quality: Value = serde_json::from_str(measured.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(quality["quality"]["triplets"], serde_json::json!({"right": 1, "found": 2, "gold": 2}));
+    assert_eq!(quality["quality"]["pairs"], serde_json::json!({"right": 2, "found": 2, "gold": 2}));
+    let shown = host(&args).good().stdout;
+    assert!(
+        shown.contains("triplets: precision 50.0 %") && shown.contains("head and tail: precision 100.0 %"),
+        "{shown}"
+    );
+
+    fs::write(&gold, "{\"sentence\": 1}\n").unwrap();
+    host(&args).bad("gold.jsonl:1:");
 }

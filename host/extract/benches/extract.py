@@ -1,13 +1,14 @@
-"""The extractor beside transformers.generate, in turns: extract.py CORVER_HOST MODEL OUT.
+"""The extractor beside transformers.generate, and beside onnxruntime-genai where that is installed, in turns:
+extract.py CORVER_HOST MODEL OUT.
 
-One model, one prompt of about 212 tokens and one of about 1,030, 32 sentences decoded together, greedily, in f32 on two threads. Both
+One model, one prompt of about 212 tokens and one of about 1,030, 32 sentences decoded together, greedily, in f32 on two threads. All
 stop at the model's stop tokens, where the reply's list closes, or after 64 tokens. Times are without loading; the peak memory is the
 whole process's.
 """
 
+import importlib.util
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -58,48 +59,49 @@ def prompt_of(tokenizer, tokens):
 def here(host, model, prompt, folder):
     (folder / "prompt.txt").write_text(prompt)
     (folder / "sentences.txt").write_text("\n".join(sentences()) + "\n")
-    command = ["extract", "--model", model, "--prompt", "prompt.txt", "--no-chat", "--max-new-tokens", str(MOST), "--device", "cpu"]
-    out = subprocess.run(
-        [host, "--json", *command, "--raw", "--stats", "sentences.txt"], cwd=folder, check=True, capture_output=True, text=True
-    ).stdout
+    command = [host, "--json", "extract", "--model", model, "--prompt", "prompt.txt", "--no-chat", "--device", "cpu"]
+    out, memory = run([*command, "--max-new-tokens", str(MOST), "--raw", "--stats", "sentences.txt"], folder)
     *lines, stats = map(json.loads, out.splitlines())
-    return {"seconds": stats["seconds"], "replies": [line["reply"] for line in lines], "tokens": stats["tokens"]}
+    return {"seconds": stats["seconds"], "replies": [line["reply"] for line in lines], "memory": memory}
 
 
-def there(model, prompt):
-    """Prints the seconds and the replies: a process of its own, so that its memory can be measured."""
+def there(peer, model, prompt, folder):
+    out, memory = run([sys.executable, str(Path(__file__).absolute()), "peer", peer, model], folder, prompt)
+    return {**json.loads(out.splitlines()[-1]), "memory": memory}
+
+
+def closes(text):
+    """Whether the brackets outside quotes are balanced."""
+    depth, quoted, skip = 0, False, False
+    for c in text:
+        if skip:
+            skip = False
+        elif quoted:
+            skip, quoted = c == "\\", c != '"'
+        elif c == '"':
+            quoted = True
+        elif c == "[":
+            depth += 1
+        elif c == "]" and depth:
+            depth -= 1
+            if depth == 0:
+                return True
+    return False
+
+
+def transformers(model, tokenizer, inputs):
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, StoppingCriteria, StoppingCriteriaList
+    from transformers import AutoModelForCausalLM, StoppingCriteria, StoppingCriteriaList
 
     torch.set_num_threads(THREADS)
-    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
     policy = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
+    inputs = inputs.convert_to_tensors("pt")
+    longest = inputs["input_ids"].shape[1]
 
     class ListCloses(StoppingCriteria):
-        """Where the brackets outside quotes are balanced."""
-
         def __call__(self, ids, scores, **_):
             return torch.tensor([closes(text) for text in tokenizer.batch_decode(ids[:, longest:], skip_special_tokens=True)])
 
-    def closes(text):
-        depth, quoted, skip = 0, False, False
-        for c in text:
-            if skip:
-                skip = False
-            elif quoted:
-                skip, quoted = c == "\\", c != '"'
-            elif c == '"':
-                quoted = True
-            elif c == "[":
-                depth += 1
-            elif c == "]" and depth:
-                depth -= 1
-                if depth == 0:
-                    return True
-        return False
-
-    inputs = tokenizer([prompt.replace("{sentence}", s) for s in sentences()], return_tensors="pt", padding=True, add_special_tokens=False)
-    longest = inputs["input_ids"].shape[1]
     start = time.perf_counter()
     with torch.no_grad():
         out = policy.generate(
@@ -107,47 +109,90 @@ def there(model, prompt):
             pad_token_id=tokenizer.pad_token_id,
         )
     seconds = time.perf_counter() - start
-    texts = tokenizer.batch_decode(out[:, longest:], skip_special_tokens=True)
-    print(json.dumps({"seconds": seconds, "replies": texts, "shared": longest}))
+    return seconds, tokenizer.batch_decode(out[:, longest:], skip_special_tokens=True)
 
 
-def peer(model, prompt):
-    command = [sys.executable, __file__, "peer", model]
-    out = subprocess.run(command, input=prompt, check=True, capture_output=True, text=True).stdout
-    return json.loads(out.splitlines()[-1])
+def genai(model, tokenizer, inputs):
+    """ONNX Runtime's own loop, with the graph that its builder makes."""
+    import numpy
+    import onnxruntime_genai
+
+    with tempfile.TemporaryDirectory() as folder:
+        build = [sys.executable, "-m", "onnxruntime_genai.models.builder", "-i", model, "-o", folder, "-p", "fp32", "-e", "cpu"]
+        subprocess.run(build, check=True, capture_output=True)
+        path = Path(folder) / "genai_config.json"
+        config = json.loads(path.read_text())
+        config["model"]["decoder"]["session_options"]["intra_op_num_threads"] = THREADS
+        path.write_text(json.dumps(config))
+        policy = onnxruntime_genai.Model(folder)
+    ids = numpy.array(inputs["input_ids"], dtype=numpy.int32)
+    longest = ids.shape[1]
+    settings = onnxruntime_genai.GeneratorParams(policy)
+    settings.set_search_options(do_sample=False, batch_size=ROWS, max_length=longest + MOST)
+    generator = onnxruntime_genai.Generator(policy, settings)
+
+    def replies():
+        return tokenizer.batch_decode([generator.get_sequence(row)[longest:] for row in range(ROWS)], skip_special_tokens=True)
+
+    start = time.perf_counter()
+    generator.append_tokens(ids)
+    ended = [None] * ROWS
+    while not generator.is_done() and None in ended:
+        generator.generate_next_token()
+        ended = [end or (text if closes(text) else None) for end, text in zip(ended, replies())]
+    seconds = time.perf_counter() - start
+    return seconds, [end or text for end, text in zip(ended, replies())]
 
 
-def peak(run):
-    """What it returns, and the most memory that a child took so far, in bytes."""
-    result = run()
-    return result, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+def be_peer(peer, model, prompt):
+    """Prints the seconds and the replies, as a process of its own."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(model, padding_side="left")
+    inputs = tokenizer([prompt.replace("{sentence}", s) for s in sentences()], padding=True, add_special_tokens=False)
+    seconds, replies = {"transformers": transformers, "genai": genai}[peer](model, tokenizer, inputs)
+    print(json.dumps({"seconds": seconds, "replies": replies}))
+
+
+def run(command, folder, text=""):
+    """What a process prints, and the most memory that it took, in bytes."""
+    with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile("w+") as printed:
+        given.write(text)
+        given.seek(0)
+        child = subprocess.Popen(command, cwd=folder, stdin=given, stdout=printed)
+        _, status, usage = os.wait4(child.pid, 0)
+        if status:
+            sys.exit(f"{command}: status {status}")
+        printed.seek(0)
+        return printed.read(), usage.ru_maxrss * 1024
 
 
 def main():
     if sys.argv[1] == "peer":
-        return there(sys.argv[2], sys.stdin.read())
+        return be_peer(sys.argv[2], sys.argv[3], sys.stdin.read())
     from transformers import AutoTokenizer
 
-    host, model, out = sys.argv[1:]
+    host, model, out = (str(Path(path).absolute()) for path in sys.argv[1:])
     tokenizer = AutoTokenizer.from_pretrained(model)
+    peers = ["transformers"] + ["genai"] * (importlib.util.find_spec("onnxruntime_genai") is not None)
     result = {}
     with tempfile.TemporaryDirectory() as folder:
         for tokens in PROMPTS:
             prompt = prompt_of(tokenizer, tokens)
-            turns = {"prompt": len(tokenizer(prompt)["input_ids"]), "here": [], "transformers": []}
+            seconds, memory, equal = {}, {}, {}
             for _ in range(TURNS):
-                # Ours first: the larger of the two peaks is what the system remembers.
-                mine, memory_here = peak(lambda: here(host, model, prompt, Path(folder)))
-                theirs, memory_there = peak(lambda: peer(model, prompt))
-                turns["here"].append(mine["seconds"])
-                turns["transformers"].append(theirs["seconds"])
-                turns.setdefault("memory", {"here": memory_here, "transformers": memory_there})
-            turns["equal"] = sum(map(str.__eq__, mine["replies"], theirs["replies"]))
-            turns["tokens"] = mine["tokens"]
-            turns["ratio"] = statistics.median(turns["transformers"]) / statistics.median(turns["here"])
-            result[tokens] = turns
-            print(json.dumps({tokens: turns}), flush=True)
-    short, long = (statistics.median(result[tokens]["here"]) for tokens in PROMPTS)
+                turn = {"here": here(host, model, prompt, Path(folder))}
+                turn |= {name: there(name, model, prompt, folder) for name in peers}
+                for name, done in turn.items():
+                    seconds.setdefault(name, []).append(done["seconds"])
+                    memory[name] = done["memory"]
+                    equal[name] = sum(map(str.__eq__, turn["here"]["replies"], done["replies"]))
+            median = {name: statistics.median(turns) for name, turns in seconds.items()}
+            ratio = {name: median[name] / median["here"] for name in peers}
+            prompt_tokens = len(tokenizer(prompt)["input_ids"])
+            result[tokens] = {"prompt": prompt_tokens, "seconds": seconds, "ratio": ratio, "memory": memory, "equal": equal}
+            print(json.dumps({tokens: result[tokens]}), flush=True)
+    short, long = (statistics.median(result[tokens]["seconds"]["here"]) for tokens in PROMPTS)
     result["a long prompt costs"] = long / short
     print(f"a long prompt costs {long / short:.2f} times as much as a short one")
     Path(out).write_text(json.dumps(result, indent=1) + "\n")

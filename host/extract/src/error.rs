@@ -74,6 +74,14 @@ pub enum ExtractError {
         /// In the prompt, or in what the chat template makes of it.
         places: usize,
     },
+    /// No sentence fits behind the prompt.
+    #[error("the extractor's prompt has {tokens} tokens, and its model has {positions} positions")]
+    PromptTooLong {
+        /// Tokens that stand before every sentence.
+        tokens: usize,
+        /// `max_position_embeddings` of config.json.
+        positions: usize,
+    },
     /// The model's folder.
     #[error(transparent)]
     Pretrained(#[from] PretrainedError),

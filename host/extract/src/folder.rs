@@ -66,23 +66,37 @@ pub(crate) fn open(folder: &Path, options: Options, device: Device, runtime: &Ru
         }
     };
     let (before, after) = around(folder, options, &settings)?;
-    let limits = settings.limits();
     let vocabulary = tokenizer.get_vocab_size(true);
     let prompt = Prompt::new(tokenizer, &before, after, folder)?;
-    let load = |gpu| -> Result<Box<dyn Decoder>> {
-        if graph.exists() {
-            return Ok(Box::new(Exported::open(&graph, &settings, &prompt.shared, vocabulary, gpu, runtime)?));
+    let shared = &prompt.shared;
+    let (decoder, limits) = if graph.exists() {
+        let load = |gpu| Exported::open(&graph, &settings, shared, vocabulary, gpu, runtime);
+        (on_device(device, runtime, load)?, settings.limits(usize::MAX))
+    } else {
+        let model = ModelConfig::read(&config)?;
+        if vocabulary > model.vocab_size {
+            return Err(ExtractError::Malformed {
+                path: config,
+                expected: format!("a vocab_size for the {vocabulary} tokens of tokenizer.json"),
+                got: model.vocab_size.to_string(),
+            });
         }
-        let config = ModelConfig::read(&config)?;
-        let most_own = limits.max_sentence_tokens + limits.max_new_tokens;
-        Ok(Box::new(Continued::open(folder, &config, &prompt.shared, most_own, gpu, runtime)?))
+        let Some(room) = model.max_positions.checked_sub(shared.len()).filter(|room| *room > 1) else {
+            return Err(ExtractError::PromptTooLong { tokens: shared.len(), positions: model.max_positions });
+        };
+        let limits = settings.limits(room);
+        let load = |gpu| Continued::open(folder, &model, shared, limits.max_own_tokens, gpu, runtime);
+        (on_device(device, runtime, load)?, limits)
     };
-    let decoder = on_device(device, runtime, load)?;
     Ok(Opened { decoder, prompt, stop, limits })
 }
 
 /// Loads a model where `device` says, and says where that was. `load` takes the number of a GPU.
-fn on_device<T>(device: Device, runtime: &RuntimeLibrary, load: impl Fn(Option<u16>) -> Result<T>) -> Result<T> {
+fn on_device<T: Decoder + 'static>(
+    device: Device,
+    runtime: &RuntimeLibrary,
+    load: impl Fn(Option<u16>) -> Result<T>,
+) -> Result<Box<dyn Decoder>> {
     let (device, loaded) = match device {
         Device::Auto if runtime.has_cuda()? => match load(Some(0)) {
             Err(error @ ExtractError::NoCuda { .. }) => {
@@ -95,7 +109,7 @@ fn on_device<T>(device: Device, runtime: &RuntimeLibrary, load: impl Fn(Option<u
         Device::Cuda(number) => (device, load(Some(number))?),
     };
     tracing::info!(%device, "the extractor is loaded");
-    Ok(loaded)
+    Ok(Box::new(loaded))
 }
 
 /// The model's input before and after the sentence.

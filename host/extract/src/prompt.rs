@@ -58,26 +58,22 @@ impl Prompt {
     fn is_exact(&self, before: &str) -> Result<bool> {
         for probe in PROBES {
             let whole = encode(&self.tokenizer, &format!("{before}{probe}{}", self.after))?;
-            if whole != [&self.shared[..], &self.encode(probe)?].concat() {
+            if self.encode(probe)?.is_none_or(|own| whole != [&self.shared[..], &own].concat()) {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    /// Ids of a sentence and of what stands around it, behind the shared ones.
+    /// Ids of a sentence and of what stands around it, behind the shared ones; `None` where the tokenizer joins the sentence to
+    /// a token that is shared.
     ///
     /// # Errors
-    /// Where the tokenizer has no way to encode it, or joins its first word to a token that is shared.
-    pub(crate) fn encode(&self, sentence: &str) -> Result<Vec<u32>> {
-        let ids = encode(&self.tokenizer, &format!("{}{sentence}{}", self.lead, self.after))?;
-        match ids.split_at_checked(self.skipped) {
-            Some((skipped, own)) if skipped == &self.shared[..self.skipped] => Ok(own.to_vec()),
-            _ => Err(ExtractError::Tokenize {
-                sentence: sentence.to_owned(),
-                reason: "its first word is joined to the prompt".to_owned(),
-            }),
-        }
+    /// Where the tokenizer has no way to encode it.
+    pub(crate) fn encode(&self, sentence: &str) -> Result<Option<Vec<u32>>> {
+        let mut ids = encode(&self.tokenizer, &format!("{}{sentence}{}", self.lead, self.after))?;
+        let is_behind = ids.starts_with(&self.shared[..self.skipped]);
+        Ok(is_behind.then(|| ids.split_off(self.skipped)))
     }
 
     pub(crate) fn decode(&self, ids: &[u32]) -> Result<String> {

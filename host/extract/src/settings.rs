@@ -34,6 +34,8 @@ pub(crate) struct Limits {
     pub(crate) max_new_tokens: usize,
     pub(crate) batch_size: usize,
     pub(crate) max_sentence_tokens: usize,
+    /// A sentence and its reply, behind the prompt.
+    pub(crate) max_own_tokens: usize,
 }
 
 impl Settings {
@@ -83,11 +85,11 @@ impl Settings {
         }
     }
 
-    pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            max_new_tokens: self.max_new_tokens.unwrap_or(256),
-            batch_size: self.batch_size.unwrap_or(32),
-            max_sentence_tokens: self.max_sentence_tokens.unwrap_or(512),
-        }
+    /// `room`: positions that the prompt leaves.
+    pub(crate) fn limits(&self, room: usize) -> Limits {
+        let max_new_tokens = self.max_new_tokens.unwrap_or(256);
+        let max_sentence_tokens = self.max_sentence_tokens.unwrap_or(512).min(room - 1);
+        let max_own_tokens = room.min(max_sentence_tokens.saturating_add(max_new_tokens));
+        Limits { max_new_tokens, batch_size: self.batch_size.unwrap_or(32), max_sentence_tokens, max_own_tokens }
     }
 }

@@ -124,6 +124,9 @@ impl Worker {
             }
             self.note(|stats| stats.busy += start.elapsed());
         }
+        self.note(|Stats { sentences, hits, decoded, tokens, rows, busy }| {
+            tracing::info!(sentences, hits, decoded, tokens, rows, ?busy, "what the extractor did");
+        });
         Ok(())
     }
 
@@ -163,12 +166,16 @@ impl Worker {
         }
         let (sentence, limit) = (request.sentence.clone(), self.opened.limits.max_sentence_tokens);
         match self.opened.prompt.encode(&sentence) {
-            Ok(ids) if ids.len() <= limit && !ids.is_empty() => {
+            Ok(Some(ids)) if ids.len() <= limit && !ids.is_empty() => {
                 self.askers.insert(sentence.clone(), vec![request]);
                 Some(Job { sentence, ids })
             }
             Ok(_) => {
-                tracing::warn!(limit, %sentence, "a sentence has too many tokens, or none, and is not extracted");
+                tracing::warn!(
+                    limit,
+                    %sentence,
+                    "a sentence has too many tokens, or none, or cannot be told from the prompt, and is not extracted"
+                );
                 answer(&request, Ok("".into()));
                 None
             }
@@ -185,8 +192,7 @@ impl Worker {
         let entered = self.opened.decoder.enter(&ids);
         let first = self.rows.len();
         self.rows.extend(jobs.into_iter().map(|job| Row { job, reply: Vec::new() }));
-        let (rows, most) = (self.rows.len(), self.stats.lock().unwrap_or_else(PoisonError::into_inner).rows);
-        self.note(|stats| stats.rows = most.max(rows));
+        self.note(|stats| stats.rows = stats.rows.max(self.rows.len()));
         match entered {
             Ok(tokens) => self.take(first, &tokens),
             Err(error) => self.begin_again(error),
@@ -208,7 +214,7 @@ impl Worker {
         for (n, row) in self.rows.iter_mut().enumerate() {
             let goes_on = match n.checked_sub(first) {
                 None => true,
-                Some(new) => !self.opened.ends(&mut row.reply, tokens[new], &self.brackets)?,
+                Some(new) => !self.opened.ends(row, tokens[new], &self.brackets)?,
             };
             match goes_on && is_wanted(&mut self.askers, &row.job.sentence) {
                 true => live.push(n),
@@ -268,13 +274,14 @@ impl Worker {
 
 impl Opened {
     /// Adds a token to a reply, and says whether the reply ends with it, or before it.
-    fn ends(&self, reply: &mut Vec<u32>, token: u32, brackets: &[bool]) -> Result<bool> {
+    fn ends(&self, Row { job, reply }: &mut Row, token: u32, brackets: &[bool]) -> Result<bool> {
         if self.stop.contains(&token) {
             return Ok(true);
         }
         reply.push(token);
+        let longest = self.limits.max_new_tokens.min(self.limits.max_own_tokens - job.ids.len());
         let may_close = brackets.get(token as usize).is_some_and(|has_bracket| *has_bracket);
-        Ok(reply.len() == self.limits.max_new_tokens || (may_close && closes_a_list(&self.prompt.decode(reply)?)))
+        Ok(reply.len() == longest || (may_close && closes_a_list(&self.prompt.decode(reply)?)))
     }
 }
 

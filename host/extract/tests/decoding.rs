@@ -24,7 +24,7 @@ fn config(family: Family, num_heads: usize, tied: bool, rope_scaling: Option<Lla
         num_heads,
         num_kv_heads: 2,
         head_dim: 8,
-        max_positions: 256,
+        max_positions: 1024,
         norm_eps: 1e-6,
         rope_theta: 10_000.0,
         rope_scaling,

@@ -232,13 +232,43 @@ fn replies_and_sentences_are_bounded() {
     }
 }
 
+/// A copy of the demo's extractor, whose configuration is changed.
+fn configured(from: &str, to: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors", "tokenizer.json", "extractor.toml"] {
+        std::fs::copy(pretrained().join(file), folder.path().join(file)).unwrap();
+    }
+    let path = folder.path().join("config.json");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{from}");
+    std::fs::write(&path, text.replace(from, to)).unwrap();
+    folder
+}
+
+#[test]
+fn no_row_is_longer_than_the_model_has_positions() {
+    let ids = |text: &str| {
+        let tokenizer = corver_pretrained::read_tokenizer(&pretrained().join("tokenizer.json")).unwrap();
+        tokenizer.encode(text, false).unwrap().len()
+    };
+    let prompt = ids("The triplets of a sentence:\n");
+    let sentence = "Silent Brava was directed by Dora Fenn.";
+    let full = open(&pretrained()).unwrap().replies(&[sentence]).unwrap().remove(0);
+    let of_positions = |positions: usize| configured(": 512", &format!(": {positions}"));
+
+    let folder = of_positions(prompt + ids(&format!("{sentence}\n")) + 4);
+    let replies = open(folder.path()).unwrap().replies(&[sentence, &sentence.repeat(2)]).unwrap();
+    assert!(full.starts_with(&*replies[0]) && ids(&replies[0]) == 4, "{replies:?}");
+    assert_eq!(&*replies[1], "", "a sentence without room for a reply");
+
+    let said = failure(&of_positions(prompt)).1;
+    assert!(said.contains(&format!("{prompt} tokens")) && said.contains("positions"), "{said}");
+}
+
 #[test]
 fn what_fails_fails_for_everybody_with_its_cause() {
     // A norm that is no number.
-    let folder = tempfile::tempdir().unwrap();
-    for file in ["model.safetensors", "tokenizer.json", "extractor.toml", "config.json"] {
-        std::fs::copy(pretrained().join(file), folder.path().join(file)).unwrap();
-    }
+    let folder = configured("", "");
     let path = folder.path().join("model.safetensors");
     let mut bytes = std::fs::read(&path).unwrap();
     let end = bytes.len();
@@ -269,23 +299,15 @@ fn a_folder_without_a_model_or_a_prompt_says_what_is_missing() {
 
 #[test]
 fn a_model_that_does_not_fit_its_configuration_is_refused() {
-    let changed = |from: &str, to: &str| {
-        let folder = tempfile::tempdir().unwrap();
-        for file in ["config.json", "model.safetensors", "tokenizer.json", "extractor.toml"] {
-            std::fs::copy(pretrained().join(file), folder.path().join(file)).unwrap();
-        }
-        let path = folder.path().join("config.json");
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.contains(from), "{from}");
-        std::fs::write(&path, text.replace(from, to)).unwrap();
-        failure(&folder).1
-    };
+    let changed = |from: &str, to: &str| failure(&configured(from, to)).1;
     let said = changed("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
     assert!(said.contains("model.layers.3") && said.contains("no such weight"), "{said}");
     let said = changed("\"intermediate_size\": 256", "\"intermediate_size\": 255");
     assert!(said.contains("mlp.") && said.contains("[255, 128]") && said.contains("[256, 128]"), "{said}");
     let said = changed("qwen2", "qwen3");
     assert!(said.contains("Qwen3") && said.contains("Llama and Qwen2"), "{said}");
+    let said = changed(": 516", ": 515");
+    assert!(said.contains("516 tokens") && said.contains("515"), "{said}");
     let said = changed("qwen2", "gpt2");
     assert!(said.contains("gpt2"), "{said}");
 }

@@ -50,12 +50,12 @@ struct Row {
 }
 
 impl Continued {
-    /// Loads the model of a folder and runs `prompt`; a row may have `most_own` tokens behind it.
+    /// Loads the model of a folder and runs `prompt`; a row may have `max_own` tokens behind it.
     pub(crate) fn open(
         folder: &Path,
         config: &ModelConfig,
         prompt: &[u32],
-        most_own: usize,
+        max_own: usize,
         gpu: Option<u16>,
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
@@ -64,7 +64,7 @@ impl Continued {
         }
         // A GPU computes in the type that such models are stored in.
         let float = if gpu.is_none() { Float::F32 } else { Float::Bf16 };
-        let (graph, wanted) = onnx::decoder(config, float, prompt.len() + most_own + SPARE_COLUMNS);
+        let (graph, wanted) = onnx::decoder(config, float, prompt.len() + max_own);
         let load = |source: ort::Error| ExtractError::Load { path: folder.to_owned(), source };
         let mut loading = builder(gpu, runtime)?;
         for (name, value) in weights::read(folder, &wanted, float)? {
@@ -253,6 +253,9 @@ impl Decoder for Continued {
 
     fn keep(&mut self, rows: &[usize]) -> Result<()> {
         self.rows = rows.iter().map(|&row| self.rows[row]).collect();
+        if rows.is_empty() {
+            self.cache = Cache::default();
+        }
         Ok(())
     }
 

@@ -40,6 +40,8 @@ fn builder(gpu: Option<u16>, runtime: &RuntimeLibrary) -> Result<SessionBuilder>
     // Idle threads that spin would take the cores from libtorch, which works in turn with this session.
     let builder = Session::builder(&environment)
         .and_then(|builder| Ok(builder.with_intra_op_spinning(false)?))
+        // Every step has other shapes, so a plan of the memory of one is kept for nothing.
+        .and_then(|builder| Ok(builder.with_memory_pattern(false)?))
         .map_err(unusable)?;
     let Some(number) = gpu else { return Ok(builder) };
     // Without `error_on_failure` the session would silently run on the CPU.

@@ -18,7 +18,7 @@ use super::place::{places, range};
 /// Inputs: `input_ids` `[B, N]`; `start` `[B]`, the own tokens that a row has already; `last` `[B]`, the column of `input_ids` whose
 /// logits are wanted; `prompt.L.key` `[Hkv, Dh, P]`, `prompt.L.value` `[Hkv, P, Dh]`; `own.L.key` and `own.L.value`
 /// `[B, Hkv, C, Dh]`. Outputs: `logits` `[B, V]`; `next.L.key` and `next.L.value`, bound to the memory of the last two. `positions`
-/// is the largest P + C.
+/// is the most tokens of a prompt and a row.
 pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> (Vec<u8>, Vec<Outside>) {
     let mut graph = Graph::new("decoder", float);
     let rows = named("rows");
