@@ -60,7 +60,7 @@ fn every_command_of_the_guide_works() {
     for rule in ["attested", "first"] {
         let summary = fs::read_to_string(folder.path().join("runs").join(rule).join("summary.json")).unwrap();
         let summary: Value = serde_json::from_str(&summary).unwrap();
-        assert_eq!((&summary["plugin"], &summary["steps"]), (&Value::from(rule), &Value::from(2)));
+        assert_eq!((&summary["rule"], &summary["steps"]), (&Value::from(rule), &Value::from(2)));
     }
 }
 

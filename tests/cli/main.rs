@@ -2,6 +2,7 @@
 
 mod attack;
 mod errors;
+mod filter;
 #[cfg(feature = "torch")]
 #[path = "../golden.rs"]
 mod golden;

@@ -16,7 +16,11 @@ fn training_on_the_demo_leaves_a_finished_run() {
     let out = run_dir("finished");
     let finished = short_run(&out, 2, &[]).good();
     let summary: Map<String, Value> = serde_json::from_str(&finished.stdout).unwrap();
-    assert_eq!(summary["plugin"], "first");
+    assert_eq!(
+        (&summary["rule"], &summary["judge"], &summary["seed"]),
+        (&json!("first"), &json!("string-match"), &json!(42))
+    );
+    assert_eq!(summary["lambda_corver"], 1.0);
     assert_eq!(summary["steps"], 2);
     for name in ["accuracy", "supported_rate", "refusal_rate", "cut_off_rate", "unformatted_rate", "mean_length"] {
         for when in ["before", "after"] {

@@ -10,6 +10,7 @@ use corver_core::{AdvantageSettings, Device, LearnSettings, Precision, RewardSet
 use corver_corpus::CnfOptions;
 use corver_counts::{RemoteSettings, Source};
 use corver_rules::Limits;
+use corver_study::eval::FilterSettings;
 use serde_json::{Map, Value};
 
 use crate::hub;
@@ -77,6 +78,7 @@ pub struct Config {
     pub advantage: AdvantageSettings,
     pub update: LearnSettings,
     pub checkpoint: CheckpointSection,
+    pub filter: FilterSettings,
     pub eval: EvalSection,
 }
 
@@ -165,6 +167,7 @@ impl Config {
             advantage: settings.advantage,
             update,
             checkpoint: settings.checkpoint,
+            filter: settings.filter,
             eval: settings.eval,
         }
     }
@@ -270,6 +273,7 @@ impl Config {
             advantage: self.advantage,
             update: self.update,
             checkpoint: self.checkpoint,
+            filter: self.filter,
             eval: self.eval.clone(),
         }
     }

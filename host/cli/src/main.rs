@@ -16,6 +16,7 @@ mod interrupt;
 mod output;
 mod parts;
 mod plugin;
+mod resumed;
 mod settings;
 
 use std::io::IsTerminal;
@@ -76,6 +77,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
     match arguments.command {
         Command::Train(args) => command::train::run(&args, json)?,
+        Command::Filter(args) => command::filter::run(&args, json)?,
         Command::Eval(args) => command::eval::run(&args, json)?,
         Command::Merge(args) => command::merge::run(&args, json)?,
         Command::Score(args) => command::score::run(&args, json)?,

@@ -38,7 +38,7 @@ pub enum QuestionError {
     },
     /// One record does not have the fields it needs.
     #[error(
-        "{}: record {record}: {problem}; a record has `question` with `answers` (golds separated by `;`), or with `answer` and `aliases`",
+        "{}: record {record}: {problem}; a record has `question` with `answers` (a list, or one text separated by `;`), or with `answer` and `aliases`",
         path.display()
     )]
     Record {
@@ -61,11 +61,32 @@ pub enum QuestionError {
 #[derive(Deserialize)]
 struct Record {
     question: String,
-    answers: Option<String>,
+    answers: Option<Answers>,
     answer: Option<String>,
     #[serde(default)]
     aliases: Vec<String>,
     title: Option<String>,
+}
+
+/// Gold answers in a file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "`answers` is neither a string (golds separated by `;`) nor a list of strings")]
+pub enum Answers {
+    /// `;` separates them, blank ones are ignored.
+    Separated(String),
+    /// As they are.
+    Listed(Vec<String>),
+}
+
+impl Answers {
+    /// One by one.
+    #[must_use]
+    pub fn golds(self) -> Vec<String> {
+        match self {
+            Self::Separated(golds) => split_golds(&golds),
+            Self::Listed(golds) => golds,
+        }
+    }
 }
 
 /// Reads a JSON list of questions, or one question per line, in either layout.
@@ -99,7 +120,7 @@ fn parse_questions(path: &Path, text: &str) -> Result<Vec<Question>, QuestionErr
 fn parse_record(value: serde_json::Value) -> Result<Question, String> {
     let record: Record = serde_json::from_value(value).map_err(|error| error.to_string())?;
     let golds = match (record.answers, record.answer) {
-        (Some(answers), _) => split_golds(&answers),
+        (Some(answers), _) => answers.golds(),
         (None, Some(answer)) => std::iter::once(answer).chain(record.aliases).collect(),
         (None, None) => return Err("missing field `answers`".to_owned()),
     };
@@ -123,6 +144,8 @@ mod tests {
     fn both_layouts_are_read() {
         let train = serde_json::json!({"question": "q", "answers": "Paris; Lutetia;;", "title": "Paris"});
         assert_eq!(parse_record(train).unwrap().golds, ["Paris", "Lutetia"]);
+        let listed = serde_json::json!({"question": "q", "answers": ["AC;DC", "b"], "num_correct": 3});
+        assert_eq!(parse_record(listed).unwrap().golds, ["AC;DC", "b"]);
         let eval = serde_json::json!({"question": "q", "answer": "a;b", "aliases": ["c"]});
         assert_eq!(parse_record(eval).unwrap().golds, ["a;b", "c"]);
     }

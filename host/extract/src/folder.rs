@@ -51,15 +51,16 @@ pub(crate) fn open(folder: &Path, options: Options, device: Device, runtime: &Ru
     if !graph.exists() && !config.exists() {
         return Err(ExtractError::NoModel { folder: folder.to_owned() });
     }
-    let tokenizer = read_tokenizer(&folder.join("tokenizer.json"))?;
+    let tokenizer_file = folder.join("tokenizer.json");
+    let tokenizer = read_tokenizer(&tokenizer_file)?;
     let stop = match &settings.stop {
         None => stop_tokens(&tokenizer, folder)?,
         Some(stop) => {
             let id = |token: &String| {
                 tokenizer.token_to_id(token).ok_or_else(|| ExtractError::Malformed {
-                    path: toml.clone(),
-                    expected: "stop tokens that the tokenizer has".to_owned(),
-                    got: format!("`{token}`"),
+                    path: tokenizer_file.clone(),
+                    expected: format!("the stop token `{token}`"),
+                    got: "no such token".to_owned(),
                 })
             };
             stop.iter().map(id).collect::<Result<_>>()?

@@ -321,20 +321,21 @@ fn a_missing_file_is_named() {
 
 #[test]
 fn wrong_settings_are_named() {
-    let cases: [(&str, &str, &str); 4] = [
-        ("batch_size", "batchsize", "batchsize"),
-        ("batch_size = 32", "batch_size = 0", "batch_size above 0"),
-        ("stop = [", "stop = [\"<|nope|>\", ", "<|nope|>"),
-        ("stop = [\"<|endoftext|>\"]", "stop = []", "stop token"),
+    let (toml, tokenizer) = ("extractor.toml", "tokenizer.json");
+    let cases = [
+        ("batch_size", "batchsize", toml, "batchsize"),
+        ("batch_size = 32", "batch_size = 0", toml, "batch_size above 0"),
+        ("stop = [", "stop = [\"<|nope|>\", ", tokenizer, "the stop token `<|nope|>`"),
+        ("stop = [\"<|endoftext|>\"]", "stop = []", toml, "stop token"),
     ];
-    for (from, to, expected) in cases {
+    for (from, to, file, expected) in cases {
         let bundle = with_settings(|text| {
             assert!(text.contains(from), "{from}");
             text.replacen(from, to, 1)
         });
         let (error, text) = failure(&bundle);
         assert!(matches!(error, ExtractError::Malformed { .. }), "{text}");
-        assert!(text.contains(expected) && text.contains("extractor.toml"), "{expected}: {text}");
+        assert!(text.contains(expected) && text.contains(file), "{expected}: {text}");
     }
 }
 

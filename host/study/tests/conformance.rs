@@ -53,11 +53,15 @@ fn shares_and_f1_are_computed() {
 fn the_learning_zone_is_kept() {
     check_all("selffilter_rule", |row| {
         let number = |field: &str| row[field].as_u64().map(|number| number as usize);
-        let settings =
-            FilterSettings { min_correct: number("min_correct").unwrap(), max_correct: number("max_correct") };
-        let (num_correct, num_samples) = (number("n_correct").unwrap(), number("num_gen").unwrap());
-        let zone = Zone::of(num_correct, num_samples);
-        same("keep", settings.keeps(num_correct, num_samples), row["keep"].as_bool().unwrap())?;
+        let (num_correct, num_generations) = (number("n_correct").unwrap(), number("num_gen").unwrap());
+        let settings = FilterSettings {
+            num_generations,
+            min_correct: number("min_correct").unwrap(),
+            max_correct: number("max_correct"),
+            ..FilterSettings::default()
+        };
+        let zone = Zone::of(num_correct, num_generations);
+        same("keep", settings.keeps(num_correct), row["keep"].as_bool().unwrap())?;
         same("category", serde_json::to_value(zone).unwrap(), row["category"].clone())?;
         same("anchor_candidate", zone == Zone::Mastered, row["anchor_candidate"].as_bool().unwrap())
     });
@@ -66,7 +70,8 @@ fn the_learning_zone_is_kept() {
 #[test]
 fn filtering_counts_right_answers_as_the_judge_does() {
     check_all("selffilter_e2e", |row| {
-        let num_gen = row["num_gen"].as_u64().unwrap() as usize;
+        let num_generations = row["num_gen"].as_u64().unwrap() as usize;
+        let settings = FilterSettings { num_generations, ..FilterSettings::default() };
         let answers = strings(&row["answers"]);
         let completions: Vec<Vec<String>> = row["completions"].as_array().unwrap().iter().map(strings).collect();
         let right = |(completions, answers): (&Vec<String>, &String)| {
@@ -75,7 +80,7 @@ fn filtering_counts_right_answers_as_the_judge_does() {
         };
         let num_correct: Vec<usize> = completions.iter().zip(&answers).map(right).collect();
         same("n_correct", serde_json::to_value(&num_correct).unwrap(), row["n_correct"].clone())?;
-        let kept: Vec<bool> = num_correct.iter().map(|n| FilterSettings::default().keeps(*n, num_gen)).collect();
+        let kept: Vec<bool> = num_correct.iter().map(|n| settings.keeps(*n)).collect();
         same("kept", serde_json::to_value(&kept).unwrap(), row["kept"].clone())
     });
 }

@@ -7,7 +7,7 @@ use corver_core::{
     Rollout, Sampler, Sampling, Scorers, SentenceScorer, StepSettings, Trainee, Triplet, UpdateReport, Verdict,
 };
 use corver_study::eval::Evaluation;
-use corver_study::run::{Observer, Plan, RunDir, RunManifest, Summary, SystemPrompts, TrainError, train};
+use corver_study::run::{Observer, Plan, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, train};
 use serde_json::{Map, Value};
 
 /// Answers right with a share of its samples that grows with every update.
@@ -127,6 +127,7 @@ fn plan(steps: usize) -> Plan {
         prompts: SystemPrompts { train: "t".into(), eval_raw: "r".into(), eval_trained: "e".into() },
         checkpoint_every: 2,
         checkpoints_kept: 9,
+        rewards: RewardNames { rule: "attested".into(), ..RewardNames::default() },
     }
 }
 
@@ -139,7 +140,7 @@ fn go(pupil: &mut Pupil, run: &RunDir, from: usize, listener: &mut Listener) -> 
         sentence_scorer: &mut rules,
         graders: &mut graders,
     };
-    train(pupil, &mut scorers, &plan(6), "attested", run, from, listener)
+    train(pupil, &mut scorers, &plan(6), run, from, listener)
 }
 
 fn without_times(path: &Path) -> Vec<Map<String, Value>> {
@@ -161,7 +162,7 @@ fn a_run_leaves_everything_behind() {
 
     assert_eq!(listener.steps, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert_eq!(listener.evaluated, ["raw", "trained"]);
-    assert_eq!((summary.steps, summary.plugin.as_str()), (6, "attested"));
+    assert_eq!((summary.steps, summary.rewards.rule.as_str()), (6, "attested"));
     assert!(summary.accuracy_after > summary.accuracy_before, "{summary:?}");
     assert_eq!(summary.supported_rate_after, Some(1.0));
     let kept: Summary = run.read_json("summary.json").unwrap().unwrap();

@@ -50,6 +50,15 @@ pub enum Command {
     ///   corver-host train --out runs/first-001 --resume
     #[command(verbatim_doc_comment)]
     Train(TrainArgs),
+    /// Keep the questions that can teach a policy anything: those that it sometimes answers right.
+    ///
+    /// Every question is answered 16 times. Those that were right once at least and not always go into questions.jsonl in
+    /// --out, which `question.train` takes.
+    ///
+    ///   corver-host filter --set policy.model=Qwen/Qwen3-4B --questions pool.json --out pool-qwen3-4b
+    ///   corver-host filter --out pool-qwen3-4b --resume --anchors 500
+    #[command(verbatim_doc_comment)]
+    Filter(FilterArgs),
     /// Answer and grade a question set, with a raw model or with an adapter.
     Eval(EvalArgs),
     /// Fold an adapter into a model's weights, for programs that serve models: a Hugging Face folder.
@@ -141,6 +150,27 @@ pub struct TrainArgs {
     /// Check and print the resolved configuration, then stop.
     #[arg(long)]
     pub dry_run: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct FilterArgs {
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    /// Where the policy runs: auto, cpu, cuda or cuda:N.
+    #[arg(long)]
+    pub device: Option<String>,
+    /// Question file. Default: the configuration's `question.train`.
+    #[arg(long, value_name = "FILE")]
+    pub questions: Option<PathBuf>,
+    /// Keep N questions too that were always answered right.
+    #[arg(long, value_name = "N")]
+    pub anchors: Option<usize>,
+    /// Folder for what is found. Default: the next free runs/filter-NNN.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on in --out, with the settings it began with. Which questions are kept may change.
+    #[arg(long, requires = "out")]
+    pub resume: bool,
 }
 
 #[derive(Debug, Args)]

@@ -34,7 +34,7 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
 }
 
 fn record(question: &Question) -> serde_json::Value {
-    json!({"question": question.question, "answers": question.golds.join(";"), "title": question.title})
+    json!({"question": question.question, "answers": question.golds, "title": question.title})
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

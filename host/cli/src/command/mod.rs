@@ -4,6 +4,7 @@ pub mod demo;
 pub mod doctor;
 pub mod eval;
 pub mod extract;
+pub mod filter;
 pub mod index;
 pub mod merge;
 pub mod plugin;

@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use corver_core::{Decoding, Scorers, StepSettings, Trainee};
 use corver_study::eval::Evaluation;
 use corver_study::run::{
-    Observer, Plan, RunDir, RunDirError, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
+    Observer, Plan, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
     text_fingerprint, train,
 };
 use indicatif::ProgressBar;
@@ -19,13 +19,18 @@ use crate::config::{Config, Grader};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::parts::{self, Loader, Policy};
-use crate::settings::{self, Settings};
+use crate::resumed;
+use crate::settings::Settings;
 
-/// The entry of a run's manifest that stands for its configuration.
-const CONFIGURATION: &str = "configuration";
+/// The settings that a resumed run may have changed: it may go on for longer. The second is the same number, for the schedule.
+const FREE: [&str; 2] = ["run.steps", "update.total_steps"];
 
 pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
-    let mut config = Config::resolve_for_training(Settings::of_train(&with_recorded_settings(args))?)?;
+    let mut args = args.clone();
+    if args.resume {
+        resumed::take_settings(&mut args.config.settings, args.out.as_deref());
+    }
+    let mut config = Config::resolve_for_training(Settings::of_train(&args)?)?;
     let model = parts::model(&config)?;
     let memory = parts::plan_memory(&mut config, &model)?;
     parts::choose_threads(&mut config)?;
@@ -45,14 +50,14 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     let device = parts::find_device(config.device)?;
     let loader = Loader::new(&config)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    let plan = plan(&config)?;
+    let plan = plan(&config, &rules.name)?;
     plan.check()?;
     let (sources, mut counter) = parts::corpus(&config)?;
     let (extractor_folder, mut extractor) = parts::extractor(&config)?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(CONFIGURATION, text_fingerprint(&whatever_its_length(settings.clone())?));
+    manifest.set(resumed::CONFIGURATION, text_fingerprint(&whatever_its_length(settings.clone())?));
     manifest.set("plugin", &rules.hash);
     manifest.set("judge", Grader::fingerprint(config.judge.as_ref())?);
     manifest.set("format", Grader::fingerprint(config.format.as_ref())?);
@@ -70,9 +75,8 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train, &plan.step.sampling)?;
     let interrupt = Interrupt::listen()?; // from here on there is something to go on with
-    let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
+    let (run, steps_done) = open_run(&args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
     policy.keep_failures(run.path());
-    let name = rules.name.clone();
     let mut scorers = Scorers {
         extractor: extractor.as_mut(),
         counter: counter.as_mut(),
@@ -82,8 +86,11 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     let mut screen = Screen::new(plan.steps, steps_done, interrupt);
     policy.set_watch(screen.watch());
     memory.iter().for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&screen.bar, line)));
-    output::note(&screen.bar, &format!("rule {name}, {} steps, into {}", plan.steps, run.path().display()));
-    let trained = train(&mut policy, &mut scorers, &plan, &name, &run, steps_done, &mut screen);
+    output::note(
+        &screen.bar,
+        &format!("rule {}, {} steps, into {}", plan.rewards.rule, plan.steps, run.path().display()),
+    );
+    let trained = train(&mut policy, &mut scorers, &plan, &run, steps_done, &mut screen);
     screen.bar.finish_and_clear();
     let go_on = format!("`corver-host train --out {} --resume` goes on", run.path().display());
     let summary = match trained {
@@ -107,17 +114,7 @@ fn whatever_its_length(mut settings: Settings) -> Result<String> {
     toml::to_string(&settings).context("writing the resolved configuration")
 }
 
-/// A run that is resumed takes its own settings, unless other files are given.
-fn with_recorded_settings(args: &TrainArgs) -> TrainArgs {
-    let mut args = args.clone();
-    if args.resume && args.config.settings.config.is_empty() {
-        let recorded = args.out.iter().map(|out| out.join(folder::CONFIG)).filter(|path| path.is_file());
-        args.config.settings.config = recorded.collect();
-    }
-    args
-}
-
-fn plan(config: &Config) -> Result<Plan> {
+fn plan(config: &Config, rule: &str) -> Result<Plan> {
     Ok(Plan {
         train: parts::train_questions(config)?,
         eval: parts::eval_questions(config)?,
@@ -133,6 +130,12 @@ fn plan(config: &Config) -> Result<Plan> {
         },
         checkpoint_every: config.checkpoint.every,
         checkpoints_kept: config.checkpoint.keep,
+        rewards: RewardNames {
+            rule: rule.to_owned(),
+            weights: config.plugins.iter().map(|plugin| plugin.weight).collect(),
+            judge: config.judge.as_ref().map_or_else(|| "string-match".to_owned(), Grader::name),
+            format: config.format.as_ref().map_or_else(|| "think-then-answer".to_owned(), Grader::name),
+        },
     })
 }
 
@@ -148,32 +151,10 @@ fn open_run(
     if !args.resume {
         return Ok((RunDir::create(&path, resolved, manifest)?, 0));
     }
-    let run = RunDir::resume(&path, manifest).map_err(|error| name_settings(error, &path, resolved))?;
+    let run = resumed::open(&path, manifest, resolved, &FREE)?;
     let steps_done = parts::resume(policy, &run.checkpoints())?;
     run.go_on(resolved, steps_done, steps)?;
     Ok((run, steps_done))
-}
-
-/// Says which settings are not those that the run began with.
-fn name_settings(error: RunDirError, run: &Path, resolved: &str) -> anyhow::Error {
-    let is_configuration = matches!(&error, RunDirError::Changed { what, .. } if what == CONFIGURATION);
-    let differences = || {
-        let recorded = std::fs::read_to_string(run.join(folder::CONFIG)).ok()?;
-        settings::differences(&recorded, resolved).ok()
-    };
-    let different = is_configuration.then(differences).flatten().map(|mut settings| {
-        settings.retain(|name| !["run.steps", "update.total_steps"].contains(&name.as_str()));
-        settings
-    });
-    match different {
-        Some(settings) if !settings.is_empty() => {
-            anyhow!(
-                "this run began with other values of {}; leave them out to resume with its own",
-                settings.join(", ")
-            )
-        }
-        _ => error.into(),
-    }
 }
 
 /// A progress bar on a terminal, a line per step elsewhere.
@@ -256,9 +237,17 @@ fn show(summary: &Summary, run: &Path) {
             ["mean length".into(), tokens(summary.mean_length_before), tokens(summary.mean_length_after)],
         ],
     );
+    let Summary { rewards, lambda_corver, lambda_judge, lambda_format, seed, .. } = summary;
+    // Each with its weight.
     output::line(format_args!(
-        "rule {}, {} steps of {:.2} s ({:.0} ms of it reward), {:.0} s in all; everything is in {}",
-        summary.plugin,
+        "rule {} ({}), judge {} ({lambda_judge}), format {} ({lambda_format}), seed {seed}",
+        rewards.rule,
+        rewards.weights.iter().map(|weight| (weight * lambda_corver).to_string()).collect::<Vec<_>>().join(", "),
+        rewards.judge,
+        rewards.format,
+    ));
+    output::line(format_args!(
+        "{} steps of {:.2} s ({:.0} ms of it reward), {:.0} s in all; everything is in {}",
         summary.steps,
         summary.seconds_per_step,
         1000.0 * summary.reward_seconds_per_step,

@@ -145,6 +145,11 @@ impl<'a> Loader<'a> {
 }
 
 impl Grader {
+    /// The name of its file.
+    pub fn name(&self) -> String {
+        self.plugin.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// What a run's manifest records.
     pub fn fingerprint(grader: Option<&Self>) -> Result<String> {
         match grader {

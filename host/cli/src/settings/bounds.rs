@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 64] = [
+const BOUNDS: [(&str, f64, f64); 72] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -75,18 +75,27 @@ const BOUNDS: [(&str, f64, f64); 64] = [
     ("update.micro_batch_tokens", 1.0, 1e9),
     ("checkpoint.every", 1.0, 1e9),
     ("checkpoint.keep", 1.0, 1e6),
+    ("filter.num_generations", 1.0, 1e5),
+    ("filter.max_completion_length", 1.0, 1e6),
+    ("filter.temperature", 0.0, 100.0),
+    ("filter.top_p", 1e-6, 1.0),
+    ("filter.min_correct", 0.0, 1e5),
+    ("filter.max_correct", 0.0, 1e5),
+    ("filter.anchors", 0.0, WHOLE),
+    ("filter.batch", 1.0, 1e5),
     ("eval.answers.max_completion_length", 1.0, 1e6),
     ("eval.answers.batch", 1.0, 1e5),
 ];
 
 /// What several settings make together, its name first, and the largest value.
-const PRODUCTS: [(&str, &[&str], f64); 2] = [
+const PRODUCTS: [(&str, &[&str], f64); 3] = [
     ("completions of a step", &["question.prompts_per_step", "rollout.num_generations"], 1e5),
     (
         "tokens of a step",
         &["question.prompts_per_step", "rollout.num_generations", "rollout.max_completion_length"],
         1e8,
     ),
+    ("completions of a batch of the filter", &["filter.batch", "filter.num_generations"], 1e5),
 ];
 
 /// Every setting that is out of its bounds, and what they are.
@@ -131,6 +140,7 @@ mod tests {
         let mut all = Settings::default();
         all.corpus.max_diff_tokens = Some(1_000);
         all.update.loss.delta = Some(2.0);
+        all.filter.max_correct = Some(8);
         let mut found = Vec::new();
         numbers("", &Value::try_from(&all).unwrap(), &mut found);
         let mut bounded = BOUNDS.map(|(key, ..)| key.to_owned());

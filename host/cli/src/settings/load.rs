@@ -6,7 +6,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
 
 use super::{DEMO, Settings, keys};
-use crate::args::{ConfigArgs, EvalArgs, GraderArgs, MergeArgs, RuleArgs, ScoreArgs, SettingsArgs, TrainArgs};
+use crate::args::{
+    ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, RuleArgs, ScoreArgs, SettingsArgs, TrainArgs,
+};
 
 /// The demo's settings, which every command falls back on.
 const DEMO_SETTINGS: &str = include_str!("../../../../configs/demo.toml");
@@ -25,6 +27,18 @@ impl Settings {
             settings.question.eval = questions.to_str().context("--questions is not UTF-8")?.to_owned();
         }
         settings.question.eval_limit = args.limit.unwrap_or(settings.question.eval_limit);
+        Ok(settings)
+    }
+
+    pub fn of_filter(args: &FilterArgs) -> Result<Self> {
+        let mut settings = Self::load(&args.settings)?;
+        if let Some(device) = &args.device {
+            settings.run.device.clone_from(device);
+        }
+        if let Some(questions) = &args.questions {
+            settings.question.train = questions.to_str().context("--questions is not UTF-8")?.to_owned();
+        }
+        settings.filter.anchors = args.anchors.unwrap_or(settings.filter.anchors);
         Ok(settings)
     }
 

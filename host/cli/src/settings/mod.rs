@@ -7,7 +7,7 @@ mod load;
 
 use corver_core::{AdvantageSettings, LearnSettings, Precision, RewardSettings, Sampling};
 use corver_counts::RemoteSettings;
-use corver_study::eval::EvaluateSettings;
+use corver_study::eval::{EvaluateSettings, FilterSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -33,6 +33,7 @@ pub struct Settings {
     pub advantage: AdvantageSettings,
     pub update: LearnSettings,
     pub checkpoint: CheckpointSection,
+    pub filter: FilterSettings,
     pub eval: EvalSection,
 }
 

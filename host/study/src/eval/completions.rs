@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-use corver_core::question::split_golds;
+use corver_core::question::Answers;
 use corver_core::{Extractor, PartError, Question, Rollout, Triplet};
 use serde::Deserialize;
 
@@ -74,23 +74,6 @@ struct Line {
     answers: Answers,
     completion: String,
     triplets: Option<Vec<(String, Vec<Parts>)>>,
-}
-
-/// Golds, as a list or as one string that `;` separates.
-#[derive(Deserialize)]
-#[serde(untagged, expecting = "`answers` is neither a string (golds separated by `;`) nor a list of strings")]
-enum Answers {
-    Separated(String),
-    Listed(Vec<String>),
-}
-
-impl Answers {
-    fn golds(self) -> Vec<String> {
-        match self {
-            Self::Separated(golds) => split_golds(&golds),
-            Self::Listed(golds) => golds,
-        }
-    }
 }
 
 /// Head, relation, tail.

@@ -10,6 +10,6 @@ pub mod interval;
 pub use completions::{Completions, GivenTriplets, read_completions};
 pub use evaluate::{EvaluateError, EvaluateSettings, Evaluation, GradedAnswer, evaluate};
 pub use extraction::{ExtractionQuality, Found, GoldSentence, compare_triplets, read_gold};
-pub use filter::{FilterSettings, Zone};
+pub use filter::{FilterError, FilterPlan, FilterSettings, Filtered, Zone, filter};
 pub use grade::{Grades, Missing, grade};
 pub use interval::wilson;

@@ -168,16 +168,24 @@ impl RunDir {
     /// # Errors
     /// Where no step is left, or the folder cannot be written.
     pub fn go_on(&self, config: &str, steps_done: usize, steps: usize) -> Result<(), RunDirError> {
-        let summary = self.path.join(SUMMARY);
-        let has_finished = summary.exists();
+        let has_finished = self.path.join(SUMMARY).exists();
         if steps < steps_done || (has_finished && steps == steps_done) {
             return Err(RunDirError::Finished { path: self.path.clone(), steps: steps_done });
         }
+        self.reopen(config)
+    }
+
+    /// Goes on with this configuration; one that has finished is open again.
+    ///
+    /// # Errors
+    /// Where the folder cannot be written.
+    pub fn reopen(&self, config: &str) -> Result<(), RunDirError> {
         self.write(CONFIG, config.as_bytes())?;
-        if has_finished {
-            fs::remove_file(&summary).map_err(io("delete", &summary))?;
+        let summary = self.path.join(SUMMARY);
+        match fs::remove_file(&summary) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io("delete", &summary)(error)),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Keeps other processes out of the folder for as long as the value lives; a killed process holds no lock.
@@ -203,32 +211,36 @@ impl RunDir {
         self.path.join("checkpoints")
     }
 
-    /// Drops every logged line after step `steps_done`: they belong to steps that will be taken again.
+    /// Drops everything that is logged after step `steps_done`: it belongs to steps that will be taken again.
     ///
     /// # Errors
     /// Where a log cannot be rewritten.
     pub fn rewind_logs(&self, steps_done: usize) -> Result<(), RunDirError> {
-        for name in LOGS {
-            let path = self.path.join(name);
-            let file = match File::open(&path) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-                opened => opened.map_err(io("read", &path))?,
-            };
-            let step_of = |line: &[u8]| serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64();
-            let mut kept = 0;
-            for line in BufReader::new(&file).split(b'\n') {
-                let line = line.map_err(io("read", &path))?;
-                // A line that was cut off when the run was killed, perhaps inside a character, has no step either.
-                if !step_of(&line).is_some_and(|step| step <= steps_done as f64) {
-                    break;
-                }
-                kept += line.len() as u64 + 1;
-            }
-            let length = file.metadata().map_err(io("read", &path))?.len();
-            let file = File::options().write(true).open(&path).map_err(io("open", &path))?;
-            file.set_len(kept.min(length)).map_err(io("shorten", &path))?;
-        }
+        LOGS.iter().try_for_each(|name| self.rewind(name, steps_done))?;
         self.rewind_events(steps_done)
+    }
+
+    /// Drops the lines of a log from the first on that has a `step` after `steps_done`, or was cut off when the run was killed.
+    ///
+    /// # Errors
+    /// Where the log cannot be rewritten.
+    pub fn rewind(&self, name: &str, steps_done: usize) -> Result<(), RunDirError> {
+        let path = self.path.join(name);
+        let file = match File::options().read(true).write(true).open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(io("open", &path))?,
+        };
+        let step_of = |line: &[u8]| serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64();
+        let (mut kept, mut line, mut lines) = (0, Vec::new(), BufReader::new(&file));
+        loop {
+            line.clear();
+            lines.read_until(b'\n', &mut line).map_err(io("read", &path))?;
+            if !line.ends_with(b"\n") || !step_of(&line).is_some_and(|step| step <= steps_done as f64) {
+                break;
+            }
+            kept += line.len() as u64;
+        }
+        file.set_len(kept).map_err(io("shorten", &path))
     }
 
     fn rewind_events(&self, steps_done: usize) -> Result<(), RunDirError> {
@@ -427,6 +439,13 @@ mod tests {
         fs::write(&path, torn).unwrap();
         run.rewind_logs(2).unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"step\":1.0}\n{\"step\":2.0}\n");
+        fs::write(&path, "{\"step\":1.0}\n{\"step\":2.0}").unwrap();
+        run.rewind_logs(2).unwrap();
+        assert_eq!(
+            fs::read_to_string(&path).unwrap(),
+            "{\"step\":1.0}\n",
+            "the next line would join one without an end"
+        );
     }
 
     #[test]

@@ -10,4 +10,4 @@ pub mod warnings;
 
 pub use fingerprint::{fingerprint, text_fingerprint};
 pub use folder::{RunDir, RunDirError, RunManifest};
-pub use train::{Observer, Plan, Summary, SystemPrompts, TrainError, train};
+pub use train::{Observer, Plan, RewardNames, Summary, SystemPrompts, TrainError, train};

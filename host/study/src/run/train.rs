@@ -35,6 +35,21 @@ pub struct Plan {
     pub checkpoint_every: usize,
     /// Newest checkpoints kept.
     pub checkpoints_kept: usize,
+    /// What pays the completions.
+    pub rewards: RewardNames,
+}
+
+/// What pays the completions of a run, by name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RewardNames {
+    /// The sentence rule, or several: `first`, `first+min`.
+    pub rule: String,
+    /// Of each of them.
+    pub weights: Vec<f64>,
+    /// The judge.
+    pub judge: String,
+    /// The format check.
+    pub format: String,
 }
 
 /// The system prompts of a run. Those of evaluation differ: the paper reminds a trained policy not to repeat itself.
@@ -67,8 +82,17 @@ pub trait Observer {
 /// What `summary.json` says. Fields of an evaluation are absent where there were no evaluation questions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Name of the rule.
-    pub plugin: String,
+    /// What paid the completions.
+    #[serde(flatten)]
+    pub rewards: RewardNames,
+    /// λ_c, weight of the rules together.
+    pub lambda_corver: f64,
+    /// λ_j, weight of the judge.
+    pub lambda_judge: f64,
+    /// λ_f, weight of the format check.
+    pub lambda_format: f64,
+    /// Of the run.
+    pub seed: u64,
     /// Optimiser steps taken.
     pub steps: usize,
     /// Share of right answers before training.
@@ -172,7 +196,6 @@ pub fn train<P: Trainee>(
     policy: &mut P,
     scorers: &mut Scorers<'_>,
     plan: &Plan,
-    rule: &str,
     run: &RunDir,
     steps_done: usize,
     observer: &mut dyn Observer,
@@ -201,7 +224,7 @@ pub fn train<P: Trainee>(
             report => report.map_err(|source| TrainError::Step { step: number + 1, source })?,
         };
         log.num_tokens += report.rollouts.iter().map(|rollout| rollout.tokens.len() as u64).sum::<u64>();
-        let metrics = step_metrics(number, log.num_tokens, start.elapsed().as_secs_f64(), rule, &report);
+        let metrics = step_metrics(number, log.num_tokens, start.elapsed().as_secs_f64(), &plan.rewards.rule, &report);
         log.add(&metrics);
 
         let traces = report.traces.iter().map(|trace| json!({"step": number + 1, "trace": trace}));
@@ -220,7 +243,7 @@ pub fn train<P: Trainee>(
     }
 
     let after = evaluated(policy, scorers, plan, ("trained", AFTER), run, plan.steps, observer)?;
-    let summary = summarize(rule, &log, before.as_ref(), after.as_ref());
+    let summary = summarize(plan, &log, before.as_ref(), after.as_ref());
     run.finish(&summary)?;
     Ok(summary)
 }
@@ -315,12 +338,16 @@ impl StepLog {
     }
 }
 
-fn summarize(rule: &str, log: &StepLog, before: Option<&Kept>, after: Option<&Kept>) -> Summary {
+fn summarize(plan: &Plan, log: &StepLog, before: Option<&Kept>, after: Option<&Kept>) -> Summary {
     let of = |kept: Option<&Kept>, field: fn(&Evaluation) -> f64| kept.map(|kept| field(&kept.evaluation));
     let steps = log.steps.max(1) as f64;
     let evaluations: f64 = [before, after].into_iter().flatten().map(|kept| kept.seconds).sum();
     Summary {
-        plugin: rule.to_owned(),
+        rewards: plan.rewards.clone(),
+        lambda_corver: plan.step.rewards.lambda_corver,
+        lambda_judge: plan.step.rewards.lambda_judge,
+        lambda_format: plan.step.rewards.lambda_format,
+        seed: plan.seed,
         steps: log.steps,
         accuracy_before: of(before, |evaluation| evaluation.accuracy),
         accuracy_after: of(after, |evaluation| evaluation.accuracy),

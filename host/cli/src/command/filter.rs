@@ -1,0 +1,132 @@
+//! `corver-host filter`: the questions that can teach a policy anything.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use corver_core::Trainee;
+use corver_study::eval::filter::KEPT;
+use corver_study::eval::{FilterPlan, FilterSettings, Filtered, filter};
+use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
+
+use crate::args::FilterArgs;
+use crate::config::Config;
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::parts;
+use crate::resumed;
+use crate::settings::Settings;
+
+/// What may change in a folder whose questions are answered: which of them are kept.
+const FREE: [&str; 3] = ["filter.min_correct", "filter.max_correct", "filter.anchors"];
+
+pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
+    let mut args = args.clone();
+    if args.resume {
+        resumed::take_settings(&mut args.settings, args.out.as_deref());
+    }
+    let mut config = Config::resolve(Settings::of_filter(&args)?)?;
+    let plan = FilterPlan {
+        settings: config.filter,
+        sampling: config.filter.sampling(config.rollout),
+        compatibility: config.reward.compatibility,
+        seed: config.seed,
+    };
+    let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
+    let device = parts::find_device(config.device)?;
+    let questions = parts::train_questions(&config)?;
+    let model = parts::model(&config)?;
+
+    let mut manifest = RunManifest::default();
+    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+    manifest.set(resumed::CONFIGURATION, text_fingerprint(&whatever_is_kept(config.to_settings())?));
+    manifest.set("model", fingerprint(&model)?);
+    manifest.set("questions", text_fingerprint(&serde_json::to_string(&questions)?));
+    manifest.set("device", device);
+
+    config.rollout = plan.sampling;
+    let memory = parts::plan_memory(&mut config, &model)?;
+    parts::choose_threads(&mut config)?;
+    let mut policy = parts::load_policy(&config, &model, None)?;
+    policy.set_system_prompt(&config.system_prompt);
+    policy.check_prompts(&questions, &plan.sampling)?;
+    let interrupt = Interrupt::listen()?;
+    let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "filter"));
+    let run = if args.resume {
+        let run = resumed::open(&path, &manifest, &resolved, &FREE)?;
+        run.reopen(&resolved)?;
+        run
+    } else {
+        RunDir::create(&path, &resolved, &manifest)?
+    };
+
+    let bar = output::progress(questions.len() as u64, "answering");
+    memory.iter().for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&bar, line)));
+    let (mut show, asked) = (output::decoding(&bar), interrupt.clone());
+    policy.set_watch(move |decoding| {
+        show(decoding);
+        if asked.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let mut answered = 0;
+    let mut progress = |done: usize| {
+        answered = done;
+        bar.set_position(done as u64);
+    };
+    let filtered = filter(&mut policy, &questions, &plan, &run, &mut progress);
+    bar.finish_and_clear();
+    let go_on = format!("`corver-host filter --out {} --resume` goes on", path.display());
+    let filtered = match filtered {
+        Err(_) if interrupt.asked() => {
+            let total = questions.len();
+            output::note(&bar, &format!("stopped after {answered} of {total} questions; {go_on}"));
+            return Ok(());
+        }
+        filtered => filtered.with_context(|| go_on)?,
+    };
+    if json {
+        return output::json(&filtered);
+    }
+    show_table(&filtered, &plan.settings);
+    output::line(format_args!(
+        "{} of {} questions ({}) are kept; --set question.train={} trains on them",
+        filtered.kept,
+        filtered.questions,
+        share(filtered.kept, &filtered),
+        path.join(KEPT).display()
+    ));
+    if filtered.anchors < plan.settings.anchors {
+        let (anchors, wanted) = (filtered.anchors, plan.settings.anchors);
+        output::note(
+            &bar,
+            &format!("warning: {anchors} anchors instead of {wanted}: no more questions were always right"),
+        );
+    }
+    Ok(())
+}
+
+fn show_table(filtered: &Filtered, settings: &FilterSettings) {
+    let samples = settings.num_generations;
+    output::table(
+        [&format!("right of {samples}"), "questions", "share", "kept"],
+        filtered.by_num_correct.iter().enumerate().map(|(num_correct, &questions)| {
+            let kept = match (settings.keeps(num_correct), num_correct == samples) {
+                (true, _) => questions,
+                (false, true) => filtered.anchors,
+                (false, false) => 0,
+            };
+            [num_correct.to_string(), questions.to_string(), share(questions, filtered), kept.to_string()]
+        }),
+    );
+}
+
+fn share(part: usize, of: &Filtered) -> String {
+    format!("{:.1} %", 100.0 * part as f64 / of.questions.max(1) as f64)
+}
+
+fn whatever_is_kept(mut settings: Settings) -> Result<String> {
+    let of_paper = Settings::default().filter;
+    settings.filter.min_correct = of_paper.min_correct;
+    settings.filter.max_correct = of_paper.max_correct;
+    settings.filter.anchors = of_paper.anchors;
+    toml::to_string(&settings).context("writing the resolved configuration")
+}

@@ -1,0 +1,48 @@
+//! Filtering questions, and training on what is left.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::host::{host, lines, run_dir, short_run_args, signal_when};
+
+#[test]
+fn a_filtered_pool_trains_as_it_is() {
+    let out = run_dir("filtered");
+    let pool = out.with_extension("pool.json");
+    let world = out.with_extension("world");
+    host(&["demo", "world", world.to_str().unwrap()]).good();
+    let all: Vec<serde_json::Value> =
+        serde_json::from_str(&fs::read_to_string(world.join("train.json")).unwrap()).unwrap();
+    fs::write(&pool, json!(all[..48]).to_string()).unwrap();
+
+    let log = out.join("answered.jsonl");
+    let filter = |more: &[&str]| {
+        let args = ["filter", "--json", "--questions", pool.to_str().unwrap(), "--out", out.to_str().unwrap()];
+        let small = ["--set", "filter.batch=8", "--set", "filter.num_generations=8"];
+        [&args[..], &small, more].concat().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let stopped =
+        signal_when("-INT", &filter(&[]).iter().map(String::as_str).collect::<Vec<_>>(), || !lines(&log).is_empty());
+    let answered = lines(&log);
+    assert!(stopped.good().stderr.contains("--resume` goes on"));
+    assert!(!out.join("summary.json").exists() && answered.len() < 48, "{} answered", answered.len());
+
+    let resume = ["filter", "--json", "--out", out.to_str().unwrap(), "--resume"];
+    let filtered: serde_json::Value = serde_json::from_str(&host(&resume).good().stdout).unwrap();
+    assert_eq!(lines(&log)[..answered.len()], answered);
+    let by_num_correct: Vec<u64> = serde_json::from_value(filtered["by_num_correct"].clone()).unwrap();
+    assert_eq!(by_num_correct.iter().sum::<u64>(), 48);
+    let kept = lines(&out.join("questions.jsonl"));
+    assert_eq!(kept.len() as u64, by_num_correct[1..8].iter().sum::<u64>());
+    assert!(kept.len() > 2, "{filtered}");
+
+    let none_drawn = host(&[&resume[..], &["--anchors", "1000"]].concat()).good();
+    assert!(none_drawn.stderr.contains("warning:"), "{}", none_drawn.stderr);
+    assert_eq!(lines(&out.join("questions.jsonl")).len() as u64, by_num_correct[1..].iter().sum::<u64>());
+    host(&[&resume[..], &["--set", "filter.temperature=1.0"]].concat()).bad("other values of filter.temperature");
+
+    let (run, questions) =
+        (run_dir("on-a-filtered-pool"), format!("question.train={}", out.join("questions.jsonl").display()));
+    host(&short_run_args(&run, "1", &["--set", &questions])).good();
+}
