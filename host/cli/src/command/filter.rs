@@ -83,6 +83,13 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         }
         filtered => filtered.with_context(|| go_on)?,
     };
+    if filtered.anchors < plan.settings.anchors {
+        let (anchors, wanted) = (filtered.anchors, plan.settings.anchors);
+        output::note(
+            &bar,
+            &format!("warning: {anchors} anchors instead of {wanted}: no more questions were always right"),
+        );
+    }
     if json {
         return output::json(&filtered);
     }
@@ -94,13 +101,6 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         share(filtered.kept, &filtered),
         path.join(KEPT).display()
     ));
-    if filtered.anchors < plan.settings.anchors {
-        let (anchors, wanted) = (filtered.anchors, plan.settings.anchors);
-        output::note(
-            &bar,
-            &format!("warning: {anchors} anchors instead of {wanted}: no more questions were always right"),
-        );
-    }
     Ok(())
 }
 
