@@ -118,7 +118,7 @@ fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, Strin
     let mut graders = Graders::default();
     let mut scorers =
         Scorers { extractor: &mut extractor, counter: &mut counter, sentence_scorer: rule, graders: &mut graders };
-    let question = Question { question: String::new(), golds: vec!["?".into()], title: None };
+    let question = Question { question: String::new(), golds: vec!["?".into()], title: None, popularity: None };
     let scored = score(std::slice::from_ref(rollout), &[question], &mut scorers, &REFERENCE);
     scored
         .map(|mut scored| scored.traces.remove(0))
@@ -249,7 +249,7 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
             ..REFERENCE
         };
         let golds = question::split_golds(row["gold"].as_str().unwrap());
-        let question = Question { question: String::new(), golds, title: None };
+        let question = Question { question: String::new(), golds, title: None, popularity: None };
         let (mut extractor, mut counter) = (Script::new(&row["triplets_by_sentence"]), Counts(&row["counts_by_query"]));
         let mut rules = first.borrow_mut();
         let mut graders = Graders::default();

@@ -2,6 +2,7 @@
 
 mod attack;
 mod errors;
+mod eval;
 mod filter;
 #[cfg(feature = "torch")]
 #[path = "../golden.rs"]

@@ -59,7 +59,8 @@ fn a_merged_model_answers_as_the_model_with_its_adapter() {
     host_with_cache(cache.path(), &["merge", "--device", "cpu", adapter, out]).good();
     host_with_cache(cache.path(), &["merge", "--device", "cpu", adapter, out]).bad("a folder that does not exist yet");
     let answers = |more: &[&str]| {
-        let file = cache.path().join("answers.jsonl");
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("answers");
         let eval = [
             "eval",
             "--limit",
@@ -67,12 +68,12 @@ fn a_merged_model_answers_as_the_model_with_its_adapter() {
             "--device",
             "cpu",
             "--out",
-            file.to_str().unwrap(),
+            out.to_str().unwrap(),
             "--set",
             "eval.trained_suffix=",
         ];
         host_with_cache(cache.path(), &[&eval[..], more].concat()).good();
-        fs::read_to_string(file).unwrap()
+        fs::read_to_string(fs::read_dir(out).unwrap().next().unwrap().unwrap().path()).unwrap()
     };
     let of_merged = answers(&["--set", &format!("policy.model={out}")]);
     assert_eq!(of_merged, answers(&["--adapter", adapter]));

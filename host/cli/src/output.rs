@@ -101,6 +101,11 @@ pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [
     lines(&table.to_string());
 }
 
+/// A share, as a person reads it.
+pub fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
 /// Text that stands out: bold on a terminal, between asterisks elsewhere and where `NO_COLOR` is set.
 fn emphasised(text: &str) -> String {
     let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

@@ -14,6 +14,9 @@ pub struct Question {
     /// Where the answer was found, if the file says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
+    /// How often people look for what it asks about, if the file says so: `popularity`, or PopQA's `s_pop`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub popularity: Option<u64>,
 }
 
 /// Why a question file cannot be used.
@@ -66,6 +69,8 @@ struct Record {
     #[serde(default)]
     aliases: Vec<String>,
     title: Option<String>,
+    #[serde(alias = "s_pop")]
+    popularity: Option<u64>,
 }
 
 /// Gold answers in a file.
@@ -127,7 +132,7 @@ fn parse_record(value: serde_json::Value) -> Result<Question, String> {
     if golds.is_empty() {
         return Err("no gold answer".to_owned());
     }
-    Ok(Question { question: record.question, golds, title: record.title })
+    Ok(Question { question: record.question, golds, title: record.title, popularity: record.popularity })
 }
 
 /// The gold answers of a training record: separated by `;`, blank ones ignored.
@@ -146,8 +151,9 @@ mod tests {
         assert_eq!(parse_record(train).unwrap().golds, ["Paris", "Lutetia"]);
         let listed = serde_json::json!({"question": "q", "answers": ["AC;DC", "b"], "num_correct": 3});
         assert_eq!(parse_record(listed).unwrap().golds, ["AC;DC", "b"]);
-        let eval = serde_json::json!({"question": "q", "answer": "a;b", "aliases": ["c"]});
-        assert_eq!(parse_record(eval).unwrap().golds, ["a;b", "c"]);
+        let eval = serde_json::json!({"question": "q", "answer": "a;b", "aliases": ["c"], "s_pop": 7});
+        let question = parse_record(eval).unwrap();
+        assert_eq!((question.golds, question.popularity), (vec!["a;b".to_owned(), "c".to_owned()], Some(7)));
     }
 
     #[test]

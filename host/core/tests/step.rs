@@ -132,7 +132,12 @@ fn run<P: Sampler + Learner>(
     let mut scorers = Scorers { extractor, counter: &mut Atlas, sentence_scorer, graders: &mut graders };
     let sampling = Sampling { num_generations: 2, ..Sampling::default() };
     let settings = StepSettings { sampling, rewards, ..StepSettings::default() };
-    let question = Question { question: "What is the capital?".into(), golds: vec!["Paris".into()], title: None };
+    let question = Question {
+        question: "What is the capital?".into(),
+        golds: vec!["Paris".into()],
+        title: None,
+        popularity: None,
+    };
     step(policy, &mut scorers, &[question], &settings, 1)
 }
 

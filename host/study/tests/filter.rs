@@ -43,6 +43,7 @@ fn questions() -> Vec<Question> {
         question: skill.to_string(),
         golds: vec!["AC;DC".into(), "acdc".into()],
         title: (skill == 5).then(|| "Music".into()),
+        popularity: (skill == 5).then_some(12),
     };
     [0, 1, 5, 9, 10, 10, 10].map(question).to_vec()
 }
@@ -66,7 +67,7 @@ fn what_is_kept_trains_as_it_is() {
     assert_eq!(filtered.by_num_correct, [1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 3]);
     let kept = read_questions(&folder.path().join(KEPT)).unwrap();
     assert_eq!(kept.iter().map(|question| question.question.as_str()).collect::<Vec<_>>(), ["1", "5", "9", "10", "10"]);
-    assert_eq!(kept[1], questions()[2], "golds with a semicolon and titles survive");
+    assert_eq!(kept[1], questions()[2], "all that is known of a question survives");
 }
 
 #[test]

@@ -115,7 +115,8 @@ impl Observer for Listener {
 }
 
 fn plan(steps: usize) -> Plan {
-    let question = |n: usize| Question { question: format!("q{n}"), golds: vec!["Paris".into()], title: None };
+    let question =
+        |n: usize| Question { question: format!("q{n}"), golds: vec!["Paris".into()], title: None, popularity: None };
     Plan {
         train: (0..5).map(question).collect(),
         eval: (0..4).map(question).collect(),

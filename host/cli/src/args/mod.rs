@@ -59,7 +59,11 @@ pub enum Command {
     ///   corver-host filter --out pool-qwen3-4b --resume --anchors 500
     #[command(verbatim_doc_comment)]
     Filter(FilterArgs),
-    /// Answer and grade a question set, with a raw model or with an adapter.
+    /// Answer and grade question sets, with a raw model or with adapters.
+    ///
+    ///   corver-host eval --questions nq.json --questions popqa.json --raw --adapter runs/first-001/checkpoints/step-000060 --out answers
+    ///   corver-host eval diff answers/raw.nq.jsonl answers/first-001-step-000060.nq.jsonl
+    #[command(verbatim_doc_comment)]
     Eval(EvalArgs),
     /// Fold an adapter into a model's weights, for programs that serve models: a Hugging Face folder.
     ///
@@ -174,21 +178,41 @@ pub struct FilterArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct EvalArgs {
+    #[command(subcommand)]
+    pub command: Option<EvalCommand>,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Question set. Default: the configuration's.
+    /// Question file; repeatable. Default: the configuration's `question.eval`.
     #[arg(long, value_name = "FILE")]
-    pub questions: Option<PathBuf>,
-    /// Only the first N questions.
+    pub questions: Vec<PathBuf>,
+    /// Only the first N questions of each.
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// Folder of an adapter or a checkpoint to load into the model.
+    /// Folder of an adapter or a checkpoint to load into the model; repeatable. Default: the raw model.
     #[arg(long, value_name = "DIR")]
-    pub adapter: Option<PathBuf>,
-    /// Write one line per question to this file.
-    #[arg(long, value_name = "FILE")]
+    pub adapter: Vec<PathBuf>,
+    /// The raw model too, before the adapters.
+    #[arg(long, requires = "adapter")]
+    pub raw: bool,
+    /// Also say which share of the sentences the corpus supports: opens the index, the extractor and the rule.
+    #[arg(long)]
+    pub supported: bool,
+    /// New folder for the answers: a file for each policy and question file, a line for each question.
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum EvalCommand {
+    /// Compare two files of answers to the same questions: is the second policy better by more than chance?
+    Diff {
+        /// Answers, as --out writes them, or answers_raw.jsonl of a run.
+        first: PathBuf,
+        /// The same questions, answered by the other policy.
+        second: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

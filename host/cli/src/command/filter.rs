@@ -120,7 +120,7 @@ fn show_table(filtered: &Filtered, settings: &FilterSettings) {
 }
 
 fn share(part: usize, of: &Filtered) -> String {
-    format!("{:.1} %", 100.0 * part as f64 / of.questions.max(1) as f64)
+    output::percent(part as f64 / of.questions.max(1) as f64)
 }
 
 fn whatever_is_kept(mut settings: Settings) -> Result<String> {

@@ -220,7 +220,7 @@ impl Observer for Screen {
 }
 
 fn show(summary: &Summary, run: &Path) {
-    let percent = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{:.1} %", 100.0 * value));
+    let percent = |value: Option<f64>| value.map_or("–".to_owned(), output::percent);
     let tokens = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1} tokens"));
     output::table(
         ["held-out questions, greedy", "before", "after"],

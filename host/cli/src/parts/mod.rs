@@ -21,7 +21,7 @@ use crate::hub;
 
 pub use demo::{demo, demo_index};
 pub use policy::{Policy, choose_threads, find_device, load_policy, merge, plan_memory, resume};
-pub use rules::{AnyRule, Loader};
+pub use rules::{AnyRule, Loader, SentenceRules};
 
 /// The triplet model, and its folder.
 pub fn extractor(config: &Config) -> Result<(PathBuf, Box<dyn Extractor>)> {

@@ -23,9 +23,6 @@ impl Settings {
 
     pub fn of_eval(args: &EvalArgs) -> Result<Self> {
         let mut settings = Self::flagged(&args.config)?;
-        if let Some(questions) = &args.questions {
-            settings.question.eval = questions.to_str().context("--questions is not UTF-8")?.to_owned();
-        }
         settings.question.eval_limit = args.limit.unwrap_or(settings.question.eval_limit);
         Ok(settings)
     }

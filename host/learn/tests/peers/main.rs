@@ -63,7 +63,8 @@ fn stir(model: &Model) {
 }
 
 fn questions() -> Vec<Question> {
-    let question = |text: &str| Question { question: text.into(), golds: vec!["a".into()], title: None };
+    let question =
+        |text: &str| Question { question: text.into(), golds: vec!["a".into()], title: None, popularity: None };
     ["abcab", "tsrq", "kkkkkkkkl"].map(question).into()
 }
 

@@ -124,7 +124,7 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
             return Err(at(serde::de::Error::custom("no gold answer")));
         }
         completions.rollouts.push(text_rollout(completions.questions.len(), line.completion));
-        completions.questions.push(Question { question: line.question, golds, title: None });
+        completions.questions.push(Question { question: line.question, golds, title: None, popularity: None });
     }
     if completions.rollouts.is_empty() {
         return Err(CompletionsError::Empty { path: path.to_owned() });

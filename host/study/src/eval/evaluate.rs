@@ -1,8 +1,8 @@
 //! A question set, answered greedily and graded.
 
 use corver_core::{
-    Compatibility, Graders, Label, PartError, Question, RewardSettings, Sampler, Sampling, Scorers, StepError, Trace,
-    score,
+    Compatibility, Graders, Label, PartError, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers,
+    SentenceTrace, StepError, score,
 };
 use serde::{Deserialize, Serialize};
 
@@ -47,8 +47,16 @@ pub struct GradedAnswer {
     pub missing: Option<Missing>,
     /// Tokens generated.
     pub length: usize,
-    /// The question, the completion and its sentences.
-    pub trace: Trace,
+    /// What was asked.
+    pub question: String,
+    /// See [`Question::popularity`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub popularity: Option<u64>,
+    /// What was generated.
+    pub completion: String,
+    /// How the run's rule judges its sentences; empty where it was not asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sentences: Vec<SentenceTrace>,
 }
 
 /// What a policy made of a question set.
@@ -77,21 +85,54 @@ pub struct Evaluation {
     pub mean_length: f64,
 }
 
-/// Answers `questions` with one greedy completion each, grades them, and scores their sentences with the run's rule; the
-/// run's judge and format check are not asked. `progress` is given the number of questions answered so far.
+/// Answers `questions` with one greedy completion each and grades them; with `scorers`, also asks whether their sentences are
+/// supported by the corpus. `progress` is given the number of questions answered so far.
 ///
 /// # Errors
 /// Where a part fails.
 pub fn evaluate(
     policy: &mut dyn Sampler,
-    scorers: &mut Scorers<'_>,
+    mut scorers: Option<&mut Scorers<'_>>,
     questions: &[Question],
     settings: &EvaluateSettings,
     compatibility: Compatibility,
     progress: &mut dyn FnMut(usize),
 ) -> Result<(Evaluation, Vec<GradedAnswer>), EvaluateError> {
     let sampling = Sampling::greedy(settings.max_completion_length);
-    // Runs with different judges stay comparable.
+    let mut answers = Vec::with_capacity(questions.len());
+    for batch in questions.chunks(settings.batch.max(1)) {
+        let rollouts = policy.sample(batch, &sampling, 0).map_err(EvaluateError::Sample)?;
+        let sentences = match scorers.as_deref_mut() {
+            Some(scorers) => judged(&rollouts, batch, scorers, compatibility).map_err(EvaluateError::Score)?,
+            None => vec![Vec::new(); rollouts.len()],
+        };
+        for (rollout, sentences) in rollouts.into_iter().zip(sentences) {
+            let Question { question, golds, popularity, .. } = &batch[rollout.question];
+            let grade = grade(&rollout.text, golds, compatibility);
+            let missing =
+                (grade == Label::NotAttempted).then(|| missing(&rollout.text, rollout.finished, compatibility));
+            answers.push(GradedAnswer {
+                grade,
+                missing,
+                length: rollout.tokens.len(),
+                question: question.clone(),
+                popularity: *popularity,
+                completion: rollout.text,
+                sentences,
+            });
+        }
+        progress(answers.len());
+    }
+    Ok((summarize(&answers), answers))
+}
+
+/// The sentences of each completion, with what the run's rule says to them. The run's judge and format check are not asked.
+fn judged(
+    rollouts: &[Rollout],
+    questions: &[Question],
+    scorers: &mut Scorers<'_>,
+    compatibility: Compatibility,
+) -> Result<Vec<Vec<SentenceTrace>>, StepError> {
     let mut graders = Graders::default();
     let Scorers { extractor, counter, sentence_scorer, .. } = scorers;
     let mut scorers = Scorers {
@@ -100,20 +141,9 @@ pub fn evaluate(
         sentence_scorer: &mut **sentence_scorer,
         graders: &mut graders,
     };
-    let mut answers = Vec::with_capacity(questions.len());
-    for batch in questions.chunks(settings.batch.max(1)) {
-        let rollouts = policy.sample(batch, &sampling, 0).map_err(EvaluateError::Sample)?;
-        let rewards = RewardSettings { compatibility, ..RewardSettings::default() };
-        let scored = score(&rollouts, batch, &mut scorers, &rewards).map_err(EvaluateError::Score)?;
-        for (rollout, trace) in rollouts.iter().zip(scored.traces) {
-            let grade = grade(&rollout.text, &batch[rollout.question].golds, compatibility);
-            let missing =
-                (grade == Label::NotAttempted).then(|| missing(&rollout.text, rollout.finished, compatibility));
-            answers.push(GradedAnswer { grade, missing, length: rollout.tokens.len(), trace });
-        }
-        progress(answers.len());
-    }
-    Ok((summarize(&answers), answers))
+    let rewards = RewardSettings { compatibility, ..RewardSettings::default() };
+    let scored = score(rollouts, questions, &mut scorers, &rewards)?;
+    Ok(scored.traces.into_iter().map(|trace| trace.sentences).collect())
 }
 
 fn summarize(answers: &[GradedAnswer]) -> Evaluation {
@@ -121,7 +151,7 @@ fn summarize(answers: &[GradedAnswer]) -> Evaluation {
     answers.iter().for_each(|answer| grades.add(answer.grade));
     let counts: Vec<u64> = answers
         .iter()
-        .flat_map(|answer| &answer.trace.sentences)
+        .flat_map(|answer| &answer.sentences)
         .filter_map(|sentence| sentence.verdict.as_ref()?.count)
         .collect();
     let share = |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
@@ -132,10 +162,7 @@ fn summarize(answers: &[GradedAnswer]) -> Evaluation {
         cut_off_rate: missing(Missing::CutOff),
         unformatted_rate: missing(Missing::Unformatted),
         f1: grades.f1(),
-        format_rate: share(
-            answers.iter().filter(|answer| keeps_format(&answer.trace.completion)).count(),
-            answers.len(),
-        ),
+        format_rate: share(answers.iter().filter(|answer| keeps_format(&answer.completion)).count(), answers.len()),
         supported_rate: (!counts.is_empty())
             .then(|| share(counts.iter().filter(|count| **count > 0).count(), counts.len())),
         counted_sentences: counts.len(),

@@ -141,6 +141,8 @@ struct Kept<'a> {
     answers: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    popularity: Option<u64>,
     num_correct: usize,
 }
 
@@ -193,10 +195,11 @@ pub fn filter(
         .zip(&num_correct)
         .enumerate()
         .filter(|(n, (_, num_correct))| settings.keeps(**num_correct) || anchors.contains(n))
-        .map(|(_, (Question { question, golds, title }, &num_correct))| Kept {
+        .map(|(_, (Question { question, golds, title, popularity }, &num_correct))| Kept {
             question,
             answers: golds,
             title: title.as_deref(),
+            popularity: *popularity,
             num_correct,
         })
         .collect();

@@ -1,6 +1,7 @@
 //! Questions in, grades out.
 
 pub mod completions;
+pub mod diff;
 pub mod evaluate;
 pub mod extraction;
 pub mod filter;
@@ -8,6 +9,7 @@ pub mod grade;
 pub mod interval;
 
 pub use completions::{Completions, GivenTriplets, read_completions};
+pub use diff::{Answer, Diff, DiffError, diff, read_answers};
 pub use evaluate::{EvaluateError, EvaluateSettings, Evaluation, GradedAnswer, evaluate};
 pub use extraction::{ExtractionQuality, Found, GoldSentence, compare_triplets, read_gold};
 pub use filter::{FilterError, FilterPlan, FilterSettings, Filtered, Zone, filter};

@@ -297,7 +297,8 @@ fn evaluated<P: Trainee>(
     policy.set_system_prompt(if name == BEFORE { &plan.prompts.eval_raw } else { &plan.prompts.eval_trained });
     let total = plan.eval.len();
     let mut progress = |done| observer.answering(done, total);
-    let graded = evaluate(policy, scorers, &plan.eval, &plan.evaluate, plan.step.rewards.compatibility, &mut progress);
+    let graded =
+        evaluate(policy, Some(scorers), &plan.eval, &plan.evaluate, plan.step.rewards.compatibility, &mut progress);
     let (evaluation, answers): (Evaluation, Vec<GradedAnswer>) = match graded {
         Err(_) if observer.wants_to_stop() => return Err(TrainError::Stopped { step: steps_done }),
         graded => graded.map_err(|source| TrainError::Evaluate { which, source })?,

@@ -1,0 +1,61 @@
+//! `corver-host eval diff`: two policies on the same questions.
+
+use std::path::Path;
+
+use anyhow::Result;
+use corver_study::eval::diff::Difference;
+use corver_study::eval::{Diff, Grades, diff, read_answers};
+
+use crate::output;
+
+/// Of the bootstrap.
+const SEED: u64 = 42;
+
+pub fn run(first: &Path, second: &Path, json: bool) -> Result<()> {
+    let diff = diff(&read_answers(first)?, &read_answers(second)?, SEED)?;
+    if json {
+        return output::json(&diff);
+    }
+    show(&diff);
+    Ok(())
+}
+
+fn show(diff: &Diff) {
+    let change = |Difference { value, low, high }: Difference| {
+        let [value, low, high] = [value, low, high].map(|share| format!("{:+.1}", 100.0 * share));
+        format!("{value} ({low} to {high})")
+    };
+    let row = |name: &str, of: fn(&Grades) -> f64, difference: Difference| {
+        let [first, second] = diff.grades.map(|grades| output::percent(of(&grades)));
+        [name.to_owned(), first, second, change(difference)]
+    };
+    output::table(
+        [&format!("{} questions", diff.grades[0].total()), "first", "second", "second − first, points (95 %)"],
+        [
+            row("correct", |grades| grades.rate(grades.correct), diff.accuracy),
+            row("not attempted", |grades| grades.rate(grades.not_attempted), diff.not_attempted),
+            row("F1", Grades::f1, diff.f1),
+        ],
+    );
+    let names = ["correct", "incorrect", "not attempted"];
+    output::table(
+        ["first ↓ second →", names[0], names[1], names[2]],
+        names.iter().zip(diff.moves).map(|(name, [correct, incorrect, not_attempted])| {
+            [(*name).to_owned(), correct.to_string(), incorrect.to_string(), not_attempted.to_string()]
+        }),
+    );
+    if !diff.by_popularity.is_empty() {
+        output::table(
+            ["popularity", "questions", "first correct", "second correct"],
+            diff.by_popularity.iter().map(|part| {
+                let [first, second] = part.grades.map(|grades| output::percent(grades.rate(grades.correct)));
+                [format!("{} to {}", part.from, part.to), part.grades[0].total().to_string(), first, second]
+            }),
+        );
+    }
+    let mcnemar = diff.mcnemar;
+    output::line(format_args!(
+        "{} right in the first alone, {} in the second alone: p = {:.2e} (McNemar, exact, two-sided)",
+        mcnemar.only_first, mcnemar.only_second, mcnemar.p
+    ));
+}

@@ -1,0 +1,191 @@
+//! `corver-host eval`: question sets, answered and graded.
+
+mod diff;
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use corver_core::{Graders, Question, Scorers, Trainee};
+use corver_study::eval::{Evaluation, GradedAnswer, evaluate};
+use serde::Serialize;
+
+use crate::args::{EvalArgs, EvalCommand};
+use crate::config::Config;
+use crate::output;
+use crate::parts::{self, Loader};
+use crate::settings::Settings;
+
+/// The name of a model without an adapter.
+const RAW: &str = "raw";
+
+/// Questions, under the name of their file.
+struct Set {
+    name: String,
+    questions: Vec<Question>,
+}
+
+/// One policy on one set.
+#[derive(Serialize)]
+struct Evaluated<'a> {
+    policy: &'a str,
+    questions: &'a str,
+    #[serde(flatten)]
+    evaluation: Evaluation,
+}
+
+pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
+    if let Some(EvalCommand::Diff { first, second }) = &args.command {
+        return diff::run(first, second, json);
+    }
+    let mut config = Config::resolve(Settings::of_eval(args)?)?;
+    parts::find_device(config.device)?;
+    parts::choose_threads(&mut config)?;
+    let sets = sets(args, &config)?;
+    let policies = policies(args);
+    check_names("policies", policies.iter().map(|(name, _)| name))?;
+    check_names("question files", sets.iter().map(|set| &set.name))?;
+    if let Some(out) = &args.out {
+        std::fs::create_dir(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
+    }
+
+    let mut scoring = args.supported.then(|| open_scoring(&config)).transpose()?;
+    let mut graders = Graders::default();
+    let mut scorers = scoring.as_mut().map(|(extractor, counter, rules)| Scorers {
+        extractor: extractor.as_mut(),
+        counter: counter.as_mut(),
+        sentence_scorer: rules,
+        graders: &mut graders,
+    });
+    let model = parts::model(&config)?;
+    let total = policies.len() * sets.iter().map(|set| set.questions.len()).sum::<usize>();
+    let bar = output::progress(total as u64, "answering");
+    let mut all = Vec::new();
+    for (policy_name, adapter) in &policies {
+        let mut policy = parts::load_policy(&config, &model, *adapter)?;
+        let mut prompt = config.eval.system_prompt.clone();
+        if adapter.is_some() {
+            prompt.push_str(&config.eval.trained_suffix);
+        }
+        policy.set_system_prompt(&prompt);
+        let mut show = output::decoding(&bar);
+        policy.set_watch(move |decoding| {
+            show(decoding);
+            ControlFlow::Continue(())
+        });
+        for Set { name, questions } in &sets {
+            let before = bar.position();
+            let mut progress = |done: usize| bar.set_position(before + done as u64);
+            let (evaluation, answers) = evaluate(
+                &mut policy,
+                scorers.as_mut(),
+                questions,
+                &config.eval.answers,
+                config.reward.compatibility,
+                &mut progress,
+            )?;
+            if let Some(out) = &args.out {
+                write(&out.join(file_name(policy_name, name)), &answers)?;
+            }
+            all.push(Evaluated { policy: policy_name, questions: name, evaluation });
+        }
+    }
+    bar.finish_and_clear();
+    if json {
+        return output::json(&all);
+    }
+    show(&all);
+    Ok(())
+}
+
+fn sets(args: &EvalArgs, config: &Config) -> Result<Vec<Set>> {
+    let read = |path: &PathBuf| {
+        let mut questions = corver_core::question::read_questions(path)?;
+        if config.eval_limit > 0 {
+            questions.truncate(config.eval_limit);
+        }
+        Ok(Set { name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), questions })
+    };
+    if !args.questions.is_empty() {
+        return args.questions.iter().map(read).collect();
+    }
+    let questions = parts::eval_questions(config)?;
+    ensure!(!questions.is_empty(), "there are no questions: set `question.eval`, or give files with --questions");
+    Ok(vec![Set { name: "eval".to_owned(), questions }])
+}
+
+/// The raw model and adapters, each with a name: the last folder of its path, and that of the run for a run's checkpoint.
+fn policies(args: &EvalArgs) -> Vec<(String, Option<&Path>)> {
+    let named = |adapter: &'_ PathBuf| {
+        let parts: Vec<_> = adapter.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+        match parts.as_slice() {
+            [.., run, folder, step] if folder == "checkpoints" => format!("{run}-{step}"),
+            [.., last] => last.to_string(),
+            [] => String::new(),
+        }
+    };
+    let raw = (args.raw || args.adapter.is_empty()).then(|| (RAW.to_owned(), None));
+    raw.into_iter().chain(args.adapter.iter().map(|adapter| (named(adapter), Some(adapter.as_path())))).collect()
+}
+
+/// Answers must not overwrite each other, nor be told by the same name.
+fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<()> {
+    let mut seen = HashSet::new();
+    for name in names {
+        ensure!(seen.insert(name), "two of the {what} are called {name}");
+    }
+    Ok(())
+}
+
+type Scoring = (Box<dyn corver_core::Extractor>, Box<dyn corver_core::Counter>, parts::SentenceRules);
+
+fn open_scoring(config: &Config) -> Result<Scoring> {
+    let rules = Loader::new(config)?.sentence_rules()?;
+    Ok((parts::extractor(config)?.1, parts::corpus(config)?.1, rules))
+}
+
+fn file_name(policy: &str, questions: &str) -> String {
+    format!("{policy}.{questions}.jsonl")
+}
+
+fn write(path: &Path, answers: &[GradedAnswer]) -> Result<()> {
+    let lines: Vec<String> = answers.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+    std::fs::write(path, lines.join("\n") + "\n").with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn show(all: &[Evaluated<'_>]) {
+    let header = [
+        "policy",
+        "questions",
+        "number",
+        "correct",
+        "incorrect",
+        "refused",
+        "cut off",
+        "no answer",
+        "F1",
+        "format",
+        "supported",
+        "tokens",
+    ];
+    output::table(
+        header,
+        all.iter().map(|Evaluated { policy, questions, evaluation }| {
+            [
+                (*policy).to_owned(),
+                (*questions).to_owned(),
+                evaluation.grades.total().to_string(),
+                output::percent(evaluation.accuracy),
+                output::percent(evaluation.grades.rate(evaluation.grades.incorrect)),
+                output::percent(evaluation.refusal_rate),
+                output::percent(evaluation.cut_off_rate),
+                output::percent(evaluation.unformatted_rate),
+                output::percent(evaluation.f1),
+                output::percent(evaluation.format_rate),
+                evaluation.supported_rate.map_or("–".to_owned(), output::percent),
+                format!("{:.1}", evaluation.mean_length),
+            ]
+        }),
+    );
+}

@@ -1,0 +1,283 @@
+//! Two policies on the same questions: is the difference more than chance?
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use corver_core::Label;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+use statrs::distribution::{Binomial, DiscreteCDF};
+
+use super::grade::Grades;
+
+/// Draws of the bootstrap.
+const DRAWS: usize = 2_000;
+/// An interval leaves out this share of the draws on either side.
+const TAIL: f64 = 0.025;
+
+/// Why two evaluations cannot be compared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DiffError {
+    /// A file cannot be read.
+    #[error("cannot read the answers {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A line is not an answer.
+    #[error("{}:{line}: {source}; these are the files that `eval --out` writes, and answers_raw.jsonl of a run", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The questions differ.
+    #[error(
+        "line {line} answers {first:?} in the first file and {second:?} in the second; only answers to the same questions compare"
+    )]
+    OtherQuestion {
+        /// Counted from 1.
+        line: usize,
+        /// Its question in the first file.
+        first: String,
+        /// Its question in the second file.
+        second: String,
+    },
+    /// One file has more lines.
+    #[error("the first file has {first} answers, the second {second}; only answers to the same questions compare")]
+    OtherLength {
+        /// Lines of the first file.
+        first: usize,
+        /// Lines of the second file.
+        second: usize,
+    },
+    /// The files have no line.
+    #[error("there are no answers to compare")]
+    Empty,
+}
+
+/// What a comparison needs of a [`super::GradedAnswer`].
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Answer {
+    /// What was asked.
+    pub question: String,
+    /// What the answer was judged to be.
+    pub grade: Label,
+    /// See [`corver_core::Question::popularity`].
+    pub popularity: Option<u64>,
+}
+
+/// Reads graded answers, one a line.
+///
+/// # Errors
+/// A file that cannot be read, or a line that is no answer.
+pub fn read_answers(path: &Path) -> Result<Vec<Answer>, DiffError> {
+    let read = |source| DiffError::Read { path: path.to_owned(), source };
+    let lines = BufReader::new(File::open(path).map_err(read)?).lines().enumerate();
+    let answer = |(n, line): (usize, std::io::Result<String>)| {
+        let wrong = |source| DiffError::Line { path: path.to_owned(), line: n + 1, source };
+        serde_json::from_str(&line.map_err(read)?).map_err(wrong)
+    };
+    lines.map(answer).collect()
+}
+
+/// Second minus first, with a 95 % interval of the paired bootstrap.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Difference {
+    /// Of all questions.
+    pub value: f64,
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// McNemar's exact test: are the questions that one alone got right split evenly?
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct McNemar {
+    /// Questions that the first alone got right.
+    pub only_first: u64,
+    /// Questions that the second alone got right.
+    pub only_second: u64,
+    /// Two-sided.
+    pub p: f64,
+}
+
+impl McNemar {
+    fn of(only_first: u64, only_second: u64) -> Self {
+        let fair = Binomial::new(0.5, only_first + only_second).expect("0.5 is a probability");
+        let p = (2.0 * fair.cdf(only_first.min(only_second))).min(1.0);
+        Self { only_first, only_second, p }
+    }
+}
+
+/// A quarter of the questions by popularity, least popular first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Quartile {
+    /// Lowest popularity in it.
+    pub from: u64,
+    /// Highest popularity in it.
+    pub to: u64,
+    /// Of the first and of the second.
+    pub grades: [Grades; 2],
+}
+
+/// Two evaluations side by side.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Diff {
+    /// Of the first and of the second.
+    pub grades: [Grades; 2],
+    /// Of the share of right answers.
+    pub accuracy: Difference,
+    /// See [`Grades::f1`].
+    pub f1: Difference,
+    /// Of the share that was not attempted.
+    pub not_attempted: Difference,
+    /// On right answers.
+    pub mcnemar: McNemar,
+    /// Questions by the first's grade, then the second's: correct, incorrect, not attempted.
+    pub moves: [[usize; 3]; 3],
+    /// None where no question has a popularity.
+    pub by_popularity: Vec<Quartile>,
+}
+
+/// Compares the answers to the same questions, in the same order. `seed` decides the draws of the bootstrap.
+///
+/// # Errors
+/// Where the questions differ, or there are none.
+pub fn diff(first: &[Answer], second: &[Answer], seed: u64) -> Result<Diff, DiffError> {
+    let other = first.iter().zip(second).position(|(first, second)| first.question != second.question);
+    if let Some(n) = other {
+        let [first, second] = [first, second].map(|answers| answers[n].question.clone());
+        return Err(DiffError::OtherQuestion { line: n + 1, first, second });
+    }
+    if first.len() != second.len() {
+        return Err(DiffError::OtherLength { first: first.len(), second: second.len() });
+    }
+    if first.is_empty() {
+        return Err(DiffError::Empty);
+    }
+    let pairs: Vec<[Label; 2]> = first.iter().zip(second).map(|(first, second)| [first.grade, second.grade]).collect();
+    let mut moves = [[0; 3]; 3];
+    pairs.iter().for_each(|&[first, second]| moves[first as usize][second as usize] += 1);
+    let draws = draws(&pairs, seed);
+    let difference = |of: fn(&Grades) -> f64| {
+        let value = |[first, second]: &[Grades; 2]| of(second) - of(first);
+        let mut drawn: Vec<f64> = draws.iter().map(value).collect();
+        drawn.sort_by(f64::total_cmp);
+        let cut = (TAIL * DRAWS as f64) as usize;
+        Difference { value: value(&grades(&pairs)), low: drawn[cut], high: drawn[DRAWS - 1 - cut] }
+    };
+    let right_in_one = |right: usize| {
+        let alone = |pair: &&[Label; 2]| pair[right] == Label::Good && pair[1 - right] != Label::Good;
+        pairs.iter().filter(alone).count() as u64
+    };
+    Ok(Diff {
+        grades: grades(&pairs),
+        accuracy: difference(|grades| grades.rate(grades.correct)),
+        f1: difference(Grades::f1),
+        not_attempted: difference(|grades| grades.rate(grades.not_attempted)),
+        mcnemar: McNemar::of(right_in_one(0), right_in_one(1)),
+        moves,
+        by_popularity: by_popularity(first, &pairs),
+    })
+}
+
+fn grades<'a>(pairs: impl IntoIterator<Item = &'a [Label; 2]>) -> [Grades; 2] {
+    let mut both = [Grades::default(); 2];
+    for pair in pairs {
+        both.iter_mut().zip(pair).for_each(|(grades, label)| grades.add(*label));
+    }
+    both
+}
+
+/// The grades of as many questions, drawn with replacement, again and again.
+fn draws(pairs: &[[Label; 2]], seed: u64) -> Vec<[Grades; 2]> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..DRAWS).map(|_| grades((0..pairs.len()).map(|_| &pairs[rng.random_range(0..pairs.len())]))).collect()
+}
+
+fn by_popularity(answers: &[Answer], pairs: &[[Label; 2]]) -> Vec<Quartile> {
+    let mut known: Vec<(u64, &[Label; 2])> =
+        answers.iter().zip(pairs).filter_map(|(answer, pair)| Some((answer.popularity?, pair))).collect();
+    known.sort_by_key(|(popularity, _)| *popularity);
+    let ends = (0..=4).map(|quarter| quarter * known.len() / 4).collect::<Vec<_>>();
+    let quartile = |part: &[(u64, &[Label; 2])]| {
+        let (from, to) = (part.first()?.0, part.last()?.0);
+        Some(Quartile { from, to, grades: grades(part.iter().map(|(_, pair)| *pair)) })
+    };
+    ends.windows(2).filter_map(|end| quartile(&known[end[0]..end[1]])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Label::{Bad, Good, NotAttempted};
+    use super::*;
+
+    fn answers(grades: &[Label]) -> Vec<Answer> {
+        let answer = |(n, &grade): (usize, &Label)| Answer {
+            question: format!("q{n}"),
+            grade,
+            popularity: Some(100 - n as u64),
+        };
+        grades.iter().enumerate().map(answer).collect()
+    }
+
+    #[test]
+    fn mcnemars_test_is_the_sign_test_of_those_that_differ() {
+        assert_eq!(McNemar::of(0, 0).p, 1.0);
+        assert_eq!(McNemar::of(3, 3).p, 1.0);
+        assert!((McNemar::of(0, 6).p - 2.0 / 64.0).abs() < 1e-12);
+        assert!((McNemar::of(8, 1).p - 2.0 * 10.0 / 512.0).abs() < 1e-12);
+        assert_eq!(McNemar::of(8, 1).p, McNemar::of(1, 8).p);
+    }
+
+    #[test]
+    fn what_moved_is_counted() {
+        let first = answers(&[Good, Good, NotAttempted, Bad, NotAttempted, Bad, Good, Good]);
+        let second = answers(&[Good, Bad, Good, Good, Bad, Bad, Good, Good]);
+        let diff = diff(&first, &second, 1).unwrap();
+        assert_eq!(diff.moves, [[3, 1, 0], [1, 1, 0], [1, 1, 0]]);
+        assert_eq!((diff.mcnemar.only_first, diff.mcnemar.only_second), (1, 2));
+        assert!((diff.accuracy.value - 1.0 / 8.0).abs() < 1e-12);
+        assert!((diff.not_attempted.value + 2.0 / 8.0).abs() < 1e-12);
+        assert!(diff.accuracy.low < diff.accuracy.value && diff.accuracy.value < diff.accuracy.high);
+        let ranges: Vec<(u64, u64)> = diff.by_popularity.iter().map(|part| (part.from, part.to)).collect();
+        assert_eq!(ranges, [(93, 94), (95, 96), (97, 98), (99, 100)], "the last question is the least popular one");
+        assert_eq!(diff.by_popularity[2].grades.map(|grades| grades.correct), [0, 2]);
+    }
+
+    #[test]
+    fn an_interval_narrows_with_the_questions() {
+        let width = |times: usize| {
+            let [first, second] = [[Good, Bad, Bad, Good], [Good, Good, Bad, Bad]];
+            let accuracy = diff(&answers(&first.repeat(times)), &answers(&second.repeat(times)), 1).unwrap().accuracy;
+            assert!(accuracy.low < 0.0 && accuracy.high > 0.0, "{accuracy:?}");
+            accuracy.high - accuracy.low
+        };
+        // The standard deviation of a paired difference is √½ here.
+        let expected = |questions: f64| 2.0 * 1.96 * (0.5 / questions).sqrt();
+        for times in [25, 100] {
+            let ratio = width(times) / expected(4.0 * times as f64);
+            assert!((0.9..1.1).contains(&ratio), "{times}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn other_questions_are_refused() {
+        let two = answers(&[Good, Bad]);
+        let mut other = two.clone();
+        other[1].question = "?".into();
+        assert!(matches!(diff(&two, &other, 1), Err(DiffError::OtherQuestion { line: 2, .. })));
+        assert!(matches!(diff(&two, &two[..1], 1), Err(DiffError::OtherLength { first: 2, second: 1 })));
+        assert!(matches!(diff(&[], &[], 1), Err(DiffError::Empty)));
+    }
+}

@@ -1,0 +1,58 @@
+//! Several policies on several question sets, and whether one is better.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::host::{host, lines, run_dir, short_run};
+
+#[test]
+fn policies_are_evaluated_and_compared() {
+    let run = run_dir("to-evaluate");
+    short_run(&run, 2, &[]).good();
+    let adapter = run.join("checkpoints/step-000002");
+    let world = run.join("world");
+    host(&["demo", "world", world.to_str().unwrap()]).good();
+    let mut all: Vec<Value> = serde_json::from_str(&fs::read_to_string(world.join("eval.json")).unwrap()).unwrap();
+    all.iter_mut().enumerate().for_each(|(n, question)| question["popularity"] = json!(n));
+    let [one, two] = [("one", &all[..24]), ("two", &all[24..40])].map(|(name, questions)| {
+        let path = world.join(name).with_extension("json");
+        fs::write(&path, json!(questions).to_string()).unwrap();
+        path
+    });
+
+    let out = run.join("answers");
+    let both = ["eval", "--device", "cpu", "--questions", one.to_str().unwrap(), "--questions", two.to_str().unwrap()];
+    let policies = ["--raw", "--adapter", adapter.to_str().unwrap()];
+    // Neither is opened.
+    let unused = ["--set", "corpus.index=nowhere", "--set", "extract.model=nowhere"];
+    let written = ["--out", out.to_str().unwrap(), "--json"];
+    let evaluated = host(&[&both[..], &policies, &unused, &written].concat()).good().json();
+    let named: Vec<(&str, &str)> = evaluated
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["policy"].as_str().unwrap(), row["questions"].as_str().unwrap()))
+        .collect();
+    let trained = "to-evaluate-step-000002";
+    assert_eq!(named, [("raw", "one"), ("raw", "two"), (trained, "one"), (trained, "two")]);
+    assert_eq!(evaluated[0]["supported_rate"], Value::Null);
+    let raw = out.join("raw.one.jsonl");
+    let right = lines(&raw).iter().filter(|line| line["grade"] == "GOOD").count();
+    assert_eq!(evaluated[0]["grades"]["correct"], right);
+    host(&[&both[..], &policies, &written].concat()).bad("cannot create the folder");
+    let supported = host(&[&both[..3], &["--limit", "8", "--supported", "--json"]].concat()).good().json();
+    assert!(supported[0]["supported_rate"].is_number(), "{supported}");
+
+    let other = out.join(format!("{trained}.one.jsonl"));
+    let (raw, other) = (raw.to_str().unwrap(), other.to_str().unwrap());
+    let diff = host(&["eval", "diff", raw, other, "--json"]).good().json();
+    let [before, after] = [0, 1].map(|n| diff["grades"][n]["correct"].as_f64().unwrap());
+    assert_eq!((before, after), (right as f64, evaluated[2]["grades"]["correct"].as_f64().unwrap()));
+    assert!((diff["accuracy"]["value"].as_f64().unwrap() - (after - before) / 24.0).abs() < 1e-12);
+    assert_eq!(diff["by_popularity"].as_array().unwrap().len(), 4);
+    assert!(host(&["eval", "diff", raw, raw]).good().stdout.contains("p = 1.00e0"));
+    host(&["eval", "diff", raw, out.join("raw.two.jsonl").to_str().unwrap()])
+        .bad("only answers to the same questions compare");
+    host(&["eval", "diff", raw, run.join("metrics.jsonl").to_str().unwrap()]).bad("metrics.jsonl:1: missing field");
+}
