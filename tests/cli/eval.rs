@@ -51,7 +51,7 @@ fn policies_are_evaluated_and_compared() {
     assert_eq!((before, after), (right as f64, evaluated[2]["grades"]["correct"].as_f64().unwrap()));
     assert!((diff["accuracy"]["value"].as_f64().unwrap() - (after - before) / 24.0).abs() < 1e-12);
     assert_eq!(diff["by_popularity"].as_array().unwrap().len(), 4);
-    assert!(host(&["eval", "diff", raw, raw]).good().stdout.contains("p = 1.00e0"));
+    assert!(host(&["eval", "diff", raw, raw]).good().stdout.contains("p = 1.000"));
     host(&["eval", "diff", raw, out.join("raw.two.jsonl").to_str().unwrap()])
         .bad("only answers to the same questions compare");
     host(&["eval", "diff", raw, run.join("metrics.jsonl").to_str().unwrap()]).bad("metrics.jsonl:1: missing field");

@@ -54,8 +54,9 @@ fn show(diff: &Diff) {
         );
     }
     let mcnemar = diff.mcnemar;
+    let p = if mcnemar.p < 1e-3 { format!("{:.1e}", mcnemar.p) } else { format!("{:.3}", mcnemar.p) };
     output::line(format_args!(
-        "{} right in the first alone, {} in the second alone: p = {:.2e} (McNemar, exact, two-sided)",
-        mcnemar.only_first, mcnemar.only_second, mcnemar.p
+        "{} right in the first alone, {} in the second alone: p = {p} (McNemar, exact, two-sided)",
+        mcnemar.only_first, mcnemar.only_second
     ));
 }
