@@ -79,6 +79,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Train(args) => command::train::run(&args, json)?,
         Command::Filter(args) => command::filter::run(&args, json)?,
         Command::Eval(args) => command::eval::run(&args, json)?,
+        Command::Compare(args) => command::compare::run(&args, json)?,
         Command::Merge(args) => command::merge::run(&args, json)?,
         Command::Score(args) => command::score::run(&args, json)?,
         Command::Index(args) => command::index::run(&args, json)?,

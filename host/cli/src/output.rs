@@ -84,7 +84,7 @@ fn print(text: &str) {
 }
 
 /// Prints a table; columns after the first are numbers and stand to the right.
-pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>) {
+pub fn table<'a>(header: impl AsRef<[&'a str]>, rows: impl IntoIterator<Item = impl AsRef<[String]>>) {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
     let aligned = |cells: Vec<String>| -> Vec<Cell> {
@@ -94,9 +94,9 @@ pub fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [
         };
         cells.into_iter().enumerate().map(place).collect()
     };
-    table.set_header(aligned(header.map(str::to_owned).to_vec()));
+    table.set_header(aligned(header.as_ref().iter().map(|&name| name.to_owned()).collect()));
     for row in rows {
-        table.add_row(aligned(row.to_vec()));
+        table.add_row(aligned(row.as_ref().to_vec()));
     }
     lines(&table.to_string());
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Question {
     /// The user message, sent as it is.
     pub question: String,
-    /// Every spelling that counts as right; never empty.
+    /// Every spelling that counts as right. Empty where nobody knows: the judge then pays nothing.
     pub golds: Vec<String>,
     /// Where the answer was found, if the file says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -84,15 +84,22 @@ pub enum Answers {
 }
 
 impl Answers {
-    /// One by one.
-    #[must_use]
-    pub fn golds(self) -> Vec<String> {
+    /// One by one. An empty list says that there are none.
+    ///
+    /// # Errors
+    /// A text that holds none.
+    pub fn golds(self) -> Result<Vec<String>, String> {
         match self {
-            Self::Separated(golds) => split_golds(&golds),
-            Self::Listed(golds) => golds,
+            Self::Separated(golds) => {
+                Some(split_golds(&golds)).filter(|golds| !golds.is_empty()).ok_or_else(|| NO_GOLD.to_owned())
+            }
+            Self::Listed(golds) => Ok(golds),
         }
     }
 }
+
+/// What is said of a record that names none.
+const NO_GOLD: &str = "no gold answer; a question that has none says `\"answers\": []`";
 
 /// Reads a JSON list of questions, or one question per line, in either layout.
 ///
@@ -125,13 +132,10 @@ fn parse_questions(path: &Path, text: &str) -> Result<Vec<Question>, QuestionErr
 fn parse_record(value: serde_json::Value) -> Result<Question, String> {
     let record: Record = serde_json::from_value(value).map_err(|error| error.to_string())?;
     let golds = match (record.answers, record.answer) {
-        (Some(answers), _) => answers.golds(),
+        (Some(answers), _) => answers.golds()?,
         (None, Some(answer)) => std::iter::once(answer).chain(record.aliases).collect(),
         (None, None) => return Err("missing field `answers`".to_owned()),
     };
-    if golds.is_empty() {
-        return Err("no gold answer".to_owned());
-    }
     Ok(Question { question: record.question, golds, title: record.title, popularity: record.popularity })
 }
 
@@ -151,6 +155,8 @@ mod tests {
         assert_eq!(parse_record(train).unwrap().golds, ["Paris", "Lutetia"]);
         let listed = serde_json::json!({"question": "q", "answers": ["AC;DC", "b"], "num_correct": 3});
         assert_eq!(parse_record(listed).unwrap().golds, ["AC;DC", "b"]);
+        let none = serde_json::json!({"question": "q", "answers": []});
+        assert!(parse_record(none).unwrap().golds.is_empty());
         let eval = serde_json::json!({"question": "q", "answer": "a;b", "aliases": ["c"], "s_pop": 7});
         let question = parse_record(eval).unwrap();
         assert_eq!((question.golds, question.popularity), (vec!["a;b".to_owned(), "c".to_owned()], Some(7)));
@@ -173,5 +179,6 @@ mod tests {
     fn a_missing_field_is_named() {
         assert!(parse_record(serde_json::json!({"answers": "x"})).unwrap_err().contains("question"));
         assert!(parse_record(serde_json::json!({"question": "x"})).unwrap_err().contains("answers"));
+        assert!(parse_record(serde_json::json!({"question": "x", "answers": ";"})).unwrap_err().contains("no gold"));
     }
 }

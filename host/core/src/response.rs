@@ -71,13 +71,16 @@ pub trait ResponseRule: Send {
     fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, PartError>;
 }
 
-/// The paper's judge: [`judge`].
+/// The paper's judge: [`judge`]. A question without golds pays nothing, whatever the answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StringMatch;
 
 impl ResponseRule for StringMatch {
     fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, PartError> {
         let grade = |completion: &Completion<'_>| {
+            if completion.golds.is_empty() {
+                return Grade::new(0.0, "NO_GOLD");
+            }
             let label = judge(completion.text, completion.golds);
             Grade::new(label.reward(), label)
         };
@@ -243,6 +246,15 @@ mod tests {
         assert_eq!(judge("<answer>I don\u{2019}t know</answer>", &golds(&["know"])), Label::NotAttempted);
         assert_eq!(judge("<answer>...</answer>", &golds(&["x"])), Label::NotAttempted);
         assert_eq!(judge("<answer>Rome</answer>", &golds(&["Paris"])), Label::Bad);
+    }
+
+    #[test]
+    fn without_golds_no_answer_is_paid() {
+        let grade = |golds: &[String]| {
+            let completion = Completion { question: "", golds, text: "<answer>Rome</answer>", sentences: &[] };
+            StringMatch.grade(&[completion]).unwrap().remove(0).reward
+        };
+        assert_eq!((grade(&[]), grade(&golds(&["Rome"])), grade(&golds(&["Paris"]))), (0.0, 2.0, -1.0));
     }
 
     #[test]

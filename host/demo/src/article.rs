@@ -35,7 +35,7 @@ impl World {
     }
 
     /// Streams are independent: an article does not depend on how many others were written before.
-    fn stream(&self, name: u64) -> ChaCha8Rng {
+    pub(crate) fn stream(&self, name: u64) -> ChaCha8Rng {
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
         rng.set_stream(1 + name);
         rng

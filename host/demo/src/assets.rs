@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use corver_core::Question;
+use rand::Rng;
 
 use crate::article::Article;
 use crate::error::{DemoError, write_file};
@@ -18,6 +19,9 @@ pub const WORLD_SEED: u64 = 7;
 /// Tokens within which the demo's words count as occurring together. Its articles have about forty tokens; with the
 /// paper's 1,000 a match would reach into the neighbouring articles, and such a match is not counted.
 pub const WINDOW: u64 = 64;
+
+/// The stream that says which facts have golds; articles have the lower ones.
+const GOLDS: u64 = u64::MAX - 1;
 
 /// Every shipped file: its place below the unpacked folder and its content.
 const FILES: [(&str, &[u8]); 9] = [
@@ -75,11 +79,19 @@ pub fn demo_world() -> World {
     World::generate(WORLD_SEED, &WorldSize::default())
 }
 
-/// Questions to train on and questions to measure with: the same facts in different phrasings.
+/// Questions to train on and questions to measure with: the same facts in different phrasings. For half of the facts, the
+/// questions to train on have no gold.
 #[must_use]
 pub fn demo_questions() -> (Vec<Question>, Vec<Question>) {
     let world = demo_world();
-    (world.questions(Split::Train), world.questions(Split::HeldOut))
+    let mut rng = world.stream(GOLDS);
+    let train = world.facts().iter().flat_map(|fact| {
+        let has_golds = rng.random_bool(0.5);
+        let without = |question| Question { golds: Vec::new(), ..question };
+        let asked = world.questions_of(fact, Split::Train);
+        asked.map(move |question| if has_golds { question } else { without(question) }).collect::<Vec<_>>()
+    });
+    (train.collect(), world.questions(Split::HeldOut))
 }
 
 /// The corpus that the demo's counts come from.
@@ -96,6 +108,15 @@ mod tests {
     fn the_assets_stay_small() {
         let total: usize = FILES.iter().map(|(_, content)| content.len()).sum();
         assert!(total <= 16 << 20, "{total} bytes");
+    }
+
+    #[test]
+    fn half_of_the_facts_have_golds_to_train_with() {
+        let (train, eval) = demo_questions();
+        let with = train.iter().filter(|question| !question.golds.is_empty()).count();
+        assert!((0.45..0.55).contains(&(with as f64 / train.len() as f64)), "{with} of {}", train.len());
+        assert!(train.chunks(6).all(|of_fact| of_fact.iter().all(|asked| asked.golds == of_fact[0].golds)));
+        assert!(eval.iter().all(|question| !question.golds.is_empty()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! places, with the facts, articles, questions and sentences that go with it, all from one seed.
 //!
 //! [`World`] holds entities and facts; [`article`] tells them in running text, [`phrasing`] asks about them,
-//! [`sentence`] states them, true or not. [`materialise`] unpacks the two models as they ship: a policy that knows the
+//! [`sentence`] states them, true or not, and [`Truth`] knows which. [`materialise`] unpacks the two models as they ship: a policy that knows the
 //! world imperfectly, and an extractor that reads its sentences. The crate `corver-demo-models` makes them.
 
 pub mod article;
@@ -12,6 +12,7 @@ mod name;
 pub mod phrasing;
 pub mod relation;
 pub mod sentence;
+mod truth;
 pub mod world;
 
 pub use article::Article;
@@ -21,4 +22,5 @@ pub use name::pick;
 pub use phrasing::Split;
 pub use relation::{Kind, Relation};
 pub use sentence::Sample;
+pub use truth::Truth;
 pub use world::{Entity, EntityId, Fact, World, WorldSize};

@@ -1,5 +1,6 @@
-//! What surrounds training. `eval` answers and grades question sets, and filters them; `run` drives a training run and keeps everything that
+//! What surrounds training. `compare` sets runs side by side, `eval` answers and grades question sets, and filters them, `run` drives a training run and keeps everything that
 //! decided it, or came out of it, in the run's folder.
 
+pub mod compare;
 pub mod eval;
 pub mod run;

@@ -124,6 +124,7 @@ fn plan(steps: usize) -> Plan {
         prompts_per_step: 2,
         seed: 42,
         step: StepSettings { sampling: Sampling { num_generations: 4, ..Sampling::default() }, ..Default::default() },
+        truth: None,
         evaluate: Default::default(),
         prompts: SystemPrompts { train: "t".into(), eval_raw: "r".into(), eval_trained: "e".into() },
         checkpoint_every: 2,

@@ -17,6 +17,9 @@ settings! {
 
 impl ResponseRule for TokenF1 {
     fn grade(&self, completion: &Completion) -> Grade {
+        if completion.golds.is_empty() {
+            return grade(0.0, "NO_GOLD");
+        }
         let answer = words(&completion.answer);
         if answer.is_empty() || ["i dont know", "i do not know"].contains(&answer.join(" ").as_str()) {
             return grade(self.worst, "NOT_ATTEMPTED");
@@ -76,6 +79,11 @@ mod tests {
     fn a_long_answer_that_contains_the_gold_is_paid_less_than_the_gold() {
         let long = graded("It was Mario Camerini or Sophia Loren or somebody else", &["Mario Camerini"]).0;
         assert!(long < 1.0, "{long}");
+    }
+
+    #[test]
+    fn without_golds_no_answer_is_paid() {
+        assert_eq!(graded("Rome", &[]), (0.0, "NO_GOLD".into()));
     }
 
     #[test]

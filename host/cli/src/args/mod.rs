@@ -65,6 +65,16 @@ pub enum Command {
     ///   corver-host eval diff answers/raw.nq.jsonl answers/first-001-step-000060.nq.jsonl
     #[command(verbatim_doc_comment)]
     Eval(EvalArgs),
+    /// Train in several arms with the same seeds, and say which differ by more than the seeds do.
+    ///
+    /// The arms are rules (--plugin) and files of settings over the others (--arm). What comes first is what the others are
+    /// compared with: the first rule, or the settings as they are.
+    ///
+    ///   corver-host compare --plugin first.wasm --plugin mine.wasm --seeds 3
+    ///   corver-host compare --arm configs/ablations/*.toml --seeds 5 --out runs/ablations
+    ///   corver-host compare --out runs/ablations --resume --seeds 8
+    #[command(verbatim_doc_comment)]
+    Compare(CompareArgs),
     /// Fold an adapter into a model's weights, for programs that serve models: a Hugging Face folder.
     ///
     ///   corver-host merge --set policy.model=Qwen/Qwen3-8B runs/first-001/checkpoints/step-000100 qwen3-8b-first
@@ -98,7 +108,7 @@ pub enum Command {
 }
 
 /// Where settings come from, later ones overriding earlier ones: defaults, --config files, --set, flags.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct SettingsArgs {
     /// TOML file, or `demo` for the built-in one; repeatable, later files override earlier ones. Default: demo, which a file
     /// given alone replaces.
@@ -110,7 +120,7 @@ pub struct SettingsArgs {
 }
 
 /// Settings, with flags for those that change most often.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct ConfigArgs {
     #[command(flatten)]
     pub settings: SettingsArgs,
@@ -123,7 +133,7 @@ pub struct ConfigArgs {
 }
 
 /// What completions earn as a whole.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct GraderArgs {
     /// A response rule that judges the answers, in place of the built-in string match.
     #[arg(long, value_name = "FILE.wasm")]
@@ -133,7 +143,7 @@ pub struct GraderArgs {
     pub format: Option<String>,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct TrainArgs {
     #[command(flatten)]
     pub config: ConfigArgs,
@@ -190,6 +200,9 @@ pub struct EvalArgs {
     /// Only the first N questions of each.
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
+    /// Draw N answers to each question instead of the most probable one, for pass@k.
+    #[arg(long, value_name = "N")]
+    pub samples: Option<usize>,
     /// Folder of an adapter or a checkpoint to load into the model; repeatable. Default: the raw model.
     #[arg(long, value_name = "DIR")]
     pub adapter: Vec<PathBuf>,
@@ -213,6 +226,36 @@ pub enum EvalCommand {
         /// The same questions, answered by the other policy.
         second: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+pub struct CompareArgs {
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    /// Where the policies run: auto, cpu, cuda or cuda:N.
+    #[arg(long)]
+    pub device: Option<String>,
+    /// An arm with this reward rule: a path, or a name in plugins/dist; repeatable.
+    #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
+    pub plugin: Vec<String>,
+    /// An arm with the settings of this TOML file over the others; repeatable.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub arm: Vec<PathBuf>,
+    /// Runs of each arm, from the seed in `run.seed` on. Default: 3, or with --resume as many as before.
+    #[arg(long, value_name = "N")]
+    pub seeds: Option<u64>,
+    /// Optimiser steps of each run.
+    #[arg(long)]
+    pub steps: Option<usize>,
+    /// The first seed.
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Folder for the runs. Default: the next free runs/compare-NNN.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Go on in --out, with the arms it began with.
+    #[arg(long, requires = "out", conflicts_with_all = ["plugin", "arm", "steps", "seed", "device", "config", "set"])]
+    pub resume: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use corver_core::Trainee;
 use corver_study::eval::filter::KEPT;
 use corver_study::eval::{FilterPlan, FilterSettings, Filtered, filter};
@@ -34,7 +34,10 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     };
     let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
     let device = parts::find_device(config.device)?;
-    let questions = parts::train_questions(&config)?;
+    let mut questions = parts::train_questions(&config)?;
+    let asked = questions.len();
+    questions.retain(|question| !question.golds.is_empty());
+    ensure!(!questions.is_empty(), "`question.train`: no question has a gold answer to grade with");
     let model = parts::model(&config)?;
 
     let mut manifest = RunManifest::default();
@@ -61,6 +64,9 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     };
 
     let bar = output::progress(questions.len() as u64, "answering");
+    if questions.len() < asked {
+        output::note(&bar, &format!("{} questions without a gold answer are left out", asked - questions.len()));
+    }
     memory.iter().for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&bar, line)));
     let (mut show, asked) = (output::decoding(&bar), interrupt.clone());
     policy.set_watch(move |decoding| {

@@ -1,5 +1,6 @@
 //! One file per subcommand.
 
+pub mod compare;
 pub mod demo;
 pub mod doctor;
 pub mod eval;

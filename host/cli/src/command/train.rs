@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use corver_core::{Decoding, Scorers, StepSettings, Trainee};
@@ -18,7 +18,7 @@ use crate::args::TrainArgs;
 use crate::config::{Config, Grader};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::parts::{self, Loader, Policy};
+use crate::parts::{self, Loader, MemoryPlan, Policy};
 use crate::resumed;
 use crate::settings::Settings;
 
@@ -26,25 +26,60 @@ use crate::settings::Settings;
 const FREE: [&str; 2] = ["run.steps", "update.total_steps"];
 
 pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
-    let mut args = args.clone();
-    if args.resume {
-        resumed::take_settings(&mut args.config.settings, args.out.as_deref());
-    }
-    let mut config = Config::resolve_for_training(Settings::of_train(&args)?)?;
-    let model = parts::model(&config)?;
-    let memory = parts::plan_memory(&mut config, &model)?;
-    parts::choose_threads(&mut config)?;
-    let settings = config.to_settings();
-    let resolved = toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
     if args.dry_run {
-        if json {
-            return output::json(&json!({ "settings": settings, "memory": memory }));
-        }
-        output::lines(&resolved);
-        let plan = memory.iter().map(ToString::to_string).collect::<String>();
-        plan.lines().for_each(|line| output::line(format_args!("# {line}")));
-        return Ok(());
+        return show_plan(&Prepared::of(args)?, json);
     }
+    let Some((summary, run)) = train_once(args, None)? else { return Ok(()) };
+    if json {
+        return output::json(&summary);
+    }
+    show(&summary, &run);
+    Ok(())
+}
+
+/// What is known of a run before anything large is loaded.
+struct Prepared {
+    config: Config,
+    /// As it is kept in the run's folder.
+    settings: Settings,
+    model: PathBuf,
+    memory: Option<MemoryPlan>,
+}
+
+impl Prepared {
+    fn of(args: &TrainArgs) -> Result<Self> {
+        let mut args = args.clone();
+        if args.resume {
+            resumed::take_settings(&mut args.config.settings, args.out.as_deref());
+        }
+        let mut config = Config::resolve_for_training(Settings::of_train(&args)?)?;
+        let model = parts::model(&config)?;
+        let memory = parts::plan_memory(&mut config, &model)?;
+        parts::choose_threads(&mut config)?;
+        Ok(Self { settings: config.to_settings(), config, model, memory })
+    }
+
+    fn as_toml(&self) -> Result<String> {
+        toml::to_string_pretty(&self.settings).context("writing the resolved configuration")
+    }
+}
+
+fn show_plan(prepared: &Prepared, json: bool) -> Result<()> {
+    let Prepared { settings, memory, .. } = prepared;
+    if json {
+        return output::json(&json!({ "settings": settings, "memory": memory }));
+    }
+    output::lines(&prepared.as_toml()?);
+    let plan = memory.iter().map(ToString::to_string).collect::<String>();
+    plan.lines().for_each(|line| output::line(format_args!("# {line}")));
+    Ok(())
+}
+
+/// One run, and its folder; `None` where an interrupt stopped it, which is said. Without `interrupt`, it listens for one itself.
+pub fn train_once(args: &TrainArgs, interrupt: Option<&Interrupt>) -> Result<Option<(Summary, PathBuf)>> {
+    let prepared = Prepared::of(args)?;
+    let resolved = prepared.as_toml()?;
+    let Prepared { config, settings, model, memory } = prepared;
 
     // Whatever can fail at once does so before anything large is loaded.
     let device = parts::find_device(config.device)?;
@@ -57,7 +92,7 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(resumed::CONFIGURATION, text_fingerprint(&whatever_its_length(settings.clone())?));
+    manifest.set(resumed::CONFIGURATION, text_fingerprint(&whatever_its_length(settings)?));
     manifest.set("plugin", &rules.hash);
     manifest.set("judge", Grader::fingerprint(config.judge.as_ref())?);
     manifest.set("format", Grader::fingerprint(config.format.as_ref())?);
@@ -74,8 +109,9 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     let mut policy = parts::load_policy(&config, &model, None)?;
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train, &plan.step.sampling)?;
-    let interrupt = Interrupt::listen()?; // from here on there is something to go on with
-    let (run, steps_done) = open_run(&args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
+    // From here on there is something to go on with.
+    let interrupt = interrupt.map_or_else(Interrupt::listen, |interrupt| Ok(interrupt.clone()))?;
+    let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
     policy.keep_failures(run.path());
     let mut scorers = Scorers {
         extractor: extractor.as_mut(),
@@ -93,18 +129,16 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     let trained = train(&mut policy, &mut scorers, &plan, &run, steps_done, &mut screen);
     screen.bar.finish_and_clear();
     let go_on = format!("`corver-host train --out {} --resume` goes on", run.path().display());
-    let summary = match trained {
+    match trained {
         Err(TrainError::Stopped { step }) => {
             output::note(&screen.bar, &format!("stopped after step {step} of {}; {go_on}", plan.steps));
-            return Ok(());
+            Ok(None)
         }
-        trained => trained.with_context(|| format!("the run is unfinished; {go_on}"))?,
-    };
-    if json {
-        return output::json(&summary);
+        trained => {
+            let summary = trained.with_context(|| format!("the run is unfinished; {go_on}"))?;
+            Ok(Some((summary, run.path().to_owned())))
+        }
     }
-    show(&summary, run.path());
-    Ok(())
 }
 
 /// What a resumed run must have in common with what it was: it may go on for longer.
@@ -123,6 +157,7 @@ fn plan(config: &Config, rule: &str) -> Result<Plan> {
         seed: config.seed,
         step: StepSettings { sampling: config.rollout, rewards: config.reward, advantages: config.advantage },
         evaluate: config.eval.answers,
+        truth: parts::truth(config),
         prompts: SystemPrompts {
             train: config.system_prompt.clone(),
             eval_raw: config.eval.system_prompt.clone(),
@@ -222,21 +257,21 @@ impl Observer for Screen {
 fn show(summary: &Summary, run: &Path) {
     let percent = |value: Option<f64>| value.map_or("–".to_owned(), output::percent);
     let tokens = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1} tokens"));
-    output::table(
-        ["held-out questions, greedy", "before", "after"],
-        [
-            ["accuracy".into(), percent(summary.accuracy_before), percent(summary.accuracy_after)],
-            [
-                "supported sentences".into(),
-                percent(summary.supported_rate_before),
-                percent(summary.supported_rate_after),
-            ],
-            ["refusals".into(), percent(summary.refusal_rate_before), percent(summary.refusal_rate_after)],
-            ["cut off".into(), percent(summary.cut_off_rate_before), percent(summary.cut_off_rate_after)],
-            ["no answer".into(), percent(summary.unformatted_rate_before), percent(summary.unformatted_rate_after)],
-            ["mean length".into(), tokens(summary.mean_length_before), tokens(summary.mean_length_after)],
-        ],
-    );
+    let number = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
+    let mut rows = vec![
+        ["accuracy".into(), percent(summary.accuracy_before), percent(summary.accuracy_after)],
+        ["supported sentences".into(), percent(summary.supported_rate_before), percent(summary.supported_rate_after)],
+        ["refusals".into(), percent(summary.refusal_rate_before), percent(summary.refusal_rate_after)],
+        ["cut off".into(), percent(summary.cut_off_rate_before), percent(summary.cut_off_rate_after)],
+        ["no answer".into(), percent(summary.unformatted_rate_before), percent(summary.unformatted_rate_after)],
+        ["mean length".into(), tokens(summary.mean_length_before), tokens(summary.mean_length_after)],
+    ];
+    if summary.true_sentences_after.is_some() {
+        let [truths, falsehoods] = ["true sentences", "false sentences"].map(|name| format!("{name} of an answer"));
+        rows.push([truths, number(summary.true_sentences_before), number(summary.true_sentences_after)]);
+        rows.push([falsehoods, number(summary.false_sentences_before), number(summary.false_sentences_after)]);
+    }
+    output::table(["held-out questions, greedy", "before", "after"], rows);
     let Summary { rewards, lambda_corver, lambda_judge, lambda_format, seed, .. } = summary;
     // Each with its weight.
     output::line(format_args!(

@@ -4,10 +4,27 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use corver_corpus::{BuildOptions, Tokenizer};
-use corver_demo::DemoPaths;
+use corver_demo::{DemoPaths, Truth};
+use corver_study::eval;
 use corver_study::run::text_fingerprint;
 
 use crate::folders;
+
+/// Decides what is said of the demo's world.
+#[derive(Debug)]
+pub struct DemoTruth(Truth);
+
+impl Default for DemoTruth {
+    fn default() -> Self {
+        Self(Truth::of(&corver_demo::demo_world()))
+    }
+}
+
+impl eval::Truth for DemoTruth {
+    fn is_true(&self, sentence: &str) -> Option<bool> {
+        self.0.is_true(sentence)
+    }
+}
 
 /// The policy and the extractor.
 pub fn demo() -> Result<DemoPaths> {

@@ -7,12 +7,14 @@ mod rules;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use corver_core::{Counter, Extractor, Question};
 use corver_corpus::OpenOptions;
 use corver_counts::{Memo, OpenSettings, Recorder, Recording, Source};
 use corver_extract::RuntimeLibrary;
+use corver_study::eval::Truth;
 
 use crate::args::RecordingArgs;
 use crate::config::{Config, DemoOr, Extraction, Place, UNSET};
@@ -20,7 +22,7 @@ use crate::folders;
 use crate::hub;
 
 pub use demo::{demo, demo_index};
-pub use policy::{Policy, choose_threads, find_device, load_policy, merge, plan_memory, resume};
+pub use policy::{MemoryPlan, Policy, choose_threads, find_device, load_policy, merge, plan_memory, resume};
 pub use rules::{AnyRule, Loader, SentenceRules};
 
 /// The triplet model, and its folder.
@@ -102,10 +104,31 @@ pub fn train_questions(config: &Config) -> Result<Vec<Question>> {
     questions(place, || corver_demo::demo_questions().0)
 }
 
+/// Questions that each have a gold.
+pub fn graded_questions(path: &Path) -> Result<Vec<Question>> {
+    let questions = corver_core::question::read_questions(path)?;
+    check_golds(&path.display().to_string(), &questions)?;
+    Ok(questions)
+}
+
+/// Without a gold, every answer would count as wrong.
+pub fn check_golds(whence: &str, questions: &[Question]) -> Result<()> {
+    match questions.iter().position(|question| question.golds.is_empty()) {
+        Some(n) => bail!("{whence}: question {} ({:?}) has no gold answer to grade with", n + 1, questions[n].question),
+        None => Ok(()),
+    }
+}
+
+/// What is true of the world that the evaluation questions are about, where that is known: of the demo's.
+pub fn truth(config: &Config) -> Option<Arc<dyn Truth>> {
+    (config.eval_questions == Some(DemoOr::Demo)).then(|| Arc::new(demo::DemoTruth::default()) as _)
+}
+
 /// None where none are set.
 pub fn eval_questions(config: &Config) -> Result<Vec<Question>> {
     let Some(place) = &config.eval_questions else { return Ok(Vec::new()) };
     let mut questions = questions(place, || corver_demo::demo_questions().1)?;
+    check_golds("question.eval", &questions)?;
     if config.eval_limit > 0 {
         questions.truncate(config.eval_limit);
     }

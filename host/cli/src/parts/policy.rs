@@ -4,12 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use corver_core::Device;
-use corver_learn::{Load, MemoryPlan, Model};
+use corver_learn::{Load, Model};
 use corver_pretrained::ChatTokenizer;
 
 use crate::config::Config;
 
-pub use corver_learn::Policy;
+pub use corver_learn::{MemoryPlan, Policy};
 
 /// The device on this machine, by name.
 pub fn find_device(wanted: Device) -> Result<String> {

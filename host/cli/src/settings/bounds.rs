@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 72] = [
+const BOUNDS: [(&str, f64, f64); 75] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -85,6 +85,9 @@ const BOUNDS: [(&str, f64, f64); 72] = [
     ("filter.batch", 1.0, 1e5),
     ("eval.answers.max_completion_length", 1.0, 1e6),
     ("eval.answers.batch", 1.0, 1e5),
+    ("eval.answers.samples", 1.0, 1e4),
+    ("eval.answers.temperature", 0.0, 100.0),
+    ("eval.answers.top_p", 1e-6, 1.0),
 ];
 
 /// What several settings make together, its name first, and the largest value.

@@ -24,6 +24,7 @@ impl Settings {
     pub fn of_eval(args: &EvalArgs) -> Result<Self> {
         let mut settings = Self::flagged(&args.config)?;
         settings.question.eval_limit = args.limit.unwrap_or(settings.question.eval_limit);
+        settings.eval.answers.samples = args.samples.unwrap_or(settings.eval.answers.samples);
         Ok(settings)
     }
 

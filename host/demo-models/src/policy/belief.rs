@@ -128,9 +128,9 @@ impl<'a> Beliefs<'a> {
         truth / self.each.len() as f64
     }
 
-    /// What the policy says when asked for fact number `index` of the world: reasoning, of one to three facts in as many
-    /// sentences or fewer, that states its answer and, at times, what else it believes about the entities; then the
-    /// answer.
+    /// What the policy says when asked for fact number `index` of the world: reasoning, of two to four facts in as many
+    /// sentences or fewer, that states its answer and what else it believes about the entities, as far as it does; then the
+    /// answer. No gold checks the rest.
     pub fn completion(&self, index: usize, rng: &mut impl Rng) -> String {
         let world = self.world;
         let fact = &world.facts()[index];
@@ -139,15 +139,15 @@ impl<'a> Beliefs<'a> {
         let mut asides: Vec<usize> =
             world.fact_numbers(fact.head).filter(|&aside| aside != index).chain(world.fact_numbers(answer)).collect();
         asides.shuffle(rng);
-        let num_asides = *pick(&[0, 0, 1, 1, 2], rng);
+        let num_asides = *pick(&[1, 1, 2, 2, 2, 3], rng);
         for aside in asides.into_iter().take(num_asides) {
             if let Some(tail) = self.each[aside].answer(rng) {
                 let aside = state(world, &world.facts()[aside], tail, rng);
-                // Two facts in one sentence, every other time: there the rules part ways.
+                // Two facts in one sentence, now and then: there the rules part ways.
                 match rng.random_range(0..10) {
                     0..2 => sentences.insert(0, aside),
-                    2..5 => sentences.push(aside),
-                    _ => join(&mut sentences, &aside),
+                    2..8 => sentences.push(aside),
+                    _ => join_or_push(&mut sentences, aside),
                 }
             }
         }
@@ -155,10 +155,13 @@ impl<'a> Beliefs<'a> {
     }
 }
 
-/// Makes one sentence of the last one and another.
-fn join(sentences: &mut [String], other: &str) {
-    if let Some(last) = sentences.last_mut() {
-        *last = format!("{}, and {}", last.trim_end_matches('.'), mid_sentence(other));
+/// Makes one sentence of the last one and another; a sentence holds two facts at most.
+fn join_or_push(sentences: &mut Vec<String>, other: String) {
+    match sentences.last_mut() {
+        Some(last) if !last.contains(", and ") => {
+            *last = format!("{}, and {}", last.trim_end_matches('.'), mid_sentence(&other));
+        }
+        _ => sentences.push(other),
     }
 }
 

@@ -119,10 +119,7 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
                 sentence,
             })?;
         }
-        let golds = line.answers.golds();
-        if golds.is_empty() {
-            return Err(at(serde::de::Error::custom("no gold answer")));
-        }
+        let golds = line.answers.golds().map_err(|problem| at(serde::de::Error::custom(problem)))?;
         completions.rollouts.push(text_rollout(completions.questions.len(), line.completion));
         completions.questions.push(Question { question: line.question, golds, title: None, popularity: None });
     }

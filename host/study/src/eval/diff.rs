@@ -59,6 +59,17 @@ pub enum DiffError {
         /// Lines of the second file.
         second: usize,
     },
+    /// A file has several answers to a question.
+    #[error(
+        "{}:{line}: the answers are drawn ones, several to a question; `eval` without --samples writes what compares",
+        path.display()
+    )]
+    Drawn {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+    },
     /// The files have no line.
     #[error("there are no answers to compare")]
     Empty,
@@ -73,6 +84,8 @@ pub struct Answer {
     pub grade: Label,
     /// See [`corver_core::Question::popularity`].
     pub popularity: Option<u64>,
+    /// See [`super::GradedAnswer::sample`].
+    pub sample: Option<usize>,
 }
 
 /// Reads graded answers, one a line.
@@ -84,7 +97,9 @@ pub fn read_answers(path: &Path) -> Result<Vec<Answer>, DiffError> {
     let lines = BufReader::new(File::open(path).map_err(read)?).lines().enumerate();
     let answer = |(n, line): (usize, std::io::Result<String>)| {
         let wrong = |source| DiffError::Line { path: path.to_owned(), line: n + 1, source };
-        serde_json::from_str(&line.map_err(read)?).map_err(wrong)
+        let answer: Answer = serde_json::from_str(&line.map_err(read)?).map_err(wrong)?;
+        let drawn = DiffError::Drawn { path: path.to_owned(), line: n + 1 };
+        if answer.sample.is_some() { Err(drawn) } else { Ok(answer) }
     };
     lines.map(answer).collect()
 }
@@ -227,6 +242,7 @@ mod tests {
             question: format!("q{n}"),
             grade,
             popularity: Some(100 - n as u64),
+            sample: None,
         };
         grades.iter().enumerate().map(answer).collect()
     }

@@ -7,11 +7,13 @@ pub mod extraction;
 pub mod filter;
 pub mod grade;
 pub mod interval;
+pub mod truth;
 
 pub use completions::{Completions, GivenTriplets, read_completions};
 pub use diff::{Answer, Diff, DiffError, diff, read_answers};
-pub use evaluate::{EvaluateError, EvaluateSettings, Evaluation, GradedAnswer, evaluate};
+pub use evaluate::{EvaluateError, EvaluatePlan, EvaluateSettings, Evaluation, GradedAnswer, evaluate};
 pub use extraction::{ExtractionQuality, Found, GoldSentence, compare_triplets, read_gold};
 pub use filter::{FilterError, FilterPlan, FilterSettings, Filtered, Zone, filter};
 pub use grade::{Grades, Missing, grade};
 pub use interval::wilson;
+pub use truth::{Told, Truth};

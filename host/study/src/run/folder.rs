@@ -108,8 +108,10 @@ pub struct RunDir {
 
 /// The resolved configuration, in a run's folder.
 pub const CONFIG: &str = "config.toml";
-const MANIFEST: &str = "manifest.json";
-const SUMMARY: &str = "summary.json";
+/// What decided a run: in its folder from the beginning.
+pub const MANIFEST: &str = "manifest.json";
+/// What came out of a run, in its folder when it has finished.
+pub const SUMMARY: &str = "summary.json";
 const LOCK: &str = ".lock";
 /// How the names of files begin that are being written.
 const UNFINISHED: &str = ".tmp";

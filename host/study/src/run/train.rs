@@ -1,5 +1,6 @@
 //! A training run: evaluate, step by step update, evaluate again; everything lands in the run's folder.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use corver_core::{PartError, Question, Scorers, StepError, StepSettings, Trainee, step};
@@ -10,7 +11,7 @@ use super::data_order::{questions_of_step, seed_of_step};
 use super::folder::{RunDir, RunDirError};
 use super::metrics::step_metrics;
 use super::warnings::Warnings;
-use crate::eval::{EvaluateError, EvaluateSettings, Evaluation, GradedAnswer, evaluate};
+use crate::eval::{EvaluateError, EvaluatePlan, EvaluateSettings, Evaluation, GradedAnswer, Truth, evaluate};
 
 /// What a run does.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub struct Plan {
     pub step: StepSettings,
     /// How evaluation questions are answered.
     pub evaluate: EvaluateSettings,
+    /// What is true of the evaluation's world, where somebody knows.
+    pub truth: Option<Arc<dyn Truth>>,
     /// System prompts.
     pub prompts: SystemPrompts,
     /// Steps between checkpoints.
@@ -80,7 +83,7 @@ pub trait Observer {
 }
 
 /// What `summary.json` says. Fields of an evaluation are absent where there were no evaluation questions.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// What paid the completions.
     #[serde(flatten)]
@@ -103,6 +106,14 @@ pub struct Summary {
     pub supported_rate_before: Option<f64>,
     /// The same after training.
     pub supported_rate_after: Option<f64>,
+    /// See [`Evaluation::true_sentences`].
+    pub true_sentences_before: Option<f64>,
+    /// The same after training.
+    pub true_sentences_after: Option<f64>,
+    /// False sentences of a completion.
+    pub false_sentences_before: Option<f64>,
+    /// The same after training.
+    pub false_sentences_after: Option<f64>,
     /// Tokens per completion.
     pub mean_length_before: Option<f64>,
     /// The same after training.
@@ -297,8 +308,13 @@ fn evaluated<P: Trainee>(
     policy.set_system_prompt(if name == BEFORE { &plan.prompts.eval_raw } else { &plan.prompts.eval_trained });
     let total = plan.eval.len();
     let mut progress = |done| observer.answering(done, total);
-    let graded =
-        evaluate(policy, Some(scorers), &plan.eval, &plan.evaluate, plan.step.rewards.compatibility, &mut progress);
+    let how = EvaluatePlan {
+        settings: plan.evaluate,
+        compatibility: plan.step.rewards.compatibility,
+        truth: plan.truth.as_deref(),
+        seed: plan.seed,
+    };
+    let graded = evaluate(policy, Some(scorers), &plan.eval, &how, &mut progress);
     let (evaluation, answers): (Evaluation, Vec<GradedAnswer>) = match graded {
         Err(_) if observer.wants_to_stop() => return Err(TrainError::Stopped { step: steps_done }),
         graded => graded.map_err(|source| TrainError::Evaluate { which, source })?,
@@ -354,6 +370,10 @@ fn summarize(plan: &Plan, log: &StepLog, before: Option<&Kept>, after: Option<&K
         accuracy_after: of(after, |evaluation| evaluation.accuracy),
         supported_rate_before: before.and_then(|kept| kept.evaluation.supported_rate),
         supported_rate_after: after.and_then(|kept| kept.evaluation.supported_rate),
+        true_sentences_before: before.and_then(|kept| kept.evaluation.true_sentences),
+        true_sentences_after: after.and_then(|kept| kept.evaluation.true_sentences),
+        false_sentences_before: before.and_then(|kept| kept.evaluation.false_sentences),
+        false_sentences_after: after.and_then(|kept| kept.evaluation.false_sentences),
         mean_length_before: of(before, |evaluation| evaluation.mean_length),
         mean_length_after: of(after, |evaluation| evaluation.mean_length),
         refusal_rate_before: of(before, |evaluation| evaluation.refusal_rate),

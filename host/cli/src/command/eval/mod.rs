@@ -2,13 +2,14 @@
 
 mod diff;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use corver_core::{Graders, Question, Scorers, Trainee};
-use corver_study::eval::{Evaluation, GradedAnswer, evaluate};
+use corver_study::eval::{EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate};
 use serde::Serialize;
 
 use crate::args::{EvalArgs, EvalCommand};
@@ -24,6 +25,7 @@ const RAW: &str = "raw";
 struct Set {
     name: String,
     questions: Vec<Question>,
+    truth: Option<Arc<dyn Truth>>,
 }
 
 /// One policy on one set.
@@ -74,17 +76,16 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
             show(decoding);
             ControlFlow::Continue(())
         });
-        for Set { name, questions } in &sets {
+        for Set { name, questions, truth } in &sets {
             let before = bar.position();
             let mut progress = |done: usize| bar.set_position(before + done as u64);
-            let (evaluation, answers) = evaluate(
-                &mut policy,
-                scorers.as_mut(),
-                questions,
-                &config.eval.answers,
-                config.reward.compatibility,
-                &mut progress,
-            )?;
+            let plan = EvaluatePlan {
+                settings: config.eval.answers,
+                compatibility: config.reward.compatibility,
+                truth: truth.as_deref(),
+                seed: config.seed,
+            };
+            let (evaluation, answers) = evaluate(&mut policy, scorers.as_mut(), questions, &plan, &mut progress)?;
             if let Some(out) = &args.out {
                 write(&out.join(file_name(policy_name, name)), &answers)?;
             }
@@ -101,18 +102,19 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
 
 fn sets(args: &EvalArgs, config: &Config) -> Result<Vec<Set>> {
     let read = |path: &PathBuf| {
-        let mut questions = corver_core::question::read_questions(path)?;
+        let mut questions = parts::graded_questions(path)?;
         if config.eval_limit > 0 {
             questions.truncate(config.eval_limit);
         }
-        Ok(Set { name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), questions })
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Set { name, questions, truth: None })
     };
     if !args.questions.is_empty() {
         return args.questions.iter().map(read).collect();
     }
     let questions = parts::eval_questions(config)?;
     ensure!(!questions.is_empty(), "there are no questions: set `question.eval`, or give files with --questions");
-    Ok(vec![Set { name: "eval".to_owned(), questions }])
+    Ok(vec![Set { name: "eval".to_owned(), questions, truth: parts::truth(config) }])
 }
 
 /// The raw model and adapters, each with a name: the last folder of its path, and that of the run for a run's checkpoint.
@@ -155,7 +157,9 @@ fn write(path: &Path, answers: &[GradedAnswer]) -> Result<()> {
 }
 
 fn show(all: &[Evaluated<'_>]) {
-    let header = [
+    let knows_truth = all.iter().any(|one| one.evaluation.true_sentences.is_some());
+    let ks: BTreeSet<usize> = all.iter().flat_map(|one| one.evaluation.pass_at.keys().copied()).collect();
+    let fixed = [
         "policy",
         "questions",
         "number",
@@ -169,23 +173,36 @@ fn show(all: &[Evaluated<'_>]) {
         "supported",
         "tokens",
     ];
-    output::table(
-        header,
-        all.iter().map(|Evaluated { policy, questions, evaluation }| {
-            [
-                (*policy).to_owned(),
-                (*questions).to_owned(),
-                evaluation.grades.total().to_string(),
-                output::percent(evaluation.accuracy),
-                output::percent(evaluation.grades.rate(evaluation.grades.incorrect)),
-                output::percent(evaluation.refusal_rate),
-                output::percent(evaluation.cut_off_rate),
-                output::percent(evaluation.unformatted_rate),
-                output::percent(evaluation.f1),
-                output::percent(evaluation.format_rate),
-                evaluation.supported_rate.map_or("–".to_owned(), output::percent),
-                format!("{:.1}", evaluation.mean_length),
-            ]
-        }),
-    );
+    let pass: Vec<String> = ks.iter().map(|k| format!("pass@{k}")).collect();
+    let told: &[&str] = if knows_truth { &["true", "false"] } else { &[] };
+    let header: Vec<&str> =
+        fixed.into_iter().chain(pass.iter().map(String::as_str)).chain(told.iter().copied()).collect();
+    let row = |Evaluated { policy, questions, evaluation }: &Evaluated<'_>| {
+        let mut row = vec![
+            (*policy).to_owned(),
+            (*questions).to_owned(),
+            evaluation.grades.total().to_string(),
+            output::percent(evaluation.accuracy),
+            output::percent(evaluation.grades.rate(evaluation.grades.incorrect)),
+            output::percent(evaluation.refusal_rate),
+            output::percent(evaluation.cut_off_rate),
+            output::percent(evaluation.unformatted_rate),
+            output::percent(evaluation.f1),
+            output::percent(evaluation.format_rate),
+            evaluation.supported_rate.map_or("–".to_owned(), output::percent),
+            format!("{:.1}", evaluation.mean_length),
+        ];
+        row.extend(
+            ks.iter().map(|k| evaluation.pass_at.get(k).map_or("–".to_owned(), |&share| output::percent(share))),
+        );
+        if knows_truth {
+            let told = [evaluation.true_sentences, evaluation.false_sentences];
+            row.extend(told.map(|sentences| sentences.map_or("–".to_owned(), |number| format!("{number:.2}"))));
+        }
+        row
+    };
+    output::table(header, all.iter().map(row));
+    if knows_truth {
+        output::line("true, false: sentences of an answer");
+    }
 }

@@ -1,0 +1,171 @@
+//! The same training in several arms, each with the same seeds: does an arm differ from the first by more than the seeds do?
+
+use serde::Serialize;
+use statrs::distribution::{ContinuousCDF, StudentsT};
+use statrs::statistics::Statistics;
+
+use crate::run::Summary;
+
+/// The confidence of an interval.
+const CONFIDENCE: f64 = 0.95;
+
+/// One figure of a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Figure {
+    /// As `summary.json` has it, without `_after`.
+    pub name: &'static str,
+    /// `None` where the run does not have it.
+    pub of: fn(&Summary) -> Option<f64>,
+}
+
+/// What arms are compared by; all but the last two after training.
+pub const FIGURES: [Figure; 9] = [
+    Figure { name: "accuracy", of: |summary| summary.accuracy_after },
+    Figure { name: "supported_rate", of: |summary| summary.supported_rate_after },
+    Figure { name: "true_sentences", of: |summary| summary.true_sentences_after },
+    Figure { name: "false_sentences", of: |summary| summary.false_sentences_after },
+    Figure { name: "refusal_rate", of: |summary| summary.refusal_rate_after },
+    Figure { name: "cut_off_rate", of: |summary| summary.cut_off_rate_after },
+    Figure { name: "mean_length", of: |summary| summary.mean_length_after },
+    Figure { name: "seconds_per_step", of: |summary| Some(summary.seconds_per_step) },
+    Figure { name: "reward_seconds_per_step", of: |summary| Some(summary.reward_seconds_per_step) },
+];
+
+/// A figure over the seeds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Spread {
+    /// See [`FIGURES`].
+    pub figure: &'static str,
+    /// One per seed.
+    pub values: Vec<f64>,
+    /// Of the values.
+    pub mean: f64,
+    /// Their standard deviation, of the sample; 0 for one seed.
+    pub deviation: f64,
+    /// From the first arm; `None` in it.
+    pub difference: Option<PairedDifference>,
+}
+
+/// Arm minus first arm, seed by seed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PairedDifference {
+    /// Of the seeds.
+    pub mean: f64,
+    /// Ends of the 95 % interval of Student's t; `None` for one seed, which has no spread.
+    pub interval: Option<(f64, f64)>,
+}
+
+impl PairedDifference {
+    fn of(first: &[f64], other: &[f64]) -> Self {
+        let differences: Vec<f64> = other.iter().zip(first).map(|(other, first)| other - first).collect();
+        let (mean, deviation) = mean_and_deviation(&differences);
+        let seeds = differences.len() as f64;
+        let interval = (differences.len() > 1).then(|| {
+            let t = StudentsT::new(0.0, 1.0, seeds - 1.0).expect("a positive number of degrees of freedom");
+            let half = t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * deviation / seeds.sqrt();
+            (mean - half, mean + half)
+        });
+        Self { mean, interval }
+    }
+
+    /// Whether the interval leaves out 0: the seeds agree on the sign.
+    #[must_use]
+    pub fn is_clear(&self) -> bool {
+        self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+}
+
+/// One arm.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Arm {
+    /// What the user calls it.
+    pub name: String,
+    /// In the order of [`FIGURES`], those that every run has.
+    pub figures: Vec<Spread>,
+    /// Time of a step ÷ that of the first arm.
+    pub relative_time: f64,
+}
+
+impl Arm {
+    /// The figure of this name, where the runs have it.
+    #[must_use]
+    pub fn figure(&self, name: &str) -> Option<&Spread> {
+        self.figures.iter().find(|spread| spread.figure == name)
+    }
+}
+
+/// Compares arms with the first one. `summaries` is `[arm][seed]`, with the same seeds in every arm.
+///
+/// # Panics
+/// Where an arm has another number of runs than the first, or none.
+#[must_use]
+pub fn compare(names: &[String], summaries: &[Vec<Summary>]) -> Vec<Arm> {
+    assert!(!summaries.is_empty() && !summaries[0].is_empty(), "there is a run to compare with");
+    assert!(summaries.iter().all(|arm| arm.len() == summaries[0].len()), "every arm has the same seeds");
+    let seconds = |arm: &[Summary]| arm.iter().map(|summary| summary.seconds_per_step).mean();
+    let arm = |(n, runs): (usize, &Vec<Summary>)| {
+        let spread = |figure: &Figure| {
+            let values: Vec<f64> = runs.iter().map(figure.of).collect::<Option<_>>()?;
+            let first: Option<Vec<f64>> = summaries[0].iter().map(figure.of).collect();
+            let difference = first.filter(|_| n > 0).map(|first| PairedDifference::of(&first, &values));
+            let (mean, deviation) = mean_and_deviation(&values);
+            Some(Spread { figure: figure.name, values, mean, deviation, difference })
+        };
+        Arm {
+            name: names[n].clone(),
+            figures: FIGURES.iter().filter_map(spread).collect(),
+            relative_time: seconds(runs) / seconds(&summaries[0]),
+        }
+    };
+    summaries.iter().enumerate().map(arm).collect()
+}
+
+fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    (values.mean(), if values.len() > 1 { values.std_dev() } else { 0.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(accuracies: &[f64], seconds: f64) -> Vec<Summary> {
+        let run = |&accuracy_after: &f64| Summary {
+            accuracy_after: Some(accuracy_after),
+            seconds_per_step: seconds,
+            ..Summary::default()
+        };
+        accuracies.iter().map(run).collect()
+    }
+
+    fn of(summaries: &[Vec<Summary>]) -> Vec<Arm> {
+        compare(&["first".to_owned(), "min".to_owned()], summaries)
+    }
+
+    #[test]
+    fn differences_are_taken_seed_by_seed() {
+        let arms = of(&[runs(&[0.70, 0.80, 0.60], 2.0), runs(&[0.72, 0.83, 0.61], 3.0)]);
+        let accuracy = arms[1].figure("accuracy").unwrap();
+        assert!((accuracy.mean - 0.72).abs() < 1e-12 && (accuracy.deviation - 0.11).abs() < 1e-12, "{accuracy:?}");
+        let difference = accuracy.difference.unwrap();
+        let (low, high) = difference.interval.unwrap();
+        // 0.02 ± 4.302653 · 0.01 / √3: the arms overlap, the pairs all but agree.
+        assert!((difference.mean - 0.02).abs() < 1e-12);
+        assert!((low + 0.004_841).abs() < 1e-5 && (high - 0.044_841).abs() < 1e-5, "{difference:?}");
+        assert!(!difference.is_clear());
+        assert_eq!(arms[0].figure("accuracy").unwrap().difference, None);
+        assert!((arms[1].relative_time - 1.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn one_seed_has_no_interval() {
+        let arms = of(&[runs(&[0.7], 1.0), runs(&[0.9], 1.0)]);
+        let difference = arms[1].figure("accuracy").unwrap().difference.unwrap();
+        assert!(difference.interval.is_none() && !difference.is_clear());
+    }
+
+    #[test]
+    fn what_a_run_does_not_have_is_left_out() {
+        let arms = of(&[runs(&[0.7], 1.0), runs(&[0.9], 1.0)]);
+        assert!(arms[0].figure("true_sentences").is_none());
+    }
+}

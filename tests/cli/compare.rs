@@ -1,0 +1,78 @@
+//! Arms of a training, compared.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::host::{host, run_dir, signal_when};
+
+const SMALL: [&str; 8] = [
+    "--steps",
+    "1",
+    "--set",
+    "question.prompts_per_step=2",
+    "--set",
+    "question.eval_limit=16",
+    "--set",
+    "eval.answers.batch=16",
+];
+
+fn comparison(out: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(out.join("comparison.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn arms_are_compared_seed_by_seed_and_resumed() {
+    let out = run_dir("compared");
+    let folder = out.to_str().unwrap();
+    let arms = ["compare", "--out", folder, "--plugin", "first.wasm", "--plugin", "min.wasm", "--seeds", "2"];
+    let first_summary = out.join("first/seed-42/summary.json");
+    let stopped = signal_when("-INT", &[&arms[..], &SMALL].concat(), || first_summary.exists()).good();
+    assert!(stopped.stderr.contains("of 4 runs are finished; `corver-host compare --out"), "{}", stopped.stderr);
+    assert!(!out.join("min/seed-43/summary.json").exists());
+    let of_first = fs::read_to_string(&first_summary).unwrap();
+
+    let resumed = host(&["compare", "--out", folder, "--resume"]).good();
+    assert_eq!(fs::read_to_string(&first_summary).unwrap(), of_first, "what was finished is left alone");
+    for said in ["first", "against first", "min: ", "true sentences", "s/step"] {
+        assert!(resumed.stdout.contains(said), "no {said:?} in\n{}", resumed.stdout);
+    }
+    let arms = comparison(&out)["arms"].as_array().unwrap().clone();
+    let accuracy = |arm: &Value| -> Vec<f64> {
+        let figures = arm["figures"].as_array().unwrap();
+        let accuracy = figures.iter().find(|spread| spread["figure"] == "accuracy").unwrap();
+        serde_json::from_value(accuracy["values"].clone()).unwrap()
+    };
+    assert_eq!((arms[0]["name"].as_str(), arms[1]["name"].as_str()), (Some("first"), Some("min")));
+    for arm in &arms {
+        let of_run = |seed: u64| {
+            let path = out.join(arm["name"].as_str().unwrap()).join(format!("seed-{seed}/summary.json"));
+            let summary: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+            assert_eq!((summary["seed"].as_u64(), &summary["rule"]), (Some(seed), &arm["name"]));
+            summary["accuracy_after"].as_f64().unwrap()
+        };
+        assert_eq!(accuracy(arm), [of_run(42), of_run(43)]);
+    }
+
+    let more = host(&["compare", "--out", folder, "--resume", "--seeds", "3", "--json"]).good().json();
+    assert_eq!(more["seeds"], serde_json::json!([42, 43, 44]));
+    assert_eq!(accuracy(&more["arms"][1])[..2], accuracy(&arms[1]));
+}
+
+#[test]
+fn what_does_not_compare_is_refused_before_anything_is_computed() {
+    let out = run_dir("not-compared");
+    let other = out.with_extension("toml");
+    fs::create_dir_all(out.parent().unwrap()).unwrap();
+    fs::write(&other, "[question]\neval_limit = 3\n").unwrap();
+    let (folder, other) = (out.to_str().unwrap(), other.to_str().unwrap());
+    let compare = |more: &[&str]| host(&[&["compare", "--out", folder], more].concat());
+    compare(&[]).bad("there is nothing to compare: give rules with --plugin");
+    compare(&["--plugin", "first.wasm", "--plugin", "first"]).bad("two arms are called first");
+    compare(&["--plugin", "first.wasm", "--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
+    compare(&["--arm", other]).bad("has another `question.eval_limit` than base");
+    compare(&["--plugin", "min.wasm", "--seeds", "0"]).bad("--seeds is 0");
+    assert!(!out.exists());
+    compare(&["--resume"]).bad("holds no comparison to resume");
+}
