@@ -68,7 +68,10 @@ fn what_does_not_compare_is_refused_before_anything_is_computed() {
     fs::write(&other, "[question]\neval_limit = 3\n").unwrap();
     let (folder, other) = (out.to_str().unwrap(), other.to_str().unwrap());
     let compare = |more: &[&str]| host(&[&["compare", "--out", folder], more].concat());
-    compare(&[]).bad("there is nothing to compare: give rules with --plugin");
+    let same = out.with_extension("same.toml");
+    fs::write(&same, "[rule]\nplugin = \"first.wasm\"\n").unwrap();
+    compare(&[]).bad("there is nothing to compare base with: give rules with --plugin");
+    compare(&["--arm", same.to_str().unwrap()]).bad("there is nothing to compare base with");
     compare(&["--plugin", "first.wasm", "--plugin", "first"]).bad("two arms are called first");
     compare(&["--plugin", "first.wasm", "--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
     compare(&["--arm", other]).bad("has another `question.eval_limit` than base");

@@ -40,7 +40,18 @@ fn policies_are_evaluated_and_compared() {
     let raw = out.join("raw.one.jsonl");
     let right = lines(&raw).iter().filter(|line| line["grade"] == "GOOD").count();
     assert_eq!(evaluated[0]["grades"]["correct"], right);
-    host(&[&both[..], &policies, &written].concat()).bad("cannot create the folder");
+    host(&[&both[..], &policies, &unused, &written].concat()).bad("is not empty");
+
+    let resume = |more: &[&str]| host(&[&both[..], &policies, &unused, &written, &["--resume"], more].concat());
+    resume(&["--set", "eval.answers.max_completion_length=50"])
+        .bad("other values of eval.answers.max_completion_length");
+    let mut kept = lines(&raw);
+    kept[0]["length"] = json!(1_000_000);
+    fs::write(&raw, kept.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
+    fs::remove_file(out.join("raw.two.jsonl")).unwrap();
+    let resumed = resume(&[]).good().json();
+    assert!(resumed[0]["mean_length"].as_f64().unwrap() > 40_000.0, "what was answered is read, not answered again");
+    assert_eq!(resumed.as_array().unwrap()[1..], evaluated.as_array().unwrap()[1..]);
     let supported = host(&[&both[..3], &["--limit", "8", "--supported", "--json"]].concat()).good().json();
     assert!(supported[0]["supported_rate"].is_number(), "{supported}");
 

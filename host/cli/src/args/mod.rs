@@ -215,6 +215,9 @@ pub struct EvalArgs {
     /// New folder for the answers: a file for each policy and question file, a line for each question.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Go on in --out, with the same command line: what is answered there is not answered again.
+    #[arg(long, requires = "out")]
+    pub resume: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,6 +1,5 @@
 //! `corver-host compare`: the same training in several arms, each with the same seeds.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -78,40 +77,48 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Resolves every arm's settings, and only then makes the folder with them.
+/// Settings that decide how runs are measured, or that a comparison sets itself.
+const COMMON: [&str; 3] = ["eval.", "question.eval", "run.seed"];
+
+/// Resolves every arm's settings, and only then makes the folder with them. An arm that is the first one again is left out.
 fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
-    let arms = arms(args)?;
-    let first = &arms[0].1;
-    let plan = Plan {
-        arms: arms.iter().map(|(name, _)| name.clone()).collect(),
-        first_seed: first.run.seed,
-        seeds: args.seeds.unwrap_or(3),
-    };
-    ensure!(plan.seeds > 0, "--seeds is 0; without a run there is nothing to compare");
-    let mut seen = HashSet::new();
-    for (n, (name, settings)) in arms.iter().enumerate() {
-        ensure!(seen.insert(name), "two arms are called {name}");
-        let texts = [first, settings].map(toml::to_string).into_iter().collect::<Result<Vec<_>, _>>()?;
-        let different = settings::differences(&texts[0], &texts[1])?;
-        ensure!(
-            n == 0 || !different.is_empty(),
-            "{name} has the settings of {}: there is nothing to compare",
-            plan.arms[0]
-        );
-        if let Some(key) = different.iter().find(|key| key.starts_with("eval.") || key.starts_with("question.eval")) {
-            bail!(
-                "{name} has another `{key}` than {}: arms that are measured differently do not compare",
-                plan.arms[0]
-            );
+    let seeds = args.seeds.unwrap_or(3);
+    ensure!(seeds > 0, "--seeds is 0; without a run there is nothing to compare");
+    let mut others = arms(args)?;
+    let (first, settings) = others.remove(0);
+    let mut arms = vec![(first, settings)];
+    for (name, settings) in others {
+        let first = &arms[0];
+        ensure!(arms.iter().all(|(known, _)| *known != name), "two arms are called {name}");
+        let different = differing(&first.1, &settings)?;
+        if let Some(key) = different.iter().find(|key| COMMON.iter().any(|common| key.starts_with(common))) {
+            bail!("{name} has another `{key}` than {}, but arms are measured alike, with the same seeds", first.0);
+        }
+        if different.is_empty() {
+            let note = format!("{name} has the settings of {} and is not run a second time", first.0);
+            eprintln!("{}", output::escaped(&note));
+        } else {
+            arms.push((name, settings));
         }
     }
+    ensure!(
+        arms.len() > 1,
+        "there is nothing to compare {} with: give rules with --plugin, or settings with --arm",
+        arms[0].0
+    );
     for (name, settings) in &arms {
         let folder = out.join(name);
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
         write(&folder.join(folder::CONFIG), &toml::to_string_pretty(settings)?)?;
     }
+    let first_seed = arms[0].1.run.seed;
+    let plan = Plan { arms: arms.into_iter().map(|(name, _)| name).collect(), first_seed, seeds };
     write(&out.join(PLAN), &serde_json::to_string(&plan)?)?;
     Ok(plan)
+}
+
+fn differing(one: &Settings, other: &Settings) -> Result<Vec<String>> {
+    settings::differences(&toml::to_string(one)?, &toml::to_string(other)?)
 }
 
 /// The comparison that a folder holds; more seeds may be asked for than before.
@@ -143,7 +150,6 @@ fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
     };
     let mut arms = Vec::new();
     if args.plugin.is_empty() {
-        ensure!(!args.arm.is_empty(), "there is nothing to compare: give rules with --plugin, or settings with --arm");
         arms.push((BASE.to_owned(), resolved(&[], &[])?));
     }
     for text in &args.plugin {

@@ -210,7 +210,7 @@ mod tests {
     fn every_shipped_configuration_is_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
         let mut seen = 0;
-        for folder in [folder.clone(), folder.join("ablations"), folder.join("rules")] {
+        for folder in [".", "ablations", "aggregations", "rules", "windows"].map(|name| folder.join(name)) {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 if path.extension().is_some_and(|extension| extension == "toml") {
@@ -219,6 +219,6 @@ mod tests {
                 }
             }
         }
-        assert!(seen >= 15, "only {seen} configurations found");
+        assert!(seen >= 26, "only {seen} configurations found");
     }
 }

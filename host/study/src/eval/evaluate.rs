@@ -195,7 +195,9 @@ fn judged(
     Ok(scored.traces.into_iter().map(|trace| trace.sentences).collect())
 }
 
-fn summarize(answers: &[GradedAnswer], samples: usize) -> Evaluation {
+/// The figures of a question set's answers, of which there are `samples` to a question.
+#[must_use]
+pub fn summarize(answers: &[GradedAnswer], samples: usize) -> Evaluation {
     let mut grades = Grades::default();
     answers.iter().for_each(|answer| grades.add(answer.grade));
     let counts: Vec<u64> = answers

@@ -7,15 +7,18 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use corver_core::{Graders, Question, Scorers, Trainee};
-use corver_study::eval::{EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate};
+use corver_study::eval::{EvaluatePlan, Evaluation, Truth, evaluate, summarize};
+use corver_study::run::{RunDir, RunManifest, fingerprint, text_fingerprint};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::{EvalArgs, EvalCommand};
 use crate::config::Config;
 use crate::output;
-use crate::parts::{self, Loader};
+use crate::parts::{self, Loader, Policy};
+use crate::resumed;
 use crate::settings::Settings;
 
 /// The name of a model without an adapter.
@@ -42,15 +45,17 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
         return diff::run(first, second, json);
     }
     let mut config = Config::resolve(Settings::of_eval(args)?)?;
-    parts::find_device(config.device)?;
-    parts::choose_threads(&mut config)?;
+    let device = parts::find_device(config.device)?;
     let sets = sets(args, &config)?;
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
-    if let Some(out) = &args.out {
-        std::fs::create_dir(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
-    }
+    let model = parts::model(&config)?;
+    let folder = match &args.out {
+        Some(out) => Some(open_folder(args, out, &config, manifest(args, &config, device, &model, &sets)?)?),
+        None => None,
+    };
+    parts::choose_threads(&mut config)?;
 
     let mut scoring = args.supported.then(|| open_scoring(&config)).transpose()?;
     let mut graders = Graders::default();
@@ -60,35 +65,36 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
         sentence_scorer: rules,
         graders: &mut graders,
     });
-    let model = parts::model(&config)?;
     let total = policies.len() * sets.iter().map(|set| set.questions.len()).sum::<usize>();
     let bar = output::progress(total as u64, "answering");
     let mut all = Vec::new();
     for (policy_name, adapter) in &policies {
-        let mut policy = parts::load_policy(&config, &model, *adapter)?;
-        let mut prompt = config.eval.system_prompt.clone();
-        if adapter.is_some() {
-            prompt.push_str(&config.eval.trained_suffix);
-        }
-        policy.set_system_prompt(&prompt);
-        let mut show = output::decoding(&bar);
-        policy.set_watch(move |decoding| {
-            show(decoding);
-            ControlFlow::Continue(())
-        });
+        let mut policy = None;
         for Set { name, questions, truth } in &sets {
-            let before = bar.position();
-            let mut progress = |done: usize| bar.set_position(before + done as u64);
-            let plan = EvaluatePlan {
-                settings: config.eval.answers,
-                compatibility: config.reward.compatibility,
-                truth: truth.as_deref(),
-                seed: config.seed,
+            let file = file_name(policy_name, name);
+            let answered = folder.as_ref().map_or(Ok(Vec::new()), |folder| folder.read_lines(&file))?;
+            let evaluation = if answered.is_empty() {
+                let policy = match &mut policy {
+                    Some(policy) => policy,
+                    none => none.insert(open_policy(&config, &model, *adapter, &bar)?),
+                };
+                let before = bar.position();
+                let mut progress = |done: usize| bar.set_position(before + done as u64);
+                let plan = EvaluatePlan {
+                    settings: config.eval.answers,
+                    compatibility: config.reward.compatibility,
+                    truth: truth.as_deref(),
+                    seed: config.seed,
+                };
+                let (evaluation, answers) = evaluate(policy, scorers.as_mut(), questions, &plan, &mut progress)?;
+                if let Some(folder) = &folder {
+                    folder.write_lines(&file, &answers)?;
+                }
+                evaluation
+            } else {
+                bar.inc(questions.len() as u64);
+                summarize(&answered, config.eval.answers.samples)
             };
-            let (evaluation, answers) = evaluate(&mut policy, scorers.as_mut(), questions, &plan, &mut progress)?;
-            if let Some(out) = &args.out {
-                write(&out.join(file_name(policy_name, name)), &answers)?;
-            }
             all.push(Evaluated { policy: policy_name, questions: name, evaluation });
         }
     }
@@ -140,6 +146,18 @@ fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Resul
     Ok(())
 }
 
+fn open_policy(config: &Config, model: &Path, adapter: Option<&Path>, bar: &ProgressBar) -> Result<Policy> {
+    let mut policy = parts::load_policy(config, model, adapter)?;
+    let suffix = if adapter.is_some() { &config.eval.trained_suffix } else { "" };
+    policy.set_system_prompt(&format!("{}{suffix}", config.eval.system_prompt));
+    let mut show = output::decoding(bar);
+    policy.set_watch(move |decoding| {
+        show(decoding);
+        ControlFlow::Continue(())
+    });
+    Ok(policy)
+}
+
 type Scoring = (Box<dyn corver_core::Extractor>, Box<dyn corver_core::Counter>, parts::SentenceRules);
 
 fn open_scoring(config: &Config) -> Result<Scoring> {
@@ -151,9 +169,32 @@ fn file_name(policy: &str, questions: &str) -> String {
     format!("{policy}.{questions}.jsonl")
 }
 
-fn write(path: &Path, answers: &[GradedAnswer]) -> Result<()> {
-    let lines: Vec<String> = answers.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-    std::fs::write(path, lines.join("\n") + "\n").with_context(|| format!("cannot write {}", path.display()))
+/// Everything that decides the answers.
+fn manifest(args: &EvalArgs, config: &Config, device: String, model: &Path, sets: &[Set]) -> Result<RunManifest> {
+    let mut manifest = RunManifest::default();
+    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+    manifest.set(resumed::CONFIGURATION, text_fingerprint(&toml::to_string(&config.to_settings())?));
+    manifest.set("device", device);
+    manifest.set("model", fingerprint(model)?);
+    manifest.set("--supported", args.supported.to_string());
+    for (name, adapter) in policies(args) {
+        if let Some(adapter) = adapter {
+            manifest.set(&format!("adapter {name}"), fingerprint(adapter)?);
+        }
+    }
+    for Set { name, questions, .. } in sets {
+        manifest.set(&format!("questions {name}"), text_fingerprint(&serde_json::to_string(questions)?));
+    }
+    Ok(manifest)
+}
+
+fn open_folder(args: &EvalArgs, out: &Path, config: &Config, manifest: RunManifest) -> Result<RunDir> {
+    let resolved = toml::to_string_pretty(&config.to_settings())?;
+    if args.resume {
+        resumed::open(out, &manifest, &resolved, &[])
+    } else {
+        Ok(RunDir::create(out, &resolved, &manifest)?)
+    }
 }
 
 fn show(all: &[Evaluated<'_>]) {
