@@ -38,6 +38,8 @@ fn each_heavy_library_has_one_owner() {
     assert_eq!(users(&graph, "ureq"), ["corver-counts"]);
     assert_eq!(users(&graph, "hyper"), ["corver-counts"]);
     assert_eq!(users(&graph, "tch"), ["corver-learn"]);
+    assert_eq!(users(&graph, "plotters"), ["corver-report"]);
+    assert_eq!(users(&graph, "maud"), ["corver-report"]);
     assert_eq!(users(&graph, "clap"), ["corver-demo-models", "corver-host"], "the two command lines");
 }
 
@@ -67,4 +69,5 @@ fn core_is_light_and_everything_points_towards_it() {
     assert_eq!(ours("corver-demo"), BTreeSet::from(["corver-core"]), "the demo is read without what made it");
     assert!(users(&graph, "corver-demo-models").is_empty(), "a tool");
     assert!(!ours("corver-study").contains("corver-demo"));
+    assert_eq!(ours("corver-report"), BTreeSet::from(["corver-core", "corver-study"]), "a page shows what was kept");
 }

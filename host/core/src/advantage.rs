@@ -47,6 +47,46 @@ pub struct Advantages {
     pub frac_reward_zero_std: f64,
 }
 
+/// What the returns of one group are measured against.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Baseline {
+    /// Mean R_k of the group.
+    pub centre: f64,
+    /// Standard deviation of R_k: the group's, or the batch's where that is the scale.
+    pub spread: f64,
+    /// What centred returns are divided by; `None` where the group is skipped.
+    scale: Option<f64>,
+}
+
+impl Baseline {
+    /// The advantage of a token with this return.
+    #[must_use]
+    pub fn advantage(&self, token_return: f64) -> f64 {
+        self.scale.map_or(0.0, |scale| (token_return - self.centre) / scale)
+    }
+}
+
+/// The baseline of each group of a step, from the R_k of all of its completions.
+///
+/// # Panics
+/// Where `num_generations` is 0.
+#[must_use]
+pub fn baselines(completion_means: &[f64], num_generations: usize, settings: &AdvantageSettings) -> Vec<Baseline> {
+    let batch = unbiased_std(completion_means);
+    let baseline = |group: &[f64]| {
+        let spread = match settings.scale_rewards {
+            ScaleRewards::Batch => batch,
+            ScaleRewards::Group | ScaleRewards::None => unbiased_std(group),
+        };
+        let scale = match settings.scale_rewards {
+            ScaleRewards::Group | ScaleRewards::Batch => spread + EPSILON,
+            ScaleRewards::None => 1.0,
+        };
+        Baseline { centre: mean(group), spread, scale: (spread >= settings.min_spread).then_some(scale) }
+    };
+    completion_means.chunks(num_generations).map(baseline).collect()
+}
+
 /// Normalises `returns` (`[B][T]`, groups of `num_generations` next to each other).
 ///
 /// # Panics
@@ -54,32 +94,15 @@ pub struct Advantages {
 #[must_use]
 pub fn normalize(returns: &[Vec<f64>], num_generations: usize, settings: &AdvantageSettings) -> Advantages {
     let completion_means: Vec<f64> = returns.iter().map(|row| mean(row)).collect();
-    let groups = completion_means.chunks(num_generations);
-    let centres: Vec<f64> = groups.clone().map(mean).collect();
-    let spreads: Vec<f64> = match settings.scale_rewards {
-        ScaleRewards::Batch => vec![unbiased_std(&completion_means); groups.len()],
-        ScaleRewards::Group | ScaleRewards::None => groups.map(unbiased_std).collect(),
-    };
-
-    let values = returns
-        .iter()
-        .enumerate()
-        .map(|(index, row)| {
-            let group = index / num_generations;
-            let (centre, spread) = (centres[group], spreads[group]);
-            if spread < settings.min_spread {
-                return vec![0.0; row.len()];
-            }
-            let scale = match settings.scale_rewards {
-                ScaleRewards::Group | ScaleRewards::Batch => spread + EPSILON,
-                ScaleRewards::None => 1.0,
-            };
-            row.iter().map(|value| (value - centre) / scale).collect()
-        })
-        .collect();
+    let baselines = baselines(&completion_means, num_generations, settings);
+    let rows = returns.iter().enumerate().map(|(index, row)| {
+        let baseline = &baselines[index / num_generations];
+        row.iter().map(|value| baseline.advantage(*value)).collect()
+    });
+    let spreads: Vec<f64> = baselines.iter().map(|baseline| baseline.spread).collect();
     let zero = spreads.iter().filter(|spread| **spread < ZERO_SPREAD).count();
     Advantages {
-        values,
+        values: rows.collect(),
         reward: mean(&completion_means),
         reward_std: mean(&spreads),
         frac_reward_zero_std: if spreads.is_empty() { 0.0 } else { zero as f64 / spreads.len() as f64 },

@@ -29,12 +29,12 @@ pub mod triplet;
 pub mod update;
 pub mod verdict;
 
-pub use advantage::{AdvantageSettings, Advantages, ScaleRewards};
+pub use advantage::{AdvantageSettings, Advantages, Baseline, ScaleRewards, baselines};
 pub use completion::Completion;
 pub use count::{CorpusSize, Count, Counter, Lookup, Query};
 pub use question::Question;
 pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};
-pub use returns::{Ablation, RewardSettings, SentenceMean};
+pub use returns::{Ablation, RewardSettings, SentenceMean, TracedReturns, traced_returns};
 pub use rollout::{Decoding, LongPrompts, Rollout, Sampler, Sampling};
 pub use score::{Scored, Scorers, score};
 pub use sentence::{Alignment, Compatibility, Section, Sentence};

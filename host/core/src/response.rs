@@ -9,7 +9,7 @@ use crate::text::{is_space, strip, words};
 use crate::{Completion, PartError};
 
 /// Characters of reasoning below which the format is not kept.
-const MIN_REASONING: usize = 30;
+pub const MIN_REASONING: usize = 30;
 const REFUSALS: [&str; 3] = ["i don't know", "i do not know", "i don\u{2019}t know"];
 
 /// The judge's word on a completion.

@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Alignment, Compatibility, ResponseGrades};
+use crate::{Alignment, Compatibility, ResponseGrades, SentenceTrace, Trace};
 
 /// What of the full method a run leaves out (paper, ablation table). A4, no self-filter, is a choice of data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -119,6 +119,31 @@ pub fn token_returns(
 pub fn response_return(grades: &ResponseGrades, settings: &RewardSettings) -> f64 {
     let judge = if settings.ablation == Ablation::NoJudge { 0.0 } else { settings.lambda_judge * grades.judge.reward };
     judge + settings.lambda_format * grades.format.reward
+}
+
+/// The returns of a completion's tokens, as far as its trace tells them: all tokens of a sentence share one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TracedReturns {
+    /// Of tokens that belong to no sentence.
+    pub outside: f64,
+    /// Of each sentence's tokens, in the order of the trace.
+    pub sentences: Vec<f64>,
+}
+
+/// What [`token_returns`] paid the tokens of `trace` under these settings.
+#[must_use]
+pub fn traced_returns(trace: &Trace, settings: &RewardSettings) -> TracedReturns {
+    let base = response_return(&trace.response, settings);
+    let outside = match settings.ablation {
+        // Every token is paid alike.
+        Ablation::ResponseLevel => trace.mean_return,
+        Ablation::None | Ablation::NoJudge | Ablation::NoCooccurrence => base,
+    };
+    let of_sentence = |sentence: &SentenceTrace| match settings.ablation {
+        Ablation::None | Ablation::NoJudge => base + settings.lambda_corver * sentence.reward(),
+        Ablation::ResponseLevel | Ablation::NoCooccurrence => outside,
+    };
+    TracedReturns { outside, sentences: trace.sentences.iter().map(of_sentence).collect() }
 }
 
 fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[SentenceReward]) -> f64 {

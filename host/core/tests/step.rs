@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use corver_core::{
-    Ablation, Advantages, Completion, CorpusSize, Count, Counter, Extractor, Graders, Learner, Lookup, PartError,
-    Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer, StepError,
-    StepReport, StepSettings, Triplet, UpdateReport, Verdict, step,
+    Ablation, AdvantageSettings, Advantages, Completion, CorpusSize, Count, Counter, Extractor, Graders, Learner,
+    Lookup, PartError, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer,
+    StepError, StepReport, StepSettings, Triplet, UpdateReport, Verdict, baselines, step, traced_returns,
 };
 
 /// Answers from a script; one character is one token.
@@ -159,6 +159,26 @@ fn a_supported_sentence_is_worth_more_than_its_neighbours() {
     assert!(right[7] > right[0] && wrong[7] < wrong[0]);
     assert!(right[0] > wrong[0], "the judge separates the two answers");
     assert_eq!(extractor.seen.len(), 6, "all sentences of the step in one call");
+}
+
+#[test]
+fn the_traces_of_a_step_tell_what_every_token_was_taught() {
+    let ablations = [Ablation::None, Ablation::NoCooccurrence, Ablation::NoJudge, Ablation::ResponseLevel];
+    for (ablation, min_alignment) in ablations.into_iter().flat_map(|one| [(one, 0.5), (one, 1.1)]) {
+        let rewards = RewardSettings { ablation, min_alignment, lambda_corver: 0.7, ..RewardSettings::default() };
+        let mut policy = policy();
+        let report = run(&mut policy, &mut IsIn::default(), &mut Attested, rewards).unwrap();
+        let means: Vec<f64> = report.traces.iter().map(|trace| trace.mean_return).collect();
+        let baseline = baselines(&means, 2, &AdvantageSettings::default())[0];
+        for (trace, learned) in report.traces.iter().zip(&policy.learned) {
+            let returns = traced_returns(trace, &rewards);
+            let is_taught = |token: usize, value: f64| (learned[token] - baseline.advantage(value)).abs() < 1e-9;
+            assert!(is_taught(0, returns.outside), "{ablation:?}");
+            for (sentence, value) in trace.sentences.iter().zip(returns.sentences) {
+                assert!(sentence.tokens.clone().unwrap().all(|token| is_taught(token, value)), "{ablation:?}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -14,6 +14,6 @@ pub use diff::{Answer, Diff, DiffError, diff, read_answers};
 pub use evaluate::{EvaluateError, EvaluatePlan, EvaluateSettings, Evaluation, GradedAnswer, evaluate, summarize};
 pub use extraction::{ExtractionQuality, Found, GoldSentence, compare_triplets, read_gold};
 pub use filter::{FilterError, FilterPlan, FilterSettings, Filtered, Zone, filter};
-pub use grade::{Grades, Missing, grade};
+pub use grade::{Grades, Missing, grade, missing};
 pub use interval::wilson;
 pub use truth::{Told, Truth};

@@ -1,0 +1,352 @@
+//! Charts, as inline SVG in a `<figure>`. They are drawn in the fixed colours of [`ink`]; the page's style finds these by their
+//! attributes and gives them the colours of its theme.
+
+use maud::{Markup, PreEscaped, html};
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{BoldPoints, Ranged};
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::number;
+
+/// What charts are drawn in. `style.css` names each of these, in the same letters.
+pub mod ink {
+    use plotters::style::RGBColor;
+
+    /// Labels.
+    pub const TEXT: RGBColor = RGBColor(0x59, 0x63, 0x6E);
+    /// Axes and grid.
+    pub const GRID: RGBColor = RGBColor(0xD8, 0xDE, 0xE4);
+    /// Series, in this order, then from the beginning. Readers who see no colours tell them by their dashes.
+    pub const SERIES: [RGBColor; 6] = [
+        RGBColor(0x0B, 0x6B, 0xB8),
+        RGBColor(0xC2, 0x50, 0x0A),
+        RGBColor(0x0A, 0x7D, 0x5A),
+        RGBColor(0x9A, 0x4F, 0x9E),
+        RGBColor(0x8A, 0x6D, 0x00),
+        RGBColor(0x57, 0x60, 0x6A),
+    ];
+}
+
+/// What stands around a chart.
+#[derive(Debug, Clone, Copy)]
+pub struct Labels<'a> {
+    /// Above it.
+    pub title: &'a str,
+    /// Under the horizontal axis.
+    pub x: &'a str,
+    /// What the vertical axis measures; beside the title.
+    pub y: &'a str,
+}
+
+/// How the values of the vertical axis are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// As they are.
+    Number,
+    /// Shares, in per cent.
+    Share,
+}
+
+/// A named line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    /// In the legend.
+    pub name: String,
+    /// Steps and values, in the order of the steps. What is not finite is left out.
+    pub points: Vec<(u64, f64)>,
+}
+
+/// One point of a [`reliability`] chart.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bucket {
+    /// Under the axis.
+    pub name: String,
+    /// How many were looked at.
+    pub count: usize,
+    /// The share that was found, and its 95 % interval; `None` where nothing was looked at.
+    pub share: Option<(f64, (f64, f64))>,
+}
+
+/// Hundredths of the size that a chart has beside others on a page: coordinates are whole numbers.
+const FINE: u32 = 4;
+const SIZE: (u32, u32) = (380 * FINE, 220 * FINE);
+const FONT: u32 = 11 * FINE;
+/// plotters makes letters smaller by this factor than they are asked for.
+const SHRINKS: f64 = 1.24;
+/// Labels on an axis, at most.
+const TICKS: usize = 6;
+/// Beyond it the arithmetic of ticks overflows.
+const LARGEST: f64 = 1e30;
+
+/// Lines over steps, with a legend that has the last value of each.
+#[must_use]
+pub fn lines(labels: Labels<'_>, unit: Unit, series: &[Series]) -> Markup {
+    let shown: Vec<Series> = series.iter().map(Series::drawable).collect();
+    let all = || shown.iter().flat_map(|series| &series.points);
+    let Some(steps) = bounds(all().map(|point| point.0)) else { return nothing_to_draw(labels) };
+    let values = bounds(all().map(|point| point.1)).expect("as many values as steps");
+    let values = widened(values, unit);
+    let legend = html! {
+        @for (n, one) in shown.iter().enumerate() {
+            li {
+                (swatch(n)) (one.name)
+                @if let Some((_, last)) = one.points.last() { " " b { (written(*last, unit)) } }
+            }
+        }
+    };
+    let svg = drawn(|area| draw_lines(area, labels.x, unit, &shown, steps, values));
+    figure(labels, Some(legend), &svg)
+}
+
+/// Shares with 95 % intervals over named buckets.
+#[must_use]
+pub fn reliability(labels: Labels<'_>, buckets: &[Bucket]) -> Markup {
+    if buckets.is_empty() {
+        return nothing_to_draw(labels);
+    }
+    figure(labels, None, &drawn(|area| draw_buckets(area, labels.x, buckets)))
+}
+
+fn figure(labels: Labels<'_>, legend: Option<Markup>, svg: &str) -> Markup {
+    html! {
+        figure.chart {
+            figcaption { b { (labels.title) } span.unit { (labels.y) } }
+            div role="img" aria-label={ (labels.title) ", " (labels.y) } { (PreEscaped(svg)) }
+            @if let Some(legend) = legend { ul.legend { (legend) } }
+        }
+    }
+}
+
+fn nothing_to_draw(labels: Labels<'_>) -> Markup {
+    html! {
+        figure.chart {
+            figcaption { b { (labels.title) } span.unit { (labels.y) } }
+            p.empty { "nothing recorded" }
+        }
+    }
+}
+
+/// A piece of a line, as it is in the chart.
+fn swatch(series: usize) -> Markup {
+    let RGBColor(r, g, b) = ink::SERIES[series % ink::SERIES.len()];
+    html! {
+        svg.swatch viewBox="0 0 88 16" aria-hidden="true" {
+            polyline fill="none" stroke=(format!("#{r:02X}{g:02X}{b:02X}")) stroke-width=(2 * FINE) points="0,8 88,8" {}
+        }
+    }
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+
+fn drawn(draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
+    let mut svg = String::new();
+    let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+    draw(&area).and_then(|()| area.present()).expect("a String takes everything");
+    drop(area);
+    svg
+}
+
+fn draw_lines(area: &Area<'_>, x: &str, unit: Unit, series: &[Series], steps: (u64, u64), values: (f64, f64)) -> Drawn {
+    let ticks = RangedCoordf64::from(values.0..values.1).key_points(BoldPoints(TICKS));
+    let decimals = decimals(&ticks, unit);
+    let label = |value: &f64| tick(*value, decimals, unit);
+    let widest = ticks.iter().map(|value| label(value).chars().count()).max().unwrap_or(0) as u32;
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(3 * FINE)
+        .margin_right(6 * FINE)
+        .x_label_area_size(34 * FINE)
+        .y_label_area_size((widest * 65 / 10 + 10) * FINE)
+        .build_cartesian_2d(steps.0..steps.1.max(steps.0 + 1), values.0..values.1)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(ink::GRID.stroke_width(FINE))
+        .axis_style(ink::GRID.stroke_width(FINE))
+        .set_all_tick_mark_size(3 * FINE)
+        .label_style(text())
+        .x_labels(TICKS)
+        .y_labels(TICKS)
+        .y_label_formatter(&label)
+        .x_desc(x)
+        .draw()?;
+    for (n, one) in series.iter().enumerate() {
+        let colour = ink::SERIES[n % ink::SERIES.len()];
+        match one.points.as_slice() {
+            [] => {}
+            [alone] => drop(chart.draw_series([Circle::new(*alone, 3 * FINE, colour.filled())])?),
+            points => drop(chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2 * FINE)))?),
+        }
+    }
+    Ok(())
+}
+
+fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
+    let last = buckets.len() as i64;
+    let name = |at: &i64| {
+        let bucket = usize::try_from(*at).ok().and_then(|at| buckets.get(at));
+        bucket.map_or(String::new(), |bucket| bucket.name.clone())
+    };
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(3 * FINE)
+        .margin_right(6 * FINE)
+        .x_label_area_size(48 * FINE)
+        .y_label_area_size(42 * FINE)
+        .build_cartesian_2d(-1..last, 0.0..1.0)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(ink::GRID.stroke_width(FINE))
+        .axis_style(ink::GRID.stroke_width(FINE))
+        .set_all_tick_mark_size(3 * FINE)
+        .label_style(text())
+        .x_labels(buckets.len() + 2)
+        .x_label_formatter(&name)
+        .y_labels(TICKS)
+        .y_label_formatter(&|value| tick(*value, 0, Unit::Share))
+        .x_desc(x)
+        .draw()?;
+    let line = ink::SERIES[0].stroke_width(2 * FINE);
+    for (at, bucket) in (0..).zip(buckets) {
+        let (across, down) = chart.backend_coord(&(at, 0.0));
+        let centred = text().with_anchor::<RGBColor>(Pos::new(HPos::Center, VPos::Top)).into_text_style(area);
+        area.draw_text(&format!("n = {}", bucket.count), &centred, (across, down + 20 * FINE as i32))?;
+        let Some((share, (low, high))) = bucket.share else { continue };
+        chart.draw_series([PathElement::new(vec![(at, low), (at, high)], line)])?;
+        chart.draw_series([Circle::new((at, share), 4 * FINE, ink::SERIES[0].filled())])?;
+    }
+    Ok(())
+}
+
+fn text() -> TextStyle<'static> {
+    TextStyle::from(("sans-serif", f64::from(FONT) * SHRINKS)).color(&ink::TEXT)
+}
+
+impl Series {
+    fn drawable(&self) -> Self {
+        let finite = self.points.iter().filter(|(_, value)| value.is_finite());
+        let points = finite.map(|&(step, value)| (step, value.clamp(-LARGEST, LARGEST))).collect();
+        Self { name: self.name.clone(), points }
+    }
+}
+
+fn bounds<T: PartialOrd + Copy>(values: impl Iterator<Item = T>) -> Option<(T, T)> {
+    values.fold(None, |bounds, value| match bounds {
+        None => Some((value, value)),
+        Some((low, high)) => Some((if value < low { value } else { low }, if value > high { value } else { high })),
+    })
+}
+
+/// A range in which the values do not lie on the border; that of shares ends at 0 and 1.
+fn widened((low, high): (f64, f64), unit: Unit) -> (f64, f64) {
+    let size = low.abs().max(high.abs()).max(1e-9);
+    let room = if high - low > 1e-6 * size { 0.06 * (high - low) } else { 0.1 * size };
+    match unit {
+        Unit::Number if low >= 0.0 => ((low - room).max(0.0), high + room),
+        Unit::Number => (low - room, high + room),
+        Unit::Share => ((low - room).max(0.0), (high + room).min(1.0).max(low + 1e-6)),
+    }
+}
+
+/// The fewest decimals that tell ticks apart exactly.
+fn decimals(ticks: &[f64], unit: Unit) -> usize {
+    let factor = if unit == Unit::Share { 100.0 } else { 1.0 };
+    let is_whole = |value: &f64, decimals: i32| {
+        let scaled = value * factor * 10f64.powi(decimals);
+        (scaled - scaled.round()).abs() < 1e-6
+    };
+    (0..9).find(|&decimals| ticks.iter().all(|value| is_whole(value, decimals as i32))).unwrap_or(9)
+}
+
+fn tick(value: f64, decimals: usize, unit: Unit) -> String {
+    match unit {
+        Unit::Share => number::signed(format!("{:.decimals$} %", 100.0 * value)),
+        Unit::Number if decimals > 4 || value.abs() >= 1e6 => number::signed(format!("{value:.1e}")),
+        Unit::Number => number::signed(format!("{value:.decimals$}")),
+    }
+}
+
+fn written(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Share => number::percent(value),
+        Unit::Number => number::short(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LABELS: Labels<'_> = Labels { title: "reward <b>", x: "step", y: "mean of a completion" };
+
+    fn series(name: &str, values: &[f64]) -> Series {
+        Series { name: name.into(), points: (1..).zip(values.iter().copied()).collect() }
+    }
+
+    fn lines_of(chart: &Markup) -> usize {
+        // The grid and the axes are drawn in another colour.
+        let is_series = |line: &&str| {
+            ink::SERIES.iter().any(|RGBColor(r, g, b)| line.contains(&format!("stroke=\"#{r:02X}{g:02X}{b:02X}\"")))
+        };
+        let svg = chart.0.split("<ul").next().unwrap();
+        svg.lines().filter(|line| line.starts_with("<polyline")).filter(is_series).count()
+    }
+
+    #[test]
+    fn every_series_is_a_line_with_its_last_value_in_the_legend() {
+        let chart = lines(LABELS, Unit::Number, &[series("a", &[0.5, 1.25]), series("b", &[2.0, 1.0, -0.125])]);
+        assert_eq!(lines_of(&chart), 2, "{}", chart.0);
+        assert!(chart.0.contains("<b>1.25</b>") && chart.0.contains("<b>−0.125</b>"), "{}", chart.0);
+        assert!(chart.0.contains("reward &lt;b&gt;") && !chart.0.contains("reward <b>"));
+    }
+
+    #[test]
+    fn a_single_step_is_a_point_and_no_step_says_so() {
+        assert!(lines(LABELS, Unit::Number, &[series("a", &[0.5])]).0.contains("<circle"));
+        for empty in [&[][..], &[series("a", &[])], &[series("a", &[f64::NAN])]] {
+            assert!(lines(LABELS, Unit::Number, empty).0.contains("nothing recorded"));
+        }
+    }
+
+    #[test]
+    fn any_finite_values_can_be_drawn() {
+        for values in
+            [[0.0, 0.0], [1e300, -1e300], [1e-300, 2e-300], [5.0, 5.0], [1.0, 1.0 + 1e-15], [f64::INFINITY, 1.0]]
+        {
+            for unit in [Unit::Number, Unit::Share] {
+                let chart = lines(LABELS, unit, &[series("a", &values)]);
+                assert!(chart.0.contains("<svg") && !chart.0.contains("NaN"), "{values:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn ticks_have_as_many_decimals_as_they_need() {
+        assert_eq!(decimals(&[0.0, 0.5, 1.0], Unit::Number), 1);
+        assert_eq!(decimals(&[-1.0, 3.0], Unit::Number), 0);
+        assert_eq!(decimals(&[0.0, 0.25], Unit::Share), 0);
+        assert_eq!(tick(-0.25, 2, Unit::Number), "−0.25");
+        assert_eq!(tick(0.5, 0, Unit::Share), "50 %");
+    }
+
+    #[test]
+    fn a_bucket_is_a_point_with_its_interval() {
+        let bucket = |name: &str, share| Bucket { name: name.into(), count: 7, share };
+        let chart = reliability(LABELS, &[bucket("0", Some((0.2, (0.1, 0.4)))), bucket("1–4", None)]);
+        assert_eq!((lines_of(&chart), chart.0.matches("<circle").count()), (1, 1), "{}", chart.0);
+        assert!(chart.0.contains("1–4") && chart.0.contains("n = 7"), "{}", chart.0);
+    }
+
+    #[test]
+    fn the_style_names_every_ink() {
+        let style = include_str!("style.css");
+        for RGBColor(r, g, b) in ink::SERIES.into_iter().chain([ink::TEXT, ink::GRID]) {
+            let colour = format!("\"#{r:02X}{g:02X}{b:02X}\"");
+            assert!(style.contains(&colour), "no {colour}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A completion as text in which every sentence has the colour of its reward.
+
+use corver_core::sentence::split;
+use corver_core::{Compatibility, SentenceTrace, Trace};
+use maud::{Markup, html};
+
+use crate::number;
+
+/// Shades of each colour.
+const SHADES: f64 = 3.0;
+/// Rewards nearer to 0 than this are none.
+const LEAST: f64 = 1e-9;
+
+/// The completion as it was generated. Rewards are shaded by their part of `largest`, the largest that may stand beside it.
+#[must_use]
+pub fn coloured(trace: &Trace, compatibility: Compatibility, largest: f64) -> Markup {
+    html! {
+        div.text {
+            @for (text, sentence) in pieces(trace, compatibility) {
+                @match sentence {
+                    Some(sentence) => (marked(text, sentence, largest)),
+                    // Mostly the tags of the template.
+                    None => span.tag { (text) },
+                }
+            }
+        }
+    }
+}
+
+/// A sentence in its colour, with its reward behind it.
+#[must_use]
+pub fn marked(text: &str, sentence: &SentenceTrace, largest: f64) -> Markup {
+    let reward = sentence.verdict.as_ref().and_then(|verdict| verdict.reward).map(f64::from);
+    html! {
+        mark class=(shade(reward, largest)) {
+            (text)
+            @if let Some(reward) = reward { small { (number::with_sign(reward)) } }
+        }
+    }
+}
+
+/// What the colours mean.
+#[must_use]
+pub fn scale(largest: f64) -> Markup {
+    let example = |share: f64| html! { mark class=(shade(Some(share * largest), largest)) { (number::with_sign(share * largest)) } };
+    html! {
+        p.scale {
+            @for share in [-1.0, -0.5, 0.0, 0.5, 1.0] { (example(share)) " " }
+            "what a sentence earned; without a mark: the rule said nothing"
+        }
+    }
+}
+
+/// The largest sentence reward of some completions, of either sign.
+#[must_use]
+pub fn largest<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> f64 {
+    let rewards = traces.into_iter().flat_map(|trace| &trace.sentences).map(|sentence| sentence.reward().abs());
+    rewards.fold(0.0, f64::max)
+}
+
+/// The text cut into sentences and what stands between them. A sentence that cannot be found again stays between others.
+fn pieces(trace: &Trace, compatibility: Compatibility) -> Vec<(&str, Option<&SentenceTrace>)> {
+    let text = trace.completion.as_str();
+    let bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+    let cut = split(text, compatibility).sentences;
+    let same = cut.into_iter().zip(&trace.sentences).filter(|(cut, traced)| cut.text == traced.text);
+    let mut places: Vec<_> =
+        same.filter_map(|(cut, traced)| cut.span.map(|span| (bytes[span.start], bytes[span.end], traced))).collect();
+    places.sort_by_key(|(start, ..)| *start);
+    let (mut pieces, mut shown) = (Vec::new(), 0);
+    for (start, end, sentence) in places {
+        if start >= shown {
+            pieces.push((&text[shown..start], None));
+            pieces.push((&text[start..end], Some(sentence)));
+            shown = end;
+        }
+    }
+    pieces.push((&text[shown..], None));
+    pieces.retain(|(text, _)| !text.is_empty());
+    pieces
+}
+
+fn shade(reward: Option<f64>, largest: f64) -> &'static str {
+    let Some(reward) = reward else { return "none" };
+    let shade = (SHADES * reward.abs() / largest.max(LEAST) - 1e-6).ceil().clamp(1.0, SHADES);
+    match (shade as u8, reward) {
+        _ if reward.abs() < LEAST => "zero",
+        (1, reward) if reward > 0.0 => "plus-1",
+        (2, reward) if reward > 0.0 => "plus-2",
+        (_, reward) if reward > 0.0 => "plus-3",
+        (1, _) => "minus-1",
+        (2, _) => "minus-2",
+        _ => "minus-3",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::trace;
+
+    #[test]
+    fn every_sentence_is_found_again_with_its_reward() {
+        let mut trace = trace("q", "<think>Größe is <b>. Rome & Peru!</think> <answer>Größe</answer>", 1.0);
+        for (sentence, reward) in trace.sentences.iter_mut().zip([Some(-0.3), None, Some(0.0)]) {
+            sentence.verdict.as_mut().unwrap().reward = reward;
+        }
+        let shown = coloured(&trace, Compatibility::Paper, 0.3).0;
+        for part in [
+            "<span class=\"tag\">&lt;think&gt;</span>",
+            "<mark class=\"minus-3\">Größe is &lt;b&gt;.<small>−0.30</small></mark>",
+            "<mark class=\"none\">Rome &amp; Peru!</mark>",
+            "<mark class=\"zero\">Größe<small>0.00</small></mark>",
+        ] {
+            assert!(shown.contains(part), "no {part} in {shown}");
+        }
+    }
+
+    #[test]
+    fn the_answer_may_stand_before_the_reasoning() {
+        let shown = coloured(&trace("q", "<answer>B.</answer><think>A.</think>", 1.0), Compatibility::Paper, 0.1).0;
+        assert!(shown.find("B.").unwrap() < shown.find("A.").unwrap(), "{shown}");
+        assert_eq!(shown.matches("<mark").count(), 2);
+    }
+
+    #[test]
+    fn shades_grow_with_the_reward() {
+        let shades = [-0.3, -0.15, -0.01, 0.0, 0.1, 0.3, 9.0].map(|reward| shade(Some(reward), 0.3));
+        assert_eq!(shades, ["minus-3", "minus-2", "minus-1", "zero", "plus-1", "plus-3", "plus-3"]);
+        assert_eq!(shade(Some(0.1), 0.0), "plus-3");
+    }
+}

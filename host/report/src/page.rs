@@ -1,0 +1,77 @@
+//! What every page has: its frame, its style, and how it becomes a file.
+
+use std::io::Write;
+use std::path::Path;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::ReportError;
+
+/// A whole page. It needs nothing but itself: no script runs in it, and it may fetch nothing.
+#[must_use]
+pub fn page(title: &str, body: &Markup) -> String {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
+                title { (title) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body { main { (body) footer { "CorVer " (env!("CARGO_PKG_VERSION")) } } }
+        }
+    }
+    .into_string()
+}
+
+/// Writes a page in one piece: it appears whole, or what was there before stays.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub fn save(path: &Path, page: &str) -> Result<(), ReportError> {
+    let failed = |source| ReportError::Write { path: path.to_owned(), source };
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new().prefix(".tmp").tempfile_in(folder).map_err(failed)?;
+    file.write_all(page.as_bytes()).map_err(failed)?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    Ok(())
+}
+
+/// A table of figures: the first column names the row, the others stand to the right.
+#[must_use]
+pub fn table(header: &[&str], rows: &[Vec<String>]) -> Markup {
+    html! {
+        div.table {
+            table {
+                thead { tr { @for name in header { th { (name) } } } }
+                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_escapes_what_it_is_given_and_asks_for_nothing() {
+        let page = page("<script>alert(1)</script>", &table(&["<i>"], &[vec!["\"&'".into()]]));
+        assert!(!page.contains("<script") && !page.contains("<i>"), "{page}");
+        for request in ["src=", "href=", "url(", "@import", "http://", "https://"] {
+            assert!(!page.contains(request), "{request}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_written_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = save(&folder.path().join("missing/report.html"), "").unwrap_err().to_string();
+        assert!(error.contains("missing/report.html"), "{error}");
+        save(&folder.path().join("report.html"), "x").unwrap();
+        assert_eq!(std::fs::read_to_string(folder.path().join("report.html")).unwrap(), "x");
+    }
+}

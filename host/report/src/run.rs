@@ -1,0 +1,328 @@
+//! What a page needs to know of a run, read from its folder. The run may be going on: nothing is locked, and a last line that
+//! is not whole is not there yet.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use corver_core::{AdvantageSettings, RewardSettings, Sampling, Trace};
+use corver_study::eval::Evaluation;
+use corver_study::run::folder::{CONFIG, MANIFEST, SUMMARY};
+use corver_study::run::{RewardNames, RunManifest, Summary};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::ReportError;
+
+const METRICS: &str = "metrics.jsonl";
+const TRACES: &str = "traces.jsonl";
+
+/// A run's folder, but for its traces: see [`Run::for_each_trace`].
+#[derive(Debug)]
+pub struct Run {
+    /// The folder.
+    pub path: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// The settings that a page computes with.
+    pub settings: RunSettings,
+    /// The whole configuration, as text.
+    pub config: String,
+    /// What decided the run.
+    pub manifest: RunManifest,
+    /// One map per step.
+    pub metrics: Vec<Map<String, Value>>,
+    /// The evaluation before training.
+    pub before: Option<Evaluation>,
+    /// The evaluation after it.
+    pub after: Option<Evaluation>,
+    /// `None` where the run has not finished.
+    pub summary: Option<Summary>,
+}
+
+/// The sections of `config.toml` that a page computes with.
+#[derive(Debug, Clone, Deserialize)]
+pub struct RunSettings {
+    run: RunSection,
+    /// Of the group that advantages are taken in.
+    #[serde(default)]
+    pub rollout: Sampling,
+    /// Weights of the returns.
+    #[serde(default)]
+    pub reward: RewardSettings,
+    /// How returns became advantages.
+    #[serde(default)]
+    pub advantage: AdvantageSettings,
+    rule: PluginSection,
+    #[serde(default)]
+    judge: PluginSection,
+    #[serde(default)]
+    format: PluginSection,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct RunSection {
+    seed: u64,
+    steps: usize,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct PluginSection {
+    #[serde(default)]
+    plugin: Plugins,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Plugins {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Default for Plugins {
+    fn default() -> Self {
+        Self::Many(Vec::new())
+    }
+}
+
+impl RunSettings {
+    /// Steps that the run is to take.
+    #[must_use]
+    pub fn steps(&self) -> usize {
+        self.run.steps
+    }
+
+    /// The run's seed.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.run.seed
+    }
+
+    /// What pays the completions, by the names of the files.
+    fn names(&self) -> RewardNames {
+        let rules = self.rule.plugins();
+        let one = |section: &PluginSection, built_in: &str| {
+            section.plugins().into_iter().next().map_or_else(|| built_in.to_owned(), |(name, _)| name)
+        };
+        RewardNames {
+            rule: rules.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("+"),
+            weights: rules.iter().map(|(_, weight)| *weight).collect(),
+            judge: one(&self.judge, "string-match"),
+            format: one(&self.format, "think-then-answer"),
+        }
+    }
+}
+
+impl PluginSection {
+    /// `path/to/first.wasm:0.7` is first with the weight 0.7.
+    fn plugins(&self) -> Vec<(String, f64)> {
+        let texts = match &self.plugin {
+            Plugins::One(text) => std::slice::from_ref(text),
+            Plugins::Many(texts) => texts,
+        };
+        let plugin = |text: &String| {
+            let weighted = text.rsplit_once(':').and_then(|(path, weight)| Some((path, weight.parse().ok()?)));
+            let (path, weight) = weighted.unwrap_or((text.as_str(), 1.0));
+            (Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned(), weight)
+        };
+        texts.iter().filter(|text| !text.is_empty()).map(plugin).collect()
+    }
+}
+
+impl Run {
+    /// Reads everything but the traces.
+    ///
+    /// # Errors
+    /// Where the folder holds no run, or a file cannot be read or understood.
+    pub fn open(path: &Path) -> Result<Self, ReportError> {
+        for missing in [MANIFEST, CONFIG] {
+            if !path.join(missing).is_file() {
+                return Err(ReportError::NoRun { path: path.to_owned(), missing });
+            }
+        }
+        let config = read(&path.join(CONFIG))?.unwrap_or_default();
+        let damaged = |source| ReportError::Config { path: path.join(CONFIG), source };
+        let settings: RunSettings = toml::from_str(&config).map_err(damaged)?;
+        let mut metrics = Vec::new();
+        for_each_line(&path.join(METRICS), |line| {
+            metrics.push(line.parse()?);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        let name =
+            std::path::absolute(path).ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        Ok(Self {
+            path: path.to_owned(),
+            name: name.unwrap_or_else(|| path.display().to_string()),
+            settings,
+            config,
+            manifest: read_json(&path.join(MANIFEST))?.unwrap_or_default(),
+            metrics,
+            before: read_json(&path.join("evaluation_before.json"))?,
+            after: read_json(&path.join("evaluation_after.json"))?,
+            summary: read_json(&path.join(SUMMARY))?,
+        })
+    }
+
+    /// What pays the completions, by name.
+    #[must_use]
+    pub fn rewards(&self) -> RewardNames {
+        self.summary.as_ref().map_or_else(|| self.settings.names(), |summary| summary.rewards.clone())
+    }
+
+    /// A metric over the steps, as far as it was recorded.
+    #[must_use]
+    pub fn metric(&self, name: &str) -> Vec<(u64, f64)> {
+        let value = |line: &Map<String, Value>| Some((line.get("step")?.as_f64()? as u64, line.get(name)?.as_f64()?));
+        self.metrics.iter().filter_map(value).collect()
+    }
+
+    /// Hands over one trace after the other with its step, counted from 1. Only one is held at a time.
+    ///
+    /// # Errors
+    /// Where the traces cannot be read or understood.
+    pub fn for_each_trace(&self, mut each: impl FnMut(usize, Trace)) -> Result<(), ReportError> {
+        for_each_line(&self.path.join(TRACES), |line| {
+            let TraceLine { step, trace } = line.parse()?;
+            each(step, trace);
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// All traces of a step, counted from 1, in the order in which they were sampled: groups next to each other.
+    ///
+    /// # Errors
+    /// Where the run has not taken that step, or the traces cannot be read or understood.
+    pub fn traces_of(&self, step: usize) -> Result<Vec<Trace>, ReportError> {
+        let path = self.path.join(TRACES);
+        let (mut traces, mut steps) = (Vec::new(), None);
+        for_each_line(&path, |line| {
+            let Step { step: of } = line.parse()?;
+            let (first, _) = steps.unwrap_or((of, of));
+            steps = Some((first, of));
+            if of == step {
+                let TraceLine { trace, .. } = line.parse()?;
+                traces.push(trace);
+            }
+            Ok(if of > step { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        if traces.is_empty() { Err(ReportError::NoStep { path, step, steps }) } else { Ok(traces) }
+    }
+}
+
+#[derive(Deserialize)]
+struct TraceLine {
+    step: usize,
+    trace: Trace,
+}
+
+/// A line of the traces whose trace is not looked at, which is much faster.
+#[derive(Deserialize)]
+struct Step {
+    step: usize,
+}
+
+/// A whole line of a log.
+struct Line<'a> {
+    path: &'a Path,
+    /// Counted from 1.
+    number: usize,
+    text: &'a [u8],
+}
+
+impl Line<'_> {
+    fn parse<T: DeserializeOwned>(&self) -> Result<T, ReportError> {
+        let damaged = |source| ReportError::Line { path: self.path.to_owned(), line: self.number, source };
+        serde_json::from_slice(self.text).map_err(damaged)
+    }
+}
+
+/// Hands over the lines of a file until `each` breaks off; none where there is no file. A last line without its end is still
+/// being written, or was when the run was killed.
+fn for_each_line(
+    path: &Path,
+    mut each: impl FnMut(Line<'_>) -> Result<ControlFlow<()>, ReportError>,
+) -> Result<(), ReportError> {
+    let failed = |source| ReportError::Read { path: path.to_owned(), source };
+    let file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(failed)?,
+    };
+    let (mut lines, mut text, mut number) = (BufReader::with_capacity(1 << 20, file), Vec::new(), 0);
+    loop {
+        text.clear();
+        number += 1;
+        lines.read_until(b'\n', &mut text).map_err(failed)?;
+        if !text.ends_with(b"\n") || each(Line { path, number, text: &text })?.is_break() {
+            return Ok(());
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Option<String>, ReportError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(ReportError::Read { path: path.to_owned(), source }),
+    }
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ReportError> {
+    let damaged = |source| ReportError::Damaged { path: path.to_owned(), source };
+    read(path)?.map(|text| serde_json::from_str(&text).map_err(damaged)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{run_folder, trace};
+
+    #[test]
+    fn a_run_that_is_going_on_can_be_read() {
+        let folder = run_folder(3, |step| vec![trace("q", "A.", step as f64)]);
+        let traces = folder.path().join(TRACES);
+        let text = fs::read_to_string(&traces).unwrap();
+        fs::write(&traces, &text[..text.len() - 9]).unwrap();
+        let run = Run::open(folder.path()).unwrap();
+        assert!(run.summary.is_none() && run.metrics.len() == 3);
+        let mut steps = Vec::new();
+        run.for_each_trace(|step, trace| steps.push((step, trace.mean_return))).unwrap();
+        assert_eq!(steps, [(1, 1.0), (2, 2.0)]);
+        assert_eq!(run.traces_of(2).unwrap()[0].mean_return, 2.0);
+        let told = run.traces_of(3).unwrap_err().to_string();
+        assert!(told.ends_with("has no step 3: it has steps 1 to 2"), "{told}");
+    }
+
+    #[test]
+    fn what_is_missing_or_damaged_is_named() {
+        let folder = run_folder(2, |_| vec![trace("q", "A.", 0.0)]);
+        let told = |name: &str, text: &str| {
+            let whole = fs::read(folder.path().join(name)).unwrap_or_default();
+            fs::write(folder.path().join(name), text).unwrap();
+            let opened = Run::open(folder.path()).and_then(|run| run.for_each_trace(|_, _| ()));
+            fs::write(folder.path().join(name), whole).unwrap();
+            opened.unwrap_err().to_string()
+        };
+        for (name, text, place) in [
+            (CONFIG, "run = 7", "config.toml is damaged"),
+            (MANIFEST, "{", "manifest.json is damaged"),
+            (METRICS, "{}\n{\n", "metrics.jsonl:2 is damaged"),
+            (TRACES, "{}\n", "traces.jsonl:1 is damaged"),
+        ] {
+            let told = told(name, text);
+            assert!(told.contains(place), "{told}");
+        }
+        fs::remove_file(folder.path().join(MANIFEST)).unwrap();
+        let told = Run::open(folder.path()).unwrap_err().to_string();
+        assert!(told.ends_with("holds no run: it has no manifest.json"), "{told}");
+    }
+
+    #[test]
+    fn the_names_of_what_pays_come_from_the_configuration_until_the_summary_is_there() {
+        let settings = "run = { seed = 7, steps = 2 }\nrule.plugin = [\"a/first.wasm:0.7\", \"min.wasm\"]\njudge.plugin = \"token-f1.wasm\"";
+        let names = toml::from_str::<RunSettings>(settings).unwrap().names();
+        assert_eq!((names.rule.as_str(), names.weights.as_slice()), ("first+min", &[0.7, 1.0][..]));
+        assert_eq!((names.judge.as_str(), names.format.as_str()), ("token-f1", "think-then-answer"));
+    }
+}
