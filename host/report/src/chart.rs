@@ -155,7 +155,7 @@ fn draw_lines(area: &Area<'_>, x: &str, unit: Unit, series: &[Series], steps: (u
     let label = |value: &f64| tick(*value, decimals, unit);
     let widest = ticks.iter().map(|value| label(value).chars().count()).max().unwrap_or(0) as u32;
     let mut chart = ChartBuilder::on(area)
-        .margin_top(3 * FINE)
+        .margin_top(7 * FINE)
         .margin_right(6 * FINE)
         .x_label_area_size(34 * FINE)
         .y_label_area_size((widest * 65 / 10 + 10) * FINE)
@@ -191,7 +191,7 @@ fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
         bucket.map_or(String::new(), |bucket| bucket.name.clone())
     };
     let mut chart = ChartBuilder::on(area)
-        .margin_top(3 * FINE)
+        .margin_top(7 * FINE)
         .margin_right(6 * FINE)
         .x_label_area_size(48 * FINE)
         .y_label_area_size(42 * FINE)

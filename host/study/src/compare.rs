@@ -1,5 +1,7 @@
 //! The same training in several arms, each with the same seeds: does an arm differ from the first by more than the seeds do?
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;
@@ -16,20 +18,38 @@ pub struct Figure {
     pub name: &'static str,
     /// `None` where the run does not have it.
     pub of: fn(&Summary) -> Option<f64>,
+    /// The same before training.
+    pub before: fn(&Summary) -> Option<f64>,
 }
 
-/// What arms are compared by; all but the last two after training.
+impl Figure {
+    const fn trained(name: &'static str, before: fn(&Summary) -> Option<f64>, of: fn(&Summary) -> Option<f64>) -> Self {
+        Self { name, of, before }
+    }
+
+    const fn of_steps(name: &'static str, of: fn(&Summary) -> Option<f64>) -> Self {
+        Self { name, of, before: |_| None }
+    }
+}
+
+/// What arms are compared by.
 pub const FIGURES: [Figure; 9] = [
-    Figure { name: "accuracy", of: |summary| summary.accuracy_after },
-    Figure { name: "supported_rate", of: |summary| summary.supported_rate_after },
-    Figure { name: "true_sentences", of: |summary| summary.true_sentences_after },
-    Figure { name: "false_sentences", of: |summary| summary.false_sentences_after },
-    Figure { name: "refusal_rate", of: |summary| summary.refusal_rate_after },
-    Figure { name: "cut_off_rate", of: |summary| summary.cut_off_rate_after },
-    Figure { name: "mean_length", of: |summary| summary.mean_length_after },
-    Figure { name: "seconds_per_step", of: |summary| Some(summary.seconds_per_step) },
-    Figure { name: "reward_seconds_per_step", of: |summary| Some(summary.reward_seconds_per_step) },
+    Figure::trained("accuracy", |run| run.accuracy_before, |run| run.accuracy_after),
+    Figure::trained("supported_rate", |run| run.supported_rate_before, |run| run.supported_rate_after),
+    Figure::trained("true_sentences", |run| run.true_sentences_before, |run| run.true_sentences_after),
+    Figure::trained("false_sentences", |run| run.false_sentences_before, |run| run.false_sentences_after),
+    Figure::trained("refusal_rate", |run| run.refusal_rate_before, |run| run.refusal_rate_after),
+    Figure::trained("cut_off_rate", |run| run.cut_off_rate_before, |run| run.cut_off_rate_after),
+    Figure::trained("mean_length", |run| run.mean_length_before, |run| run.mean_length_after),
+    Figure::of_steps("seconds_per_step", |run| Some(run.seconds_per_step)),
+    Figure::of_steps("reward_seconds_per_step", |run| Some(run.reward_seconds_per_step)),
 ];
+
+/// The figures of the policy that every run began with, by name.
+#[must_use]
+pub fn untrained(run: &Summary) -> BTreeMap<&'static str, f64> {
+    FIGURES.iter().filter_map(|figure| Some((figure.name, (figure.before)(run)?))).collect()
+}
 
 /// A figure over the seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -161,6 +181,12 @@ mod tests {
         let arms = of(&[runs(&[0.7], 1.0), runs(&[0.9], 1.0)]);
         let difference = arms[1].figure("accuracy").unwrap().difference.unwrap();
         assert!(difference.interval.is_none() && !difference.is_clear());
+    }
+
+    #[test]
+    fn the_untrained_policy_has_what_was_measured_of_it() {
+        let run = Summary { accuracy_before: Some(0.5), accuracy_after: Some(0.7), ..Summary::default() };
+        assert_eq!(untrained(&run), BTreeMap::from([("accuracy", 0.5)]));
     }
 
     #[test]

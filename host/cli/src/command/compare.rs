@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_study::compare::{Arm, PairedDifference, Spread, compare};
+use corver_report::comparison::{LEGEND, Table, Tables, comparison};
+use corver_report::run::Run;
+use corver_study::compare::{compare, untrained};
 use corver_study::run::{Summary, folder};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,7 @@ use super::train;
 const PLAN: &str = "compare.json";
 /// What came out.
 const COMPARISON: &str = "comparison.json";
+const PAGE: &str = "comparison.html";
 
 /// The arm with the settings as they are.
 const BASE: &str = "base";
@@ -67,14 +70,28 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     let summaries = plan.arms.iter().map(|arm| seeds.iter().map(|&seed| summary(&out, arm, seed)).collect());
     let summaries: Vec<Vec<Summary>> = summaries.collect::<Result<_>>()?;
     let arms = compare(&plan.arms, &summaries);
-    let comparison = serde_json::json!({ "seeds": seeds, "arms": arms });
-    write(&out.join(COMPARISON), &serde_json::to_string_pretty(&comparison)?)?;
+    let untrained = untrained(&summaries[0][0]);
+    let result = serde_json::json!({ "seeds": seeds, "untrained": untrained, "arms": arms });
+    write(&out.join(COMPARISON), &serde_json::to_string_pretty(&result)?)?;
+    let open = |arm: &String| seeds.iter().map(|&seed| Run::open(&run_folder(&out, arm, seed))).collect();
+    let runs: Vec<Vec<Run>> = plan.arms.iter().map(open).collect::<Result<_, _>>()?;
+    let page = out.join(PAGE);
+    let tables = Tables::of(&arms, &untrained, seeds.len());
+    corver_report::page::save(&page, &comparison(&arms, &tables, &runs))?;
     if json {
-        return output::json(&comparison);
+        return output::json(&result);
     }
-    show(&arms, seeds.len());
-    output::line(format_args!("everything is in {}", out.display()));
+    show(&tables);
+    output::line(format_args!("with curves in {}", page.display()));
     Ok(())
+}
+
+fn show(Tables { figures, differences, verdicts }: &Tables) {
+    for Table { header, rows } in [figures, differences] {
+        output::table(header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
+    }
+    output::line(LEGEND);
+    verdicts.iter().for_each(output::line);
 }
 
 /// Settings that decide how runs are measured, or that a comparison sets itself.
@@ -196,71 +213,4 @@ fn summary(out: &Path, arm: &str, seed: u64) -> Result<Summary> {
 
 fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// How a figure is shown: its heading, a factor and decimals.
-const COLUMNS: [(&str, &str, f64, usize); 6] = [
-    ("accuracy", "accuracy, %", 100.0, 1),
-    ("supported_rate", "supported, %", 100.0, 1),
-    ("true_sentences", "true sentences", 1.0, 2),
-    ("false_sentences", "false sentences", 1.0, 2),
-    ("refusal_rate", "refusals, %", 100.0, 1),
-    ("mean_length", "tokens", 1.0, 1),
-];
-
-fn show(arms: &[Arm], seeds: usize) {
-    let columns: Vec<_> = COLUMNS.iter().filter(|(figure, ..)| arms[0].figure(figure).is_some()).collect();
-    let titles = || columns.iter().map(|(_, title, ..)| *title);
-    let seeds = format!("{seeds} {}", if seeds == 1 { "seed" } else { "seeds" });
-    let cells = |arm: &Arm, cell: &dyn Fn(&Spread, f64, usize) -> String| -> Vec<String> {
-        let shown = columns.iter().map(|(figure, _, factor, decimals)| {
-            arm.figure(figure).map_or("–".to_owned(), |spread| cell(spread, *factor, *decimals))
-        });
-        std::iter::once(arm.name.clone()).chain(shown).collect()
-    };
-    let value = |spread: &Spread, factor: f64, decimals: usize| {
-        format!("{:.decimals$} ± {:.decimals$}", factor * spread.mean, factor * spread.deviation)
-    };
-    let header: Vec<&str> = std::iter::once(seeds.as_str()).chain(titles()).chain(["s/step", "time"]).collect();
-    output::table(
-        header,
-        arms.iter().map(|arm| {
-            let mut row = cells(arm, &value);
-            let seconds = arm.figure("seconds_per_step").map_or(f64::NAN, |spread| spread.mean);
-            row.extend([format!("{seconds:.2}"), format!("{:.2}×", arm.relative_time)]);
-            row
-        }),
-    );
-
-    let against = format!("against {}", arms[0].name);
-    let difference = |spread: &Spread, factor: f64, decimals: usize| {
-        let Some(PairedDifference { mean, interval }) = spread.difference else { return "–".to_owned() };
-        let clear = if spread.difference.is_some_and(|difference| difference.is_clear()) { "*" } else { "" };
-        let half =
-            interval.map_or(String::new(), |(low, high)| format!(" ± {:.decimals$}", factor * (high - low) / 2.0));
-        format!("{:+.decimals$}{half}{clear}", factor * mean)
-    };
-    let header: Vec<&str> = std::iter::once(against.as_str()).chain(titles()).collect();
-    output::table(header, arms[1..].iter().map(|arm| cells(arm, &difference)));
-    output::line(
-        "means ± standard deviation over the seeds; differences seed by seed ± half of their 95 % interval, * where that leaves out 0",
-    );
-    for arm in &arms[1..] {
-        if let Some(difference) = arm.figure("accuracy").and_then(|spread| spread.difference) {
-            output::line(verdict(&arm.name, &arms[0].name, &difference));
-        }
-    }
-}
-
-fn verdict(arm: &str, first: &str, difference: &PairedDifference) -> String {
-    match difference {
-        PairedDifference { interval: None, .. } => {
-            format!("{arm}: one seed cannot say whether it is more accurate than {first}; --resume --seeds 3 adds two")
-        }
-        difference if !difference.is_clear() => {
-            format!("{arm}: no difference in accuracy from {first} that these seeds could show")
-        }
-        PairedDifference { mean, .. } if *mean > 0.0 => format!("{arm}: more accurate than {first}"),
-        _ => format!("{arm}: less accurate than {first}"),
-    }
 }

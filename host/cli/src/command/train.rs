@@ -232,11 +232,12 @@ impl Observer for Screen {
 
     fn stepped(&mut self, metrics: &Map<String, Value>, total: usize) {
         let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
+        let supported = metrics.get("corver/supported_rate").and_then(Value::as_f64);
         let line = format!(
-            "step {:>3}/{total}  reward {:+.3}  supported {:>5.1} %  length {:>5.1}  kl {:.4}  {:.2} s",
+            "step {:>3}/{total}  reward {:+.3}  supported {:>7}  length {:>5.1}  kl {:.4}  {:.2} s",
             number("step"),
             number("reward"),
-            100.0 * number("corver/supported_rate"),
+            supported.map_or("–".to_owned(), output::percent),
             number("completions/mean_length"),
             metrics.get("kl").and_then(Value::as_f64).unwrap_or(0.0).max(0.0), // rounding can make it −0
             number("step_time"),

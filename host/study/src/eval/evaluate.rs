@@ -249,7 +249,7 @@ fn pass_at(answers: &[GradedAnswer], samples: usize) -> BTreeMap<usize, f64> {
 mod tests {
     use super::*;
 
-    /// Says A or B, in turns.
+    /// Says Rome or Oslo, in turns.
     struct Undecided;
 
     impl Sampler for Undecided {
@@ -257,7 +257,7 @@ mod tests {
             let many = 0..questions.len() * sampling.num_generations;
             let said = |n: usize| Rollout {
                 question: n / sampling.num_generations,
-                text: format!("<answer>{}</answer>", if n.is_multiple_of(2) { "A" } else { "B" }),
+                text: format!("<answer>{}</answer>", if n.is_multiple_of(2) { "Rome" } else { "Oslo" }),
                 tokens: vec![0],
                 log_probs: vec![0.0],
                 token_spans: vec![None],
@@ -273,7 +273,7 @@ mod tests {
             |gold: &str| Question { question: "q".into(), golds: vec![gold.into()], title: None, popularity: None };
         let settings = EvaluateSettings { samples: 4, batch: 8, ..EvaluateSettings::default() };
         let plan = EvaluatePlan { settings, compatibility: Compatibility::Paper, truth: None, seed: 1 };
-        let questions = [question("A"), question("C"), question("B")];
+        let questions = [question("Rome"), question("Paris"), question("Oslo")];
         let mut seen = Vec::new();
         let (evaluation, answers) =
             evaluate(&mut Undecided, None, &questions, &plan, &mut |done| seen.push(done)).unwrap();

@@ -52,7 +52,9 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
     put("corver/fallback_rate", share(traces.iter().filter(|trace| trace.fallback).count(), traces.len()));
     put("corver/sentences", sentences(traces).count() as f64);
     put("corver/counted_rate", share(counts.len(), sentences(traces).count()));
-    put("corver/supported_rate", share(counts.iter().filter(|count| **count > 0).count(), counts.len()));
+    if !counts.is_empty() {
+        put("corver/supported_rate", share(counts.iter().filter(|count| **count > 0).count(), counts.len()));
+    }
     put("corver/lookups", looked_up as f64);
     put("seconds/rollout", stages.rollout);
     put("seconds/extract", stages.extract);
