@@ -82,6 +82,8 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Compare(args) => command::compare::run(&args, json)?,
         Command::Merge(args) => command::merge::run(&args, json)?,
         Command::Score(args) => command::score::run(&args, json)?,
+        Command::Report(args) => command::report::run(&args, json)?,
+        Command::Explain(args) => command::explain::run(&args, json)?,
         Command::Index(args) => command::index::run(&args, json)?,
         Command::Extract(args) => command::extract::run(&args, json)?,
         Command::Plugin(args) => command::plugin::run(&args, json)?,

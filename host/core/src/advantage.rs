@@ -48,14 +48,14 @@ pub struct Advantages {
 }
 
 /// What the returns of one group are measured against.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Baseline {
     /// Mean R_k of the group.
     pub centre: f64,
     /// Standard deviation of R_k: the group's, or the batch's where that is the scale.
     pub spread: f64,
     /// What centred returns are divided by; `None` where the group is skipped.
-    scale: Option<f64>,
+    pub scale: Option<f64>,
 }
 
 impl Baseline {

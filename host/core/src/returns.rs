@@ -122,7 +122,7 @@ pub fn response_return(grades: &ResponseGrades, settings: &RewardSettings) -> f6
 }
 
 /// The returns of a completion's tokens, as far as its trace tells them: all tokens of a sentence share one.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TracedReturns {
     /// Of tokens that belong to no sentence.
     pub outside: f64,

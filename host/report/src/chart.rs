@@ -77,6 +77,8 @@ const FONT: u32 = 11 * FINE;
 const SHRINKS: f64 = 1.24;
 /// Labels on an axis, at most.
 const TICKS: usize = 6;
+/// Points of a line, at most: more cannot be told apart.
+const POINTS: usize = 400;
 /// Beyond it the arithmetic of ticks overflows.
 const LARGEST: f64 = 1e30;
 
@@ -89,10 +91,10 @@ pub fn lines(labels: Labels<'_>, unit: Unit, series: &[Series]) -> Markup {
     let values = bounds(all().map(|point| point.1)).expect("as many values as steps");
     let values = widened(values, unit);
     let legend = html! {
-        @for (n, one) in shown.iter().enumerate() {
+        @for (n, one) in series.iter().enumerate() {
             li {
                 (swatch(n)) (one.name)
-                @if let Some((_, last)) = one.points.last() { " " b { (written(*last, unit)) } }
+                @if let Some(last) = one.last() { " " b { (written(last, unit)) } }
             }
         }
     };
@@ -156,7 +158,7 @@ fn draw_lines(area: &Area<'_>, x: &str, unit: Unit, series: &[Series], steps: (u
     let widest = ticks.iter().map(|value| label(value).chars().count()).max().unwrap_or(0) as u32;
     let mut chart = ChartBuilder::on(area)
         .margin_top(7 * FINE)
-        .margin_right(6 * FINE)
+        .margin_right(13 * FINE)
         .x_label_area_size(34 * FINE)
         .y_label_area_size((widest * 65 / 10 + 10) * FINE)
         .build_cartesian_2d(steps.0..steps.1.max(steps.0 + 1), values.0..values.1)?;
@@ -192,7 +194,7 @@ fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
     };
     let mut chart = ChartBuilder::on(area)
         .margin_top(7 * FINE)
-        .margin_right(6 * FINE)
+        .margin_right(13 * FINE)
         .x_label_area_size(48 * FINE)
         .y_label_area_size(42 * FINE)
         .build_cartesian_2d(-1..last, 0.0..1.0)?;
@@ -227,9 +229,19 @@ fn text() -> TextStyle<'static> {
 }
 
 impl Series {
+    fn last(&self) -> Option<f64> {
+        self.points.iter().map(|(_, value)| *value).rfind(|value| value.is_finite())
+    }
+
+    /// Of many points, the means of as many neighbours as it takes.
     fn drawable(&self) -> Self {
         let finite = self.points.iter().filter(|(_, value)| value.is_finite());
-        let points = finite.map(|&(step, value)| (step, value.clamp(-LARGEST, LARGEST))).collect();
+        let points: Vec<_> = finite.map(|&(step, value)| (step, value.clamp(-LARGEST, LARGEST))).collect();
+        let mean = |points: &[(u64, f64)]| {
+            let (step, _) = points[points.len() / 2];
+            (step, points.iter().map(|(_, value)| value / points.len() as f64).sum())
+        };
+        let points = points.chunks(points.len().div_ceil(POINTS).max(1)).map(mean).collect();
         Self { name: self.name.clone(), points }
     }
 }
@@ -310,6 +322,14 @@ mod tests {
         for empty in [&[][..], &[series("a", &[])], &[series("a", &[f64::NAN])]] {
             assert!(lines(LABELS, Unit::Number, empty).0.contains("nothing recorded"));
         }
+    }
+
+    #[test]
+    fn of_many_points_means_are_drawn() {
+        let many = Series { name: "a".into(), points: (1..=10_000).map(|step| (step, (step % 2) as f64)).collect() };
+        let drawn = many.drawable();
+        assert!(drawn.points.len() == POINTS && drawn.points.iter().all(|(_, value)| (value - 0.5).abs() < 0.03));
+        assert_eq!(many.last(), Some(0.0));
     }
 
     #[test]

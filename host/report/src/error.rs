@@ -66,6 +66,16 @@ pub enum ReportError {
         /// How many there are.
         count: usize,
     },
+    /// The run ended, or is still, in the middle of writing the step.
+    #[error("step {step} is not whole: it has {count} completions, and its groups have {size}")]
+    Incomplete {
+        /// Counted from 1.
+        step: usize,
+        /// Completions that are there.
+        count: usize,
+        /// Of a group.
+        size: usize,
+    },
     /// The page cannot be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {

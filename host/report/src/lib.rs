@@ -1,18 +1,31 @@
 //! Pages about runs and completions: one self-contained HTML file each, without scripts and without requests.
 //!
-//! `run` reads a run's folder, `tally` its traces, `hacks` says what is suspicious, `comparison` sets arms side by side. `chart` draws, `completion` colours,
+//! ```text
+//! run's folder ─▶ run ─▶ tally ─▶ hacks ─▶ report ─▶ page
+//!                  └──▶ explain ──────────────────▶ page
+//! ```
+//!
+//! `run` reads a run's folder, `tally` its traces, `hacks` says what is suspicious, `comparison` sets the
+//! arms of a comparison side by side. `chart` draws, `completion` colours,
 //! and `page` has what every page has: its frame, its style, and how it becomes a file.
 
 pub mod chart;
 pub mod comparison;
 pub mod completion;
+mod curves;
 mod error;
+pub mod explain;
 pub mod hacks;
+mod headline;
 pub mod number;
 pub mod page;
+pub mod report;
 pub mod run;
 pub mod tally;
 #[cfg(test)]
 mod testing;
 
 pub use error::ReportError;
+pub use explain::explain;
+pub use report::report;
+pub use run::Run;

@@ -2,6 +2,7 @@
 
 mod index;
 mod plugin;
+mod report;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use tracing::level_filters::LevelFilter;
 
 pub use index::{BuildArgs, CountArgs, IndexArgs, IndexCommand, InfoArgs, ServeArgs, VerifyArgs};
 pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
+pub use report::{ExplainArgs, ReportArgs};
 
 /// Train language models with reward rules that are WebAssembly plugins.
 ///
@@ -86,6 +88,18 @@ pub enum Command {
     /// separated by semicolons. With "triplets" in every line, as [[sentence, [[head, relation, tail], …]], …], no extractor
     /// is needed; every sentence of the completion is then listed, those that state no fact with [].
     Score(ScoreArgs),
+    /// Make a page about a run: curves, known hacks, best and worst completions, timing, settings. Of several runs, side by side.
+    ///
+    ///   corver-host report runs/first-001
+    ///   corver-host report runs/first-001 runs/min-001 --out first-min.html
+    #[command(verbatim_doc_comment)]
+    Report(ReportArgs),
+    /// Make a page about a completion: why each sentence earned its reward, what the corpus says, what its tokens were taught.
+    ///
+    ///   corver-host explain runs/first-001 --step 20 --completion 7
+    ///   corver-host explain completions.jsonl --line 1
+    #[command(verbatim_doc_comment)]
+    Explain(ExplainArgs),
     /// Build, query and check a corpus index (Infini-gram v4 format).
     Index(IndexArgs),
     /// Extract triplets from sentences, one sentence per line.

@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use corver_core::returns::response_return;
 use corver_core::{
-    Counter, Extractor, Graders, Lookup, ResponseGrades, RewardSettings, Scorers, SentenceScorer, Trace, Verdict, score,
+    Counter, Extractor, Graders, Lookup, ResponseGrades, RewardSettings, Scored, Scorers, SentenceScorer, Trace,
+    Verdict, score,
 };
 use corver_study::eval::{Completions, read_completions};
 use serde::Serialize;
@@ -32,13 +33,7 @@ pub fn score_and_show(
     graders: &mut Graders,
     json: bool,
 ) -> Result<()> {
-    let mut extractor: Box<dyn Extractor> = match completions.triplets {
-        Some(given) => Box::new(given),
-        None => parts::extractor(config)?.1,
-    };
-    let mut scorers = Scorers { extractor: extractor.as_mut(), counter, sentence_scorer, graders };
-    let scored = score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
-        .context("scoring the completions")?;
+    let scored = scored(completions, config, counter, sentence_scorer, graders)?;
     for trace in &scored.traces {
         let parts = ReturnParts::new(trace, &config.reward);
         if json { output::json(&Explained { trace, return_parts: parts })? } else { show(trace, &parts) }
@@ -46,9 +41,26 @@ pub fn score_and_show(
     Ok(())
 }
 
+/// Scores completions with their own triplets, or the extractor's.
+pub fn scored(
+    completions: Completions,
+    config: &Config,
+    counter: &mut dyn Counter,
+    sentence_scorer: &mut dyn SentenceScorer,
+    graders: &mut Graders,
+) -> Result<Scored> {
+    let mut extractor: Box<dyn Extractor> = match completions.triplets {
+        Some(given) => Box::new(given),
+        None => parts::extractor(config)?.1,
+    };
+    let mut scorers = Scorers { extractor: extractor.as_mut(), counter, sentence_scorer, graders };
+    score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
+        .context("scoring the completions")
+}
+
 /// What a trace's mean return is the sum of, weights included.
 #[derive(Serialize)]
-struct ReturnParts {
+pub struct ReturnParts {
     judge: f64,
     format: f64,
     /// The sentence rewards, averaged as the tokens are paid.
@@ -56,7 +68,7 @@ struct ReturnParts {
 }
 
 impl ReturnParts {
-    fn new(trace: &Trace, settings: &RewardSettings) -> Self {
+    pub fn new(trace: &Trace, settings: &RewardSettings) -> Self {
         let of_response = response_return(&trace.response, settings);
         let format = settings.lambda_format * trace.response.format.reward;
         // Without the noise of the subtractions, and without −0.
@@ -74,15 +86,20 @@ struct Explained<'a> {
 }
 
 fn show(trace: &Trace, parts: &ReturnParts) {
+    show_return(trace, parts);
+    for sentence in &trace.sentences {
+        show_sentence(&sentence.text, sentence.verdict.as_ref());
+    }
+}
+
+/// What a completion earned, and for what.
+pub fn show_return(trace: &Trace, parts: &ReturnParts) {
     output::line(&trace.question);
     let ResponseGrades { judge, format } = &trace.response;
     output::line(format_args!(
         "  return {:+.3} = judge {:+.3} ({}), format {:+.3} ({}), sentences {:+.3} on average",
         trace.mean_return, parts.judge, judge.label, parts.format, format.label, parts.sentences
     ));
-    for sentence in &trace.sentences {
-        show_sentence(&sentence.text, sentence.verdict.as_ref());
-    }
 }
 
 /// What a sentence earned, and below it why.

@@ -14,6 +14,7 @@ use corver_study::run::{
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
+use super::report;
 use crate::args::TrainArgs;
 use crate::config::{Config, Grader};
 use crate::interrupt::Interrupt;
@@ -31,9 +32,16 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     }
     let Some((summary, run)) = train_once(args, None)? else { return Ok(()) };
     if json {
-        return output::json(&summary);
+        output::json(&summary)?;
+    } else {
+        show(&summary, &run);
     }
-    show(&summary, &run);
+    let report = report::write(std::slice::from_ref(&run), None).with_context(|| {
+        format!("the run is finished; its report is not, and `corver-host report {}` writes it", run.display())
+    })?;
+    if !json {
+        output::line(format_args!("the report is in {}", report.display()));
+    }
     Ok(())
 }
 

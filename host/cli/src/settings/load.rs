@@ -48,6 +48,11 @@ impl Settings {
         Self::graded(&args.config, &args.graders)
     }
 
+    /// As [`Self::of_score`].
+    pub fn of_explain(config: &ConfigArgs, graders: &GraderArgs) -> Result<Self> {
+        Self::graded(config, graders)
+    }
+
     /// For a command about one rule. Where the settings name several rules, this one's own are the table with its file's
     /// name.
     pub fn of_rule(args: &RuleArgs) -> Result<Self> {

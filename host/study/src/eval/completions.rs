@@ -85,6 +85,8 @@ pub struct GivenTriplets(HashMap<String, Vec<Triplet>>);
 
 /// What a file of completions holds.
 pub struct Completions {
+    /// The line that each completion stands in, counted from 1.
+    pub lines: Vec<usize>,
     /// One per completion.
     pub questions: Vec<Question>,
     /// Text without tokens: each character stands for one.
@@ -93,13 +95,25 @@ pub struct Completions {
     pub triplets: Option<GivenTriplets>,
 }
 
+impl Completions {
+    /// Leaves only the completion in this line, counted from 1; `None` where there is none.
+    pub fn keep_line(&mut self, line: usize) -> Option<()> {
+        let place = self.lines.iter().position(|&of| of == line)?;
+        self.lines = vec![line];
+        self.questions = vec![self.questions.swap_remove(place)];
+        self.rollouts = vec![Rollout { question: 0, ..self.rollouts.swap_remove(place) }];
+        Some(())
+    }
+}
+
 /// Reads completions, one JSON object per line.
 ///
 /// # Errors
 /// Where the file cannot be read, a line is malformed, or two lines contradict each other.
 pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
     let read = |source| CompletionsError::Read { path: path.to_owned(), source };
-    let mut completions = Completions { questions: Vec::new(), rollouts: Vec::new(), triplets: None };
+    let mut completions =
+        Completions { lines: Vec::new(), questions: Vec::new(), rollouts: Vec::new(), triplets: None };
     let mut given = GivenTriplets::default();
     let mut without = None;
     for (number, text) in BufReader::new(File::open(path).map_err(read)?).lines().enumerate() {
@@ -120,6 +134,7 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
             })?;
         }
         let golds = line.answers.golds().map_err(|problem| at(serde::de::Error::custom(problem)))?;
+        completions.lines.push(number + 1);
         completions.rollouts.push(text_rollout(completions.questions.len(), line.completion));
         completions.questions.push(Question { question: line.question, golds, title: None, popularity: None });
     }
@@ -195,6 +210,17 @@ mod tests {
         assert_eq!(golds(r#""a; c""#).unwrap(), ["a", "c"]);
         assert!(golds(r#"";""#).unwrap_err().to_string().contains("no gold answer"));
         assert!(golds("7").unwrap_err().to_string().contains("`answers` is neither"));
+    }
+
+    #[test]
+    fn a_line_can_be_taken_alone() {
+        let text = "{\"question\": \"a\", \"completion\": \"x\", \"answers\": \"z\"}\n\n{\"question\": \"b\", \"completion\": \"y\", \"answers\": \"z\"}\n";
+        let mut completions = read(text).unwrap();
+        assert_eq!(completions.lines, [1, 3]);
+        assert!(completions.keep_line(2).is_none());
+        completions.keep_line(3).unwrap();
+        assert_eq!((completions.questions[0].question.as_str(), completions.rollouts[0].text.as_str()), ("b", "y"));
+        assert_eq!((completions.rollouts.len(), completions.rollouts[0].question), (1, 0));
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn show_passage(passage: &Passage) {
 }
 
 /// Where a passage comes from: as much as the index kept.
-fn origin(passage: &Passage) -> String {
+pub fn origin(passage: &Passage) -> String {
     let number = format!("document {} of shard {}", passage.document, passage.shard);
     let Some(metadata) = &passage.metadata else { return number };
     let mut parts = Vec::new();

@@ -1,7 +1,7 @@
 //! `corver-host index`: one file per verb.
 
 mod build;
-mod count;
+pub mod count;
 mod info;
 mod open;
 mod serve;

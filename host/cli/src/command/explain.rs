@@ -1,0 +1,145 @@
+//! `corver-host explain`: a completion → why it earned what it earned, in the terminal and as a page.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use corver_core::RewardSettings;
+use corver_corpus::OpenOptions;
+use corver_counts::{OpenSettings, Opened};
+use corver_report::explain::{Evidence, Explained, Passage, Piece};
+use corver_report::{Run, explain, page};
+use corver_study::eval::read_completions;
+use corver_study::run::folder;
+use serde_json::json;
+
+use super::index::count::origin;
+use super::score::{ReturnParts, scored, show_return, show_sentence};
+use crate::args::{ConfigArgs, ExplainArgs, GraderArgs};
+use crate::config::Config;
+use crate::output;
+use crate::parts::{self, Loader};
+use crate::settings::Settings;
+
+const EXPLAIN: &str = "explain.html";
+/// Of each query.
+const PASSAGES: usize = 3;
+
+pub fn run(args: &ExplainArgs, json: bool) -> Result<()> {
+    let of_run = args.subject.is_dir();
+    let (config, mut completions) = if of_run { of_run_folder(args)? } else { of_file(args)? };
+    for explained in &mut completions {
+        explained.evidence = evidence(explained, &config, args.recording.replay.is_some());
+    }
+    let folder = if of_run { args.subject.as_path() } else { args.subject.parent().unwrap_or(Path::new("")) };
+    let out = args.out.clone().unwrap_or_else(|| folder.join(EXPLAIN));
+    let title = format!("Why {} earned this", if completions.len() == 1 { "a completion" } else { "completions" });
+    page::save(&out, &explain(&title, &completions, &config.reward))?;
+    if json {
+        return output::json(&json!({ "page": out, "completions": completions }));
+    }
+    completions.iter().for_each(|explained| show(explained, &config.reward));
+    output::line(format_args!("the page is in {}", out.display()));
+    Ok(())
+}
+
+/// Completions of a step, with the settings of their run.
+fn of_run_folder(args: &ExplainArgs) -> Result<(Config, Vec<Explained>)> {
+    ensure!(args.line.is_none(), "--line is for a file of completions; of a run, say --step and --completion");
+    let ExplainArgs { config: ConfigArgs { settings, plugin, device }, graders, recording, .. } = args;
+    let is_plain = settings.config.is_empty() && settings.set.is_empty() && plugin.is_empty() && device.is_none();
+    let is_recorded = recording.record.is_some() || recording.replay.is_some();
+    if !is_plain || graders.judge.is_some() || graders.format.is_some() || is_recorded {
+        bail!("a run is explained with the settings that it was trained with; leave the others out");
+    }
+    let run = Run::open(&args.subject)?;
+    let mut of_run = ConfigArgs::default();
+    of_run.settings.config.push(args.subject.join(folder::CONFIG));
+    let config = Config::resolve(Settings::of_explain(&of_run, &GraderArgs::default())?)?;
+    let completions = explain::of_step(&run, args.step, args.completion)?;
+    Ok((config, completions))
+}
+
+/// One completion of a file, scored as `score` does.
+fn of_file(args: &ExplainArgs) -> Result<(Config, Vec<Explained>)> {
+    let file = args.subject.display();
+    let Some(line) = args.line else { bail!("which completion of {file}? Give its line: --line N, counted from 1") };
+    let config = Config::resolve(Settings::of_explain(&args.config, &args.graders)?)?;
+    let mut completions = read_completions(&args.subject)?;
+    completions.keep_line(line).with_context(|| format!("{file} has no completion in line {line}"))?;
+    let mut counter = parts::counter(&config, &args.recording)?;
+    let loader = Loader::new(&config)?;
+    let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
+    let traces = scored(completions, &config, counter.as_mut(), &mut rules, &mut graders)?.traces;
+    let origin = format!("line {line} of {file}");
+    let explained = traces.into_iter().map(|trace| Explained::new(origin.clone(), trace, &config.reward));
+    let explained = explained.collect();
+    Ok((config, explained))
+}
+
+/// The passages that match what was asked for the sentences of a completion. An index that is no longer there is no reason to
+/// keep the rest of the page back: the page says why there is no passage.
+fn evidence(explained: &Explained, config: &Config, is_replayed: bool) -> Vec<Evidence> {
+    let lookups = explained.lookups();
+    let opened = match is_replayed {
+        true => Err("The counts were replayed from a recording, which has no text.".to_owned()),
+        false => open(config).map_err(|error| format!("{error:#}")),
+    };
+    if let (Err(why), false) = (&opened, lookups.is_empty()) {
+        tracing::warn!("no passages: {why}");
+    }
+    let of_query = |query: &corver_core::Query| {
+        let found = opened.as_ref().map_err(Clone::clone).and_then(|corpora| passages(corpora, query, config));
+        let (passages, missing) = match found {
+            Ok(passages) => (passages, None),
+            Err(why) => (Vec::new(), Some(why)),
+        };
+        Evidence { query: query.to_string(), passages, missing }
+    };
+    lookups.into_iter().map(|lookup| of_query(&lookup.query)).collect()
+}
+
+fn open(config: &Config) -> Result<Vec<Opened>> {
+    let settings = OpenSettings {
+        options: config.counting,
+        index: OpenOptions::default(),
+        remote: config.remote.clone(),
+        ..OpenSettings::default()
+    };
+    let sources = parts::sources(&config.sources)?;
+    Ok(sources.iter().map(|source| source.open(&settings)).collect::<Result<_, _>>()?)
+}
+
+fn passages(corpora: &[Opened], query: &corver_core::Query, config: &Config) -> Result<Vec<Passage>, String> {
+    let mut passages = Vec::new();
+    let mut has_text = false;
+    for corpus in corpora {
+        let Opened::Local(local) = corpus else { continue };
+        has_text = true;
+        let wanted = PASSAGES - passages.len();
+        let found = local.corpus().passages(&query.all_of, &config.counting, wanted);
+        passages.extend(found.map_err(|error| error.to_string())?.iter().map(passage));
+    }
+    if has_text { Ok(passages) } else { Err("The index is on a server, which counts and has no text to show.".into()) }
+}
+
+fn passage(passage: &corver_corpus::Passage) -> Passage {
+    let pieces = passage.spans.iter().map(|span| Piece { text: span.text.clone(), matched: span.matched });
+    Passage { origin: origin(passage), pieces: pieces.collect() }
+}
+
+fn show(explained: &Explained, settings: &RewardSettings) {
+    let Explained { origin, trace, returns, group, .. } = explained;
+    output::line(origin);
+    show_return(trace, &ReturnParts::new(trace, settings));
+    if let Some(group) = group {
+        output::line(format_args!(
+            "  group: mean {:+.3}, deviation {:.3}; advantage {:+.3} outside sentences",
+            group.baseline.centre, group.baseline.spread, group.outside
+        ));
+    }
+    for (n, (sentence, value)) in trace.sentences.iter().zip(&returns.sentences).enumerate() {
+        show_sentence(&sentence.text, sentence.verdict.as_ref());
+        let advantage = group.as_ref().map_or(String::new(), |group| format!(", advantage {:+.3}", group.sentences[n]));
+        output::line(format_args!("         return {value:+.3}{advantage}"));
+    }
+}

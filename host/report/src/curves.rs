@@ -1,0 +1,190 @@
+//! The curves of a report: which metrics are of use to a reader, and what they are called.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, html};
+
+use crate::chart::{Labels, Series, Unit, lines};
+use crate::report::Told;
+use crate::tally::StepTally;
+
+/// Curves about one thing.
+struct Group {
+    title: &'static str,
+    curves: Vec<Curve>,
+}
+
+/// One chart of a run. Of several runs, each of its lines is a chart.
+struct Curve {
+    title: &'static str,
+    y: &'static str,
+    unit: Unit,
+    lines: Vec<Line>,
+}
+
+struct Line {
+    name: String,
+    source: Source,
+}
+
+enum Source {
+    Metric(String),
+    Tally(fn(&StepTally) -> Option<f64>),
+}
+
+/// All curves; those that no run has are left out.
+#[must_use]
+pub fn curves(runs: &[Told]) -> Markup {
+    html! {
+        @for Group { title, curves } in groups(runs) {
+            @let charts: Vec<Markup> = curves.iter().flat_map(|curve| curve.charts(runs)).collect();
+            @if !charts.is_empty() {
+                h3 { (title) }
+                div.charts { @for chart in &charts { (chart) } }
+            }
+        }
+    }
+}
+
+fn groups(runs: &[Told]) -> [Group; 4] {
+    use Unit::{Number, Share};
+    let curve = |title, y, unit, lines| Curve { title, y, unit, lines };
+    let tally = |name: &str, of| Line { name: name.into(), source: Source::Tally(of) };
+    [
+        Group {
+            title: "Reward",
+            curves: vec![
+                curve("Return", "mean of a completion", Number, vec![metric("return", "reward")]),
+                curve("Channels", "mean, before the weights", Number, channels(runs)),
+                curve("Spread", "of the returns to one question", Number, vec![metric("deviation", "reward_std")]),
+                curve(
+                    "Nothing to learn",
+                    "questions without spread",
+                    Share,
+                    vec![metric("questions", "frac_reward_zero_std")],
+                ),
+            ],
+        },
+        Group {
+            title: "Completions",
+            curves: vec![
+                curve("Accuracy", "where a gold is known", Share, vec![tally("right", StepTally::accuracy)]),
+                curve(
+                    "Sentences",
+                    "shares",
+                    Share,
+                    vec![
+                        metric("supported, of counted", "corver/supported_rate"),
+                        metric("counted", "corver/counted_rate"),
+                    ],
+                ),
+                curve(
+                    "Length",
+                    "tokens",
+                    Number,
+                    vec![
+                        metric("mean", "completions/mean_length"),
+                        metric("longest", "completions/max_length"),
+                        metric("shortest", "completions/min_length"),
+                    ],
+                ),
+                curve(
+                    "Not answered",
+                    "of the completions",
+                    Share,
+                    vec![
+                        tally("refused", |step| Some(step.refusals())),
+                        tally("no answer", |step| Some(step.without_answer())),
+                        metric("cut off", "completions/clipped_ratio"),
+                    ],
+                ),
+                curve(
+                    "Emptiness",
+                    "shares",
+                    Share,
+                    vec![
+                        tally("repeated words", |step| Some(step.repetition())),
+                        tally("empty think", |step| Some(step.empty_thinks())),
+                    ],
+                ),
+            ],
+        },
+        Group {
+            title: "Policy",
+            curves: vec![
+                curve("KL", "nats per token from the base model", Number, vec![metric("KL", "kl")]),
+                curve("Entropy", "nats per token", Number, vec![metric("entropy", "entropy")]),
+                curve("Loss", "", Number, vec![metric("loss", "loss")]),
+                curve("Gradient", "norm before clipping", Number, vec![metric("norm", "grad_norm")]),
+                curve("Learning rate", "", Number, vec![metric("rate", "learning_rate")]),
+            ],
+        },
+        Group {
+            title: "Time",
+            curves: vec![curve(
+                "Step",
+                "seconds",
+                Number,
+                vec![
+                    metric("step", "step_time"),
+                    metric("rollout", "seconds/rollout"),
+                    metric("reward", "seconds/reward"),
+                    metric("update", "seconds/update"),
+                ],
+            )],
+        },
+    ]
+}
+
+fn metric(name: &str, metric: &str) -> Line {
+    Line { name: name.into(), source: Source::Metric(metric.into()) }
+}
+
+/// Whatever paid a completion: judge and format first, then the rules by name.
+fn channels(runs: &[Told]) -> Vec<Line> {
+    let names = runs.iter().flat_map(|told| &told.run.metrics).flat_map(|line| line.keys());
+    let channels: BTreeSet<&str> = names.filter_map(|name| channel(name)).collect();
+    let rules = channels.iter().copied().filter(|name| !RESPONSE.contains(name));
+    let present = RESPONSE.into_iter().filter(|name| channels.contains(name));
+    present.chain(rules).map(|name| metric(name, &format!("rewards/{name}/mean"))).collect()
+}
+
+const RESPONSE: [&str; 2] = ["judge", "format"];
+
+fn channel(metric: &str) -> Option<&str> {
+    metric.strip_prefix("rewards/")?.strip_suffix("/mean")
+}
+
+impl Curve {
+    fn charts(&self, runs: &[Told]) -> Vec<Markup> {
+        let Self { title, y, unit, lines: all } = self;
+        if let [told] = runs {
+            let series = all.iter().map(|line| Series { name: line.name.clone(), points: line.points(told) });
+            let recorded: Vec<Series> = series.filter(|one| !one.points.is_empty()).collect();
+            return chart(title, y, *unit, &recorded).into_iter().collect();
+        }
+        let of_line = |line: &Line| {
+            let title = if all.len() > 1 { format!("{title}: {}", line.name) } else { (*title).to_owned() };
+            // A run without this keeps its place, and with it its colour.
+            let series = runs.iter().map(|told| Series { name: told.name.clone(), points: line.points(told) });
+            chart(&title, y, *unit, &series.collect::<Vec<_>>())
+        };
+        all.iter().filter_map(of_line).collect()
+    }
+}
+
+fn chart(title: &str, y: &str, unit: Unit, series: &[Series]) -> Option<Markup> {
+    let is_recorded = series.iter().any(|one| !one.points.is_empty());
+    is_recorded.then(|| lines(Labels { title, x: "step", y }, unit, series))
+}
+
+impl Line {
+    fn points(&self, told: &Told) -> Vec<(u64, f64)> {
+        match &self.source {
+            Source::Metric(name) => told.run.metric(name),
+            Source::Tally(of) => {
+                told.tally.steps.iter().filter_map(|step| Some((step.step as u64, of(step)?))).collect()
+            }
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! The page about a completion: what every sentence earned, why, and what its tokens were taught.
+
+use corver_core::returns::response_return;
+use corver_core::{
+    Baseline, Lookup, ResponseGrades, RewardSettings, SentenceTrace, Trace, TracedReturns, baselines, traced_returns,
+};
+use maud::{Markup, html};
+use serde::Serialize;
+
+use crate::page::{page, table};
+use crate::{ReportError, Run, completion, number};
+
+/// A completion with all that explains it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Explained {
+    /// Where it comes from, as a person says it.
+    pub origin: String,
+    /// Why it earned what it earned.
+    pub trace: Trace,
+    /// What the tokens of each sentence earned.
+    pub returns: TracedReturns,
+    /// What it was compared with; `None` where it was scored alone.
+    pub group: Option<Group>,
+    /// What the corpus says, query by query; each once.
+    pub evidence: Vec<Evidence>,
+}
+
+/// The completions of one question in one step.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Group {
+    /// What returns are measured against.
+    #[serde(flatten)]
+    pub baseline: Baseline,
+    /// R_k of each.
+    pub mean_returns: Vec<f64>,
+    /// Which of them this one is.
+    pub place: usize,
+    /// Advantage of tokens that belong to no sentence.
+    pub outside: f64,
+    /// Advantages of each sentence's tokens.
+    pub sentences: Vec<f64>,
+}
+
+impl Group {
+    /// The group of a completion among those of a step; `place` is that in the group.
+    #[must_use]
+    pub fn new(baseline: Baseline, mean_returns: Vec<f64>, place: usize, returns: &TracedReturns) -> Self {
+        let sentences = returns.sentences.iter().map(|value| baseline.advantage(*value)).collect();
+        Self { baseline, mean_returns, place, outside: baseline.advantage(returns.outside), sentences }
+    }
+}
+
+/// What the corpus says to one query.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evidence {
+    /// As the rule asked.
+    pub query: String,
+    /// Some passages that match.
+    pub passages: Vec<Passage>,
+    /// Why there are none, where that has another reason than that nothing matches.
+    pub missing: Option<String>,
+}
+
+/// Text of the corpus around a match.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Passage {
+    /// The document.
+    pub origin: String,
+    /// The text, piece by piece.
+    pub pieces: Vec<Piece>,
+}
+
+/// A piece of a [`Passage`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Piece {
+    /// The text.
+    pub text: String,
+    /// Whether these are words of the query.
+    pub matched: bool,
+}
+
+impl Explained {
+    /// Without a group and evidence.
+    #[must_use]
+    pub fn new(origin: String, trace: Trace, settings: &RewardSettings) -> Self {
+        let returns = traced_returns(&trace, settings);
+        Self { origin, trace, returns, group: None, evidence: Vec::new() }
+    }
+
+    /// Every query that was asked for its sentences, once.
+    #[must_use]
+    pub fn lookups(&self) -> Vec<&Lookup> {
+        let mut asked: Vec<&Lookup> = Vec::new();
+        for lookup in self.trace.sentences.iter().flat_map(lookups) {
+            if asked.iter().all(|known| known.query.all_of != lookup.query.all_of) {
+                asked.push(lookup);
+            }
+        }
+        asked
+    }
+}
+
+/// Completions of a step of a run: the one that is asked for, or else the best and the worst. Without a step, of the last.
+///
+/// # Errors
+/// Where the run has no such step or completion, or its traces cannot be read or understood.
+pub fn of_step(run: &Run, step: Option<usize>, completion: Option<usize>) -> Result<Vec<Explained>, ReportError> {
+    let last = run.metric("step").last().map_or(1, |(step, _)| *step as usize);
+    let step = step.unwrap_or(last);
+    let traces = run.traces_of(step)?;
+    let (count, size) = (traces.len(), run.settings.rollout.num_generations.max(1));
+    if !count.is_multiple_of(size) {
+        return Err(ReportError::Incomplete { step, count, size });
+    }
+    let means: Vec<f64> = traces.iter().map(|trace| trace.mean_return).collect();
+    let places = match completion {
+        Some(completion) if completion >= count => return Err(ReportError::NoCompletion { step, completion, count }),
+        Some(completion) => vec![completion],
+        None => best_and_worst(&means),
+    };
+    let baselines = baselines(&means, size, &run.settings.advantage);
+    let explained = |place: usize| {
+        let origin = format!("step {step}, completion {place} of {}", run.name);
+        let mut explained = Explained::new(origin, traces[place].clone(), &run.settings.reward);
+        let (group, first) = (place / size, place / size * size);
+        let of_group = means[first..first + size].to_vec();
+        explained.group = Some(Group::new(baselines[group], of_group, place - first, &explained.returns));
+        explained
+    };
+    Ok(places.into_iter().map(explained).collect())
+}
+
+fn best_and_worst(means: &[f64]) -> Vec<usize> {
+    let by_mean = |a: &usize, b: &usize| means[*a].total_cmp(&means[*b]);
+    let mut places: Vec<usize> = (0..means.len()).max_by(by_mean).into_iter().collect();
+    places.extend((0..means.len()).min_by(by_mean).filter(|worst| !places.contains(worst)));
+    places
+}
+
+fn lookups(sentence: &SentenceTrace) -> &[Lookup] {
+    sentence.verdict.as_ref().map_or(&[], |verdict| &verdict.lookups)
+}
+
+/// The page about some completions. `settings` are those that they were scored with.
+#[must_use]
+pub fn explain(title: &str, completions: &[Explained], settings: &RewardSettings) -> String {
+    let body = html! {
+        h1 { (title) }
+        @for explained in completions { (section(explained, settings)) }
+    };
+    page(title, &body)
+}
+
+fn section(explained: &Explained, settings: &RewardSettings) -> Markup {
+    let Explained { origin, trace, .. } = explained;
+    let largest = completion::largest([trace]);
+    html! {
+        h2 { (trace.question) }
+        p.soft { (origin) }
+        (completion::coloured(trace, settings.compatibility, largest))
+        (completion::scale(largest))
+        h3 { "Return" }
+        (parts(trace, settings))
+        @if trace.fallback {
+            p { span.warn { "Its sentences were not paid: " } "only " (number::percent(trace.alignment_rate)) " of their tokens could be aligned." }
+        }
+        @if let Some(group) = &explained.group { (compared(group)) }
+        h3 { "Sentence by sentence" }
+        @for (n, one) in trace.sentences.iter().enumerate() { (sentence(explained, n, one, largest)) }
+        @if !explained.evidence.is_empty() {
+            h3 { "What the corpus says" }
+            @for evidence in &explained.evidence { (passages(evidence)) }
+        }
+    }
+}
+
+/// What the mean return is the sum of.
+fn parts(trace: &Trace, settings: &RewardSettings) -> Markup {
+    let ResponseGrades { judge, format } = &trace.response;
+    let of_response = response_return(&trace.response, settings);
+    let of_format = settings.lambda_format * format.reward;
+    let row = |what: &str, label: &str, value: f64| vec![what.to_owned(), label.to_owned(), number::with_sign(value)];
+    let rows = [
+        row("judge", &judge.label, of_response - of_format),
+        row("format", &format.label, of_format),
+        row("sentences", "on average", trace.mean_return - of_response),
+        row("mean return", "", trace.mean_return),
+    ];
+    html! {
+        (table(&["", "", "return"], &rows))
+        @for (what, note) in [("judge", &judge.note), ("format", &format.note)] {
+            @if let Some(note) = note { p.note { (what) ": " (note) } }
+        }
+    }
+}
+
+fn compared(group: &Group) -> Markup {
+    let others: Vec<String> = group.mean_returns.iter().map(|value| number::with_sign(*value)).collect();
+    html! {
+        ul.figures {
+            li { span { "mean of its group " } (number::with_sign(group.baseline.centre)) }
+            li { span { "deviation " } (number::short(group.baseline.spread)) }
+            li { span { "advantage of tokens outside sentences " } (number::with_sign(group.outside)) }
+        }
+        p.note {
+            "Mean returns of the group: "
+            @for (n, value) in others.iter().enumerate() {
+                @if n == group.place { b { (value) } } @else { (value) }
+                @if n + 1 < others.len() { ", " }
+            }
+        }
+    }
+}
+
+fn sentence(explained: &Explained, n: usize, sentence: &SentenceTrace, largest: f64) -> Markup {
+    let verdict = sentence.verdict.as_ref();
+    let reward = verdict.and_then(|verdict| verdict.reward);
+    html! {
+        div.sentence {
+            p { (completion::marked(&sentence.text, sentence, largest)) }
+            ul.figures {
+                li { span { "reward " } (reward.map_or("none".to_owned(), |reward| number::with_sign(reward.into()))) }
+                @if let Some(value) = explained.returns.sentences.get(n) { li { span { "return " } (number::with_sign(*value)) } }
+                @if let Some(value) = explained.group.as_ref().and_then(|group| group.sentences.get(n)) {
+                    li { span { "advantage " } (number::with_sign(*value)) }
+                }
+                @if let Some(tokens) = &sentence.tokens { li { span { "tokens " } (tokens.start) "–" (tokens.end.saturating_sub(1)) } }
+            }
+            @if !sentence.triplets.is_empty() { (triplets(sentence)) }
+            @if !lookups(sentence).is_empty() { (counts(sentence)) }
+            @for channel in verdict.into_iter().flat_map(|verdict| &verdict.channels) {
+                p.note {
+                    (channel.rule) " × " (channel.weight) ": "
+                    (channel.reward.map_or("abstains".to_owned(), |reward| number::with_sign(reward.into())))
+                    @if let Some(note) = &channel.note { ", " (note) }
+                }
+            }
+            @if let Some(note) = verdict.and_then(|verdict| verdict.note.as_ref()) { p.note { (note) } }
+        }
+    }
+}
+
+fn triplets(sentence: &SentenceTrace) -> Markup {
+    let decided = sentence.verdict.as_ref().and_then(|verdict| verdict.triplet);
+    html! {
+        div.table {
+            table {
+                thead { tr { th.words { "head" } th.words { "relation" } th.words { "tail" } th { "" } } }
+                tbody {
+                    @for (n, triplet) in (0..).zip(&sentence.triplets) {
+                        tr {
+                            td.words { (triplet.head) }
+                            td.words { (triplet.relation) }
+                            td.words { (triplet.tail) }
+                            td { @if decided == Some(n) { "decided" } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn counts(sentence: &SentenceTrace) -> Markup {
+    html! {
+        ul.figures {
+            @for Lookup { query, count } in lookups(sentence) {
+                li {
+                    code { (query) } span { " occurs " }
+                    @match count.occurrences {
+                        Some(1) => "once",
+                        Some(count) => { (count) " times" }
+                        None => "– the corpus cannot say how often",
+                    }
+                    @if !count.exact { span { ", not exact" } }
+                }
+            }
+        }
+    }
+}
+
+fn passages(evidence: &Evidence) -> Markup {
+    html! {
+        p { code { (evidence.query) } }
+        @if let Some(why) = &evidence.missing { p.soft { (why) } }
+        @else if evidence.passages.is_empty() { p.soft { "Nothing matches." } }
+        @for passage in &evidence.passages {
+            blockquote {
+                cite { (passage.origin) }
+                @for piece in &passage.pieces { @if piece.matched { b { (piece.text) } } @else { (piece.text) } }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corver_core::{AdvantageSettings, Count, Query, Triplet, baselines};
+
+    use super::*;
+    use crate::testing::trace;
+
+    fn explained() -> Explained {
+        let mut trace = trace(
+            "Where <i>is</i> it?",
+            "<think>Paris is in <script>France</script>.</think><answer>Rome</answer>",
+            3.05,
+        );
+        let verdict = trace.sentences[0].verdict.as_mut().unwrap();
+        let count = Count { occurrences: Some(34), exact: false };
+        verdict.lookups = vec![Lookup { query: Query::new([["Paris"], ["<b>France"]]), count }; 2];
+        verdict.note = Some("a <note>".into());
+        verdict.triplet = Some(0);
+        let part = |text: &str| text.to_owned();
+        trace.sentences[0].triplets =
+            vec![Triplet { head: part("Paris"), relation: part("is <in>"), tail: part("France") }];
+        let settings = RewardSettings::default();
+        let mut explained = Explained::new("step 3".into(), trace, &settings);
+        let baseline = baselines(&[3.05, 1.05], 2, &AdvantageSettings::default())[0];
+        explained.group = Some(Group::new(baseline, vec![3.05, 1.05], 0, &explained.returns));
+        explained
+    }
+
+    #[test]
+    fn a_page_shows_what_a_sentence_earned_and_why() {
+        let mut one = explained();
+        assert_eq!(one.lookups().len(), 1);
+        let piece = |text: &str, matched| Piece { text: text.into(), matched };
+        let passage = Passage {
+            origin: "Atlas <1>".into(),
+            pieces: vec![piece("Here ", false), piece("Paris", true), piece(" lies & <u>", false)],
+        };
+        one.evidence.push(Evidence { query: "Paris AND France".into(), passages: vec![passage], missing: None });
+        one.evidence.push(Evidence {
+            query: "Rome".into(),
+            passages: vec![],
+            missing: Some("the server only counts".into()),
+        });
+        let page = explain("Why", &[one], &RewardSettings::default());
+        for part in [
+            "<td>judge</td><td>GOOD</td><td>+2.00</td>",
+            "mean of its group </span>+2.05",
+            "return </span>+3.10",
+            "Paris AND &lt;b&gt;France</code><span> occurs </span>34 times<span>, not exact",
+            "is &lt;in&gt;",
+            "a &lt;note&gt;",
+            "<td>decided</td>",
+            "Here <b>Paris</b> lies &amp; &lt;u&gt;",
+            "the server only counts",
+        ] {
+            assert!(page.contains(part), "no {part} in\n{page}");
+        }
+        assert!(!page.contains("<script") && !page.contains("<i>"), "{page}");
+    }
+
+    #[test]
+    fn advantages_are_those_of_the_group() {
+        let group = explained().group.unwrap();
+        // Means 3.05 and 1.05: centre 2.05, deviation √2. Outside 3, in a sentence 3.1.
+        let scale = 2f64.sqrt() + 1e-4;
+        assert!((group.outside - 0.95 / scale).abs() < 1e-9);
+        assert!((group.sentences[0] - 1.05 / scale).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,311 @@
+//! The page about a run, or about several side by side.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use corver_core::ResponseGrades;
+use maud::{Markup, html};
+
+use crate::curves::curves;
+use crate::hacks::{Check, checks, warnings};
+use crate::headline::{headline, side_by_side};
+use crate::page::{page, table};
+use crate::run::Run;
+use crate::tally::{Shown, Tally};
+use crate::{ReportError, completion, number};
+
+/// Completions shown of each kind.
+const SHOWN: usize = 3;
+
+/// A run, with what its traces tell.
+pub(crate) struct Told {
+    pub run: Run,
+    /// The run's, or, where two runs have the same, as much of the path as tells them apart.
+    pub name: String,
+    pub tally: Tally,
+    pub checks: Vec<Check>,
+}
+
+/// Reads the traces of runs and writes the page about them.
+///
+/// # Errors
+/// Where the traces cannot be read or understood.
+pub fn report(runs: Vec<Run>) -> Result<String, ReportError> {
+    let names = distinct_names(&runs);
+    let told: Vec<Told> =
+        runs.into_iter().zip(names).map(|(run, name)| Told::of(run, name)).collect::<Result<_, _>>()?;
+    let title = told.iter().map(|told| told.name.as_str()).collect::<Vec<_>>().join(", ");
+    let body = html! {
+        @match told.as_slice() {
+            [one] => (headline(&one.run)),
+            several => {
+                (side_by_side(several))
+                (differences(several))
+            }
+        }
+        h2 { "Known hacks" }
+        (hacks(&told))
+        h2 { "Curves" }
+        (curves(&told))
+        h2 { "Completions" }
+        @for one in &told { (best_and_worst(one, told.len() > 1)) }
+        h2 { "Where the time went" }
+        @for one in &told { (timing(one, told.len() > 1)) }
+        h2 { "Settings and hashes" }
+        @for one in &told { (settings(one)) }
+    };
+    Ok(page(&title, &body))
+}
+
+impl Told {
+    fn of(run: Run, name: String) -> Result<Self, ReportError> {
+        let mut tally = Tally::default();
+        let compatibility = run.settings.reward.compatibility;
+        run.for_each_trace(|step, trace| tally.add(step, trace, compatibility, SHOWN))?;
+        let checks = checks(&run, &tally);
+        Ok(Self { run, name, tally, checks })
+    }
+}
+
+/// The folders' names, with as many of the folders around them as it takes to tell all apart.
+fn distinct_names(runs: &[Run]) -> Vec<String> {
+    let path = |run: &Run| std::path::absolute(&run.path).unwrap_or_else(|_| run.path.clone());
+    let parts: Vec<Vec<String>> = runs
+        .iter()
+        .map(|run| path(run).components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect())
+        .collect();
+    let names = |deep: usize| -> Vec<String> {
+        parts.iter().map(|parts| parts[parts.len().saturating_sub(deep)..].join("/")).collect()
+    };
+    let deepest = parts.iter().map(Vec::len).max().unwrap_or(1);
+    let is_distinct = |deep: &usize| names(*deep).iter().collect::<BTreeSet<_>>().len() == runs.len();
+    names((1..=deepest).find(is_distinct).unwrap_or(1))
+}
+
+fn hacks(runs: &[Told]) -> Markup {
+    html! {
+        @for told in runs {
+            @if runs.len() > 1 { h3 { (told.name) } }
+            @if told.checks.is_empty() {
+                p.soft { "Too few steps to show a trend." }
+            } @else {
+                div.table {
+                    table.checks {
+                        thead { tr { th { "hack" } th { "first steps" } th { "last steps" } th { "" } th.words { "what was measured" } } }
+                        tbody { @for check in &told.checks { (check_row(check)) } }
+                    }
+                }
+            }
+            @for (step, warning) in warnings(&told.run) {
+                p { span.warn { "Step " (step) ":" } " " (warning) }
+            }
+        }
+    }
+}
+
+fn check_row(check: &Check) -> Markup {
+    let Check { hack, measure, first, last, flagged, meaning } = check;
+    html! {
+        tr class=[flagged.then_some("flagged")] {
+            td { (hack) }
+            td { (first) }
+            td { (last) }
+            td { @if *flagged { span.warn { "flagged" } } @else { span.soft { "–" } } }
+            td.words { (measure) @if *flagged { span.soft { ": " (meaning) } } }
+        }
+    }
+}
+
+fn best_and_worst(told: &Told, is_named: bool) -> Markup {
+    let Told { run, name, tally, .. } = told;
+    let one = |shown: &Shown| {
+        let ResponseGrades { judge, format } = &shown.trace.response;
+        html! {
+            article.completion {
+                h3 { (shown.trace.question) }
+                ul.figures {
+                    li { span { "return " } (number::with_sign(shown.trace.mean_return)) }
+                    li { span { "judge " } (judge.label) " " (number::with_sign(judge.reward)) }
+                    li { span { "format " } (format.label) " " (number::with_sign(format.reward)) }
+                    li { span { "step " } (shown.step) span { ", completion " } (shown.place) }
+                }
+                (completion::coloured(&shown.trace, run.settings.reward.compatibility, tally.largest_reward))
+            }
+        }
+    };
+    html! {
+        @if is_named { h3 { (name) } }
+        @if tally.best.is_empty() {
+            p.soft { "No step has ended yet." }
+        } @else {
+            (completion::scale(tally.largest_reward))
+            h3 { "The largest returns" }
+            @for shown in &tally.best { (one(shown)) }
+            h3 { "The smallest returns" }
+            @for shown in &tally.worst { (one(shown)) }
+            p.note {
+                "One completion of each question. Why each sentence earned what it earned: "
+                code { "corver-host explain " (run.path.display()) " --step N --completion K" }
+            }
+        }
+    }
+}
+
+/// The stages of a step, and what of the reward is none of the named ones.
+const STAGES: [(&str, &str); 6] = [
+    ("rollout", "sampling completions"),
+    ("extract", "reward: triplets"),
+    ("count", "reward: counts"),
+    ("rule", "reward: the rule"),
+    ("prepare", "the base model's log-probabilities"),
+    ("update", "loss, gradients, optimiser"),
+];
+
+fn timing(told: &Told, is_named: bool) -> Markup {
+    let mean = |name: &str| {
+        let values = told.run.metric(name);
+        values.iter().map(|(_, value)| value).sum::<f64>() / values.len().max(1) as f64
+    };
+    let step = mean("step_time");
+    let mut rows: Vec<(&str, f64)> =
+        STAGES.iter().map(|(stage, what)| (*what, mean(&format!("seconds/{stage}")))).collect();
+    let in_reward = ["extract", "count", "rule"].map(|stage| mean(&format!("seconds/{stage}"))).iter().sum::<f64>();
+    rows.insert(4, ("reward: splitting, judge and format", (mean("seconds/reward") - in_reward).max(0.0)));
+    let share = |seconds: f64| if step > 0.0 { (100.0 * seconds / step).clamp(0.0, 100.0) } else { 0.0 };
+    html! {
+        @if is_named { h3 { (told.name) } }
+        div.table {
+            table {
+                thead { tr { th { "stage" } th { "seconds a step" } th { "of the step" } th { "" } } }
+                tbody {
+                    @for (what, seconds) in rows {
+                        tr {
+                            td { (what) }
+                            td { (format!("{seconds:.3}")) }
+                            td { (format!("{:.1} %", share(seconds))) }
+                            td { span.bar { i style={ "width:" (format!("{:.1}", share(seconds))) "%" } {} } }
+                        }
+                    }
+                    tr { td { "the whole step" } td { (format!("{step:.3}")) } td {} td {} }
+                }
+            }
+        }
+        p.note { "On a GPU some stages run beside others, and the parts add up to more than the whole." }
+    }
+}
+
+fn settings(told: &Told) -> Markup {
+    let hashes: Vec<_> = told.run.manifest.0.iter().collect();
+    html! {
+        details {
+            summary { (told.name) ": what decided it" }
+            div.table {
+                table { tbody { @for (what, value) in hashes { tr { td { (what) } td.hash { (value) } } } } }
+            }
+        }
+        details {
+            summary { (told.name) ": config.toml" }
+            pre { (told.run.config) }
+        }
+    }
+}
+
+/// The settings in which runs differ.
+fn differences(runs: &[Told]) -> Markup {
+    let settings: Vec<BTreeMap<String, String>> = runs.iter().map(|told| flat(&told.run.config)).collect();
+    let keys: BTreeSet<&String> = settings.iter().flat_map(BTreeMap::keys).collect();
+    let row = |key: &String| -> Option<Vec<String>> {
+        let values: Vec<_> =
+            settings.iter().map(|one| one.get(key).cloned().unwrap_or_else(|| "–".to_owned())).collect();
+        let differ = values.iter().any(|value| *value != values[0]);
+        differ.then(|| [vec![key.clone()], values].concat())
+    };
+    let rows: Vec<_> = keys.into_iter().filter_map(row).collect();
+    let header: Vec<&str> = ["setting"].into_iter().chain(runs.iter().map(|told| told.name.as_str())).collect();
+    html! {
+        h2 { "What is different" }
+        @if rows.is_empty() { p.soft { "These runs have the same settings." } } @else { (table(&header, &rows)) }
+    }
+}
+
+/// Every value of a configuration by its dotted name.
+fn flat(config: &str) -> BTreeMap<String, String> {
+    fn add(name: &str, value: &toml::Value, flat: &mut BTreeMap<String, String>) {
+        match value {
+            toml::Value::Table(table) => {
+                let dotted = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+                table.iter().for_each(|(key, value)| add(&dotted(key), value, flat));
+            }
+            value => drop(flat.insert(name.to_owned(), value.to_string())),
+        }
+    }
+    let mut all = BTreeMap::new();
+    if let Ok(table) = config.parse::<toml::Table>() {
+        add("", &toml::Value::Table(table), &mut all);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{run_folder, trace};
+
+    const HOSTILE: &str =
+        "<think>Paris is in <script>alert(1)</script>\u{202e} & \"France\".</think><answer>Paris</answer>";
+
+    fn page_of(folders: &[&tempfile::TempDir]) -> String {
+        report(folders.iter().map(|folder| Run::open(folder.path()).unwrap()).collect()).unwrap()
+    }
+
+    #[test]
+    fn an_unfinished_run_has_its_curves_and_completions() {
+        let folder =
+            run_folder(6, |step| vec![trace("<b>Where</b>?", HOSTILE, step as f64), trace("Who?", "It is.", -1.0)]);
+        let page = page_of(&[&folder]);
+        assert!(page.contains("Not finished: 6 of 9 steps"), "{page}");
+        assert!(
+            page.contains("rule first (1), judge string-match (1), format think-then-answer (1), seed 7"),
+            "{page}"
+        );
+        for part in ["collapsing length", "&lt;b&gt;Where", "&lt;script&gt;alert(1)", "return </span>+6.00", "+0.10"] {
+            assert!(page.contains(part), "no {part}");
+        }
+        assert!(!page.contains("<script") && !page.contains("<b>Where"));
+        assert!(page.matches("<figure").count() > 8, "{}", page.matches("<figure").count());
+    }
+
+    #[test]
+    fn a_run_without_a_step_can_be_reported() {
+        let page = page_of(&[&run_folder(0, |_| Vec::new())]);
+        assert!(page.contains("Not finished: 0 of 9 steps") && page.contains("No step has ended yet."));
+    }
+
+    #[test]
+    fn several_runs_share_charts_and_say_what_is_different() {
+        let [first, second] = [0.0, 1.0].map(|value| run_folder(6, |_| vec![trace("q", HOSTILE, value)]));
+        let config = second.path().join("config.toml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(&config, text.replace("first.wasm", "min.wasm")).unwrap();
+        let page = page_of(&[&first, &second]);
+        for part in ["2 runs", "<td>rule.plugin</td><td>\"first.wasm\"</td><td>\"min.wasm\"</td>", "Channels: judge"] {
+            assert!(page.contains(part), "no {part} in\n{page}");
+        }
+        assert!(!page.contains("<td>run.steps</td>"), "what they share is left out");
+    }
+
+    #[test]
+    fn runs_of_one_name_are_told_apart_by_their_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |place: &str| {
+            let (made, path) = (run_folder(1, |_| Vec::new()), folder.path().join(place));
+            std::fs::create_dir_all(&path).unwrap();
+            for file in ["config.toml", "manifest.json", "metrics.jsonl"] {
+                std::fs::copy(made.path().join(file), path.join(file)).unwrap();
+            }
+            Run::open(&path).unwrap()
+        };
+        let names = distinct_names(&[run("first/seed-1"), run("min/seed-1"), run("min/seed-2")]);
+        assert_eq!(names, ["first/seed-1", "min/seed-1", "min/seed-2"]);
+        assert_eq!(distinct_names(&[run("min/seed-1"), run("min/seed-2")]), ["seed-1", "seed-2"]);
+    }
+}
