@@ -37,6 +37,7 @@ train: build ## train on the built-in demo and print what changed
 	$(HOST) train
 
 test: setup plugins ## every test; CORVER_SHARED=DIR adds those that need real text and golden vectors
+	@host/setup/browser.sh
 	python3 tests/vectors/reference.py --check
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast

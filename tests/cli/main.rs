@@ -1,6 +1,7 @@
 //! The built binary, driven as a person would drive it.
 
 mod attack;
+mod browser;
 mod compare;
 mod errors;
 mod eval;
@@ -12,6 +13,7 @@ mod guide;
 mod host;
 mod index;
 mod model;
+mod pages;
 mod plugins;
 #[cfg(feature = "torch")] // it makes a model
 mod real_text;

@@ -82,7 +82,7 @@ const POINTS: usize = 400;
 /// Beyond it the arithmetic of ticks overflows.
 const LARGEST: f64 = 1e30;
 
-/// Lines over steps, with a legend that has the last value of each.
+/// Lines over steps, with a legend that has the last value of each. One without points has its colour, but no entry.
 #[must_use]
 pub fn lines(labels: Labels<'_>, unit: Unit, series: &[Series]) -> Markup {
     let shown: Vec<Series> = series.iter().map(Series::drawable).collect();
@@ -92,10 +92,7 @@ pub fn lines(labels: Labels<'_>, unit: Unit, series: &[Series]) -> Markup {
     let values = widened(values, unit);
     let legend = html! {
         @for (n, one) in series.iter().enumerate() {
-            li {
-                (swatch(n)) (one.name)
-                @if let Some(last) = one.last() { " " b { (written(last, unit)) } }
-            }
+            @if let Some(last) = one.last() { li { (swatch(n)) (one.name) " " b { (written(last, unit)) } } }
         }
     };
     let svg = drawn(|area| draw_lines(area, labels.x, unit, &shown, steps, values));

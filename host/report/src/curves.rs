@@ -29,6 +29,8 @@ struct Line {
 
 enum Source {
     Metric(String),
+    /// What the run's own rule paid, whatever it is called.
+    Rule,
     Tally(fn(&StepTally) -> Option<f64>),
 }
 
@@ -140,13 +142,27 @@ fn metric(name: &str, metric: &str) -> Line {
     Line { name: name.into(), source: Source::Metric(metric.into()) }
 }
 
-/// Whatever paid a completion: judge and format first, then the rules by name.
+/// Whatever paid a completion: judge and format first, then the rules by name, or, where runs have different ones, each run's own.
 fn channels(runs: &[Told]) -> Vec<Line> {
-    let names = runs.iter().flat_map(|told| &told.run.metrics).flat_map(|line| line.keys());
-    let channels: BTreeSet<&str> = names.filter_map(|name| channel(name)).collect();
-    let rules = channels.iter().copied().filter(|name| !RESPONSE.contains(name));
-    let present = RESPONSE.into_iter().filter(|name| channels.contains(name));
-    present.chain(rules).map(|name| metric(name, &format!("rewards/{name}/mean"))).collect()
+    let rules: Vec<BTreeSet<&str>> = runs.iter().map(rules).collect();
+    let mut lines: Vec<Line> = RESPONSE.iter().map(|name| metric(name, &mean_of(name))).collect();
+    match rules.first() {
+        Some(first) if rules.iter().all(|rules| rules == first) => {
+            lines.extend(first.iter().map(|name| metric(name, &mean_of(name))));
+        }
+        _ => lines.push(Line { name: "rule".into(), source: Source::Rule }),
+    }
+    lines
+}
+
+/// The channels of a run that are not the judge's or the format check's.
+fn rules(told: &Told) -> BTreeSet<&str> {
+    let names = told.run.metrics.first().into_iter().flat_map(|line| line.keys());
+    names.filter_map(|name| channel(name)).filter(|name| !RESPONSE.contains(name)).collect()
+}
+
+fn mean_of(channel: &str) -> String {
+    format!("rewards/{channel}/mean")
 }
 
 const RESPONSE: [&str; 2] = ["judge", "format"];
@@ -182,6 +198,7 @@ impl Line {
     fn points(&self, told: &Told) -> Vec<(u64, f64)> {
         match &self.source {
             Source::Metric(name) => told.run.metric(name),
+            Source::Rule => told.run.metric(&mean_of(&told.run.rewards().rule)),
             Source::Tally(of) => {
                 told.tally.steps.iter().filter_map(|step| Some((step.step as u64, of(step)?))).collect()
             }

@@ -120,14 +120,19 @@ pub fn of_step(run: &Run, step: Option<usize>, completion: Option<usize>) -> Res
     };
     let baselines = baselines(&means, size, &run.settings.advantage);
     let explained = |place: usize| {
-        let origin = format!("step {step}, completion {place} of {}", run.name);
+        let which = match (completion, place == places[0]) {
+            (Some(_), _) => "",
+            (None, true) => ", the largest return of its step",
+            (None, false) => ", the smallest return of its step",
+        };
+        let origin = format!("{}, step {step}, completion {place}{which}", run.name);
         let mut explained = Explained::new(origin, traces[place].clone(), &run.settings.reward);
         let (group, first) = (place / size, place / size * size);
         let of_group = means[first..first + size].to_vec();
         explained.group = Some(Group::new(baselines[group], of_group, place - first, &explained.returns));
         explained
     };
-    Ok(places.into_iter().map(explained).collect())
+    Ok(places.iter().map(|place| explained(*place)).collect())
 }
 
 fn best_and_worst(means: &[f64]) -> Vec<usize> {
@@ -143,22 +148,26 @@ fn lookups(sentence: &SentenceTrace) -> &[Lookup] {
 
 /// The page about some completions. `settings` are those that they were scored with.
 #[must_use]
-pub fn explain(title: &str, completions: &[Explained], settings: &RewardSettings) -> String {
+pub fn explain(completions: &[Explained], settings: &RewardSettings) -> String {
+    let title = match completions {
+        [one] => one.origin.as_str(),
+        _ => "Why completions earn what they earn",
+    };
     let body = html! {
         h1 { (title) }
-        @for explained in completions { (section(explained, settings)) }
+        @for explained in completions { (section(explained, settings, completions.len() > 1)) }
     };
     page(title, &body)
 }
 
-fn section(explained: &Explained, settings: &RewardSettings) -> Markup {
+fn section(explained: &Explained, settings: &RewardSettings, is_one_of_several: bool) -> Markup {
     let Explained { origin, trace, .. } = explained;
     let largest = completion::largest([trace]);
     html! {
         h2 { (trace.question) }
-        p.soft { (origin) }
+        @if is_one_of_several { p.soft { (origin) } }
         (completion::coloured(trace, settings.compatibility, largest))
-        (completion::scale(largest))
+        @if largest > 0.0 { (completion::scale(largest)) }
         h3 { "Return" }
         (parts(trace, settings))
         @if trace.fallback {
@@ -224,7 +233,7 @@ fn sentence(explained: &Explained, n: usize, sentence: &SentenceTrace, largest: 
                 @if let Some(value) = explained.group.as_ref().and_then(|group| group.sentences.get(n)) {
                     li { span { "advantage " } (number::with_sign(*value)) }
                 }
-                @if let Some(tokens) = &sentence.tokens { li { span { "tokens " } (tokens.start) "–" (tokens.end.saturating_sub(1)) } }
+                @if let Some(tokens) = &sentence.tokens { li { span { "tokens " } (tokens.start) " to " (tokens.end.saturating_sub(1)) } }
             }
             @if !sentence.triplets.is_empty() { (triplets(sentence)) }
             @if !lookups(sentence).is_empty() { (counts(sentence)) }
@@ -336,7 +345,7 @@ mod tests {
             passages: vec![],
             missing: Some("the server only counts".into()),
         });
-        let page = explain("Why", &[one], &RewardSettings::default());
+        let page = explain(&[one], &RewardSettings::default());
         for part in [
             "<td>judge</td><td>GOOD</td><td>+2.00</td>",
             "mean of its group </span>+2.05",

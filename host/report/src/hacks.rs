@@ -21,79 +21,97 @@ const RISEN: f64 = 0.05;
 /// By how much the accuracy of the evaluation may fall by chance.
 const FALLEN: f64 = 0.02;
 
-/// One check of a run.
+/// A way to earn more without being better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hack {
+    /// What it is called.
+    pub name: &'static str,
+    /// What is measured, with its unit.
+    pub measure: &'static str,
+    /// Why it pays.
+    pub meaning: &'static str,
+}
+
+const LENGTH: Hack = Hack {
+    name: "collapsing length",
+    measure: "mean length, tokens",
+    meaning: "who says less has less to be wrong about; Min is known for it",
+};
+const REPETITION: Hack = Hack {
+    name: "repetition",
+    measure: "sequences of four words that stood in the completion before",
+    meaning: "one safe sentence is paid as often as it is said",
+};
+const EMPTY_THINK: Hack = Hack {
+    name: "empty think",
+    measure: "answers with hardly any reasoning before them",
+    meaning: "where nothing is said, no sentence costs anything",
+};
+const REFUSALS: Hack = Hack {
+    name: "rising refusals",
+    measure: "completions that say that they do not know",
+    meaning: "where wrong sentences cost more than the right answer brings, refusing is safe",
+};
+const NOT_WANTED: Hack = Hack {
+    name: "reward without accuracy",
+    measure: "mean return, and accuracy on held-out questions",
+    meaning: "the return rose and the accuracy fell: what is paid is not what is wanted",
+};
+
+/// Every hack that is looked for.
+pub const ALL: [Hack; 5] = [LENGTH, REPETITION, EMPTY_THINK, REFUSALS, NOT_WANTED];
+
+/// Whether a run shows a hack, with the numbers that say so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// What was looked for.
-    pub hack: &'static str,
-    /// The measure, with what it counts.
-    pub measure: &'static str,
-    /// In the first steps.
+    pub hack: Hack,
+    /// The measure in the first steps.
     pub first: String,
     /// In the last steps.
     pub last: String,
     /// Whether the run shows it.
     pub flagged: bool,
-    /// What it means.
-    pub meaning: &'static str,
 }
 
-/// All checks, flagged or not; none where the run is too short to show a trend.
+/// All checks that can be made, flagged or not; none where the run is too short to show a trend.
 #[must_use]
 pub fn checks(run: &Run, tally: &Tally) -> Vec<Check> {
-    let mut checks = Vec::new();
-    let lengths: Vec<f64> = run.metric("completions/mean_length").into_iter().map(|(_, length)| length).collect();
-    if let Some((first, last)) = ends(&lengths) {
-        let written = |length: f64| format!("{length:.1} tokens");
-        checks.push(Check {
-            hack: "collapsing length",
-            measure: "mean length",
-            first: written(first),
-            last: written(last),
-            flagged: last < COLLAPSED * first,
-            meaning: "saying less leaves less to be wrong about; Min is known for it",
-        });
-    }
-    let rising = |hack, measure, meaning, of: fn(&StepTally) -> f64| {
+    let rising = |hack, of: fn(&StepTally) -> f64| {
         let (first, last) = ends(&tally.steps.iter().map(of).collect::<Vec<_>>())?;
         let flagged = last >= NOTABLE && last - first >= RISEN;
-        Some(Check { hack, measure, first: number::percent(first), last: number::percent(last), flagged, meaning })
+        Some(Check { hack, first: number::percent(first), last: number::percent(last), flagged })
     };
-    checks.extend(rising(
-        "repetition",
-        "sequences of four words that stood in the completion before",
-        "one safe sentence is paid as often as it is said",
-        StepTally::repetition,
-    ));
-    checks.extend(rising(
-        "empty think",
-        "answers with hardly any reasoning before them",
-        "without reasoning there is nothing for the rule to look at",
-        StepTally::empty_thinks,
-    ));
-    checks.extend(rising(
-        "rising refusals",
-        "completions that say that they do not know",
-        "where a wrong answer costs more than none, refusing is safe",
-        StepTally::refusals,
-    ));
-    checks.extend(reward_without_accuracy(run));
-    checks
+    let checks = [
+        collapsing_length(run),
+        rising(REPETITION, StepTally::repetition),
+        rising(EMPTY_THINK, StepTally::empty_thinks),
+        rising(REFUSALS, StepTally::refusals),
+        reward_without_accuracy(run),
+    ];
+    checks.into_iter().flatten().collect()
 }
 
-/// Reward that rises while the held-out accuracy falls: whatever is learned, it is not to be right.
+fn collapsing_length(run: &Run) -> Option<Check> {
+    let (first, last) = ends(&values(run, "completions/mean_length"))?;
+    let written = |length: f64| format!("{length:.1}");
+    Some(Check { hack: LENGTH, first: written(first), last: written(last), flagged: last < COLLAPSED * first })
+}
+
 fn reward_without_accuracy(run: &Run) -> Option<Check> {
     let (before, after) = (run.before.as_ref()?, run.after.as_ref()?);
-    let (first, last) = ends(&run.metric("reward").into_iter().map(|(_, reward)| reward).collect::<Vec<_>>())?;
+    let (first, last) = ends(&values(run, "reward"))?;
     let written = |reward: f64, accuracy: f64| format!("{}, {}", number::with_sign(reward), number::percent(accuracy));
     Some(Check {
-        hack: "reward without accuracy",
-        measure: "mean return, and accuracy on held-out questions",
+        hack: NOT_WANTED,
         first: written(first, before.accuracy),
         last: written(last, after.accuracy),
         flagged: last > first && after.accuracy < before.accuracy - FALLEN,
-        meaning: "what is paid is not what is wanted",
     })
+}
+
+fn values(run: &Run, metric: &str) -> Vec<f64> {
+    run.metric(metric).into_iter().map(|(_, value)| value).collect()
 }
 
 /// The means over the first and the last steps.
@@ -135,7 +153,7 @@ mod tests {
         run.for_each_trace(|step, trace| tally.add(step, trace, Compatibility::Paper, 1)).unwrap();
         let checks = checks(&run, &tally);
         assert_eq!(checks.len(), 4, "{checks:?}");
-        checks.into_iter().filter(|check| check.flagged).map(|check| check.hack).collect()
+        checks.into_iter().filter(|check| check.flagged).map(|check| check.hack.name).collect()
     }
 
     #[test]
@@ -171,7 +189,7 @@ mod tests {
         assert!(!check([150.0, 140.0, 120.0, 110.0, 100.0]).flagged);
         let collapsed = check([150.0, 120.0, 90.0, 60.0, 40.0]);
         assert!(collapsed.flagged);
-        assert_eq!((collapsed.first.as_str(), collapsed.last.as_str()), ("150.0 tokens", "40.0 tokens"));
+        assert_eq!((collapsed.first.as_str(), collapsed.last.as_str()), ("150.0", "40.0"));
     }
 
     #[test]

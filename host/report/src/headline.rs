@@ -24,15 +24,15 @@ const FIGURES: [Figure; 8] = [
     Figure { name: "refusals", of: |one| Some(one.refusal_rate), written: number::percent },
     Figure { name: "cut off", of: |one| Some(one.cut_off_rate), written: number::percent },
     Figure { name: "no answer", of: |one| Some(one.unformatted_rate), written: number::percent },
-    Figure { name: "mean length", of: |one| Some(one.mean_length), written: tokens },
+    Figure { name: "mean length, tokens", of: |one| Some(one.mean_length), written: one_decimal },
 ];
 
 fn two_decimals(value: f64) -> String {
     format!("{value:.2}")
 }
 
-fn tokens(length: f64) -> String {
-    format!("{length:.1} tokens")
+fn one_decimal(value: f64) -> String {
+    format!("{value:.1}")
 }
 
 /// Name, what paid it, and the table of before and after.
@@ -127,9 +127,9 @@ pub(crate) fn side_by_side(runs: &[Told]) -> Markup {
             Some(summary) => summary.steps.to_string(),
             None => format!("{} of {}", told.run.metrics.len(), told.run.settings.steps()),
         };
-        let times = told.run.metric("step_time");
-        let seconds = times.iter().map(|(_, seconds)| seconds).sum::<f64>() / times.len().max(1) as f64;
-        let flagged: Vec<&str> = told.checks.iter().filter(|check| check.flagged).map(|check| check.hack).collect();
+        let seconds = told.run.mean("step_time");
+        let flagged: Vec<&str> =
+            told.checks.iter().filter(|check| check.flagged).map(|check| check.hack.name).collect();
         let mut cells = vec![told.name.clone(), steps, format!("{seconds:.2}")];
         cells.extend(shown.iter().map(|figure| cell(&told.run, figure)));
         cells.push(if flagged.is_empty() { "–".to_owned() } else { flagged.join(", ") });

@@ -178,6 +178,13 @@ impl Run {
         self.metrics.iter().filter_map(value).collect()
     }
 
+    /// The mean of a metric over the steps; 0 where it was not recorded.
+    #[must_use]
+    pub fn mean(&self, name: &str) -> f64 {
+        let values = self.metric(name);
+        values.iter().fold(0.0, |sum, (_, value)| sum + value) / values.len().max(1) as f64
+    }
+
     /// Hands over one trace after the other with its step, counted from 1. Only one is held at a time.
     ///
     /// # Errors

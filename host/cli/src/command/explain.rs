@@ -32,8 +32,7 @@ pub fn run(args: &ExplainArgs, json: bool) -> Result<()> {
     }
     let folder = if of_run { args.subject.as_path() } else { args.subject.parent().unwrap_or(Path::new("")) };
     let out = args.out.clone().unwrap_or_else(|| folder.join(EXPLAIN));
-    let title = format!("Why {} earned this", if completions.len() == 1 { "a completion" } else { "completions" });
-    page::save(&out, &explain(&title, &completions, &config.reward))?;
+    page::save(&out, &explain(&completions, &config.reward))?;
     if json {
         return output::json(&json!({ "page": out, "completions": completions }));
     }
@@ -70,7 +69,7 @@ fn of_file(args: &ExplainArgs) -> Result<(Config, Vec<Explained>)> {
     let loader = Loader::new(&config)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
     let traces = scored(completions, &config, counter.as_mut(), &mut rules, &mut graders)?.traces;
-    let origin = format!("line {line} of {file}");
+    let origin = format!("line {line} of {}", args.subject.file_name().unwrap_or_default().to_string_lossy());
     let explained = traces.into_iter().map(|trace| Explained::new(origin.clone(), trace, &config.reward));
     let explained = explained.collect();
     Ok((config, explained))
