@@ -35,6 +35,7 @@ fn each_heavy_library_has_one_owner() {
     assert_eq!(users(&graph, "wasmtime"), ["corver-rules"]);
     assert_eq!(users(&graph, "ort"), ["corver-extract"]);
     assert_eq!(users(&graph, "memmap2"), ["corver-corpus"]);
+    assert_eq!(users(&graph, "parquet"), ["corver-corpus"]);
     assert_eq!(users(&graph, "ureq"), ["corver-counts"]);
     assert_eq!(users(&graph, "hyper"), ["corver-counts"]);
     assert_eq!(users(&graph, "tch"), ["corver-learn"]);

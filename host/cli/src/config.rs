@@ -10,6 +10,7 @@ use corver_core::{AdvantageSettings, Device, LearnSettings, Precision, RewardSet
 use corver_corpus::CnfOptions;
 use corver_counts::{RemoteSettings, Source};
 use corver_rules::Limits;
+use corver_study::data::QuestionPlace;
 use corver_study::eval::FilterSettings;
 use serde_json::{Map, Value};
 
@@ -140,8 +141,8 @@ impl Config {
             device: problems.take("run.device", run.device.parse()).unwrap_or_default(),
             threads: run.threads,
             memory: (run.memory_gib > 0.0).then_some((run.memory_gib * GIB) as u64),
-            train_questions: problems.take("question.train", place(&question.train)).flatten(),
-            eval_questions: problems.take("question.eval", place(&question.eval)).flatten(),
+            train_questions: problems.take("question.train", questions(&question.train)).flatten(),
+            eval_questions: problems.take("question.eval", questions(&question.eval)).flatten(),
             eval_limit: question.eval_limit,
             prompts_per_step: question.prompts_per_step,
             model: problems.take("policy.model", model(&policy.model)).flatten(),
@@ -189,7 +190,10 @@ impl Config {
             [("question.train", self.train_questions.as_ref()), ("question.eval", self.eval_questions.as_ref())]
         {
             if let Some(DemoOr::Own(path)) = place {
-                problems.look_for(key, path);
+                let folder = QuestionPlace::parse(&path.to_string_lossy()).path;
+                if !folder.exists() {
+                    problems.add(key, hub::missing(hub::Kind::Dataset, &folder));
+                }
             }
         }
         if let Some(path) = &self.extraction.prompt {
@@ -199,7 +203,7 @@ impl Config {
             if let Some(DemoOr::Own(folder)) = model
                 && !folder.exists()
             {
-                problems.add(key, hub::missing(folder));
+                problems.add(key, hub::missing(hub::Kind::Model, folder));
             }
         }
         for source in &self.sources {
@@ -327,8 +331,22 @@ pub fn sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
 
 /// A folder, or a model that was downloaded under this name.
 pub fn model(text: &str) -> Result<Option<Place>> {
-    match hub::snapshot(text).filter(|_| !Path::new(text).exists()) {
+    match hub::snapshot(hub::Kind::Model, text).filter(|_| !Path::new(text).exists()) {
         Some(snapshot) => Ok(Some(DemoOr::Own(absolute(&snapshot)?))),
+        None => place(text),
+    }
+}
+
+/// A question file, a dataset's folder or a split of it, or a dataset that was downloaded under this name. A split stays behind
+/// its folder: `FOLDER#train`.
+pub fn questions(text: &str) -> Result<Option<Place>> {
+    let QuestionPlace { path, split } = QuestionPlace::parse(text);
+    let snapshot = path.to_str().and_then(|name| hub::snapshot(hub::Kind::Dataset, name));
+    match snapshot.filter(|_| !path.exists()) {
+        Some(snapshot) => {
+            let place = QuestionPlace { path: absolute(&snapshot)?, split };
+            Ok(Some(DemoOr::Own(place.to_string().into())))
+        }
         None => place(text),
     }
 }

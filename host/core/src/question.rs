@@ -19,6 +19,30 @@ pub struct Question {
     pub popularity: Option<u64>,
 }
 
+/// A question as a question file has it: what [`question`] reads as the same question.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct QuestionRecord<'a> {
+    /// The user message.
+    pub question: &'a str,
+    /// The golds.
+    pub answers: &'a [String],
+    /// Where the answer was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<&'a str>,
+    /// How often people look for what it asks about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub popularity: Option<u64>,
+}
+
+impl Question {
+    /// What a file keeps of it.
+    #[must_use]
+    pub fn record(&self) -> QuestionRecord<'_> {
+        let Self { question, golds, title, popularity } = self;
+        QuestionRecord { question, answers: golds, title: title.as_deref(), popularity: *popularity }
+    }
+}
+
 /// Why a question file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,17 +55,27 @@ pub enum QuestionError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// The file is neither a JSON list nor JSON lines.
-    #[error("{} is neither a JSON list of questions nor one question per line: {source}", path.display())]
+    /// The file begins as a JSON list, and is none.
+    #[error("{} is no JSON list of questions: {source}", path.display())]
     NotJson {
         /// Which file.
         path: PathBuf,
         /// Where the JSON breaks.
         source: serde_json::Error,
     },
+    /// A line is no JSON.
+    #[error("{}:{line}: {source}; a question file is a JSON list, or one JSON object per line", path.display())]
+    BadLine {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// Where the JSON breaks.
+        source: serde_json::Error,
+    },
     /// One record does not have the fields it needs.
     #[error(
-        "{}: record {record}: {problem}; a record has `question` with `answers` (a list, or one text separated by `;`), or with `answer` and `aliases`",
+        "{}: record {record}: {problem}; a record has `question` with `answers` (a list, or one text separated by `;`), or with `answer` and `aliases`, or is as a published set has it (docs/real-models.md)",
         path.display()
     )]
     Record {
@@ -60,14 +94,18 @@ pub enum QuestionError {
     },
 }
 
-/// The two layouts in use: training files carry `answers`, evaluation sets `answer` and `aliases`.
+/// The fields of all layouts: see [`question`].
 #[derive(Deserialize)]
 struct Record {
+    #[serde(alias = "problem")]
     question: String,
     answers: Option<Answers>,
-    answer: Option<String>,
-    #[serde(default)]
-    aliases: Vec<String>,
+    answer: Option<Answer>,
+    aliases: Option<Vec<String>>,
+    possible_answers: Option<PossibleAnswers>,
+    best_answer: Option<String>,
+    correct_answers: Option<Vec<String>>,
+    #[serde(alias = "s_wiki_title")]
     title: Option<String>,
     #[serde(alias = "s_pop")]
     popularity: Option<u64>,
@@ -80,6 +118,26 @@ pub enum Answers {
     /// `;` separates them, blank ones are ignored.
     Separated(String),
     /// As they are.
+    Listed(Vec<String>),
+}
+
+/// An evaluation set's text, NQ-Open's list, TriviaQA's entity.
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "`answer` is neither a string nor a list of strings nor an object with `value` and `aliases`"
+)]
+enum Answer {
+    One(String),
+    Listed(Vec<String>),
+    Entity { value: String, aliases: Vec<String> },
+}
+
+/// PopQA's: JSON within JSON, or the list itself.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`possible_answers` is neither a list of strings nor the JSON text of one")]
+enum PossibleAnswers {
+    Text(String),
     Listed(Vec<String>),
 }
 
@@ -98,45 +156,94 @@ impl Answers {
     }
 }
 
+impl PossibleAnswers {
+    fn golds(self) -> Result<Vec<String>, String> {
+        match self {
+            Self::Text(text) => serde_json::from_str(&text)
+                .map_err(|error| format!("`possible_answers` is no JSON text of a list of strings: {error}")),
+            Self::Listed(golds) => Ok(golds),
+        }
+    }
+}
+
 /// What is said of a record that names none.
 const NO_GOLD: &str = "no gold answer; a question that has none says `\"answers\": []`";
 
-/// Reads a JSON list of questions, or one question per line, in either layout.
+/// Reads a JSON list of questions, or one question per line, in any layout that [`question`] knows.
 ///
 /// # Errors
 /// Where the file cannot be read or a record lacks a field; the message names the record.
 pub fn read_questions(path: &Path) -> Result<Vec<Question>, QuestionError> {
     let text = std::fs::read_to_string(path).map_err(|source| QuestionError::Read { path: path.to_owned(), source })?;
-    parse_questions(path, &text)
+    questions(path, records(path, &text)?)
 }
 
-fn parse_questions(path: &Path, text: &str) -> Result<Vec<Question>, QuestionError> {
-    let records: Result<Vec<serde_json::Value>, _> = match text.trim_start().starts_with('[') {
-        true => serde_json::from_str(text),
-        false => text.lines().filter(|line| !line.trim().is_empty()).map(serde_json::from_str).collect(),
+/// The questions of a file's records, in order.
+///
+/// # Errors
+/// Where there is no record, or one lacks a field; the message names it.
+pub fn questions(
+    path: &Path,
+    records: impl IntoIterator<Item = serde_json::Value>,
+) -> Result<Vec<Question>, QuestionError> {
+    let numbered = |(index, record)| {
+        question(record).map_err(|problem| QuestionError::Record { path: path.to_owned(), record: index + 1, problem })
     };
-    let records = records.map_err(|source| QuestionError::NotJson { path: path.to_owned(), source })?;
-    if records.is_empty() {
-        return Err(QuestionError::Empty { path: path.to_owned() });
+    let questions = records.into_iter().enumerate().map(numbered).collect::<Result<Vec<_>, _>>()?;
+    if questions.is_empty() { Err(QuestionError::Empty { path: path.to_owned() }) } else { Ok(questions) }
+}
+
+fn records(path: &Path, text: &str) -> Result<Vec<serde_json::Value>, QuestionError> {
+    if text.trim_start().starts_with('[') {
+        return serde_json::from_str(text).map_err(|source| QuestionError::NotJson { path: path.to_owned(), source });
     }
-    let question = |(index, value)| {
-        parse_record(value).map_err(|problem| QuestionError::Record {
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let record = |(index, line)| {
+        serde_json::from_str(line).map_err(|source| QuestionError::BadLine {
             path: path.to_owned(),
-            record: index + 1,
-            problem,
+            line: index + 1,
+            source,
         })
     };
-    records.into_iter().enumerate().map(question).collect()
+    lines.map(record).collect()
 }
 
-fn parse_record(value: serde_json::Value) -> Result<Question, String> {
-    let record: Record = serde_json::from_value(value).map_err(|error| error.to_string())?;
-    let golds = match (record.answers, record.answer) {
-        (Some(answers), _) => answers.golds()?,
-        (None, Some(answer)) => std::iter::once(answer).chain(record.aliases).collect(),
-        (None, None) => return Err("missing field `answers`".to_owned()),
+/// The question of one record, or what is wrong with it. The layouts, by what gives the golds:
+///
+/// | layout | fields |
+/// | --- | --- |
+/// | a training file | `question`, `answers`: a text separated by `;`, or a list; `title` |
+/// | an evaluation set | `question`, `answer`, `aliases`; `popularity` |
+/// | NQ-Open | `question`, `answer`: a list |
+/// | WebQuestions | `question`, `answers`: a list |
+/// | TriviaQA | `question`, `answer`: `value` and `aliases` |
+/// | PopQA | `question`, `possible_answers`: a list as JSON text; `s_pop`, `s_wiki_title` |
+/// | SimpleQA | `problem`, `answer` |
+/// | TruthfulQA (generation) | `question`, `best_answer`, `correct_answers` |
+///
+/// Other fields are ignored, and fields that are null are not there. A record that fits several lines is read as the first.
+///
+/// # Errors
+/// What is missing or wrong.
+pub fn question(record: serde_json::Value) -> Result<Question, String> {
+    let record: Record = serde_json::from_value(record).map_err(|error| error.to_string())?;
+    let golds = match record {
+        Record { answers: Some(answers), .. } => answers.golds()?,
+        Record { answer: Some(answer), aliases, .. } => match answer {
+            Answer::One(answer) => first_then(answer, aliases.unwrap_or_default()),
+            Answer::Listed(golds) => golds,
+            Answer::Entity { value, aliases } => first_then(value, aliases),
+        },
+        Record { possible_answers: Some(answers), .. } => answers.golds()?,
+        Record { best_answer: Some(best), correct_answers: Some(correct), .. } => first_then(best, correct),
+        _ => return Err("missing field `answers`".to_owned()),
     };
     Ok(Question { question: record.question, golds, title: record.title, popularity: record.popularity })
+}
+
+fn first_then(first: String, others: Vec<String>) -> Vec<String> {
+    let others: Vec<String> = others.into_iter().filter(|other| *other != first).collect();
+    std::iter::once(first).chain(others).collect()
 }
 
 /// The gold answers of a training record: separated by `;`, blank ones ignored.
@@ -147,38 +254,92 @@ pub fn split_golds(answers: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
+    fn golds(record: serde_json::Value) -> Vec<String> {
+        question(record).unwrap().golds
+    }
+
     #[test]
-    fn both_layouts_are_read() {
-        let train = serde_json::json!({"question": "q", "answers": "Paris; Lutetia;;", "title": "Paris"});
-        assert_eq!(parse_record(train).unwrap().golds, ["Paris", "Lutetia"]);
-        let listed = serde_json::json!({"question": "q", "answers": ["AC;DC", "b"], "num_correct": 3});
-        assert_eq!(parse_record(listed).unwrap().golds, ["AC;DC", "b"]);
-        let none = serde_json::json!({"question": "q", "answers": []});
-        assert!(parse_record(none).unwrap().golds.is_empty());
-        let eval = serde_json::json!({"question": "q", "answer": "a;b", "aliases": ["c"], "s_pop": 7});
-        let question = parse_record(eval).unwrap();
-        assert_eq!((question.golds, question.popularity), (vec!["a;b".to_owned(), "c".to_owned()], Some(7)));
+    fn our_layouts_are_read() {
+        assert_eq!(
+            golds(json!({"question": "q", "answers": "Paris; Lutetia;;", "title": "Paris"})),
+            ["Paris", "Lutetia"]
+        );
+        assert_eq!(golds(json!({"question": "q", "answers": ["AC;DC", "b"], "num_correct": 3})), ["AC;DC", "b"]);
+        assert!(golds(json!({"question": "q", "answers": []})).is_empty());
+        let eval =
+            question(json!({"question": "q", "answer": "a;b", "aliases": ["c", "a;b"], "popularity": 7})).unwrap();
+        assert_eq!((eval.golds, eval.popularity), (vec!["a;b".to_owned(), "c".to_owned()], Some(7)));
+    }
+
+    #[test]
+    fn published_layouts_are_read() {
+        let nq = json!({"question": "where is the Eiffel Tower", "answer": ["Paris", "in Paris"]});
+        assert_eq!(golds(nq), ["Paris", "in Paris"]);
+        let web =
+            json!({"url": "http://…/en/paris", "question": "what is the capital of france?", "answers": ["Paris"]});
+        assert_eq!(golds(web), ["Paris"]);
+        let trivia = json!({"question": "q", "question_id": "tc_1", "search_results": {"title": ["x"]}, "answer": {
+            "value": "Paris", "aliases": ["Lutetia", "Paris"], "normalized_aliases": ["paris"], "type": "WikipediaEntity"}});
+        assert_eq!(golds(trivia), ["Paris", "Lutetia"]);
+        let pop = json!({"id": 1, "question": "What is George Rankin's occupation?", "s_pop": 142, "o_pop": 25_692,
+            "s_wiki_title": "George Rankin", "possible_answers": r#"["politician", "political leader"]"#});
+        let pop = question(pop).unwrap();
+        assert_eq!((pop.golds.len(), pop.popularity, pop.title.as_deref()), (2, Some(142), Some("George Rankin")));
+        assert_eq!(golds(json!({"metadata": "{}", "problem": "Who?", "answer": "Michio Sugeno"})), ["Michio Sugeno"]);
+        let truthful = json!({"type": "Adversarial", "question": "q", "best_answer": "No", "correct_answers": ["Never", "No"],
+            "incorrect_answers": ["Yes"]});
+        assert_eq!(golds(truthful), ["No", "Never"]);
+    }
+
+    #[test]
+    fn what_is_null_is_not_there() {
+        let row =
+            json!({"question": "q", "answers": null, "answer": "a", "aliases": null, "title": null, "s_pop": null});
+        assert_eq!(question(row).unwrap().golds, ["a"]);
+    }
+
+    #[test]
+    fn a_record_is_read_back() {
+        let one =
+            Question { question: "q".into(), golds: vec!["a;b".into()], title: Some("t".into()), popularity: Some(3) };
+        let bare = Question { golds: Vec::new(), title: None, popularity: None, ..one.clone() };
+        for written in [one, bare] {
+            assert_eq!(question(serde_json::to_value(written.record()).unwrap()).unwrap(), written);
+        }
     }
 
     #[test]
     fn a_list_and_lines_hold_the_same() {
-        let read = |text: &str| parse_questions(Path::new("questions"), text);
+        let path = Path::new("questions");
+        let read = |text: &str| questions(path, records(path, text)?);
         let (one, two) = (r#"{"question": "q", "answers": "a"}"#, r#"{"question": "r", "answer": "b"}"#);
         let list = read(&format!("[{one}, {two}]")).unwrap();
         assert_eq!(list.len(), 2);
         assert_eq!(read(&format!("{one}\r\n\n{two}")).unwrap(), list);
-        assert!(matches!(read(&format!("{one}\nno")), Err(QuestionError::NotJson { .. })));
+        assert!(matches!(read(&format!("{one}\n\nno")), Err(QuestionError::BadLine { line: 3, .. })));
+        assert!(matches!(read(&format!("[{one}")), Err(QuestionError::NotJson { .. })));
         assert!(matches!(read(&format!("{one}\n{{}}")), Err(QuestionError::Record { record: 2, .. })));
         assert!(matches!(read(" \n"), Err(QuestionError::Empty { .. })));
         assert!(matches!(read("[]"), Err(QuestionError::Empty { .. })));
     }
 
     #[test]
-    fn a_missing_field_is_named() {
-        assert!(parse_record(serde_json::json!({"answers": "x"})).unwrap_err().contains("question"));
-        assert!(parse_record(serde_json::json!({"question": "x"})).unwrap_err().contains("answers"));
-        assert!(parse_record(serde_json::json!({"question": "x", "answers": ";"})).unwrap_err().contains("no gold"));
+    fn what_is_missing_or_wrong_is_named() {
+        for (record, problem) in [
+            (json!({"answers": "x"}), "`question`"),
+            (json!({"question": "x"}), "`answers`"),
+            (json!({"question": "x", "answers": ";"}), "no gold"),
+            (json!({"question": "x", "answers": 7}), "`answers` is neither"),
+            (json!({"question": "x", "answer": {"value": "a"}}), "`answer` is neither"),
+            (json!({"question": "x", "possible_answers": "a, b"}), "`possible_answers` is no JSON text"),
+            (json!({"question": "x", "best_answer": "a"}), "`answers`"),
+        ] {
+            let told = question(record.clone()).unwrap_err();
+            assert!(told.contains(problem), "{record}: {told}");
+        }
     }
 }

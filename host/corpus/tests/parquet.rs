@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use corver_corpus::{BuildOptions, Error, IndexManifest, Progress, TokenWidth, Tokenizer, build};
+use corver_corpus::{BuildOptions, Error, IndexManifest, Progress, TokenWidth, Tokenizer, build, parquet_records};
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -28,6 +28,8 @@ enum Column<'a> {
     Doubles(Vec<Option<f64>>),
     Bools(Vec<Option<bool>>),
     Lists(Vec<Vec<i64>>),
+    /// Strings in an optional group.
+    Deep(Vec<&'a str>),
 }
 
 fn write(path: &Path, schema: &str, compression: Compression, groups: Vec<Vec<Column<'_>>>) {
@@ -70,6 +72,10 @@ fn write(path: &Path, schema: &str, compression: Compression, groups: Vec<Vec<Co
                 Column::Bools(values) => {
                     let there: Vec<bool> = values.iter().flatten().copied().collect();
                     writer.typed::<BoolType>().write_batch(&there, Some(&levels(&values)), None).unwrap();
+                }
+                Column::Deep(texts) => {
+                    let strings: Vec<ByteArray> = texts.iter().map(|&text| text.into()).collect();
+                    writer.typed::<ByteArrayType>().write_batch(&strings, Some(&vec![2; texts.len()]), None).unwrap();
                 }
                 Column::Lists(lists) => {
                     let (mut values, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
@@ -175,6 +181,38 @@ fn other_columns_become_metadata() {
     index(&input, &bare, &BuildOptions { metadata: false, ..options }).unwrap();
     let names = ["tokenized.0", "offset.0", "table.0"];
     assert!(files(&out, &names) == files(&bare, &names));
+}
+
+#[test]
+fn rows_are_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.parquet");
+    let schema = "message schema { optional binary question (UTF8); optional int64 s_pop; repeated int64 links;
+        optional group answer { optional binary value (UTF8); } }";
+    let columns = |from: i64| {
+        vec![
+            Column::Strings(vec![Some("who?"), None]),
+            Column::Longs(vec![Some(from), None]),
+            Column::Lists(vec![vec![from, from + 1], vec![]]),
+            Column::Deep(vec!["Æon", "b"]),
+        ]
+    };
+    write(&path, schema, Compression::SNAPPY, vec![columns(1), columns(7)]);
+    let records: Vec<serde_json::Value> = parquet_records(&path).unwrap().map(Result::unwrap).collect();
+    let first = serde_json::json!({"question": "who?", "s_pop": 1, "links": [1, 2], "answer": {"value": "Æon"}});
+    let second = serde_json::json!({"question": null, "s_pop": null, "links": [], "answer": {"value": "b"}});
+    assert_eq!((records.len(), &records[0], &records[3]), (4, &first, &second));
+    assert_eq!(records[2]["links"], serde_json::json!([7, 8]));
+
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    assert!(matches!(parquet_records(&path).map(drop), Err(Error::Parquet { .. })));
+    // A page of the first group is destroyed: an error that names a row, and then the end.
+    let mut damaged = whole;
+    damaged[8..40].fill(0xFF);
+    fs::write(&path, &damaged).unwrap();
+    let records: Vec<_> = parquet_records(&path).unwrap().collect();
+    assert!(matches!(&records[..], [Err(Error::BadRow { row: 1, .. })]), "{records:?}");
 }
 
 #[test]

@@ -2,5 +2,6 @@
 //! decided it, or came out of it, in the run's folder.
 
 pub mod compare;
+pub mod data;
 pub mod eval;
 pub mod run;

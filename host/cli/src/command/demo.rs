@@ -17,7 +17,7 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
     write(&out.join("articles.jsonl"), &(lines.collect::<Vec<_>>().join("\n") + "\n"))?;
     let (train, eval) = corver_demo::demo_questions();
     for (name, questions) in [("train.json", &train), ("eval.json", &eval)] {
-        let records: Vec<_> = questions.iter().map(record).collect();
+        let records: Vec<_> = questions.iter().map(Question::record).collect();
         write(&out.join(name), &(serde_json::to_string_pretty(&records)? + "\n"))?;
     }
     if json {
@@ -31,10 +31,6 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
         eval.len()
     ));
     Ok(())
-}
-
-fn record(question: &Question) -> serde_json::Value {
-    json!({"question": question.question, "answers": question.golds, "title": question.title})
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

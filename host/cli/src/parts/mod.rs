@@ -3,18 +3,17 @@
 mod demo;
 #[cfg_attr(not(feature = "torch"), path = "no_policy.rs")]
 mod policy;
+mod questions;
 mod rules;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
-use corver_core::{Counter, Extractor, Question};
+use anyhow::{Context, Result, ensure};
+use corver_core::{Counter, Extractor};
 use corver_corpus::OpenOptions;
 use corver_counts::{Memo, OpenSettings, Recorder, Recording, Source};
 use corver_extract::RuntimeLibrary;
-use corver_study::eval::Truth;
 
 use crate::args::RecordingArgs;
 use crate::config::{Config, DemoOr, Extraction, Place, UNSET};
@@ -23,6 +22,7 @@ use crate::hub;
 
 pub use demo::{demo, demo_index};
 pub use policy::{MemoryPlan, Policy, choose_threads, find_device, load_policy, merge, plan_memory, resume};
+pub use questions::{eval_questions, graded_questions, read_files, train_questions, truth};
 pub use rules::{AnyRule, Loader, SentenceRules};
 
 /// The triplet model, and its folder.
@@ -37,7 +37,7 @@ pub fn extractor_folder(place: &Place) -> Result<PathBuf> {
     match place {
         DemoOr::Demo => Ok(demo()?.extractor),
         DemoOr::Own(path) => {
-            ensure!(path.exists(), "`extract.model`: {}", hub::missing(path));
+            ensure!(path.exists(), "`extract.model`: {}", hub::missing(hub::Kind::Model, path));
             Ok(path.clone())
         }
     }
@@ -99,55 +99,12 @@ pub fn counter(config: &Config, recording: &RecordingArgs) -> Result<Box<dyn Cou
     })
 }
 
-pub fn train_questions(config: &Config) -> Result<Vec<Question>> {
-    let place = named("question.train", config.train_questions.as_ref())?;
-    questions(place, || corver_demo::demo_questions().0)
-}
-
-/// Questions that each have a gold.
-pub fn graded_questions(path: &Path) -> Result<Vec<Question>> {
-    let questions = corver_core::question::read_questions(path)?;
-    check_golds(&path.display().to_string(), &questions)?;
-    Ok(questions)
-}
-
-/// Without a gold, every answer would count as wrong.
-pub fn check_golds(whence: &str, questions: &[Question]) -> Result<()> {
-    match questions.iter().position(|question| question.golds.is_empty()) {
-        Some(n) => bail!("{whence}: question {} ({:?}) has no gold answer to grade with", n + 1, questions[n].question),
-        None => Ok(()),
-    }
-}
-
-/// What is true of the world that the evaluation questions are about, where that is known: of the demo's.
-pub fn truth(config: &Config) -> Option<Arc<dyn Truth>> {
-    (config.eval_questions == Some(DemoOr::Demo)).then(|| Arc::new(demo::DemoTruth::default()) as _)
-}
-
-/// None where none are set.
-pub fn eval_questions(config: &Config) -> Result<Vec<Question>> {
-    let Some(place) = &config.eval_questions else { return Ok(Vec::new()) };
-    let mut questions = questions(place, || corver_demo::demo_questions().1)?;
-    check_golds("question.eval", &questions)?;
-    if config.eval_limit > 0 {
-        questions.truncate(config.eval_limit);
-    }
-    Ok(questions)
-}
-
-fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
-    match place {
-        DemoOr::Demo => Ok(of_demo()),
-        DemoOr::Own(path) => Ok(corver_core::question::read_questions(path)?),
-    }
-}
-
 /// The folder of the policy's model.
 pub fn model(config: &Config) -> Result<PathBuf> {
     match named("policy.model", config.model.as_ref())? {
         DemoOr::Demo => Ok(demo()?.policy),
         DemoOr::Own(path) => {
-            ensure!(path.exists(), "`policy.model`: {}", hub::missing(path));
+            ensure!(path.exists(), "`policy.model`: {}", hub::missing(hub::Kind::Model, path));
             Ok(path.clone())
         }
     }

@@ -60,9 +60,9 @@ impl Default for RunSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuestionSection {
-    /// Question file to train on, or "demo".
+    /// Questions to train on: a file, a dataset's folder, `FOLDER#SPLIT`, the name of a dataset that was downloaded, or "demo".
     pub train: String,
-    /// Question file to evaluate on before and after; empty evaluates nothing.
+    /// Questions to evaluate on before and after, named likewise; empty evaluates nothing.
     pub eval: String,
     /// Only the first N evaluation questions; 0 takes all.
     pub eval_limit: usize,

@@ -1,122 +1,55 @@
-//! Documents from the rows of a Parquet file. Of each column that is read, some pages are in memory at a time.
+//! Documents from the rows of a Parquet file.
 
-use std::fmt::Display;
-use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use parquet::basic::{ConvertedType, Repetition, Type as PhysicalType};
-use parquet::errors::ParquetError;
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::record::reader::{ReaderIter, TreeBuilder};
 use parquet::record::{Field, Row};
-use parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type};
+use parquet::schema::types::Type;
 
 use crate::build::metadata::{self, Parsed};
 use crate::error::{Error, Result};
-
-/// Rows that the library decodes at once. Every one keeps its page in memory.
-const ROWS_AT_ONCE: usize = 16;
-/// Characters that are shown of the library's message: it may quote a whole document.
-const MAX_PROBLEM_CHARS: usize = 200;
+use crate::rows::Rows;
 
 pub(super) struct ParquetFile {
-    path: PathBuf,
-    reader: SerializedFileReader<File>,
-    /// What is read: all columns, or the text alone.
-    columns: SchemaDescPtr,
+    rows: Rows,
+    /// Among the columns that are read: all of them, or the text alone.
     text_column: usize,
-    next_group: usize,
-    /// What is left of the row group before that.
-    rows: Option<ReaderIter>,
-    /// Rows that were read or skipped.
-    rows_done: u64,
 }
 
 impl ParquetFile {
     /// Opens a file whose column `text_field` holds a string in every row. The other columns are read where they are wanted.
     pub(super) fn open(path: &Path, text_field: &str, other_columns: bool) -> Result<Self> {
-        let unreadable = |message| Error::Parquet { path: path.to_owned(), message };
-        let file = File::open(path).map_err(Error::io("open", path))?;
-        let reader = guarded(|| SerializedFileReader::new(file)).map_err(unreadable)?;
-        let schema = reader.metadata().file_metadata().schema_descr_ptr();
-        let fields = schema.root_schema().get_fields();
-        let Some(text_column) = fields.iter().position(|field| field.name() == text_field) else {
-            let columns = fields.iter().map(|field| field.name().to_owned()).collect();
+        let rows = Rows::open(path)?;
+        let Some(text_column) = rows.columns().iter().position(|column| column.name() == text_field) else {
+            let columns = rows.columns().iter().map(|column| column.name().to_owned()).collect();
             return Err(Error::NoColumn { path: path.to_owned(), column: text_field.to_owned(), columns });
         };
-        let text = &fields[text_column];
+        let text = &rows.columns()[text_column];
         if !holds_strings(text) {
             let column = text_field.to_owned();
             return Err(Error::ColumnType { path: path.to_owned(), column, got: type_name(text) });
         }
-        let (columns, text_column) = if other_columns {
-            (schema.clone(), text_column)
+        if other_columns {
+            Ok(Self { rows, text_column })
         } else {
-            let only = Type::group_type_builder(schema.root_schema().name()).with_fields(vec![text.clone()]);
-            let only = only.build().map_err(|e| unreadable(e.to_string()))?;
-            (Arc::new(SchemaDescriptor::new(Arc::new(only))), 0)
-        };
-        Ok(Self { path: path.to_owned(), reader, columns, text_column, next_group: 0, rows: None, rows_done: 0 })
+            Ok(Self { rows: rows.only(text_column)?, text_column: 0 })
+        }
     }
 
-    /// Skips rows from the start: whole row groups unread, then one by one.
+    /// Skips rows from the start.
     pub(super) fn skip(&mut self, rows: u64) -> Result<()> {
-        for group in self.reader.metadata().row_groups() {
-            let after = self.rows_done.saturating_add(group.num_rows() as u64);
-            if after > rows {
-                break;
-            }
-            self.rows_done = after;
-            self.next_group += 1;
-        }
-        while self.rows_done < rows && self.next_row()?.is_some() {}
-        Ok(())
+        self.rows.skip(rows)
     }
 
     /// The next row's text and other fields; `None` after the last row.
     pub(super) fn next_document(&mut self) -> Result<Option<Parsed>> {
-        let Some(row) = self.next_row()? else { return Ok(None) };
-        let document = guarded(|| document(row, self.text_column));
-        document.map(Some).map_err(|problem| self.bad_row(self.rows_done, problem))
+        let text_column = self.text_column;
+        self.rows.next(|row| document(row, text_column))
     }
 
     /// How much of the file was read, from 0 to 1.
     pub(super) fn part_read(&self) -> f64 {
-        let rows = self.reader.metadata().file_metadata().num_rows();
-        if rows > 0 { (self.rows_done as f64 / rows as f64).min(1.0) } else { 1.0 }
-    }
-
-    fn next_row(&mut self) -> Result<Option<Row>> {
-        loop {
-            let Some(rows) = &mut self.rows else {
-                if self.next_group == self.reader.metadata().num_row_groups() {
-                    return Ok(None);
-                }
-                let rows = guarded(|| self.read_group(self.next_group));
-                self.rows = Some(rows.map_err(|problem| self.bad_row(self.rows_done + 1, problem))?);
-                self.next_group += 1;
-                continue;
-            };
-            match guarded(|| rows.next().transpose()) {
-                Ok(Some(row)) => {
-                    self.rows_done += 1;
-                    return Ok(Some(row));
-                }
-                Ok(None) => self.rows = None,
-                Err(problem) => return Err(self.bad_row(self.rows_done + 1, problem)),
-            }
-        }
-    }
-
-    fn read_group(&self, group: usize) -> Result<ReaderIter, ParquetError> {
-        let group = self.reader.get_row_group(group)?;
-        TreeBuilder::new().with_batch_size(ROWS_AT_ONCE).as_iter(self.columns.clone(), &*group)
-    }
-
-    fn bad_row(&self, row: u64, problem: String) -> Error {
-        Error::BadRow { path: self.path.clone(), row, problem }
+        self.rows.part_read()
     }
 }
 
@@ -162,23 +95,10 @@ fn document(row: Row, text_column: usize) -> Result<Parsed, String> {
     Ok(Parsed { text, other_fields })
 }
 
-/// Runs the library on unchecked bytes; it panics over some damaged files.
-fn guarded<T, E: Display>(work: impl FnOnce() -> Result<T, E>) -> Result<T, String> {
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(result) => result.map_err(|e| {
-            let message = e.to_string();
-            match message.char_indices().nth(MAX_PROBLEM_CHARS) {
-                Some((end, _)) => format!("{}…", &message[..end]),
-                None => message,
-            }
-        }),
-        Err(_) => Err("the Parquet library gave up: the file is damaged".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::fs::{self, File};
+    use std::sync::Arc;
 
     use parquet::data_type::{ByteArray, ByteArrayType, Int32Type};
     use parquet::file::properties::WriterProperties;

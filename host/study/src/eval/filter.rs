@@ -1,5 +1,6 @@
 //! The learning-zone self-filter: which questions can teach a policy anything (paper, App. self-filter).
 
+use corver_core::question::QuestionRecord;
 use corver_core::response::judge;
 use corver_core::{Compatibility, Label, PartError, Question, Rollout, Sampler, Sampling};
 use rand::SeedableRng;
@@ -137,12 +138,8 @@ struct Answered {
 /// A question that is kept, as `question.train` reads it.
 #[derive(Serialize)]
 struct Kept<'a> {
-    question: &'a str,
-    answers: &'a [String],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    popularity: Option<u64>,
+    #[serde(flatten)]
+    record: QuestionRecord<'a>,
     num_correct: usize,
 }
 
@@ -195,13 +192,7 @@ pub fn filter(
         .zip(&num_correct)
         .enumerate()
         .filter(|(n, (_, num_correct))| settings.keeps(**num_correct) || anchors.contains(n))
-        .map(|(_, (Question { question, golds, title, popularity }, &num_correct))| Kept {
-            question,
-            answers: golds,
-            title: title.as_deref(),
-            popularity: *popularity,
-            num_correct,
-        })
+        .map(|(_, (question, &num_correct))| Kept { record: question.record(), num_correct })
         .collect();
     run.write_lines(KEPT, &kept)?;
     let mut by_num_correct = vec![0; settings.num_generations + 1];

@@ -108,11 +108,10 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
 
 fn sets(args: &EvalArgs, config: &Config) -> Result<Vec<Set>> {
     let read = |path: &PathBuf| {
-        let mut questions = parts::graded_questions(path)?;
+        let (name, mut questions) = parts::graded_questions(path)?;
         if config.eval_limit > 0 {
             questions.truncate(config.eval_limit);
         }
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Set { name, questions, truth: None })
     };
     if !args.questions.is_empty() {

@@ -1,0 +1,100 @@
+//! Questions, from files of every kind.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use corver_core::{Question, question};
+use corver_study::data::QuestionPlace;
+use corver_study::eval::Truth;
+use serde_json::Value;
+
+use super::{demo, named};
+use crate::config::{self, Config, DemoOr, Place};
+use crate::hub;
+
+/// How a Parquet file begins.
+const PARQUET: &[u8] = b"PAR1";
+
+pub fn train_questions(config: &Config) -> Result<Vec<Question>> {
+    let place = named("question.train", config.train_questions.as_ref())?;
+    questions(place, || corver_demo::demo_questions().0)
+}
+
+/// None where none are set.
+pub fn eval_questions(config: &Config) -> Result<Vec<Question>> {
+    let Some(place) = &config.eval_questions else { return Ok(Vec::new()) };
+    let mut questions = questions(place, || corver_demo::demo_questions().1)?;
+    check_golds("question.eval", &questions)?;
+    if config.eval_limit > 0 {
+        questions.truncate(config.eval_limit);
+    }
+    Ok(questions)
+}
+
+/// Questions that each have a gold, and the name of the place that a command line names.
+pub fn graded_questions(path: &Path) -> Result<(String, Vec<Question>)> {
+    let questions = read_all(path)?;
+    check_golds(&path.display().to_string(), &questions)?;
+    Ok((QuestionPlace::parse(&path.to_string_lossy()).name(), questions))
+}
+
+/// What is true of the world that the evaluation questions are about, where that is known: of the demo's.
+pub fn truth(config: &Config) -> Option<Arc<dyn Truth>> {
+    (config.eval_questions == Some(DemoOr::Demo)).then(|| Arc::new(demo::DemoTruth::default()) as _)
+}
+
+/// The questions of every file of the place that a command line names, file by file.
+pub fn read_files(path: &Path) -> Result<Vec<(PathBuf, Vec<Question>)>> {
+    let text = path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?;
+    let place = match config::questions(text)? {
+        Some(DemoOr::Own(place)) => place,
+        _ => path.to_owned(),
+    };
+    files(&place)?.into_iter().map(|file| read(&file).map(|questions| (file, questions))).collect()
+}
+
+fn read_all(path: &Path) -> Result<Vec<Question>> {
+    Ok(read_files(path)?.into_iter().flat_map(|(_, questions)| questions).collect())
+}
+
+fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {
+    match place {
+        DemoOr::Demo => Ok(of_demo()),
+        DemoOr::Own(path) => {
+            let parts: Vec<_> = files(path)?.iter().map(|file| read(file)).collect::<Result<_>>()?;
+            Ok(parts.concat())
+        }
+    }
+}
+
+fn files(path: &Path) -> Result<Vec<PathBuf>> {
+    let place = QuestionPlace::parse(&path.to_string_lossy());
+    ensure!(place.path.exists(), hub::missing(hub::Kind::Dataset, &place.path));
+    Ok(place.files()?)
+}
+
+fn read(path: &Path) -> Result<Vec<Question>> {
+    if !is_parquet(path) {
+        return Ok(question::read_questions(path)?);
+    }
+    let records: Vec<Value> = corver_corpus::parquet_records(path)?.collect::<Result<_, _>>()?;
+    Ok(question::questions(path, records)?)
+}
+
+/// By its name, or by how it begins.
+fn is_parquet(path: &Path) -> bool {
+    let mut start = [0; PARQUET.len()];
+    let mut begins = || File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == PARQUET;
+    path.extension().is_some_and(|extension| extension == "parquet") || begins()
+}
+
+/// Without a gold, every answer would count as wrong.
+fn check_golds(whence: &str, questions: &[Question]) -> Result<()> {
+    match questions.iter().position(|question| question.golds.is_empty()) {
+        Some(n) => bail!("{whence}: question {} ({:?}) has no gold answer to grade with", n + 1, questions[n].question),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,5 @@
+//! Question files: where they are.
+
+pub mod place;
+
+pub use place::{DatasetError, QuestionPlace};
