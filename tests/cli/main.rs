@@ -3,6 +3,7 @@
 mod attack;
 mod browser;
 mod compare;
+mod data;
 mod errors;
 mod eval;
 mod filter;

@@ -31,6 +31,41 @@ fn real_text_is_indexed_scored_and_trained_on() {
     three_steps_of_training(folder.path(), index_path);
 }
 
+#[test]
+fn real_questions_make_a_pool() {
+    let Some(corpora) = shared("corpora") else { return };
+    let out = run_dir("real-pool");
+    let (index, pool) = (out.join("index"), out.join("pool"));
+    fs::create_dir_all(&out).unwrap();
+    let names = [
+        "data/train/nq_webq_learning_zone_llama31_8b.json",
+        "data/eval/nq_open_validation.json",
+        "data/eval/popqa_test.json",
+        "tokenizers/llama2/tokenizer.json",
+    ];
+    let paths = names.map(|name| shared(name).unwrap());
+    let [train, nq, popqa, tokenizer] = paths.each_ref().map(|path| path.to_str().unwrap());
+    let articles = corpora.join("2wiki-passages.jsonl.gz");
+    let [articles, index, pool_path] = [&articles, &index, &pool].map(|path| path.to_str().unwrap());
+    host(&["index", "build", articles, "--tokenizer", tokenizer, "--out", index]).good();
+    let set = format!("corpus.index={index}");
+    let files = ["data", "pool", train, "--not-in", nq, popqa, "--set", &set, "--out", pool_path, "--json"];
+    let made = host(&files).good().json();
+    assert_eq!(made["read"], 4861);
+    let dropped = lines(&pool.join("dropped.jsonl"));
+    let kept = lines(&pool.join("questions.jsonl"));
+    assert_eq!(kept.len() + dropped.len(), 4861);
+    assert_eq!((&made["dropped"]["in_evaluation"], &made["dropped"]["near_evaluation"]), (&json!(2), &json!(11)));
+    let of = |question: &str| dropped.iter().find(|line| line["question"] == question).unwrap();
+    let same = of("what is the capital of oregon?");
+    assert_eq!(
+        (&same["reason"], &same["of"]["question"]),
+        (&json!("in_evaluation"), &json!("What is the capital of Oregon?"))
+    );
+    // Titles of a corpus of 5,843 passages are few, and what is kept is in it.
+    assert!(kept.len() > 50 && made["dropped"]["title_not_found"].as_u64().unwrap() > 2_000, "{made}");
+}
+
 /// Completions written so that a rule asks exactly the golden queries.
 fn counts_are_the_official_ones(folder: &Path, index: &str) {
     let golden = fs::read_to_string(shared("golden/corpus/cnf.jsonl").unwrap()).unwrap();

@@ -78,6 +78,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         Command::Train(args) => command::train::run(&args, json)?,
         Command::Filter(args) => command::filter::run(&args, json)?,
+        Command::Data(args) => command::data::run(&args, json)?,
         Command::Eval(args) => command::eval::run(&args, json)?,
         Command::Compare(args) => command::compare::run(&args, json)?,
         Command::Merge(args) => command::merge::run(&args, json)?,

@@ -1,5 +1,6 @@
 //! What the command line takes.
 
+mod data;
 mod index;
 mod plugin;
 mod report;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
+pub use data::{DataArgs, DataCommand, PoolArgs};
 pub use index::{BuildArgs, CountArgs, IndexArgs, IndexCommand, InfoArgs, ServeArgs, VerifyArgs};
 pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
 pub use report::{ExplainArgs, ReportArgs};
@@ -61,6 +63,8 @@ pub enum Command {
     ///   corver-host filter --out pool-qwen3-4b --resume --anchors 500
     #[command(verbatim_doc_comment)]
     Filter(FilterArgs),
+    /// Make pools of questions to train on.
+    Data(DataArgs),
     /// Answer and grade question sets, with a raw model or with adapters.
     ///
     ///   corver-host eval --questions nq.json --questions popqa.json --raw --adapter runs/first-001/checkpoints/step-000060 --out answers
@@ -187,7 +191,7 @@ pub struct FilterArgs {
     /// Where the policy runs: auto, cpu, cuda or cuda:N.
     #[arg(long)]
     pub device: Option<String>,
-    /// Question file. Default: the configuration's `question.train`.
+    /// Question file, or a split of a dataset's folder: FOLDER#train. Default: the configuration's `question.train`.
     #[arg(long, value_name = "FILE")]
     pub questions: Option<PathBuf>,
     /// Keep N questions too that were always answered right.
@@ -208,7 +212,7 @@ pub struct EvalArgs {
     pub command: Option<EvalCommand>,
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Question file; repeatable. Default: the configuration's `question.eval`.
+    /// Question file, or a split of a dataset's folder; repeatable. Default: the configuration's `question.eval`.
     #[arg(long, value_name = "FILE")]
     pub questions: Vec<PathBuf>,
     /// Only the first N questions of each.

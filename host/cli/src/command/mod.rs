@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 pub mod compare;
+pub mod data;
 pub mod demo;
 pub mod doctor;
 pub mod eval;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{DEMO, Settings, keys};
 use crate::args::{
-    ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, RuleArgs, ScoreArgs, SettingsArgs, TrainArgs,
+    ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, PoolArgs, RuleArgs, ScoreArgs, SettingsArgs, TrainArgs,
 };
 
 /// The demo's settings, which every command falls back on.
@@ -38,6 +38,10 @@ impl Settings {
         }
         settings.filter.anchors = args.anchors.unwrap_or(settings.filter.anchors);
         Ok(settings)
+    }
+
+    pub fn of_pool(args: &PoolArgs) -> Result<Self> {
+        Self::load(&args.settings)
     }
 
     pub fn of_merge(args: &MergeArgs) -> Result<Self> {

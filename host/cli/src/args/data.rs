@@ -1,0 +1,56 @@
+//! `corver-host data`: what its commands take.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use corver_study::data::PoolSettings;
+
+use super::SettingsArgs;
+
+#[derive(Debug, Args)]
+pub struct DataArgs {
+    #[command(subcommand)]
+    pub command: DataCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum DataCommand {
+    /// Make a pool of question files: sound questions that the corpus speaks of, each once.
+    ///
+    /// Writes questions.jsonl, which `question.train` and `filter --questions` take; dropped.jsonl, which says of every other
+    /// question why it was dropped; and summary.json. Of questions that are the same, the one of the earlier file is kept.
+    ///
+    ///   corver-host data pool nq_open#train web_questions#train --not-in nq_open#validation popqa.json --out pool
+    ///   corver-host data pool nq.jsonl --set corpus.index=wikipedia --out pool
+    #[command(verbatim_doc_comment)]
+    Pool(PoolArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct PoolArgs {
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    /// Question files, or splits of datasets' folders: FOLDER#train.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Evaluation sets: a question that one of them asks is dropped. Repeatable.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub not_in: Vec<PathBuf>,
+    /// Questions whose sets of words have at least this Jaccard similarity, and whose golds do not contradict, are the same.
+    #[arg(long, value_name = "SHARE", default_value_t = PoolSettings::default().near, value_parser = share)]
+    pub near: f64,
+    /// A question with more characters is dropped.
+    #[arg(long, value_name = "N", default_value_t = PoolSettings::default().max_chars)]
+    pub max_chars: usize,
+    /// Do not ask the corpus whether it speaks of the questions: no index is needed.
+    #[arg(long)]
+    pub no_grounding: bool,
+    /// Folder for the pool. Default: the next free runs/pool-NNN.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().map_err(|_| "no number".to_owned())?;
+    if share > 0.0 && share <= 1.0 { Ok(share) } else { Err("it must be above 0 and at most 1".to_owned()) }
+}

@@ -1,0 +1,13 @@
+//! `corver-host data`.
+
+mod pool;
+
+use anyhow::Result;
+
+use crate::args::{DataArgs, DataCommand};
+
+pub fn run(args: &DataArgs, json: bool) -> Result<()> {
+    match &args.command {
+        DataCommand::Pool(args) => pool::run(args, json),
+    }
+}

@@ -1,0 +1,90 @@
+//! `corver-host data pool`: the questions that are worth filtering.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use corver_study::data::{Grounding, PoolSettings, Source, Summary, pool};
+use corver_study::eval::filter::KEPT;
+use corver_study::run::{RunDir, RunManifest, folder, text_fingerprint};
+
+use crate::args::PoolArgs;
+use crate::config::Config;
+use crate::output;
+use crate::parts;
+use crate::settings::Settings;
+
+/// Why every other question was dropped, a line each.
+const DROPPED: &str = "dropped.jsonl";
+
+pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
+    let config = Config::resolve(Settings::of_pool(args)?)?;
+    let settings = PoolSettings { near: args.near, max_chars: args.max_chars };
+    let (sources, not_in) = (sources(&args.files)?, sources(&args.not_in)?);
+    let mut corpus = if args.no_grounding { None } else { Some(parts::corpus(&config)?) };
+
+    let mut manifest = RunManifest::default();
+    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+    manifest.set("near", settings.near.to_string());
+    manifest.set("max_chars", settings.max_chars.to_string());
+    for (what, sources) in [("questions", &sources), ("not in", &not_in)] {
+        for Source { file, questions } in sources {
+            manifest.set(&format!("{what}: {file}"), text_fingerprint(&serde_json::to_string(questions)?));
+        }
+    }
+    let index = corpus.as_ref().map(|(sources, _)| corver_counts::fingerprint(sources)).transpose()?;
+    manifest.set("index", index.unwrap_or_else(|| "not asked".to_owned()));
+    let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
+    let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "pool"));
+    let run = RunDir::create(&path, &resolved, &manifest)?;
+
+    let read: usize = sources.iter().map(|source| source.questions.len()).sum();
+    let bar = output::progress(read as u64, "looking up");
+    let mut progress = |done: usize| bar.set_position(done as u64);
+    let mut grounding =
+        corpus.as_mut().map(|(_, counter)| Grounding { counter: counter.as_mut(), progress: &mut progress });
+    let pool = pool(&sources, &not_in, &settings, grounding.as_mut())?;
+    bar.finish_and_clear();
+    let kept: Vec<_> = pool.kept.iter().map(|entry| entry.question.record()).collect();
+    run.write_lines(KEPT, &kept)?;
+    run.write_lines(DROPPED, &pool.dropped)?;
+    let summary = pool.summary(&sources);
+    run.finish(&summary)?;
+    if json {
+        return output::json(&summary);
+    }
+    show(&summary, &path);
+    Ok(())
+}
+
+fn sources(paths: &[PathBuf]) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    let mut seen = HashSet::new();
+    for path in paths {
+        for (file, questions) in parts::read_files(path)? {
+            let file = file.display().to_string();
+            ensure!(seen.insert(file.clone()), "{file} is given twice");
+            sources.push(Source { file, questions });
+        }
+    }
+    Ok(sources)
+}
+
+fn show(summary: &Summary, path: &Path) {
+    if summary.files.len() > 1 {
+        let row = |(file, read, kept): &(String, usize, usize)| [file.clone(), read.to_string(), kept.to_string()];
+        output::table(["file", "read", "kept"], summary.files.iter().map(row));
+    }
+    let share = |part: usize| output::percent(part as f64 / summary.read.max(1) as f64);
+    let dropped = summary.dropped.iter().map(|(reason, &number)| (reason.describe(), number));
+    let rows = std::iter::once(("kept", summary.kept)).chain(dropped);
+    output::table(
+        [&format!("{} questions", summary.read), "number", "share"],
+        rows.map(|(what, number)| [what.to_owned(), number.to_string(), share(number)]),
+    );
+    output::line(format_args!(
+        "{} says why; `corver-host filter --questions {}` goes on with the pool",
+        path.join(DROPPED).display(),
+        path.join(KEPT).display()
+    ));
+}

@@ -1,0 +1,181 @@
+//! Questions as people have them: Parquet, datasets' folders, downloaded datasets; and pools of them.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use serde_json::{Value, json};
+
+use crate::host::{host, host_with_cache, lines, run_dir};
+
+/// A list of strings as Arrow, and with it Hugging Face, lays it out.
+const QUESTIONS: &str = "message schema {
+    optional binary question (UTF8);
+    optional group answer (LIST) { repeated group list { optional binary element (UTF8); } } }";
+
+/// The demo's questions, those to train on and those to measure with.
+fn demo_questions(folder: &Path) -> [Vec<Value>; 2] {
+    host(&["demo", "world", folder.to_str().unwrap()]).good();
+    ["train.json", "eval.json"]
+        .map(|name| serde_json::from_str(&fs::read_to_string(folder.join(name)).unwrap()).unwrap())
+}
+
+/// Writes questions as NQ-Open has them on the hub.
+fn write_parquet(path: &Path, questions: &[Value]) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let schema = Arc::new(parse_message_type(QUESTIONS).unwrap());
+    let properties = Arc::new(WriterProperties::default());
+    let mut file = SerializedFileWriter::new(File::create(path).unwrap(), schema, properties).unwrap();
+    let mut group = file.next_row_group().unwrap();
+    let text = |value: &Value| ByteArray::from(value.as_str().unwrap());
+    let texts: Vec<ByteArray> = questions.iter().map(|question| text(&question["question"])).collect();
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(&texts, Some(&vec![1; texts.len()]), None).unwrap();
+    column.close().unwrap();
+    // Definition level 3: an element; 1: an empty list. Repetition level 0: a new list.
+    let (mut golds, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
+    for question in questions {
+        let answers = question["answers"].as_array().unwrap();
+        definition.extend(if answers.is_empty() { vec![1] } else { vec![3; answers.len()] });
+        repetition.extend((0..answers.len().max(1)).map(|at| i16::from(at > 0)));
+        golds.extend(answers.iter().map(text));
+    }
+    let mut column = group.next_column().unwrap().unwrap();
+    column.typed::<ByteArrayType>().write_batch(&golds, Some(&definition), Some(&repetition)).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    file.close().unwrap();
+}
+
+#[test]
+fn the_same_questions_are_the_same_wherever_they_lie() {
+    let out = run_dir("places");
+    let [_, eval] = demo_questions(&out);
+    let (eval, other) = (&eval[..8], &eval[8..10]);
+    let json = out.join("eight.json");
+    fs::write(&json, json!(eval).to_string()).unwrap();
+    let dataset = out.join("nq");
+    write_parquet(&dataset.join("nq_open/validation-00000-of-00002.parquet"), &eval[..5]);
+    write_parquet(&dataset.join("nq_open/validation-00001-of-00002.parquet"), &eval[5..]);
+    write_parquet(&dataset.join("nq_open/train-00000-of-00001.parquet"), other);
+    fs::write(dataset.join("README.md"), "").unwrap();
+
+    let evaluate = |questions: &str| {
+        let mut all = host(&["eval", "--device", "cpu", "--json", "--questions", questions]).good().json();
+        all[0].as_object_mut().unwrap().remove("questions");
+        all
+    };
+    let split = format!("{}#validation", dataset.display());
+    let expected = evaluate(json.to_str().unwrap());
+    assert_eq!(evaluate(&split), expected);
+    let set = format!("question.eval={split}");
+    let by_setting = host(&["eval", "--device", "cpu", "--json", "--set", &set]).good().json();
+    assert_eq!(by_setting[0]["grades"], expected[0]["grades"]);
+
+    let filter = run_dir("filtered-parquet");
+    let small = ["--set", "filter.num_generations=2", "--set", "filter.batch=8", "--json", "--device", "cpu"];
+    let questions = ["filter", "--questions", &split, "--out", filter.to_str().unwrap()];
+    assert_eq!(host(&[&questions[..], &small].concat()).good().json()["questions"], 8);
+
+    let folder = dataset.to_str().unwrap();
+    host(&["eval", "--questions", folder]).bad("#nq_open/train");
+    host(&["eval", "--questions", &format!("{folder}#test")]).bad("no single split");
+    host(&["train", "--dry-run", "--set", "question.train=who/knows"])
+        .bad("`hf download --repo-type dataset who/knows`");
+    host(&["train", "--dry-run", "--set", "question.train=who/knows.json"]).bad("`question.train`: there is no ");
+
+    let shard = dataset.join("nq_open/train-00000-of-00001.parquet");
+    let whole = fs::read(&shard).unwrap();
+    fs::write(&shard, &whole[..whole.len() / 2]).unwrap();
+    host(&["eval", "--questions", &format!("{folder}#train")])
+        .bad("train-00000-of-00001.parquet: no readable Parquet file");
+    // A row without a question.
+    write_parquet(&shard, &[json!({"question": "q", "answers": []})]);
+    host(&["eval", "--questions", shard.to_str().unwrap()]).bad("question 1 (\"q\") has no gold");
+}
+
+#[test]
+fn a_downloaded_dataset_is_found_by_its_name() {
+    let cache = tempfile::tempdir().unwrap();
+    let [_, eval] = demo_questions(&cache.path().join("world"));
+    let repository = cache.path().join("huggingface/hub/datasets--some-one--nq.open");
+    write_parquet(&repository.join("snapshots/abc/data/validation-00000-of-00001.parquet"), &eval[..4]);
+    fs::create_dir(repository.join("refs")).unwrap();
+    fs::write(repository.join("refs/main"), "abc").unwrap();
+    for name in ["some-one/nq.open", "some-one/nq.open#validation"] {
+        let evaluated =
+            host_with_cache(cache.path(), &["eval", "--device", "cpu", "--json", "--questions", name]).good().json();
+        assert_eq!(evaluated[0]["grades"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>(), 4);
+    }
+}
+
+#[test]
+fn a_pool_keeps_each_question_once_that_the_corpus_speaks_of() {
+    let out = run_dir("pooled");
+    let [train, eval] = demo_questions(&out);
+    let is_asked_so = |question: &Value| {
+        question["question"].as_str().unwrap().starts_with("Where was") && question["answers"] != json!([])
+    };
+    let graded: Vec<Value> = train.into_iter().filter(is_asked_so).take(30).collect();
+    assert_eq!(graded.len(), 30);
+    let mut first = graded.clone();
+    let shouted = graded[0]["question"].as_str().unwrap().to_uppercase();
+    first.push(json!({"question": shouted, "answers": graded[0]["answers"]}));
+    first.push(json!({"question": "Where was Zzyzx Qwghlm born?", "answers": ["Nowhere"]}));
+    first.push(json!({"question": "Who knows?", "answers": []}));
+    first.push(eval[0].clone());
+    let second = out.join("second.parquet");
+    write_parquet(&second, &graded[..3]);
+    let (first_path, eval_path) = (out.join("first.json"), out.join("eval.json"));
+    fs::write(&first_path, json!(first).to_string()).unwrap();
+
+    let pool = out.join("pool");
+    let [first_path, second, eval_path, pool_path] =
+        [&first_path, &second, &eval_path, &pool].map(|path| path.to_str().unwrap());
+    let files = ["data", "pool", first_path, second, "--near", "1", "--json"];
+    let made = host(&[&files[..], &["--not-in", eval_path, "--out", pool_path]].concat()).good().json();
+    assert_eq!(made["read"], 37);
+    let dropped = lines(&pool.join("dropped.jsonl"));
+    let of = |reason: &str| -> Vec<&Value> { dropped.iter().filter(|line| line["reason"] == reason).collect() };
+    assert_eq!(made["kept"].as_u64().unwrap() as usize + dropped.len(), 37);
+    assert_eq!((of("no_gold").len(), of("in_evaluation").len(), of("words_not_found").len()), (1, 1, 1), "{made}");
+    assert_eq!(of("in_evaluation")[0]["of"]["record"], 1);
+    assert!(of("words_not_found")[0]["query"].as_str().unwrap().contains("Qwghlm"));
+    let kept = lines(&pool.join("questions.jsonl"));
+    let is_kept = |question: &Value| kept.iter().any(|line| line["question"] == question["question"]);
+    let again = graded[..3].iter().filter(|question| is_kept(question)).count() + usize::from(is_kept(&graded[0]));
+    assert_eq!(of("duplicate").len(), again, "{dropped:?}");
+    assert!(of("duplicate").iter().all(|line| line["of"]["file"].as_str().unwrap().ends_with("first.json")));
+    // Some births are in no article.
+    let articles = lines(&out.join("articles.jsonl"));
+    for question in &graded {
+        let name = question["question"].as_str().unwrap().trim_start_matches("Where was ").trim_end_matches(" born?");
+        let texts = articles.iter().filter_map(|article| article["text"].as_str());
+        let told = texts
+            .into_iter()
+            .any(|text| text.contains(name) && text.contains(question["answers"][0].as_str().unwrap()));
+        assert_eq!(is_kept(question), told, "{question}");
+    }
+    assert!(!of("answer_not_found").is_empty() && kept.len() > 10, "{made}");
+
+    // A pool of a pool drops nothing, and is a question file.
+    let questions = pool.join("questions.jsonl");
+    let again = out.join("again");
+    let files = ["data", "pool", questions.to_str().unwrap(), "--near", "1", "--out", again.to_str().unwrap()];
+    let shown = host(&[&files[..], &["--not-in", eval_path]].concat()).good().stdout;
+    assert!(shown.contains("100.0 %") && shown.contains("dropped.jsonl says why"), "{shown}");
+    assert_eq!(lines(&again.join("questions.jsonl")), kept);
+    let unasked = ["--no-grounding", "--set", "corpus.index=nowhere", "--json"];
+    let unasked =
+        host(&[&["data", "pool", first_path], &unasked[..], &["--out", out.join("bare").to_str().unwrap()]].concat());
+    assert_eq!(unasked.good().json()["dropped"]["words_not_found"], Value::Null);
+
+    host(&["data", "pool", first_path, "--out", pool_path]).bad("pool");
+    host(&["data", "pool", first_path, first_path]).bad("is given twice");
+    host(&["data", "pool", first_path, "--near", "2"]).usage("at most 1");
+    host(&["data", "pool", "nowhere.json"]).bad("nowhere.json");
+}
