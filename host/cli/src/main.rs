@@ -81,6 +81,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Data(args) => command::data::run(&args, json)?,
         Command::Eval(args) => command::eval::run(&args, json)?,
         Command::Compare(args) => command::compare::run(&args, json)?,
+        Command::Calibrate(args) => command::calibrate::run(&args, json)?,
         Command::Merge(args) => command::merge::run(&args, json)?,
         Command::Score(args) => command::score::run(&args, json)?,
         Command::Report(args) => command::report::run(&args, json)?,

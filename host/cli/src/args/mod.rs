@@ -1,5 +1,6 @@
 //! What the command line takes.
 
+mod calibrate;
 mod data;
 mod index;
 mod plugin;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
+pub use calibrate::{AuditArgs, CalibrateArgs, CalibrateCommand, DrawArgs, ReadArgs};
 pub use data::{DataArgs, DataCommand, PoolArgs};
 pub use index::{BuildArgs, CountArgs, IndexArgs, IndexCommand, InfoArgs, ServeArgs, VerifyArgs};
 pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
@@ -81,6 +83,13 @@ pub enum Command {
     ///   corver-host compare --out runs/ablations --resume --seeds 8
     #[command(verbatim_doc_comment)]
     Compare(CompareArgs),
+    /// Ask whether counts, and the rewards that rules make of them, say anything about truth.
+    ///
+    ///   corver-host calibrate draw runs/first-001 --out sheet.csv
+    ///   corver-host calibrate read sheet.csv
+    ///   corver-host calibrate audit --plugin first.wasm --plugin min.wasm
+    #[command(verbatim_doc_comment)]
+    Calibrate(CalibrateArgs),
     /// Fold an adapter into a model's weights, for programs that serve models: a Hugging Face folder.
     ///
     ///   corver-host merge --set policy.model=Qwen/Qwen3-8B runs/first-001/checkpoints/step-000100 qwen3-8b-first

@@ -1,5 +1,6 @@
 //! One file per subcommand.
 
+pub mod calibrate;
 pub mod compare;
 pub mod data;
 pub mod demo;

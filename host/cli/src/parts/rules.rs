@@ -22,6 +22,24 @@ pub struct SentenceRules {
     pub hash: String,
 }
 
+impl SentenceRules {
+    fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Self {
+        let joined = |part: fn(&Rule) -> &str| loaded.iter().map(|(rule, _)| part(rule)).collect::<Vec<_>>().join("+");
+        let (name, hash) = (joined(Rule::name), joined(Rule::hash));
+        let rules: Box<dyn SentenceScorer> = if let [(_, Plugin { weight: 1.0, .. })] = loaded.as_slice() {
+            Box::new(loaded.remove(0).0)
+        } else {
+            let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
+                name: rule.name().to_owned(),
+                weight: plugin.weight,
+                rule: Box::new(rule),
+            };
+            Box::new(Blend::new(loaded.into_iter().map(weighted).collect()))
+        };
+        Self { rules, name, hash }
+    }
+}
+
 impl SentenceScorer for SentenceRules {
     fn score(
         &mut self,
@@ -56,27 +74,23 @@ impl<'a> Loader<'a> {
         Ok(folders::cache()?.join("rules"))
     }
 
-    /// The sentence rules. The settings of a single one are `rule.settings`; of several, each has its own in
+    /// The sentence rules, as one. The settings of a single one are `rule.settings`; of several, each has its own in
     /// `rule.settings.NAME`.
     pub fn sentence_rules(&self) -> Result<SentenceRules> {
-        let plugins = self.config.plugins.as_slice();
-        let mut loaded = match plugins {
+        self.load().map(SentenceRules::new)
+    }
+
+    /// The same rules one by one.
+    pub fn each_sentence_rule(&self) -> Result<Vec<SentenceRules>> {
+        Ok(self.load()?.into_iter().map(|one| SentenceRules::new(vec![one])).collect())
+    }
+
+    fn load(&self) -> Result<Vec<(Rule, &'a Plugin)>> {
+        let loaded = match self.config.plugins.as_slice() {
             [plugin] => vec![self.single(&plugin::find(&plugin.path)?)?],
             several => self.with_own_settings(several)?,
         };
-        let joined = |part: fn(&Rule) -> &str| loaded.iter().map(part).collect::<Vec<_>>().join("+");
-        let (name, hash) = (joined(Rule::name), joined(Rule::hash));
-        let rules: Box<dyn SentenceScorer> = if let [Plugin { weight: 1.0, .. }] = plugins {
-            Box::new(loaded.remove(0))
-        } else {
-            let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
-                name: rule.name().to_owned(),
-                weight: plugin.weight,
-                rule: Box::new(rule),
-            };
-            Box::new(Blend::new(loaded.into_iter().zip(plugins).map(weighted).collect()))
-        };
-        Ok(SentenceRules { rules, name, hash })
+        Ok(loaded.into_iter().zip(&self.config.plugins).collect())
     }
 
     /// The response rules; the paper's where none is named.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{DEMO, Settings, keys};
 use crate::args::{
-    ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, PoolArgs, RuleArgs, ScoreArgs, SettingsArgs, TrainArgs,
+    AuditArgs, ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, PoolArgs, RuleArgs, ScoreArgs, SettingsArgs, TrainArgs,
 };
 
 /// The demo's settings, which every command falls back on.
@@ -25,6 +25,12 @@ impl Settings {
         let mut settings = Self::flagged(&args.config)?;
         settings.question.eval_limit = args.limit.unwrap_or(settings.question.eval_limit);
         settings.eval.answers.samples = args.samples.unwrap_or(settings.eval.answers.samples);
+        Ok(settings)
+    }
+
+    pub fn of_audit(args: &AuditArgs) -> Result<Self> {
+        let mut settings = Self::flagged(&args.config)?;
+        settings.question.eval_limit = args.limit.unwrap_or(settings.question.eval_limit);
         Ok(settings)
     }
 

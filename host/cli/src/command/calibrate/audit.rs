@@ -1,0 +1,210 @@
+//! `corver-host calibrate audit`: rules, before anyone trains with them.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use corver_core::{Sampling, Trainee};
+use corver_study::calibrate::{
+    Annotated, Buckets, Finding, Judged, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
+};
+use corver_study::eval::Truth;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{cells, p_value};
+use crate::args::AuditArgs;
+use crate::config::Config;
+use crate::output;
+use crate::parts::{self, Loader};
+use crate::settings::Settings;
+
+/// What came of the audit.
+const AUDIT: &str = "audit.json";
+/// Every sentence whose truth is known, and what each rule says of it.
+const SENTENCES: &str = "sentences.jsonl";
+
+/// All rules, on the same sentences.
+#[derive(Serialize)]
+struct Audited {
+    /// Those that were said or labelled.
+    sentences: usize,
+    /// Those whose truth is known.
+    decided: usize,
+    /// Share of those that are true.
+    true_share: f64,
+    rules: Vec<RuleAudit>,
+}
+
+/// Where the truth comes from.
+enum Source {
+    /// People's labels.
+    Sheets(Annotated),
+    /// The world that the evaluation questions are about.
+    World(Arc<dyn Truth>),
+}
+
+pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
+    let mut config = Config::resolve(Settings::of_audit(args)?)?;
+    let buckets = Buckets::new(&args.buckets.buckets)?;
+    let source = if args.sheet.is_empty() {
+        Source::World(parts::truth(&config).context(
+            "nobody knows what is true of these questions; label sentences (calibrate draw), then give the sheet with --sheet",
+        )?)
+    } else {
+        Source::Sheets(read_sheets(&args.sheet)?)
+    };
+    let rules = Loader::new(&config)?.each_sentence_rule()?;
+    let mut counter = parts::corpus(&config)?.1;
+    if let Some(out) = &args.out {
+        std::fs::create_dir(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
+    }
+    let sampled = match source {
+        Source::Sheets(annotated) => Sampled::labelled(&annotated),
+        Source::World(truth) => sample(args, &mut config, truth.as_ref())?,
+    };
+
+    let (mut audits, mut all) = (Vec::new(), Vec::new());
+    for mut rule in rules {
+        let judged = sampled.judge(&mut rule, counter.as_mut()).with_context(|| format!("auditing {}", rule.name))?;
+        let one_sided = "an audit needs true sentences and false ones; all whose truth is known are one or the other";
+        audits.push(audit(&rule.name, &judged, &buckets, config.seed).context(one_sided)?);
+        all.push((rule.name, judged));
+    }
+    let (sentences, decided) = sampled.sentences();
+    let truths = all[0].1.iter().filter(|judged| judged.is_true).count();
+    let audited = Audited { sentences, decided, true_share: truths as f64 / decided as f64, rules: audits };
+    if let Some(out) = &args.out {
+        write(out, &audited, &sampled, &all)?;
+    }
+    if json {
+        return output::json(&audited);
+    }
+    show(&audited, &buckets);
+    Ok(())
+}
+
+/// What the policy says of the evaluation questions, drawn as in training.
+fn sample(args: &AuditArgs, config: &mut Config, truth: &dyn Truth) -> Result<Sampled> {
+    parts::find_device(config.device)?;
+    parts::choose_threads(config)?;
+    let questions = parts::eval_questions(config)?;
+    ensure!(!questions.is_empty(), "there are no questions: set `question.eval`");
+    let model = parts::model(config)?;
+    let mut extractor = parts::extractor(config)?.1;
+    let mut policy = parts::load_policy(config, &model, args.adapter.as_deref())?;
+    policy.set_system_prompt(&config.system_prompt);
+    let sampling = Sampling { num_generations: usize::from(args.samples), ..config.rollout };
+    policy.check_prompts(&questions, &sampling)?;
+    let plan = SamplePlan {
+        sampling,
+        batch: config.eval.answers.batch,
+        compatibility: config.reward.compatibility,
+        truth,
+        seed: config.seed,
+    };
+    let bar = output::progress(questions.len() as u64, "answering");
+    let mut show = output::decoding(&bar);
+    policy.set_watch(move |decoding| {
+        show(decoding);
+        ControlFlow::Continue(())
+    });
+    let mut progress = |done: usize| bar.set_position(done as u64);
+    let sampled = Sampled::draw(&mut policy, extractor.as_mut(), questions, &plan, &mut progress);
+    bar.finish_and_clear();
+    Ok(sampled?)
+}
+
+/// A sentence with the rewards that it earns; `None` where a rule abstains.
+#[derive(Serialize)]
+struct Sentence<'a> {
+    question: &'a str,
+    sentence: &'a str,
+    is_true: bool,
+    rewards: Map<String, Value>,
+    counts: Map<String, Value>,
+}
+
+fn write(out: &Path, audited: &Audited, sampled: &Sampled, all: &[(String, Vec<Judged<'_>>)]) -> Result<()> {
+    let write = |name: &str, text: String| {
+        let path = out.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    write(AUDIT, serde_json::to_string_pretty(audited)? + "\n")?;
+    let line = |n: usize| -> Result<String> {
+        let Judged { question, sentence, is_true, .. } = &all[0].1[n];
+        let of = |(name, judged): &(String, Vec<Judged<'_>>)| (name.clone(), judged[n].verdict.clone());
+        let verdicts: Vec<_> = all.iter().map(of).collect();
+        let line = Sentence {
+            question: sampled.question(*question),
+            sentence,
+            is_true: *is_true,
+            rewards: verdicts.iter().map(|(name, verdict)| (name.clone(), verdict.reward.into())).collect(),
+            counts: verdicts.iter().map(|(name, verdict)| (name.clone(), verdict.count.into())).collect(),
+        };
+        Ok(serde_json::to_string(&line)? + "\n")
+    };
+    write(SENTENCES, (0..all[0].1.len()).map(line).collect::<Result<_>>()?)
+}
+
+fn show(audited: &Audited, buckets: &Buckets) {
+    let Audited { sentences, decided, true_share, rules } = audited;
+    output::line(format_args!(
+        "{decided} of {sentences} sentences can be decided; {} of those are true",
+        output::percent(*true_share)
+    ));
+    output::table(
+        ["rule", "abstains", "reward if true", "if false", "AUC", "95 %", "ρ", "p of trend"],
+        rules.iter().map(|audit| {
+            [
+                audit.rule.clone(),
+                output::percent(audit.abstained),
+                format!("{:+.3}", audit.mean_true),
+                format!("{:+.3}", audit.mean_false),
+                format!("{:.3}", audit.auc.value),
+                format!("{:.3} to {:.3}", audit.auc.low, audit.auc.high),
+                audit.rank_correlation.map_or("–".to_owned(), |rho| format!("{rho:.3}")),
+                audit.trend.map_or("–".to_owned(), |trend| p_value(trend.p)),
+            ]
+        }),
+    );
+    let names: Vec<String> = buckets.iter().map(|bucket| bucket.to_string()).collect();
+    let header = [&["P(true) at a count of"][..], &names.iter().map(String::as_str).collect::<Vec<_>>(), &["in order"]];
+    output::table(
+        header.concat(),
+        rules.iter().map(|audit| {
+            let of_bucket = |bucket| {
+                let share = audit.by_count.iter().find(|own| own.bucket == bucket);
+                share.map_or("–".to_owned(), |own| format!("{} of {}", output::percent(own.share.share), own.share.n))
+            };
+            let in_order = if audit.monotone { "yes" } else { "no" }.to_owned();
+            [audit.rule.clone()].into_iter().chain(buckets.iter().map(of_bucket)).chain([in_order]).collect::<Vec<_>>()
+        }),
+    );
+    let abstained = |audit: &RuleAudit| audit.of_abstained.map(|share| ("abstains".to_owned(), share));
+    output::table(
+        ["rule", "reward", "sentences", "P(true)", "95 %"],
+        rules.iter().flat_map(|audit| {
+            let points = audit.by_reward.iter().map(|point| (point.label.clone(), point.share)).chain(abstained(audit));
+            points.map(|(label, share)| {
+                let [n, p, interval] = cells(&share);
+                [audit.rule.clone(), label, n, p, interval]
+            })
+        }),
+    );
+    rules.iter().for_each(|audit| output::line(finding(audit)));
+}
+
+fn finding(audit: &RuleAudit) -> String {
+    let RuleAudit { rule, auc, .. } = audit;
+    let earned = format!(
+        "a true sentence earns more than a false one in {} of all pairs, ties counted half",
+        output::percent(auc.value)
+    );
+    match audit.finding() {
+        Finding::Truer => format!("{rule}: a higher reward means a truer sentence; {earned}"),
+        Finding::Falser => format!("{rule}: a higher reward means a falser sentence, do not train with it; {earned}"),
+        Finding::Nothing => format!("{rule}: nothing shows that a higher reward means a truer sentence; {earned}"),
+    }
+}

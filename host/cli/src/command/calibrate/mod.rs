@@ -1,0 +1,29 @@
+//! `corver-host calibrate`: what counts and rewards say of truth.
+
+mod audit;
+mod draw;
+mod read;
+
+use anyhow::Result;
+use corver_study::calibrate::Share;
+
+use crate::args::{CalibrateArgs, CalibrateCommand};
+use crate::output;
+
+pub fn run(args: &CalibrateArgs, json: bool) -> Result<()> {
+    match &args.command {
+        CalibrateCommand::Draw(args) => draw::run(args, json),
+        CalibrateCommand::Read(args) => read::run(args, json),
+        CalibrateCommand::Audit(args) => audit::run(args, json),
+    }
+}
+
+/// Number, share and interval, as cells.
+fn cells(share: &Share) -> [String; 3] {
+    let Share { n, share, low, high, .. } = *share;
+    [n.to_string(), output::percent(share), format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high)]
+}
+
+fn p_value(p: f64) -> String {
+    if p < 1e-3 { format!("{p:.1e}") } else { format!("{p:.3}") }
+}

@@ -1,0 +1,105 @@
+//! `corver-host calibrate read`: labels → P(correct) by count, and settings.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use corver_study::calibrate::{Calibration, Share, Suggestion, Trend, calibrate, read_sheets, suggest};
+use serde::Serialize;
+
+use super::{cells, p_value};
+use crate::args::ReadArgs;
+use crate::output;
+
+/// What came of the labels.
+const CALIBRATION: &str = "calibration.json";
+/// What chance does less often is taken for more.
+const SURE: f64 = 0.05;
+
+/// A table, and what follows from it.
+#[derive(Serialize)]
+struct Read {
+    #[serde(flatten)]
+    calibration: Calibration,
+    suggestions: Vec<Suggestion>,
+}
+
+pub fn run(args: &ReadArgs, json: bool) -> Result<()> {
+    let calibration = calibrate(&read_sheets(&args.sheets)?)?;
+    let suggestions = suggest(&calibration.buckets);
+    let files = suggestions.iter().map(|suggestion| Ok((file_name(suggestion), as_toml(suggestion, &calibration)?)));
+    let files: Vec<(String, String)> = files.collect::<Result<_>>()?;
+    let read = Read { calibration, suggestions };
+    if let Some(out) = &args.out {
+        write(out, &read, &files)?;
+    }
+    if json {
+        return output::json(&read);
+    }
+    show(&read.calibration);
+    if read.suggestions.iter().all(|suggestion| suggestion.rule.plugin != "first.wasm") {
+        output::line("the shares do not rise by more than chance: no tiers of `first` follow from them");
+    }
+    for (name, text) in &files {
+        output::line(format_args!("# {name}, for --config"));
+        output::lines(text);
+    }
+    if let Some(out) = &args.out {
+        output::line(format_args!("everything is in {}", out.display()));
+    }
+    Ok(())
+}
+
+fn file_name(suggestion: &Suggestion) -> String {
+    Path::new(&suggestion.rule.plugin).with_extension("toml").display().to_string()
+}
+
+fn as_toml(suggestion: &Suggestion, calibration: &Calibration) -> Result<String> {
+    let labelled: u64 = calibration.buckets.iter().map(|bucket| bucket.share.n).sum();
+    let settings = toml::to_string(suggestion).context("writing the suggested settings")?;
+    Ok(format!("# From {labelled} labelled sentences.\n{settings}"))
+}
+
+fn write(out: &Path, read: &Read, files: &[(String, String)]) -> Result<()> {
+    std::fs::create_dir_all(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
+    let calibration = (CALIBRATION.to_owned(), serde_json::to_string_pretty(read)? + "\n");
+    for (name, text) in std::iter::once(&calibration).chain(files) {
+        let path = out.join(name);
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn show(calibration: &Calibration) {
+    let Calibration { buckets, monotone, trend, unclear, unlabelled, agreement } = calibration;
+    output::table(
+        ["count", "correct", "of", "P(correct)", "95 %"],
+        buckets.iter().map(|bucket| {
+            let Share { correct, .. } = bucket.share;
+            let [n, share, interval] = cells(&bucket.share);
+            [bucket.bucket.to_string(), correct.to_string(), n, share, interval]
+        }),
+    );
+    output::line(order(*monotone, trend.as_ref()));
+    if unclear + unlabelled > 0 {
+        output::line(format_args!("not counted: {unclear} sentences labelled unclear, {unlabelled} without a label"));
+    }
+    if let Some(agreement) = agreement {
+        let kappa = agreement.kappa.map_or(String::new(), |kappa| format!(", Fleiss' κ {kappa:.2}"));
+        output::line(format_args!(
+            "{} sentences have several labels: {} of the pairs agree{kappa}",
+            agreement.sentences,
+            output::percent(agreement.share)
+        ));
+    }
+}
+
+/// Whether shares rise with the count, in a sentence.
+fn order(monotone: bool, trend: Option<&Trend>) -> String {
+    let Some(Trend { z, p }) = trend else {
+        return "nothing can rise: there is one bucket alone, or one label".to_owned();
+    };
+    let order = if monotone { "no bucket has a smaller share than the one before" } else { "the buckets are not in order" };
+    let direction = if *z < 0.0 { "fall" } else { "rise" };
+    let chance = if *p < SURE { "by more than" } else { "by no more than" };
+    format!("the shares {direction} with the count {chance} chance (Cochran–Armitage, p = {}); {order}", p_value(*p))
+}

@@ -1,0 +1,211 @@
+//! The rule audit: does a higher reward mean a truer sentence, before anyone trains?
+
+use serde::Serialize;
+
+use super::bucket::{Buckets, Place};
+use super::ranking::{Auc, Outcome, auc, rank_correlation};
+use super::sample::Judged;
+use super::table::{BucketShare, Point, Share, Trend, rises, trend};
+
+/// Rewards of more values than this are put into as many bins.
+const MAX_REWARDS: usize = 10;
+
+/// What a rule's rewards say of truth.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RuleAudit {
+    /// Its name.
+    pub rule: String,
+    /// Sentences whose truth is known.
+    pub sentences: usize,
+    /// Share of them that the rule abstains from, which pays 0.
+    pub abstained: f64,
+    /// Reward of a true sentence, on average.
+    pub mean_true: f64,
+    /// Reward of a false one.
+    pub mean_false: f64,
+    /// Whether true sentences earn more than false ones.
+    pub auc: Auc,
+    /// Spearman's ρ of reward and truth; `None` where all rewards are the same.
+    pub rank_correlation: Option<f64>,
+    /// P(true) by the count that decided.
+    pub by_count: Vec<BucketShare>,
+    /// Whether no bucket has a smaller share than the one before.
+    pub monotone: bool,
+    /// Whether the shares rise with the count by more than chance.
+    pub trend: Option<Trend>,
+    /// Sentences that are in no bucket: no count decided, or counting was stopped before the last bucket.
+    pub uncounted: usize,
+    /// P(true) by reward, lowest first, of sentences that are judged: each value, or bins of about as many sentences.
+    pub by_reward: Vec<Point>,
+    /// P(true) of those that the rule abstains from.
+    pub of_abstained: Option<Share>,
+}
+
+/// What an audit comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// True sentences earn more, by more than chance.
+    Truer,
+    /// False sentences earn more, by more than chance.
+    Falser,
+    /// Neither.
+    Nothing,
+}
+
+impl RuleAudit {
+    /// By the interval of the AUC.
+    #[must_use]
+    pub fn finding(&self) -> Finding {
+        match self.auc {
+            Auc { low, .. } if low > 0.5 => Finding::Truer,
+            Auc { high, .. } if high < 0.5 => Finding::Falser,
+            _ => Finding::Nothing,
+        }
+    }
+}
+
+/// Audits a rule; `None` unless there are true sentences and false ones. `seed` decides the draws of the interval.
+#[must_use]
+pub fn audit(rule: &str, judged: &[Judged<'_>], buckets: &Buckets, seed: u64) -> Option<RuleAudit> {
+    let paid = |judged: &Judged<'_>| judged.verdict.reward.unwrap_or(0.0);
+    let outcomes: Vec<Outcome> = judged
+        .iter()
+        .map(|judged| Outcome { question: judged.question, reward: paid(judged), is_true: judged.is_true })
+        .collect();
+    let auc = auc(&outcomes, seed)?;
+    let mean = |wanted: bool| {
+        let own = outcomes.iter().filter(|outcome| outcome.is_true == wanted);
+        own.clone().map(|outcome| f64::from(outcome.reward)).sum::<f64>() / own.count() as f64
+    };
+    let by_count = by_count(judged, buckets);
+    let counted: u64 = by_count.iter().map(|bucket| bucket.share.n).sum();
+    let abstained: Vec<bool> =
+        judged.iter().filter(|judged| judged.verdict.reward.is_none()).map(|judged| judged.is_true).collect();
+    Some(RuleAudit {
+        rule: rule.to_owned(),
+        sentences: judged.len(),
+        abstained: abstained.len() as f64 / judged.len() as f64,
+        mean_true: mean(true),
+        mean_false: mean(false),
+        auc,
+        rank_correlation: rank_correlation(&outcomes),
+        monotone: rises(&by_count),
+        trend: trend(&by_count),
+        uncounted: judged.len() - counted as usize,
+        by_count,
+        by_reward: by_reward(judged),
+        of_abstained: share(abstained),
+    })
+}
+
+fn share(truths: impl IntoIterator<Item = bool>) -> Option<Share> {
+    let (mut truthful, mut n) = (0, 0);
+    truths.into_iter().for_each(|is_true| {
+        truthful += u64::from(is_true);
+        n += 1;
+    });
+    Share::of(truthful, n)
+}
+
+fn by_count(judged: &[Judged<'_>], buckets: &Buckets) -> Vec<BucketShare> {
+    let mut by_bucket: Vec<Vec<bool>> = vec![Vec::new(); buckets.number()];
+    for judged in judged {
+        if let Place::In(place) = buckets.place(&judged.verdict) {
+            by_bucket[place].push(judged.is_true);
+        }
+    }
+    let shares = buckets.iter().zip(by_bucket);
+    shares.filter_map(|(bucket, truths)| share(truths).map(|share| BucketShare { bucket, share })).collect()
+}
+
+fn by_reward(judged: &[Judged<'_>]) -> Vec<Point> {
+    let mut paid: Vec<(f32, bool)> =
+        judged.iter().filter_map(|judged| Some((judged.verdict.reward? + 0.0, judged.is_true))).collect(); // −0 is 0
+    paid.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let values: Vec<&[(f32, bool)]> = paid.chunk_by(|one, other| one.0 == other.0).collect();
+    let point = |bin: &[(f32, bool)]| {
+        let (lowest, highest) = (bin.first()?.0, bin.last()?.0);
+        let label =
+            if lowest == highest { format!("{lowest:+.3}") } else { format!("{lowest:+.3} to {highest:+.3}") };
+        share(bin.iter().map(|(_, is_true)| *is_true)).map(|share| Point { label, share })
+    };
+    if values.len() <= MAX_REWARDS {
+        return values.into_iter().filter_map(point).collect();
+    }
+    // Equal rewards stay together, so the bins are only about equal.
+    let bin_of = |begins: usize| begins * MAX_REWARDS / paid.len();
+    let mut begins = 0;
+    let starts: Vec<(usize, usize)> = values
+        .iter()
+        .map(|value| {
+            let start = begins;
+            begins += value.len();
+            (bin_of(start), begins)
+        })
+        .collect();
+    let mut from = 0;
+    let bins = starts.chunk_by(|one, other| one.0 == other.0).filter_map(|bin| {
+        let to = bin.last()?.1;
+        let points = point(&paid[from..to]);
+        from = to;
+        points
+    });
+    bins.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use corver_core::Verdict;
+
+    use super::super::bucket::tests::counted;
+    use super::*;
+
+    fn judged(all: &[(Option<f32>, u64, bool)]) -> Vec<Judged<'static>> {
+        let one = |(question, &(reward, count, is_true)): (usize, &(Option<f32>, u64, bool))| {
+            let verdict = reward.map_or_else(Verdict::default, |_| Verdict { reward, ..counted(count, 20) });
+            Judged { question, sentence: "", is_true, verdict }
+        };
+        all.iter().enumerate().map(one).collect()
+    }
+
+    fn of(all: &[(Option<f32>, u64, bool)]) -> RuleAudit {
+        audit("r", &judged(all), &Buckets::default(), 1).unwrap()
+    }
+
+    #[test]
+    fn a_rule_that_pays_truth_is_found() {
+        let good = of(&[(Some(0.1), 20, true), (Some(-0.3), 0, false), (None, 0, true), (Some(-0.3), 0, false)].repeat(20));
+        assert_eq!((good.finding(), good.sentences, good.abstained), (Finding::Truer, 80, 0.25));
+        // An abstention pays 0, which is more than −0.3.
+        assert_eq!((good.auc.value, good.auc.low), (1.0, 1.0));
+        assert!((good.mean_true - 0.05).abs() < 1e-6 && (good.mean_false + 0.3).abs() < 1e-6, "{good:?}");
+        let shares: Vec<_> = good.by_reward.iter().map(|point| (point.label.as_str(), point.share.n, point.share.share)).collect();
+        assert_eq!(shares, [("-0.300", 40, 0.0), ("+0.100", 20, 1.0)]);
+        assert_eq!(good.of_abstained.unwrap().n, 20);
+        assert_eq!((good.by_count.len(), good.uncounted, good.monotone), (2, 20, true));
+        assert!(good.trend.unwrap().z > 5.0);
+    }
+
+    #[test]
+    fn a_rule_that_pays_falsehood_or_nothing_is_found() {
+        assert_eq!(of(&[(Some(0.1), 20, false), (Some(-0.3), 0, true)].repeat(9)).finding(), Finding::Falser);
+        let constant = of(&[(Some(0.1), 3, false), (Some(0.1), 3, true)].repeat(9));
+        assert_eq!((constant.finding(), constant.auc.value), (Finding::Nothing, 0.5));
+        assert_eq!(audit("r", &judged(&[(Some(0.1), 3, true)]), &Buckets::default(), 1), None);
+        assert_eq!(audit("r", &[], &Buckets::default(), 1), None);
+    }
+
+    #[test]
+    fn many_rewards_are_put_into_bins() {
+        let all: Vec<_> = (0..1000).map(|n| (Some(n as f32 / 1000.0), 3, n % 1000 >= 500)).collect();
+        let bins = of(&all).by_reward;
+        assert_eq!(bins.len(), 10);
+        assert!(bins.iter().all(|bin| bin.share.n == 100), "{bins:?}");
+        assert_eq!((bins[4].share.share, bins[5].share.share), (0.0, 1.0));
+        assert_eq!(bins[0].label, "+0.000 to +0.099");
+        // Half of all sentences earn the same.
+        let all: Vec<_> = (0..1000).map(|n| (Some(if n < 500 { 0.0 } else { n as f32 }), 3, n % 2 == 0)).collect();
+        let bins = of(&all).by_reward;
+        assert_eq!((bins[0].share.n, bins.iter().map(|bin| bin.share.n).sum::<u64>()), (500, 1000));
+    }
+}

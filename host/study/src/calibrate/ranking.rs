@@ -1,0 +1,209 @@
+//! Are true sentences paid more than false ones? Statistics of rewards and truths.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::Serialize;
+
+/// Draws of the bootstrap.
+const DRAWS: usize = 2_000;
+/// An interval leaves out this share of the draws on either side.
+const TAIL: f64 = 0.025;
+
+/// What one sentence earned, and whether it is true.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// Sentences of one question are not independent of each other.
+    pub question: usize,
+    /// Finite.
+    pub reward: f32,
+    /// All that it states.
+    pub is_true: bool,
+}
+
+/// The probability that a true sentence earns more than a false one, ties counted half: the area under the ROC curve, or
+/// Mann–Whitney's U as a share of all pairs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Auc {
+    /// Of all pairs.
+    pub value: f64,
+    /// Lower end of the 95 % interval: questions are drawn with replacement, each with all its sentences.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+}
+
+/// False and true sentences of each reward, lowest first.
+struct Ranking {
+    outcomes: Vec<Outcome>,
+    /// Of each outcome, the place of its reward.
+    levels: Vec<usize>,
+    num_levels: usize,
+}
+
+/// `[false, true]` of each reward.
+type Histogram = Vec<[u64; 2]>;
+
+impl Ranking {
+    fn of(outcomes: &[Outcome]) -> Self {
+        let mut outcomes = outcomes.to_vec();
+        outcomes.sort_by_key(|outcome| outcome.question);
+        let mut rewards: Vec<f32> = outcomes.iter().map(|outcome| outcome.reward + 0.0).collect(); // −0 is 0
+        rewards.sort_by(f32::total_cmp);
+        rewards.dedup();
+        let level = |outcome: &Outcome| rewards.partition_point(|&reward| reward < outcome.reward);
+        Self { levels: outcomes.iter().map(level).collect(), num_levels: rewards.len(), outcomes }
+    }
+
+    fn histogram(&self) -> Histogram {
+        let mut histogram = vec![[0; 2]; self.num_levels];
+        self.outcomes.iter().zip(&self.levels).for_each(|(outcome, &level)| {
+            histogram[level][usize::from(outcome.is_true)] += 1;
+        });
+        histogram
+    }
+
+    /// Histograms of as many questions, drawn with replacement.
+    fn draws(&self, seed: u64) -> impl Iterator<Item = Histogram> {
+        let pairs: Vec<(&Outcome, usize)> = self.outcomes.iter().zip(self.levels.iter().copied()).collect();
+        let questions: Vec<Vec<(usize, usize)>> = pairs
+            .chunk_by(|one, other| one.0.question == other.0.question)
+            .map(|own| own.iter().map(|(outcome, level)| (*level, usize::from(outcome.is_true))).collect())
+            .collect();
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        (0..DRAWS).map(move |_| {
+            let mut histogram = vec![[0; 2]; self.num_levels];
+            for _ in 0..questions.len() {
+                let drawn = &questions[rng.random_range(0..questions.len())];
+                drawn.iter().for_each(|&(level, is_true)| histogram[level][is_true] += 1);
+            }
+            histogram
+        })
+    }
+}
+
+/// See [`Auc`]; `None` unless there are true sentences and false ones. `seed` decides the draws of the interval.
+#[must_use]
+pub fn auc(outcomes: &[Outcome], seed: u64) -> Option<Auc> {
+    let ranking = Ranking::of(outcomes);
+    let value = area(&ranking.histogram())?;
+    let mut drawn: Vec<f64> = ranking.draws(seed).filter_map(|histogram| area(&histogram)).collect();
+    drawn.sort_by(f64::total_cmp);
+    let cut = (TAIL * drawn.len() as f64) as usize;
+    let (low, high) = match drawn.as_slice() {
+        [] => (0.0, 1.0),
+        drawn => (drawn[cut], drawn[drawn.len() - 1 - cut]),
+    };
+    Some(Auc { value, low, high })
+}
+
+fn area(histogram: &[[u64; 2]]) -> Option<f64> {
+    let totals = totals(histogram);
+    let mut falsehoods_below = 0.0;
+    let mut won = 0.0;
+    for [falsehoods, truths] in histogram.iter().map(|level| level.map(|number| number as f64)) {
+        won += truths * (falsehoods_below + falsehoods / 2.0);
+        falsehoods_below += falsehoods;
+    }
+    let pairs = totals[0] * totals[1];
+    (pairs > 0.0).then(|| won / pairs)
+}
+
+fn totals(histogram: &[[u64; 2]]) -> [f64; 2] {
+    [0, 1].map(|which| histogram.iter().map(|level| level[which]).sum::<u64>() as f64)
+}
+
+/// Spearman's ρ of reward and truth, ties at their mean rank; `None` where all rewards or all truths are the same.
+#[must_use]
+pub fn rank_correlation(outcomes: &[Outcome]) -> Option<f64> {
+    let histogram = Ranking::of(outcomes).histogram();
+    let [falsehoods, truths] = totals(&histogram);
+    let mean_rank = (falsehoods + truths + 1.0) / 2.0;
+    let (mut below, mut covariance, mut variance) = (0.0, 0.0, 0.0);
+    for [falsehoods, truths] in histogram.iter().map(|level| level.map(|number| number as f64)) {
+        let number = falsehoods + truths;
+        let from_mean = below + (number + 1.0) / 2.0 - mean_rank;
+        covariance += truths * from_mean;
+        variance += number * from_mean * from_mean;
+        below += number;
+    }
+    let of_truth = falsehoods * truths / (falsehoods + truths);
+    let product = variance * of_truth;
+    (product > 0.0).then(|| covariance / product.sqrt())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// One sentence of each question.
+    pub fn outcomes(all: &[(f32, bool)]) -> Vec<Outcome> {
+        let outcome = |(question, &(reward, is_true)): (usize, &(f32, bool))| Outcome { question, reward, is_true };
+        all.iter().enumerate().map(outcome).collect()
+    }
+
+    fn value(all: &[(f32, bool)]) -> Option<f64> {
+        auc(&outcomes(all), 1).map(|auc| auc.value)
+    }
+
+    #[test]
+    fn the_area_counts_pairs() {
+        assert_eq!(value(&[(0.1, true), (-0.3, false)]), Some(1.0));
+        assert_eq!(value(&[(-0.3, true), (0.1, false)]), Some(0.0));
+        assert_eq!(value(&[(0.0, true), (-0.0, false)]), Some(0.5));
+        // Of six pairs 0.1 > 0.0 twice, 0.1 = 0.1 once, −0.3 < twice, −0.3 < once.
+        let mixed = [(0.1, true), (-0.3, true), (0.0, false), (0.0, false), (0.1, false)];
+        assert_eq!(value(&mixed), Some(2.5 / 6.0));
+        assert_eq!(value(&[(0.1, true)]), None);
+        assert_eq!(value(&[]), None);
+    }
+
+    #[test]
+    fn a_constant_reward_says_nothing() {
+        let all = outcomes(&[(0.1, true), (0.1, false), (0.1, true), (0.1, false)]);
+        assert_eq!(auc(&all, 1), Some(Auc { value: 0.5, low: 0.5, high: 0.5 }));
+        assert_eq!(rank_correlation(&all), None);
+    }
+
+    #[test]
+    fn ranks_are_correlated() {
+        let all =
+            [(0.1, true), (-0.3, false), (0.0, true), (0.1, false), (-0.1, false), (0.1, true), (-0.3, true)];
+        let rho = rank_correlation(&outcomes(&all)).unwrap();
+        assert!((rho - 0.226_871).abs() < 1e-6, "{rho}"); // Pearson of the ranks, in Python
+        assert_eq!(rank_correlation(&outcomes(&[(1.0, true), (0.0, false)])), Some(1.0));
+    }
+
+    #[test]
+    fn an_interval_knows_that_sentences_of_a_question_belong_together() {
+        let independent: Vec<(f32, bool)> = (0..400).map(|n| (if n % 5 < 3 { 0.1 } else { -0.3 }, n % 2 == 0)).collect();
+        let alone = auc(&outcomes(&independent), 1).unwrap();
+        let mut together = outcomes(&independent);
+        together.iter_mut().enumerate().for_each(|(n, outcome)| outcome.question = n / 40);
+        // Forty times the same sentence is one sentence.
+        let of_question = |n: usize| (if n % 4 == 0 { -0.3 } else { 0.1 }, n % 2 == 1);
+        together.iter_mut().for_each(|outcome| (outcome.reward, outcome.is_true) = of_question(outcome.question));
+        let together = auc(&together, 1).unwrap();
+        assert!(alone.low < alone.value && alone.value < alone.high, "{alone:?}");
+        assert!(together.high - together.low > 3.0 * (alone.high - alone.low), "{alone:?} {together:?}");
+        assert_eq!(auc(&outcomes(&independent), 1), Some(alone));
+    }
+
+    proptest! {
+        #[test]
+        fn the_area_is_that_of_all_pairs(all in prop::collection::vec((-2i8..3, any::<bool>()), 0..30)) {
+            let all: Vec<(f32, bool)> = all.into_iter().map(|(reward, is_true)| (f32::from(reward), is_true)).collect();
+            let of = |wanted: bool| all.iter().filter(move |(_, is_true)| *is_true == wanted).map(|(reward, _)| *reward);
+            let pairs: Vec<f64> = of(true)
+                .flat_map(|truth| of(false).map(move |other| if truth > other { 1.0 } else if truth == other { 0.5 } else { 0.0 }))
+                .collect();
+            let expected = (!pairs.is_empty()).then(|| pairs.iter().sum::<f64>() / pairs.len() as f64);
+            let got = area(&Ranking::of(&outcomes(&all)).histogram());
+            prop_assert_eq!(got.is_some(), expected.is_some());
+            if let (Some(got), Some(expected)) = (got, expected) {
+                prop_assert!((got - expected).abs() < 1e-12);
+            }
+        }
+    }
+}
