@@ -1,6 +1,7 @@
 //! The built binary, driven as a person would drive it.
 
 mod attack;
+mod calibrate;
 mod browser;
 mod compare;
 mod data;

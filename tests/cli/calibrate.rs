@@ -1,0 +1,167 @@
+//! Sentences to label, labels read, rules audited.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::host::{host, lines, run_dir, short_run};
+
+const HEADER: &str = "id,bucket,count,question,sentence,head,relation,tail,query,label,note";
+
+/// Labels every row of a sheet by its count; the sheets here have no comma in a cell.
+fn labelled(sheet: &Path, label: impl Fn(u64) -> &'static str) -> PathBuf {
+    let text = fs::read_to_string(sheet).unwrap();
+    let (header, rows) = text.trim_start_matches('\u{feff}').split_once('\n').unwrap();
+    assert_eq!(header, HEADER);
+    let row = |row: &str| {
+        let count = row.split(',').nth(2).unwrap().parse().unwrap();
+        let unlabelled = row.strip_suffix(",,").unwrap_or_else(|| panic!("{row:?} has a label"));
+        format!("{unlabelled},{},\n", label(count))
+    };
+    let path = sheet.with_extension("labelled.csv");
+    fs::write(&path, format!("{header}\n{}", rows.lines().map(row).collect::<String>())).unwrap();
+    path
+}
+
+/// A fresh folder with a sheet of the paper's 700 sentences.
+fn papers_sheet(name: &str) -> PathBuf {
+    let folder = run_dir(name);
+    fs::create_dir_all(&folder).unwrap();
+    let table =
+        [("0", 0, 48, 200), ("1 to 4", 1, 53, 100), ("5 to 9", 9, 70, 100), ("10 to 19", 10, 73, 100), ("20 or more", 50, 162, 200)];
+    let mut text = format!("{HEADER}\r\n");
+    for (bucket, count, correct, of) in table {
+        for n in 0..of {
+            let label = if n < correct { "Correct" } else { "incorrect" };
+            text += &format!("s{count}x{n},{bucket},{count},q,Sentence {n}.,Rome,is in,Italy,Rome AND Italy,{label},\r\n");
+        }
+    }
+    let path = folder.join("sheet.csv");
+    fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn the_papers_table_gives_the_papers_intervals_and_thresholds() {
+    let sheet = papers_sheet("paper-calibration");
+    let out = sheet.with_file_name("calibrated");
+    let args = ["calibrate", "read", sheet.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let read = host(&[&args[..], &["--json"]].concat()).good().json();
+    let percent = |value: &Value| (1000.0 * value.as_f64().unwrap()).round() / 10.0;
+    let rows: Vec<[f64; 3]> = read["buckets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| ["share", "low", "high"].map(|name| percent(&row[name])))
+        .collect();
+    let expected = [[24.0, 18.6, 30.4], [53.0, 43.3, 62.5], [70.0, 60.4, 78.1], [73.0, 63.6, 80.7], [81.0, 75.0, 85.8]];
+    assert_eq!(rows, expected);
+    assert_eq!(read["monotone"], true);
+    assert!(read["trend"]["p"].as_f64().unwrap() < 1e-20);
+    let written: Value = serde_json::from_str(&fs::read_to_string(out.join("calibration.json")).unwrap()).unwrap();
+    assert_eq!(written, read);
+
+    let shown = host(&args).good().stdout; // again into the same folder
+    for said in ["1 to 4", "43.3 to 62.5", "rise with the count by more than chance", "thresholds = [5, 20]", "audit = [[0, 48, 200],"] {
+        assert!(shown.contains(said), "no {said:?} in\n{shown}");
+    }
+    for rule in ["first", "calibrated"] {
+        let config = out.join(rule).with_extension("toml");
+        let plugin = format!("{rule}.wasm");
+        host(&["plugin", "check", &plugin, "--config", "demo", "--config", config.to_str().unwrap()]).good();
+        let plan = ["train", "--dry-run", "--json", "--config", "demo", "--config", config.to_str().unwrap()];
+        assert_eq!(host(&plan).good().json()["settings"]["rule"]["plugin"], plugin);
+    }
+}
+
+#[test]
+fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
+    let run = run_dir("to-calibrate");
+    short_run(&run, 2, &[]).good();
+    let sheet = run.join("sheet.csv");
+    let draw = ["calibrate", "draw", run.to_str().unwrap(), "--out", sheet.to_str().unwrap(), "--per-bucket", "5,5,5,0,9999"];
+    let drawn = host(&[&draw[..], &["--json"]].concat()).good().json();
+    let parts = drawn["buckets"].as_array().unwrap();
+    let number = |part: &Value, name: &str| part[name].as_u64().unwrap();
+    for part in parts {
+        assert_eq!(number(part, "drawn"), number(part, "available").min(number(part, "wanted")), "{part}");
+    }
+    assert_eq!((parts.len(), number(&parts[0], "drawn"), number(&parts[3], "drawn")), (5, 5, 0));
+    let before = fs::read_to_string(&sheet).unwrap();
+    host(&draw).bad("exists, and may hold labels");
+    assert_eq!(fs::read_to_string(&sheet).unwrap(), before);
+    let other = run.join("other.csv");
+    let answers = [run.join("answers_raw.jsonl"), run.join("answers_trained.jsonl")];
+    let from_answers = ["calibrate", "draw", answers[0].to_str().unwrap(), answers[1].to_str().unwrap(), "--out"];
+    let said = host(&[&from_answers[..], &[other.to_str().unwrap()]].concat()).good().stdout;
+    assert!(said.contains("instead of 100; there are no more") && said.contains("label them, then:"), "{said}");
+
+    host(&["calibrate", "read", sheet.to_str().unwrap()]).bad("is labelled correct or incorrect; write one of the two");
+    let bad = labelled(&sheet, |_| "corect");
+    host(&["calibrate", "read", bad.to_str().unwrap()]).bad("sheet.labelled.csv:2: \"corect\" is no label; write correct");
+    let good = labelled(&sheet, |count| if count == 0 { "i" } else { "C" });
+    let read = host(&["calibrate", "read", good.to_str().unwrap(), "--json"]).good().json();
+    assert_eq!(read["buckets"][0]["correct"], 0);
+    assert_eq!(read["unlabelled"], 0);
+
+    let unused = ["--set", "policy.model=nowhere", "--set", "extract.model=nowhere"];
+    let audit = ["calibrate", "audit", "--json", "--sheet", good.to_str().unwrap(), "--plugin", "first.wasm"];
+    let audited = host(&[&audit[..], &unused].concat()).good().json();
+    let first = &audited["rules"][0];
+    assert_eq!((&first["auc"]["value"], first["rule"].as_str()), (&json!(1.0), Some("first")), "{first}");
+    assert_eq!(first["by_reward"][0]["label"], "-0.300");
+    let one_sided = labelled(&sheet, |_| "correct");
+    host(&["calibrate", "audit", "--sheet", one_sided.to_str().unwrap()]).bad("needs true sentences and false ones");
+}
+
+#[test]
+fn bad_requests_are_named_before_anything_is_computed() {
+    let sheet = papers_sheet("not-calibrated");
+    let sheet = sheet.to_str().unwrap();
+    let out = run_dir("not-drawn").with_extension("csv");
+    let draw = |more: &[&str]| host(&[&["calibrate", "draw", "--out", out.to_str().unwrap()], more].concat());
+    draw(&[]).usage("required");
+    draw(&["nowhere"]).bad("cannot read nowhere");
+    draw(&[sheet]).bad("sheet.csv:1: expected value");
+    draw(&[sheet, "--buckets", "5,1"]).bad("buckets begin at counts that ascend, the first above 0; got [5, 1]");
+    host(&["calibrate", "read", "nowhere.csv"]).bad("cannot read the sheet nowhere.csv");
+    let audit = |more: &[&str]| host(&[&["calibrate", "audit"], more].concat());
+    audit(&["--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
+    audit(&["--sheet", "nowhere.csv"]).bad("cannot read the sheet nowhere.csv");
+    audit(&["--set", "question.eval=questions.json"]).bad("nobody knows what is true of these questions; label sentences");
+    audit(&["--samples", "0"]).usage("--samples");
+    assert!(!out.exists());
+}
+
+#[cfg(feature = "torch")]
+#[test]
+fn rules_are_audited_on_what_is_true_of_the_demo() {
+    let out = run_dir("audited");
+    fs::create_dir_all(out.parent().unwrap()).unwrap();
+    let constant = ["--plugin", "linear.wasm", "--set", "rule.settings.linear.zero=0.0", "--set", "rule.settings.linear.most=0.0"];
+    let rules = [&["--plugin", "first.wasm", "--plugin", "min.wasm"], &constant[..]].concat();
+    let small = ["--device", "cpu", "--limit", "48", "--samples", "2"];
+    let audit = [&["calibrate", "audit", "--out", out.to_str().unwrap()], &small[..], &rules].concat();
+    let audited = host(&[&audit[..], &["--json"]].concat()).good().json();
+    let rules = audited["rules"].as_array().unwrap();
+    let auc = |n: usize| ["low", "value", "high"].map(|name| rules[n]["auc"][name].as_f64().unwrap());
+    assert_eq!(auc(2), [0.5; 3], "a constant says nothing");
+    assert_eq!(rules[2]["rank_correlation"], Value::Null);
+    for n in [0, 1] {
+        let [low, value, high] = auc(n);
+        assert!(0.5 < low && low <= value && value <= high && high <= 1.0, "{}", rules[n]);
+        assert!(rules[n]["mean_true"].as_f64() > rules[n]["mean_false"].as_f64(), "{}", rules[n]);
+    }
+    let sentences = lines(&out.join("sentences.jsonl"));
+    assert_eq!((audited["decided"].as_u64(), &rules[0]["sentences"]), (Some(sentences.len() as u64), &audited["decided"]));
+    let truths = sentences.iter().filter(|sentence| sentence["is_true"] == true).count();
+    assert!((audited["true_share"].as_f64().unwrap() - truths as f64 / sentences.len() as f64).abs() < 1e-12);
+    assert!(out.join("audit.json").is_file());
+    host(&audit).bad("cannot create the folder");
+
+    let shown = host(&[&["calibrate", "audit"], &small[..], &["--plugin", "first.wasm"]].concat()).good().stdout;
+    for said in ["first: a higher reward means a truer sentence;", "P(true) at a count of", "AUC", "-0.300"] {
+        assert!(shown.contains(said), "no {said:?} in\n{shown}");
+    }
+}
