@@ -28,13 +28,19 @@ fn labelled(sheet: &Path, label: impl Fn(u64) -> &'static str) -> PathBuf {
 fn papers_sheet(name: &str) -> PathBuf {
     let folder = run_dir(name);
     fs::create_dir_all(&folder).unwrap();
-    let table =
-        [("0", 0, 48, 200), ("1 to 4", 1, 53, 100), ("5 to 9", 9, 70, 100), ("10 to 19", 10, 73, 100), ("20 or more", 50, 162, 200)];
+    let table = [
+        ("0", 0, 48, 200),
+        ("1 to 4", 1, 53, 100),
+        ("5 to 9", 9, 70, 100),
+        ("10 to 19", 10, 73, 100),
+        ("20 or more", 50, 162, 200),
+    ];
     let mut text = format!("{HEADER}\r\n");
     for (bucket, count, correct, of) in table {
         for n in 0..of {
             let label = if n < correct { "Correct" } else { "incorrect" };
-            text += &format!("s{count}x{n},{bucket},{count},q,Sentence {n}.,Rome,is in,Italy,Rome AND Italy,{label},\r\n");
+            text +=
+                &format!("s{count}x{n},{bucket},{count},q,Sentence {n}.,Rome,is in,Italy,Rome AND Italy,{label},\r\n");
         }
     }
     let path = folder.join("sheet.csv");
@@ -57,13 +63,19 @@ fn the_papers_table_gives_the_papers_intervals_and_thresholds() {
         .collect();
     let expected = [[24.0, 18.6, 30.4], [53.0, 43.3, 62.5], [70.0, 60.4, 78.1], [73.0, 63.6, 80.7], [81.0, 75.0, 85.8]];
     assert_eq!(rows, expected);
-    assert_eq!(read["monotone"], true);
+    assert_eq!(read["order"], "kept");
     assert!(read["trend"]["p"].as_f64().unwrap() < 1e-20);
     let written: Value = serde_json::from_str(&fs::read_to_string(out.join("calibration.json")).unwrap()).unwrap();
     assert_eq!(written, read);
 
     let shown = host(&args).good().stdout; // again into the same folder
-    for said in ["1 to 4", "43.3 to 62.5", "rise with the count by more than chance", "thresholds = [5, 20]", "audit = [[0, 48, 200],"] {
+    for said in [
+        "1 to 4",
+        "43.3 to 62.5",
+        "rise with the count by more than chance",
+        "thresholds = [5, 20]",
+        "audit = [[0, 48, 200],",
+    ] {
         assert!(shown.contains(said), "no {said:?} in\n{shown}");
     }
     for rule in ["first", "calibrated"] {
@@ -80,7 +92,8 @@ fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
     let run = run_dir("to-calibrate");
     short_run(&run, 2, &[]).good();
     let sheet = run.join("sheet.csv");
-    let draw = ["calibrate", "draw", run.to_str().unwrap(), "--out", sheet.to_str().unwrap(), "--per-bucket", "5,5,5,0,9999"];
+    let draw =
+        ["calibrate", "draw", run.to_str().unwrap(), "--out", sheet.to_str().unwrap(), "--per-bucket", "5,5,5,0,9999"];
     let drawn = host(&[&draw[..], &["--json"]].concat()).good().json();
     let parts = drawn["buckets"].as_array().unwrap();
     let number = |part: &Value, name: &str| part[name].as_u64().unwrap();
@@ -99,7 +112,8 @@ fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
 
     host(&["calibrate", "read", sheet.to_str().unwrap()]).bad("is labelled correct or incorrect; write one of the two");
     let bad = labelled(&sheet, |_| "corect");
-    host(&["calibrate", "read", bad.to_str().unwrap()]).bad("sheet.labelled.csv:2: \"corect\" is no label; write correct");
+    host(&["calibrate", "read", bad.to_str().unwrap()])
+        .bad("sheet.labelled.csv:2: \"corect\" is no label; write correct");
     let good = labelled(&sheet, |count| if count == 0 { "i" } else { "C" });
     let read = host(&["calibrate", "read", good.to_str().unwrap(), "--json"]).good().json();
     assert_eq!(read["buckets"][0]["correct"], 0);
@@ -129,7 +143,8 @@ fn bad_requests_are_named_before_anything_is_computed() {
     let audit = |more: &[&str]| host(&[&["calibrate", "audit"], more].concat());
     audit(&["--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
     audit(&["--sheet", "nowhere.csv"]).bad("cannot read the sheet nowhere.csv");
-    audit(&["--set", "question.eval=questions.json"]).bad("nobody knows what is true of these questions; label sentences");
+    audit(&["--set", "question.eval=questions.json"])
+        .bad("nobody knows what is true of these questions; label sentences");
     audit(&["--samples", "0"]).usage("--samples");
     assert!(!out.exists());
 }
@@ -139,7 +154,8 @@ fn bad_requests_are_named_before_anything_is_computed() {
 fn rules_are_audited_on_what_is_true_of_the_demo() {
     let out = run_dir("audited");
     fs::create_dir_all(out.parent().unwrap()).unwrap();
-    let constant = ["--plugin", "linear.wasm", "--set", "rule.settings.linear.zero=0.0", "--set", "rule.settings.linear.most=0.0"];
+    let constant =
+        ["--plugin", "linear.wasm", "--set", "rule.settings.linear.zero=0.0", "--set", "rule.settings.linear.most=0.0"];
     let rules = [&["--plugin", "first.wasm", "--plugin", "min.wasm"], &constant[..]].concat();
     let small = ["--device", "cpu", "--limit", "48", "--samples", "2"];
     let audit = [&["calibrate", "audit", "--out", out.to_str().unwrap()], &small[..], &rules].concat();
@@ -154,7 +170,10 @@ fn rules_are_audited_on_what_is_true_of_the_demo() {
         assert!(rules[n]["mean_true"].as_f64() > rules[n]["mean_false"].as_f64(), "{}", rules[n]);
     }
     let sentences = lines(&out.join("sentences.jsonl"));
-    assert_eq!((audited["decided"].as_u64(), &rules[0]["sentences"]), (Some(sentences.len() as u64), &audited["decided"]));
+    assert_eq!(
+        (audited["decided"].as_u64(), &rules[0]["sentences"]),
+        (Some(sentences.len() as u64), &audited["decided"])
+    );
     let truths = sentences.iter().filter(|sentence| sentence["is_true"] == true).count();
     assert!((audited["true_share"].as_f64().unwrap() - truths as f64 / sentences.len() as f64).abs() < 1e-12);
     assert!(out.join("audit.json").is_file());

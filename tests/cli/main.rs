@@ -1,8 +1,8 @@
 //! The built binary, driven as a person would drive it.
 
 mod attack;
-mod calibrate;
 mod browser;
+mod calibrate;
 mod compare;
 mod data;
 mod errors;

@@ -5,10 +5,11 @@
 //!                  └──▶ explain ──────────────────▶ page
 //! ```
 //!
-//! `run` reads a run's folder, `tally` its traces, `hacks` says what is suspicious, `comparison` sets the
-//! arms of a comparison side by side. `chart` draws, `completion` colours,
-//! and `page` has what every page has: its frame, its style, and how it becomes a file.
+//! `run` reads a run's folder, `tally` its traces, `hacks` says what is suspicious. `comparison` sets arms side by side, `calibration`
+//! shows what labels say. `chart` draws, `completion` colours, and `page` has what every page has: its frame, its style, and how it
+//! becomes a file.
 
+pub mod calibration;
 pub mod chart;
 pub mod comparison;
 pub mod completion;

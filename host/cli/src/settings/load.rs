@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 
 use super::{DEMO, Settings, keys};
 use crate::args::{
-    AuditArgs, ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, PoolArgs, RuleArgs, ScoreArgs, SettingsArgs, TrainArgs,
+    AuditArgs, ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, PoolArgs, RuleArgs, ScoreArgs, SettingsArgs,
+    TrainArgs,
 };
 
 /// The demo's settings, which every command falls back on.

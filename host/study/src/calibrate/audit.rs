@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::bucket::{Buckets, Place};
 use super::ranking::{Auc, Outcome, auc, rank_correlation};
 use super::sample::Judged;
-use super::table::{BucketShare, Point, Share, Trend, rises, trend};
+use super::table::{BucketShare, Order, Point, Share, order};
 
 /// Rewards of more values than this are put into as many bins.
 const MAX_REWARDS: usize = 10;
@@ -29,10 +29,8 @@ pub struct RuleAudit {
     pub rank_correlation: Option<f64>,
     /// P(true) by the count that decided.
     pub by_count: Vec<BucketShare>,
-    /// Whether no bucket has a smaller share than the one before.
-    pub monotone: bool,
-    /// Whether the shares rise with the count by more than chance.
-    pub trend: Option<Trend>,
+    /// Whether the shares rise from bucket to bucket.
+    pub order: Order,
     /// Sentences that are in no bucket: no count decided, or counting was stopped before the last bucket.
     pub uncounted: usize,
     /// P(true) by reward, lowest first, of sentences that are judged: each value, or bins of about as many sentences.
@@ -62,6 +60,22 @@ impl RuleAudit {
             _ => Finding::Nothing,
         }
     }
+
+    /// The finding in a sentence.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let finding = match self.finding() {
+            Finding::Truer => "a higher reward means a truer sentence",
+            Finding::Falser => "a higher reward means a falser sentence, do not train with it",
+            Finding::Nothing => "nothing shows that a higher reward means a truer sentence",
+        };
+        let Auc { value, low, high } = self.auc;
+        let [won, low, high] = [value, low, high].map(|share| 100.0 * share);
+        format!(
+            "{}: {finding}; of a true and a false one the true one earns more in {won:.1} % of cases (95 %: {low:.1} to {high:.1}), ties counted half",
+            self.rule
+        )
+    }
 }
 
 /// Audits a rule; `None` unless there are true sentences and false ones. `seed` decides the draws of the interval.
@@ -79,8 +93,8 @@ pub fn audit(rule: &str, judged: &[Judged<'_>], buckets: &Buckets, seed: u64) ->
     };
     let by_count = by_count(judged, buckets);
     let counted: u64 = by_count.iter().map(|bucket| bucket.share.n).sum();
-    let abstained: Vec<bool> =
-        judged.iter().filter(|judged| judged.verdict.reward.is_none()).map(|judged| judged.is_true).collect();
+    let abstained: Vec<Truth> =
+        judged.iter().filter(|judged| judged.verdict.reward.is_none()).map(of_question).collect();
     Some(RuleAudit {
         rule: rule.to_owned(),
         sentences: judged.len(),
@@ -89,45 +103,42 @@ pub fn audit(rule: &str, judged: &[Judged<'_>], buckets: &Buckets, seed: u64) ->
         mean_false: mean(false),
         auc,
         rank_correlation: rank_correlation(&outcomes),
-        monotone: rises(&by_count),
-        trend: trend(&by_count),
+        order: order(&by_count),
         uncounted: judged.len() - counted as usize,
         by_count,
         by_reward: by_reward(judged),
-        of_abstained: share(abstained),
+        of_abstained: Share::of_questions(abstained),
     })
 }
 
-fn share(truths: impl IntoIterator<Item = bool>) -> Option<Share> {
-    let (mut truthful, mut n) = (0, 0);
-    truths.into_iter().for_each(|is_true| {
-        truthful += u64::from(is_true);
-        n += 1;
-    });
-    Share::of(truthful, n)
+/// The number of a sentence's question, and whether it is true.
+type Truth = (usize, bool);
+
+fn of_question(judged: &Judged<'_>) -> Truth {
+    (judged.question, judged.is_true)
 }
 
 fn by_count(judged: &[Judged<'_>], buckets: &Buckets) -> Vec<BucketShare> {
-    let mut by_bucket: Vec<Vec<bool>> = vec![Vec::new(); buckets.number()];
+    let mut by_bucket: Vec<Vec<Truth>> = vec![Vec::new(); buckets.number()];
     for judged in judged {
         if let Place::In(place) = buckets.place(&judged.verdict) {
-            by_bucket[place].push(judged.is_true);
+            by_bucket[place].push(of_question(judged));
         }
     }
     let shares = buckets.iter().zip(by_bucket);
-    shares.filter_map(|(bucket, truths)| share(truths).map(|share| BucketShare { bucket, share })).collect()
+    let of_bucket = |(bucket, truths)| Share::of_questions(truths).map(|share| BucketShare { bucket, share });
+    shares.filter_map(of_bucket).collect()
 }
 
 fn by_reward(judged: &[Judged<'_>]) -> Vec<Point> {
-    let mut paid: Vec<(f32, bool)> =
-        judged.iter().filter_map(|judged| Some((judged.verdict.reward? + 0.0, judged.is_true))).collect(); // −0 is 0
+    let reward = |judged: &Judged<'_>| Some((judged.verdict.reward? + 0.0, of_question(judged))); // −0 is 0
+    let mut paid: Vec<(f32, Truth)> = judged.iter().filter_map(reward).collect();
     paid.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let values: Vec<&[(f32, bool)]> = paid.chunk_by(|one, other| one.0 == other.0).collect();
-    let point = |bin: &[(f32, bool)]| {
+    let values: Vec<&[(f32, Truth)]> = paid.chunk_by(|one, other| one.0 == other.0).collect();
+    let point = |bin: &[(f32, Truth)]| {
         let (lowest, highest) = (bin.first()?.0, bin.last()?.0);
-        let label =
-            if lowest == highest { format!("{lowest:+.3}") } else { format!("{lowest:+.3} to {highest:+.3}") };
-        share(bin.iter().map(|(_, is_true)| *is_true)).map(|share| Point { label, share })
+        let label = if lowest == highest { format!("{lowest:+.3}") } else { format!("{lowest:+.3} to {highest:+.3}") };
+        Share::of_questions(bin.iter().map(|(_, truth)| *truth)).map(|share| Point { label, share })
     };
     if values.len() <= MAX_REWARDS {
         return values.into_iter().filter_map(point).collect();
@@ -174,16 +185,17 @@ mod tests {
 
     #[test]
     fn a_rule_that_pays_truth_is_found() {
-        let good = of(&[(Some(0.1), 20, true), (Some(-0.3), 0, false), (None, 0, true), (Some(-0.3), 0, false)].repeat(20));
+        let good =
+            of(&[(Some(0.1), 20, true), (Some(-0.3), 0, false), (None, 0, true), (Some(-0.3), 0, false)].repeat(20));
         assert_eq!((good.finding(), good.sentences, good.abstained), (Finding::Truer, 80, 0.25));
         // An abstention pays 0, which is more than −0.3.
         assert_eq!((good.auc.value, good.auc.low), (1.0, 1.0));
         assert!((good.mean_true - 0.05).abs() < 1e-6 && (good.mean_false + 0.3).abs() < 1e-6, "{good:?}");
-        let shares: Vec<_> = good.by_reward.iter().map(|point| (point.label.as_str(), point.share.n, point.share.share)).collect();
+        let shares: Vec<_> =
+            good.by_reward.iter().map(|point| (point.label.as_str(), point.share.n, point.share.share)).collect();
         assert_eq!(shares, [("-0.300", 40, 0.0), ("+0.100", 20, 1.0)]);
         assert_eq!(good.of_abstained.unwrap().n, 20);
-        assert_eq!((good.by_count.len(), good.uncounted, good.monotone), (2, 20, true));
-        assert!(good.trend.unwrap().z > 5.0);
+        assert_eq!((good.by_count.len(), good.uncounted, good.order), (2, 20, Order::Kept));
     }
 
     #[test]

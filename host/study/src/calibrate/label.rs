@@ -68,7 +68,8 @@ pub fn agreement<'a>(sentences: impl Iterator<Item = &'a [Label]>) -> Option<Agr
     if several.is_empty() {
         return None;
     }
-    let votes = |labels: &[Label]| Label::ALL.map(|label| labels.iter().filter(|&&given| given == label).count() as f64);
+    let votes =
+        |labels: &[Label]| Label::ALL.map(|label| labels.iter().filter(|&&given| given == label).count() as f64);
     let equal_pairs = |labels: &&[Label]| {
         let n = labels.len() as f64;
         votes(labels).iter().map(|votes| votes * (votes - 1.0)).sum::<f64>() / (n * (n - 1.0))

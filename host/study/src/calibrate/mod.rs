@@ -23,4 +23,4 @@ pub use ranking::{Auc, Outcome};
 pub use sample::{Judged, SampleError, SamplePlan, Sampled};
 pub use sheet::{Annotated, Row, SheetError, read_sheets, write_sheet};
 pub use suggest::{Suggestion, suggest};
-pub use table::{Calibration, Point, Share, TableError, Trend, calibrate};
+pub use table::{BucketShare, Calibration, Order, Point, Share, TableError, Trend, calibrate};

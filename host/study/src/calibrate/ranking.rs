@@ -168,8 +168,7 @@ pub(super) mod tests {
 
     #[test]
     fn ranks_are_correlated() {
-        let all =
-            [(0.1, true), (-0.3, false), (0.0, true), (0.1, false), (-0.1, false), (0.1, true), (-0.3, true)];
+        let all = [(0.1, true), (-0.3, false), (0.0, true), (0.1, false), (-0.1, false), (0.1, true), (-0.3, true)];
         let rho = rank_correlation(&outcomes(&all)).unwrap();
         assert!((rho - 0.226_871).abs() < 1e-6, "{rho}"); // Pearson of the ranks, in Python
         assert_eq!(rank_correlation(&outcomes(&[(1.0, true), (0.0, false)])), Some(1.0));
@@ -177,7 +176,8 @@ pub(super) mod tests {
 
     #[test]
     fn an_interval_knows_that_sentences_of_a_question_belong_together() {
-        let independent: Vec<(f32, bool)> = (0..400).map(|n| (if n % 5 < 3 { 0.1 } else { -0.3 }, n % 2 == 0)).collect();
+        let independent: Vec<(f32, bool)> =
+            (0..400).map(|n| (if n % 5 < 3 { 0.1 } else { -0.3 }, n % 2 == 0)).collect();
         let alone = auc(&outcomes(&independent), 1).unwrap();
         let mut together = outcomes(&independent);
         together.iter_mut().enumerate().for_each(|(n, outcome)| outcome.question = n / 40);

@@ -335,8 +335,11 @@ pub fn read_sheets(paths: &[PathBuf]) -> Result<Annotated, SheetError> {
                 continue;
             }
             let first = &rows[place];
-            let same =
-                [("count", first.count == row.count), ("bucket", first.bucket == row.bucket), ("sentence", first.sentence == row.sentence)];
+            let same = [
+                ("count", first.count == row.count),
+                ("bucket", first.bucket == row.bucket),
+                ("sentence", first.sentence == row.sentence),
+            ];
             if let Some((column, _)) = same.into_iter().find(|(_, same)| !same) {
                 let (path, other) = (path.clone(), other.to_owned());
                 return Err(SheetError::Differs { path, line, id: row.id, column, other });

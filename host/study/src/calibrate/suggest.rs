@@ -3,10 +3,8 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::table::{BucketShare, Share, Trend};
+use super::table::{BucketShare, LEVEL, Share, Trend};
 
-/// Neighbours that chance would make as different this often are one tier.
-const LEVEL: f64 = 0.05;
 /// The first threshold of `first` is 2 or above: counts of 0 and from 1 on have rewards of their own.
 const FIRST_THRESHOLD: u64 = 2;
 /// The rewards of the lowest and the highest tier: the paper's, so that the rule keeps its weight beside the judge.
@@ -93,7 +91,10 @@ fn step_function(tiers: &[Tier]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::table::{calibrate, tests::{PAPER, annotated}};
+    use super::super::table::{
+        calibrate,
+        tests::{PAPER, annotated},
+    };
     use super::*;
 
     fn settings(table: &[(u64, u64, u64)]) -> Vec<(String, Value)> {

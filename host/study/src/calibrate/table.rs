@@ -1,12 +1,17 @@
 //! P(correct) by count, and whether it rises.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 
 use super::bucket::Bucket;
 use super::label::{Agreement, Label};
 use super::sheet::Annotated;
-use crate::eval::wilson;
+use crate::eval::wilson_of;
+
+/// What chance makes less often than this is taken for more than chance.
+pub const LEVEL: f64 = 0.05;
 
 /// A share, and how sure it is.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -17,6 +22,8 @@ pub struct Share {
     pub correct: u64,
     /// Correct ones of all.
     pub share: f64,
+    /// As many independent sentences would say as much; those of one question are alike.
+    pub effective: f64,
     /// Lower end of Wilson's 95 % interval.
     pub low: f64,
     /// Upper end.
@@ -24,11 +31,36 @@ pub struct Share {
 }
 
 impl Share {
-    /// `None` of nothing.
+    /// Of independent sentences; `None` of nothing.
     #[must_use]
     pub fn of(correct: u64, n: u64) -> Option<Self> {
-        let (low, high) = wilson(correct, n);
-        (n > 0).then(|| Self { n, correct, share: correct as f64 / n as f64, low, high })
+        (n > 0).then(|| Self::new(correct, n, n as f64))
+    }
+
+    /// Of sentences, each with the number of its question; `None` of nothing. The variance is that of the questions' sums, and
+    /// Wilson's interval that of as many independent sentences as have this variance (Korn and Graubard 1998).
+    #[must_use]
+    pub fn of_questions(sentences: impl IntoIterator<Item = (usize, bool)>) -> Option<Self> {
+        let mut questions: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
+        for (question, is_correct) in sentences {
+            let (correct, n) = questions.entry(question).or_default();
+            *correct += u64::from(is_correct);
+            *n += 1;
+        }
+        let (correct, n) = questions.values().fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+        let (share, clusters) = (correct as f64 / n as f64, questions.len() as f64);
+        let squares: f64 = questions.values().map(|&(correct, n)| (correct as f64 - share * n as f64).powi(2)).sum();
+        let variance = squares / (n as f64).powi(2) * clusters / (clusters - 1.0);
+        let of_one = share * (1.0 - share);
+        // Where all are alike, or of one question, no variance can be seen.
+        let effective = if of_one > 0.0 && clusters > 1.0 { (of_one / variance).min(n as f64) } else { clusters };
+        (n > 0).then(|| Self::new(correct, n, effective))
+    }
+
+    fn new(correct: u64, n: u64, effective: f64) -> Self {
+        let share = correct as f64 / n as f64;
+        let (low, high) = wilson_of(share, effective);
+        Self { n, correct, share, effective, low, high }
     }
 }
 
@@ -78,11 +110,11 @@ impl Trend {
         let sum = |of: &dyn Fn(f64, &Share) -> f64| -> f64 {
             shares.iter().enumerate().map(|(rank, share)| of(rank as f64, share)).sum()
         };
-        let n = sum(&|_, share| share.n as f64);
-        let mean = sum(&|_, share| share.correct as f64) / n;
-        let rise = sum(&|rank, share| rank * (share.correct as f64 - share.n as f64 * mean));
-        let mean_rank = sum(&|rank, share| rank * share.n as f64) / n;
-        let spread = sum(&|rank, share| share.n as f64 * (rank - mean_rank).powi(2));
+        let n = sum(&|_, share| share.effective);
+        let mean = sum(&|_, share| share.share * share.effective) / n;
+        let rise = sum(&|rank, share| rank * share.effective * (share.share - mean));
+        let mean_rank = sum(&|rank, share| rank * share.effective) / n;
+        let spread = sum(&|rank, share| share.effective * (rank - mean_rank).powi(2));
         let variance = mean * (1.0 - mean) * spread;
         (variance > 0.0).then(|| {
             let z = rise / variance.sqrt();
@@ -91,13 +123,25 @@ impl Trend {
     }
 }
 
+/// Whether shares rise from bucket to bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// None has a smaller share than the one before.
+    Kept,
+    /// Some have, by no more than chance.
+    Unclear,
+    /// Some have, by more than chance.
+    Broken,
+}
+
 /// What the labels say of the counts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Calibration {
     /// Buckets with a sentence that is correct or incorrect, lowest counts first.
     pub buckets: Vec<BucketShare>,
-    /// Whether no bucket has a smaller share than the one before.
-    pub monotone: bool,
+    /// Whether the shares rise from bucket to bucket.
+    pub order: Order,
     /// `None` where nothing can rise.
     pub trend: Option<Trend>,
     /// Sentences that nobody can judge; they are in no bucket.
@@ -106,6 +150,29 @@ pub struct Calibration {
     pub unlabelled: u64,
     /// Where several people labelled the same sentences.
     pub agreement: Option<Agreement>,
+}
+
+impl Calibration {
+    /// Whether the shares rise with the count, in a sentence.
+    #[must_use]
+    pub fn told(&self) -> String {
+        let Some(Trend { z, p }) = self.trend else {
+            return "nothing can rise: there is one bucket alone, or one label".to_owned();
+        };
+        let direction = if z < 0.0 { "fall" } else { "rise" };
+        let chance = if p < LEVEL { "by more than" } else { "by no more than" };
+        let p = match p {
+            p if p < 1e-99 => "p < 1e-99".to_owned(),
+            p if p < 1e-3 => format!("p = {p:.1e}"),
+            p => format!("p = {p:.3}"),
+        };
+        let order = match self.order {
+            Order::Kept => "no bucket has a smaller share than the one before",
+            Order::Unclear => "some have a smaller share than the one before, by no more than chance",
+            Order::Broken => "some have a smaller share than the one before, by more than chance",
+        };
+        format!("the shares {direction} with the count {chance} chance (Cochran–Armitage, {p}); {order}")
+    }
 }
 
 /// Why there is no table.
@@ -146,8 +213,7 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
         rows.iter().filter(|row| row.label == label && bucket.is_none_or(|bucket| row.bucket == bucket)).count() as u64
     };
     let share = |bucket: Bucket| {
-        let [correct, incorrect] =
-            [Label::Correct, Label::Incorrect].map(|label| number(Some(bucket), Some(label)));
+        let [correct, incorrect] = [Label::Correct, Label::Incorrect].map(|label| number(Some(bucket), Some(label)));
         Share::of(correct, correct + incorrect).map(|share| BucketShare { bucket, share })
     };
     let buckets: Vec<BucketShare> = all.into_iter().filter_map(share).collect();
@@ -155,7 +221,7 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
         return Err(TableError::NoLabels { sentences: rows.len() });
     }
     Ok(Calibration {
-        monotone: rises(&buckets),
+        order: order(&buckets),
         trend: trend(&buckets),
         buckets,
         unclear: number(None, Some(Label::Unclear)),
@@ -164,10 +230,16 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
     })
 }
 
-/// Whether no bucket has a smaller share than the one before.
+/// Whether the shares rise from bucket to bucket.
 #[must_use]
-pub fn rises(buckets: &[BucketShare]) -> bool {
-    buckets.is_sorted_by(|one, other| one.share.share <= other.share.share)
+pub fn order(buckets: &[BucketShare]) -> Order {
+    let falls = buckets.windows(2).filter(|pair| pair[1].share.share < pair[0].share.share);
+    let by_more_than_chance = |pair: &[BucketShare]| trend(pair).is_some_and(|trend| trend.p < LEVEL);
+    falls
+        .map(by_more_than_chance)
+        .map(|more| if more { Order::Broken } else { Order::Unclear })
+        .max()
+        .unwrap_or(Order::Kept)
 }
 
 /// See [`Trend`].
@@ -200,7 +272,7 @@ pub(super) mod tests {
             .buckets
             .iter()
             .map(|row| {
-                let Share { n, correct, share, low, high } = row.share;
+                let Share { n, correct, share, low, high, .. } = row.share;
                 (row.bucket.to_string(), n, correct, percent(share), percent(low), percent(high))
             })
             .collect();
@@ -211,8 +283,11 @@ pub(super) mod tests {
             ("10 to 19", 100, 73, 73.0, 63.6, 80.7),
             ("20 or more", 200, 162, 81.0, 75.0, 85.8),
         ];
-        assert_eq!(rows, expected.map(|(label, n, correct, share, low, high)| (label.to_owned(), n, correct, share, low, high)));
-        assert!(calibration.monotone);
+        assert_eq!(
+            rows,
+            expected.map(|(label, n, correct, share, low, high)| (label.to_owned(), n, correct, share, low, high))
+        );
+        assert_eq!(calibration.order, Order::Kept);
         let trend = calibration.trend.unwrap();
         // z² is the χ² of Armitage (1955), here from his formula in Python.
         assert!((trend.z * trend.z - 140.266_375).abs() < 1e-6 && trend.p < 1e-30, "{trend:?}");
@@ -229,6 +304,29 @@ pub(super) mod tests {
             assert_eq!(Trend::of(flat), None, "{flat:?}");
         }
         assert_eq!(Trend::of(&[share(1, 2), share(1, 2)]).unwrap(), Trend { z: 0.0, p: 1.0 });
+    }
+
+    #[test]
+    fn a_fall_may_be_chance() {
+        let of = |table: &[(u64, u64, u64)]| calibrate(&annotated(table)).unwrap().order;
+        assert_eq!(of(&[(0, 50, 100), (3, 45, 100), (9, 90, 100)]), Order::Unclear);
+        assert_eq!(of(&[(0, 50, 100), (3, 45, 100), (9, 90, 100), (20, 50, 100)]), Order::Broken);
+        assert_eq!(of(&[(0, 50, 100), (3, 50, 100)]), Order::Kept);
+    }
+
+    #[test]
+    fn sentences_of_a_question_say_less_than_independent_ones() {
+        let of = |sentences: &[(usize, bool)]| Share::of_questions(sentences.iter().copied()).unwrap();
+        let alone: Vec<(usize, bool)> = (0..100).map(|n| (n, n % 4 > 0)).collect();
+        // Exact but for k / (k − 1).
+        assert!((of(&alone).effective - 99.0).abs() < 1e-9 && of(&alone).n == 100, "{:?}", of(&alone));
+        let five_times: Vec<(usize, bool)> = (0..500).map(|n| (n / 5, n / 5 % 4 > 0)).collect();
+        let share = of(&five_times);
+        assert_eq!((share.n, share.correct), (500, 375));
+        assert!((share.effective - 99.0).abs() < 1e-9 && (share.low - of(&alone).low).abs() < 1e-12, "{share:?}");
+        assert_eq!(of(&[(1, true), (1, true), (2, true)]).effective, 2.0);
+        assert_eq!(of(&[(1, true), (1, false)]).effective, 1.0);
+        assert_eq!(Share::of_questions([]), None);
     }
 
     #[test]

@@ -6,10 +6,12 @@ const Z: f64 = 1.959_963_984_540_054;
 /// Wilson's 95 % interval for `correct` out of `n`; the whole range where `n` is 0.
 #[must_use]
 pub fn wilson(correct: u64, n: u64) -> (f64, f64) {
-    if n == 0 {
-        return (0.0, 1.0);
-    }
-    let (share, n) = (correct as f64 / n as f64, n as f64);
+    if n == 0 { (0.0, 1.0) } else { wilson_of(correct as f64 / n as f64, n as f64) }
+}
+
+/// The same for a share of so many independent trials, above 0, whole or not.
+#[must_use]
+pub fn wilson_of(share: f64, n: f64) -> (f64, f64) {
     let z2 = Z * Z;
     let centre = (share + z2 / (2.0 * n)) / (1.0 + z2 / n);
     let half = Z / (1.0 + z2 / n) * (share * (1.0 - share) / n + z2 / (4.0 * n * n)).sqrt();

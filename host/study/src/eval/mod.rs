@@ -15,5 +15,5 @@ pub use evaluate::{EvaluateError, EvaluatePlan, EvaluateSettings, Evaluation, Gr
 pub use extraction::{ExtractionQuality, Found, GoldSentence, compare_triplets, read_gold};
 pub use filter::{FilterError, FilterPlan, FilterSettings, Filtered, Zone, filter};
 pub use grade::{Grades, Missing, grade, missing};
-pub use interval::wilson;
+pub use interval::{wilson, wilson_of};
 pub use truth::{Told, Truth};

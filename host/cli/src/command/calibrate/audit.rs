@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use corver_core::{Sampling, Trainee};
-use corver_study::calibrate::{
-    Annotated, Buckets, Finding, Judged, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
-};
+use corver_report::page;
+use corver_study::calibrate::{Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets};
 use corver_study::eval::Truth;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{cells, p_value};
+use super::cells;
 use crate::args::AuditArgs;
 use crate::config::Config;
 use crate::output;
@@ -22,6 +21,8 @@ use crate::settings::Settings;
 
 /// What came of the audit.
 const AUDIT: &str = "audit.json";
+/// The same, drawn.
+const PAGE: &str = "audit.html";
 /// Every sentence whose truth is known, and what each rule says of it.
 const SENTENCES: &str = "sentences.jsonl";
 
@@ -49,9 +50,11 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let mut config = Config::resolve(Settings::of_audit(args)?)?;
     let buckets = Buckets::new(&args.buckets.buckets)?;
     let source = if args.sheet.is_empty() {
-        Source::World(parts::truth(&config).context(
+        let truth = parts::truth(&config).context(
             "nobody knows what is true of these questions; label sentences (calibrate draw), then give the sheet with --sheet",
-        )?)
+        )?;
+        parts::find_device(config.device)?;
+        Source::World(truth)
     } else {
         Source::Sheets(read_sheets(&args.sheet)?)
     };
@@ -87,7 +90,6 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
 
 /// What the policy says of the evaluation questions, drawn as in training.
 fn sample(args: &AuditArgs, config: &mut Config, truth: &dyn Truth) -> Result<Sampled> {
-    parts::find_device(config.device)?;
     parts::choose_threads(config)?;
     let questions = parts::eval_questions(config)?;
     ensure!(!questions.is_empty(), "there are no questions: set `question.eval`");
@@ -145,7 +147,8 @@ fn write(out: &Path, audited: &Audited, sampled: &Sampled, all: &[(String, Vec<J
         };
         Ok(serde_json::to_string(&line)? + "\n")
     };
-    write(SENTENCES, (0..all[0].1.len()).map(line).collect::<Result<_>>()?)
+    write(SENTENCES, (0..all[0].1.len()).map(line).collect::<Result<_>>()?)?;
+    Ok(page::save(&out.join(PAGE), &corver_report::calibration::audit(&audited.rules))?)
 }
 
 fn show(audited: &Audited, buckets: &Buckets) {
@@ -155,7 +158,7 @@ fn show(audited: &Audited, buckets: &Buckets) {
         output::percent(*true_share)
     ));
     output::table(
-        ["rule", "abstains", "reward if true", "if false", "AUC", "95 %", "ρ", "p of trend"],
+        ["rule", "abstains", "reward if true", "if false", "AUC", "95 %", "ρ"],
         rules.iter().map(|audit| {
             [
                 audit.rule.clone(),
@@ -165,7 +168,6 @@ fn show(audited: &Audited, buckets: &Buckets) {
                 format!("{:.3}", audit.auc.value),
                 format!("{:.3} to {:.3}", audit.auc.low, audit.auc.high),
                 audit.rank_correlation.map_or("–".to_owned(), |rho| format!("{rho:.3}")),
-                audit.trend.map_or("–".to_owned(), |trend| p_value(trend.p)),
             ]
         }),
     );
@@ -178,7 +180,12 @@ fn show(audited: &Audited, buckets: &Buckets) {
                 let share = audit.by_count.iter().find(|own| own.bucket == bucket);
                 share.map_or("–".to_owned(), |own| format!("{} of {}", output::percent(own.share.share), own.share.n))
             };
-            let in_order = if audit.monotone { "yes" } else { "no" }.to_owned();
+            let in_order = match audit.order {
+                Order::Kept => "yes",
+                Order::Unclear => "within chance",
+                Order::Broken => "no",
+            }
+            .to_owned();
             [audit.rule.clone()].into_iter().chain(buckets.iter().map(of_bucket)).chain([in_order]).collect::<Vec<_>>()
         }),
     );
@@ -193,18 +200,5 @@ fn show(audited: &Audited, buckets: &Buckets) {
             })
         }),
     );
-    rules.iter().for_each(|audit| output::line(finding(audit)));
-}
-
-fn finding(audit: &RuleAudit) -> String {
-    let RuleAudit { rule, auc, .. } = audit;
-    let earned = format!(
-        "a true sentence earns more than a false one in {} of all pairs, ties counted half",
-        output::percent(auc.value)
-    );
-    match audit.finding() {
-        Finding::Truer => format!("{rule}: a higher reward means a truer sentence; {earned}"),
-        Finding::Falser => format!("{rule}: a higher reward means a falser sentence, do not train with it; {earned}"),
-        Finding::Nothing => format!("{rule}: nothing shows that a higher reward means a truer sentence; {earned}"),
-    }
+    rules.iter().for_each(|audit| output::line(audit.told()));
 }

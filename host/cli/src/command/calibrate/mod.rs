@@ -23,7 +23,3 @@ fn cells(share: &Share) -> [String; 3] {
     let Share { n, share, low, high, .. } = *share;
     [n.to_string(), output::percent(share), format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high)]
 }
-
-fn p_value(p: f64) -> String {
-    if p < 1e-3 { format!("{p:.1e}") } else { format!("{p:.3}") }
-}

@@ -3,17 +3,18 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use corver_study::calibrate::{Calibration, Share, Suggestion, Trend, calibrate, read_sheets, suggest};
+use corver_report::page;
+use corver_study::calibrate::{Calibration, Share, Suggestion, calibrate, read_sheets, suggest};
 use serde::Serialize;
 
-use super::{cells, p_value};
+use super::cells;
 use crate::args::ReadArgs;
 use crate::output;
 
 /// What came of the labels.
 const CALIBRATION: &str = "calibration.json";
-/// What chance does less often is taken for more.
-const SURE: f64 = 0.05;
+/// The same, drawn.
+const PAGE: &str = "calibration.html";
 
 /// A table, and what follows from it.
 #[derive(Serialize)]
@@ -66,11 +67,11 @@ fn write(out: &Path, read: &Read, files: &[(String, String)]) -> Result<()> {
         let path = out.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(())
+    Ok(page::save(&out.join(PAGE), &corver_report::calibration::calibration(&read.calibration))?)
 }
 
 fn show(calibration: &Calibration) {
-    let Calibration { buckets, monotone, trend, unclear, unlabelled, agreement } = calibration;
+    let Calibration { buckets, unclear, unlabelled, agreement, .. } = calibration;
     output::table(
         ["count", "correct", "of", "P(correct)", "95 %"],
         buckets.iter().map(|bucket| {
@@ -79,7 +80,7 @@ fn show(calibration: &Calibration) {
             [bucket.bucket.to_string(), correct.to_string(), n, share, interval]
         }),
     );
-    output::line(order(*monotone, trend.as_ref()));
+    output::line(calibration.told());
     if unclear + unlabelled > 0 {
         output::line(format_args!("not counted: {unclear} sentences labelled unclear, {unlabelled} without a label"));
     }
@@ -91,15 +92,4 @@ fn show(calibration: &Calibration) {
             output::percent(agreement.share)
         ));
     }
-}
-
-/// Whether shares rise with the count, in a sentence.
-fn order(monotone: bool, trend: Option<&Trend>) -> String {
-    let Some(Trend { z, p }) = trend else {
-        return "nothing can rise: there is one bucket alone, or one label".to_owned();
-    };
-    let order = if monotone { "no bucket has a smaller share than the one before" } else { "the buckets are not in order" };
-    let direction = if *z < 0.0 { "fall" } else { "rise" };
-    let chance = if *p < SURE { "by more than" } else { "by no more than" };
-    format!("the shares {direction} with the count {chance} chance (Cochran–Armitage, p = {}); {order}", p_value(*p))
 }

@@ -1,0 +1,120 @@
+//! What labels say of counts, and truth of rewards.
+
+use corver_study::calibrate::{BucketShare, Calibration, Point, RuleAudit, Share};
+use maud::{Markup, html};
+
+use crate::chart::{Bucket, Labels, reliability};
+use crate::number;
+use crate::page::{page, table};
+
+/// P(correct) by count.
+#[must_use]
+pub fn calibration(calibration: &Calibration) -> String {
+    let points: Vec<Point> = calibration.buckets.iter().map(BucketShare::point).collect();
+    let body = html! {
+        h1 { "Calibration" }
+        p.lead { (calibration.told()) "." }
+        div.charts { (plot("P(correct) by count", "how often the entities of a sentence occur together", &points)) }
+        (shares("count", &points))
+    };
+    page("Calibration", &body)
+}
+
+/// P(true) by count and by reward, for each rule.
+#[must_use]
+pub fn audit(rules: &[RuleAudit]) -> String {
+    let figures: Vec<Vec<String>> = rules
+        .iter()
+        .map(|audit| {
+            let auc = &audit.auc;
+            vec![
+                audit.rule.clone(),
+                number::percent(audit.abstained),
+                number::with_sign(audit.mean_true),
+                number::with_sign(audit.mean_false),
+                format!("{:.3} ({:.3} to {:.3})", auc.value, auc.low, auc.high),
+            ]
+        })
+        .collect();
+    let body = html! {
+        h1 { "Rule audit" }
+        @for audit in rules { p.lead { (audit.told()) "." } }
+        (table(&["rule", "abstains", "reward if true", "if false", "AUC (95 %)"], &figures))
+        @for audit in rules {
+            h2 { (audit.rule) }
+            div.charts {
+                @let by_count: Vec<Point> = audit.by_count.iter().map(BucketShare::point).collect();
+                (plot("P(true) by count", "the count that decided", &by_count))
+                (plot("P(true) by reward", "reward", &audit.by_reward))
+            }
+        }
+    };
+    page("Rule audit", &body)
+}
+
+fn plot(title: &str, x: &str, points: &[Point]) -> Markup {
+    let bucket = |point: &Point| {
+        let Share { n, share, low, high, .. } = point.share;
+        Bucket { name: number::signed(point.label.clone()), count: n as usize, share: Some((share, (low, high))) }
+    };
+    let labels = Labels { title, x, y: "share of sentences, 95 % interval" };
+    reliability(labels, &points.iter().map(bucket).collect::<Vec<_>>())
+}
+
+fn shares(what: &str, points: &[Point]) -> Markup {
+    let row = |Point { label, share }: &Point| {
+        let interval = format!("{:.1} to {:.1}", 100.0 * share.low, 100.0 * share.high);
+        vec![label.clone(), share.correct.to_string(), share.n.to_string(), number::percent(share.share), interval]
+    };
+    table(&[what, "correct", "of", "P(correct)", "95 %, per cent"], &points.iter().map(row).collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use corver_study::calibrate::{Auc, Buckets, Order};
+
+    use super::*;
+
+    fn buckets() -> Vec<BucketShare> {
+        let shares = [(48, 200), (53, 100), (70, 100), (73, 100), (162, 200)];
+        let bucket = |(bucket, (correct, n))| BucketShare { bucket, share: Share::of(correct, n).unwrap() };
+        Buckets::default().iter().zip(shares).map(bucket).collect()
+    }
+
+    #[test]
+    fn the_papers_table_is_drawn() {
+        let calibration = Calibration {
+            buckets: buckets(),
+            order: Order::Kept,
+            trend: None,
+            unclear: 0,
+            unlabelled: 0,
+            agreement: None,
+        };
+        let page = super::calibration(&calibration);
+        for shown in ["<svg", "1 to 4", "24.0 %", "75.0 to 85.8", "share of sentences"] {
+            assert!(page.contains(shown), "no {shown:?} in\n{page}");
+        }
+    }
+
+    #[test]
+    fn every_rule_has_its_plots() {
+        let audit = |rule: &str| RuleAudit {
+            rule: rule.to_owned(),
+            sentences: 700,
+            abstained: 0.0,
+            mean_true: 0.05,
+            mean_false: -0.2,
+            auc: Auc { value: 0.76, low: 0.72, high: 0.79 },
+            rank_correlation: Some(0.5),
+            by_count: buckets(),
+            order: Order::Kept,
+            uncounted: 0,
+            by_reward: vec![Point { label: "-0.300".into(), share: Share::of(48, 200).unwrap() }],
+            of_abstained: None,
+        };
+        let page = super::audit(&[audit("first"), audit("<b>")]);
+        assert_eq!(page.matches("role=\"img\"").count(), 4, "{page}");
+        assert!(page.contains("first: a higher reward means a truer sentence") && page.contains("&lt;b&gt;"), "{page}");
+    }
+}
