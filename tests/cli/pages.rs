@@ -25,8 +25,24 @@ fn in_every_window(page: &Path, mut look: impl FnMut(&mut Browser, bool)) {
         assert!(overflow <= 0.0, "{} is {overflow} px too wide for {width}", page.display());
         assert_eq!(browser.look("document.scripts.length + document.images.length"), 0);
         look(&mut browser, is_dark);
+        assert_eq!(browser.problems, [""; 0]);
+        let [asked] = browser.requests.as_slice() else { panic!("it asked for {:?}", browser.requests) };
+        assert!(asked.starts_with("file://"), "{asked}");
     }
-    assert_eq!(browser.problems, [""; 0]);
+}
+
+#[test]
+fn the_browser_tells_what_a_bad_page_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let wide = "<p style='width:900px'>x<script>throw new Error('x')</script><img src='http://127.0.0.1:9/x.png'>";
+    fs::write(&page, wide).unwrap();
+    let mut browser = Browser::start();
+    browser.open(&page, 360, true);
+    assert!(browser.requests.iter().any(|asked| asked == "http://127.0.0.1:9/x.png"), "{:?}", browser.requests);
+    assert!(browser.problems.iter().any(|problem| problem.contains("Error: x")), "{:?}", browser.problems);
+    assert!(browser.look("document.documentElement.scrollWidth - innerWidth").as_f64().unwrap() > 0.0);
+    assert_eq!(browser.look("matchMedia('(prefers-color-scheme: dark)').matches"), true);
 }
 
 fn shown(browser: &mut Browser) -> String {

@@ -19,8 +19,8 @@ struct Figure {
 const FIGURES: [Figure; 8] = [
     Figure { name: "accuracy", of: |one| Some(one.accuracy), written: number::percent },
     Figure { name: "supported sentences", of: |one| one.supported_rate, written: number::percent },
-    Figure { name: "true sentences of an answer", of: |one| one.true_sentences, written: two_decimals },
-    Figure { name: "false sentences of an answer", of: |one| one.false_sentences, written: two_decimals },
+    Figure { name: "true sentences", of: |one| one.true_sentences, written: two_decimals },
+    Figure { name: "false sentences", of: |one| one.false_sentences, written: two_decimals },
     Figure { name: "refusals", of: |one| Some(one.refusal_rate), written: number::percent },
     Figure { name: "cut off", of: |one| Some(one.cut_off_rate), written: number::percent },
     Figure { name: "no answer", of: |one| Some(one.unformatted_rate), written: number::percent },
@@ -47,7 +47,7 @@ pub(crate) fn headline(run: &Run) -> Markup {
             Some(questions) => {
                 h2 { "Before and after" }
                 (before_and_after(run))
-                p.note { (questions) " held-out questions, answered greedily" }
+                p.note { (questions) " held-out questions, answered greedily; sentences and tokens are those of an answer" }
             }
         }
     }
@@ -140,5 +140,6 @@ pub(crate) fn side_by_side(runs: &[Told]) -> Markup {
         @for told in runs { p.lead { b { (told.name) } ": " (paid_by(&told.run)) } }
         h2 { "Before → after" }
         (table(&header, &runs.iter().map(row).collect::<Vec<_>>()))
+        p.note { "held-out questions, answered greedily; sentences and tokens are those of an answer" }
     }
 }

@@ -94,7 +94,7 @@ fn hacks(runs: &[Told]) -> Markup {
     let name = |told: &Told| if is_alone { "first → last steps".to_owned() } else { told.name.clone() };
     html! {
         div.table {
-            table {
+            table.checks {
                 thead { tr { th { "hack" } @for told in runs { th { (name(told)) } } } }
                 tbody {
                     @for hack in hacks::ALL {
