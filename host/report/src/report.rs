@@ -283,11 +283,7 @@ mod tests {
             assert!(page.contains(part), "no {part}");
         }
         assert!(!page.contains("<script") && !page.contains("<b>Where"));
-        assert_eq!(
-            page.matches("<figure").count(),
-            6,
-            "what was recorded: return, channels, accuracy, length, and two of traces"
-        );
+        assert_eq!(page.matches("<figure").count(), 7, "what was not recorded has no chart");
     }
 
     #[test]
