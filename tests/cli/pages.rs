@@ -46,7 +46,7 @@ fn the_browser_tells_what_a_bad_page_does() {
 }
 
 fn shown(browser: &mut Browser) -> String {
-    browser.look("document.body.innerText").as_str().unwrap().to_owned()
+    browser.look("document.body.innerText").as_str().unwrap().replace('\u{a0}', " ")
 }
 
 /// Red, green and blue of a computed colour; transparent is `None`.

@@ -21,10 +21,10 @@ pub fn with_sign(value: f64) -> String {
     signed(if value == 0.0 { "0.00".to_owned() } else { format!("{value:+.2}") })
 }
 
-/// A share in per cent.
+/// A share in per cent, which no line end parts from its sign.
 #[must_use]
 pub fn percent(share: f64) -> String {
-    signed(format!("{:.1} %", 100.0 * share))
+    signed(format!("{:.1}\u{a0}%", 100.0 * share))
 }
 
 /// A minus sign in place of a hyphen.
@@ -45,6 +45,6 @@ mod tests {
         assert_eq!([1234.5, 12.34, 1.234, 0.1234, 0.0].map(short), ["1234", "12.3", "1.23", "0.123", "0.000"]);
         assert_eq!([-0.000_012_3, -4.0].map(short), ["−1.2e-5", "−4.00"]);
         assert_eq!([0.1, -0.3, -0.001].map(with_sign), ["+0.10", "−0.30", "0.00"]);
-        assert_eq!(percent(0.777), "77.7 %");
+        assert_eq!(percent(0.777), "77.7\u{a0}%");
     }
 }
