@@ -67,6 +67,7 @@ fn the_papers_table_gives_the_papers_intervals_and_thresholds() {
     assert!(read["trend"]["p"].as_f64().unwrap() < 1e-20);
     let written: Value = serde_json::from_str(&fs::read_to_string(out.join("calibration.json")).unwrap()).unwrap();
     assert_eq!(written, read);
+    assert!(fs::read_to_string(out.join("calibration.html")).unwrap().contains("<svg"));
 
     let shown = host(&args).good().stdout; // again into the same folder
     for said in [
@@ -176,7 +177,7 @@ fn rules_are_audited_on_what_is_true_of_the_demo() {
     );
     let truths = sentences.iter().filter(|sentence| sentence["is_true"] == true).count();
     assert!((audited["true_share"].as_f64().unwrap() - truths as f64 / sentences.len() as f64).abs() < 1e-12);
-    assert!(out.join("audit.json").is_file());
+    assert!(out.join("audit.json").is_file() && out.join("audit.html").is_file());
     host(&audit).bad("cannot create the folder");
 
     let shown = host(&[&["calibrate", "audit"], &small[..], &["--plugin", "first.wasm"]].concat()).good().stdout;

@@ -1,6 +1,6 @@
 //! What labels say of counts, and truth of rewards.
 
-use corver_study::calibrate::{BucketShare, Calibration, Point, RuleAudit, Share};
+use corver_study::calibrate::{Auc, BucketShare, Calibration, Point, RuleAudit, Share};
 use maud::{Markup, html};
 
 use crate::chart::{Bucket, Labels, reliability};
@@ -26,22 +26,24 @@ pub fn audit(rules: &[RuleAudit]) -> String {
     let figures: Vec<Vec<String>> = rules
         .iter()
         .map(|audit| {
-            let auc = &audit.auc;
+            let area = |auc: &Auc| format!("{:.3} ({:.3} to {:.3})", auc.value, auc.low, auc.high);
             vec![
                 audit.rule.clone(),
                 number::percent(audit.abstained),
-                number::with_sign(audit.mean_true),
-                number::with_sign(audit.mean_false),
-                format!("{:.3} ({:.3} to {:.3})", auc.value, auc.low, auc.high),
+                number::short(audit.mean_true),
+                number::short(audit.mean_false),
+                area(&audit.auc),
+                audit.auc_within_questions.as_ref().map_or("–".to_owned(), area),
             ]
         })
         .collect();
     let body = html! {
         h1 { "Rule audit" }
-        @for audit in rules { p.lead { (audit.told()) "." } }
-        (table(&["rule", "abstains", "reward if true", "if false", "AUC (95 %)"], &figures))
+        p.lead { "Does a higher reward mean a truer sentence?" }
+        (table(&["rule", "abstains", "reward if true", "if false", "AUC (95 %)", "within a question"], &figures))
         @for audit in rules {
             h2 { (audit.rule) }
+            p { (audit.told()) "." }
             div.charts {
                 @let by_count: Vec<Point> = audit.by_count.iter().map(BucketShare::point).collect();
                 (plot("P(true) by count", "the count that decided", &by_count))
@@ -57,7 +59,7 @@ fn plot(title: &str, x: &str, points: &[Point]) -> Markup {
         let Share { n, share, low, high, .. } = point.share;
         Bucket { name: number::signed(point.label.clone()), count: n as usize, share: Some((share, (low, high))) }
     };
-    let labels = Labels { title, x, y: "share of sentences, 95 % interval" };
+    let labels = Labels { title, x, y: "with 95 % intervals" };
     reliability(labels, &points.iter().map(bucket).collect::<Vec<_>>())
 }
 
@@ -71,7 +73,7 @@ fn shares(what: &str, points: &[Point]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use corver_study::calibrate::{Auc, Buckets, Order};
+    use corver_study::calibrate::{Buckets, Order};
 
     use super::*;
 
@@ -92,7 +94,7 @@ mod tests {
             agreement: None,
         };
         let page = super::calibration(&calibration);
-        for shown in ["<svg", "1 to 4", "24.0 %", "75.0 to 85.8", "share of sentences"] {
+        for shown in ["<svg", "1–4", "24.0 %", "75.0 to 85.8", "20+"] {
             assert!(page.contains(shown), "no {shown:?} in\n{page}");
         }
     }
@@ -106,6 +108,7 @@ mod tests {
             mean_true: 0.05,
             mean_false: -0.2,
             auc: Auc { value: 0.76, low: 0.72, high: 0.79 },
+            auc_within_questions: None,
             rank_correlation: Some(0.5),
             by_count: buckets(),
             order: Order::Kept,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::bucket::{Buckets, Place};
-use super::ranking::{Auc, Outcome, auc, rank_correlation};
+use super::ranking::{Auc, Outcome, auc, auc_within_questions, rank_correlation};
 use super::sample::Judged;
 use super::table::{BucketShare, Order, Point, Share, order};
 
@@ -25,6 +25,8 @@ pub struct RuleAudit {
     pub mean_false: f64,
     /// Whether true sentences earn more than false ones.
     pub auc: Auc,
+    /// The same within the answers to a question, which is what GRPO compares; `None` where no question has both.
+    pub auc_within_questions: Option<Auc>,
     /// Spearman's ρ of reward and truth; `None` where all rewards are the same.
     pub rank_correlation: Option<f64>,
     /// P(true) by the count that decided.
@@ -44,6 +46,8 @@ pub struct RuleAudit {
 pub enum Finding {
     /// True sentences earn more, by more than chance.
     Truer,
+    /// They do, but not among the answers to one question, which is all that GRPO compares.
+    BetweenQuestions,
     /// False sentences earn more, by more than chance.
     Falser,
     /// Neither.
@@ -51,11 +55,13 @@ pub enum Finding {
 }
 
 impl RuleAudit {
-    /// By the interval of the AUC.
+    /// By the intervals of the AUC.
     #[must_use]
     pub fn finding(&self) -> Finding {
+        let is_seen_within = self.auc_within_questions.is_none_or(|within| within.low > 0.5);
         match self.auc {
-            Auc { low, .. } if low > 0.5 => Finding::Truer,
+            Auc { low, .. } if low > 0.5 && is_seen_within => Finding::Truer,
+            Auc { low, .. } if low > 0.5 => Finding::BetweenQuestions,
             Auc { high, .. } if high < 0.5 => Finding::Falser,
             _ => Finding::Nothing,
         }
@@ -66,6 +72,9 @@ impl RuleAudit {
     pub fn told(&self) -> String {
         let finding = match self.finding() {
             Finding::Truer => "a higher reward means a truer sentence",
+            Finding::BetweenQuestions => {
+                "a higher reward means a truer sentence, but nothing shows it among the answers to one question, which is all that training compares"
+            }
             Finding::Falser => "a higher reward means a falser sentence, do not train with it",
             Finding::Nothing => "nothing shows that a higher reward means a truer sentence",
         };
@@ -102,6 +111,7 @@ pub fn audit(rule: &str, judged: &[Judged<'_>], buckets: &Buckets, seed: u64) ->
         mean_true: mean(true),
         mean_false: mean(false),
         auc,
+        auc_within_questions: auc_within_questions(&outcomes, seed),
         rank_correlation: rank_correlation(&outcomes),
         order: order(&by_count),
         uncounted: judged.len() - counted as usize,
@@ -205,6 +215,19 @@ mod tests {
         assert_eq!((constant.finding(), constant.auc.value), (Finding::Nothing, 0.5));
         assert_eq!(audit("r", &judged(&[(Some(0.1), 3, true)]), &Buckets::default(), 1), None);
         assert_eq!(audit("r", &[], &Buckets::default(), 1), None);
+    }
+
+    #[test]
+    fn a_rule_that_only_tells_questions_apart_is_found() {
+        // Each question has sentences of one reward, the famous half of them more true ones.
+        let all: Vec<_> = (0..400)
+            .map(|n| (Some(if n < 200 { 0.1 } else { -0.3 }), 3, n % 10 < if n < 200 { 8 } else { 2 }))
+            .collect();
+        let mut judged = judged(&all);
+        judged.iter_mut().for_each(|judged| judged.question /= 10);
+        let audit = audit("r", &judged, &Buckets::default(), 1).unwrap();
+        assert_eq!((audit.finding(), audit.auc_within_questions.unwrap().value), (Finding::BetweenQuestions, 0.5));
+        assert!(audit.told().contains("among the answers to one question"), "{}", audit.told());
     }
 
     #[test]

@@ -86,14 +86,45 @@ impl Ranking {
 pub fn auc(outcomes: &[Outcome], seed: u64) -> Option<Auc> {
     let ranking = Ranking::of(outcomes);
     let value = area(&ranking.histogram())?;
-    let mut drawn: Vec<f64> = ranking.draws(seed).filter_map(|histogram| area(&histogram)).collect();
-    drawn.sort_by(f64::total_cmp);
-    let cut = (TAIL * drawn.len() as f64) as usize;
-    let (low, high) = match drawn.as_slice() {
-        [] => (0.0, 1.0),
-        drawn => (drawn[cut], drawn[drawn.len() - 1 - cut]),
+    Some(Auc::with_interval(value, ranking.draws(seed).filter_map(|histogram| area(&histogram))))
+}
+
+/// The same over the pairs of sentences that answer one question, which are what GRPO compares; `None` where no question has a
+/// true sentence and a false one.
+#[must_use]
+pub fn auc_within_questions(outcomes: &[Outcome], seed: u64) -> Option<Auc> {
+    let ranking = Ranking::of(outcomes);
+    let of_question = |own: &[Outcome]| {
+        let histogram = Ranking::of(own).histogram();
+        let [falsehoods, truths] = totals(&histogram);
+        area(&histogram).map(|area| (area * falsehoods * truths, falsehoods * truths))
     };
-    Some(Auc { value, low, high })
+    let questions = ranking.outcomes.chunk_by(|one, other| one.question == other.question);
+    let questions: Vec<(f64, f64)> = questions.filter_map(of_question).collect();
+    if questions.is_empty() {
+        return None;
+    }
+    let share = |drawn: &mut dyn Iterator<Item = &(f64, f64)>| {
+        let (won, pairs) = drawn.fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+        won / pairs
+    };
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let draws =
+        (0..DRAWS).map(|_| share(&mut (0..questions.len()).map(|_| &questions[rng.random_range(0..questions.len())])));
+    Some(Auc::with_interval(share(&mut questions.iter()), draws))
+}
+
+impl Auc {
+    fn with_interval(value: f64, draws: impl Iterator<Item = f64>) -> Self {
+        let mut drawn: Vec<f64> = draws.collect();
+        drawn.sort_by(f64::total_cmp);
+        let cut = (TAIL * drawn.len() as f64) as usize;
+        let (low, high) = match drawn.as_slice() {
+            [] => (0.0, 1.0),
+            drawn => (drawn[cut], drawn[drawn.len() - 1 - cut]),
+        };
+        Self { value, low, high }
+    }
 }
 
 fn area(histogram: &[[u64; 2]]) -> Option<f64> {
@@ -157,6 +188,22 @@ pub(super) mod tests {
         assert_eq!(value(&mixed), Some(2.5 / 6.0));
         assert_eq!(value(&[(0.1, true)]), None);
         assert_eq!(value(&[]), None);
+    }
+
+    #[test]
+    fn a_question_may_be_all_that_a_reward_tells_apart() {
+        // Famous questions earn more and are answered right more often; within a question, the false sentence earns more.
+        let famous =
+            [(0.1, true), (0.1, true), (0.2, false)].map(|(reward, is_true)| Outcome { question: 1, reward, is_true });
+        let obscure = [(-0.3, true), (-0.2, false), (-0.2, false)].map(|(reward, is_true)| Outcome {
+            question: 2,
+            reward,
+            is_true,
+        });
+        let all = [famous, obscure].concat();
+        assert!(auc(&all, 1).unwrap().value > auc_within_questions(&all, 1).unwrap().value);
+        assert_eq!(auc_within_questions(&all, 1), Some(Auc { value: 0.0, low: 0.0, high: 0.0 }));
+        assert_eq!(auc_within_questions(&outcomes(&[(0.1, true), (0.0, false)]), 1), None);
     }
 
     #[test]

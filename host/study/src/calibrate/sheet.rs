@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -166,7 +167,9 @@ pub fn write_sheet(path: &Path, rows: &[Row]) -> Result<(), SheetError> {
         return Err(exists());
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(write)?;
+    // Others are to read it: whom the user's mask lets.
+    let readable = std::fs::Permissions::from_mode(0o666);
+    let mut file = tempfile::Builder::new().permissions(readable).tempfile_in(folder).map_err(write)?;
     file.write_all(as_csv(rows).as_bytes()).map_err(write)?;
     file.as_file().sync_all().map_err(write)?;
     file.persist_noclobber(path).map(drop).map_err(|error| match error.error.kind() {

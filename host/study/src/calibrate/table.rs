@@ -86,10 +86,16 @@ pub struct BucketShare {
 }
 
 impl BucketShare {
-    /// For a plot.
+    /// For a plot, where there is little room.
     #[must_use]
     pub fn point(&self) -> Point {
-        Point { label: self.bucket.to_string(), share: self.share }
+        let Bucket { from, to } = self.bucket;
+        let label = match to {
+            None => format!("{from}+"),
+            Some(to) if to == from => from.to_string(),
+            Some(to) => format!("{from}–{to}"),
+        };
+        Point { label, share: self.share }
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use corver_core::{Sampling, Trainee};
 use corver_report::page;
-use corver_study::calibrate::{Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets};
+use corver_study::calibrate::{
+    Annotated, Auc, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
+};
 use corver_study::eval::Truth;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -157,16 +159,17 @@ fn show(audited: &Audited, buckets: &Buckets) {
         "{decided} of {sentences} sentences can be decided; {} of those are true",
         output::percent(*true_share)
     ));
+    let area = |auc: &Auc| format!("{:.3} ({:.3} to {:.3})", auc.value, auc.low, auc.high);
     output::table(
-        ["rule", "abstains", "reward if true", "if false", "AUC", "95 %", "ρ"],
+        ["rule", "abstains", "reward if true", "if false", "AUC (95 %)", "within a question", "ρ"],
         rules.iter().map(|audit| {
             [
                 audit.rule.clone(),
                 output::percent(audit.abstained),
                 format!("{:+.3}", audit.mean_true),
                 format!("{:+.3}", audit.mean_false),
-                format!("{:.3}", audit.auc.value),
-                format!("{:.3} to {:.3}", audit.auc.low, audit.auc.high),
+                area(&audit.auc),
+                audit.auc_within_questions.as_ref().map_or("–".to_owned(), area),
                 audit.rank_correlation.map_or("–".to_owned(), |rho| format!("{rho:.3}")),
             ]
         }),
