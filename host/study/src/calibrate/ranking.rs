@@ -229,7 +229,7 @@ pub(super) mod tests {
         let mut together = outcomes(&independent);
         together.iter_mut().enumerate().for_each(|(n, outcome)| outcome.question = n / 40);
         // Forty times the same sentence is one sentence.
-        let of_question = |n: usize| (if n % 4 == 0 { -0.3 } else { 0.1 }, n % 2 == 1);
+        let of_question = |n: usize| (if n.is_multiple_of(4) { -0.3 } else { 0.1 }, n % 2 == 1);
         together.iter_mut().for_each(|outcome| (outcome.reward, outcome.is_true) = of_question(outcome.question));
         let together = auc(&together, 1).unwrap();
         assert!(alone.low < alone.value && alone.value < alone.high, "{alone:?}");

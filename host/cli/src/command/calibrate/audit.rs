@@ -1,5 +1,6 @@
 //! `corver-host calibrate audit`: rules, before anyone trains with them.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,6 @@ use corver_study::calibrate::{
 };
 use corver_study::eval::Truth;
 use serde::Serialize;
-use serde_json::{Map, Value};
 
 use super::cells;
 use crate::args::AuditArgs;
@@ -27,6 +27,8 @@ const AUDIT: &str = "audit.json";
 const PAGE: &str = "audit.html";
 /// Every sentence whose truth is known, and what each rule says of it.
 const SENTENCES: &str = "sentences.jsonl";
+
+const ONE_SIDED: &str = "an audit needs true sentences and false ones; all whose truth is known are one or the other";
 
 /// All rules, on the same sentences.
 #[derive(Serialize)]
@@ -73,8 +75,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     let (mut audits, mut all) = (Vec::new(), Vec::new());
     for mut rule in rules {
         let judged = sampled.judge(&mut rule, counter.as_mut()).with_context(|| format!("auditing {}", rule.name))?;
-        let one_sided = "an audit needs true sentences and false ones; all whose truth is known are one or the other";
-        audits.push(audit(&rule.name, &judged, &buckets, config.seed).context(one_sided)?);
+        audits.push(audit(&rule.name, &judged, &buckets, config.seed).context(ONE_SIDED)?);
         all.push((rule.name, judged));
     }
     let (sentences, decided) = sampled.sentences();
@@ -126,8 +127,8 @@ struct Sentence<'a> {
     question: &'a str,
     sentence: &'a str,
     is_true: bool,
-    rewards: Map<String, Value>,
-    counts: Map<String, Value>,
+    rewards: BTreeMap<&'a str, Option<f32>>,
+    counts: BTreeMap<&'a str, Option<u64>>,
 }
 
 fn write(out: &Path, audited: &Audited, sampled: &Sampled, all: &[(String, Vec<Judged<'_>>)]) -> Result<()> {
@@ -138,14 +139,12 @@ fn write(out: &Path, audited: &Audited, sampled: &Sampled, all: &[(String, Vec<J
     write(AUDIT, serde_json::to_string_pretty(audited)? + "\n")?;
     let line = |n: usize| -> Result<String> {
         let Judged { question, sentence, is_true, .. } = &all[0].1[n];
-        let of = |(name, judged): &(String, Vec<Judged<'_>>)| (name.clone(), judged[n].verdict.clone());
-        let verdicts: Vec<_> = all.iter().map(of).collect();
         let line = Sentence {
             question: sampled.question(*question),
             sentence,
             is_true: *is_true,
-            rewards: verdicts.iter().map(|(name, verdict)| (name.clone(), verdict.reward.into())).collect(),
-            counts: verdicts.iter().map(|(name, verdict)| (name.clone(), verdict.count.into())).collect(),
+            rewards: all.iter().map(|(name, judged)| (name.as_str(), judged[n].verdict.reward)).collect(),
+            counts: all.iter().map(|(name, judged)| (name.as_str(), judged[n].verdict.count)).collect(),
         };
         Ok(serde_json::to_string(&line)? + "\n")
     };
