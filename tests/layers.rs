@@ -36,7 +36,7 @@ fn each_heavy_library_has_one_owner() {
     assert_eq!(users(&graph, "ort"), ["corver-extract"]);
     assert_eq!(users(&graph, "memmap2"), ["corver-corpus"]);
     assert_eq!(users(&graph, "parquet"), ["corver-corpus"]);
-    assert_eq!(users(&graph, "ureq"), ["corver-counts"]);
+    assert_eq!(users(&graph, "ureq"), ["corver-http"]);
     assert_eq!(users(&graph, "hyper"), ["corver-counts"]);
     assert_eq!(users(&graph, "tch"), ["corver-learn"]);
     assert_eq!(users(&graph, "plotters"), ["corver-report"]);
@@ -55,7 +55,9 @@ fn core_is_light_and_everything_points_towards_it() {
     };
     assert!(ours("corver-corpus").is_empty(), "the corpus engine is usable alone");
     assert!(ours("corver-sdk").is_empty(), "guests and host share no crate: the WIT files are the contract");
-    let counts = BTreeSet::from(["corver-core", "corver-corpus"]);
+    assert!(ours("corver-http").is_empty(), "it knows nothing of what is asked");
+    assert_eq!(ours("corver-chat"), BTreeSet::from(["corver-http"]));
+    let counts = BTreeSet::from(["corver-core", "corver-corpus", "corver-http"]);
     assert_eq!(ours("corver-counts"), counts, "a count is asked in core's words");
     for part in ["corver-rules", "corver-pretrained"] {
         assert_eq!(ours(part), BTreeSet::from(["corver-core"]), "{part}");

@@ -26,12 +26,12 @@ mod server;
 mod source;
 mod sum;
 #[cfg(any(feature = "client", feature = "server"))]
-mod token;
-#[cfg(any(feature = "client", feature = "server"))]
 pub mod wire;
 
 #[cfg(feature = "client")]
 pub use client::{Remote, RemoteError, RemoteSettings};
+#[cfg(any(feature = "client", feature = "server"))]
+pub use corver_http::{Token, TokenError};
 pub use local::{Local, TooSlow};
 pub use memo::Memo;
 pub use recording::{Recorder, Recording, RecordingError};
@@ -40,5 +40,7 @@ pub use server::{Limits, ServeError, Server};
 #[cfg(feature = "client")]
 pub use source::{OpenSettings, Opened, Source, SourceError, check_token, fingerprint, open};
 pub use sum::Sum;
+
+/// The environment variable that holds a token where no file is named, for client and server alike.
 #[cfg(any(feature = "client", feature = "server"))]
-pub use token::{TOKEN_VARIABLE, Token, TokenError};
+pub const TOKEN_VARIABLE: &str = "CORVER_TOKEN";

@@ -1,16 +1,12 @@
 //! Answers kept on disk, one file of JSON lines per server and index.
-//!
-//! The file is only ever appended to, whole lines at a time and under a lock, so that several processes may share it. A
-//! line that a killed process left unfinished is no JSON object; it is ignored, and the next append closes it.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 
 use corver_core::CorpusSize;
 use corver_corpus::{CnfCount, CnfOptions, Mode};
+use corver_http::Lines;
 use serde::{Deserialize, Serialize};
 
 use super::RemoteError;
@@ -49,18 +45,17 @@ enum Line {
 
 #[derive(Debug)]
 pub(super) struct Cache {
-    path: PathBuf,
-    inner: Mutex<Inner>,
+    lines: Lines,
+    known: Mutex<Known>,
 }
 
-#[derive(Debug)]
-struct Inner {
-    file: File,
+#[derive(Debug, Default)]
+struct Known {
     counts: HashMap<Key, CnfCount>,
     size: Option<CorpusSize>,
 }
 
-impl Inner {
+impl Known {
     fn learn(&mut self, line: Line) {
         match line {
             Line::Count { key, count, approx, sampled } => {
@@ -80,18 +75,9 @@ impl Cache {
             move |source| RemoteError::Cache { action, path, source }
         };
         std::fs::create_dir_all(dir).map_err(failed("create"))?;
-        let file = File::options().create(true).read(true).append(true).open(&path).map_err(failed("open"))?;
-        let mut inner = Inner { file: file.try_clone().map_err(failed("open"))?, counts: HashMap::new(), size: None };
-        let mut unreadable = 0_u64;
-        for line in BufReader::new(file).split(b'\n') {
-            let line = line.map_err(failed("read"))?;
-            match serde_json::from_slice(&line) {
-                Ok(line) => inner.learn(line),
-                Err(_) => unreadable += u64::from(!line.is_empty()),
-            }
-        }
-        tracing::debug!(path = %path.display(), answers = inner.counts.len(), unreadable, "opened a cache of counts");
-        Ok(Self { path, inner: Mutex::new(inner) })
+        let mut known = Known::default();
+        let lines = Lines::open(&path, |line| known.learn(line)).map_err(failed("open"))?;
+        Ok(Self { lines, known: Mutex::new(known) })
     }
 
     pub(super) fn count(&self, query: &str, options: &CnfOptions) -> Option<CnfCount> {
@@ -112,39 +98,18 @@ impl Cache {
     }
 
     fn put(&self, line: Line) -> Result<(), RemoteError> {
-        let mut bytes = serde_json::to_vec(&line).expect("a line is plain JSON");
-        bytes.push(b'\n');
-        let mut inner = self.lock();
-        append(&inner.file, bytes).map_err(|source| RemoteError::Cache {
+        self.lines.append(&line).map_err(|source| RemoteError::Cache {
             action: "append to",
-            path: self.path.clone(),
+            path: self.lines.path().to_owned(),
             source,
         })?;
-        inner.learn(line);
+        self.lock().learn(line);
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // answers are inserted whole
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // answers are inserted whole
     }
-}
-
-/// Appends whole lines, after closing one that a killed process left open.
-fn append(mut file: &File, mut bytes: Vec<u8>) -> std::io::Result<()> {
-    file.lock()?; // other processes wait; in this one the caller's mutex does it
-    let result = (|| {
-        if file.metadata()?.len() > 0 {
-            file.seek(SeekFrom::End(-1))?;
-            let mut last = [0];
-            file.read_exact(&mut last)?;
-            if last != *b"\n" {
-                bytes.insert(0, b'\n');
-            }
-        }
-        file.write_all(&bytes)
-    })();
-    file.unlock()?;
-    result
 }
 
 /// The index's name for people, and a hash of server and index.
@@ -167,14 +132,6 @@ mod tests {
 
     fn open(dir: &Path) -> Cache {
         Cache::open(dir, SERVER.0, SERVER.1).unwrap()
-    }
-
-    fn put(cache: &Cache, query: &str, count: u64) {
-        cache.put_count(query, &CnfOptions::default(), CnfCount { count, ..CnfCount::default() }).unwrap();
-    }
-
-    fn get(cache: &Cache, query: &str) -> Option<u64> {
-        cache.count(query, &CnfOptions::default()).map(|count| count.count)
     }
 
     #[test]
@@ -200,40 +157,5 @@ mod tests {
         for (url, index) in [("http://other/", "wiki"), ("http://host/", "wiki2")] {
             assert_eq!(Cache::open(folder.path(), url, index).unwrap().count(query, &options), None);
         }
-    }
-
-    #[test]
-    fn a_torn_line_is_dropped_wherever_it_was_torn() {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = open(folder.path());
-        put(&cache, "red", 1);
-        put(&cache, "fox", 23);
-        let whole = std::fs::read(&cache.path).unwrap();
-        let first = whole.iter().position(|&byte| byte == b'\n').unwrap() + 1;
-        for length in first..whole.len() - 1 {
-            std::fs::write(&cache.path, &whole[..length]).unwrap();
-            let torn = open(folder.path());
-            assert_eq!((get(&torn, "red"), get(&torn, "fox")), (Some(1), None), "{length}");
-            put(&torn, "den", 4);
-            let fixed = open(folder.path());
-            assert_eq!((get(&fixed, "red"), get(&fixed, "den")), (Some(1), Some(4)), "{length}");
-        }
-    }
-
-    #[test]
-    fn writers_at_the_same_time_lose_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        // Two open files are what two processes have.
-        let writers = [open(folder.path()), open(folder.path())];
-        std::thread::scope(|scope| {
-            for (writer, cache) in writers.iter().enumerate() {
-                for thread in 0..2 {
-                    scope.spawn(move || (0..200).for_each(|n| put(cache, &format!("{writer} {thread} {n}"), n)));
-                }
-            }
-        });
-        let all = open(folder.path());
-        assert_eq!(all.lock().counts.len(), 800);
-        assert_eq!(get(&all, "1 1 199"), Some(199));
     }
 }

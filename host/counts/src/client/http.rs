@@ -1,167 +1,29 @@
-//! One exchange with a server.
+//! One exchange with a server of counts.
 
-use std::time::{Duration, SystemTime};
+use corver_http::{Client, Failure, excerpt};
 
-use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use ureq::http::{HeaderValue, Response, StatusCode, Uri};
-use ureq::{Agent, Body, RequestBuilder};
-
-use crate::Token;
 use crate::wire::{About, Answer, Reply, Request};
 
-/// Bytes of an answer that are read; a count needs a few hundred.
-const ANSWER_BYTES: u64 = 1 << 20;
-
-/// How an exchange failed.
-#[derive(Debug)]
-pub(super) enum Failure {
-    /// Another attempt may do better, after this time at the earliest.
-    Passing { problem: String, retry_after: Duration },
-    /// It may not.
-    Refused(String),
-}
-
-impl Failure {
-    fn passing(problem: impl Into<String>) -> Self {
-        Self::Passing { problem: problem.into(), retry_after: Duration::ZERO }
+pub(super) fn count(client: &Client, request: &Request) -> Result<Answer, Failure> {
+    let answer = client.post(request)?;
+    if let Some(passing) = answer.passing() {
+        return Err(passing);
     }
-}
-
-#[derive(Debug)]
-pub(super) struct Http {
-    pub(super) url: String,
-    agent: Agent,
-    authorization: Option<HeaderValue>,
-}
-
-impl Http {
-    /// A client that keeps so many connections; or what is wrong with the URL.
-    pub(super) fn new(url: &str, connections: usize, timeout: Duration, token: Option<&Token>) -> Result<Self, String> {
-        let host = host_of(url)?;
-        let mut config = Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0) // a POST that was redirected would arrive as something else
-            .max_redirects_will_error(false)
-            .max_idle_connections_per_host(connections)
-            .timeout_global(Some(timeout))
-            .user_agent(concat!("corver/", env!("CARGO_PKG_VERSION")));
-        if matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]") {
-            config = config.proxy(None);
+    match serde_json::from_slice(&answer.body) {
+        Ok(Reply::Error { error }) => Err(Failure::Refused(error)),
+        Ok(Reply::Count(count)) if answer.is_success() => Ok(count),
+        _ if answer.is_success() => {
+            Err(Failure::passing(format!("no answer of Infini-gram's API, but {}", excerpt(&answer.body))))
         }
-        let authorization = token.map(|token| {
-            let mut header = HeaderValue::from_str(&token.header()).expect("a token has only visible ASCII");
-            header.set_sensitive(true); // logs leave it out
-            header
-        });
-        Ok(Self { url: url.to_owned(), agent: config.build().new_agent(), authorization })
-    }
-
-    /// Makes a request. With a token nothing of it is logged: ureq shows whole exchanges, byte by byte, at the level `trace`.
-    fn quietly<T>(&self, request: impl FnOnce() -> T) -> T {
-        match self.authorization {
-            Some(_) => tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), request),
-            None => request(),
-        }
-    }
-
-    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
-        match &self.authorization {
-            Some(header) => request.header(AUTHORIZATION, header),
-            None => request,
-        }
-    }
-
-    pub(super) fn count(&self, request: &Request) -> Result<Answer, Failure> {
-        let request = serde_json::to_vec(request).expect("a request is plain JSON");
-        let post = self.authorized(self.agent.post(&self.url)).header(CONTENT_TYPE, "application/json");
-        let (status, body) = self.quietly(|| read(post.send(&request)))?;
-        match serde_json::from_slice(&body) {
-            Ok(Reply::Error { error }) => Err(Failure::Refused(error)),
-            Ok(Reply::Count(answer)) if status.is_success() => Ok(answer),
-            _ if status.is_success() => {
-                Err(Failure::passing(format!("no answer of Infini-gram's API, but {}", excerpt(&body))))
-            }
-            _ => Err(Failure::Refused(format!("status {status}: {}", excerpt(&body)))),
-        }
-    }
-
-    /// What the server says about itself; `None` where it is none of ours.
-    pub(super) fn about(&self) -> Result<Option<About>, Failure> {
-        let response = self.quietly(|| self.authorized(self.agent.get(&self.url)).call());
-        let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
-        // Other servers need not answer this, and may have any status for it.
-        let body = response.body_mut().with_config().limit(ANSWER_BYTES).read_to_vec().unwrap_or_default();
-        if response.status() == StatusCode::UNAUTHORIZED {
-            return Err(Failure::Refused(excerpt(&body)));
-        }
-        Ok(serde_json::from_slice(&body).ok().filter(|_| response.status().is_success()))
+        _ => Err(answer.refusal()),
     }
 }
 
-/// Status and body of a final answer: neither a lost connection nor a server that is busy or broken.
-fn read(response: Result<Response<Body>, ureq::Error>) -> Result<(StatusCode, Vec<u8>), Failure> {
-    let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
-    let status = response.status();
-    let body = response.body_mut().with_config().limit(ANSWER_BYTES).read_to_vec();
-    let body = body.map_err(|error| Failure::passing(format!("the answer broke off: {error}")))?;
-    if !(status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status)) {
-        return Ok((status, body));
+/// What the server says about itself; `None` where it is none of ours: others may have any status for this.
+pub(super) fn about(client: &Client) -> Result<Option<About>, Failure> {
+    let answer = client.get()?;
+    if answer.is_unauthorized() {
+        return Err(Failure::Refused(excerpt(&answer.body)));
     }
-    let problem = match serde_json::from_slice(&body) {
-        Ok(Reply::Error { error }) => format!("status {status}: {error}"),
-        _ => format!("status {status}"),
-    };
-    let header = response.headers().get("retry-after").and_then(|header| header.to_str().ok());
-    let retry_after = header.and_then(|header| retry_after(header, SystemTime::now())).unwrap_or_default();
-    Err(Failure::Passing { problem, retry_after })
-}
-
-/// What a `Retry-After` header asks for: seconds, or a date. `None` where it is neither.
-fn retry_after(header: &str, now: SystemTime) -> Option<Duration> {
-    if let Ok(seconds) = header.trim().parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(header.trim()).ok()?;
-    Some(date.duration_since(now).unwrap_or_default()) // no wait for a date in the past
-}
-
-/// The host that a URL names, or what is wrong with the URL.
-fn host_of(url: &str) -> Result<String, String> {
-    let uri: Uri = url.parse().map_err(|error: ureq::http::uri::InvalidUri| error.to_string())?;
-    if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err("it must begin with http:// or https://".to_owned());
-    }
-    uri.host().filter(|host| !host.is_empty()).map(str::to_owned).ok_or_else(|| "it names no host".to_owned())
-}
-
-/// The start of something that was not expected.
-fn excerpt(body: &[u8]) -> String {
-    const SHOWN: usize = 120;
-    let text = String::from_utf8_lossy(body);
-    let start: String = text.trim().chars().take(SHOWN).collect();
-    if start.is_empty() { "nothing".to_owned() } else { format!("{start:?}") }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_name_a_host() {
-        assert_eq!(host_of("https://api.infini-gram.io/").unwrap(), "api.infini-gram.io");
-        assert_eq!(host_of("http://[::1]:8765").unwrap(), "[::1]");
-        for wrong in ["", "api.infini-gram.io", "ftp://host/", "http://", "http://a b/"] {
-            assert!(host_of(wrong).is_err(), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn servers_may_ask_in_seconds_or_by_date() {
-        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
-        let in_a_minute = httpdate::fmt_http_date(now + Duration::from_secs(60));
-        assert_eq!(retry_after(&in_a_minute, now), Some(Duration::from_secs(60)));
-        assert_eq!(retry_after(&httpdate::fmt_http_date(SystemTime::UNIX_EPOCH), now), Some(Duration::ZERO));
-        assert_eq!(retry_after("soon", now), None);
-    }
+    Ok(serde_json::from_slice(&answer.body).ok().filter(|_| answer.is_success()))
 }

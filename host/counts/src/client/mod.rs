@@ -3,34 +3,23 @@
 mod cache;
 mod error;
 mod http;
-mod pace;
 mod settings;
 
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode};
+use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each};
 
-use crate::Token;
 use crate::local::count_of;
 use crate::wire::{About, Answer, Request};
+use crate::{TOKEN_VARIABLE, Token};
 use cache::Cache;
-use http::{Failure, Http};
-use pace::{FirstFailure, Pace};
 
 pub use error::RemoteError;
 pub use settings::RemoteSettings;
-
-/// Waits between attempts: they double, and as much again at most is drawn, so that clients that failed together do not
-/// come back together.
-const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
-    .with_min_delay(Duration::from_millis(250))
-    .with_max_delay(Duration::from_millis(7_500))
-    .without_max_times()
-    .with_jitter();
 
 /// Asks a server for counts, patiently.
 ///
@@ -39,12 +28,11 @@ const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
 /// [`RemoteSettings`] is at its end. A refusal is final. A batch ends with its first final failure.
 #[derive(Debug)]
 pub struct Remote {
-    http: Http,
+    client: Client,
     index: String,
     options: CnfOptions,
-    patience: Duration,
+    patience: Patience,
     connections: usize,
-    pace: Pace,
     cache: Option<Cache>,
     size: CorpusSize,
 }
@@ -69,17 +57,16 @@ impl Remote {
             return Err(RemoteError::Setting { setting, expected });
         }
         let timeout = Duration::from_secs_f64(settings.timeout_s);
-        let token = Token::load(settings.token_file.as_deref())?;
-        let http = Http::new(url, settings.connections, timeout, token.as_ref())
+        let token = Token::load(settings.token_file.as_deref(), TOKEN_VARIABLE)?;
+        let client = Client::new(url, settings.connections, timeout, token.as_ref())
             .map_err(|problem| RemoteError::Url { url: url.to_owned(), problem })?;
         let cache_dir = cache_dir.filter(|_| settings.cache);
         Ok(Self {
-            http,
+            client,
             index: index.to_owned(),
             options,
-            patience: Duration::from_secs_f64(settings.patience_s),
+            patience: Patience::new(Duration::from_secs_f64(settings.patience_s), settings.requests_per_second),
             connections: settings.connections,
-            pace: Pace::new(settings.requests_per_second),
             cache: cache_dir.map(|dir| Cache::open(dir, url, index)).transpose()?,
             size: CorpusSize::default(),
         })
@@ -94,7 +81,8 @@ impl Remote {
             self.size = size;
             return Ok(());
         }
-        let about = self.ask("a request for the corpus's size", &FirstFailure::new(), || self.http.about())?;
+        let about =
+            self.ask("a request for the corpus's size", &FirstFailure::default(), || http::about(&self.client))?;
         if let Some(About { index, tokens, documents, .. }) = about.flatten()
             && index == self.index
         {
@@ -130,32 +118,19 @@ impl Remote {
 
     /// Asks for all of these, as many at a time as there are connections. The answers come in any order, with their places.
     fn ask_all(&self, queries: Vec<(usize, String)>) -> Result<Vec<(usize, CnfCount)>, RemoteError> {
-        let threads = self.connections.min(queries.len());
         let answers = Mutex::new(Vec::with_capacity(queries.len()));
-        let queue = Mutex::new(queries.into_iter());
-        let failure = FirstFailure::new();
-        let next = || queue.lock().expect("no thread panics with it").next();
-        let work = || {
-            while let Some((place, query)) = next() {
-                match self.ask_count(&query, &failure) {
-                    Ok(Some(count)) => answers.lock().expect("no thread panics with it").push((place, count)),
-                    Ok(None) => return,
-                    Err(error) => return failure.set(error),
-                }
+        each(queries, self.connections, |(place, query), failure| {
+            if let Some(count) = self.ask_count(&query, failure)? {
+                answers.lock().expect("no thread panics with it").push((place, count));
             }
-        };
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(work);
-            }
-        });
-        failure.into_result()?;
+            Ok(())
+        })?;
         Ok(answers.into_inner().expect("no thread panics with it"))
     }
 
-    fn ask_count(&self, query: &str, failure: &FirstFailure) -> Result<Option<CnfCount>, RemoteError> {
+    fn ask_count(&self, query: &str, failure: &FirstFailure<RemoteError>) -> Result<Option<CnfCount>, RemoteError> {
         let request = Request::new(&self.index, query, &self.options);
-        let answer = self.ask(&format!("the query {query:?}"), failure, || self.http.count(&request))?;
+        let answer = self.ask(&format!("the query {query:?}"), failure, || http::count(&self.client, &request))?;
         let count = answer.map(|Answer { count, approx, exact, .. }| {
             let sampled = exact.map_or(approx, |exact| !exact);
             CnfCount { count, approx, sampled, at_least: false }
@@ -171,44 +146,18 @@ impl Remote {
     fn ask<T>(
         &self,
         request: &str,
-        failure: &FirstFailure,
+        failure: &FirstFailure<RemoteError>,
         attempt: impl Fn() -> Result<T, Failure>,
     ) -> Result<Option<T>, RemoteError> {
-        let (url, index) = (|| self.http.url.clone(), || self.index.clone());
-        let mut backoff = BACKOFF.build();
-        let mut start = Instant::now();
-        let mut attempts = 0;
-        loop {
-            let turn = self.pace.wait(Instant::now());
-            if !failure.sleep(turn) {
-                return Ok(None);
-            }
-            start += turn; // patience is for the server, not for our own pace
-            attempts += 1;
-            let (problem, retry_after) = match attempt() {
-                Ok(answer) => return Ok(Some(answer)),
-                Err(Failure::Refused(message)) => {
-                    return Err(RemoteError::Refused { url: url(), index: index(), request: request.into(), message });
+        self.patience.ask(self.client.url(), failure, attempt).map_err(|unanswered| {
+            let (url, index, request) = (self.client.url().to_owned(), self.index.clone(), request.to_owned());
+            match unanswered {
+                Unanswered::Refused(message) => RemoteError::Refused { url, index, request, message },
+                Unanswered::GaveUp { attempts, seconds, last } => {
+                    RemoteError::GaveUp { url, index, request, attempts, seconds, last }
                 }
-                Err(Failure::Passing { problem, retry_after }) => (problem, retry_after),
-            };
-            let wait = backoff.next().unwrap_or_default().max(retry_after);
-            if start.elapsed().saturating_add(wait) > self.patience {
-                let (request, seconds) = (request.into(), start.elapsed().as_secs_f64());
-                return Err(RemoteError::GaveUp {
-                    url: url(),
-                    index: index(),
-                    request,
-                    attempts,
-                    seconds,
-                    last: problem,
-                });
             }
-            tracing::warn!(url = self.http.url, attempts, problem, again_in = ?wait, "no answer from the index");
-            if !failure.sleep(wait) {
-                return Ok(None);
-            }
-        }
+        })
     }
 
     /// Writes to the cache, if there is one. A cache that cannot be written does not stop a run.

@@ -5,9 +5,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The environment variable that holds a token where no file is named, for client and server alike.
-pub const TOKEN_VARIABLE: &str = "CORVER_TOKEN";
-
 const MIN_CHARS: usize = 16;
 const MAX_CHARS: usize = 1_024;
 
@@ -40,15 +37,14 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// The token of a file, white space around it aside, or else of [`TOKEN_VARIABLE`]; `None` where there is neither.
+    /// The token of a file, white space around it aside, or else of this environment variable; `None` where there is neither.
     ///
     /// # Errors
     /// Where the file cannot be read, or holds no token, or the variable does not.
-    pub fn load(file: Option<&Path>) -> Result<Option<Self>, TokenError> {
+    pub fn load(file: Option<&Path>, variable: &str) -> Result<Option<Self>, TokenError> {
         let Some(path) = file else {
-            let Some(value) = std::env::var_os(TOKEN_VARIABLE) else { return Ok(None) };
-            return Self::parse(&value.to_string_lossy(), || format!("the environment variable {TOKEN_VARIABLE}"))
-                .map(Some);
+            let Some(value) = std::env::var_os(variable) else { return Ok(None) };
+            return Self::parse(&value.to_string_lossy(), || format!("the environment variable {variable}")).map(Some);
         };
         let mut text = Vec::new();
         File::open(path)
@@ -69,14 +65,14 @@ impl Token {
     }
 
     /// The value of a client's `Authorization` header.
-    #[cfg(feature = "client")]
-    pub(crate) fn header(&self) -> String {
+    #[must_use]
+    pub fn header(&self) -> String {
         format!("Bearer {}", self.0)
     }
 
     /// Whether a request's `Authorization` header shows this token. How long that takes says nothing about the token.
-    #[cfg(feature = "server")]
-    pub(crate) fn is_shown_by(&self, header: &[u8]) -> bool {
+    #[must_use]
+    pub fn is_shown_by(&self, header: &[u8]) -> bool {
         const SCHEME: &[u8] = b"bearer ";
         let Some((scheme, shown)) = header.split_at_checked(SCHEME.len()) else { return false };
         scheme.eq_ignore_ascii_case(SCHEME) && blake3::hash(shown) == blake3::hash(self.0.as_bytes())
@@ -100,7 +96,7 @@ mod tests {
         let load = |text: &str| {
             let path = folder.path().join("token");
             std::fs::write(&path, text).unwrap();
-            Token::load(Some(&path))
+            Token::load(Some(&path), "NONE")
         };
         let token = load(&format!(" {SECRET}\n")).unwrap().unwrap();
         assert_eq!(token.0, SECRET);
@@ -110,10 +106,9 @@ mod tests {
             assert!(matches!(&error, TokenError::Form { .. }), "{error}");
             assert!(wrong.trim().is_empty() || !error.to_string().contains(wrong), "{error}");
         }
-        assert!(matches!(Token::load(Some(&folder.path().join("none"))), Err(TokenError::File { .. })));
+        assert!(matches!(Token::load(Some(&folder.path().join("none")), "NONE"), Err(TokenError::File { .. })));
     }
 
-    #[cfg(all(feature = "client", feature = "server"))]
     #[test]
     fn only_the_same_token_opens() {
         let token = |text: &str| Token::parse(text, String::new).unwrap();

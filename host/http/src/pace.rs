@@ -1,15 +1,13 @@
-//! When a request may begin, and what ends the wait for it.
+//! When a request may begin, what ends the wait for it, and many at a time.
 
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
-
-use super::RemoteError;
 
 /// So many requests per second, of all connections together.
 ///
 /// A rate limiter of a crate (governor) would bring seven more for these few lines: there is one key, and no burst.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub struct Pace {
     /// Between two requests; zero without a limit.
     interval: Duration,
     /// The next free slot.
@@ -18,7 +16,8 @@ pub(super) struct Pace {
 
 impl Pace {
     /// 0 sets no limit.
-    pub(super) fn new(requests_per_second: f64) -> Self {
+    #[must_use]
+    pub fn new(requests_per_second: f64) -> Self {
         // More than can be counted in nanoseconds is no limit, less than one in an age is one in an age.
         let interval = if requests_per_second > 0.0 { 1.0 / requests_per_second } else { 0.0 };
         let interval = Duration::try_from_secs_f64(interval).unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
@@ -26,7 +25,8 @@ impl Pace {
     }
 
     /// Takes the next slot, and says how far away it is.
-    pub(super) fn wait(&self, now: Instant) -> Duration {
+    #[must_use]
+    pub fn wait(&self, now: Instant) -> Duration {
         let mut next = self.next.lock().unwrap_or_else(|poisoned| poisoned.into_inner()); // an instant is never half-written
         let slot = now.max(*next);
         *next = slot + self.interval;
@@ -36,34 +36,71 @@ impl Pace {
 
 /// The first failure of a batch. It wakes those that sleep for the batch.
 #[derive(Debug)]
-pub(super) struct FirstFailure {
-    error: Mutex<Option<RemoteError>>,
+pub struct FirstFailure<E> {
+    error: Mutex<Option<E>>,
     happened: Condvar,
 }
 
-impl FirstFailure {
-    pub(super) fn new() -> Self {
+impl<E> Default for FirstFailure<E> {
+    fn default() -> Self {
         Self { error: Mutex::new(None), happened: Condvar::new() }
     }
+}
 
-    pub(super) fn set(&self, error: RemoteError) {
+impl<E> FirstFailure<E> {
+    /// Fails the batch, unless something else did before.
+    pub fn set(&self, error: E) {
         self.lock().get_or_insert(error);
         self.happened.notify_all();
     }
 
     /// Sleeps so long, unless there is a failure; whether there is none.
-    pub(super) fn sleep(&self, wait: Duration) -> bool {
+    pub fn sleep(&self, wait: Duration) -> bool {
         let waited = self.happened.wait_timeout_while(self.lock(), wait, |error| error.is_none());
         waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0.is_none()
     }
 
-    pub(super) fn into_result(self) -> Result<(), RemoteError> {
+    /// The failure, if there was one.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn into_result(self) -> Result<(), E> {
         self.error.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()).map_or(Ok(()), Err)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<RemoteError>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<E>> {
         self.error.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // an error is inserted whole
     }
+}
+
+/// Does `work` for each item, so many at a time, until one fails. `work` ends early, without an error, once the batch has failed.
+///
+/// # Errors
+/// The first failure.
+pub fn each<I: Send, E: Send>(
+    items: Vec<I>,
+    at_a_time: usize,
+    work: impl Fn(I, &FirstFailure<E>) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let threads = at_a_time.min(items.len());
+    let queue = Mutex::new(items.into_iter());
+    let failure = FirstFailure::default();
+    let next = || queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).next(); // `next` leaves it whole
+    let run = || {
+        while failure.sleep(Duration::ZERO)
+            && let Some(item) = next()
+        {
+            if let Err(error) = work(item, &failure) {
+                failure.set(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(run);
+        }
+    });
+    failure.into_result()
 }
 
 #[cfg(test)]
@@ -90,15 +127,28 @@ mod tests {
 
     #[test]
     fn a_failure_wakes_the_sleeping() {
-        let failure = FirstFailure::new();
+        let failure = FirstFailure::default();
         assert!(failure.sleep(Duration::from_millis(1)));
         let start = Instant::now();
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(!failure.sleep(Duration::from_secs(60))));
-            failure.set(RemoteError::Span);
-            failure.set(RemoteError::Setting { setting: "", expected: "" });
+            failure.set("first");
+            failure.set("second");
         });
         assert!(start.elapsed() < Duration::from_secs(30));
-        assert!(matches!(failure.into_result(), Err(RemoteError::Span)), "the first is kept");
+        assert_eq!(failure.into_result(), Err("first"));
+    }
+
+    #[test]
+    fn a_batch_is_done_or_ends_with_its_first_failure() {
+        let done = Mutex::new(Vec::new());
+        let work = |item: usize, _: &FirstFailure<usize>| {
+            done.lock().unwrap().push(item);
+            if item == 30 { Err(item) } else { Ok(()) }
+        };
+        assert_eq!(each((0..20).collect(), 4, work), Ok(()));
+        assert_eq!(done.lock().unwrap().len(), 20);
+        assert_eq!(each((20..10_000).collect(), 4, work), Err(30));
+        assert!(done.lock().unwrap().len() < 9_000);
     }
 }

@@ -1,0 +1,78 @@
+//! Why there is no reply.
+
+use std::path::PathBuf;
+
+use corver_http::TokenError;
+
+/// Every failure of a [`Chat`](crate::Chat). Replies that came before it are kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChatError {
+    /// A setting has a value that cannot work.
+    #[error("chat.{setting}: it must be {expected}")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// The endpoint's address cannot be used.
+    #[error("{url:?} is no address of an API: {problem}")]
+    Url {
+        /// What was given.
+        url: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The key that the settings or the environment name cannot be used.
+    #[error(transparent)]
+    Key(#[from] TokenError),
+    /// The endpoint will not answer; asking again is of no use.
+    #[error("{url} refuses the model {model}: {message}")]
+    Refused {
+        /// The endpoint.
+        url: String,
+        /// The model.
+        model: String,
+        /// What it said.
+        message: String,
+    },
+    /// The endpoint gave no usable answer for as long as one is waited for.
+    #[error("{url} did not answer in {attempts} attempts and {seconds:.0} s; at last: {last}")]
+    GaveUp {
+        /// The endpoint.
+        url: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// For how long.
+        seconds: f64,
+        /// How the last attempt failed.
+        last: String,
+    },
+    /// So much is not to be spent.
+    #[error(
+        "{cost:.4} were spent of at most {max_cost} (chat.max_cost); what was answered is kept, and a higher ceiling goes on"
+    )]
+    Ceiling {
+        /// What was spent.
+        cost: f64,
+        /// What may be.
+        max_cost: f64,
+    },
+    /// The endpoint does not count tokens, and so nobody knows what it costs.
+    #[error("{url} does not say how many tokens it used, so a ceiling of cost (chat.max_cost) cannot be kept")]
+    NoUsage {
+        /// The endpoint.
+        url: String,
+    },
+    /// The file of replies cannot be used.
+    #[error("cannot {action} the replies kept in {}: {source}", path.display())]
+    Kept {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,16 @@
+//! A chat model behind an OpenAI-compatible endpoint: OpenAI's own, vLLM, llama.cpp, Ollama and many more.
+//!
+//! [`Chat`] asks for many replies at a time, patiently, keeps every one on disk, and stops where a ceiling of cost is reached.
+
+mod chat;
+mod cost;
+mod error;
+mod kept;
+mod settings;
+mod wire;
+
+pub use chat::{Chat, Reply};
+pub use cost::{Prices, Spent};
+pub use error::ChatError;
+pub use settings::ChatSettings;
+pub use wire::{Message, Role};

@@ -1,0 +1,84 @@
+//! Which model is asked, and how.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ChatError, Prices};
+
+/// The section `chat` of a judge's file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ChatSettings {
+    /// The API's base, such as `https://api.openai.com/v1`; `/chat/completions` is added.
+    pub endpoint: String,
+    /// The model, by the endpoint's name for it.
+    pub model: String,
+    /// A file with the key; not set: what the environment variable `key_variable` holds, if anything.
+    pub key_file: Option<PathBuf>,
+    /// See `key_file`.
+    pub key_variable: String,
+    /// 0: the most probable reply, as far as the endpoint keeps to it.
+    pub temperature: f64,
+    /// Longest reply, in tokens.
+    pub max_tokens: u32,
+    /// Requests under way at the same time.
+    pub connections: usize,
+    /// Requests begun per second; 0 sets no limit.
+    pub requests_per_second: f64,
+    /// Seconds that one attempt may take.
+    pub timeout_s: f64,
+    /// Seconds that a request is tried again and again.
+    pub patience_s: f64,
+    /// What tokens cost.
+    pub prices: Prices,
+    /// No request is begun once so much was spent; those under way end. Needs `prices`.
+    pub max_cost: Option<f64>,
+}
+
+impl Default for ChatSettings {
+    fn default() -> Self {
+        Self {
+            endpoint: String::new(),
+            model: String::new(),
+            key_file: None,
+            key_variable: "OPENAI_API_KEY".to_owned(),
+            temperature: 0.0,
+            max_tokens: 16,
+            connections: 4,
+            requests_per_second: 0.0,
+            timeout_s: 60.0,
+            patience_s: 180.0,
+            prices: Prices::default(),
+            max_cost: None,
+        }
+    }
+}
+
+impl ChatSettings {
+    /// Refuses values that cannot work.
+    pub(crate) fn check(&self) -> Result<(), ChatError> {
+        let seconds = |value: f64| Duration::try_from_secs_f64(value).is_ok_and(|value| !value.is_zero());
+        let at_least_0 = |value: f64| value.is_finite() && value >= 0.0;
+        let Prices { prompt, completion } = self.prices;
+        let has_prices = self.max_cost.is_none() || prompt > 0.0 || completion > 0.0;
+        let checks = [
+            (!self.endpoint.is_empty(), "endpoint", "the address of an API, such as https://api.openai.com/v1"),
+            (!self.model.is_empty(), "model", "the name of a model of the endpoint"),
+            (at_least_0(self.temperature), "temperature", "0 or more"),
+            (self.max_tokens > 0, "max_tokens", "at least 1"),
+            (self.connections > 0, "connections", "at least 1"),
+            (at_least_0(self.requests_per_second), "requests_per_second", "0 or more"),
+            (seconds(self.timeout_s), "timeout_s", "more than 0 seconds"),
+            (seconds(self.patience_s), "patience_s", "more than 0 seconds"),
+            (at_least_0(prompt) && at_least_0(completion), "prices", "0 or more for a million tokens"),
+            (self.max_cost.is_none_or(at_least_0), "max_cost", "0 or more"),
+            (has_prices, "prices", "set where there is a `max_cost`"),
+        ];
+        match checks.into_iter().find(|(good, ..)| !good) {
+            Some((_, setting, expected)) => Err(ChatError::Setting { setting, expected }),
+            None => Ok(()),
+        }
+    }
+}

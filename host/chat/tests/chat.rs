@@ -1,0 +1,294 @@
+//! The client against an endpoint that misbehaves.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use corver_chat::{Chat, ChatError, ChatSettings, Message, Prices, Reply, Role};
+use serde_json::{Value, json};
+
+/// What the endpoint does with one request.
+#[derive(Clone)]
+enum Act {
+    /// Answers with this status, these further header lines and this body.
+    Answer(u16, &'static str, String),
+    /// Closes the connection in the middle of the answer.
+    BreakOff,
+    /// Answers well, but not soon.
+    Slow(Duration),
+}
+
+fn says(content: &str) -> Act {
+    Act::Answer(200, "", completion(content))
+}
+
+fn completion(content: &str) -> String {
+    json!({
+        "id": "x", "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 2, "total_tokens": 102},
+    })
+    .to_string()
+}
+
+/// An endpoint in this process that does as it is told, request by request; the last act repeats.
+struct Endpoint {
+    url: String,
+    seen: Arc<Mutex<Vec<(Instant, String, Value)>>>,
+    /// Requests under way: now, and at most.
+    under_way: Arc<(AtomicUsize, AtomicUsize)>,
+}
+
+impl Endpoint {
+    fn new(acts: Vec<Act>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1/", listener.local_addr().unwrap());
+        let (seen, under_way) = (Arc::default(), Arc::default());
+        let endpoint = Self { url, seen: Arc::clone(&seen), under_way: Arc::clone(&under_way) };
+        let acts = Arc::new(acts);
+        // The threads end with the test's process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (seen, under_way, acts) = (seen.clone(), under_way.clone(), acts.clone());
+                std::thread::spawn(move || serve(stream.unwrap(), &acts, &seen, &under_way));
+            }
+        });
+        endpoint
+    }
+
+    fn settings(&self) -> ChatSettings {
+        ChatSettings {
+            endpoint: self.url.clone(),
+            model: "judge".into(),
+            key_variable: "NONE".into(),
+            connections: 1,
+            timeout_s: 0.5,
+            patience_s: 20.0,
+            ..ChatSettings::default()
+        }
+    }
+
+    fn num_requests(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+}
+
+fn serve(
+    mut stream: TcpStream,
+    acts: &[Act],
+    seen: &Mutex<Vec<(Instant, String, Value)>>,
+    (now, most): &(AtomicUsize, AtomicUsize),
+) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let (mut length, mut head) = (0, String::new());
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+            head.push_str(&line);
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+        let number = {
+            let mut seen = seen.lock().unwrap();
+            seen.push((Instant::now(), head, serde_json::from_slice(&body).unwrap()));
+            seen.len() - 1
+        };
+        let (status, headers, body) = match acts[number.min(acts.len() - 1)].clone() {
+            Act::Answer(status, headers, body) => (status, headers, body),
+            Act::Slow(wait) => {
+                std::thread::sleep(wait);
+                (200, "", completion("CORRECT"))
+            }
+            Act::BreakOff => {
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"choices\":");
+                now.fetch_sub(1, SeqCst);
+                return stream.shutdown(Shutdown::Both).unwrap_or_default();
+            }
+        };
+        now.fetch_sub(1, SeqCst);
+        let answer = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+fn prompts(number: usize) -> Vec<Vec<Message>> {
+    let prompt = |n| vec![Message { role: Role::User, content: format!("Is {n} even?") }];
+    (0..number).map(prompt).collect()
+}
+
+fn ask(chat: &Chat, number: usize) -> Result<Vec<Reply>, ChatError> {
+    chat.ask_all(&prompts(number), |reply| reply == "CORRECT", |_| ())
+}
+
+fn open(settings: ChatSettings, folder: &Path) -> Chat {
+    Chat::open(settings, &folder.join("replies.jsonl")).unwrap()
+}
+
+#[test]
+fn a_request_is_that_of_the_api_and_carries_the_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("CORRECT")]);
+    let key_file = folder.path().join("key");
+    std::fs::write(&key_file, "sk-0123456789abcdef\n").unwrap();
+    let chat = open(ChatSettings { key_file: Some(key_file), ..endpoint.settings() }, folder.path());
+    assert_eq!(ask(&chat, 1).unwrap(), [Reply { content: "CORRECT".into(), accepted: true }]);
+    let (_, head, body) = endpoint.seen.lock().unwrap()[0].clone();
+    assert!(head.starts_with("POST /v1/chat/completions "), "{head}");
+    assert!(head.to_ascii_lowercase().contains("authorization: bearer sk-0123456789abcdef"), "{head}");
+    let messages = json!([{"role": "user", "content": "Is 0 even?"}]);
+    assert_eq!(body, json!({"model": "judge", "messages": messages, "temperature": 0.0, "max_tokens": 16}));
+    let kept = std::fs::read_to_string(folder.path().join("replies.jsonl")).unwrap();
+    assert!(!format!("{chat:?}{kept}").contains("sk-0123"), "the key is shown");
+}
+
+#[test]
+fn passing_failures_are_tried_again() {
+    let busy =
+        Act::Answer(429, "Retry-After: 0\r\n", r#"{"error":{"message":"slow down","code":"rate_limit"}}"#.into());
+    for failure in [
+        busy,
+        Act::Answer(500, "", String::new()),
+        Act::Answer(503, "", "down for a moment".into()),
+        Act::Answer(200, "", "<html>a proxy's page</html>".into()),
+        Act::Answer(200, "", r#"{"choices": []}"#.into()),
+        Act::BreakOff,
+        Act::Slow(Duration::from_secs(2)),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::new(vec![failure, says("CORRECT")]);
+        assert!(ask(&open(endpoint.settings(), folder.path()), 1).unwrap()[0].accepted);
+        assert_eq!(endpoint.num_requests(), 2);
+    }
+}
+
+#[test]
+fn the_endpoint_says_when_to_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![Act::Answer(429, "Retry-After: 2\r\n", String::new()), says("CORRECT")]);
+    ask(&open(endpoint.settings(), folder.path()), 1).unwrap();
+    let seen = endpoint.seen.lock().unwrap();
+    assert!(seen[1].0 - seen[0].0 >= Duration::from_secs(2));
+}
+
+#[test]
+fn a_refusal_is_final_and_says_why() {
+    let no_money = r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#;
+    let no_key = r#"{"error":{"message":"Incorrect API key"}}"#;
+    for (status, body, why) in
+        [(429, no_money, "exceeded"), (401, no_key, "Incorrect"), (404, "no such model", "no such")]
+    {
+        let folder = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::new(vec![Act::Answer(status, "", body.into())]);
+        let error = ask(&open(endpoint.settings(), folder.path()), 1).unwrap_err();
+        assert!(matches!(&error, ChatError::Refused { message, .. } if message.contains(why)), "{error}");
+        assert_eq!(endpoint.num_requests(), 1);
+    }
+}
+
+#[test]
+fn what_is_not_accepted_is_asked_once_more_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("Well,"), says("CORRECT"), says("Hm"), says("Perhaps")]);
+    let chat = open(endpoint.settings(), folder.path());
+    let replies = ask(&chat, 2).unwrap();
+    assert!(replies[0].accepted);
+    assert_eq!(replies[1], Reply { content: "Perhaps".into(), accepted: false });
+    assert_eq!((endpoint.num_requests(), chat.spent().requests), (4, 4));
+    // Both attempts are kept.
+    assert_eq!(ask(&open(endpoint.settings(), folder.path()), 2).unwrap(), replies);
+    assert_eq!(endpoint.num_requests(), 4);
+}
+
+#[test]
+fn a_batch_that_was_broken_off_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut acts = vec![says("CORRECT"); 5];
+    acts.push(Act::Answer(400, "", "broken".into()));
+    acts.push(says("CORRECT"));
+    let endpoint = Endpoint::new(acts);
+    assert!(ask(&open(endpoint.settings(), folder.path()), 8).is_err());
+    assert_eq!(endpoint.num_requests(), 6);
+    // As a killed process leaves it.
+    let path = folder.path().join("replies.jsonl");
+    let mut kept = std::fs::read(&path).unwrap();
+    kept.extend(b"{\"key\": \"torn");
+    std::fs::write(&path, kept).unwrap();
+    let chat = open(endpoint.settings(), folder.path());
+    assert_eq!(ask(&chat, 8).unwrap().len(), 8);
+    assert_eq!((chat.spent().known, chat.spent().requests, endpoint.num_requests()), (5, 3, 9));
+    // Another model's replies are others.
+    let other = open(ChatSettings { model: "other".into(), ..endpoint.settings() }, folder.path());
+    ask(&other, 1).unwrap();
+    assert_eq!(other.spent().known, 0);
+}
+
+#[test]
+fn no_more_is_spent_than_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("CORRECT")]);
+    // A reply costs 100 × 10 + 2 × 500 millionths: 0.002.
+    let prices = Prices { prompt: 10.0, completion: 500.0 };
+    let settings = |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
+    let error = ask(&open(settings(0.005), folder.path()), 10).unwrap_err();
+    assert!(matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9), "{error}");
+    assert_eq!(endpoint.num_requests(), 3);
+    let chat = open(settings(1.0), folder.path());
+    assert_eq!(ask(&chat, 10).unwrap().len(), 10);
+    assert_eq!((chat.spent().known, chat.spent().prompt_tokens), (3, 700));
+    assert!((chat.spent().cost(prices) - 0.014).abs() < 1e-9);
+
+    let uncounted =
+        Endpoint::new(vec![Act::Answer(200, "", r#"{"choices": [{"message": {"content": "CORRECT"}}]}"#.into())]);
+    let folder = tempfile::tempdir().unwrap();
+    let blind = ChatSettings { prices, max_cost: Some(1.0), ..uncounted.settings() };
+    assert!(matches!(ask(&open(blind, folder.path()), 1), Err(ChatError::NoUsage { .. })));
+    assert_eq!(ask(&open(uncounted.settings(), folder.path()), 1).unwrap().len(), 1);
+}
+
+#[test]
+fn only_so_many_requests_are_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![Act::Slow(Duration::from_millis(40))]);
+    let settings = ChatSettings { connections: 3, timeout_s: 20.0, ..endpoint.settings() };
+    let most = Mutex::new(0);
+    let chat = open(settings, folder.path());
+    let done = |done| *most.lock().unwrap() = done;
+    chat.ask_all(&prompts(18), |_| true, done).unwrap();
+    assert_eq!((endpoint.under_way.1.load(SeqCst), *most.lock().unwrap()), (3, 18));
+}
+
+#[test]
+fn settings_are_checked_beforehand() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |settings| Chat::open(settings, &folder.path().join("replies.jsonl")).map(drop);
+    let good = ChatSettings {
+        endpoint: "http://host/v1".into(),
+        model: "m".into(),
+        key_variable: "NONE".into(),
+        ..ChatSettings::default()
+    };
+    open(good.clone()).unwrap();
+    for (wrong, name) in [
+        (ChatSettings { model: String::new(), ..good.clone() }, "model"),
+        (ChatSettings { connections: 0, ..good.clone() }, "connections"),
+        (ChatSettings { temperature: f64::NAN, ..good.clone() }, "temperature"),
+        (ChatSettings { max_cost: Some(1.0), ..good.clone() }, "prices"),
+    ] {
+        assert!(matches!(open(wrong), Err(ChatError::Setting { setting, .. }) if setting == name), "{name}");
+    }
+    assert!(matches!(open(ChatSettings { endpoint: "host".into(), ..good }), Err(ChatError::Url { .. })));
+}
