@@ -174,7 +174,7 @@ fn a_pool_keeps_each_question_once_that_the_corpus_speaks_of() {
         host(&[&["data", "pool", first_path], &unasked[..], &["--out", out.join("bare").to_str().unwrap()]].concat());
     assert_eq!(unasked.good().json()["dropped"]["words_not_found"], Value::Null);
 
-    host(&["data", "pool", first_path, "--out", pool_path]).bad("pool");
+    host(&["data", "pool", first_path, "--out", pool_path]).bad("is finished; choose another folder");
     host(&["data", "pool", first_path, first_path]).bad("is given twice");
     host(&["data", "pool", first_path, "--near", "2"]).usage("at most 1");
     host(&["data", "pool", "nowhere.json"]).bad("nowhere.json");

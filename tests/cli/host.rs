@@ -64,6 +64,7 @@ fn command(args: &[&str]) -> Command {
         .env_remove("LD_LIBRARY_PATH")
         .env_remove("RUST_LOG")
         .env_remove("CORVER_TOKEN")
+        .env_remove("OPENAI_API_KEY")
         .env_remove("HF_HOME")
         .env_remove("HF_HUB_CACHE");
     command
@@ -108,6 +109,18 @@ pub fn host_with_runtime(library: &str, args: &[&str]) -> Finished {
 /// Runs `corver-host` and kills it, without warning, once `ready` holds.
 pub fn kill_when(args: &[&str], ready: impl Fn() -> bool) {
     signal_when("-KILL", args, ready);
+}
+
+/// The same, with its caches in this folder.
+pub fn kill_when_with_cache(cache: &Path, args: &[&str], ready: impl Fn() -> bool) {
+    let mut child =
+        command(args).env("XDG_CACHE_HOME", cache).stderr(Stdio::null()).spawn().expect("the binary was built");
+    while !ready() {
+        assert!(child.try_wait().unwrap().is_none(), "corver-host {} ended too early", args.join(" "));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
 }
 
 /// Runs `corver-host` and kills it after this time; false where it had ended well before.

@@ -14,6 +14,7 @@ mod golden;
 mod guide;
 mod host;
 mod index;
+mod judge;
 mod model;
 mod pages;
 mod plugins;

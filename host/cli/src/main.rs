@@ -80,6 +80,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Filter(args) => command::filter::run(&args, json)?,
         Command::Data(args) => command::data::run(&args, json)?,
         Command::Eval(args) => command::eval::run(&args, json)?,
+        Command::Judge(args) => command::judge::run(&args, json)?,
         Command::Compare(args) => command::compare::run(&args, json)?,
         Command::Calibrate(args) => command::calibrate::run(&args, json)?,
         Command::Merge(args) => command::merge::run(&args, json)?,

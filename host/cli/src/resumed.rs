@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use corver_study::run::{RunDir, RunDirError, RunManifest, folder};
 
 use crate::args::SettingsArgs;
@@ -35,4 +35,16 @@ pub fn open(path: &Path, manifest: &RunManifest, resolved: &str, free: &[&str]) 
         let different = different.join(", ");
         anyhow!("this run began with other values of {different}; leave them out to resume with its own")
     })
+}
+
+/// Starts in a new folder, or goes on in one that the same command has left unfinished: what was computed there lies elsewhere, or is
+/// computed again.
+pub fn create(path: &Path, manifest: &RunManifest, resolved: &str) -> Result<RunDir> {
+    ensure!(!path.join(folder::SUMMARY).exists(), "{} is finished; choose another folder with --out", path.display());
+    if !path.join(folder::MANIFEST).exists() {
+        return Ok(RunDir::create(path, resolved, manifest)?);
+    }
+    let run = RunDir::resume(path, manifest)?;
+    run.reopen(resolved)?;
+    Ok(run)
 }

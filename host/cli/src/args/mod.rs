@@ -3,6 +3,7 @@
 mod calibrate;
 mod data;
 mod index;
+mod judge;
 mod plugin;
 mod report;
 
@@ -14,6 +15,7 @@ use tracing::level_filters::LevelFilter;
 pub use calibrate::{AuditArgs, CalibrateArgs, CalibrateCommand, DrawArgs, ReadArgs};
 pub use data::{DataArgs, DataCommand, PoolArgs};
 pub use index::{BuildArgs, CountArgs, IndexArgs, IndexCommand, InfoArgs, ServeArgs, VerifyArgs};
+pub use judge::JudgeArgs;
 pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
 pub use report::{ExplainArgs, ReportArgs};
 
@@ -73,6 +75,15 @@ pub enum Command {
     ///   corver-host eval diff answers/raw.nq.jsonl answers/first-001-step-000060.nq.jsonl
     #[command(verbatim_doc_comment)]
     Eval(EvalArgs),
+    /// Ask a chat model whether graded answers are right, and how far it agrees with the string match.
+    ///
+    /// Any OpenAI-compatible endpoint serves. Replies are kept in the cache: a command that was broken off goes on where it
+    /// was, and nothing is paid for twice.
+    ///
+    ///   corver-host judge answers/raw.nq.jsonl --questions nq.json --model gpt-4o-mini --max-cost 1
+    ///   corver-host judge runs/first-001/answers_trained.jsonl --questions eval.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-32B
+    #[command(verbatim_doc_comment)]
+    Judge(JudgeArgs),
     /// Train in several arms with the same seeds, and say which differ by more than the seeds do.
     ///
     /// The arms are rules (--plugin) and files of settings over the others (--arm). What comes first is what the others are

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod extract;
 pub mod filter;
 pub mod index;
+pub mod judge;
 pub mod merge;
 pub mod plugin;
 pub mod report;

@@ -22,7 +22,7 @@ use crate::hub;
 
 pub use demo::{demo, demo_index};
 pub use policy::{MemoryPlan, Policy, choose_threads, find_device, load_policy, merge, plan_memory, resume};
-pub use questions::{eval_questions, graded_questions, read_files, train_questions, truth};
+pub use questions::{eval_questions, graded_questions, named_questions, read_files, train_questions, truth};
 pub use rules::{AnyRule, Loader, SentenceRules};
 
 /// The triplet model, and its folder.

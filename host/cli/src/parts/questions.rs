@@ -36,7 +36,7 @@ pub fn eval_questions(config: &Config) -> Result<Vec<Question>> {
 
 /// Questions that each have a gold, and the name of the place that a command line names.
 pub fn graded_questions(path: &Path) -> Result<(String, Vec<Question>)> {
-    let questions = read_all(path)?;
+    let questions = named_questions(path)?;
     check_golds(&path.display().to_string(), &questions)?;
     Ok((QuestionPlace::parse(&path.to_string_lossy()).name(), questions))
 }
@@ -48,16 +48,21 @@ pub fn truth(config: &Config) -> Option<Arc<dyn Truth>> {
 
 /// The questions of every file of the place that a command line names, file by file.
 pub fn read_files(path: &Path) -> Result<Vec<(PathBuf, Vec<Question>)>> {
-    let text = path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))?;
-    let place = match config::questions(text)? {
+    let place = match config::questions(utf8(path)?)? {
         Some(DemoOr::Own(place)) => place,
         _ => path.to_owned(),
     };
     files(&place)?.into_iter().map(|file| read(&file).map(|questions| (file, questions))).collect()
 }
 
-fn read_all(path: &Path) -> Result<Vec<Question>> {
-    Ok(read_files(path)?.into_iter().flat_map(|(_, questions)| questions).collect())
+/// All questions of the place that a command line names; `demo` stands for those that the demo is measured with.
+pub fn named_questions(path: &Path) -> Result<Vec<Question>> {
+    let place = config::questions(utf8(path)?)?.unwrap_or_else(|| DemoOr::Own(path.to_owned()));
+    questions(&place, || corver_demo::demo_questions().1)
+}
+
+fn utf8(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("the path {} is not UTF-8", path.display()))
 }
 
 fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<Vec<Question>> {

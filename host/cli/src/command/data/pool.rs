@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use corver_study::data::{Grounding, PoolSettings, Source, Summary, pool};
 use corver_study::eval::filter::KEPT;
-use corver_study::run::{RunDir, RunManifest, folder, text_fingerprint};
+use corver_study::run::{RunManifest, folder, text_fingerprint};
 
 use crate::args::PoolArgs;
 use crate::config::Config;
 use crate::output;
 use crate::parts;
+use crate::resumed;
 use crate::settings::Settings;
 
 /// Why every other question was dropped, a line each.
@@ -36,7 +37,7 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     manifest.set("index", index.unwrap_or_else(|| "not asked".to_owned()));
     let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "pool"));
-    let run = RunDir::create(&path, &resolved, &manifest)?;
+    let run = resumed::create(&path, &manifest, &resolved)?;
 
     let read: usize = sources.iter().map(|source| source.questions.len()).sum();
     let bar = output::progress(read as u64, "looking up");

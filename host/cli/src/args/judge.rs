@@ -1,0 +1,35 @@
+//! `corver-host judge`: what it takes.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Debug, Args)]
+pub struct JudgeArgs {
+    /// Graded answers: answers_raw.jsonl or answers_trained.jsonl of a run, or a file of `eval --out`.
+    pub answers: PathBuf,
+    /// The questions that were answered, for their golds; repeatable.
+    #[arg(long, value_name = "FILE", required = true)]
+    pub questions: Vec<PathBuf>,
+    /// TOML file of the judge: prompt, labels, model and prices. Default: configs/judge/answer.toml, which is built in.
+    #[arg(long, value_name = "FILE")]
+    pub judge: Option<PathBuf>,
+    /// Base of an OpenAI-compatible API, such as http://localhost:8000/v1.
+    #[arg(long, value_name = "URL")]
+    pub endpoint: Option<String>,
+    /// The model, by the endpoint's name for it.
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// File with the API's key. Default: what the environment variable OPENAI_API_KEY holds, if anything.
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Begin no request once so much was spent, at the judge's prices. What was answered is kept.
+    #[arg(long, value_name = "AMOUNT")]
+    pub max_cost: Option<f64>,
+    /// Only the first N answers.
+    #[arg(long, value_name = "N")]
+    pub limit: Option<usize>,
+    /// Folder for what is found. Default: the next free runs/judge-NNN.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+}
