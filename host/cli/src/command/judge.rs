@@ -126,7 +126,9 @@ fn show(summary: &Summary, disputed: usize, path: &Path) {
     let names = LABELS.map(|label| label.to_string());
     output::table(
         ["string match ↓ model →", &names[0], &names[1], &names[2]],
-        names.iter().zip(table).map(|(name, row)| [&[name.clone()], &row.map(|count| count.to_string())[..]].concat()),
+        names.iter().zip(table).map(|(name, [good, bad, not_attempted])| {
+            [name.clone(), good.to_string(), bad.to_string(), not_attempted.to_string()]
+        }),
     );
     let kappa = match kappa {
         Some(kappa) => format!("{:.3} (95 %: {:.3} to {:.3})", kappa.value, kappa.low, kappa.high),
