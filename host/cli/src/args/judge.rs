@@ -23,7 +23,7 @@ pub struct JudgeArgs {
     /// File with the API's key. Default: what the environment variable OPENAI_API_KEY holds, if anything.
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Begin no request once so much was spent, at the judge's prices. What was answered is kept.
+    /// Begin no request once so much was spent. Needs prices in the judge's file. What was answered is kept.
     #[arg(long, value_name = "AMOUNT")]
     pub max_cost: Option<f64>,
     /// Only the first N answers.

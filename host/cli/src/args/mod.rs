@@ -80,7 +80,7 @@ pub enum Command {
     /// Any OpenAI-compatible endpoint serves. Replies are kept in the cache: a command that was broken off goes on where it
     /// was, and nothing is paid for twice.
     ///
-    ///   corver-host judge answers/raw.nq.jsonl --questions nq.json --model gpt-4o-mini --max-cost 1
+    ///   corver-host judge answers/raw.nq.jsonl --questions nq.json --judge my-judge.toml --max-cost 1
     ///   corver-host judge runs/first-001/answers_trained.jsonl --questions eval.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-32B
     #[command(verbatim_doc_comment)]
     Judge(JudgeArgs),
