@@ -1,10 +1,8 @@
 //! What every page has: its frame, its style, and how it becomes a file.
 
-use std::fs::Permissions;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use corver_study::whole;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::ReportError;
@@ -33,16 +31,7 @@ pub fn page(title: &str, body: &Markup) -> String {
 /// # Errors
 /// Where the file cannot be written.
 pub fn save(path: &Path, page: &str) -> Result<(), ReportError> {
-    let failed = |source| ReportError::Write { path: path.to_owned(), source };
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = tempfile::Builder::new();
-    // A page is for others too, as far as the umask lets them.
-    let mut file =
-        file.prefix(".tmp").permissions(Permissions::from_mode(0o666)).tempfile_in(folder).map_err(failed)?;
-    file.write_all(page.as_bytes()).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
+    whole::write(path, page.as_bytes()).map_err(|source| ReportError::Write { path: path.to_owned(), source })
 }
 
 /// A table of figures: the first column names the row, the others stand to the right.

@@ -7,6 +7,7 @@ use corver_report::comparison::{LEGEND, Table, Tables, comparison};
 use corver_report::run::Run;
 use corver_study::compare::{compare, untrained};
 use corver_study::run::{Summary, folder};
+use corver_study::whole;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{CompareArgs, ConfigArgs, TrainArgs};
@@ -212,5 +213,5 @@ fn summary(out: &Path, arm: &str, seed: u64) -> Result<Summary> {
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    whole::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -3,8 +3,6 @@
 //! A cell that a spreadsheet would take for a formula gets an apostrophe in front, which is taken off when the sheet is read.
 
 use std::collections::HashMap;
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -13,6 +11,7 @@ use csv::StringRecord;
 
 use super::bucket::Bucket;
 use super::label::{Agreement, Label, agreement, majority};
+use crate::whole;
 
 /// A sentence to label.
 #[derive(Debug, Clone, PartialEq)]
@@ -166,15 +165,9 @@ pub fn write_sheet(path: &Path, rows: &[Row]) -> Result<(), SheetError> {
     if path.exists() {
         return Err(exists());
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Others are to read it: whom the user's mask lets.
-    let readable = std::fs::Permissions::from_mode(0o666);
-    let mut file = tempfile::Builder::new().permissions(readable).tempfile_in(folder).map_err(write)?;
-    file.write_all(as_csv(rows).as_bytes()).map_err(write)?;
-    file.as_file().sync_all().map_err(write)?;
-    file.persist_noclobber(path).map(drop).map_err(|error| match error.error.kind() {
+    whole::create(path, as_csv(rows).as_bytes()).map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => exists(),
-        _ => write(error.error),
+        _ => write(error),
     })
 }
 

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::events;
+use crate::whole::{self, UNFINISHED};
 
 /// Why a run's folder cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -113,8 +114,6 @@ pub const MANIFEST: &str = "manifest.json";
 /// What came out of a run, in its folder when it has finished.
 pub const SUMMARY: &str = "summary.json";
 const LOCK: &str = ".lock";
-/// How the names of files begin that are being written.
-const UNFINISHED: &str = ".tmp";
 const LOGS: [&str; 2] = ["metrics.jsonl", "traces.jsonl"];
 
 impl RunDir {
@@ -341,14 +340,7 @@ impl RunDir {
     /// Writes a file in one piece: it appears whole, under its name, or not at all.
     fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RunDirError> {
         let path = self.path.join(name);
-        let mut file = tempfile::Builder::new()
-            .prefix(UNFINISHED)
-            .tempfile_in(&self.path)
-            .map_err(io("write into", &self.path))?;
-        file.write_all(bytes).map_err(io("write", &path))?;
-        file.as_file().sync_all().map_err(io("write", &path))?;
-        file.persist(&path).map_err(|error| io("write", &path)(error.error))?;
-        Ok(())
+        whole::write(&path, bytes).map_err(io("write", &path))
     }
 
     /// Ends the run.

@@ -12,6 +12,7 @@ use corver_study::calibrate::{
     Annotated, Auc, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
 };
 use corver_study::eval::Truth;
+use corver_study::whole;
 use serde::Serialize;
 
 use super::cells;
@@ -134,7 +135,7 @@ struct Sentence<'a> {
 fn write(out: &Path, audited: &Audited, sampled: &Sampled, all: &[(String, Vec<Judged<'_>>)]) -> Result<()> {
     let write = |name: &str, text: String| {
         let path = out.join(name);
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
+        whole::write(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
     };
     write(AUDIT, serde_json::to_string_pretty(audited)? + "\n")?;
     let line = |n: usize| -> Result<String> {
