@@ -178,7 +178,7 @@ fn rules_are_audited_on_what_is_true_of_the_demo() {
     let truths = sentences.iter().filter(|sentence| sentence["is_true"] == true).count();
     assert!((audited["true_share"].as_f64().unwrap() - truths as f64 / sentences.len() as f64).abs() < 1e-12);
     assert!(out.join("audit.json").is_file() && out.join("audit.html").is_file());
-    host(&audit).bad("cannot create the folder");
+    host(&audit).bad("is there already");
 
     let shown = host(&[&["calibrate", "audit"], &small[..], &["--plugin", "first.wasm"]].concat()).good().stdout;
     for said in ["first: a higher reward means a truer sentence;", "P(true) at a count of", "AUC", "-0.300"] {

@@ -92,7 +92,7 @@ fn the_same_questions_are_the_same_wherever_they_lie() {
     let whole = fs::read(&shard).unwrap();
     fs::write(&shard, &whole[..whole.len() / 2]).unwrap();
     host(&["eval", "--questions", &format!("{folder}#train")])
-        .bad("train-00000-of-00001.parquet: no readable Parquet file");
+        .bad("train-00000-of-00001.parquet: not a readable Parquet file");
     // A row without a question.
     write_parquet(&shard, &[json!({"question": "q", "answers": []})]);
     host(&["eval", "--questions", shard.to_str().unwrap()]).bad("question 1 (\"q\") has no gold");

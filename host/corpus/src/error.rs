@@ -140,7 +140,7 @@ pub enum Error {
         problem: String,
     },
     /// A Parquet file cannot be opened: it is truncated, damaged or something else.
-    #[error("{}: no readable Parquet file: {message}", path.display())]
+    #[error("{}: not a readable Parquet file: {message}", path.display())]
     Parquet {
         /// The input file.
         path: PathBuf,

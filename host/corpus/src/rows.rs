@@ -22,7 +22,7 @@ const MAX_PROBLEM_CHARS: usize = 200;
 /// The rows of a Parquet file as JSON objects, a field for each column. Lists and structs keep their shape.
 ///
 /// # Errors
-/// Where the file is no readable Parquet file; each item, where its row cannot be read: it is then the last.
+/// Where the file is not a readable Parquet file; each item, where its row cannot be read: it is then the last.
 pub fn parquet_records(path: &Path) -> Result<impl Iterator<Item = Result<serde_json::Value>>> {
     let mut rows = Some(Rows::open(path)?);
     Ok(std::iter::from_fn(move || {

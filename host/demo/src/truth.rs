@@ -26,8 +26,8 @@ impl Truth {
         Self { facts: facts.collect() }
     }
 
-    /// Whether all that a sentence states is true; `None` where it states no fact, or one of a pronoun. What is stated of a
-    /// name that nobody has is false.
+    /// Whether all that a sentence states is true; `None` where it states no fact, or, beside true ones, something that cannot be
+    /// decided: of a pronoun, or in other words. What is stated of a name that nobody has is false.
     #[must_use]
     pub fn is_true(&self, sentence: &str) -> Option<bool> {
         if sentence.ends_with('?') {
@@ -41,7 +41,9 @@ impl Truth {
             subject = subject_of(clause).or(subject);
             truth
         });
-        truths.flatten().reduce(|one, other| one && other)
+        truths.reduce(
+            |one, other| if one == Some(false) || other == Some(false) { Some(false) } else { one.and(other) },
+        )?
     }
 
     /// True where any reading is: “A starred in B” is read as “B starred A” too.

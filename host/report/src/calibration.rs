@@ -57,7 +57,7 @@ pub fn audit(rules: &[RuleAudit]) -> String {
 fn plot(title: &str, x: &str, points: &[Point]) -> Markup {
     let bucket = |point: &Point| {
         let Share { n, share, low, high, .. } = point.share;
-        Bucket { name: number::signed(point.label.clone()), count: n as usize, share: Some((share, (low, high))) }
+        Bucket { name: point.label.replace('-', "−"), count: n as usize, share: Some((share, (low, high))) }
     };
     let labels = Labels { title, x, y: "with 95 % intervals" };
     reliability(labels, &points.iter().map(bucket).collect::<Vec<_>>())
@@ -66,7 +66,13 @@ fn plot(title: &str, x: &str, points: &[Point]) -> Markup {
 fn shares(what: &str, points: &[Point]) -> Markup {
     let row = |Point { label, share }: &Point| {
         let interval = format!("{:.1} to {:.1}", 100.0 * share.low, 100.0 * share.high);
-        vec![label.clone(), share.correct.to_string(), share.n.to_string(), number::percent(share.share), interval]
+        vec![
+            label.replace('-', "−"),
+            share.correct.to_string(),
+            share.n.to_string(),
+            number::percent(share.share),
+            interval,
+        ]
     };
     table(&[what, "correct", "of", "P(correct)", "95 %, per cent"], &points.iter().map(row).collect::<Vec<_>>())
 }
@@ -94,7 +100,7 @@ mod tests {
             agreement: None,
         };
         let page = super::calibration(&calibration);
-        for shown in ["<svg", "1–4", "24.0 %", "75.0 to 85.8", "20+"] {
+        for shown in ["<svg", "1–4", "24.0\u{a0}%", "75.0 to 85.8", "20+"] {
             assert!(page.contains(shown), "no {shown:?} in\n{page}");
         }
     }

@@ -257,7 +257,7 @@ fn widened((low, high): (f64, f64), unit: Unit) -> (f64, f64) {
     match unit {
         Unit::Number if low >= 0.0 => ((low - room).max(0.0), high + room),
         Unit::Number => (low - room, high + room),
-        Unit::Share => ((low - room).max(0.0), (high + room).min(1.0).max(low + 1e-6)),
+        Unit::Share => ((low - room).max(0.0), (high + room).min(1.0).max(low + 0.01)),
     }
 }
 

@@ -88,10 +88,10 @@ impl PairedDifference {
         Self { mean, interval }
     }
 
-    /// Whether the interval leaves out 0: the seeds agree on the sign.
+    /// Whether the interval leaves out 0. Differences that are all equal tell nothing of how they spread.
     #[must_use]
     pub fn is_clear(&self) -> bool {
-        self.interval.is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+        self.interval.is_some_and(|(low, high)| low < high && (low > 0.0 || high < 0.0))
     }
 }
 
@@ -181,6 +181,13 @@ mod tests {
         let arms = of(&[runs(&[0.7], 1.0), runs(&[0.9], 1.0)]);
         let difference = arms[1].figure("accuracy").unwrap().difference.unwrap();
         assert!(difference.interval.is_none() && !difference.is_clear());
+    }
+
+    #[test]
+    fn equal_differences_are_not_clear() {
+        let arms = of(&[runs(&[0.5, 0.25], 1.0), runs(&[0.75, 0.5], 1.0)]);
+        let difference = arms[1].figure("accuracy").unwrap().difference.unwrap();
+        assert!(difference.interval == Some((0.25, 0.25)) && !difference.is_clear(), "{difference:?}");
     }
 
     #[test]

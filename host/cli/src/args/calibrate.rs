@@ -68,7 +68,7 @@ pub struct ReadArgs {
     /// Sheets, as `calibrate draw` writes them, labelled.
     #[arg(required = true, value_name = "SHEET.csv")]
     pub sheets: Vec<PathBuf>,
-    /// Folder for calibration.json and the suggested settings; what a reading before has left there is replaced.
+    /// Folder for calibration.json and the suggested settings; earlier results there are replaced.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }

@@ -90,7 +90,7 @@ pub enum Command {
     /// compared with: the first rule, or the settings as they are.
     ///
     ///   corver-host compare --plugin first.wasm --plugin mine.wasm --seeds 3
-    ///   corver-host compare --arm configs/ablations/*.toml --seeds 5 --out runs/ablations
+    ///   corver-host compare --arm configs/ablations/a1-no-cooccurrence.toml configs/ablations/a2-no-judge.toml --out runs/ablations
     ///   corver-host compare --out runs/ablations --resume --seeds 8
     #[command(verbatim_doc_comment)]
     Compare(CompareArgs),
@@ -253,7 +253,7 @@ pub struct EvalArgs {
     /// New folder for the answers: a file for each policy and question file, a line for each question.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on in --out, with the same command line: what is answered there is not answered again.
+    /// Go on in --out, with the same command line: a question file that was finished is not answered again.
     #[arg(long, requires = "out")]
     pub resume: bool,
 }
@@ -283,7 +283,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub arm: Vec<PathBuf>,
     /// Runs of each arm, from the seed in `run.seed` on. Default: 3, or with --resume as many as before.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
     /// Optimiser steps of each run.
     #[arg(long)]

@@ -17,7 +17,7 @@ use crate::output;
 use crate::plugin::Plugin;
 use crate::settings::{self, Settings};
 
-use super::train;
+use super::train::{self, Surroundings};
 
 /// What is compared; the arms' settings lie in their folders.
 const PLAN: &str = "compare.json";
@@ -50,12 +50,16 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     let total = plan.arms.len() as u64 * plan.seeds;
     let runs = plan.seeds().flat_map(|seed| plan.arms.iter().map(move |arm| (arm, seed)));
     let go_on = format!("`corver-host compare --out {} --resume` goes on", out.display());
+    let first_of =
+        |arm: &String| Some(run_folder(&out, arm, plan.first_seed)).filter(|run| run.join(folder::SUMMARY).exists());
     let mut finished = 0;
     for (arm, seed) in runs {
         if read_summary(&run_folder(&out, arm, seed))?.is_none() {
+            let first = first_of(arm);
+            let surroundings = Surroundings { interrupt: Some(&interrupt), like: first.as_deref() };
             let state = || format!("{finished} of {total} runs are finished; {go_on}");
             eprintln!("run {} of {total}: {}, seed {seed}", finished + 1, output::escaped(arm));
-            let trained = train::train_once(&train_args(&out, arm, seed), Some(&interrupt)).with_context(state)?;
+            let trained = train::train_once(&train_args(&out, arm, seed), &surroundings).with_context(state)?;
             if trained.is_none() {
                 eprintln!("{}", output::escaped(&state()));
                 break;
@@ -95,13 +99,15 @@ fn show(Tables { figures, differences, verdicts }: &Tables) {
     verdicts.iter().for_each(output::line);
 }
 
-/// Settings that decide how runs are measured, or that a comparison sets itself.
-const COMMON: [&str; 3] = ["eval.", "question.eval", "run.seed"];
+/// Settings that decide what is measured and how, or that a comparison sets itself.
+const COMMON: [&str; 5] = ["eval.", "question.eval", "policy.model", "reward.compatibility", "run.seed"];
 
 /// Resolves every arm's settings, and only then makes the folder with them. An arm that is the first one again is left out.
 fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
     let seeds = args.seeds.unwrap_or(3);
-    ensure!(seeds > 0, "--seeds is 0; without a run there is nothing to compare");
+    let there = out.display();
+    ensure!(!out.join(PLAN).exists(), "{there} holds a comparison; go on with it by --resume, or choose another --out");
+    ensure!(is_free(out), "{there} is not empty; choose another --out");
     let mut others = arms(args)?;
     let (first, settings) = others.remove(0);
     let mut arms = vec![(first, settings)];
@@ -133,6 +139,11 @@ fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
     let plan = Plan { arms: arms.into_iter().map(|(name, _)| name).collect(), first_seed, seeds };
     write(&out.join(PLAN), &serde_json::to_string(&plan)?)?;
     Ok(plan)
+}
+
+/// Whether there is no folder, or an empty one.
+fn is_free(out: &Path) -> bool {
+    std::fs::read_dir(out).map_or(!out.exists(), |mut entries| entries.next().is_none())
 }
 
 fn differing(one: &Settings, other: &Settings) -> Result<Vec<String>> {

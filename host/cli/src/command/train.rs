@@ -25,12 +25,14 @@ use crate::settings::Settings;
 
 /// The settings that a resumed run may have changed: it may go on for longer. The second is the same number, for the schedule.
 const FREE: [&str; 2] = ["run.steps", "update.total_steps"];
+/// The entry of a manifest that has the seed; the configuration has it too.
+const SEED: &str = "seed";
 
 pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     if args.dry_run {
         return show_plan(&Prepared::of(args)?, json);
     }
-    let Some((summary, run)) = train_once(args, None)? else { return Ok(()) };
+    let Some((summary, run)) = train_once(args, &Surroundings::default())? else { return Ok(()) };
     if json {
         output::json(&summary)?;
     } else {
@@ -83,8 +85,17 @@ fn show_plan(prepared: &Prepared, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// One run, and its folder; `None` where an interrupt stopped it, which is said. Without `interrupt`, it listens for one itself.
-pub fn train_once(args: &TrainArgs, interrupt: Option<&Interrupt>) -> Result<Option<(Summary, PathBuf)>> {
+/// What a run that is one of several is told.
+#[derive(Default)]
+pub struct Surroundings<'a> {
+    /// What breaks off all of them; a run alone listens for its own.
+    pub interrupt: Option<&'a Interrupt>,
+    /// A run that must have begun with the same model, data, rule and index; only the seed may be another.
+    pub like: Option<&'a Path>,
+}
+
+/// One run, and its folder; `None` where an interrupt stopped it, which is said.
+pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<Option<(Summary, PathBuf)>> {
     let prepared = Prepared::of(args)?;
     let resolved = prepared.as_toml()?;
     let Prepared { config, settings, model, memory } = prepared;
@@ -111,14 +122,18 @@ pub fn train_once(args: &TrainArgs, interrupt: Option<&Interrupt>) -> Result<Opt
     }
     manifest.set("model", fingerprint(&model)?);
     manifest.set("questions", text_fingerprint(&serde_json::to_string(&(&plan.train, &plan.eval))?));
-    manifest.set("seed", config.seed.to_string());
+    manifest.set(SEED, config.seed.to_string());
     manifest.set("device", device);
+    if let Some(like) = surroundings.like {
+        let differs = || format!("this run would not be like the one in {}", like.display());
+        manifest.check(like, &[SEED, resumed::CONFIGURATION]).with_context(differs)?;
+    }
 
     let mut policy = parts::load_policy(&config, &model, None)?;
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train, &plan.step.sampling)?;
     // From here on there is something to go on with.
-    let interrupt = interrupt.map_or_else(Interrupt::listen, |interrupt| Ok(interrupt.clone()))?;
+    let interrupt = surroundings.interrupt.map_or_else(Interrupt::listen, |interrupt| Ok(interrupt.clone()))?;
     let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
     policy.keep_failures(run.path());
     let mut scorers = Scorers {

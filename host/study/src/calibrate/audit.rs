@@ -50,6 +50,8 @@ pub enum Finding {
     BetweenQuestions,
     /// False sentences earn more, by more than chance.
     Falser,
+    /// They do among the answers to one question, whatever holds between questions.
+    FalserWithinQuestions,
     /// Neither.
     Nothing,
 }
@@ -58,8 +60,10 @@ impl RuleAudit {
     /// By the intervals of the AUC.
     #[must_use]
     pub fn finding(&self) -> Finding {
-        let is_seen_within = self.auc_within_questions.is_none_or(|within| within.low > 0.5);
+        let within = self.auc_within_questions;
+        let is_seen_within = within.is_none_or(|within| within.low > 0.5);
         match self.auc {
+            _ if within.is_some_and(|within| within.high < 0.5) => Finding::FalserWithinQuestions,
             Auc { low, .. } if low > 0.5 && is_seen_within => Finding::Truer,
             Auc { low, .. } if low > 0.5 => Finding::BetweenQuestions,
             Auc { high, .. } if high < 0.5 => Finding::Falser,
@@ -75,13 +79,20 @@ impl RuleAudit {
             Finding::BetweenQuestions => {
                 "a higher reward means a truer sentence, but nothing shows it among the answers to one question, which is all that training compares"
             }
-            Finding::Falser => "a higher reward means a falser sentence, do not train with it",
+            Finding::Falser => "a higher reward means a falser sentence; do not train with it",
+            Finding::FalserWithinQuestions => {
+                "among the answers to one question, which is all that training compares, a higher reward means a falser sentence; do not train with it"
+            }
             Finding::Nothing => "nothing shows that a higher reward means a truer sentence",
         };
         let Auc { value, low, high } = self.auc;
         let [won, low, high] = [value, low, high].map(|share| 100.0 * share);
+        let unseen = match self.auc_within_questions {
+            Some(_) => "",
+            None => "; no question has both, so what training compares could not be looked at",
+        };
         format!(
-            "{}: {finding}; of a true and a false one the true one earns more in {won:.1} % of cases (95 %: {low:.1} to {high:.1}), ties counted half",
+            "{}: {finding}; of a true and a false one the true one earns more in {won:.1} % of cases (95 %: {low:.1} to {high:.1}), ties counted half{unseen}",
             self.rule
         )
     }
@@ -228,6 +239,22 @@ mod tests {
         let audit = audit("r", &judged, &Buckets::default(), 1).unwrap();
         assert_eq!((audit.finding(), audit.auc_within_questions.unwrap().value), (Finding::BetweenQuestions, 0.5));
         assert!(audit.told().contains("among the answers to one question"), "{}", audit.told());
+    }
+
+    #[test]
+    fn what_is_upside_down_within_questions_is_told() {
+        // Questions of the first half are mostly right and earn more; within each, the false sentence earns the most.
+        let all: Vec<_> = (0..400)
+            .map(|n| {
+                let (is_true, base) = (n % 10 < if n < 200 { 8 } else { 2 }, if n < 200 { 10.0 } else { 0.0 });
+                (Some(if is_true { base } else { base + 1.0 }), 3, is_true)
+            })
+            .collect();
+        let mut judged = judged(&all);
+        judged.iter_mut().for_each(|judged| judged.question /= 10);
+        let audit = audit("r", &judged, &Buckets::default(), 1).unwrap();
+        assert!(audit.auc.low > 0.5 && audit.finding() == Finding::FalserWithinQuestions, "{audit:?}");
+        assert!(audit.told().contains("do not train with it"), "{}", audit.told());
     }
 
     #[test]

@@ -98,6 +98,32 @@ impl RunManifest {
     pub fn set(&mut self, what: &str, value: impl Into<String>) {
         self.0.insert(what.to_owned(), value.into());
     }
+
+    /// Whether the run in `path` began with the same, entries that are `free` aside.
+    ///
+    /// # Errors
+    /// Where there is no run, or its manifest differs from this one.
+    pub fn check(&self, path: &Path, free: &[&str]) -> Result<(), RunDirError> {
+        let recorded_at = path.join(MANIFEST);
+        if !recorded_at.is_file() {
+            return Err(RunDirError::NoRun { path: path.to_owned() });
+        }
+        let text = fs::read(&recorded_at).map_err(io("read", &recorded_at))?;
+        let recorded: Self =
+            serde_json::from_slice(&text).map_err(|source| RunDirError::Damaged { path: recorded_at, source })?;
+        let absent = || "absent".to_owned();
+        for what in recorded.0.keys().chain(self.0.keys()).filter(|what| !free.contains(&what.as_str())) {
+            let (then, now) = (recorded.0.get(what), self.0.get(what));
+            if then != now {
+                return Err(RunDirError::Changed {
+                    what: what.clone(),
+                    recorded: then.cloned().unwrap_or_else(absent),
+                    now: now.cloned().unwrap_or_else(absent),
+                });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// An open run folder.
@@ -143,24 +169,7 @@ impl RunDir {
     /// # Errors
     /// Where there is no run, or `manifest` differs from the recorded one.
     pub fn resume(path: &Path, manifest: &RunManifest) -> Result<Self, RunDirError> {
-        let recorded_at = path.join(MANIFEST);
-        if !recorded_at.is_file() {
-            return Err(RunDirError::NoRun { path: path.to_owned() });
-        }
-        let text = fs::read(&recorded_at).map_err(io("read", &recorded_at))?;
-        let recorded: RunManifest =
-            serde_json::from_slice(&text).map_err(|source| RunDirError::Damaged { path: recorded_at, source })?;
-        let absent = || "absent".to_owned();
-        for what in recorded.0.keys().chain(manifest.0.keys()) {
-            let (then, now) = (recorded.0.get(what), manifest.0.get(what));
-            if then != now {
-                return Err(RunDirError::Changed {
-                    what: what.clone(),
-                    recorded: then.cloned().unwrap_or_else(absent),
-                    now: now.cloned().unwrap_or_else(absent),
-                });
-            }
-        }
+        manifest.check(path, &[])?;
         Self::lock(path)
     }
 

@@ -63,11 +63,11 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
     } else {
         Source::Sheets(read_sheets(&args.sheet)?)
     };
+    if let Some(out) = &args.out {
+        ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
+    }
     let rules = Loader::new(&config)?.each_sentence_rule()?;
     let mut counter = parts::corpus(&config)?.1;
-    if let Some(out) = &args.out {
-        std::fs::create_dir(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
-    }
     let sampled = match source {
         Source::Sheets(annotated) => Sampled::labelled(&annotated),
         Source::World(truth) => sample(args, &mut config, truth.as_ref())?,
@@ -133,6 +133,7 @@ struct Sentence<'a> {
 }
 
 fn write(out: &Path, audited: &Audited, sampled: &Sampled, all: &[(String, Vec<Judged<'_>>)]) -> Result<()> {
+    std::fs::create_dir_all(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
     let write = |name: &str, text: String| {
         let path = out.join(name);
         whole::write(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))

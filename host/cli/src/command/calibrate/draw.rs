@@ -1,12 +1,13 @@
 //! `corver-host calibrate draw`: sentences into a sheet.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use corver_study::calibrate::{Buckets, Drawn, Pool, write_sheet};
 
 use crate::args::DrawArgs;
 use crate::output;
 
 pub fn run(args: &DrawArgs, json: bool) -> Result<()> {
+    ensure!(!args.out.exists(), "{} exists, and may hold labels; choose another name", args.out.display());
     let mut pool = Pool::new(Buckets::new(&args.buckets.buckets)?);
     for run in &args.runs {
         pool.add(run)?;

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use corver_core::{Graders, Question, Scorers, Trainee};
-use corver_study::eval::{EvaluatePlan, Evaluation, Truth, evaluate, summarize};
+use corver_core::{Counter, Extractor, Graders, Question, Scorers, Trainee};
+use corver_counts::Source;
+use corver_study::eval::{EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate, summarize};
 use corver_study::run::{RunDir, RunManifest, fingerprint, text_fingerprint};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -17,7 +18,7 @@ use serde::Serialize;
 use crate::args::{EvalArgs, EvalCommand};
 use crate::config::Config;
 use crate::output;
-use crate::parts::{self, Loader, Policy};
+use crate::parts::{self, Loader, Policy, SentenceRules};
 use crate::resumed;
 use crate::settings::Settings;
 
@@ -51,51 +52,39 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
     let model = parts::model(&config)?;
+    let mut scoring = args.supported.then(|| Scoring::open(&config)).transpose()?;
     let folder = match &args.out {
-        Some(out) => Some(open_folder(args, out, &config, manifest(args, &config, device, &model, &sets)?)?),
+        Some(out) => {
+            let manifest = manifest(args, &config, device, &model, &sets, scoring.as_ref())?;
+            Some(open_folder(args, out, &config, &manifest)?)
+        }
         None => None,
     };
     parts::choose_threads(&mut config)?;
-
-    let mut scoring = args.supported.then(|| open_scoring(&config)).transpose()?;
-    let mut graders = Graders::default();
-    let mut scorers = scoring.as_mut().map(|(extractor, counter, rules)| Scorers {
-        extractor: extractor.as_mut(),
-        counter: counter.as_mut(),
-        sentence_scorer: rules,
-        graders: &mut graders,
-    });
+    let mut scorers = scoring.as_mut().map(Scoring::scorers);
     let total = policies.len() * sets.iter().map(|set| set.questions.len()).sum::<usize>();
     let bar = output::progress(total as u64, "answering");
     let mut all = Vec::new();
     for (policy_name, adapter) in &policies {
         let mut policy = None;
-        for Set { name, questions, truth } in &sets {
-            let file = file_name(policy_name, name);
+        for set in &sets {
+            let file = file_name(policy_name, &set.name);
             let answered = folder.as_ref().map_or(Ok(Vec::new()), |folder| folder.read_lines(&file))?;
             let evaluation = if answered.is_empty() {
                 let policy = match &mut policy {
                     Some(policy) => policy,
                     none => none.insert(open_policy(&config, &model, *adapter, &bar)?),
                 };
-                let before = bar.position();
-                let mut progress = |done: usize| bar.set_position(before + done as u64);
-                let plan = EvaluatePlan {
-                    settings: config.eval.answers,
-                    compatibility: config.reward.compatibility,
-                    truth: truth.as_deref(),
-                    seed: config.seed,
-                };
-                let (evaluation, answers) = evaluate(policy, scorers.as_mut(), questions, &plan, &mut progress)?;
+                let (evaluation, answers) = answers_of(policy, scorers.as_mut(), set, &config, &bar)?;
                 if let Some(folder) = &folder {
                     folder.write_lines(&file, &answers)?;
                 }
                 evaluation
             } else {
-                bar.inc(questions.len() as u64);
+                bar.inc(set.questions.len() as u64);
                 summarize(&answered, config.eval.answers.samples)
             };
-            all.push(Evaluated { policy: policy_name, questions: name, evaluation });
+            all.push(Evaluated { policy: policy_name, questions: &set.name, evaluation });
         }
     }
     bar.finish_and_clear();
@@ -104,6 +93,24 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     }
     show(&all);
     Ok(())
+}
+
+fn answers_of(
+    policy: &mut Policy,
+    scorers: Option<&mut Scorers<'_>>,
+    Set { questions, truth, .. }: &Set,
+    config: &Config,
+    bar: &ProgressBar,
+) -> Result<(Evaluation, Vec<GradedAnswer>)> {
+    let before = bar.position();
+    let mut progress = |done: usize| bar.set_position(before + done as u64);
+    let plan = EvaluatePlan {
+        settings: config.eval.answers,
+        compatibility: config.reward.compatibility,
+        truth: truth.as_deref(),
+        seed: config.seed,
+    };
+    Ok(evaluate(policy, scorers, questions, &plan, &mut progress)?)
 }
 
 fn sets(args: &EvalArgs, config: &Config) -> Result<Vec<Set>> {
@@ -157,25 +164,57 @@ fn open_policy(config: &Config, model: &Path, adapter: Option<&Path>, bar: &Prog
     Ok(policy)
 }
 
-type Scoring = (Box<dyn corver_core::Extractor>, Box<dyn corver_core::Counter>, parts::SentenceRules);
+/// What says whether sentences are supported.
+struct Scoring {
+    rules: SentenceRules,
+    graders: Graders,
+    sources: Vec<Source>,
+    counter: Box<dyn Counter>,
+    extractor_folder: PathBuf,
+    extractor: Box<dyn Extractor>,
+}
 
-fn open_scoring(config: &Config) -> Result<Scoring> {
-    let rules = Loader::new(config)?.sentence_rules()?;
-    Ok((parts::extractor(config)?.1, parts::corpus(config)?.1, rules))
+impl Scoring {
+    fn open(config: &Config) -> Result<Self> {
+        let rules = Loader::new(config)?.sentence_rules()?;
+        let (sources, counter) = parts::corpus(config)?;
+        let (extractor_folder, extractor) = parts::extractor(config)?;
+        Ok(Self { rules, graders: Graders::default(), sources, counter, extractor_folder, extractor })
+    }
+
+    fn scorers(&mut self) -> Scorers<'_> {
+        Scorers {
+            extractor: self.extractor.as_mut(),
+            counter: self.counter.as_mut(),
+            sentence_scorer: &mut self.rules,
+            graders: &mut self.graders,
+        }
+    }
 }
 
 fn file_name(policy: &str, questions: &str) -> String {
     format!("{policy}.{questions}.jsonl")
 }
 
-/// Everything that decides the answers.
-fn manifest(args: &EvalArgs, config: &Config, device: String, model: &Path, sets: &[Set]) -> Result<RunManifest> {
+/// Everything that decides the answers, and what is said of their sentences.
+fn manifest(
+    args: &EvalArgs,
+    config: &Config,
+    device: String,
+    model: &Path,
+    sets: &[Set],
+    scoring: Option<&Scoring>,
+) -> Result<RunManifest> {
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
     manifest.set(resumed::CONFIGURATION, text_fingerprint(&toml::to_string(&config.to_settings())?));
     manifest.set("device", device);
     manifest.set("model", fingerprint(model)?);
-    manifest.set("--supported", args.supported.to_string());
+    if let Some(Scoring { rules, sources, extractor_folder, .. }) = scoring {
+        manifest.set("plugin", &rules.hash);
+        manifest.set("index", corver_counts::fingerprint(sources)?);
+        manifest.set("extractor", fingerprint(extractor_folder)?);
+    }
     for (name, adapter) in policies(args) {
         if let Some(adapter) = adapter {
             manifest.set(&format!("adapter {name}"), fingerprint(adapter)?);
@@ -187,12 +226,12 @@ fn manifest(args: &EvalArgs, config: &Config, device: String, model: &Path, sets
     Ok(manifest)
 }
 
-fn open_folder(args: &EvalArgs, out: &Path, config: &Config, manifest: RunManifest) -> Result<RunDir> {
+fn open_folder(args: &EvalArgs, out: &Path, config: &Config, manifest: &RunManifest) -> Result<RunDir> {
     let resolved = toml::to_string_pretty(&config.to_settings())?;
     if args.resume {
-        resumed::open(out, &manifest, &resolved, &[])
+        resumed::open(out, manifest, &resolved, &[])
     } else {
-        Ok(RunDir::create(out, &resolved, &manifest)?)
+        Ok(RunDir::create(out, &resolved, manifest)?)
     }
 }
 
