@@ -36,7 +36,7 @@ fn arms_are_compared_seed_by_seed_and_resumed() {
     host(&[&arms[..], &SMALL].concat()).bad("holds a comparison; go on with it by --resume");
     let resumed = host(&["compare", "--out", folder, "--resume"]).good();
     assert_eq!(fs::read_to_string(&first_summary).unwrap(), of_first, "what was finished is left alone");
-    for said in ["first", "against first", "min: ", "true sentences", "s/step"] {
+    for said in ["before training", "against first", "min against first: ", "true sentences", "s/step"] {
         assert!(resumed.stdout.contains(said), "no {said:?} in\n{}", resumed.stdout);
     }
     let arms = comparison(&out)["arms"].as_array().unwrap().clone();
@@ -56,7 +56,22 @@ fn arms_are_compared_seed_by_seed_and_resumed() {
         assert_eq!(accuracy(arm), [of_run(42), of_run(43)]);
     }
 
-    let more = host(&["compare", "--out", folder, "--resume", "--seeds", "3", "--json"]).good().json();
+    assert!(fs::read_to_string(out.join("comparison.html")).unwrap().contains("Differences from first"));
+
+    // A rule that was built anew would be another arm.
+    let manifest = out.join("min/seed-42/manifest.json");
+    let (as_trained, mut other): (_, Value) = {
+        let text = fs::read_to_string(&manifest).unwrap();
+        (text.clone(), serde_json::from_str(&text).unwrap())
+    };
+    other["plugin"] = "another".into();
+    fs::write(&manifest, other.to_string()).unwrap();
+    let more = ["compare", "--out", folder, "--resume", "--seeds", "3", "--json"];
+    host(&more).bad("another plugin (another, now ");
+    assert!(!out.join("min/seed-44").exists());
+
+    fs::write(&manifest, as_trained).unwrap();
+    let more = host(&more).good().json();
     assert_eq!(more["seeds"], serde_json::json!([42, 43, 44]));
     assert_eq!(accuracy(&more["arms"][1])[..2], accuracy(&arms[1]));
 }

@@ -121,6 +121,29 @@ pub fn response_return(grades: &ResponseGrades, settings: &RewardSettings) -> f6
     judge + settings.lambda_format * grades.format.reward
 }
 
+/// What a completion's mean return is the sum of, weights included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ReturnParts {
+    /// The judge's part.
+    pub judge: f64,
+    /// The format check's.
+    pub format: f64,
+    /// The sentence rewards, averaged as the tokens are paid.
+    pub sentences: f64,
+}
+
+impl ReturnParts {
+    /// Those of a trace, under the settings that it was paid with.
+    #[must_use]
+    pub fn of(trace: &Trace, settings: &RewardSettings) -> Self {
+        let of_response = response_return(&trace.response, settings);
+        let format = settings.lambda_format * trace.response.format.reward;
+        // Without the noise of the subtractions, and without −0.
+        let rounded = |value: f64| (value * 1e9).round() / 1e9 + 0.0;
+        Self { judge: rounded(of_response - format), format, sentences: rounded(trace.mean_return - of_response) }
+    }
+}
+
 /// The returns of a completion's tokens, as far as its trace tells them: all tokens of a sentence share one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TracedReturns {

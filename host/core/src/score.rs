@@ -4,12 +4,12 @@ use tracing::{Span, info_span};
 
 use crate::returns::{SentenceReward, response_return, token_returns};
 use crate::sentence::{Split, align, split};
-use crate::step::{StageSeconds, timed};
+use crate::stage::{StageSeconds, StepError, timed};
 use crate::trace::SentenceTrace;
 use crate::verdict::check_shape;
 use crate::{
     Alignment, Completion, CorpusSize, Count, Counter, Extractor, Graders, PartError, Query, Question, ResponseGrades,
-    RewardSettings, Rollout, Sentence, SentenceScorer, StepError, Trace, Verdict,
+    RewardSettings, Rollout, Sentence, SentenceScorer, Trace, Verdict,
 };
 
 /// The parts that a completion is scored with.

@@ -3,16 +3,13 @@
 use std::panic::resume_unwind;
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
 use tracing::{Span, info_span};
 
 use crate::advantage::{self, AdvantageSettings};
 use crate::score::{Scored, Scorers, pay, read_all};
-use crate::{
-    Advantages, Learner, PartError, Question, RewardSettings, Rollout, Sampler, Sampling, Trace, UpdateReport,
-};
+use crate::stage::{StageSeconds, StepError, timed};
+use crate::{Advantages, Learner, Question, RewardSettings, Rollout, Sampler, Sampling, Trace, UpdateReport};
 
 /// How a step samples, rewards and normalises.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -23,46 +20,6 @@ pub struct StepSettings {
     pub rewards: RewardSettings,
     /// Advantages.
     pub advantages: AdvantageSettings,
-}
-
-/// Where a step stopped.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StepError {
-    /// The policy could not be sampled.
-    #[error("sampling completions")]
-    Rollout(#[source] PartError),
-    /// The triplet model could not run.
-    #[error("extracting triplets")]
-    Extract(#[source] PartError),
-    /// The rule broke its contract, or the corpus failed under it.
-    #[error("scoring sentences")]
-    ScoreSentences(#[source] PartError),
-    /// The judge or the format check broke its contract.
-    #[error("grading completions")]
-    GradeResponses(#[source] PartError),
-    /// The optimiser step failed.
-    #[error("updating the policy")]
-    Update(#[source] PartError),
-}
-
-/// Wall-clock seconds by stage.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct StageSeconds {
-    /// Sampling.
-    pub rollout: f64,
-    /// Triplet extraction, of which some may have run beside the sampling.
-    pub extract: f64,
-    /// Look-ups in the corpus.
-    pub count: f64,
-    /// The sentence rule itself.
-    pub rule: f64,
-    /// The whole reward: the three above, splitting, aligning, judge and format.
-    pub reward: f64,
-    /// What the update needs besides the reward, beside which it runs.
-    pub prepare: f64,
-    /// Loss, gradients and optimiser.
-    pub update: f64,
 }
 
 /// What one step did.
@@ -116,14 +73,6 @@ pub fn step<P: Sampler + Learner>(
     (seconds.extract, seconds.reward) = (extract_seconds, extract_seconds + reward_seconds);
     (seconds.prepare, seconds.update) = (prepare_seconds, update_seconds);
     Ok(StepReport { rollouts, traces, advantages, update, seconds })
-}
-
-/// Runs one stage within its span, and says how many seconds it took.
-pub(crate) fn timed<T>(span: Span, stage: impl FnOnce() -> T) -> (T, f64) {
-    let _entered = span.entered();
-    let start = Instant::now();
-    let done = stage();
-    (done, start.elapsed().as_secs_f64())
 }
 
 /// Runs `here` in this thread and `there` in another, and waits for both.

@@ -1,8 +1,8 @@
 //! The page about a completion: what every sentence earned, why, and what its tokens were taught.
 
-use corver_core::returns::response_return;
 use corver_core::{
-    Baseline, Lookup, ResponseGrades, RewardSettings, SentenceTrace, Trace, TracedReturns, baselines, traced_returns,
+    Baseline, Lookup, ResponseGrades, ReturnParts, RewardSettings, SentenceTrace, Trace, TracedReturns, baselines,
+    traced_returns,
 };
 use maud::{Markup, html};
 use serde::Serialize;
@@ -186,13 +186,12 @@ fn section(explained: &Explained, settings: &RewardSettings, is_one_of_several: 
 /// What the mean return is the sum of.
 fn parts(trace: &Trace, settings: &RewardSettings) -> Markup {
     let ResponseGrades { judge, format } = &trace.response;
-    let of_response = response_return(&trace.response, settings);
-    let of_format = settings.lambda_format * format.reward;
+    let parts = ReturnParts::of(trace, settings);
     let row = |what: &str, label: &str, value: f64| vec![what.to_owned(), label.to_owned(), number::with_sign(value)];
     let rows = [
-        row("judge", &judge.label, of_response - of_format),
-        row("format", &format.label, of_format),
-        row("sentences", "on average", trace.mean_return - of_response),
+        row("judge", &judge.label, parts.judge),
+        row("format", &format.label, parts.format),
+        row("sentences", "on average", parts.sentences),
         row("mean return", "", trace.mean_return),
     ];
     html! {

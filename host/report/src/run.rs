@@ -8,16 +8,13 @@ use std::path::{Path, PathBuf};
 
 use corver_core::{AdvantageSettings, RewardSettings, Sampling, Trace};
 use corver_study::eval::Evaluation;
-use corver_study::run::folder::{CONFIG, MANIFEST, SUMMARY};
+use corver_study::run::folder::{CONFIG, MANIFEST, METRICS, SUMMARY, TRACES};
 use corver_study::run::{RewardNames, RunManifest, Summary};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::ReportError;
-
-const METRICS: &str = "metrics.jsonl";
-const TRACES: &str = "traces.jsonl";
 
 /// A run's folder, but for its traces: see [`Run::for_each_trace`].
 #[derive(Debug)]

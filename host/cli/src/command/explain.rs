@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_core::RewardSettings;
+use corver_core::{ReturnParts, RewardSettings};
 use corver_corpus::OpenOptions;
 use corver_counts::{OpenSettings, Opened};
 use corver_report::explain::{Evidence, Explained, Passage, Piece};
@@ -13,7 +13,7 @@ use corver_study::run::folder;
 use serde_json::json;
 
 use super::index::count::origin;
-use super::score::{ReturnParts, scored, show_return, show_sentence};
+use super::score::{scored, show_return, show_sentence};
 use crate::args::{ConfigArgs, ExplainArgs, GraderArgs};
 use crate::config::Config;
 use crate::output;
@@ -129,7 +129,7 @@ fn passage(passage: &corver_corpus::Passage) -> Passage {
 fn show(explained: &Explained, settings: &RewardSettings) {
     let Explained { origin, trace, returns, group, .. } = explained;
     output::line(origin);
-    show_return(trace, &ReturnParts::new(trace, settings));
+    show_return(trace, &ReturnParts::of(trace, settings));
     if let Some(group) = group {
         output::line(format_args!(
             "  group: mean {:+.3}, deviation {:.3}; advantage {:+.3} outside sentences",

@@ -1,10 +1,9 @@
 //! `corver-host score`: completions → traces.
 
 use anyhow::{Context, Result};
-use corver_core::returns::response_return;
 use corver_core::{
-    Counter, Extractor, Graders, Lookup, ResponseGrades, RewardSettings, Scored, Scorers, SentenceScorer, Trace,
-    Verdict, score,
+    Counter, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers, SentenceScorer, Trace, Verdict,
+    score,
 };
 use corver_study::eval::{Completions, read_completions};
 use serde::Serialize;
@@ -35,7 +34,7 @@ pub fn score_and_show(
 ) -> Result<()> {
     let scored = scored(completions, config, counter, sentence_scorer, graders)?;
     for trace in &scored.traces {
-        let parts = ReturnParts::new(trace, &config.reward);
+        let parts = ReturnParts::of(trace, &config.reward);
         if json { output::json(&Explained { trace, return_parts: parts })? } else { show(trace, &parts) }
     }
     Ok(())
@@ -56,25 +55,6 @@ pub fn scored(
     let mut scorers = Scorers { extractor: extractor.as_mut(), counter, sentence_scorer, graders };
     score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
         .context("scoring the completions")
-}
-
-/// What a trace's mean return is the sum of, weights included.
-#[derive(Serialize)]
-pub struct ReturnParts {
-    judge: f64,
-    format: f64,
-    /// The sentence rewards, averaged as the tokens are paid.
-    sentences: f64,
-}
-
-impl ReturnParts {
-    pub fn new(trace: &Trace, settings: &RewardSettings) -> Self {
-        let of_response = response_return(&trace.response, settings);
-        let format = settings.lambda_format * trace.response.format.reward;
-        // Without the noise of the subtractions, and without −0.
-        let rounded = |value: f64| (value * 1e9).round() / 1e9 + 0.0;
-        Self { judge: rounded(of_response - format), format, sentences: rounded(trace.mean_return - of_response) }
-    }
 }
 
 /// A trace as JSON, with what adds up to its return.

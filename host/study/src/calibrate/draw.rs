@@ -14,9 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bucket::{Bucket, Buckets, Place};
 use super::sheet::Row;
-
-/// What a run keeps of every completion.
-const TRACES: &str = "traces.jsonl";
+use crate::run::folder::TRACES;
 
 /// Why no sentences can be drawn.
 #[derive(Debug, thiserror::Error)]

@@ -139,8 +139,12 @@ pub const CONFIG: &str = "config.toml";
 pub const MANIFEST: &str = "manifest.json";
 /// What came out of a run, in its folder when it has finished.
 pub const SUMMARY: &str = "summary.json";
+/// One line per step: see [`super::step_metrics`].
+pub const METRICS: &str = "metrics.jsonl";
+/// One line per completion: its step, and a [`corver_core::Trace`].
+pub const TRACES: &str = "traces.jsonl";
 const LOCK: &str = ".lock";
-const LOGS: [&str; 2] = ["metrics.jsonl", "traces.jsonl"];
+const LOGS: [&str; 2] = [METRICS, TRACES];
 
 impl RunDir {
     /// Starts a run in a new or empty folder. The manifest begins a run: what a start that was killed has left before it is replaced.
@@ -271,7 +275,7 @@ impl RunDir {
     /// # Errors
     /// Where a file cannot be written.
     pub fn append_metrics(&self, metrics: &Map<String, Value>) -> Result<(), RunDirError> {
-        self.append("metrics.jsonl", [metrics])?;
+        self.append(METRICS, [metrics])?;
         let path = self.path.join(events::EVENTS);
         let file = File::options().create(true).append(true).open(&path).map_err(io("open", &path));
         file?.write_all(&events::of_step(metrics)).map_err(io("write", &path))

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::data_order::{questions_of_step, seed_of_step};
-use super::folder::{RunDir, RunDirError};
+use super::folder::{METRICS, RunDir, RunDirError, TRACES};
 use super::metrics::step_metrics;
 use super::warnings::Warnings;
 use crate::eval::{EvaluateError, EvaluatePlan, EvaluateSettings, Evaluation, GradedAnswer, Truth, evaluate};
@@ -239,7 +239,7 @@ pub fn train<P: Trainee>(
         log.add(&metrics);
 
         let traces = report.traces.iter().map(|trace| json!({"step": number + 1, "trace": trace}));
-        run.append("traces.jsonl", traces)?;
+        run.append(TRACES, traces)?;
         run.append_metrics(&metrics)?;
         observer.stepped(&metrics, plan.steps);
         log.warnings.after(&metrics).iter().for_each(|warning| observer.warned(warning));
@@ -339,7 +339,7 @@ struct StepLog {
 impl StepLog {
     fn read(run: &RunDir) -> Result<Self, TrainError> {
         let mut log = Self::default();
-        for metrics in run.read_lines::<Map<String, Value>>("metrics.jsonl")? {
+        for metrics in run.read_lines::<Map<String, Value>>(METRICS)? {
             log.num_tokens = metrics.get("num_tokens").and_then(Value::as_f64).unwrap_or(0.0) as u64;
             log.add(&metrics);
             log.warnings.after(&metrics); // they were told when they were new
