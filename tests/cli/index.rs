@@ -70,7 +70,8 @@ fn a_token_is_shown_to_the_server_and_to_nobody_else() {
     // A library that dumps what it sends would do so in lines of some bytes, as text in the last column.
     let dumped: String = logged.stderr.lines().filter_map(|line| line.rsplit("  ").next()).collect();
     assert!(![&logged.stderr, &logged.stdout, &dumped].iter().any(|text| text.contains(SECRET)), "{}", logged.stderr);
-    host_with_token("short", &count).bad("the environment variable CORVER_TOKEN holds no token: it has 5 characters");
+    host_with_token("two words", &count).bad("the environment variable CORVER_TOKEN does not hold a key or token");
+    host_with_token("short", &["index", "serve", "--listen", "127.0.0.1:0"]).bad("the token has 5 characters");
     let two = [&count[..], &["--index", "http://127.0.0.1:1/#wiki"]].concat();
     host_with_token(SECRET, &two).bad("two servers would see it");
 

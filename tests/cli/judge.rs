@@ -100,7 +100,7 @@ fn a_model_judges_what_the_string_match_has_graded() {
     let expected = (40.0 * 30.0 + 15.0 * 25.0 + 1.0) / (56.0 * 56.0);
     let kappa = (46.0 / 56.0 - expected) / (1.0 - expected);
     assert!((judged["kappa"]["value"].as_f64().unwrap() - kappa).abs() < 1e-12, "{judged}");
-    assert!(judged["spent"]["known"].as_u64().unwrap() >= 1, "{judged}");
+    assert!(judged["spent"]["before"]["replies"].as_u64().unwrap() >= 1, "{judged}");
     let disputed = lines(&out.join("judge/disputed.jsonl"));
     assert_eq!(
         (disputed.len(), &disputed[0]["string_match"], &disputed[0]["model"]),
@@ -130,6 +130,9 @@ fn a_model_judges_what_the_string_match_has_graded() {
         ["--judge", priced.to_str().unwrap(), "--max-cost", "0.5", "--out", again.join("x").to_str().unwrap()]
             .map(str::to_owned);
     let args: Vec<&str> = judge.iter().copied().chain(ceiling.iter().map(String::as_str)).collect();
-    host_with_cache(fresh.path(), &args).bad("chat.max_cost");
+    host_with_cache(fresh.path(), &args).bad("a higher ceiling goes on");
     assert!(fs::read_to_string(fresh.path().join("corver/chat/replies.jsonl")).unwrap().lines().count() >= 10);
+    let asked = requests.load(SeqCst);
+    host_with_cache(fresh.path(), &args).bad("of at most 0.5 (chat.max_cost)");
+    assert_eq!(requests.load(SeqCst), asked, "another process with the same ceiling pays for nothing more");
 }

@@ -1,32 +1,23 @@
 //! Asking.
 
+use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use corver_http::{Client, Failure, FirstFailure, Patience, Token, Unanswered, each, excerpt};
+use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each, excerpt};
 
-use crate::kept::{self, Kept};
-use crate::wire::{Completion, Message, Request, Usage};
+use crate::kept::{self, Kept, Said};
+use crate::wire::{Completion, Message, Request};
 use crate::{ChatError, ChatSettings, Spent};
 
-/// A chat model.
+/// A chat model, and one job's account of what it cost.
 #[derive(Debug)]
 pub struct Chat {
     client: Client,
     patience: Patience,
     settings: ChatSettings,
     kept: Kept,
-    spent: Mutex<Spent>,
-}
-
-/// What the model said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// Its words.
-    pub content: String,
-    /// Whether the caller took it.
-    pub accepted: bool,
 }
 
 impl Chat {
@@ -37,16 +28,16 @@ impl Chat {
     pub fn open(settings: ChatSettings, kept: &Path) -> Result<Self, ChatError> {
         settings.check()?;
         let url = format!("{}/chat/completions", settings.endpoint.trim_end_matches('/'));
-        let key = Token::load(settings.key_file.as_deref(), &settings.key_variable)?;
+        let key = settings.key()?;
         let timeout = Duration::from_secs_f64(settings.timeout_s);
-        let client = Client::new(&url, settings.connections, timeout, key.as_ref())
-            .map_err(|problem| ChatError::Url { url: url.clone(), problem })?;
+        let client = Client::new(&url, settings.connections, timeout, key.as_ref())?;
         let patience = Patience::new(Duration::from_secs_f64(settings.patience_s), settings.requests_per_second);
-        Ok(Self { client, patience, kept: Kept::open(kept)?, settings, spent: Mutex::default() })
+        Ok(Self { client, patience, kept: Kept::open(kept)?, settings })
     }
 
-    /// Asks every prompt, as many at a time as there are connections. A reply that `accepts` does not take is asked for once more.
-    /// Replies come in the order of the prompts. `progress` is given the number of prompts that have a reply.
+    /// Asks every prompt, as many at a time as there are connections; equal prompts are asked once. A reply that `accepts` does not
+    /// take is asked for once more. Replies come in the order of the prompts. `progress` is given the number of prompts that have
+    /// a reply.
     ///
     /// # Errors
     /// The first failure. The replies that came before it are kept, and are not asked for again.
@@ -55,13 +46,20 @@ impl Chat {
         prompts: &[Vec<Message>],
         accepts: impl Fn(&str) -> bool + Sync,
         progress: impl Fn(usize) + Sync,
-    ) -> Result<Vec<Reply>, ChatError> {
-        let replies: Mutex<(usize, Vec<Option<Reply>>)> = Mutex::new((0, vec![None; prompts.len()]));
-        each((0..prompts.len()).collect(), self.settings.connections, |number, failure| {
-            if let Some(reply) = self.ask_twice(&prompts[number], &accepts, failure)? {
+    ) -> Result<Vec<String>, ChatError> {
+        let distinct = distinct(prompts);
+        // What was paid for before counts before anything more is paid for.
+        for (prompt, _) in &distinct {
+            twice(&accepts, |attempt| self.known(&self.request(prompt), attempt))?;
+        }
+        let replies = Mutex::new((0, vec![None; prompts.len()]));
+        each(distinct, self.settings.connections, |(prompt, places), failure| {
+            if let Some(reply) = twice(&accepts, |attempt| self.ask(&self.request(prompt), attempt, failure))? {
                 let mut replies = replies.lock().expect("no thread panics with it");
-                replies.0 += 1;
-                replies.1[number] = Some(reply);
+                replies.0 += places.len();
+                for place in places {
+                    replies.1[place] = Some(reply.clone());
+                }
                 progress(replies.0);
             }
             Ok(())
@@ -70,53 +68,44 @@ impl Chat {
         Ok(replies.into_iter().map(|reply| reply.expect("a batch without a failure is whole")).collect())
     }
 
-    /// What was asked and paid for by this value.
+    /// What the replies to this value's prompts took, those kept from before included.
     #[must_use]
     pub fn spent(&self) -> Spent {
-        *self.lock()
+        self.kept.spent()
+    }
+
+    fn request<'a>(&'a self, messages: &'a [Message]) -> Request<'a> {
+        let ChatSettings { model, temperature, max_tokens, .. } = &self.settings;
+        Request { model, messages, temperature: *temperature, max_tokens: *max_tokens }
+    }
+
+    fn known(&self, request: &Request<'_>, attempt: u32) -> Result<Option<String>, ChatError> {
+        self.kept.get(&kept::key(self.client.url(), request, attempt)).map(|said| self.counted(said)).transpose()
     }
 
     /// `None` where another request of the batch failed.
-    fn ask_twice(
-        &self,
-        messages: &[Message],
-        accepts: impl Fn(&str) -> bool,
-        failure: &FirstFailure<ChatError>,
-    ) -> Result<Option<Reply>, ChatError> {
-        let mut last = None;
-        for attempt in 0..2 {
-            let Some(content) = self.ask(messages, attempt, failure)? else { return Ok(None) };
-            let accepted = accepts(&content);
-            last = Some(Reply { content, accepted });
-            if accepted {
-                break;
-            }
-        }
-        Ok(last)
-    }
-
     fn ask(
         &self,
-        messages: &[Message],
+        request: &Request<'_>,
         attempt: u32,
         failure: &FirstFailure<ChatError>,
     ) -> Result<Option<String>, ChatError> {
-        let ChatSettings { model, temperature, max_tokens, .. } = &self.settings;
-        let request = Request { model, messages, temperature: *temperature, max_tokens: *max_tokens };
-        let key = kept::key(self.client.url(), &request, attempt);
-        if let Some(known) = self.kept.get(&key) {
-            self.lock().known += 1;
+        if let Some(known) = self.known(request, attempt)? {
             return Ok(Some(known));
         }
         self.check_ceiling()?;
-        let answer = self.patience.ask(self.client.url(), failure, || exchange(&self.client, &request));
-        let Some((content, usage)) = answer.map_err(|unanswered| self.failed(unanswered))? else { return Ok(None) };
-        self.kept.put(key, &content, usage)?;
-        self.lock().add(usage.unwrap_or_default());
-        if usage.is_none() && self.settings.max_cost.is_some() {
-            return Err(ChatError::NoUsage { url: self.client.url().to_owned() });
+        let answer = self.patience.ask(self.client.url(), failure, || exchange(&self.client, request));
+        let Some(said) = answer.map_err(|unanswered| self.failed(unanswered))? else { return Ok(None) };
+        self.kept.put(kept::key(self.client.url(), request, attempt), said.clone())?;
+        self.counted(said).map(Some)
+    }
+
+    /// A reply's words. Under a ceiling its cost must be known.
+    fn counted(&self, said: Said) -> Result<String, ChatError> {
+        match said.usage {
+            None if self.settings.max_cost.is_some() => Err(ChatError::NoUsage { url: self.client.url().to_owned() }),
+            _ => Ok(said.content),
         }
-        Ok(Some(content))
     }
 
     fn check_ceiling(&self) -> Result<(), ChatError> {
@@ -134,13 +123,31 @@ impl Chat {
             Unanswered::GaveUp { attempts, seconds, last } => ChatError::GaveUp { url, attempts, seconds, last },
         }
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Spent> {
-        self.spent.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // numbers are never half-written
+/// Each prompt once, with the places where it stands.
+fn distinct(prompts: &[Vec<Message>]) -> Vec<(&[Message], Vec<usize>)> {
+    let mut places: HashMap<&[Message], Vec<usize>> = HashMap::new();
+    for (place, prompt) in prompts.iter().enumerate() {
+        places.entry(prompt).or_default().push(place);
+    }
+    let mut distinct: Vec<_> = places.into_iter().collect();
+    distinct.sort_by_key(|(_, places)| places[0]);
+    distinct
+}
+
+/// The first reply, or the second where the first is not accepted.
+fn twice(
+    accepts: impl Fn(&str) -> bool,
+    reply: impl Fn(u32) -> Result<Option<String>, ChatError>,
+) -> Result<Option<String>, ChatError> {
+    match reply(0)? {
+        Some(first) if !accepts(&first) => reply(1),
+        first => Ok(first),
     }
 }
 
-fn exchange(client: &Client, request: &Request<'_>) -> Result<(String, Option<Usage>), Failure> {
+fn exchange(client: &Client, request: &Request<'_>) -> Result<Said, Failure> {
     let answer = client.post(request)?;
     // “Too many requests” is also said where the money is used up; waiting does not help then.
     let is_out_of_money = answer.error_code().is_some_and(|code| code == "insufficient_quota");
@@ -152,7 +159,7 @@ fn exchange(client: &Client, request: &Request<'_>) -> Result<(String, Option<Us
     }
     let completion: Option<Completion> = serde_json::from_slice(&answer.body).ok();
     let Some((choice, usage)) = completion.and_then(|mut whole| Some((whole.choices.pop()?, whole.usage))) else {
-        return Err(Failure::passing(format!("no answer of a chat model, but {}", excerpt(&answer.body))));
+        return Err(Failure::passing(format!("this is not a chat completion: {}", excerpt(&answer.body))));
     };
-    Ok((choice.message.content.unwrap_or_default(), usage))
+    Ok(Said { content: choice.message.content.unwrap_or_default(), usage })
 }

@@ -14,29 +14,45 @@ pub struct Prices {
     pub completion: f64,
 }
 
-/// What was asked and paid for.
+/// Replies that were paid for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Spent {
-    /// Replies that were paid for.
-    pub requests: u64,
-    /// Replies that were known from before.
-    pub known: u64,
-    /// Tokens of prompts that were paid for.
+pub struct Paid {
+    /// How many.
+    pub replies: u64,
+    /// Tokens of their prompts.
     pub prompt_tokens: u64,
-    /// Tokens of replies that were paid for.
+    /// Their own tokens.
     pub completion_tokens: u64,
 }
 
-impl Spent {
-    pub(crate) fn add(&mut self, usage: Usage) {
-        self.requests += 1;
-        self.prompt_tokens += usage.prompt_tokens;
-        self.completion_tokens += usage.completion_tokens;
+/// What the replies of a job took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Spent {
+    /// Those asked for now.
+    pub now: Paid,
+    /// Those kept from before.
+    pub before: Paid,
+}
+
+impl Paid {
+    pub(crate) fn add(&mut self, usage: Option<Usage>) {
+        let Usage { prompt_tokens, completion_tokens } = usage.unwrap_or_default();
+        self.replies += 1;
+        self.prompt_tokens += prompt_tokens;
+        self.completion_tokens += completion_tokens;
     }
 
     /// In the currency of the prices.
     #[must_use]
     pub fn cost(&self, prices: Prices) -> f64 {
         (self.prompt_tokens as f64 * prices.prompt + self.completion_tokens as f64 * prices.completion) / 1e6
+    }
+}
+
+impl Spent {
+    /// Now and before, in the currency of the prices.
+    #[must_use]
+    pub fn cost(&self, prices: Prices) -> f64 {
+        self.now.cost(prices) + self.before.cost(prices)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use corver_http::TokenError;
+use corver_http::{TokenError, UrlError};
 
 /// Every failure of a [`Chat`](crate::Chat). Replies that came before it are kept.
 #[derive(Debug, thiserror::Error)]
@@ -17,16 +17,19 @@ pub enum ChatError {
         expected: &'static str,
     },
     /// The endpoint's address cannot be used.
-    #[error("{url:?} is no address of an API: {problem}")]
-    Url {
-        /// What was given.
-        url: String,
-        /// What is wrong with it.
-        problem: String,
-    },
+    #[error(transparent)]
+    Url(#[from] UrlError),
     /// The key that the settings or the environment name cannot be used.
     #[error(transparent)]
     Key(#[from] TokenError),
+    /// Everyone on the way to the endpoint would see the key.
+    #[error(
+        "the key (chat.key_file, chat.key_variable) would go to {endpoint} unencrypted: use https://, or a tunnel from localhost"
+    )]
+    KeyInClear {
+        /// The endpoint.
+        endpoint: String,
+    },
     /// The endpoint will not answer; asking again is of no use.
     #[error("{url} refuses the model {model}: {message}")]
     Refused {
@@ -51,10 +54,10 @@ pub enum ChatError {
     },
     /// So much is not to be spent.
     #[error(
-        "{cost:.4} were spent of at most {max_cost} (chat.max_cost); what was answered is kept, and a higher ceiling goes on"
+        "{cost:.4} is spent of at most {max_cost} (chat.max_cost); a higher ceiling goes on, the same one stops here again"
     )]
     Ceiling {
-        /// What was spent.
+        /// What was spent, by earlier processes too.
         cost: f64,
         /// What may be.
         max_cost: f64,

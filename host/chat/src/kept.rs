@@ -7,46 +7,81 @@ use std::sync::{Mutex, MutexGuard};
 use corver_http::Lines;
 use serde::{Deserialize, Serialize};
 
-use crate::ChatError;
 use crate::wire::{Request, Usage};
+use crate::{ChatError, Spent};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Line {
     key: String,
-    content: String,
-    usage: Option<Usage>,
+    #[serde(flatten)]
+    said: Said,
+}
+
+/// A reply as the endpoint gave it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Said {
+    pub(crate) content: String,
+    /// `None` where the endpoint does not count tokens.
+    pub(crate) usage: Option<Usage>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Kept {
     lines: Lines,
-    known: Mutex<HashMap<String, String>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: HashMap<String, Known>,
+    spent: Spent,
+}
+
+#[derive(Debug)]
+struct Known {
+    said: Said,
+    /// Whether it is part of `spent`. Replies of other jobs never are.
+    is_counted: bool,
 }
 
 impl Kept {
     pub(crate) fn open(path: &Path) -> Result<Self, ChatError> {
         let failed = |action| move |source| ChatError::Kept { action, path: path.to_owned(), source };
         std::fs::create_dir_all(path.parent().unwrap_or(path)).map_err(failed("create"))?;
-        let mut known = HashMap::new();
-        let lines =
-            Lines::open(path, |line: Line| drop(known.insert(line.key, line.content))).map_err(failed("open"))?;
-        Ok(Self { lines, known: Mutex::new(known) })
+        let mut state = State::default();
+        let learn = |Line { key, said }: Line| drop(state.known.insert(key, Known { said, is_counted: false }));
+        let lines = Lines::open(path, learn).map_err(failed("open"))?;
+        Ok(Self { lines, state: Mutex::new(state) })
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<String> {
-        self.lock().get(key).cloned()
+    /// A known reply. One from before counts as spent from now on.
+    pub(crate) fn get(&self, key: &str) -> Option<Said> {
+        let mut state = self.lock();
+        let State { known, spent } = &mut *state;
+        let known = known.get_mut(key)?;
+        if !std::mem::replace(&mut known.is_counted, true) {
+            spent.before.add(known.said.usage);
+        }
+        Some(known.said.clone())
     }
 
-    pub(crate) fn put(&self, key: String, content: &str, usage: Option<Usage>) -> Result<(), ChatError> {
-        let line = Line { key, content: content.to_owned(), usage };
+    /// Keeps a reply that was just paid for.
+    pub(crate) fn put(&self, key: String, said: Said) -> Result<(), ChatError> {
+        let line = Line { key, said };
         let path = || self.lines.path().to_owned();
         self.lines.append(&line).map_err(|source| ChatError::Kept { action: "append to", path: path(), source })?;
-        self.lock().insert(line.key, line.content);
+        let mut state = self.lock();
+        state.spent.now.add(line.said.usage);
+        state.known.insert(line.key, Known { said: line.said, is_counted: true });
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, String>> {
-        self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // replies are inserted whole
+    pub(crate) fn spent(&self) -> Spent {
+        self.lock().spent
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // nothing that may panic happens with it
     }
 }
 

@@ -9,8 +9,8 @@ mod kept;
 mod settings;
 mod wire;
 
-pub use chat::{Chat, Reply};
-pub use cost::{Prices, Spent};
+pub use chat::Chat;
+pub use cost::{Paid, Prices, Spent};
 pub use error::ChatError;
 pub use settings::ChatSettings;
 pub use wire::{Message, Role};

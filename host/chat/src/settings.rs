@@ -3,9 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use corver_http::{Host, Token};
 use serde::{Deserialize, Serialize};
 
 use crate::{ChatError, Prices};
+
+/// Whose key `OPENAI_API_KEY` is.
+const OPENAI: &str = "api.openai.com";
 
 /// The section `chat` of a judge's file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,10 +19,11 @@ pub struct ChatSettings {
     pub endpoint: String,
     /// The model, by the endpoint's name for it.
     pub model: String,
-    /// A file with the key; not set: what the environment variable `key_variable` holds, if anything.
+    /// A file with the key; not set: what the environment variable `key_variable` holds, if anything. A key goes to addresses with
+    /// https:// and to this machine.
     pub key_file: Option<PathBuf>,
-    /// See `key_file`.
-    pub key_variable: String,
+    /// See `key_file`. Not set: `OPENAI_API_KEY` for OpenAI's own endpoint, and no key for others.
+    pub key_variable: Option<String>,
     /// 0: the most probable reply, as far as the endpoint keeps to it.
     pub temperature: f64,
     /// Longest reply, in tokens.
@@ -33,7 +38,7 @@ pub struct ChatSettings {
     pub patience_s: f64,
     /// What tokens cost.
     pub prices: Prices,
-    /// No request is begun once so much was spent; those under way end. Needs `prices`.
+    /// No request is begun once the replies cost so much, those kept from before included; requests under way end. Needs `prices`.
     pub max_cost: Option<f64>,
 }
 
@@ -43,7 +48,7 @@ impl Default for ChatSettings {
             endpoint: String::new(),
             model: String::new(),
             key_file: None,
-            key_variable: "OPENAI_API_KEY".to_owned(),
+            key_variable: None,
             temperature: 0.0,
             max_tokens: 16,
             connections: 4,
@@ -80,5 +85,16 @@ impl ChatSettings {
             Some((_, setting, expected)) => Err(ChatError::Setting { setting, expected }),
             None => Ok(()),
         }
+    }
+
+    /// The key, where the endpoint may have one.
+    pub(crate) fn key(&self) -> Result<Option<Token>, ChatError> {
+        let host = Host::of(&self.endpoint)?;
+        let variable = self.key_variable.as_deref().or((host.name == OPENAI).then_some("OPENAI_API_KEY"));
+        let key = Token::load(self.key_file.as_deref(), variable)?;
+        if key.is_some() && !host.is_encrypted && !host.is_loopback() {
+            return Err(ChatError::KeyInClear { endpoint: self.endpoint.clone() });
+        }
+        Ok(key)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corver_chat::{Chat, ChatError, ChatSettings, Message, Prices, Reply, Role};
+use corver_chat::{Chat, ChatError, ChatSettings, Message, Prices, Role};
 use serde_json::{Value, json};
 
 /// What the endpoint does with one request.
@@ -62,7 +62,6 @@ impl Endpoint {
         ChatSettings {
             endpoint: self.url.clone(),
             model: "judge".into(),
-            key_variable: "NONE".into(),
             connections: 1,
             timeout_s: 0.5,
             patience_s: 20.0,
@@ -130,7 +129,7 @@ fn prompts(number: usize) -> Vec<Vec<Message>> {
     (0..number).map(prompt).collect()
 }
 
-fn ask(chat: &Chat, number: usize) -> Result<Vec<Reply>, ChatError> {
+fn ask(chat: &Chat, number: usize) -> Result<Vec<String>, ChatError> {
     chat.ask_all(&prompts(number), |reply| reply == "CORRECT", |_| ())
 }
 
@@ -145,7 +144,7 @@ fn a_request_is_that_of_the_api_and_carries_the_key() {
     let key_file = folder.path().join("key");
     std::fs::write(&key_file, "sk-0123456789abcdef\n").unwrap();
     let chat = open(ChatSettings { key_file: Some(key_file), ..endpoint.settings() }, folder.path());
-    assert_eq!(ask(&chat, 1).unwrap(), [Reply { content: "CORRECT".into(), accepted: true }]);
+    assert_eq!(ask(&chat, 1).unwrap(), ["CORRECT"]);
     let (_, head, body) = endpoint.seen.lock().unwrap()[0].clone();
     assert!(head.starts_with("POST /v1/chat/completions "), "{head}");
     assert!(head.to_ascii_lowercase().contains("authorization: bearer sk-0123456789abcdef"), "{head}");
@@ -170,7 +169,7 @@ fn passing_failures_are_tried_again() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::new(vec![failure, says("CORRECT")]);
-        assert!(ask(&open(endpoint.settings(), folder.path()), 1).unwrap()[0].accepted);
+        assert_eq!(ask(&open(endpoint.settings(), folder.path()), 1).unwrap(), ["CORRECT"]);
         assert_eq!(endpoint.num_requests(), 2);
     }
 }
@@ -200,14 +199,13 @@ fn a_refusal_is_final_and_says_why() {
 }
 
 #[test]
-fn what_is_not_accepted_is_asked_once_more_and_told() {
+fn what_is_not_accepted_is_asked_once_more() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("Well,"), says("CORRECT"), says("Hm"), says("Perhaps")]);
     let chat = open(endpoint.settings(), folder.path());
     let replies = ask(&chat, 2).unwrap();
-    assert!(replies[0].accepted);
-    assert_eq!(replies[1], Reply { content: "Perhaps".into(), accepted: false });
-    assert_eq!((endpoint.num_requests(), chat.spent().requests), (4, 4));
+    assert_eq!(replies, ["CORRECT", "Perhaps"]);
+    assert_eq!((endpoint.num_requests(), chat.spent().now.replies), (4, 4));
     // Both attempts are kept.
     assert_eq!(ask(&open(endpoint.settings(), folder.path()), 2).unwrap(), replies);
     assert_eq!(endpoint.num_requests(), 4);
@@ -229,11 +227,11 @@ fn a_batch_that_was_broken_off_goes_on_where_it_was() {
     std::fs::write(&path, kept).unwrap();
     let chat = open(endpoint.settings(), folder.path());
     assert_eq!(ask(&chat, 8).unwrap().len(), 8);
-    assert_eq!((chat.spent().known, chat.spent().requests, endpoint.num_requests()), (5, 3, 9));
+    assert_eq!((chat.spent().before.replies, chat.spent().now.replies, endpoint.num_requests()), (5, 3, 9));
     // Another model's replies are others.
     let other = open(ChatSettings { model: "other".into(), ..endpoint.settings() }, folder.path());
     ask(&other, 1).unwrap();
-    assert_eq!(other.spent().known, 0);
+    assert_eq!(other.spent().before.replies, 0);
 }
 
 #[test]
@@ -246,16 +244,31 @@ fn no_more_is_spent_than_may_be() {
     let error = ask(&open(settings(0.005), folder.path()), 10).unwrap_err();
     assert!(matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9), "{error}");
     assert_eq!(endpoint.num_requests(), 3);
+    // What another process paid for counts, wherever it stands among the prompts.
+    let backwards: Vec<_> = prompts(10).into_iter().rev().collect();
+    let again = open(settings(0.005), folder.path());
+    let error = again.ask_all(&backwards, |_| true, |_| ()).unwrap_err();
+    assert!(matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9), "{error}");
+    assert_eq!((again.spent().now.replies, endpoint.num_requests()), (0, 3));
+    // What is known may cost as much as it likes, and a higher ceiling goes on.
+    assert_eq!(ask(&open(settings(0.005), folder.path()), 3).unwrap().len(), 3);
     let chat = open(settings(1.0), folder.path());
     assert_eq!(ask(&chat, 10).unwrap().len(), 10);
-    assert_eq!((chat.spent().known, chat.spent().prompt_tokens), (3, 700));
-    assert!((chat.spent().cost(prices) - 0.014).abs() < 1e-9);
+    assert_eq!((chat.spent().before.replies, chat.spent().now.prompt_tokens), (3, 700));
+    assert!((chat.spent().now.cost(prices) - 0.014).abs() < 1e-9);
+    assert!((chat.spent().cost(prices) - 0.02).abs() < 1e-9);
+    // Each reply counts once, however often one value is asked.
+    ask(&chat, 10).unwrap();
+    assert_eq!((chat.spent().before.replies, chat.spent().now.replies), (3, 7));
 
     let uncounted =
         Endpoint::new(vec![Act::Answer(200, "", r#"{"choices": [{"message": {"content": "CORRECT"}}]}"#.into())]);
     let folder = tempfile::tempdir().unwrap();
     let blind = ChatSettings { prices, max_cost: Some(1.0), ..uncounted.settings() };
-    assert!(matches!(ask(&open(blind, folder.path()), 1), Err(ChatError::NoUsage { .. })));
+    for _ in 0..2 {
+        assert!(matches!(ask(&open(blind.clone(), folder.path()), 1), Err(ChatError::NoUsage { .. })));
+    }
+    assert_eq!(uncounted.num_requests(), 1);
     assert_eq!(ask(&open(uncounted.settings(), folder.path()), 1).unwrap().len(), 1);
 }
 
@@ -272,15 +285,55 @@ fn only_so_many_requests_are_under_way() {
 }
 
 #[test]
+fn equal_prompts_are_asked_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![Act::Slow(Duration::from_millis(40))]);
+    let chat = open(ChatSettings { connections: 8, timeout_s: 20.0, ..endpoint.settings() }, folder.path());
+    let samples: Vec<_> = prompts(3).into_iter().flat_map(|prompt| vec![prompt; 4]).collect();
+    let most = Mutex::new(0);
+    let replies = chat.ask_all(&samples, |_| true, |done| *most.lock().unwrap() = done).unwrap();
+    assert_eq!((replies.len(), *most.lock().unwrap()), (12, 12));
+    assert_eq!((endpoint.num_requests(), chat.spent().now.replies), (3, 3));
+}
+
+#[test]
+fn replies_to_equal_prompts_stand_where_the_prompts_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("a"), says("b")]);
+    let [one, other] = prompts(2).try_into().unwrap();
+    let chat = open(endpoint.settings(), folder.path());
+    let replies = chat.ask_all(&[one.clone(), other, one], |_| true, |_| ()).unwrap();
+    assert_eq!(replies, ["a", "b", "a"]);
+}
+
+#[test]
+fn a_key_goes_only_where_it_belongs() {
+    let folder = tempfile::tempdir().unwrap();
+    let key_file = folder.path().join("key");
+    std::fs::write(&key_file, "EMPTY").unwrap(); // as local servers want it
+    let open = |endpoint: &str, settings: ChatSettings| {
+        let settings = ChatSettings { endpoint: endpoint.into(), model: "m".into(), ..settings };
+        Chat::open(settings, &folder.path().join("replies.jsonl")).map(drop)
+    };
+    let in_file = ChatSettings { key_file: Some(key_file), ..ChatSettings::default() };
+    // A variable that every test has; its value is no secret.
+    let in_variable = ChatSettings { key_variable: Some("CARGO_PKG_NAME".into()), ..ChatSettings::default() };
+    for keyed in [in_file, in_variable] {
+        for good in ["https://host/v1", "http://localhost:8000/v1", "http://127.0.0.1/v1", "http://[::1]:8000/v1"] {
+            open(good, keyed.clone()).unwrap();
+        }
+        for bad in ["http://host/v1", "http://api.openai.com/v1", "http://localhost.host/v1"] {
+            assert!(matches!(open(bad, keyed.clone()), Err(ChatError::KeyInClear { .. })), "{bad}");
+        }
+    }
+    open("http://host/v1", ChatSettings::default()).unwrap();
+}
+
+#[test]
 fn settings_are_checked_beforehand() {
     let folder = tempfile::tempdir().unwrap();
     let open = |settings| Chat::open(settings, &folder.path().join("replies.jsonl")).map(drop);
-    let good = ChatSettings {
-        endpoint: "http://host/v1".into(),
-        model: "m".into(),
-        key_variable: "NONE".into(),
-        ..ChatSettings::default()
-    };
+    let good = ChatSettings { endpoint: "http://host/v1".into(), model: "m".into(), ..ChatSettings::default() };
     open(good.clone()).unwrap();
     for (wrong, name) in [
         (ChatSettings { model: String::new(), ..good.clone() }, "model"),
@@ -290,5 +343,8 @@ fn settings_are_checked_beforehand() {
     ] {
         assert!(matches!(open(wrong), Err(ChatError::Setting { setting, .. }) if setting == name), "{name}");
     }
-    assert!(matches!(open(ChatSettings { endpoint: "host".into(), ..good }), Err(ChatError::Url { .. })));
+    assert!(matches!(open(ChatSettings { endpoint: "host".into(), ..good.clone() }), Err(ChatError::Url(_))));
+    let with_password = ChatSettings { endpoint: "https://me:hidden@host/v1".into(), ..good };
+    let error = open(with_password).unwrap_err().to_string();
+    assert!(error.contains("must not hold a user or password") && !error.contains("hidden"), "{error}");
 }

@@ -168,7 +168,7 @@ pub fn check_token(sources: &[Source], remote: &RemoteSettings) -> Result<(), So
     let mut servers = servers.collect::<Vec<_>>();
     servers.dedup();
     let [one, other, ..] = servers.as_slice() else { return Ok(()) };
-    match Token::load(remote.token_file.as_deref(), TOKEN_VARIABLE).map_err(RemoteError::from)? {
+    match Token::load(remote.token_file.as_deref(), Some(TOKEN_VARIABLE)).map_err(RemoteError::from)? {
         Some(_) => Err(SourceError::TokenForTwo { one: (*one).to_owned(), other: (*other).to_owned() }),
         None => Ok(()),
     }

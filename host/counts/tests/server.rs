@@ -269,7 +269,7 @@ fn a_token_opens_the_server_to_those_who_show_it() {
         path
     };
     let (ours, others) = (token("ours", "0123456789abcdef\n"), token("others", "0123456789abcdeg\n"));
-    let server = Running::guarded(Limits::default(), Token::load(Some(&ours), "NONE").unwrap());
+    let server = Running::guarded(Limits::default(), Token::load(Some(&ours), None).unwrap());
     let ask = |token_file: Option<&Path>| {
         let settings = RemoteSettings { token_file: token_file.map(Path::to_owned), ..RemoteSettings::default() };
         let mut remote = Remote::open(&server.url(), "wiki", CnfOptions::default(), &settings, None).unwrap();

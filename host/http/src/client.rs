@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use serde_json::Value;
 use ureq::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use ureq::http::{HeaderValue, Response, StatusCode, Uri};
+use ureq::http::{HeaderValue, Response, StatusCode};
 use ureq::{Agent, Body, RequestBuilder};
 
-use crate::Token;
+use crate::{Host, Token, UrlError};
 
 /// Bytes of an answer that are read.
 const ANSWER_BYTES: u64 = 1 << 20;
@@ -64,8 +64,7 @@ impl Answer {
     }
 
     /// What the body says is wrong: `{"error": "…"}`, or `{"error": {"message": "…"}}`.
-    #[must_use]
-    pub fn error(&self) -> Option<String> {
+    fn error(&self) -> Option<String> {
         let body: Value = serde_json::from_slice(&self.body).ok()?;
         let error = &body["error"];
         error.as_str().or_else(|| error["message"].as_str()).map(str::to_owned)
@@ -105,8 +104,8 @@ impl Client {
     ///
     /// # Errors
     /// What is wrong with the URL.
-    pub fn new(url: &str, connections: usize, timeout: Duration, token: Option<&Token>) -> Result<Self, String> {
-        let host = host_of(url)?;
+    pub fn new(url: &str, connections: usize, timeout: Duration, token: Option<&Token>) -> Result<Self, UrlError> {
+        let host = Host::of(url)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0) // a POST that was redirected would arrive as something else
@@ -114,7 +113,7 @@ impl Client {
             .max_idle_connections_per_host(connections)
             .timeout_global(Some(timeout))
             .user_agent(concat!("corver/", env!("CARGO_PKG_VERSION")));
-        if matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]") {
+        if host.is_loopback() {
             config = config.proxy(None);
         }
         let authorization = token.map(|token| {
@@ -187,15 +186,6 @@ fn retry_after(header: &str, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default()) // no wait for a date in the past
 }
 
-/// The host that a URL names, or what is wrong with the URL.
-fn host_of(url: &str) -> Result<String, String> {
-    let uri: Uri = url.parse().map_err(|error: ureq::http::uri::InvalidUri| error.to_string())?;
-    if !matches!(uri.scheme_str(), Some("http" | "https")) {
-        return Err("it must begin with http:// or https://".to_owned());
-    }
-    uri.host().filter(|host| !host.is_empty()).map(str::to_owned).ok_or_else(|| "it names no host".to_owned())
-}
-
 /// The start of something that was not expected.
 #[must_use]
 pub fn excerpt(body: &[u8]) -> String {
@@ -208,15 +198,6 @@ pub fn excerpt(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn urls_name_a_host() {
-        assert_eq!(host_of("https://api.infini-gram.io/").unwrap(), "api.infini-gram.io");
-        assert_eq!(host_of("http://[::1]:8765").unwrap(), "[::1]");
-        for wrong in ["", "api.infini-gram.io", "ftp://host/", "http://", "http://a b/"] {
-            assert!(host_of(wrong).is_err(), "{wrong:?}");
-        }
-    }
 
     #[test]
     fn servers_may_ask_in_seconds_or_by_date() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 ///
 /// A rate limiter of a crate (governor) would bring seven more for these few lines: there is one key, and no burst.
 #[derive(Debug)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// Between two requests; zero without a limit.
     interval: Duration,
     /// The next free slot.
@@ -16,8 +16,7 @@ pub struct Pace {
 
 impl Pace {
     /// 0 sets no limit.
-    #[must_use]
-    pub fn new(requests_per_second: f64) -> Self {
+    pub(crate) fn new(requests_per_second: f64) -> Self {
         // More than can be counted in nanoseconds is no limit, less than one in an age is one in an age.
         let interval = if requests_per_second > 0.0 { 1.0 / requests_per_second } else { 0.0 };
         let interval = Duration::try_from_secs_f64(interval).unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
@@ -25,8 +24,7 @@ impl Pace {
     }
 
     /// Takes the next slot, and says how far away it is.
-    #[must_use]
-    pub fn wait(&self, now: Instant) -> Duration {
+    pub(crate) fn wait(&self, now: Instant) -> Duration {
         let mut next = self.next.lock().unwrap_or_else(|poisoned| poisoned.into_inner()); // an instant is never half-written
         let slot = now.max(*next);
         *next = slot + self.interval;

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 
-use crate::{Failure, FirstFailure, Pace};
+use crate::pace::Pace;
+use crate::{Failure, FirstFailure};
 
 /// Waits between attempts: they double, and as much again at most is drawn, so that clients that failed together do not
 /// come back together.

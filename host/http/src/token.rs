@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-const MIN_CHARS: usize = 16;
 const MAX_CHARS: usize = 1_024;
 
 /// A secret. It is neither shown nor serialised, in whatever form.
@@ -17,7 +16,7 @@ pub struct Token(String);
 #[non_exhaustive]
 pub enum TokenError {
     /// The file cannot be read.
-    #[error("cannot read the token file {}: {source}", path.display())]
+    #[error("cannot read a key or token from {}: {source}", path.display())]
     File {
         /// The file.
         path: PathBuf,
@@ -26,7 +25,7 @@ pub enum TokenError {
     },
     /// What was found is none.
     #[error(
-        "{place} holds no token: it has {chars} characters; {MIN_CHARS} to {MAX_CHARS} letters, digits and -._~+/= are needed"
+        "{place} does not hold a key or token: it has {chars} characters; 1 to {MAX_CHARS} letters, digits and -._~+/= are needed"
     )]
     Form {
         /// Where it was found.
@@ -41,27 +40,34 @@ impl Token {
     ///
     /// # Errors
     /// Where the file cannot be read, or holds no token, or the variable does not.
-    pub fn load(file: Option<&Path>, variable: &str) -> Result<Option<Self>, TokenError> {
+    pub fn load(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Self>, TokenError> {
         let Some(path) = file else {
-            let Some(value) = std::env::var_os(variable) else { return Ok(None) };
+            let value = |variable: &str| Some((std::env::var_os(variable)?, variable.to_owned()));
+            let Some((value, variable)) = variable.and_then(value) else { return Ok(None) };
             return Self::parse(&value.to_string_lossy(), || format!("the environment variable {variable}")).map(Some);
         };
         let mut text = Vec::new();
         File::open(path)
             .and_then(|file| file.take(MAX_CHARS as u64 * 2).read_to_end(&mut text))
             .map_err(|source| TokenError::File { path: path.to_owned(), source })?;
-        Self::parse(&String::from_utf8_lossy(&text), || format!("the token file {}", path.display())).map(Some)
+        Self::parse(&String::from_utf8_lossy(&text), || path.display().to_string()).map(Some)
     }
 
     fn parse(text: &str, place: impl Fn() -> String) -> Result<Self, TokenError> {
         let text = text.trim();
         let chars = text.chars().count();
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._~+/=".contains(c);
-        if (MIN_CHARS..=MAX_CHARS).contains(&chars) && text.chars().all(plain) {
+        if (1..=MAX_CHARS).contains(&chars) && text.chars().all(plain) {
             Ok(Self(text.to_owned()))
         } else {
             Err(TokenError::Form { place: place(), chars })
         }
+    }
+
+    /// How long it is.
+    #[must_use]
+    pub fn num_chars(&self) -> usize {
+        self.0.len() // all are ASCII
     }
 
     /// The value of a client's `Authorization` header.
@@ -96,17 +102,18 @@ mod tests {
         let load = |text: &str| {
             let path = folder.path().join("token");
             std::fs::write(&path, text).unwrap();
-            Token::load(Some(&path), "NONE")
+            Token::load(Some(&path), None)
         };
         let token = load(&format!(" {SECRET}\n")).unwrap().unwrap();
         assert_eq!(token.0, SECRET);
         assert!(!format!("{token:?}").contains(SECRET));
-        for wrong in ["", "\n", "too-short", "two tokens of one file", &"long".repeat(1_000), "0123456789abcde\u{e9}"] {
+        assert_eq!(load("EMPTY").unwrap().unwrap().num_chars(), 5);
+        for wrong in ["", "\n", "two tokens of one file", &"long".repeat(1_000), "0123456789abcde\u{e9}"] {
             let error = load(wrong).unwrap_err();
             assert!(matches!(&error, TokenError::Form { .. }), "{error}");
             assert!(wrong.trim().is_empty() || !error.to_string().contains(wrong), "{error}");
         }
-        assert!(matches!(Token::load(Some(&folder.path().join("none")), "NONE"), Err(TokenError::File { .. })));
+        assert!(matches!(Token::load(Some(&folder.path().join("none")), None), Err(TokenError::File { .. })));
     }
 
     #[test]

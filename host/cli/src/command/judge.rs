@@ -39,7 +39,10 @@ struct Summary {
     #[serde(flatten)]
     agreement: Agreement,
     spent: Spent,
+    /// Of `spent.now`.
     cost: f64,
+    /// With that of replies kept from before.
+    cost_in_all: f64,
 }
 
 pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
@@ -67,12 +70,9 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     let bar = output::progress(items.len() as u64, "judging");
     let replies = chat.ask_all(&prompts, |reply| judge.read(reply).is_some(), |done| bar.set_position(done as u64));
     bar.finish_and_clear();
-    let replies = replies.context("the replies so far are kept; the same command goes on")?;
-    let judged: Vec<Judged<'_>> = items
-        .iter()
-        .zip(&replies)
-        .map(|(item, reply)| Judged { item, model: judge.read(&reply.content), reply: &reply.content })
-        .collect();
+    let replies = replies.context("the replies so far are kept, and not paid for again")?;
+    let judged: Vec<Judged<'_>> =
+        items.iter().zip(&replies).map(|(item, reply)| Judged { item, model: judge.read(reply), reply }).collect();
     run.write_lines(JUDGED, &judged)?;
     let disputed: Vec<&Judged<'_>> = judged.iter().filter(|one| one.is_disputed()).collect();
     run.write_lines(DISPUTED, &disputed)?;
@@ -82,7 +82,8 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
         model: settings.model.clone(),
         agreement: Agreement::of(&judged),
         spent,
-        cost: spent.cost(settings.prices),
+        cost: spent.now.cost(settings.prices),
+        cost_in_all: spent.cost(settings.prices),
     };
     run.finish(&summary)?;
     if json {
@@ -142,10 +143,10 @@ fn show(summary: &Summary, disputed: usize, path: &Path) {
     if *unlabelled > 0 {
         output::line(format_args!("{unlabelled} replies are no label, twice asked for, and are left out"));
     }
-    let Spent { requests, known, prompt_tokens, completion_tokens } = summary.spent;
+    let Spent { now, before } = summary.spent;
     output::line(format_args!(
-        "{requests} requests, {prompt_tokens} + {completion_tokens} tokens, cost {:.4}; {known} replies known from before",
-        summary.cost
+        "{} replies paid for now, {} + {} tokens, cost {:.4}; {} kept from before; cost in all {:.4}",
+        now.replies, now.prompt_tokens, now.completion_tokens, summary.cost, before.replies, summary.cost_in_all
     ));
     output::line(format_args!("{disputed} answers to read: {}", path.join(DISPUTED).display()));
 }

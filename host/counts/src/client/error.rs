@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use corver_http::UrlError;
+
 use crate::TokenError;
 
 /// Every failure of a [`Remote`](crate::Remote).
@@ -12,13 +14,8 @@ pub enum RemoteError {
     #[error("servers cannot count in the mode `span`; use `compatible` or `exact`, or an index on this machine")]
     Span,
     /// The address of the server cannot be used.
-    #[error("{url:?} is no address of a server: {problem}")]
-    Url {
-        /// What was given.
-        url: String,
-        /// What is wrong with it.
-        problem: String,
-    },
+    #[error(transparent)]
+    Url(#[from] UrlError),
     /// A setting has a value that cannot work.
     #[error("corpus.remote.{setting}: it must be {expected}")]
     Setting {

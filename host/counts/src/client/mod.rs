@@ -57,9 +57,8 @@ impl Remote {
             return Err(RemoteError::Setting { setting, expected });
         }
         let timeout = Duration::from_secs_f64(settings.timeout_s);
-        let token = Token::load(settings.token_file.as_deref(), TOKEN_VARIABLE)?;
-        let client = Client::new(url, settings.connections, timeout, token.as_ref())
-            .map_err(|problem| RemoteError::Url { url: url.to_owned(), problem })?;
+        let token = Token::load(settings.token_file.as_deref(), Some(TOKEN_VARIABLE))?;
+        let client = Client::new(url, settings.connections, timeout, token.as_ref())?;
         let cache_dir = cache_dir.filter(|_| settings.cache);
         Ok(Self {
             client,

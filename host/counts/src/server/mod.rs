@@ -39,6 +39,9 @@ pub use limits::Limits;
 /// Connections that the system keeps until they are accepted.
 const BACKLOG: u32 = 1_024;
 
+/// A shorter token can be guessed.
+const MIN_TOKEN_CHARS: usize = 16;
+
 /// How long open connections are still read from once the server is told to stop: what was sent before that has then arrived.
 const LAST_CALL: Duration = Duration::from_millis(250);
 
@@ -74,6 +77,14 @@ pub enum ServeError {
         /// The limit.
         limit: &'static str,
     },
+    /// The token can be guessed.
+    #[error(
+        "the token has {chars} characters; a server needs {MIN_TOKEN_CHARS} or more, as `openssl rand -hex 32` makes them"
+    )]
+    ShortToken {
+        /// How many it has.
+        chars: usize,
+    },
 }
 
 /// A server that has its address, and answers once it runs.
@@ -101,7 +112,7 @@ impl Server {
     /// token.
     ///
     /// # Errors
-    /// Where the address cannot be had, the system gives no threads, or a limit is 0.
+    /// Where the address cannot be had, the system gives no threads, a limit is 0, or the token is short.
     pub fn bind(
         corpus: Corpus,
         name: &str,
@@ -112,6 +123,9 @@ impl Server {
         let needed = [("connections", limits.connections), ("connections_per_peer", limits.connections_per_peer)];
         if let Some((limit, _)) = needed.into_iter().find(|&(_, value)| value == 0) {
             return Err(ServeError::Limit { limit });
+        }
+        if let Some(chars) = token.as_ref().map(Token::num_chars).filter(|chars| *chars < MIN_TOKEN_CHARS) {
+            return Err(ServeError::ShortToken { chars });
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|source| ServeError::Run { action: "start its threads", source })?;

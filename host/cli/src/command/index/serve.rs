@@ -23,7 +23,7 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         (None, Some(_)) => folder_name(&path)?,
     };
     let info = corpus.index().info();
-    let token = Token::load(args.token_file.as_deref(), TOKEN_VARIABLE)?;
+    let token = Token::load(args.token_file.as_deref(), Some(TOKEN_VARIABLE))?;
     let open = token.is_none();
     let limits = Limits {
         connections: args.connections,
