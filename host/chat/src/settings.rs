@@ -90,11 +90,34 @@ impl ChatSettings {
     /// The key, where the endpoint may have one.
     pub(crate) fn key(&self) -> Result<Option<Token>, ChatError> {
         let host = Host::of(&self.endpoint)?;
-        let variable = self.key_variable.as_deref().or((host.name == OPENAI).then_some("OPENAI_API_KEY"));
-        let key = Token::load(self.key_file.as_deref(), variable)?;
+        let key = Token::load(self.key_file.as_deref(), self.variable_for(&host))?;
         if key.is_some() && !host.is_encrypted && !host.is_loopback() {
             return Err(ChatError::KeyInClear { endpoint: self.endpoint.clone() });
         }
         Ok(key)
+    }
+
+    fn variable_for(&self, host: &Host) -> Option<&str> {
+        self.key_variable.as_deref().or((host.name == OPENAI).then_some("OPENAI_API_KEY"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn openai_s_key_is_for_openai() {
+        let variable =
+            |settings: &ChatSettings, url: &str| settings.variable_for(&Host::of(url).unwrap()).map(str::to_owned);
+        let default = ChatSettings::default();
+        assert_eq!(variable(&default, "https://API.OpenAI.com/v1").as_deref(), Some("OPENAI_API_KEY"));
+        for other in
+            ["http://localhost:8000/v1", "https://api.openai.com.example.org/v1", "https://example.org/api.openai.com"]
+        {
+            assert_eq!(variable(&default, other), None, "{other}");
+        }
+        let named = ChatSettings { key_variable: Some("OTHER_KEY".into()), ..default };
+        assert_eq!(variable(&named, "https://example.org/v1").as_deref(), Some("OTHER_KEY"));
     }
 }

@@ -42,8 +42,8 @@ impl Token {
     /// Where the file cannot be read, or holds no token, or the variable does not.
     pub fn load(file: Option<&Path>, variable: Option<&str>) -> Result<Option<Self>, TokenError> {
         let Some(path) = file else {
-            let value = |variable: &str| Some((std::env::var_os(variable)?, variable.to_owned()));
-            let Some((value, variable)) = variable.and_then(value) else { return Ok(None) };
+            let Some(variable) = variable else { return Ok(None) };
+            let Some(value) = std::env::var_os(variable) else { return Ok(None) };
             return Self::parse(&value.to_string_lossy(), || format!("the environment variable {variable}")).map(Some);
         };
         let mut text = Vec::new();
