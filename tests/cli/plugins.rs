@@ -59,7 +59,7 @@ fn every_configuration_suits_its_rule() {
     while let Some(folder) = folders.pop() {
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
             if path.is_dir() {
-                folders.push(path);
+                folders.extend(Some(path).filter(|path| !path.ends_with("judge"))); // those are judges
                 continue;
             }
             let config: toml::Table = toml::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
