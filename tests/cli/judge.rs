@@ -3,16 +3,19 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use serde_json::{Value, json};
 
-use crate::host::{host_with_cache, kill_when_with_cache, lines, run_dir};
+use crate::host::{host, host_with_cache, kill_when_with_cache, lines, run_dir};
 
-/// An endpoint that calls an answer right where the prompt says that the golds are it, and says something else about the first `mute`
-/// answers. Every reply takes a moment.
-fn endpoint(mute: &'static str) -> (String, Arc<AtomicUsize>) {
+/// A model: prompt → reply.
+type Model = fn(&str) -> &'static str;
+
+/// An endpoint of a model, and the number of its requests. Every reply takes a moment.
+fn endpoint(model: Model) -> (String, Arc<AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let requests = Arc::new(AtomicUsize::new(0));
@@ -20,13 +23,13 @@ fn endpoint(mute: &'static str) -> (String, Arc<AtomicUsize>) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let counted = counted.clone();
-            std::thread::spawn(move || serve(stream.unwrap(), mute, &counted));
+            std::thread::spawn(move || serve(stream.unwrap(), model, &counted));
         }
     });
     (url, requests)
 }
 
-fn serve(mut stream: TcpStream, mute: &str, requests: &AtomicUsize) {
+fn serve(mut stream: TcpStream, model: Model, requests: &AtomicUsize) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     loop {
         let mut length = 0;
@@ -47,21 +50,28 @@ fn serve(mut stream: TcpStream, mute: &str, requests: &AtomicUsize) {
         requests.fetch_add(1, SeqCst);
         std::thread::sleep(std::time::Duration::from_millis(20));
         let request: Value = serde_json::from_slice(&body).unwrap();
-        let prompt = request["messages"][0]["content"].as_str().unwrap();
-        let field = |name: &str| prompt.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
-        let (question, golds, answer) = (field("Question:"), field("Gold answers:"), field("Answer:"));
-        let said = match answer {
-            _ if question == mute => "I would rather not say",
-            answer if answer.is_empty() => "NOT_ATTEMPTED",
-            answer if golds == answer => "Correct.",
-            _ => "INCORRECT",
-        };
+        assert_eq!(request["temperature"], 0.0);
+        let said = model(request["messages"][0]["content"].as_str().unwrap());
         let reply = json!({"choices": [{"message": {"role": "assistant", "content": said}}],
             "usage": {"prompt_tokens": 50, "completion_tokens": 2}})
         .to_string();
         if write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{reply}", reply.len()).is_err() {
             return;
         }
+    }
+}
+
+fn field<'a>(prompt: &'a str, name: &str) -> &'a str {
+    prompt.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim()
+}
+
+/// Calls an answer right where the prompt says that the golds are it; of one question it says nothing.
+fn grader(prompt: &str) -> &'static str {
+    match field(prompt, "Answer:") {
+        _ if field(prompt, "Question:") == "q56?" => "I would rather not say",
+        "" => "NOT_ATTEMPTED",
+        answer if field(prompt, "Gold answers:") == answer => "Correct.",
+        _ => "INCORRECT",
     }
 }
 
@@ -83,7 +93,7 @@ fn a_model_judges_what_the_string_match_has_graded() {
     fs::write(&questions, json!(all).to_string()).unwrap();
 
     let cache = tempfile::tempdir().unwrap();
-    let (url, requests) = endpoint("q56?");
+    let (url, requests) = endpoint(grader);
     let [answers_path, questions, folder] =
         [&answers_path, &questions, &out.join("judge")].map(|path| path.to_str().unwrap().to_owned());
     let judge = ["judge", &answers_path, "--questions", &questions, "--endpoint", &url, "--model", "m"];
@@ -112,15 +122,16 @@ fn a_model_judges_what_the_string_match_has_graded() {
     let again = out.join("again");
     let shown =
         host_with_cache(cache.path(), &[&judge[..], &["--out", again.to_str().unwrap()]].concat()).good().stdout;
-    assert!(shown.contains("Cohen's κ 0.6") && shown.contains("1 replies are no label"), "{shown}");
+    assert!(shown.contains("Cohen's κ 0.6") && shown.contains("asking again brought no label either: 1"), "{shown}");
     assert_eq!(requests.load(SeqCst), asked, "everything was known");
 
     let run = |more: &[&str]| host_with_cache(cache.path(), &[&judge[..], more].concat());
     run(&["--out", &folder]).bad("is finished; choose another folder");
     run(&["--max-cost", "1"]).bad("chat.prices");
-    run(&["--judge", &questions]).bad("is no judge");
+    run(&["--judge", &questions]).bad("is not a judge");
     let missing = ["judge", &answers_path, "--questions", "demo", "--endpoint", &url, "--model", "m"];
     host_with_cache(cache.path(), &missing).bad("no gold is known for \"q0?\"");
+    host_with_cache(cache.path(), &["judge", &answers_path]).bad("--questions names the file that was asked");
 
     let priced = out.join("priced.toml");
     let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/judge/answer.toml")).unwrap();
@@ -135,4 +146,115 @@ fn a_model_judges_what_the_string_match_has_graded() {
     let asked = requests.load(SeqCst);
     host_with_cache(fresh.path(), &args).bad("of at most 0.5 (chat.max_cost)");
     assert_eq!(requests.load(SeqCst), asked, "another process with the same ceiling pays for nothing more");
+}
+
+/// Affirms what a sentence says of itself; of one it says nothing. It must not be shown more than the sentence.
+fn believer(prompt: &str) -> &'static str {
+    assert!(!prompt.contains("who?") && !prompt.contains("Rome AND Italy"), "{prompt}");
+    match field(prompt, "Sentence:") {
+        mute if mute.starts_with("Mute") => "That depends.",
+        sound if sound.contains("sounds right") => "Correct.",
+        _ => "incorrect",
+    }
+}
+
+const HEADER: &str = "id,bucket,count,question,sentence,head,relation,tail,query,label,note";
+
+/// A sheet of so many sentences each: bucket, count, how they begin, the people's label.
+fn sheet(path: &Path, parts: &[(usize, &str, u64, &str, &str)]) {
+    let sentences = parts.iter().flat_map(|part| std::iter::repeat_n(part, part.0));
+    let row = |(n, (_, bucket, count, sounds, label)): (usize, &(usize, &str, u64, &str, &str))| {
+        format!("s{n},{bucket},{count},who?,{sounds} {n}.,Rome,is in,Italy,Rome AND Italy,{label},\n")
+    };
+    fs::write(path, format!("{HEADER}\n{}", sentences.enumerate().map(row).collect::<String>())).unwrap();
+}
+
+#[test]
+fn a_model_labels_the_sentences_of_a_sheet() {
+    let out = run_dir("sentences");
+    fs::create_dir_all(&out).unwrap();
+    let at = |name: &str| out.join(name).to_str().unwrap().to_owned();
+    let (right, wrong) = ("It sounds right", "It sounds odd");
+    let parts = [
+        (16, "0", 0, wrong, "incorrect"),
+        (4, "0", 0, right, "incorrect"), // affirmed, and wrong
+        (4, "0", 0, right, "correct"),
+        (1, "0", 0, right, "unclear"),
+        (12, "20 or more", 30, right, "correct"),
+        (3, "20 or more", 30, wrong, "correct"),
+        (2, "20 or more", 30, wrong, "incorrect"),
+        (1, "20 or more", 30, "Mute", "correct"),
+        (2, "20 or more", 30, right, ""),
+    ];
+    let labelled = at("labelled.csv");
+    sheet(Path::new(&labelled), &parts);
+
+    let cache = tempfile::tempdir().unwrap();
+    let (url, requests) = endpoint(believer);
+    let to = ["--endpoint", &url, "--model", "believer"];
+    let run = |args: &[&str]| host_with_cache(cache.path(), &[&["judge"], args, &to].concat());
+    let folder = at("judge");
+    let args = [&["judge", &labelled, "--out", &folder, "--json"][..], &to].concat();
+    kill_when_with_cache(cache.path(), &args, || requests.load(SeqCst) > 8);
+    let found = host_with_cache(cache.path(), &args).good().json();
+    assert!(requests.load(SeqCst) <= 46 + 4, "{} requests", requests.load(SeqCst));
+    let number = |name: &str| found[name].as_u64().unwrap();
+    let numbers = ["sentences", "affirmed", "rejected", "unlabelled", "unclear"].map(number);
+    assert_eq!(numbers, [45, 23, 21, 1, 1]);
+    let shares = |name: &str| -> Vec<[u64; 2]> {
+        let buckets = found[name]["buckets"].as_array().unwrap();
+        buckets.iter().map(|bucket| ["correct", "n"].map(|name| bucket[name].as_u64().unwrap())).collect()
+    };
+    assert_eq!(shares("affirmed_by_count"), [[9, 25], [14, 19]]);
+    assert_eq!(shares("correct_by_count"), [[4, 24], [16, 18]]);
+    assert_eq!(shares("missed_by_count"), [[4, 20], [0, 2]]);
+    assert_eq!(found["table"], json!([[16, 3], [4, 18]]));
+    // Observed 34/41; expected (19·20 + 22·21)/41² = 842/1681, so κ = (1394 − 842)/(1681 − 842).
+    assert!((found["agreement"].as_f64().unwrap() - 34.0 / 41.0).abs() < 1e-12, "{found}");
+    assert!((found["kappa"]["value"].as_f64().unwrap() - 552.0 / 839.0).abs() < 1e-12, "{found}");
+    let disputed = lines(&out.join("judge/disputed.jsonl"));
+    let told = ["label", "model", "count"].map(|name| disputed[0][name].clone());
+    assert_eq!((disputed.len(), told), (7, [json!("incorrect"), json!("correct"), json!(0)]));
+    assert_eq!(lines(&out.join("judge/judged.jsonl"))[42]["reply"], "That depends.");
+
+    let asked = requests.load(SeqCst);
+    let shown = run(&[&labelled, "--out", &at("again")]).good().stdout;
+    assert_eq!(requests.load(SeqCst), asked, "everything was known");
+    for said in [
+        "affirms 23 and rejects 21 of 45",
+        "Cohen's κ 0.658",
+        "of 22 sentences that people found wrong, it affirms 4: 18.2 % (95 %: 7.3 to 38.5)",
+        "people labelled 1 sentences unclear",
+        "4 of 20",
+        "count 0, people: incorrect, model: correct: It sounds right 16.",
+    ] {
+        assert!(shown.contains(said), "no {said:?} in\n{shown}");
+    }
+
+    // A sheet without labels has the model's, which a person checks.
+    let bare = at("bare.csv");
+    sheet(Path::new(&bare), &parts.map(|(n, bucket, count, sounds, _)| (n, bucket, count, sounds, "")));
+    let first = run(&[&bare, "--out", &at("first"), "--json"]).good().json();
+    assert_eq!((&first["correct_by_count"], first.get("table")), (&Value::Null, None));
+    assert_eq!(requests.load(SeqCst), asked, "the sentences are the same");
+    let by_model = at("first/sheet.csv");
+    let read = host(&["calibrate", "read", &by_model, "--json"]).good().json();
+    assert_eq!((&read["by_model"], &read["unlabelled"]), (&json!(44), &json!(1)));
+    assert_eq!(read["buckets"], first["affirmed_by_count"]["buckets"]);
+    let shown = host(&["calibrate", "read", &by_model]).good().stdout;
+    assert!(shown.contains("a model labelled 44 of the sentences"), "{shown}");
+
+    // Its own labels are nobody's second opinion; the one that a person has checked is.
+    let text = fs::read_to_string(&by_model).unwrap();
+    let checked = text.replacen(",correct,model: believer", ",incorrect,", 1);
+    assert_ne!(text, checked);
+    fs::write(at("checked.csv"), checked).unwrap();
+    let audited = run(&[&at("checked.csv"), "--out", &at("audited"), "--json"]).good().json();
+    assert_eq!(audited["table"], json!([[0, 0], [1, 0]]));
+
+    run(&[&labelled, "--questions", "demo"]).bad("leave out --questions");
+    run(&[&labelled, &at("judge/judged.jsonl")]).bad("give one kind at a time");
+    let answers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/judge/answer.toml");
+    run(&[&labelled, "--judge", answers]).bad("is no judge of this kind of file");
+    run(&[&at("absent.csv")]).bad("cannot read");
 }

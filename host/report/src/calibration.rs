@@ -14,6 +14,7 @@ pub fn calibration(calibration: &Calibration) -> String {
     let body = html! {
         h1 { "Calibration" }
         p.lead { (calibration.told()) "." }
+        @if calibration.by_model > 0 { p { "A model labelled " (calibration.by_model) " of the sentences." } }
         div.charts { (plot("P(correct) by count", "how often the entities of a sentence occur together", &points)) }
         (shares("count", &points))
     };
@@ -97,10 +98,11 @@ mod tests {
             trend: None,
             unclear: 0,
             unlabelled: 0,
+            by_model: 700,
             agreement: None,
         };
         let page = super::calibration(&calibration);
-        for shown in ["<svg", "1–4", "24.0\u{a0}%", "75.0 to 85.8", "20+"] {
+        for shown in ["<svg", "1–4", "24.0\u{a0}%", "75.0 to 85.8", "20+", "A model labelled 700"] {
             assert!(page.contains(shown), "no {shown:?} in\n{page}");
         }
     }

@@ -75,13 +75,17 @@ pub enum Command {
     ///   corver-host eval diff answers/raw.nq.jsonl answers/first-001-step-000060.nq.jsonl
     #[command(verbatim_doc_comment)]
     Eval(EvalArgs),
-    /// Ask a chat model whether graded answers are right, and how far it agrees with the string match.
+    /// Ask a chat model whether graded answers are right, or sentences true, and how far it agrees with string match or people.
+    ///
+    /// Of answers it sees question and golds. Of a calibration sheet it sees one sentence and nothing else; the sheet with its
+    /// labels filled in goes into --out, for a person to check and for `calibrate read`.
     ///
     /// Any OpenAI-compatible endpoint serves. Replies are kept in the cache: a command that was broken off goes on where it
     /// was, and nothing is paid for twice.
     ///
     ///   corver-host judge answers/raw.nq.jsonl --questions nq.json --judge my-judge.toml --max-cost 1
     ///   corver-host judge runs/first-001/answers_trained.jsonl --questions eval.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-32B
+    ///   corver-host judge sheet.csv --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-32B --out affirmed
     #[command(verbatim_doc_comment)]
     Judge(JudgeArgs),
     /// Train in several arms with the same seeds, and say which differ by more than the seeds do.

@@ -1,5 +1,6 @@
 //! What people say of a sentence.
 
+use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,13 @@ impl Label {
             Self::Incorrect => "incorrect",
             Self::Unclear => "unclear",
         }
+    }
+}
+
+/// Its word.
+impl fmt::Display for Label {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
     }
 }
 

@@ -21,6 +21,6 @@ pub use draw::{DrawError, Drawn, Pool};
 pub use label::{Agreement, Label};
 pub use ranking::{Auc, Outcome};
 pub use sample::{Judged, SampleError, SamplePlan, Sampled};
-pub use sheet::{Annotated, Row, SheetError, read_sheets, write_sheet};
+pub use sheet::{Annotated, Row, SheetError, read_peoples_sheets, read_sheets, write_sheet};
 pub use suggest::{Suggestion, suggest};
 pub use table::{BucketShare, Calibration, Order, Point, Share, TableError, Trend, calibrate};

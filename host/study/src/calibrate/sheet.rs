@@ -2,19 +2,20 @@
 //!
 //! A cell that a spreadsheet would take for a formula gets an apostrophe in front, which is taken off when the sheet is read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use corver_core::Triplet;
 use csv::StringRecord;
+use serde::Serialize;
 
 use super::bucket::Bucket;
 use super::label::{Agreement, Label, agreement, majority};
 use crate::whole;
 
 /// A sentence to label.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     /// The same for the same sentence in any sheet.
     pub id: String,
@@ -32,8 +33,29 @@ pub struct Row {
     pub query: String,
     /// `None` until somebody gives one.
     pub label: Option<Label>,
-    /// The person's own words.
+    /// The person's own words, or whose label it is where no person gave it.
     pub note: String,
+}
+
+/// How the note begins where a model gave the label; its name comes next.
+const MODEL: &str = "model: ";
+/// Stands between that and what else is noted.
+const NEXT: &str = "; ";
+
+impl Row {
+    /// The row with a model's label in place of its own; the note says so.
+    #[must_use]
+    pub fn labelled_by(&self, model: &str, label: Option<Label>) -> Self {
+        let after_model = || self.note.split_once(NEXT).map_or("", |(_, own)| own);
+        let own = if self.is_by_model() { after_model() } else { &self.note };
+        let by = label.map(|_| format!("{MODEL}{model}"));
+        let parts: Vec<&str> = by.as_deref().into_iter().chain([own]).filter(|part| !part.is_empty()).collect();
+        Self { label, note: parts.join(NEXT), ..self.clone() }
+    }
+
+    fn is_by_model(&self) -> bool {
+        self.note.starts_with(MODEL)
+    }
 }
 
 /// As they are written; they are read in any order and case, among others.
@@ -171,7 +193,9 @@ pub fn write_sheet(path: &Path, rows: &[Row]) -> Result<(), SheetError> {
     })
 }
 
-fn as_csv(rows: &[Row]) -> String {
+/// A sheet's text.
+#[must_use]
+pub fn as_csv(rows: &[Row]) -> String {
     let mut writer = csv::Writer::from_writer(BYTE_ORDER_MARK.as_bytes().to_vec());
     let in_memory = "a buffer takes everything";
     writer.write_record(COLUMNS).expect(in_memory);
@@ -312,6 +336,8 @@ pub struct Annotated {
     pub rows: Vec<Row>,
     /// How far they agree.
     pub agreement: Option<Agreement>,
+    /// Sentences with a label that a model gave.
+    pub by_model: u64,
 }
 
 /// Reads sheets, one of each person.
@@ -319,11 +345,28 @@ pub struct Annotated {
 /// # Errors
 /// What is wrong in the first file that has something wrong.
 pub fn read_sheets(paths: &[PathBuf]) -> Result<Annotated, SheetError> {
+    read(paths, |_| true)
+}
+
+/// The same, without the labels that a model gave.
+///
+/// # Errors
+/// What is wrong in the first file that has something wrong.
+pub fn read_peoples_sheets(paths: &[PathBuf]) -> Result<Annotated, SheetError> {
+    read(paths, |row| !row.is_by_model())
+}
+
+fn read(paths: &[PathBuf], counts: impl Fn(&Row) -> bool) -> Result<Annotated, SheetError> {
     let mut rows: Vec<Row> = Vec::new();
     let mut labels: Vec<Vec<Label>> = Vec::new();
     let mut known: HashMap<String, (usize, &Path)> = HashMap::new();
+    let mut by_model: HashSet<String> = HashSet::new();
     for path in paths {
-        for (line, row) in read_sheet(path)? {
+        for (line, mut row) in read_sheet(path)? {
+            row.label = row.label.filter(|_| counts(&row));
+            if row.label.is_some() && row.is_by_model() {
+                by_model.insert(row.id.clone());
+            }
             let (place, other) = *known.entry(row.id.clone()).or_insert((rows.len(), path));
             if place == rows.len() {
                 labels.push(row.label.into_iter().collect());
@@ -344,11 +387,12 @@ pub fn read_sheets(paths: &[PathBuf]) -> Result<Annotated, SheetError> {
         }
     }
     rows.iter_mut().zip(&labels).for_each(|(row, labels)| row.label = majority(labels));
-    Ok(Annotated { rows, agreement: agreement(labels.iter().map(Vec::as_slice)) })
+    let agreement = agreement(labels.iter().map(Vec::as_slice));
+    Ok(Annotated { rows, agreement, by_model: by_model.len() as u64 })
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -376,13 +420,13 @@ pub(super) mod tests {
         (folder, path)
     }
 
-    fn read(text: &str) -> Result<Vec<Row>, SheetError> {
+    fn rows_of(text: &str) -> Result<Vec<Row>, SheetError> {
         let (_folder, path) = sheet(text);
         read_sheets(&[path]).map(|annotated| annotated.rows)
     }
 
     fn told(text: &str) -> String {
-        read(text).unwrap_err().to_string()
+        rows_of(text).unwrap_err().to_string()
     }
 
     const HEADER: &str = "id,bucket,count,question,sentence,head,relation,tail,query,label,note\n";
@@ -405,7 +449,7 @@ pub(super) mod tests {
 
     #[test]
     fn what_spreadsheets_make_of_it_is_read() {
-        let rows = read(
+        let rows = rows_of(
             "\u{feff}LABEL;Who;ID;Bucket;Count;Question;Sentence;Head;Relation;Tail\r\n\
              Correct;me;s1;1 to 4;3;q;\"A; b.\";A;is;b\r\n;;;;;;;;;\r\n I ;me;s2;0;0;q;C.;C;is;\r\n;me;s3;20 or more;20;q;D.\r\n",
         )
@@ -464,6 +508,26 @@ pub(super) mod tests {
         assert!(told.contains("other.csv:2: the sentence s1 has another count than in"), "{told}");
     }
 
+    #[test]
+    fn a_models_labels_are_told_from_peoples() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = Row { note: "=see p. 3".into(), ..row(2, 3, Some(Label::Incorrect)) };
+        let by_model = [row(1, 0, None), own.clone()].map(|row| row.labelled_by("m", Some(Label::Correct)));
+        assert_eq!([&by_model[0].note, &by_model[1].note], ["model: m", "model: m; =see p. 3"]);
+        assert_eq!(by_model[1].labelled_by("other", None), Row { label: None, ..own.clone() });
+
+        let [one, other] = ["model.csv", "own.csv"].map(|name| folder.path().join(name));
+        write_sheet(&one, &by_model).unwrap();
+        write_sheet(&other, &[own]).unwrap();
+        let sheets = [one, other];
+        let labels = |annotated: &Annotated| annotated.rows.iter().map(|row| row.label).collect::<Vec<_>>();
+        let all = read_sheets(&sheets).unwrap();
+        assert_eq!((labels(&all), all.by_model), (vec![Some(Label::Correct), Some(Label::Unclear)], 2));
+        let peoples = read_peoples_sheets(&sheets).unwrap();
+        assert_eq!((labels(&peoples), peoples.by_model), (vec![None, Some(Label::Incorrect)], 0));
+        assert_eq!(peoples.agreement, None);
+    }
+
     proptest! {
         #[test]
         fn any_cell_comes_back_and_none_is_a_formula(cell in "['=+@a\\-\t\r\n,;\"]{0,6}") {
@@ -475,7 +539,7 @@ pub(super) mod tests {
         #[test]
         fn any_text_comes_back(sentence in "[a-zé =+@'\\-\t\r\n,;\"]{0,12}[a-z]", note in "[a-z'=\r\n\",;]{0,6}") {
             let rows = [Row { sentence, note, ..row(1, 3, None) }];
-            prop_assert_eq!(read(&as_csv(&rows)).unwrap(), rows);
+            prop_assert_eq!(rows_of(&as_csv(&rows)).unwrap(), rows);
         }
     }
 }

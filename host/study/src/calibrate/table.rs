@@ -154,6 +154,8 @@ pub struct Calibration {
     pub unclear: u64,
     /// Sentences without a label.
     pub unlabelled: u64,
+    /// Sentences whose label a model gave, or one of the labels.
+    pub by_model: u64,
     /// Where several people labelled the same sentences.
     pub agreement: Option<Agreement>,
 }
@@ -232,6 +234,7 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
         buckets,
         unclear: number(None, Some(Label::Unclear)),
         unlabelled: number(None, None),
+        by_model: annotated.by_model,
         agreement: annotated.agreement,
     })
 }
@@ -264,7 +267,7 @@ pub(super) mod tests {
         let label = |correct| if correct { Label::Correct } else { Label::Incorrect };
         let all = table.iter().flat_map(|&(count, correct, of)| (0..of).map(move |n| (count, label(n < correct))));
         let rows: Vec<Row> = all.enumerate().map(|(n, (count, label))| row(n, count, Some(label))).collect();
-        Annotated { rows, agreement: None }
+        Annotated { rows, ..Annotated::default() }
     }
 
     /// The paper's (Tab. calibration).
@@ -339,7 +342,7 @@ pub(super) mod tests {
     fn what_is_not_labelled_is_in_no_bucket() {
         let labels = [Some(Label::Unclear), None, Some(Label::Correct), Some(Label::Unclear)];
         let rows = labels.iter().enumerate().map(|(n, &label)| row(n, 3 * n as u64, label)).collect();
-        let calibration = calibrate(&Annotated { rows, agreement: None }).unwrap();
+        let calibration = calibrate(&Annotated { rows, ..Annotated::default() }).unwrap();
         assert_eq!((calibration.unclear, calibration.unlabelled, calibration.buckets.len()), (2, 1, 1));
         assert_eq!(calibration.buckets[0].bucket.from, 5);
         assert_eq!(calibration.trend, None);

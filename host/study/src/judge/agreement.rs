@@ -1,14 +1,11 @@
 //! How far two judges agree, beyond what they would by chance.
 
-use corver_core::Label;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use super::Judged;
+use super::{Judged, Subject};
 
 /// The two-sided 95 % quantile of the normal distribution.
 const Z: f64 = 1.959_963_984_540_054;
-/// The order of rows and columns.
-pub const LABELS: [Label; 3] = [Label::Good, Label::Bad, Label::NotAttempted];
 
 /// Cohen's κ with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -48,37 +45,44 @@ pub fn kappa<const K: usize>(table: &[[usize; K]; K]) -> Option<Kappa> {
     Some(Kappa { value, low: (value - half).max(-1.0), high: (value + half).min(1.0) })
 }
 
-/// Of answers that both judges labelled.
+/// Of what both judges labelled.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Agreement {
-    /// Rows: the string match; columns: the model; both GOOD, BAD, NOT_ATTEMPTED.
-    pub table: [[usize; 3]; 3],
-    /// Share of answers with the same label; 0 of none.
+pub struct Agreement<const K: usize> {
+    /// Rows: the other judge; columns: the model; both in the order that was given.
+    #[serde(serialize_with = "rows")]
+    pub table: [[usize; K]; K],
+    /// Share with the same label; 0 of none.
     pub agreement: f64,
     /// See [`kappa`].
     pub kappa: Option<Kappa>,
-    /// Answers to which the model gave no label.
-    pub unlabelled: usize,
 }
 
-impl Agreement {
-    /// Counts the labels of both.
+impl<const K: usize> Agreement<K> {
+    /// Counts the labels of both, in the order of `labels`; what has another label from either is left out.
     #[must_use]
-    pub fn of(judged: &[Judged<'_>]) -> Self {
-        let place = |label: Label| LABELS.iter().position(|known| *known == label).expect("every label is listed");
-        let mut table = [[0; 3]; 3];
-        for (one, other) in judged.iter().filter_map(|one| Some((one.item.string_match, one.model?))) {
-            table[place(one)][place(other)] += 1;
+    pub fn of<S: Subject>(labels: [S::Label; K], judged: &[Judged<'_, S>]) -> Self {
+        let place = |label: S::Label| labels.iter().position(|known| *known == label);
+        let mut table = [[0; K]; K];
+        for (other, model) in judged.iter().filter_map(Judged::labels) {
+            if let Some((row, column)) = place(other).zip(place(model)) {
+                table[row][column] += 1;
+            }
         }
+        let same: usize = (0..K).map(|label| table[label][label]).sum();
         let labelled: usize = table.iter().flatten().sum();
-        let same: usize = (0..3).map(|label| table[label][label]).sum();
-        Self {
-            table,
-            agreement: same as f64 / labelled.max(1) as f64,
-            kappa: kappa(&table),
-            unlabelled: judged.len() - labelled,
-        }
+        Self { table, agreement: same as f64 / labelled.max(1) as f64, kappa: kappa(&table) }
     }
+
+    /// How many have a label from both.
+    #[must_use]
+    pub fn labelled(&self) -> usize {
+        self.table.iter().flatten().sum()
+    }
+}
+
+/// serde knows arrays of a length that is known when it is built itself.
+fn rows<const K: usize, S: Serializer>(table: &[[usize; K]; K], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(table.iter().map(<[usize; K]>::as_slice))
 }
 
 #[cfg(test)]

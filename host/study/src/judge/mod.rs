@@ -1,120 +1,64 @@
-//! A second opinion on graded answers: what a chat model says of each, and how far it agrees with the string match. For validation
-//! alone; no reward comes from here (paper, App. “Optional LLM judge”).
+//! A second opinion: what a chat model says of graded answers, or of sentences that people label, and how far it agrees with the
+//! string match, or with the people. For validation alone; no reward comes from here (paper, App. “Optional LLM judge”).
 
 pub mod agreement;
+pub mod answer;
 pub mod prompt;
+pub mod sentence;
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::borrow::Cow;
+use std::fmt::Display;
 
-use corver_core::{Compatibility, Label, Question};
 use serde::Serialize;
-
-use crate::eval::GradedAnswer;
-use crate::eval::grade::extract_answer;
+use serde::de::DeserializeOwned;
 
 pub use agreement::{Agreement, Kappa, kappa};
+pub use answer::{AnswerError, Item, read_items};
 pub use prompt::{JudgeSettings, PromptError};
+pub use sentence::{SentenceFindings, by_count};
 
-/// Why answers cannot be judged.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum JudgeError {
-    /// The file cannot be read.
-    #[error("cannot read the answers {}: {source}", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// A line is not an answer.
-    #[error("{}:{line}: {source}; these are the files that `eval --out` writes, and answers_raw.jsonl of a run", path.display())]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-    /// No question with golds belongs to an answer.
-    #[error("{}:{line}: no gold is known for {question:?}; --questions names the file that was asked", path.display())]
-    NoGold {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What was asked.
-        question: String,
-    },
-    /// The file has no line.
-    #[error("{} holds no answer", path.display())]
-    Empty {
-        /// Which file.
-        path: PathBuf,
-    },
+/// What a model is asked about, one at a time.
+pub trait Subject: Serialize {
+    /// What can be said of it.
+    type Label: Copy + PartialEq + Display + Sync + Serialize + DeserializeOwned;
+    /// What a prompt may hold in braces.
+    const FIELDS: &'static [&'static str];
+    /// A prompt holds one of these, or the model sees nothing to judge.
+    const SHOWN: &'static [&'static str];
+    /// What a judge must be able to say: that it is right, and that it is wrong.
+    const NEEDED: [Self::Label; 2];
+
+    /// What stands in a prompt in place of one of the fields.
+    fn field(&self, name: &str) -> Cow<'_, str>;
+    /// What the other judge says of it; `None` of nothing.
+    fn label(&self) -> Option<Self::Label>;
+    /// Whether the label can differ from another: “nobody can say” differs from none.
+    fn is_decided(label: Self::Label) -> bool;
 }
 
-/// An answer to judge.
+/// One subject with both opinions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Item {
-    /// What was asked.
-    pub question: String,
-    /// Every spelling that counts as right.
-    pub golds: Vec<String>,
-    /// What stands in the answer block; empty where there is none.
-    pub answer: String,
-    /// All that was generated.
-    #[serde(skip)]
-    pub completion: String,
-    /// What the string match made of it.
-    pub string_match: Label,
-}
-
-/// An answer with both opinions.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Judged<'a> {
-    /// The answer.
+pub struct Judged<'a, S: Subject> {
+    /// With the other judge's.
     #[serde(flatten)]
-    pub item: &'a Item,
+    pub subject: &'a S,
     /// What the model says; `None` where its reply is no label.
-    pub model: Option<Label>,
+    pub model: Option<S::Label>,
     /// Its reply.
     pub reply: &'a str,
 }
 
-impl Judged<'_> {
-    /// Whether both gave a label, and not the same.
+impl<S: Subject> Judged<'_, S> {
+    /// Both labels, the model's second, where both are decided.
+    #[must_use]
+    pub fn labels(&self) -> Option<(S::Label, S::Label)> {
+        let decided = |label: &S::Label| S::is_decided(*label);
+        self.subject.label().filter(decided).zip(self.model.filter(decided))
+    }
+
+    /// Whether both are decided, and not alike.
     #[must_use]
     pub fn is_disputed(&self) -> bool {
-        self.model.is_some_and(|label| label != self.item.string_match)
+        self.labels().is_some_and(|(other, model)| other != model)
     }
-}
-
-/// Reads graded answers, with the golds of their questions.
-///
-/// # Errors
-/// A file that cannot be read, a line that is no answer, or one whose question is not among `questions` or has no gold.
-pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, JudgeError> {
-    let golds: std::collections::HashMap<&str, &[String]> =
-        questions.iter().map(|question| (question.question.as_str(), question.golds.as_slice())).collect();
-    let read = |source| JudgeError::Read { path: path.to_owned(), source };
-    let mut items = Vec::new();
-    for (index, line) in BufReader::new(File::open(path).map_err(read)?).lines().enumerate() {
-        let wrong = |source| JudgeError::Line { path: path.to_owned(), line: index + 1, source };
-        let answer: GradedAnswer = serde_json::from_str(&line.map_err(read)?).map_err(wrong)?;
-        let Some(golds) = golds.get(answer.question.as_str()).filter(|golds| !golds.is_empty()) else {
-            return Err(JudgeError::NoGold { path: path.to_owned(), line: index + 1, question: answer.question });
-        };
-        items.push(Item {
-            golds: golds.to_vec(),
-            answer: extract_answer(&answer.completion, Compatibility::Paper).to_owned(),
-            question: answer.question,
-            completion: answer.completion,
-            string_match: answer.grade,
-        });
-    }
-    if items.is_empty() { Err(JudgeError::Empty { path: path.to_owned() }) } else { Ok(items) }
 }

@@ -351,7 +351,10 @@ impl RunDir {
     }
 
     /// Writes a file in one piece: it appears whole, under its name, or not at all.
-    fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RunDirError> {
+    ///
+    /// # Errors
+    /// Where the file cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), RunDirError> {
         let path = self.path.join(name);
         whole::write(&path, bytes).map_err(io("write", &path))
     }

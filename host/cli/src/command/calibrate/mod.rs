@@ -19,7 +19,7 @@ pub fn run(args: &CalibrateArgs, json: bool) -> Result<()> {
 }
 
 /// Number, share and interval, as cells.
-fn cells(share: &Share) -> [String; 3] {
+pub fn cells(share: &Share) -> [String; 3] {
     let Share { n, share, low, high, .. } = *share;
     [n.to_string(), output::percent(share), format!("{:.1} to {:.1}", 100.0 * low, 100.0 * high)]
 }

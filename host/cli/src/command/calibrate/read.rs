@@ -57,8 +57,12 @@ fn file_name(suggestion: &Suggestion) -> String {
 
 fn as_toml(suggestion: &Suggestion, calibration: &Calibration) -> Result<String> {
     let labelled: u64 = calibration.buckets.iter().map(|bucket| bucket.share.n).sum();
+    let by_model = match calibration.by_model {
+        0 => String::new(),
+        by_model => format!("; a model labelled {by_model}"),
+    };
     let settings = toml::to_string(suggestion).context("writing the suggested settings")?;
-    Ok(format!("# From {labelled} labelled sentences.\n{settings}"))
+    Ok(format!("# From {labelled} labelled sentences{by_model}.\n{settings}"))
 }
 
 fn write(out: &Path, read: &Read, files: &[(String, String)]) -> Result<()> {
@@ -72,7 +76,7 @@ fn write(out: &Path, read: &Read, files: &[(String, String)]) -> Result<()> {
 }
 
 fn show(calibration: &Calibration) {
-    let Calibration { buckets, unclear, unlabelled, agreement, .. } = calibration;
+    let Calibration { buckets, unclear, unlabelled, by_model, agreement, .. } = calibration;
     output::table(
         ["count", "correct", "of", "P(correct)", "95 %"],
         buckets.iter().map(|bucket| {
@@ -84,6 +88,11 @@ fn show(calibration: &Calibration) {
     output::line(calibration.told());
     if unclear + unlabelled > 0 {
         output::line(format_args!("not counted: {unclear} sentences labelled unclear, {unlabelled} without a label"));
+    }
+    if *by_model > 0 {
+        output::line(format_args!(
+            "a model labelled {by_model} of the sentences; that is its opinion until people agree"
+        ));
     }
     if let Some(agreement) = agreement {
         let kappa = agreement.kappa.map_or(String::new(), |kappa| format!(", Fleiss' κ {kappa:.2}"));

@@ -1,0 +1,118 @@
+//! Sentences of calibration sheets, beside the people who labelled them.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, ensure};
+use corver_study::calibrate::{Bucket, Calibration, Label, Row, Share, read_peoples_sheets, sheet};
+use corver_study::judge::{Judged, SentenceFindings, Subject, by_count};
+use serde::Serialize;
+
+use super::{Bill, ask, show_agreement};
+use crate::args::JudgeArgs;
+use crate::command::calibrate::cells;
+use crate::output;
+
+const BUILT_IN: &str = include_str!("../../../../../configs/judge/sentence.toml");
+/// The sheet with the model's labels.
+const SHEET: &str = "sheet.csv";
+/// So many disputed sentences are shown.
+const SHOWN: usize = 10;
+
+/// What came of it.
+#[derive(Debug, Serialize)]
+struct Summary<'a> {
+    sentences: usize,
+    #[serde(flatten)]
+    findings: SentenceFindings,
+    #[serde(flatten)]
+    bill: &'a Bill,
+}
+
+pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
+    ensure!(args.questions.is_empty(), "a sentence is judged without its question; leave out --questions");
+    let mut rows = read_peoples_sheets(&args.files)?.rows;
+    rows.truncate(args.limit.unwrap_or(rows.len()));
+    ensure!(!rows.is_empty(), "there is no sentence in the sheet");
+    by_count(rows.iter().map(|row| (row.clone(), row.label)))?; // refuses buckets that overlap, before anything is paid for
+
+    let asked = ask(args, BUILT_IN, &rows)?;
+    let judged = asked.judged(&rows)?;
+    let model = &asked.bill.model;
+    let by_model: Vec<Row> = judged.iter().map(|one| one.subject.labelled_by(model, one.model)).collect();
+    asked.run.write(SHEET, sheet::as_csv(&by_model).as_bytes())?;
+    let summary = Summary { sentences: rows.len(), findings: SentenceFindings::of(&judged)?, bill: &asked.bill };
+    asked.run.finish(&summary)?;
+    if json {
+        return output::json(&summary);
+    }
+    show(&summary, &rows);
+    let disputed = show_disputed(&judged);
+    asked.show(disputed);
+    let path = asked.run.path().join(SHEET);
+    output::line(format_args!("the model's labels, to check and for calibrate read: {}", path.display()));
+    Ok(())
+}
+
+fn show(summary: &Summary<'_>, rows: &[Row]) {
+    let SentenceFindings { affirmed, rejected, agreement, unclear, .. } = &summary.findings;
+    show_by_count(&summary.findings, rows);
+    output::line(format_args!(
+        "the model affirms {affirmed} and rejects {rejected} of {} sentences",
+        summary.sentences
+    ));
+    if let Some(calibration) = &summary.findings.affirmed_by_count {
+        output::line(format_args!("what it affirms: {}", calibration.told()));
+    }
+    if let Some(agreement) = agreement {
+        show_agreement("people", Row::NEEDED, agreement);
+        let [missed, found] = agreement.table[1];
+        if let Some(share) = Share::of(missed as u64, (missed + found) as u64) {
+            let [of, share, interval] = cells(&share);
+            output::line(format_args!(
+                "of {of} sentences that people found wrong, it affirms {missed}: {share} (95 %: {interval})"
+            ));
+        }
+    }
+    if *unclear > 0 {
+        output::line(format_args!(
+            "people labelled {unclear} sentences unclear; they are neither in the table nor in κ"
+        ));
+    }
+}
+
+/// Of people's labels there may be none.
+fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
+    let SentenceFindings { affirmed_by_count, correct_by_count, missed_by_count, .. } = findings;
+    let share = |calibration: &Option<Calibration>, bucket: Bucket| {
+        let buckets = calibration.iter().flat_map(|calibration| &calibration.buckets);
+        buckets.into_iter().find(|own| own.bucket == bucket).map(|own| own.share)
+    };
+    let told = |share: Option<Share>| match share.as_ref().map(cells) {
+        Some([n, share, interval]) => [format!("{share} of {n}"), interval],
+        None => ["–".to_owned(), String::new()],
+    };
+    let buckets: BTreeSet<Bucket> = rows.iter().map(|row| row.bucket).collect();
+    let header = ["count", "P(affirmed)", "95 %", "P(correct)", "95 %", "wrong, affirmed"];
+    let columns = if correct_by_count.is_some() { header.len() } else { 3 };
+    let row = |bucket: Bucket| {
+        let missed = share(missed_by_count, bucket);
+        let missed = missed.map_or("–".to_owned(), |share| format!("{} of {}", share.correct, share.n));
+        let affirmed = told(share(affirmed_by_count, bucket));
+        let correct = told(share(correct_by_count, bucket));
+        let mut cells = [&[bucket.to_string()][..], &affirmed, &correct, &[missed]].concat();
+        cells.truncate(columns);
+        cells
+    };
+    output::table(&header[..columns], buckets.into_iter().map(row));
+}
+
+/// First those that people found wrong, by count. Says how many are disputed.
+fn show_disputed(judged: &[Judged<'_, Row>]) -> usize {
+    let mut disputed: Vec<&Judged<'_, Row>> = judged.iter().filter(|one| one.is_disputed()).collect();
+    disputed.sort_by_key(|one| (one.subject.label != Some(Label::Incorrect), one.subject.count));
+    for Judged { subject: Row { count, sentence, label, .. }, model, .. } in disputed.iter().take(SHOWN) {
+        let [people, model] = [label, model].map(|label| label.map_or("", Label::word));
+        output::line(format_args!("count {count}, people: {people}, model: {model}: {sentence}"));
+    }
+    disputed.len()
+}

@@ -1,0 +1,161 @@
+//! Graded answers, beside the string match.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use corver_core::{Compatibility, Label, Question};
+use serde::Serialize;
+
+use super::Subject;
+use crate::eval::GradedAnswer;
+use crate::eval::grade::extract_answer;
+
+/// The order of rows and columns where both judges' labels are counted.
+pub const LABELS: [Label; 3] = [Label::Good, Label::Bad, Label::NotAttempted];
+
+/// Why answers cannot be judged.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// The file cannot be read.
+    #[error("cannot read the answers {}: {source}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A line is not an answer.
+    #[error("{}:{line}: {source}; these are the files that `eval --out` writes, and answers_raw.jsonl of a run", path.display())]
+    Line {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// No question with golds belongs to an answer.
+    #[error("{}:{line}: no gold is known for {question:?}; --questions names the file that was asked", path.display())]
+    NoGold {
+        /// Which file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// What was asked.
+        question: String,
+    },
+    /// The file has no line.
+    #[error("{} holds no answer", path.display())]
+    Empty {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+/// An answer to judge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Item {
+    /// What was asked.
+    pub question: String,
+    /// Every spelling that counts as right.
+    pub golds: Vec<String>,
+    /// What stands in the answer block; empty where there is none.
+    pub answer: String,
+    /// All that was generated.
+    #[serde(skip)]
+    pub completion: String,
+    /// What the string match made of it.
+    pub string_match: Label,
+}
+
+impl Subject for Item {
+    type Label = Label;
+    const FIELDS: &'static [&'static str] = &["question", "golds", "answer", "completion"];
+    const SHOWN: &'static [&'static str] = &["answer", "completion"];
+    const NEEDED: [Label; 2] = [Label::Good, Label::Bad];
+
+    fn field(&self, name: &str) -> Cow<'_, str> {
+        match name {
+            "question" => self.question.as_str().into(),
+            "golds" => self.golds.join("; ").into(),
+            "answer" => self.answer.as_str().into(),
+            _ => self.completion.as_str().into(),
+        }
+    }
+
+    fn label(&self) -> Option<Label> {
+        Some(self.string_match)
+    }
+
+    fn is_decided(_: Label) -> bool {
+        true
+    }
+}
+
+/// Reads graded answers, with the golds of their questions. Where several questions have the same words (in PopQA, about people of the
+/// same name), the first answer is to the first of them, and so on.
+///
+/// # Errors
+/// A file that cannot be read, a line that is no answer, or one whose question is not among `questions` or has no gold.
+pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, AnswerError> {
+    let mut golds: HashMap<&str, Vec<&[String]>> = HashMap::new();
+    for question in questions.iter().filter(|question| !question.golds.is_empty()) {
+        golds.entry(&question.question).or_default().push(&question.golds);
+    }
+    let mut asked: HashMap<String, usize> = HashMap::new();
+    let read = |source| AnswerError::Read { path: path.to_owned(), source };
+    let mut items = Vec::new();
+    for (index, line) in BufReader::new(File::open(path).map_err(read)?).lines().enumerate() {
+        let wrong = |source| AnswerError::Line { path: path.to_owned(), line: index + 1, source };
+        let answer: GradedAnswer = serde_json::from_str(&line.map_err(read)?).map_err(wrong)?;
+        let Some(alike) = golds.get(answer.question.as_str()) else {
+            return Err(AnswerError::NoGold { path: path.to_owned(), line: index + 1, question: answer.question });
+        };
+        let times = asked.entry(answer.question.clone()).or_default();
+        *times += usize::from(answer.sample.is_none_or(|sample| sample == 0));
+        let golds = alike[times.saturating_sub(1).min(alike.len() - 1)];
+        items.push(Item {
+            golds: golds.to_vec(),
+            answer: extract_answer(&answer.completion, Compatibility::Paper).to_owned(),
+            question: answer.question,
+            completion: answer.completion,
+            string_match: answer.grade,
+        });
+    }
+    if items.is_empty() { Err(AnswerError::Empty { path: path.to_owned() }) } else { Ok(items) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn questions_of_the_same_words_keep_their_own_golds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("answers.jsonl");
+        let line = |sample: Option<usize>| {
+            let sample = sample.map_or(String::new(), |sample| format!(", \"sample\": {sample}"));
+            format!(r#"{{"grade": "BAD", "length": 3, "question": "Who is he?", "completion": "<answer>x</answer>"{sample}}}"#)
+        };
+        let question = |gold: &str| Question {
+            question: "Who is he?".into(),
+            golds: vec![gold.into()],
+            title: None,
+            popularity: None,
+        };
+        let questions = [question("a painter"), question("a pilot")];
+        for lines in [vec![line(None); 2], [0, 1, 0, 1].map(|sample| line(Some(sample))).to_vec()] {
+            fs::write(&path, lines.join("\n")).unwrap();
+            let items = read_items(&path, &questions).unwrap();
+            let (first, second) = items.split_at(items.len() / 2);
+            assert!(first.iter().all(|item| item.golds == ["a painter"]), "{items:?}");
+            assert!(second.iter().all(|item| item.golds == ["a pilot"]), "{items:?}");
+        }
+    }
+}
