@@ -141,7 +141,9 @@ mod tests {
         let path = folder.path().join("answers.jsonl");
         let line = |sample: Option<usize>| {
             let sample = sample.map_or(String::new(), |sample| format!(", \"sample\": {sample}"));
-            format!(r#"{{"grade": "BAD", "length": 3, "question": "Who is he?", "completion": "<answer>x</answer>"{sample}}}"#)
+            format!(
+                r#"{{"grade": "BAD", "length": 3, "question": "Who is he?", "completion": "<answer>x</answer>"{sample}}}"#
+            )
         };
         let question = |gold: &str| Question {
             question: "Who is he?".into(),
