@@ -255,6 +255,6 @@ fn a_model_labels_the_sentences_of_a_sheet() {
     run(&[&labelled, "--questions", "demo"]).bad("leave out --questions");
     run(&[&labelled, &at("judge/judged.jsonl")]).bad("give one kind at a time");
     let answers = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/judge/answer.toml");
-    run(&[&labelled, "--judge", answers]).bad("is no judge of this kind of file");
+    run(&[&labelled, "--judge", answers]).bad("is not a judge for this kind of file");
     run(&[&at("absent.csv")]).bad("cannot read");
 }

@@ -73,7 +73,9 @@ fn a_merged_model_answers_as_the_model_with_its_adapter() {
             "eval.trained_suffix=",
         ];
         host_with_cache(cache.path(), &[&eval[..], more].concat()).good();
-        fs::read_to_string(fs::read_dir(out).unwrap().next().unwrap().unwrap().path()).unwrap()
+        let mut files = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path());
+        let answers = files.find(|path| path.extension().is_some_and(|extension| extension == "jsonl")).unwrap();
+        fs::read_to_string(answers).unwrap()
     };
     let of_merged = answers(&["--set", &format!("policy.model={out}")]);
     assert_eq!(of_merged, answers(&["--adapter", adapter]));
