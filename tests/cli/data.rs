@@ -93,7 +93,7 @@ fn the_same_questions_are_the_same_wherever_they_lie() {
     fs::write(&shard, &whole[..whole.len() / 2]).unwrap();
     host(&["eval", "--questions", &format!("{folder}#train")])
         .bad("train-00000-of-00001.parquet: not a readable Parquet file");
-    // A row without a question.
+    // A row without a gold.
     write_parquet(&shard, &[json!({"question": "q", "answers": []})]);
     host(&["eval", "--questions", shard.to_str().unwrap()]).bad("question 1 (\"q\") has no gold");
 }

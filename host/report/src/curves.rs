@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 
 use crate::chart::{Labels, Series, Unit, lines};
-use crate::report::Told;
+use crate::reported::Reported;
 use crate::tally::StepTally;
 
 /// Curves about one thing.
@@ -36,7 +36,7 @@ enum Source {
 
 /// All curves; those that no run has are left out.
 #[must_use]
-pub fn curves(runs: &[Told]) -> Markup {
+pub fn curves(runs: &[Reported]) -> Markup {
     html! {
         @for Group { title, curves } in groups(runs) {
             @let charts: Vec<Markup> = curves.iter().flat_map(|curve| curve.charts(runs)).collect();
@@ -48,7 +48,7 @@ pub fn curves(runs: &[Told]) -> Markup {
     }
 }
 
-fn groups(runs: &[Told]) -> [Group; 4] {
+fn groups(runs: &[Reported]) -> [Group; 4] {
     use Unit::{Number, Share};
     let curve = |title, y, unit, lines| Curve { title, y, unit, lines };
     let tally = |name: &str, of| Line { name: name.into(), source: Source::Tally(of) };
@@ -143,7 +143,7 @@ fn metric(name: &str, metric: &str) -> Line {
 }
 
 /// Whatever paid a completion: judge and format first, then the rules by name, or, where runs have different ones, each run's own.
-fn channels(runs: &[Told]) -> Vec<Line> {
+fn channels(runs: &[Reported]) -> Vec<Line> {
     let rules: Vec<BTreeSet<&str>> = runs.iter().map(rules).collect();
     let mut lines: Vec<Line> = RESPONSE.iter().map(|name| metric(name, &mean_of(name))).collect();
     match rules.first() {
@@ -156,8 +156,8 @@ fn channels(runs: &[Told]) -> Vec<Line> {
 }
 
 /// The channels of a run that are not the judge's or the format check's.
-fn rules(told: &Told) -> BTreeSet<&str> {
-    let names = told.run.metrics.first().into_iter().flat_map(|line| line.keys());
+fn rules(reported: &Reported) -> BTreeSet<&str> {
+    let names = reported.run.metrics.first().into_iter().flat_map(|line| line.keys());
     names.filter_map(|name| channel(name)).filter(|name| !RESPONSE.contains(name)).collect()
 }
 
@@ -172,17 +172,18 @@ fn channel(metric: &str) -> Option<&str> {
 }
 
 impl Curve {
-    fn charts(&self, runs: &[Told]) -> Vec<Markup> {
+    fn charts(&self, runs: &[Reported]) -> Vec<Markup> {
         let Self { title, y, unit, lines: all } = self;
-        if let [told] = runs {
-            let series = all.iter().map(|line| Series { name: line.name.clone(), points: line.points(told) });
+        if let [reported] = runs {
+            let series = all.iter().map(|line| Series { name: line.name.clone(), points: line.points(reported) });
             let recorded: Vec<Series> = series.filter(|one| !one.points.is_empty()).collect();
             return chart(title, y, *unit, &recorded).into_iter().collect();
         }
         let of_line = |line: &Line| {
             let title = if all.len() > 1 { format!("{title}: {}", line.name) } else { (*title).to_owned() };
             // A run without this keeps its place, and with it its colour.
-            let series = runs.iter().map(|told| Series { name: told.name.clone(), points: line.points(told) });
+            let series =
+                runs.iter().map(|reported| Series { name: reported.name.clone(), points: line.points(reported) });
             chart(&title, y, *unit, &series.collect::<Vec<_>>())
         };
         all.iter().filter_map(of_line).collect()
@@ -195,12 +196,12 @@ fn chart(title: &str, y: &str, unit: Unit, series: &[Series]) -> Option<Markup> 
 }
 
 impl Line {
-    fn points(&self, told: &Told) -> Vec<(u64, f64)> {
+    fn points(&self, reported: &Reported) -> Vec<(u64, f64)> {
         match &self.source {
-            Source::Metric(name) => told.run.metric(name),
-            Source::Rule => told.run.metric(&mean_of(&told.run.rewards().rule)),
+            Source::Metric(name) => reported.run.metric(name),
+            Source::Rule => reported.run.metric(&mean_of(&reported.run.rewards().rule)),
             Source::Tally(of) => {
-                told.tally.steps.iter().filter_map(|step| Some((step.step as u64, of(step)?))).collect()
+                reported.tally.steps.iter().filter_map(|step| Some((step.step as u64, of(step)?))).collect()
             }
         }
     }

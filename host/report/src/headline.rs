@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use crate::number;
 use crate::page::table;
-use crate::report::Told;
+use crate::reported::Reported;
 use crate::run::Run;
 
 /// A figure of an evaluation, and how it is written.
@@ -105,12 +105,12 @@ fn change(difference: f64, figure: &Figure) -> String {
 }
 
 /// Several runs, one in a row.
-pub(crate) fn side_by_side(runs: &[Told]) -> Markup {
+pub(crate) fn side_by_side(runs: &[Reported]) -> Markup {
     let shown: Vec<&Figure> = FIGURES
         .iter()
         .filter(|figure| {
-            runs.iter().any(|told| {
-                [&told.run.before, &told.run.after].into_iter().flatten().any(|one| (figure.of)(one).is_some())
+            runs.iter().any(|reported| {
+                [&reported.run.before, &reported.run.after].into_iter().flatten().any(|one| (figure.of)(one).is_some())
             })
         })
         .collect();
@@ -122,22 +122,22 @@ pub(crate) fn side_by_side(runs: &[Told]) -> Markup {
         };
         format!("{} → {}", value(&run.before), value(&run.after))
     };
-    let row = |told: &Told| {
-        let steps = match &told.run.summary {
+    let row = |reported: &Reported| {
+        let steps = match &reported.run.summary {
             Some(summary) => summary.steps.to_string(),
-            None => format!("{} of {}", told.run.metrics.len(), told.run.settings.steps()),
+            None => format!("{} of {}", reported.run.metrics.len(), reported.run.settings.steps()),
         };
-        let seconds = told.run.mean("step_time");
+        let seconds = reported.run.mean("step_time");
         let flagged: Vec<&str> =
-            told.checks.iter().filter(|check| check.flagged).map(|check| check.hack.name).collect();
-        let mut cells = vec![told.name.clone(), steps, format!("{seconds:.2}")];
-        cells.extend(shown.iter().map(|figure| cell(&told.run, figure)));
+            reported.checks.iter().filter(|check| check.flagged).map(|check| check.hack.name).collect();
+        let mut cells = vec![reported.name.clone(), steps, format!("{seconds:.2}")];
+        cells.extend(shown.iter().map(|figure| cell(&reported.run, figure)));
         cells.push(if flagged.is_empty() { "–".to_owned() } else { flagged.join(", ") });
         cells
     };
     html! {
         h1 { (runs.len()) " runs" }
-        @for told in runs { p.lead { b { (told.name) } ": " (paid_by(&told.run)) } }
+        @for reported in runs { p.lead { b { (reported.name) } ": " (paid_by(&reported.run)) } }
         h2 { "Before → after" }
         (table(&header, &runs.iter().map(row).collect::<Vec<_>>()))
         p.note { "held-out questions, answered greedily; sentences and tokens are those of an answer" }

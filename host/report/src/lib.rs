@@ -21,6 +21,7 @@ mod headline;
 pub mod number;
 pub mod page;
 pub mod report;
+mod reported;
 pub mod run;
 pub mod tally;
 #[cfg(test)]

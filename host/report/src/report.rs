@@ -6,24 +6,13 @@ use corver_core::ResponseGrades;
 use maud::{Markup, html};
 
 use crate::curves::curves;
-use crate::hacks::{self, Check, Hack, checks, warnings};
+use crate::hacks::{self, Check, warnings};
 use crate::headline::{headline, side_by_side};
 use crate::page::{page, table};
+use crate::reported::{Reported, distinct_names};
 use crate::run::Run;
-use crate::tally::{Shown, Tally};
+use crate::tally::Shown;
 use crate::{ReportError, completion, number};
-
-/// Completions shown of each kind.
-const SHOWN: usize = 3;
-
-/// A run, with what its traces tell.
-pub(crate) struct Told {
-    pub run: Run,
-    /// The run's, or, where two runs have the same, as much of the path as tells them apart.
-    pub name: String,
-    pub tally: Tally,
-    pub checks: Vec<Check>,
-}
 
 /// Reads the traces of runs and writes the page about them.
 ///
@@ -31,11 +20,11 @@ pub(crate) struct Told {
 /// Where the traces cannot be read or understood.
 pub fn report(runs: Vec<Run>) -> Result<String, ReportError> {
     let names = distinct_names(&runs);
-    let told: Vec<Told> =
-        runs.into_iter().zip(names).map(|(run, name)| Told::of(run, name)).collect::<Result<_, _>>()?;
-    let title = told.iter().map(|told| told.name.as_str()).collect::<Vec<_>>().join(", ");
+    let reported: Vec<Reported> =
+        runs.into_iter().zip(names).map(|(run, name)| Reported::of(run, name)).collect::<Result<_, _>>()?;
+    let title = reported.iter().map(|reported| reported.name.as_str()).collect::<Vec<_>>().join(", ");
     let body = html! {
-        @match told.as_slice() {
+        @match reported.as_slice() {
             [one] => (headline(&one.run)),
             several => {
                 (side_by_side(several))
@@ -43,62 +32,33 @@ pub fn report(runs: Vec<Run>) -> Result<String, ReportError> {
             }
         }
         h2 { "Known hacks" }
-        (hacks(&told))
-        @if told.iter().any(|told| told.checks.is_empty()) {
+        (hacks(&reported))
+        @if reported.iter().any(|reported| reported.checks.is_empty()) {
             p.note { "–: too few steps to show a trend" }
         }
         h2 { "Curves" }
-        (curves(&told))
+        (curves(&reported))
         h2 { "Completions" }
-        @for one in &told { (best_and_worst(one, told.len() > 1)) }
+        @for one in &reported { (best_and_worst(one, reported.len() > 1)) }
         h2 { "Where the time went" }
-        @for one in &told { (timing(one, told.len() > 1)) }
+        @for one in &reported { (timing(one, reported.len() > 1)) }
         h2 { "Settings and hashes" }
-        @for one in &told { (settings(one)) }
+        @for one in &reported { (settings(one)) }
     };
     Ok(page(&title, &body))
 }
 
-impl Told {
-    fn of(run: Run, name: String) -> Result<Self, ReportError> {
-        let mut tally = Tally::default();
-        let compatibility = run.settings.reward.compatibility;
-        run.for_each_trace(|step, trace| tally.add(step, trace, compatibility, SHOWN))?;
-        let checks = checks(&run, &tally);
-        Ok(Self { run, name, tally, checks })
-    }
-
-    fn check(&self, hack: Hack) -> Option<&Check> {
-        self.checks.iter().find(|check| check.hack == hack)
-    }
-}
-
-/// The folders' names, with as many of the folders around them as it takes to tell all apart.
-fn distinct_names(runs: &[Run]) -> Vec<String> {
-    let path = |run: &Run| std::path::absolute(&run.path).unwrap_or_else(|_| run.path.clone());
-    let parts: Vec<Vec<String>> = runs
-        .iter()
-        .map(|run| path(run).components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect())
-        .collect();
-    let names = |deep: usize| -> Vec<String> {
-        parts.iter().map(|parts| parts[parts.len().saturating_sub(deep)..].join("/")).collect()
-    };
-    let deepest = parts.iter().map(Vec::len).max().unwrap_or(1);
-    let is_distinct = |deep: &usize| names(*deep).iter().collect::<BTreeSet<_>>().len() == runs.len();
-    names((1..=deepest).find(is_distinct).unwrap_or(1))
-}
-
 /// What was looked for, with what was found in the first steps and in the last; of several runs, each in a column.
-fn hacks(runs: &[Told]) -> Markup {
+fn hacks(runs: &[Reported]) -> Markup {
     let is_alone = runs.len() == 1;
-    let name = |told: &Told| if is_alone { "first → last steps".to_owned() } else { told.name.clone() };
+    let name = |reported: &Reported| if is_alone { "first → last steps".to_owned() } else { reported.name.clone() };
     html! {
         div.table {
             table.checks {
-                thead { tr { th { "hack" } @for told in runs { th { (name(told)) } } } }
+                thead { tr { th { "hack" } @for reported in runs { th { (name(reported)) } } } }
                 tbody {
                     @for hack in hacks::ALL {
-                        @let found: Vec<Option<&Check>> = runs.iter().map(|told| told.check(hack)).collect();
+                        @let found: Vec<Option<&Check>> = runs.iter().map(|reported| reported.check(hack)).collect();
                         tr {
                             td { (hack.name) small { (hack.measure) } }
                             @for check in &found { td { (check.map_or_else(unknown, trend)) } }
@@ -107,12 +67,12 @@ fn hacks(runs: &[Told]) -> Markup {
                 }
             }
         }
-        @for told in runs {
-            @for check in told.checks.iter().filter(|check| check.flagged) {
-                p { span.warn { @if !is_alone { (told.name) ", " } (check.hack.name) ":" } " " (check.hack.meaning) }
+        @for reported in runs {
+            @for check in reported.checks.iter().filter(|check| check.flagged) {
+                p { span.warn { @if !is_alone { (reported.name) ", " } (check.hack.name) ":" } " " (check.hack.meaning) }
             }
-            @for (step, warning) in warnings(&told.run) {
-                p { span.warn { @if !is_alone { (told.name) ", " } "step " (step) ":" } " " (warning) }
+            @for (step, warning) in warnings(&reported.run) {
+                p { span.warn { @if !is_alone { (reported.name) ", " } "step " (step) ":" } " " (warning) }
             }
         }
     }
@@ -130,8 +90,8 @@ fn unknown() -> Markup {
     html! { span.soft { "–" } }
 }
 
-fn best_and_worst(told: &Told, is_named: bool) -> Markup {
-    let Told { run, name, tally, .. } = told;
+fn best_and_worst(reported: &Reported, is_named: bool) -> Markup {
+    let Reported { run, name, tally, .. } = reported;
     let one = |shown: &Shown| {
         let ResponseGrades { judge, format } = &shown.trace.response;
         html! {
@@ -175,8 +135,8 @@ const STAGES: [(&str, &str); 6] = [
     ("update", "loss, gradients, optimiser"),
 ];
 
-fn timing(told: &Told, is_named: bool) -> Markup {
-    let mean = |name: &str| told.run.mean(name);
+fn timing(reported: &Reported, is_named: bool) -> Markup {
+    let mean = |name: &str| reported.run.mean(name);
     let step = mean("step_time");
     let mut rows: Vec<(&str, f64)> =
         STAGES.iter().map(|(stage, what)| (*what, mean(&format!("seconds/{stage}")))).collect();
@@ -184,7 +144,7 @@ fn timing(told: &Told, is_named: bool) -> Markup {
     rows.insert(4, ("reward: splitting, judge and format", (mean("seconds/reward") - in_reward).max(0.0)));
     let share = |seconds: f64| if step > 0.0 { (100.0 * seconds / step).clamp(0.0, 100.0) } else { 0.0 };
     html! {
-        @if is_named { h3 { (told.name) } }
+        @if is_named { h3 { (reported.name) } }
         div.table {
             table {
                 thead { tr { th { "stage" } th { "seconds a step" } th { "of the step" } th { "" } } }
@@ -205,25 +165,25 @@ fn timing(told: &Told, is_named: bool) -> Markup {
     }
 }
 
-fn settings(told: &Told) -> Markup {
-    let hashes: Vec<_> = told.run.manifest.0.iter().collect();
+fn settings(reported: &Reported) -> Markup {
+    let hashes: Vec<_> = reported.run.manifest.0.iter().collect();
     html! {
         details {
-            summary { (told.name) ": what decided it" }
+            summary { (reported.name) ": what decided it" }
             div.table {
                 table { tbody { @for (what, value) in hashes { tr { td { (what) } td.hash { (value) } } } } }
             }
         }
         details {
-            summary { (told.name) ": config.toml" }
-            pre { (told.run.config) }
+            summary { (reported.name) ": config.toml" }
+            pre { (reported.run.config) }
         }
     }
 }
 
 /// The settings in which runs differ.
-fn differences(runs: &[Told]) -> Markup {
-    let settings: Vec<BTreeMap<String, String>> = runs.iter().map(|told| flat(&told.run.config)).collect();
+fn differences(runs: &[Reported]) -> Markup {
+    let settings: Vec<BTreeMap<String, String>> = runs.iter().map(|reported| flat(&reported.run.config)).collect();
     let keys: BTreeSet<&String> = settings.iter().flat_map(BTreeMap::keys).collect();
     let row = |key: &String| -> Option<Vec<String>> {
         let values: Vec<_> =
@@ -232,7 +192,7 @@ fn differences(runs: &[Told]) -> Markup {
         differ.then(|| [vec![key.clone()], values].concat())
     };
     let rows: Vec<_> = keys.into_iter().filter_map(row).collect();
-    let header: Vec<&str> = ["setting"].into_iter().chain(runs.iter().map(|told| told.name.as_str())).collect();
+    let header: Vec<&str> = ["setting"].into_iter().chain(runs.iter().map(|reported| reported.name.as_str())).collect();
     html! {
         h2 { "What is different" }
         @if rows.is_empty() { p.soft { "These runs have the same settings." } } @else { (table(&header, &rows)) }
@@ -307,21 +267,5 @@ mod tests {
             assert!(page.contains(part), "no {part} in\n{page}");
         }
         assert!(!page.contains("<td>run.steps</td>"), "what they share is left out");
-    }
-
-    #[test]
-    fn runs_of_one_name_are_told_apart_by_their_folders() {
-        let folder = tempfile::tempdir().unwrap();
-        let run = |place: &str| {
-            let (made, path) = (run_folder(1, |_| Vec::new()), folder.path().join(place));
-            std::fs::create_dir_all(&path).unwrap();
-            for file in ["config.toml", "manifest.json", "metrics.jsonl"] {
-                std::fs::copy(made.path().join(file), path.join(file)).unwrap();
-            }
-            Run::open(&path).unwrap()
-        };
-        let names = distinct_names(&[run("first/seed-1"), run("min/seed-1"), run("min/seed-2")]);
-        assert_eq!(names, ["first/seed-1", "min/seed-1", "min/seed-2"]);
-        assert_eq!(distinct_names(&[run("min/seed-1"), run("min/seed-2")]), ["seed-1", "seed-2"]);
     }
 }

@@ -1,0 +1,71 @@
+//! A run as a report has it.
+
+use std::collections::BTreeSet;
+
+use crate::ReportError;
+use crate::hacks::{Check, Hack, checks};
+use crate::run::Run;
+use crate::tally::Tally;
+
+/// Completions shown of each kind.
+const SHOWN: usize = 3;
+
+/// A run, with what its traces tell.
+pub(crate) struct Reported {
+    pub run: Run,
+    /// The run's, or, where two runs have the same, as much of the path as tells them apart.
+    pub name: String,
+    pub tally: Tally,
+    pub checks: Vec<Check>,
+}
+
+impl Reported {
+    pub fn of(run: Run, name: String) -> Result<Self, ReportError> {
+        let mut tally = Tally::default();
+        let compatibility = run.settings.reward.compatibility;
+        run.for_each_trace(|step, trace| tally.add(step, trace, compatibility, SHOWN))?;
+        let checks = checks(&run, &tally);
+        Ok(Self { run, name, tally, checks })
+    }
+
+    pub fn check(&self, hack: Hack) -> Option<&Check> {
+        self.checks.iter().find(|check| check.hack == hack)
+    }
+}
+
+/// The folders' names, with as many of the folders around them as it takes to tell all apart.
+pub(crate) fn distinct_names(runs: &[Run]) -> Vec<String> {
+    let path = |run: &Run| std::path::absolute(&run.path).unwrap_or_else(|_| run.path.clone());
+    let parts: Vec<Vec<String>> = runs
+        .iter()
+        .map(|run| path(run).components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect())
+        .collect();
+    let names = |deep: usize| -> Vec<String> {
+        parts.iter().map(|parts| parts[parts.len().saturating_sub(deep)..].join("/")).collect()
+    };
+    let deepest = parts.iter().map(Vec::len).max().unwrap_or(1);
+    let is_distinct = |deep: &usize| names(*deep).iter().collect::<BTreeSet<_>>().len() == runs.len();
+    names((1..=deepest).find(is_distinct).unwrap_or(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::run_folder;
+
+    #[test]
+    fn runs_of_one_name_are_told_apart_by_their_folders() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = |place: &str| {
+            let (made, path) = (run_folder(1, |_| Vec::new()), folder.path().join(place));
+            std::fs::create_dir_all(&path).unwrap();
+            for file in ["config.toml", "manifest.json", "metrics.jsonl"] {
+                std::fs::copy(made.path().join(file), path.join(file)).unwrap();
+            }
+            Run::open(&path).unwrap()
+        };
+        let names = distinct_names(&[run("first/seed-1"), run("min/seed-1"), run("min/seed-2")]);
+        assert_eq!(names, ["first/seed-1", "min/seed-1", "min/seed-2"]);
+        assert_eq!(distinct_names(&[run("min/seed-1"), run("min/seed-2")]), ["seed-1", "seed-2"]);
+    }
+}
