@@ -68,7 +68,7 @@ fn arms_are_compared_seed_by_seed_and_resumed() {
     fs::write(&manifest, other.to_string()).unwrap();
     let more = ["compare", "--out", folder, "--resume", "--seeds", "3", "--json"];
     host(&more).bad("another plugin (another, now ");
-    assert!(!out.join("min/seed-44").exists());
+    assert!(!out.join("first/seed-44").exists(), "it is said before anything is trained");
 
     fs::write(&manifest, as_trained).unwrap();
     let more = host(&more).good().json();

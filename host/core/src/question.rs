@@ -56,7 +56,7 @@ pub enum QuestionError {
         source: std::io::Error,
     },
     /// The file begins as a JSON list, and is none.
-    #[error("{} is no JSON list of questions: {source}", path.display())]
+    #[error("{} is not a JSON list of questions: {source}", path.display())]
     NotJson {
         /// Which file.
         path: PathBuf,
@@ -160,7 +160,7 @@ impl PossibleAnswers {
     fn golds(self) -> Result<Vec<String>, String> {
         match self {
             Self::Text(text) => serde_json::from_str(&text)
-                .map_err(|error| format!("`possible_answers` is no JSON text of a list of strings: {error}")),
+                .map_err(|error| format!("`possible_answers` is not the JSON text of a list of strings: {error}")),
             Self::Listed(golds) => Ok(golds),
         }
     }
@@ -335,7 +335,7 @@ mod tests {
             (json!({"question": "x", "answers": ";"}), "no gold"),
             (json!({"question": "x", "answers": 7}), "`answers` is neither"),
             (json!({"question": "x", "answer": {"value": "a"}}), "`answer` is neither"),
-            (json!({"question": "x", "possible_answers": "a, b"}), "`possible_answers` is no JSON text"),
+            (json!({"question": "x", "possible_answers": "a, b"}), "`possible_answers` is not the JSON text"),
             (json!({"question": "x", "best_answer": "a"}), "`answers`"),
         ] {
             let told = question(record.clone()).unwrap_err();

@@ -2,8 +2,8 @@
 //! places, with the facts, articles, questions and sentences that go with it, all from one seed.
 //!
 //! [`World`] holds entities and facts; [`article`] tells them in running text, [`phrasing`] asks about them,
-//! [`sentence`] states them, true or not, and [`Truth`] knows which. [`materialise`] unpacks the two models as they ship: a policy that knows the
-//! world imperfectly, and an extractor that reads its sentences. The crate `corver-demo-models` makes them.
+//! [`sentence`] states them, true or not, and [`Truth`] knows which. [`materialise`] unpacks the two models as they ship: a policy
+//! that knows the world imperfectly, and an extractor that reads its sentences. The crate `corver-demo-models` makes them.
 
 pub mod article;
 mod assets;

@@ -35,7 +35,7 @@ pub struct Hack {
 const LENGTH: Hack = Hack {
     name: "collapsing length",
     measure: "mean length, tokens",
-    meaning: "who says less has less to be wrong about; Min is known for it",
+    meaning: "a policy that says less can be wrong about less; Min is known for it",
 };
 const REPETITION: Hack = Hack {
     name: "repetition",

@@ -52,6 +52,12 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     let go_on = format!("`corver-host compare --out {} --resume` goes on", out.display());
     let first_of =
         |arm: &String| Some(run_folder(&out, arm, plan.first_seed)).filter(|run| run.join(folder::SUMMARY).exists());
+    for arm in &plan.arms {
+        let left = plan.seeds().find(|&seed| !run_folder(&out, arm, seed).join(folder::SUMMARY).exists());
+        if let (Some(first), Some(seed)) = (first_of(arm), left) {
+            train::check_like(&train_args(&out, arm, seed), &first)?;
+        }
+    }
     let mut finished = 0;
     for (arm, seed) in runs {
         if read_summary(&run_folder(&out, arm, seed))?.is_none() {

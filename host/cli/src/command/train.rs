@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use corver_core::{Decoding, Scorers, StepSettings, Trainee};
+use corver_core::{Counter, Decoding, Extractor, Graders, Scorers, StepSettings, Trainee};
 use corver_study::eval::Evaluation;
 use corver_study::run::{
     Observer, Plan, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
@@ -19,7 +19,7 @@ use crate::args::TrainArgs;
 use crate::config::{Config, Grader};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::parts::{self, Loader, MemoryPlan, Policy};
+use crate::parts::{self, Loader, MemoryPlan, Policy, SentenceRules};
 use crate::resumed;
 use crate::settings::Settings;
 
@@ -94,40 +94,69 @@ pub struct Surroundings<'a> {
     pub like: Option<&'a Path>,
 }
 
+/// A run but for its policy: whatever can fail at once does so before anything large is loaded.
+struct Opened {
+    prepared: Prepared,
+    plan: Plan,
+    rules: SentenceRules,
+    graders: Graders,
+    counter: Box<dyn Counter>,
+    extractor: Box<dyn Extractor>,
+    /// What decides the run.
+    manifest: RunManifest,
+}
+
+impl Opened {
+    fn of(args: &TrainArgs) -> Result<Self> {
+        let prepared = Prepared::of(args)?;
+        let Prepared { config, settings, model, .. } = &prepared;
+        let device = parts::find_device(config.device)?;
+        let loader = Loader::new(config)?;
+        let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
+        let plan = plan(config, &rules.name)?;
+        plan.check()?;
+        let (sources, counter) = parts::corpus(config)?;
+        let (extractor_folder, extractor) = parts::extractor(config)?;
+
+        let mut manifest = RunManifest::default();
+        manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+        manifest.set(resumed::CONFIGURATION, text_fingerprint(&whatever_its_length(settings.clone())?));
+        manifest.set("plugin", &rules.hash);
+        manifest.set("judge", Grader::fingerprint(config.judge.as_ref())?);
+        manifest.set("format", Grader::fingerprint(config.format.as_ref())?);
+        manifest.set("index", corver_counts::fingerprint(&sources)?);
+        manifest.set("extractor", fingerprint(&extractor_folder)?);
+        if let Some(prompt) = &config.extraction.prompt {
+            manifest.set("extractor's prompt", fingerprint(prompt)?);
+        }
+        manifest.set("model", fingerprint(model)?);
+        manifest.set("questions", text_fingerprint(&serde_json::to_string(&(&plan.train, &plan.eval))?));
+        manifest.set(SEED, config.seed.to_string());
+        manifest.set("device", device);
+        Ok(Self { prepared, plan, rules, graders, counter, extractor, manifest })
+    }
+
+    /// Whether the run in `like` began with the same, its seed aside.
+    fn check_like(&self, like: &Path) -> Result<()> {
+        let differs = || format!("a run like the one in {} cannot be repeated", like.display());
+        self.manifest.check(like, &[SEED, resumed::CONFIGURATION]).with_context(differs)
+    }
+}
+
+/// Whether a run with these arguments would begin with the same model, data, rule and index as the one in `like`.
+pub fn check_like(args: &TrainArgs, like: &Path) -> Result<()> {
+    Opened::of(args)?.check_like(like)
+}
+
 /// One run, and its folder; `None` where an interrupt stopped it, which is said.
 pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<Option<(Summary, PathBuf)>> {
-    let prepared = Prepared::of(args)?;
-    let resolved = prepared.as_toml()?;
-    let Prepared { config, settings, model, memory } = prepared;
-
-    // Whatever can fail at once does so before anything large is loaded.
-    let device = parts::find_device(config.device)?;
-    let loader = Loader::new(&config)?;
-    let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    let plan = plan(&config, &rules.name)?;
-    plan.check()?;
-    let (sources, mut counter) = parts::corpus(&config)?;
-    let (extractor_folder, mut extractor) = parts::extractor(&config)?;
-
-    let mut manifest = RunManifest::default();
-    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(resumed::CONFIGURATION, text_fingerprint(&whatever_its_length(settings)?));
-    manifest.set("plugin", &rules.hash);
-    manifest.set("judge", Grader::fingerprint(config.judge.as_ref())?);
-    manifest.set("format", Grader::fingerprint(config.format.as_ref())?);
-    manifest.set("index", corver_counts::fingerprint(&sources)?);
-    manifest.set("extractor", fingerprint(&extractor_folder)?);
-    if let Some(prompt) = &config.extraction.prompt {
-        manifest.set("extractor's prompt", fingerprint(prompt)?);
-    }
-    manifest.set("model", fingerprint(&model)?);
-    manifest.set("questions", text_fingerprint(&serde_json::to_string(&(&plan.train, &plan.eval))?));
-    manifest.set(SEED, config.seed.to_string());
-    manifest.set("device", device);
+    let opened = Opened::of(args)?;
     if let Some(like) = surroundings.like {
-        let differs = || format!("this run would not be like the one in {}", like.display());
-        manifest.check(like, &[SEED, resumed::CONFIGURATION]).with_context(differs)?;
+        opened.check_like(like)?;
     }
+    let Opened { prepared, plan, mut rules, mut graders, mut counter, mut extractor, manifest } = opened;
+    let resolved = prepared.as_toml()?;
+    let Prepared { config, model, memory, .. } = prepared;
 
     let mut policy = parts::load_policy(&config, &model, None)?;
     policy.set_system_prompt(&plan.prompts.train);
