@@ -69,6 +69,8 @@ fn core_is_light_and_everything_points_towards_it() {
             "{part}: two models' folders are read alike"
         );
     }
+    let reward = ["core", "corpus", "counts", "demo", "extract", "rules", "study"].map(|part| format!("corver-{part}"));
+    assert_eq!(ours("corver-reward"), reward.iter().map(String::as_str).collect(), "no policy: others train with it");
     assert_eq!(ours("corver-demo"), BTreeSet::from(["corver-core"]), "the demo is read without what made it");
     assert!(users(&graph, "corver-demo-models").is_empty(), "a tool");
     assert!(!ours("corver-study").contains("corver-demo"));

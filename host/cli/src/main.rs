@@ -1,21 +1,19 @@
 //! The corver-host binary: parses, wires the parts together and prints. What it wires lives in the other crates.
 //!
 //! ```text
-//! args ─▶ settings ─▶ config ─▶ parts ─▶ command
+//! args ─▶ settings ─▶ command
 //! ```
 //!
-//! `args` is the command line as clap reads it; `settings` merges it with configuration files, as they are written; `config` is
-//! what that means, resolved once; `parts` opens what it names; a command puts the parts to work.
+//! `args` is the command line as clap reads it; `settings` puts it over the configuration files; a command has them resolved and
+//! opened by `corver_reward`, and puts the parts to work. `policy` opens the one part that needs libtorch.
 
 mod args;
 mod command;
-mod config;
-mod folders;
-mod hub;
 mod interrupt;
 mod output;
-mod parts;
-mod plugin;
+#[cfg_attr(not(feature = "torch"), path = "no_policy.rs")]
+mod policy;
+mod recording;
 mod resumed;
 mod settings;
 
@@ -26,7 +24,7 @@ use clap::Parser;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Arguments, Command};
-use crate::config::Problems;
+use corver_reward::config::Problems;
 
 /// The message says why.
 const FAILED: u8 = 1;

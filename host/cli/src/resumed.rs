@@ -6,7 +6,6 @@ use anyhow::{Result, anyhow, ensure};
 use corver_study::run::{RunDir, RunDirError, RunManifest, folder};
 
 use crate::args::SettingsArgs;
-use crate::settings;
 
 /// The entry of a manifest that stands for the configuration.
 pub const CONFIGURATION: &str = "configuration";
@@ -25,7 +24,7 @@ pub fn open(path: &Path, manifest: &RunManifest, resolved: &str, free: &[&str]) 
         let is_configuration = matches!(&error, RunDirError::Changed { what, .. } if what == CONFIGURATION);
         let differences = || {
             let recorded = std::fs::read_to_string(path.join(folder::CONFIG)).ok()?;
-            settings::differences(&recorded, resolved).ok()
+            corver_reward::settings::differences(&recorded, resolved).ok()
         };
         let mut different = is_configuration.then(differences).flatten().unwrap_or_default();
         different.retain(|name| !free.contains(&name.as_str()));

@@ -11,11 +11,12 @@ use corver_study::whole;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{CompareArgs, ConfigArgs, TrainArgs};
-use crate::config::Config;
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::plugin::Plugin;
-use crate::settings::{self, Settings};
+use crate::settings;
+use corver_reward::Config;
+use corver_reward::Settings;
+use corver_reward::plugin::Plugin;
 
 use super::train::{self, Surroundings};
 
@@ -153,7 +154,7 @@ fn is_free(out: &Path) -> bool {
 }
 
 fn differing(one: &Settings, other: &Settings) -> Result<Vec<String>> {
-    settings::differences(&toml::to_string(one)?, &toml::to_string(other)?)
+    corver_reward::settings::differences(&toml::to_string(one)?, &toml::to_string(other)?)
 }
 
 /// The comparison that a folder holds; more seeds may be asked for than before.
@@ -172,7 +173,7 @@ fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
     let resolved = |config: &[PathBuf], plugin: &[String]| {
         let mut settings = args.settings.clone();
         if !config.is_empty() && settings.config.is_empty() {
-            settings.config.push(settings::DEMO.into());
+            settings.config.push(corver_reward::settings::DEMO.into());
         }
         settings.config.extend_from_slice(config);
         let args = TrainArgs {
@@ -181,7 +182,7 @@ fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
             seed: args.seed,
             ..TrainArgs::default()
         };
-        Config::resolve_for_training(Settings::of_train(&args)?).map(|config| config.to_settings())
+        Config::resolve_for_training(settings::of_train(&args)?).map(|config| config.to_settings())
     };
     let mut arms = Vec::new();
     if args.plugin.is_empty() {

@@ -6,7 +6,9 @@ use anyhow::{Context, Result, ensure};
 use corver_core::Device;
 use serde::Serialize;
 
-use crate::{folders, output, parts, plugin};
+use crate::output;
+use crate::policy;
+use corver_reward::{folders, parts, plugin};
 
 #[derive(Serialize)]
 struct Finding {
@@ -61,11 +63,11 @@ fn show(findings: &[Finding]) {
 }
 
 fn libtorch() -> Result<String> {
-    Ok(format!("loaded; training runs on {}", parts::find_device(Device::Auto)?))
+    Ok(format!("loaded; training runs on {}", policy::find_device(Device::Auto)?))
 }
 
 fn onnx_runtime() -> Result<String> {
-    let library = corver_extract::RuntimeLibrary::find(None)?;
+    let library = parts::runtime_library()?;
     library.load()?;
     Ok(library.path().display().to_string())
 }

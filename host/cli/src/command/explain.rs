@@ -15,10 +15,11 @@ use serde_json::json;
 use super::index::count::origin;
 use super::score::{scored, show_return, show_sentence};
 use crate::args::{ConfigArgs, ExplainArgs, GraderArgs};
-use crate::config::Config;
 use crate::output;
-use crate::parts::{self, Loader};
-use crate::settings::Settings;
+use crate::recording;
+use crate::settings;
+use corver_reward::Config;
+use corver_reward::parts::{self, Loader};
 
 const EXPLAIN: &str = "explain.html";
 /// Of each query.
@@ -53,7 +54,7 @@ fn of_run_folder(args: &ExplainArgs) -> Result<(Config, Vec<Explained>)> {
     let run = Run::open(&args.subject)?;
     let mut of_run = ConfigArgs::default();
     of_run.settings.config.push(args.subject.join(folder::CONFIG));
-    let config = Config::resolve(Settings::of_explain(&of_run, &GraderArgs::default())?)?;
+    let config = Config::resolve(settings::of_explain(&of_run, &GraderArgs::default())?)?;
     let completions = explain::of_step(&run, args.step, args.completion)?;
     Ok((config, completions))
 }
@@ -62,10 +63,10 @@ fn of_run_folder(args: &ExplainArgs) -> Result<(Config, Vec<Explained>)> {
 fn of_file(args: &ExplainArgs) -> Result<(Config, Vec<Explained>)> {
     let file = args.subject.display();
     let Some(line) = args.line else { bail!("which completion of {file}? Give its line: --line N, counted from 1") };
-    let config = Config::resolve(Settings::of_explain(&args.config, &args.graders)?)?;
+    let config = Config::resolve(settings::of_explain(&args.config, &args.graders)?)?;
     let mut completions = read_completions(&args.subject)?;
     completions.keep_line(line).with_context(|| format!("{file} has no completion in line {line}"))?;
-    let mut counter = parts::counter(&config, &args.recording)?;
+    let mut counter = recording::counter(&config, &args.recording)?;
     let loader = Loader::new(&config)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
     let traces = scored(completions, &config, counter.as_mut(), &mut rules, &mut graders)?.traces;

@@ -12,8 +12,9 @@ use corver_study::eval::{ExtractionQuality, Found, compare_triplets, read_gold};
 use serde_json::json;
 
 use crate::args::ExtractArgs;
-use crate::config::{DemoOr, Extraction, model};
-use crate::{output, parts};
+use crate::output;
+use corver_reward::config::{DemoOr, Extraction, model};
+use corver_reward::parts;
 
 pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
     // Before anything large is loaded.

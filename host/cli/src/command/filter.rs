@@ -10,12 +10,13 @@ use corver_study::eval::{FilterPlan, FilterSettings, Filtered, filter};
 use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 
 use crate::args::FilterArgs;
-use crate::config::Config;
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::parts;
+use crate::policy;
 use crate::resumed;
-use crate::settings::Settings;
+use crate::settings;
+use corver_reward::parts;
+use corver_reward::{Config, Settings};
 
 /// What may change in a folder whose questions are answered: which of them are kept.
 const FREE: [&str; 3] = ["filter.min_correct", "filter.max_correct", "filter.anchors"];
@@ -25,7 +26,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     if args.resume {
         resumed::take_settings(&mut args.settings, args.out.as_deref());
     }
-    let mut config = Config::resolve(Settings::of_filter(&args)?)?;
+    let mut config = Config::resolve(settings::of_filter(&args)?)?;
     let plan = FilterPlan {
         settings: config.filter,
         sampling: config.filter.sampling(config.rollout),
@@ -33,7 +34,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         seed: config.seed,
     };
     let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
-    let device = parts::find_device(config.device)?;
+    let device = policy::find_device(config.device)?;
     let mut questions = parts::train_questions(&config)?;
     let asked = questions.len();
     questions.retain(|question| !question.golds.is_empty());
@@ -48,9 +49,9 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     manifest.set("device", device);
 
     config.rollout = plan.sampling;
-    let memory = parts::plan_memory(&mut config, &model)?;
-    parts::choose_threads(&mut config)?;
-    let mut policy = parts::load_policy(&config, &model, None)?;
+    let memory = policy::plan_memory(&mut config, &model)?;
+    policy::choose_threads(&mut config)?;
+    let mut policy = policy::load_policy(&config, &model, None)?;
     policy.set_system_prompt(&config.system_prompt);
     policy.check_prompts(&questions, &plan.sampling)?;
     let interrupt = Interrupt::listen()?;

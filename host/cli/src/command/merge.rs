@@ -4,16 +4,17 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use crate::args::MergeArgs;
-use crate::config::Config;
 use crate::output;
-use crate::parts;
-use crate::settings::Settings;
+use crate::policy;
+use crate::settings;
+use corver_reward::Config;
+use corver_reward::parts;
 
 pub fn run(args: &MergeArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(Settings::of_merge(args)?)?;
+    let config = Config::resolve(settings::of_merge(args)?)?;
     let model = parts::model(&config)?;
     let out = std::path::absolute(&args.out).with_context(|| format!("the path {}", args.out.display()))?;
-    parts::merge(&config, &model, &args.adapter, &out)?;
+    policy::merge(&config, &model, &args.adapter, &out)?;
     if json {
         return output::json(&json!({"model": model, "adapter": args.adapter, "merged": out}));
     }

@@ -9,15 +9,16 @@ use corver_study::eval::{Completions, read_completions};
 use serde::Serialize;
 
 use crate::args::ScoreArgs;
-use crate::config::Config;
 use crate::output;
-use crate::parts::{self, Loader};
-use crate::settings::Settings;
+use crate::recording;
+use crate::settings;
+use corver_reward::Config;
+use corver_reward::parts::{self, Loader};
 
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(Settings::of_score(args)?)?;
+    let config = Config::resolve(settings::of_score(args)?)?;
     let completions = read_completions(&args.file)?;
-    let mut counter = parts::counter(&config, &args.recording)?;
+    let mut counter = recording::counter(&config, &args.recording)?;
     let loader = Loader::new(&config)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
     score_and_show(completions, &config, counter.as_mut(), &mut rules, &mut graders, json)

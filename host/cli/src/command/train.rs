@@ -16,12 +16,14 @@ use serde_json::{Map, Value, json};
 
 use super::report;
 use crate::args::TrainArgs;
-use crate::config::{Config, Grader};
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::parts::{self, Loader, MemoryPlan, Policy, SentenceRules};
+use crate::policy::{self, MemoryPlan, Policy};
 use crate::resumed;
-use crate::settings::Settings;
+use crate::settings;
+use corver_reward::config::Grader;
+use corver_reward::parts::{self, Loader, SentenceRules};
+use corver_reward::{Config, Settings};
 
 /// The settings that a resumed run may have changed: it may go on for longer. The second is the same number, for the schedule.
 const FREE: [&str; 2] = ["run.steps", "update.total_steps"];
@@ -62,10 +64,10 @@ impl Prepared {
         if args.resume {
             resumed::take_settings(&mut args.config.settings, args.out.as_deref());
         }
-        let mut config = Config::resolve_for_training(Settings::of_train(&args)?)?;
+        let mut config = Config::resolve_for_training(settings::of_train(&args)?)?;
         let model = parts::model(&config)?;
-        let memory = parts::plan_memory(&mut config, &model)?;
-        parts::choose_threads(&mut config)?;
+        let memory = policy::plan_memory(&mut config, &model)?;
+        policy::choose_threads(&mut config)?;
         Ok(Self { settings: config.to_settings(), config, model, memory })
     }
 
@@ -110,7 +112,7 @@ impl Opened {
     fn of(args: &TrainArgs) -> Result<Self> {
         let prepared = Prepared::of(args)?;
         let Prepared { config, settings, model, .. } = &prepared;
-        let device = parts::find_device(config.device)?;
+        let device = policy::find_device(config.device)?;
         let loader = Loader::new(config)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let plan = plan(config, &rules.name)?;
@@ -158,7 +160,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     let resolved = prepared.as_toml()?;
     let Prepared { config, model, memory, .. } = prepared;
 
-    let mut policy = parts::load_policy(&config, &model, None)?;
+    let mut policy = policy::load_policy(&config, &model, None)?;
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train, &plan.step.sampling)?;
     // From here on there is something to go on with.
@@ -239,7 +241,7 @@ fn open_run(
         return Ok((RunDir::create(&path, resolved, manifest)?, 0));
     }
     let run = resumed::open(&path, manifest, resolved, &FREE)?;
-    let steps_done = parts::resume(policy, &run.checkpoints())?;
+    let steps_done = policy::resume(policy, &run.checkpoints())?;
     run.go_on(resolved, steps_done, steps)?;
     Ok((run, steps_done))
 }

@@ -17,10 +17,11 @@ use serde::Serialize;
 
 use super::cells;
 use crate::args::AuditArgs;
-use crate::config::Config;
 use crate::output;
-use crate::parts::{self, Loader};
-use crate::settings::Settings;
+use crate::policy::{self};
+use crate::settings;
+use corver_reward::Config;
+use corver_reward::parts::{self, Loader};
 
 /// What came of the audit.
 const AUDIT: &str = "audit.json";
@@ -52,13 +53,13 @@ enum Source {
 }
 
 pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
-    let mut config = Config::resolve(Settings::of_audit(args)?)?;
+    let mut config = Config::resolve(settings::of_audit(args)?)?;
     let buckets = Buckets::new(&args.buckets.buckets)?;
     let source = if args.sheet.is_empty() {
         let truth = parts::truth(&config).context(
             "nobody knows what is true of these questions; label sentences (calibrate draw), then give the sheet with --sheet",
         )?;
-        parts::find_device(config.device)?;
+        policy::find_device(config.device)?;
         Source::World(truth)
     } else {
         Source::Sheets(read_sheets(&args.sheet)?)
@@ -94,12 +95,12 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
 
 /// What the policy says of the evaluation questions, drawn as in training.
 fn sample(args: &AuditArgs, config: &mut Config, truth: &dyn Truth) -> Result<Sampled> {
-    parts::choose_threads(config)?;
+    policy::choose_threads(config)?;
     let questions = parts::eval_questions(config)?;
     ensure!(!questions.is_empty(), "there are no questions: set `question.eval`");
     let model = parts::model(config)?;
     let mut extractor = parts::extractor(config)?.1;
-    let mut policy = parts::load_policy(config, &model, args.adapter.as_deref())?;
+    let mut policy = policy::load_policy(config, &model, args.adapter.as_deref())?;
     policy.set_system_prompt(&config.system_prompt);
     let sampling = Sampling { num_generations: usize::from(args.samples), ..config.rollout };
     policy.check_prompts(&questions, &sampling)?;

@@ -9,17 +9,17 @@ use corver_study::eval::filter::KEPT;
 use corver_study::run::{RunManifest, folder, text_fingerprint};
 
 use crate::args::PoolArgs;
-use crate::config::Config;
 use crate::output;
-use crate::parts;
 use crate::resumed;
-use crate::settings::Settings;
+use crate::settings;
+use corver_reward::Config;
+use corver_reward::parts;
 
 /// Why every other question was dropped, a line each.
 const DROPPED: &str = "dropped.jsonl";
 
 pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(Settings::of_pool(args)?)?;
+    let config = Config::resolve(settings::of_pool(args)?)?;
     let settings = PoolSettings { near: args.near, max_chars: args.max_chars };
     let (sources, not_in) = (sources(&args.files)?, sources(&args.not_in)?);
     let mut corpus = if args.no_grounding { None } else { Some(parts::corpus(&config)?) };

@@ -16,11 +16,12 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::{EvalArgs, EvalCommand};
-use crate::config::Config;
 use crate::output;
-use crate::parts::{self, Loader, Policy, SentenceRules};
+use crate::policy::{self, Policy};
 use crate::resumed;
-use crate::settings::Settings;
+use crate::settings;
+use corver_reward::Config;
+use corver_reward::parts::{self, Loader, SentenceRules};
 
 /// The name of a model without an adapter.
 const RAW: &str = "raw";
@@ -45,8 +46,8 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     if let Some(EvalCommand::Diff { first, second }) = &args.command {
         return diff::run(first, second, json);
     }
-    let mut config = Config::resolve(Settings::of_eval(args)?)?;
-    let device = parts::find_device(config.device)?;
+    let mut config = Config::resolve(settings::of_eval(args)?)?;
+    let device = policy::find_device(config.device)?;
     let sets = sets(args, &config)?;
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
@@ -60,7 +61,7 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
         }
         None => None,
     };
-    parts::choose_threads(&mut config)?;
+    policy::choose_threads(&mut config)?;
     let mut scorers = scoring.as_mut().map(Scoring::scorers);
     let total = policies.len() * sets.iter().map(|set| set.questions.len()).sum::<usize>();
     let bar = output::progress(total as u64, "answering");
@@ -153,7 +154,7 @@ fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Resul
 }
 
 fn open_policy(config: &Config, model: &Path, adapter: Option<&Path>, bar: &ProgressBar) -> Result<Policy> {
-    let mut policy = parts::load_policy(config, model, adapter)?;
+    let mut policy = policy::load_policy(config, model, adapter)?;
     let suffix = if adapter.is_some() { &config.eval.trained_suffix } else { "" };
     policy.set_system_prompt(&format!("{}{suffix}", config.eval.system_prompt));
     let mut show = output::decoding(bar);

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::open::open_folder;
 use crate::args::CountArgs;
-use crate::{config, output, parts};
+use crate::output;
+use corver_reward::{config, parts};
 
 pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } = args;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use corver_corpus::{Corpus, Index, OpenOptions, Tokenizer};
 
-use crate::parts;
+use corver_reward::parts;
 
 /// The index folder that is named, or the demo's.
 pub fn folder(index: Option<&Path>) -> Result<PathBuf> {

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::open::{folder, open_folder};
 use crate::args::ServeArgs;
 use crate::output;
-use crate::settings::DEMO;
+use corver_reward::settings::DEMO;
 
 pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let path = folder(args.index.as_deref())?;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Bill, ask, show_agreement};
 use crate::args::JudgeArgs;
 use crate::output;
-use crate::parts;
+use corver_reward::parts;
 
 const BUILT_IN: &str = include_str!("../../../../../configs/judge/answer.toml");
 

@@ -16,9 +16,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::args::JudgeArgs;
-use crate::folders;
 use crate::output;
 use crate::resumed;
+use corver_reward::folders;
 
 /// Everything that was judged with both opinions, a line each.
 const JUDGED: &str = "judged.jsonl";

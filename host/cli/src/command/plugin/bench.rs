@@ -11,10 +11,11 @@ use serde_json::json;
 
 use super::other_work::OtherWork;
 use crate::args::RuleArgs;
-use crate::config::Config;
-use crate::parts::{AnyRule, Loader};
-use crate::settings::Settings;
-use crate::{output, plugin};
+use crate::output;
+use crate::settings;
+use corver_reward::Config;
+use corver_reward::parts::{AnyRule, Loader};
+use corver_reward::plugin;
 
 /// The share of the machine in other hands from which on the figures are doubtful.
 const NOTICEABLE: f64 = 0.1;
@@ -49,7 +50,7 @@ struct Costs {
 }
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(Settings::of_rule(args)?)?;
+    let config = Config::resolve(settings::of_rule(args)?)?;
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
     let cached = LoadOptions {

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, bail, ensure};
 use corver_rules::Manifest;
 use serde_json::{Value, json};
 
-use crate::config::Config;
-use crate::parts::Loader;
-use crate::settings::Settings;
-use crate::{folders, output};
+use crate::output;
+use corver_reward::folders;
+use corver_reward::parts::Loader;
+use corver_reward::{Config, Settings};
 
 pub fn run(dir: &Path, json: bool) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a folder for what the compiler writes")?;
@@ -37,8 +37,8 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
 }
 
 /// The checkout that this binary was built from: it has the SDK and knows the WebAssembly toolchain.
-pub fn checkout() -> Result<&'static Path> {
-    let root = folders::checkout();
+pub fn checkout() -> Result<PathBuf> {
+    let root = folders::home();
     ensure!(
         root.join("sdk").is_dir(),
         "the checkout that this binary was built from is no longer at {}; run `make build` in a checkout",

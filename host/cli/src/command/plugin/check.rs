@@ -4,13 +4,14 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use crate::args::RuleArgs;
-use crate::config::Config;
-use crate::parts::{AnyRule, Loader};
-use crate::settings::Settings;
-use crate::{output, plugin};
+use crate::output;
+use crate::settings;
+use corver_reward::Config;
+use corver_reward::parts::{AnyRule, Loader};
+use corver_reward::plugin;
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(Settings::of_rule(args)?)?;
+    let config = Config::resolve(settings::of_rule(args)?)?;
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
     let manifest = rule.manifest();

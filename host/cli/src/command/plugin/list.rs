@@ -3,10 +3,10 @@
 use anyhow::Result;
 use serde_json::json;
 
-use crate::config::Config;
-use crate::parts::Loader;
-use crate::settings::Settings;
-use crate::{output, plugin};
+use crate::output;
+use corver_reward::parts::Loader;
+use corver_reward::plugin;
+use corver_reward::{Config, Settings};
 
 pub fn run(json: bool) -> Result<()> {
     let config = Config::resolve(Settings::default())?;

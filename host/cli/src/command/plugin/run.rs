@@ -13,10 +13,11 @@ use serde_json::json;
 
 use crate::args::PluginRunArgs;
 use crate::command::score;
-use crate::config::Config;
 use crate::output;
-use crate::parts::{self, AnyRule, Loader};
-use crate::settings::Settings;
+use crate::recording;
+use crate::settings;
+use corver_reward::Config;
+use corver_reward::parts::{self, AnyRule, Loader};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,7 +27,7 @@ struct Line {
 }
 
 pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(Settings::of_rule(&args.rule)?)?;
+    let config = Config::resolve(settings::of_rule(&args.rule)?)?;
     let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     let holds_completions = text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion);
     let loader = Loader::new(&config)?;
@@ -37,7 +38,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
         }
         AnyRule::Response(rule) => return grade(&rule, &args.file, &config, json),
     };
-    let mut counter = parts::counter(&config, &args.recording)?;
+    let mut counter = recording::counter(&config, &args.recording)?;
     if holds_completions {
         let completions = read_completions(&args.file)?;
         return score::score_and_show(completions, &config, counter.as_mut(), &mut rule, &mut loader.graders()?, json);

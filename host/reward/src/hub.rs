@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 /// What a repository of the hub holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
+    /// Weights and tokenizer.
     Model,
+    /// Questions.
     Dataset,
 }
 

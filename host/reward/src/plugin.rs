@@ -12,7 +12,9 @@ use crate::folders;
 /// A rule's file and the weight of its rewards, written `FILE.wasm:WEIGHT`, or `FILE.wasm` for a weight of 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plugin {
+    /// Its file.
     pub path: PathBuf,
+    /// Factor of its rewards.
     pub weight: f64,
 }
 
@@ -71,7 +73,7 @@ pub fn find(plugin: &Path) -> Result<PathBuf> {
 
 /// Folders in which a bare name is looked up, in this order.
 pub fn search_path() -> Vec<PathBuf> {
-    vec![PathBuf::new(), PathBuf::from("plugins/dist"), folders::checkout().join("plugins/dist")]
+    vec![PathBuf::new(), PathBuf::from("plugins/dist"), folders::home().join("plugins/dist")]
 }
 
 /// Every plugin in the [`search_path`], in order of path.

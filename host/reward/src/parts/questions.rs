@@ -18,6 +18,10 @@ use crate::hub;
 /// How a Parquet file begins.
 const PARQUET: &[u8] = b"PAR1";
 
+/// The configuration's questions to learn from.
+///
+/// # Errors
+/// Where none are set, or a file is missing or malformed.
 pub fn train_questions(config: &Config) -> Result<Vec<Question>> {
     let place = named("question.train", config.train_questions.as_ref())?;
     questions(place, || corver_demo::demo_questions().0)

@@ -1,8 +1,6 @@
 //! From a configuration to the parts of a step, each opened once.
 
 mod demo;
-#[cfg_attr(not(feature = "torch"), path = "no_policy.rs")]
-mod policy;
 mod questions;
 mod rules;
 
@@ -12,16 +10,14 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use corver_core::{Counter, Extractor};
 use corver_corpus::OpenOptions;
-use corver_counts::{Memo, OpenSettings, Recorder, Recording, Source};
+use corver_counts::{Memo, OpenSettings, Source};
 use corver_extract::RuntimeLibrary;
 
-use crate::args::RecordingArgs;
 use crate::config::{Config, DemoOr, Extraction, Place, UNSET};
 use crate::folders;
 use crate::hub;
 
 pub use demo::{demo, demo_index};
-pub use policy::{MemoryPlan, Policy, choose_threads, find_device, load_policy, merge, plan_memory, resume};
 pub use questions::{eval_questions, graded_questions, named_questions, read_files, train_questions, truth};
 pub use rules::{AnyRule, Loader, SentenceRules};
 
@@ -55,14 +51,27 @@ pub fn open_extractor(folder: &Path, extraction: &Extraction) -> Result<corver_e
         chat: *chat,
         renderer: Some(renderer()?),
     };
-    let runtime = RuntimeLibrary::find(None)?;
+    let runtime = runtime_library()?;
     corver_extract::Extractor::open(folder, options, *device, &runtime)
         .with_context(|| format!("opening the extractor {}", folder.display()))
 }
 
-/// Starts this program as the process that renders chat templates.
-fn renderer() -> Result<Command> {
-    let mut renderer = Command::new(std::env::current_exe().context("this program's own path is not known")?);
+/// ONNX Runtime: what `ORT_DYLIB_PATH` names, what was installed with this program, or what `make setup` put into the checkout.
+///
+/// # Errors
+/// Where there is none.
+pub fn runtime_library() -> Result<RuntimeLibrary> {
+    let named = std::env::var_os("ORT_DYLIB_PATH").is_some();
+    let packaged = folders::installation()?.join("lib/libonnxruntime.so");
+    Ok(RuntimeLibrary::find(Some(packaged.as_path()).filter(|path| !named && path.is_file()))?)
+}
+
+/// Starts `corver-host` as the process that renders chat templates.
+///
+/// # Errors
+/// Where this program's path is not known.
+pub fn renderer() -> Result<Command> {
+    let mut renderer = Command::new(folders::program()?);
     renderer.arg("render-prompts");
     Ok(renderer)
 }
@@ -88,15 +97,6 @@ pub fn corpus(config: &Config) -> Result<(Vec<Source>, Box<dyn Counter>)> {
     };
     let counter = corver_counts::open(&sources, &settings)?;
     Ok((sources, Box::new(Memo::new(counter))))
-}
-
-/// What answers the rule's queries: the index, the index with a recorder, or a recording.
-pub fn counter(config: &Config, recording: &RecordingArgs) -> Result<Box<dyn Counter>> {
-    Ok(match (&recording.replay, &recording.record) {
-        (Some(path), _) => Box::new(Recording::open(path)?),
-        (None, Some(path)) => Box::new(Recorder::create(path, corpus(config)?.1)?),
-        (None, None) => corpus(config)?.1,
-    })
 }
 
 /// The folder of the policy's model.

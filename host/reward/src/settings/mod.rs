@@ -17,29 +17,47 @@ pub use keys::differences;
 /// Stands for the built-in demo, in place of a path.
 pub const DEMO: &str = "demo";
 
+/// All settings, by section.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
+    /// The run as a whole.
     pub run: RunSection,
+    /// What is asked.
     pub question: QuestionSection,
+    /// The model that is trained.
     pub policy: PolicySection,
+    /// How completions are drawn.
     pub rollout: Sampling,
+    /// The triplet model.
     pub extract: ExtractSection,
+    /// Where counts come from.
     pub corpus: CorpusSection,
+    /// What pays sentences.
     pub rule: RuleSection,
+    /// What judges answers.
     pub judge: GraderSection,
+    /// What checks the format.
     pub format: GraderSection,
+    /// Weights and switches of the reward.
     pub reward: RewardSettings,
+    /// How returns become advantages.
     pub advantage: AdvantageSettings,
+    /// How the policy learns.
     pub update: LearnSettings,
+    /// When checkpoints are written.
     pub checkpoint: CheckpointSection,
+    /// Which questions `filter` keeps.
     pub filter: FilterSettings,
+    /// How the policy is evaluated.
     pub eval: EvalSection,
 }
 
+/// The run as a whole.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RunSection {
+    /// Seed of every random draw.
     pub seed: u64,
     /// Optimiser steps.
     pub steps: usize,
@@ -57,6 +75,7 @@ impl Default for RunSection {
     }
 }
 
+/// What is asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuestionSection {
@@ -66,6 +85,7 @@ pub struct QuestionSection {
     pub eval: String,
     /// Only the first N evaluation questions; 0 takes all.
     pub eval_limit: usize,
+    /// Questions of a step.
     pub prompts_per_step: usize,
 }
 
@@ -75,6 +95,7 @@ impl Default for QuestionSection {
     }
 }
 
+/// The model that is trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PolicySection {
@@ -105,6 +126,7 @@ impl Default for PolicySection {
     }
 }
 
+/// The triplet model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExtractSection {
@@ -141,6 +163,7 @@ impl Default for ExtractSection {
     }
 }
 
+/// Where counts come from.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CorpusSection {
@@ -175,6 +198,7 @@ impl Default for CorpusSection {
     }
 }
 
+/// What pays sentences.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleSection {
@@ -205,6 +229,7 @@ pub struct GraderSection {
     pub settings: Map<String, Value>,
 }
 
+/// When checkpoints are written.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointSection {
@@ -220,6 +245,7 @@ impl Default for CheckpointSection {
     }
 }
 
+/// How the policy is evaluated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EvalSection {
@@ -227,6 +253,7 @@ pub struct EvalSection {
     pub system_prompt: String,
     /// Added to it when the trained policy answers (the paper's anti-loop line).
     pub trained_suffix: String,
+    /// How answers are drawn and graded.
     pub answers: EvaluateSettings,
 }
 
@@ -234,7 +261,9 @@ pub struct EvalSection {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a string or a list of strings")]
 pub enum OneOrMany {
+    /// One.
     One(String),
+    /// Several.
     Many(Vec<String>),
 }
 

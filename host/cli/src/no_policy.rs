@@ -8,7 +8,7 @@ use corver_core::{
     Advantages, Decoding, Device, Learner, PartError, Question, Rollout, Sampler, Sampling, Trainee, UpdateReport,
 };
 
-use crate::config::Config;
+use corver_reward::Config;
 
 const NO_LIBTORCH: &str =
     "this corver-host was built without libtorch and has no policy; build it with the feature `torch`";

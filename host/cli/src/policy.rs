@@ -7,7 +7,7 @@ use corver_core::Device;
 use corver_learn::{Load, Model};
 use corver_pretrained::ChatTokenizer;
 
-use crate::config::Config;
+use corver_reward::{Config, parts};
 
 pub use corver_learn::{MemoryPlan, Policy};
 
@@ -49,7 +49,7 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
     }
     let of_policy = || format!("loading the policy {}", model.display());
     let tokenizer =
-        ChatTokenizer::load_with_child(model, super::renderer()?, config.chat.clone()).with_context(of_policy)?;
+        ChatTokenizer::load_with_child(model, parts::renderer()?, config.chat.clone()).with_context(of_policy)?;
     let tokenizer = tokenizer.with_stop_texts(config.stop.clone()).with_context(of_policy)?;
     let mut weights = Model::load(model, config.precision, device).with_context(of_policy)?;
     if let Some(adapter) = adapter {

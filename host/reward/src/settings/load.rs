@@ -1,4 +1,4 @@
-//! Merges files, `--set` and flags into [`Settings`].
+//! Merges files and single settings into [`Settings`].
 
 use std::path::{Path, PathBuf};
 
@@ -6,107 +6,25 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Map, Value};
 
 use super::{DEMO, Settings, keys};
-use crate::args::{
-    AuditArgs, ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, PoolArgs, RuleArgs, ScoreArgs, SettingsArgs,
-    TrainArgs,
-};
 
-/// The demo's settings, which every command falls back on.
+/// The demo's settings, which stand in where no file is named.
 const DEMO_SETTINGS: &str = include_str!("../../../../configs/demo.toml");
 
 impl Settings {
-    pub fn of_train(args: &TrainArgs) -> Result<Self> {
-        let mut settings = Self::graded(&args.config, &args.graders)?;
-        settings.run.steps = args.steps.unwrap_or(settings.run.steps);
-        settings.run.seed = args.seed.unwrap_or(settings.run.seed);
-        Ok(settings)
-    }
-
-    pub fn of_eval(args: &EvalArgs) -> Result<Self> {
-        let mut settings = Self::flagged(&args.config)?;
-        settings.question.eval_limit = args.limit.unwrap_or(settings.question.eval_limit);
-        settings.eval.answers.samples = args.samples.unwrap_or(settings.eval.answers.samples);
-        Ok(settings)
-    }
-
-    pub fn of_audit(args: &AuditArgs) -> Result<Self> {
-        let mut settings = Self::flagged(&args.config)?;
-        settings.question.eval_limit = args.limit.unwrap_or(settings.question.eval_limit);
-        Ok(settings)
-    }
-
-    pub fn of_filter(args: &FilterArgs) -> Result<Self> {
-        let mut settings = Self::load(&args.settings)?;
-        if let Some(device) = &args.device {
-            settings.run.device.clone_from(device);
-        }
-        if let Some(questions) = &args.questions {
-            settings.question.train = questions.to_str().context("--questions is not UTF-8")?.to_owned();
-        }
-        settings.filter.anchors = args.anchors.unwrap_or(settings.filter.anchors);
-        Ok(settings)
-    }
-
-    pub fn of_pool(args: &PoolArgs) -> Result<Self> {
-        Self::load(&args.settings)
-    }
-
-    pub fn of_merge(args: &MergeArgs) -> Result<Self> {
-        Self::flagged(&args.config)
-    }
-
-    pub fn of_score(args: &ScoreArgs) -> Result<Self> {
-        Self::graded(&args.config, &args.graders)
-    }
-
-    /// As [`Self::of_score`].
-    pub fn of_explain(config: &ConfigArgs, graders: &GraderArgs) -> Result<Self> {
-        Self::graded(config, graders)
-    }
-
-    /// For a command about one rule. Where the settings name several rules, this one's own are the table with its file's
-    /// name.
-    pub fn of_rule(args: &RuleArgs) -> Result<Self> {
-        let mut settings = Self::load(&args.settings)?;
-        if settings.rule.plugin.texts().count() > 1 {
-            let name = args.plugin.file_stem().unwrap_or_default().to_string_lossy();
-            let own = settings.rule.settings.remove(name.as_ref());
-            settings.rule.settings = own.and_then(|own| own.as_object().cloned()).unwrap_or_default();
-        }
-        Ok(settings)
-    }
-
-    fn graded(args: &ConfigArgs, graders: &GraderArgs) -> Result<Self> {
-        let mut settings = Self::flagged(args)?;
-        for (flag, section) in [(&graders.judge, &mut settings.judge), (&graders.format, &mut settings.format)] {
-            if let Some(plugin) = flag {
-                section.plugin.clone_from(plugin);
-            }
-        }
-        Ok(settings)
-    }
-
-    fn flagged(args: &ConfigArgs) -> Result<Self> {
-        let mut settings = Self::load(&args.settings)?;
-        if !args.plugin.is_empty() {
-            settings.rule.plugin = args.plugin.clone().into();
-        }
-        if let Some(device) = &args.device {
-            settings.run.device.clone_from(device);
-        }
-        Ok(settings)
-    }
-
-    /// The defaults, then the files, then `--set`.
-    fn load(args: &SettingsArgs) -> Result<Self> {
+    /// The defaults, then the files (`demo` stands for the built-in one, which is also taken where there is none), then single
+    /// settings, written `section.key=value`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a setting that is unknown or of the wrong kind; the message names it.
+    pub fn load(files: &[PathBuf], set: &[String]) -> Result<Self> {
         let mut merged = Map::new();
         let demo = [PathBuf::from(DEMO)];
-        for path in if args.config.is_empty() { &demo } else { args.config.as_slice() } {
+        for path in if files.is_empty() { &demo } else { files } {
             let values = read(path)?;
             keys::check(&values).with_context(|| format!("in {}", path.display()))?;
             merge(&mut merged, values);
         }
-        for text in &args.set {
+        for text in set {
             let values = parse_override(text)?;
             keys::check(&values).with_context(|| format!("in --set {text}"))?;
             merge(&mut merged, values);
@@ -152,8 +70,9 @@ mod tests {
     use super::*;
 
     fn load(config: &[&Path], set: &[&str]) -> Result<Settings> {
-        let config = config.iter().map(PathBuf::from).collect();
-        Settings::load(&SettingsArgs { config, set: set.iter().map(ToString::to_string).collect() })
+        let config: Vec<_> = config.iter().map(PathBuf::from).collect();
+        let set: Vec<_> = set.iter().map(ToString::to_string).collect();
+        Settings::load(&config, &set)
     }
 
     #[test]

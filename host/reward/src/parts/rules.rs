@@ -58,15 +58,21 @@ pub struct Loader<'a> {
 }
 
 impl<'a> Loader<'a> {
+    /// A sandbox with the limits of the configuration.
+    ///
+    /// # Errors
+    /// Where the system refuses what it needs.
     pub fn new(config: &'a Config) -> Result<Self> {
         let sandbox = Sandbox::new(config.limits.clone(), Self::compiler()?)?;
         Ok(Self { config, sandbox, cache: Self::cache()? })
     }
 
-    /// This program, started anew for every rule that is not in the cache.
+    /// `corver-host`, started anew for every rule that is not in the cache.
+    ///
+    /// # Errors
+    /// Where this program's path is not known.
     pub fn compiler() -> Result<Compiler> {
-        let program = std::env::current_exe().context("this program's own path is not known")?;
-        Ok(Compiler::Child { program, arguments: vec!["compile-rule".into()] })
+        Ok(Compiler::Child { program: folders::program()?, arguments: vec!["compile-rule".into()] })
     }
 
     /// Where compiled rules are kept.
@@ -175,11 +181,14 @@ impl Grader {
 
 /// A plugin of either kind.
 pub enum AnyRule {
+    /// It judges sentences.
     Sentence(Rule),
+    /// It judges whole completions.
     Response(ResponseRule),
 }
 
 impl AnyRule {
+    /// Which of the two.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Sentence(_) => Kind::Sentence,
@@ -187,6 +196,7 @@ impl AnyRule {
         }
     }
 
+    /// What it says of itself.
     pub fn manifest(&self) -> &Manifest {
         match self {
             Self::Sentence(rule) => rule.manifest(),
@@ -194,6 +204,7 @@ impl AnyRule {
         }
     }
 
+    /// blake3 of its file.
     pub fn hash(&self) -> &str {
         match self {
             Self::Sentence(rule) => rule.hash(),
@@ -201,6 +212,7 @@ impl AnyRule {
         }
     }
 
+    /// The interfaces that it imports.
     pub fn imports(&self) -> &[String] {
         match self {
             Self::Sentence(rule) => rule.imports(),

@@ -30,7 +30,9 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// What a setting names: the built-in demo's, or one of the user's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DemoOr<T> {
+    /// The built-in one.
     Demo,
+    /// The user's.
     Own(T),
 }
 
@@ -40,46 +42,73 @@ pub type Place = DemoOr<PathBuf>;
 /// Resolved settings. What no setting names is `None` or empty: each command needs only some of it.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// Of every random draw.
     pub seed: u64,
+    /// Optimiser steps.
     pub steps: usize,
+    /// Where the policy runs.
     pub device: Device,
+    /// Of libtorch, on the processor; 0 measures.
     pub threads: usize,
     /// Bytes; `None` where it is what the device has free.
     pub memory: Option<u64>,
+    /// Questions to learn from.
     pub train_questions: Option<Place>,
+    /// Questions to evaluate with.
     pub eval_questions: Option<Place>,
     /// 0 takes all.
     pub eval_limit: usize,
+    /// Questions of a step.
     pub prompts_per_step: usize,
+    /// The policy.
     pub model: Option<Place>,
     /// Switches of the chat template.
     pub chat: Map<String, Value>,
     /// Texts that end an answer.
     pub stop: Vec<String>,
+    /// Of training rollouts; empty sends none.
     pub system_prompt: String,
+    /// Of the policy's weights.
     pub precision: Precision,
+    /// Completions decoded at once, at most.
     pub max_rows: usize,
+    /// How completions are drawn.
     pub rollout: Sampling,
+    /// The triplet model.
     pub extractor: Option<Place>,
+    /// How it is asked.
     pub extraction: Extraction,
     /// Their counts are added.
     pub sources: Vec<DemoOr<Source>>,
+    /// How occurrences are counted.
     pub counting: CnfOptions,
+    /// Memory for the positions of frequent words, in MiB.
     pub cache_mib: u64,
+    /// For the look-ups of one round.
     pub count_time: Duration,
+    /// How servers of counts are treated.
     pub remote: RemoteSettings,
     /// Their rewards are added.
     pub plugins: Vec<Plugin>,
+    /// As the rules take them.
     pub rule_settings: Map<String, Value>,
+    /// On what a rule may use and answer.
     pub limits: Limits,
     /// `None`: the paper's, which is built in.
     pub judge: Option<Grader>,
+    /// `None`: the paper's, which is built in.
     pub format: Option<Grader>,
+    /// Weights and switches of the reward.
     pub reward: RewardSettings,
+    /// How returns become advantages.
     pub advantage: AdvantageSettings,
+    /// How the policy learns.
     pub update: LearnSettings,
+    /// When checkpoints are written.
     pub checkpoint: CheckpointSection,
+    /// Which questions are kept.
     pub filter: FilterSettings,
+    /// How answers are drawn for evaluation.
     pub eval: EvalSection,
 }
 
@@ -88,15 +117,20 @@ pub struct Config {
 pub struct Extraction {
     /// `None`: the folder's own.
     pub prompt: Option<PathBuf>,
+    /// Whether the prompt goes through the model's chat template.
     pub chat: bool,
+    /// What overrides the folder's own.
     pub settings: corver_extract::Settings,
+    /// Where it runs.
     pub device: corver_extract::Device,
 }
 
 /// A response rule.
 #[derive(Debug, Clone)]
 pub struct Grader {
+    /// Its file.
     pub plugin: PathBuf,
+    /// As it takes them.
     pub settings: Map<String, Value>,
 }
 
