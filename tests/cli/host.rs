@@ -32,6 +32,12 @@ impl Finished {
         self
     }
 
+    /// It found something, and says so by its exit code.
+    pub fn found(self, code: i32) -> Self {
+        self.failed(code, "");
+        self
+    }
+
     /// It failed with one line that says `why`, and no stack trace.
     pub fn bad(&self, why: &str) {
         self.failed(1, why);

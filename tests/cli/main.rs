@@ -3,6 +3,7 @@
 mod attack;
 mod browser;
 mod calibrate;
+mod check;
 mod compare;
 mod data;
 mod errors;

@@ -106,10 +106,35 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
+/// How a mark is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    Good,
+    Bad,
+    Plain,
+}
+
+/// Prints a text behind a mark, which is green or red on a terminal.
+pub fn marked(mark: &str, tone: Tone, text: &str) {
+    let colour = match tone {
+        _ if is_plain() => None,
+        Tone::Good => Some(32),
+        Tone::Bad => Some(31),
+        Tone::Plain => None,
+    };
+    let mark = format!("{mark:>11}");
+    let mark = colour.map_or(mark.clone(), |colour| format!("\x1b[{colour}m{mark}\x1b[0m"));
+    print(&format!("{mark}  {}\n", escaped(text)));
+}
+
+/// Nobody looks at a terminal, or colours are not wanted.
+fn is_plain() -> bool {
+    !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
 /// Text that stands out: bold on a terminal, between asterisks elsewhere and where `NO_COLOR` is set.
 fn emphasised(text: &str) -> String {
-    let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if plain { format!("**{text}**") } else { format!("\x1b[1m{text}\x1b[0m") }
+    if is_plain() { format!("**{text}**") } else { format!("\x1b[1m{text}\x1b[0m") }
 }
 
 /// A bar on a terminal, silent elsewhere: logs get lines of their own.

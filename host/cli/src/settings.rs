@@ -4,8 +4,8 @@ use anyhow::{Context, Result};
 use corver_reward::Settings;
 
 use crate::args::{
-    AuditArgs, ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, PoolArgs, RuleArgs, ScoreArgs, SettingsArgs,
-    TrainArgs,
+    AuditArgs, CheckArgs, ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, PoolArgs, RuleArgs, ScoreArgs,
+    SettingsArgs, TrainArgs,
 };
 
 pub fn of_train(args: &TrainArgs) -> Result<Settings> {
@@ -55,6 +55,15 @@ pub fn of_score(args: &ScoreArgs) -> Result<Settings> {
 /// As [`of_score`].
 pub fn of_explain(config: &ConfigArgs, graders: &GraderArgs) -> Result<Settings> {
     graded(config, graders)
+}
+
+pub fn of_check(args: &CheckArgs) -> Result<Settings> {
+    let mut settings = flagged(&args.config)?;
+    if !args.index.is_empty() {
+        settings.corpus.index = args.index.clone().into();
+    }
+    settings.check.by = args.by.map_or(settings.check.by, Into::into);
+    Ok(settings)
 }
 
 /// For a command about one rule. Where the settings name several rules, this one's own are the table with its file's

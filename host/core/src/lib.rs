@@ -43,7 +43,7 @@ pub use stage::{StageSeconds, StepError};
 pub use step::{StepReport, StepSettings, step};
 pub use trace::{SentenceTrace, Trace};
 pub use trainee::Trainee;
-pub use triplet::{Extractor, Triplet};
+pub use triplet::{Claim, Extractor, Triplet};
 pub use update::{Device, InvalidSetting, LearnSettings, Learner, Precision, UpdateReport};
 pub use verdict::{Blend, Channel, SentenceScorer, Verdict, Weighted};
 

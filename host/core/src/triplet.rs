@@ -205,20 +205,49 @@ pub fn read_reply(reply: &str) -> Vec<Element> {
     parse_elements(strip(reply.strip_prefix("entities:").unwrap_or(reply))).unwrap_or_default()
 }
 
-/// The triplets of a reply, in order: its lists of exactly three whose first and last are text. Whether head and tail
-/// are any good is the rule's business. A list in the relation's place counts as its words.
+/// What one list of a reply states.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Claim {
+    /// Three parts.
+    Fact(Triplet),
+    /// Two parts: something is said, or asked, of an entity alone.
+    Mention {
+        /// The entity.
+        head: String,
+        /// What of it.
+        relation: String,
+    },
+}
+
+impl Claim {
+    /// A list of two or three whose entities are text; a list in the relation's place counts as its words.
+    fn of(element: Element) -> Option<Self> {
+        let Element::List(list) = element else { return None };
+        let mut parts = list.into_iter();
+        match (parts.next()?, parts.next()?, parts.next(), parts.next()) {
+            (Element::Text(head), relation, Some(Element::Text(tail)), None) => {
+                Some(Self::Fact(Triplet { head, relation: relation.into_text(), tail }))
+            }
+            (Element::Text(head), relation, None, None) => Some(Self::Mention { head, relation: relation.into_text() }),
+            _ => None,
+        }
+    }
+}
+
+/// What a reply states, in order. Whether its entities are any good is the business of whoever reads it.
+#[must_use]
+pub fn claims_from_reply(reply: &str) -> Vec<Claim> {
+    read_reply(reply).into_iter().filter_map(Claim::of).collect()
+}
+
+/// The triplets among a reply's claims.
 #[must_use]
 pub fn triplets_from_reply(reply: &str) -> Vec<Triplet> {
-    let triplet = |element| match element {
-        Element::List(list) => match <[Element; 3]>::try_from(list).ok()? {
-            [Element::Text(head), relation, Element::Text(tail)] => {
-                Some(Triplet { head, relation: relation.into_text(), tail })
-            }
-            _ => None,
-        },
-        Element::Text(_) => None,
+    let triplet = |claim| match claim {
+        Claim::Fact(triplet) => Some(triplet),
+        Claim::Mention { .. } => None,
     };
-    read_reply(reply).into_iter().filter_map(triplet).collect()
+    claims_from_reply(reply).into_iter().filter_map(triplet).collect()
 }
 
 impl Element {
@@ -256,7 +285,10 @@ mod tests {
 
     #[test]
     fn a_question_has_no_triplet() {
-        assert!(triplets_from_reply(r#"[["Il Seduttore", "director"]]"#).is_empty());
+        let reply = r#"[["Il Seduttore", "director"]]"#;
+        assert!(triplets_from_reply(reply).is_empty());
+        let asked = Claim::Mention { head: "Il Seduttore".to_owned(), relation: "director".to_owned() };
+        assert_eq!(claims_from_reply(reply), [asked]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use corver_study::data::QuestionPlace;
 use corver_study::eval::FilterSettings;
 use serde_json::{Map, Value};
 
+use crate::check::CheckSettings;
 use crate::hub;
 use crate::plugin::{self, Plugin};
 use crate::settings::{
@@ -110,6 +111,8 @@ pub struct Config {
     pub filter: FilterSettings,
     /// How answers are drawn for evaluation.
     pub eval: EvalSection,
+    /// What `check` calls unsupported.
+    pub check: CheckSettings,
 }
 
 /// How the extractor is asked.
@@ -204,6 +207,7 @@ impl Config {
             checkpoint: settings.checkpoint,
             filter: settings.filter,
             eval: settings.eval,
+            check: settings.check,
         }
     }
 
@@ -313,6 +317,7 @@ impl Config {
             checkpoint: self.checkpoint,
             filter: self.filter,
             eval: self.eval.clone(),
+            check: self.check,
         }
     }
 }

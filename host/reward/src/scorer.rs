@@ -1,16 +1,21 @@
-//! The reward, opened once: completions → what they earn.
+//! The reward, opened once: completions → what they earn. [`crate::check`] is the other thing that it is good for.
 
 use anyhow::Result;
-use corver_core::{Counter, Extractor, Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, score};
+use corver_core::{Counter, Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, score};
 
-use crate::Config;
+use corver_extract::Extractor;
+
+use crate::check::CheckSettings;
 use crate::parts::{self, Loader, SentenceRules};
+use crate::{Config, Passages};
 
 /// Extractor, corpus, rules and graders of a configuration.
 pub struct Scorer {
-    extractor: Box<dyn Extractor>,
-    counter: Box<dyn Counter>,
-    rules: SentenceRules,
+    pub(crate) extractor: Extractor,
+    pub(crate) counter: Box<dyn Counter>,
+    pub(crate) rules: SentenceRules,
+    pub(crate) passages: Passages,
+    pub(crate) check: CheckSettings,
     graders: Graders,
     settings: RewardSettings,
 }
@@ -25,7 +30,8 @@ impl Scorer {
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let (_, counter) = parts::corpus(config)?;
         let (_, extractor) = parts::extractor(config)?;
-        Ok(Self { extractor, counter, rules, graders, settings: config.reward })
+        let passages = Passages::open(config)?;
+        Ok(Self { extractor, counter, rules, passages, check: config.check, graders, settings: config.reward })
     }
 
     /// What completions earn; `question` of each is an index into `questions`.
@@ -34,12 +40,18 @@ impl Scorer {
     /// Where a part fails.
     pub fn score(&mut self, rollouts: &[Rollout], questions: &[Question]) -> Result<Scored, StepError> {
         let mut scorers = Scorers {
-            extractor: self.extractor.as_mut(),
+            extractor: &mut self.extractor,
             counter: self.counter.as_mut(),
             sentence_scorer: &mut self.rules,
             graders: &mut self.graders,
         };
         score(rollouts, questions, &mut scorers, &self.settings)
+    }
+
+    /// Whether an index lies on this machine, so that there are passages to show.
+    #[must_use]
+    pub fn has_text(&self) -> bool {
+        !self.passages.is_empty()
     }
 
     /// Weights and switches of the reward.

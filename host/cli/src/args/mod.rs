@@ -1,6 +1,7 @@
 //! What the command line takes.
 
 mod calibrate;
+mod check;
 mod data;
 mod index;
 mod judge;
@@ -13,6 +14,7 @@ use clap::{Args, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
 pub use calibrate::{AuditArgs, CalibrateArgs, CalibrateCommand, DrawArgs, ReadArgs};
+pub use check::CheckArgs;
 pub use data::{DataArgs, DataCommand, PoolArgs};
 pub use index::{BuildArgs, CountArgs, IndexArgs, IndexCommand, InfoArgs, ServeArgs, VerifyArgs};
 pub use judge::JudgeArgs;
@@ -22,7 +24,8 @@ pub use report::{ExplainArgs, ReportArgs};
 /// Train language models with reward rules that are WebAssembly plugins.
 ///
 /// Without settings, every command works on a small built-in world, so the shortest tour is `corver-host train`.
-/// Exit codes: 0 success, 1 failure (the message says why), 2 a mistake on the command line, 130 interrupted.
+/// Exit codes: 0 success, 1 failure (the message says why), 2 a mistake on the command line, 3 `check` found something unsupported,
+/// 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "corver-host", version, max_term_width = 100)]
 pub struct Arguments {
@@ -116,6 +119,16 @@ pub enum Command {
     /// separated by semicolons. With "triplets" in every line, as [[sentence, [[head, relation, tail], …]], …], no extractor
     /// is needed; every sentence of the completion is then listed, those that state no fact with [].
     Score(ScoreArgs),
+    /// Say which sentences of a text the corpus does not support.
+    ///
+    /// A sentence is unsupported where head and tail of what it states never occur together, or an entity that it names alone
+    /// is rare (the test of QuCo-RAG; its thresholds are the settings `check.*`). The rule's verdict stands beside it. Exit code 3:
+    /// some sentence is unsupported.
+    ///
+    ///   corver-host check --text 'Old Riavuck lies in Denwick.'
+    ///   corver-host check answer.txt --question 'Where does Old Riavuck lie?' --index wiki --json
+    #[command(verbatim_doc_comment)]
+    Check(CheckArgs),
     /// Make a page about a run: curves, known hacks, best and worst completions, timing, settings. Of several runs, side by side.
     ///
     ///   corver-host report runs/first-001

@@ -4,8 +4,6 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use corver_core::{ReturnParts, RewardSettings};
-use corver_corpus::OpenOptions;
-use corver_counts::{OpenSettings, Opened};
 use corver_report::explain::{Evidence, Explained, Passage, Piece};
 use corver_report::{Run, explain, page};
 use corver_study::eval::read_completions;
@@ -19,7 +17,8 @@ use crate::output;
 use crate::recording;
 use crate::settings;
 use corver_reward::Config;
-use corver_reward::parts::{self, Loader};
+use corver_reward::Passages;
+use corver_reward::parts::Loader;
 
 const EXPLAIN: &str = "explain.html";
 /// Of each query.
@@ -82,44 +81,21 @@ fn evidence(explained: &Explained, config: &Config, is_replayed: bool) -> Vec<Ev
     let lookups = explained.lookups();
     let opened = match is_replayed {
         true => Err("The counts were replayed from a recording, which has no text.".to_owned()),
-        false => open(config).map_err(|error| format!("{error:#}")),
+        false => Passages::open(config).map_err(|error| format!("{error:#}")),
     };
     if let (Err(why), false) = (&opened, lookups.is_empty()) {
         tracing::warn!("no passages: {why}");
     }
     let of_query = |query: &corver_core::Query| {
-        let found = opened.as_ref().map_err(Clone::clone).and_then(|corpora| passages(corpora, query, config));
+        let found = opened.as_ref().map_err(Clone::clone);
+        let found = found.and_then(|texts| texts.of(&query.all_of, PASSAGES).map_err(|error| format!("{error:#}")));
         let (passages, missing) = match found {
-            Ok(passages) => (passages, None),
+            Ok(passages) => (passages.iter().map(passage).collect(), None),
             Err(why) => (Vec::new(), Some(why)),
         };
         Evidence { query: query.to_string(), passages, missing }
     };
     lookups.into_iter().map(|lookup| of_query(&lookup.query)).collect()
-}
-
-fn open(config: &Config) -> Result<Vec<Opened>> {
-    let settings = OpenSettings {
-        options: config.counting,
-        index: OpenOptions::default(),
-        remote: config.remote.clone(),
-        ..OpenSettings::default()
-    };
-    let sources = parts::sources(&config.sources)?;
-    Ok(sources.iter().map(|source| source.open(&settings)).collect::<Result<_, _>>()?)
-}
-
-fn passages(corpora: &[Opened], query: &corver_core::Query, config: &Config) -> Result<Vec<Passage>, String> {
-    let mut passages = Vec::new();
-    let mut has_text = false;
-    for corpus in corpora {
-        let Opened::Local(local) = corpus else { continue };
-        has_text = true;
-        let wanted = PASSAGES - passages.len();
-        let found = local.corpus().passages(&query.all_of, &config.counting, wanted);
-        passages.extend(found.map_err(|error| error.to_string())?.iter().map(passage));
-    }
-    if has_text { Ok(passages) } else { Err("The index is on a server, which counts and has no text to show.".into()) }
 }
 
 fn passage(passage: &corver_corpus::Passage) -> Passage {

@@ -1,6 +1,7 @@
 //! One file per subcommand.
 
 pub mod calibrate;
+pub mod check;
 pub mod compare;
 pub mod data;
 pub mod demo;

@@ -51,7 +51,7 @@ pub fn scored(
 ) -> Result<Scored> {
     let mut extractor: Box<dyn Extractor> = match completions.triplets {
         Some(given) => Box::new(given),
-        None => parts::extractor(config)?.1,
+        None => Box::new(parts::extractor(config)?.1),
     };
     let mut scorers = Scorers { extractor: extractor.as_mut(), counter, sentence_scorer, graders };
     score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
@@ -88,11 +88,7 @@ pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
     let reward =
         verdict.and_then(|verdict| verdict.reward).map_or("     ".to_owned(), |reward| format!("{reward:+.2}"));
     output::line(format_args!("  {reward}  {text}"));
-    for Lookup { query, count } in verdict.into_iter().flat_map(|verdict| &verdict.lookups) {
-        let found = count.occurrences.map_or("no answer".to_owned(), |found| found.to_string());
-        let inexact = if count.exact { "" } else { " (not exact)" };
-        output::line(format_args!("         {query} = {found}{inexact}"));
-    }
+    verdict.into_iter().flat_map(|verdict| &verdict.lookups).for_each(show_lookup);
     for channel in verdict.into_iter().flat_map(|verdict| &verdict.channels) {
         let reward = channel.reward.map_or("abstains".to_owned(), |reward| format!("{reward:+.2}"));
         let note = channel.note.as_deref().map_or(String::new(), |note| format!(", {note}"));
@@ -101,4 +97,11 @@ pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
     if let Some(note) = verdict.and_then(|verdict| verdict.note.as_deref()) {
         output::line(format_args!("         {note}"));
     }
+}
+
+/// A query and its count.
+pub fn show_lookup(Lookup { query, count }: &Lookup) {
+    let found = count.occurrences.map_or("no answer".to_owned(), |found| found.to_string());
+    let inexact = if count.exact { "" } else { " (not exact)" };
+    output::line(format_args!("         {query} = {found}{inexact}"));
 }

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use corver_core::{Counter, Decoding, Extractor, Graders, Scorers, StepSettings, Trainee};
+use corver_core::{Counter, Decoding, Graders, Scorers, StepSettings, Trainee};
+use corver_extract::Extractor;
 use corver_study::eval::Evaluation;
 use corver_study::run::{
     Observer, Plan, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
@@ -103,7 +104,7 @@ struct Opened {
     rules: SentenceRules,
     graders: Graders,
     counter: Box<dyn Counter>,
-    extractor: Box<dyn Extractor>,
+    extractor: Extractor,
     /// What decides the run.
     manifest: RunManifest,
 }
@@ -168,7 +169,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
     policy.keep_failures(run.path());
     let mut scorers = Scorers {
-        extractor: extractor.as_mut(),
+        extractor: &mut extractor,
         counter: counter.as_mut(),
         sentence_scorer: &mut rules,
         graders: &mut graders,

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use corver_core::{Counter, Extractor};
+use corver_core::Counter;
 use corver_corpus::OpenOptions;
 use corver_counts::{Memo, OpenSettings, Source};
-use corver_extract::RuntimeLibrary;
+use corver_extract::{Extractor, RuntimeLibrary};
 
 use crate::config::{Config, DemoOr, Extraction, Place, UNSET};
 use crate::folders;
@@ -22,10 +22,10 @@ pub use questions::{eval_questions, graded_questions, named_questions, read_file
 pub use rules::{AnyRule, Loader, SentenceRules};
 
 /// The triplet model, and its folder.
-pub fn extractor(config: &Config) -> Result<(PathBuf, Box<dyn Extractor>)> {
+pub fn extractor(config: &Config) -> Result<(PathBuf, Extractor)> {
     let folder = extractor_folder(named("extract.model", config.extractor.as_ref())?)?;
     let extractor = open_extractor(&folder, &config.extraction)?;
-    Ok((folder, Box::new(extractor)))
+    Ok((folder, extractor))
 }
 
 /// The folder of the triplet model.
@@ -40,7 +40,7 @@ pub fn extractor_folder(place: &Place) -> Result<PathBuf> {
 }
 
 /// Opens the triplet model of a folder.
-pub fn open_extractor(folder: &Path, extraction: &Extraction) -> Result<corver_extract::Extractor> {
+pub fn open_extractor(folder: &Path, extraction: &Extraction) -> Result<Extractor> {
     let Extraction { prompt, chat, settings, device } = extraction;
     let read = |path: &PathBuf| {
         std::fs::read_to_string(path).with_context(|| format!("cannot read the prompt {}", path.display()))
@@ -52,7 +52,7 @@ pub fn open_extractor(folder: &Path, extraction: &Extraction) -> Result<corver_e
         renderer: Some(renderer()?),
     };
     let runtime = runtime_library()?;
-    corver_extract::Extractor::open(folder, options, *device, &runtime)
+    Extractor::open(folder, options, *device, &runtime)
         .with_context(|| format!("opening the extractor {}", folder.display()))
 }
 

@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 75] = [
+const BOUNDS: [(&str, f64, f64); 78] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -88,6 +88,9 @@ const BOUNDS: [(&str, f64, f64); 75] = [
     ("eval.answers.samples", 1.0, 1e4),
     ("eval.answers.temperature", 0.0, 100.0),
     ("eval.answers.top_p", 1e-6, 1.0),
+    ("check.question_entity", 0.0, WHOLE),
+    ("check.pair", 0.0, WHOLE),
+    ("check.entity", 0.0, WHOLE),
 ];
 
 /// What several settings make together, its name first, and the largest value.

@@ -5,6 +5,7 @@ mod bounds;
 mod keys;
 mod load;
 
+use crate::check::CheckSettings;
 use corver_core::{AdvantageSettings, LearnSettings, Precision, RewardSettings, Sampling};
 use corver_counts::RemoteSettings;
 use corver_study::eval::{EvaluateSettings, FilterSettings};
@@ -51,6 +52,8 @@ pub struct Settings {
     pub filter: FilterSettings,
     /// How the policy is evaluated.
     pub eval: EvalSection,
+    /// What `check` calls unsupported.
+    pub check: CheckSettings,
 }
 
 /// The run as a whole.

@@ -118,7 +118,7 @@ fn sample(args: &AuditArgs, config: &mut Config, truth: &dyn Truth) -> Result<Sa
         ControlFlow::Continue(())
     });
     let mut progress = |done: usize| bar.set_position(done as u64);
-    let sampled = Sampled::draw(&mut policy, extractor.as_mut(), questions, &plan, &mut progress);
+    let sampled = Sampled::draw(&mut policy, &mut extractor, questions, &plan, &mut progress);
     bar.finish_and_clear();
     Ok(sampled?)
 }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use corver_core::{Counter, Extractor, Graders, Question, Scorers, Trainee};
+use corver_core::{Counter, Graders, Question, Scorers, Trainee};
 use corver_counts::Source;
+use corver_extract::Extractor;
 use corver_study::eval::{EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate, summarize};
 use corver_study::run::{RunDir, RunManifest, fingerprint, text_fingerprint};
 use indicatif::ProgressBar;
@@ -172,7 +173,7 @@ struct Scoring {
     sources: Vec<Source>,
     counter: Box<dyn Counter>,
     extractor_folder: PathBuf,
-    extractor: Box<dyn Extractor>,
+    extractor: Extractor,
 }
 
 impl Scoring {
@@ -185,7 +186,7 @@ impl Scoring {
 
     fn scorers(&mut self) -> Scorers<'_> {
         Scorers {
-            extractor: self.extractor.as_mut(),
+            extractor: &mut self.extractor,
             counter: self.counter.as_mut(),
             sentence_scorer: &mut self.rules,
             graders: &mut self.graders,

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use corver_core::sentence::{Split, split};
 use corver_core::trace::SentenceTrace;
-use corver_core::{Completion, Section, Sentence, Triplet};
+use corver_core::{Completion, Extractor as _, Section, Sentence, Triplet};
 use corver_rules::ResponseRule;
 use corver_study::eval::{Completions, read_completions};
 use serde::Deserialize;

@@ -1,0 +1,189 @@
+//! What is asked of the corpus for a claim, and what its counts mean. The constants are those of QuCo-RAG's published settings.
+
+use corver_core::{Claim, Lookup, Query, Triplet, Verdict};
+use serde::{Deserialize, Serialize};
+
+use super::{CheckedClaim, Status};
+
+/// A sentence with one of these denies knowledge or sums up: the test ends there.
+const ENDS_THE_TEST: [&str; 7] =
+    ["does not", "not provide", "not mention", "not available", "not specif", "No information", "the answer is"];
+
+/// Below which counts something is unsupported, and who decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct CheckSettings {
+    /// A question is about rare entities where they occur less often than this on average. QuCo-RAG: 1,000 for
+    /// 2WikiMultihopQA, 100,000 for HotpotQA.
+    pub question_entity: u64,
+    /// A claim is unsupported where head and tail occur together less often than this.
+    pub pair: u64,
+    /// A claim about one entity is unsupported where that occurs less often than this; 0: never.
+    pub entity: u64,
+    /// What makes a sentence unsupported.
+    pub by: DecidedBy,
+}
+
+impl Default for CheckSettings {
+    fn default() -> Self {
+        Self { question_entity: 1_000, pair: 1, entity: 20, by: DecidedBy::Test }
+    }
+}
+
+/// What makes a sentence unsupported.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DecidedBy {
+    /// The two-stage test.
+    #[default]
+    Test,
+    /// The rule: it pays less than 0.
+    Rule,
+    /// One of the two.
+    Either,
+}
+
+/// How often a question's entities occur.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QuestionCheck {
+    /// Each entity once.
+    pub entities: Vec<Lookup>,
+    /// Mean occurrences of the entities that the corpus could count; `None` where there are none.
+    pub mean: Option<f64>,
+    /// They are rare: an answer to the question needs to look something up.
+    pub rare: bool,
+}
+
+impl QuestionCheck {
+    pub(super) fn of(entities: Vec<Lookup>, settings: &CheckSettings) -> Self {
+        let counts: Vec<u64> = entities.iter().filter_map(|entity| entity.count.occurrences).collect();
+        let total: f64 = counts.iter().map(|&count| count as f64).sum();
+        let mean = (!counts.is_empty()).then(|| total / counts.len() as f64);
+        Self { rare: mean.is_some_and(|mean| mean < settings.question_entity as f64), entities, mean }
+    }
+}
+
+/// The entities of a question: the heads of its claims, each once.
+pub(super) fn entities(claims: Vec<Claim>) -> Vec<String> {
+    let mut heads: Vec<String> = Vec::new();
+    for Claim::Fact(Triplet { head, .. }) | Claim::Mention { head, .. } in claims {
+        if !heads.contains(&head) {
+            heads.push(head);
+        }
+    }
+    heads
+}
+
+/// How many sentences are tested: those before the first denial or summary.
+pub(super) fn tested(sentences: &[&str]) -> usize {
+    let ends = |sentence: &&str| ENDS_THE_TEST.iter().any(|phrase| sentence.contains(phrase));
+    sentences.iter().position(ends).unwrap_or(sentences.len())
+}
+
+/// How often do whole entities occur together? Rules ask with words instead, so their counts are others.
+pub(super) fn query(claim: &Claim) -> Query {
+    match claim {
+        Claim::Fact(Triplet { head, tail, .. }) => Query::new([[head], [tail]]),
+        Claim::Mention { head, .. } => Query::new([[head]]),
+    }
+}
+
+impl CheckSettings {
+    pub(super) fn test(&self, claim: Claim, lookup: Lookup) -> CheckedClaim {
+        let (head, relation, tail, least) = match claim {
+            Claim::Fact(Triplet { head, relation, tail }) => (head, relation, Some(tail), self.pair),
+            Claim::Mention { head, relation } => (head, relation, None, self.entity),
+        };
+        let supported = lookup.count.occurrences.map(|found| found >= least);
+        CheckedClaim { head, relation, tail, lookup, supported, passages: Vec::new() }
+    }
+
+    pub(super) fn decide(&self, is_tested: bool, claims: &[CheckedClaim], rule: &Verdict) -> Status {
+        let by_test = claims.iter().filter_map(|claim| claim.supported).reduce(|all, one| all && one);
+        let by_rule = rule.reward.map(|reward| reward >= 0.0);
+        let supported = match self.by {
+            DecidedBy::Test => by_test,
+            DecidedBy::Rule => by_rule,
+            DecidedBy::Either => by_test.into_iter().chain(by_rule).reduce(|all, one| all && one),
+        };
+        match supported {
+            Some(true) => Status::Supported,
+            Some(false) => Status::Unsupported,
+            None if is_tested => Status::NoClaim,
+            None => Status::NotTested,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use corver_core::Count;
+
+    use super::*;
+
+    fn fact() -> Claim {
+        let [head, relation, tail] = ["Ada Vell", "was born in", "Riavuck"].map(str::to_owned);
+        Claim::Fact(Triplet { head, relation, tail })
+    }
+
+    fn mention() -> Claim {
+        Claim::Mention { head: "Ada Vell".to_owned(), relation: "poet".to_owned() }
+    }
+
+    fn lookup(claim: &Claim, occurrences: Option<u64>) -> Lookup {
+        Lookup { query: query(claim), count: Count { occurrences, exact: true } }
+    }
+
+    fn tested_claim(claim: Claim, occurrences: Option<u64>) -> CheckedClaim {
+        let lookup = lookup(&claim, occurrences);
+        CheckSettings::default().test(claim, lookup)
+    }
+
+    fn paid(reward: Option<f32>) -> Verdict {
+        Verdict { reward, ..Verdict::default() }
+    }
+
+    #[test]
+    fn a_pair_needs_one_occurrence_and_a_lone_entity_twenty() {
+        let supported = |claim: Claim, found| tested_claim(claim, found).supported;
+        assert_eq!([0, 1].map(|found| supported(fact(), Some(found))), [Some(false), Some(true)]);
+        assert_eq!([19, 20].map(|found| supported(mention(), Some(found))), [Some(false), Some(true)]);
+        assert_eq!(supported(fact(), None), None, "no answer is not a zero");
+        assert_eq!(tested_claim(fact(), Some(0)).lookup.query.to_string(), "Ada Vell AND Riavuck");
+    }
+
+    #[test]
+    fn the_test_ends_at_a_denial() {
+        assert_eq!(tested(&["A is b.", "The text does not say more.", "C is d."]), 1);
+        assert_eq!(tested(&["A is b.", "So the answer is b."]), 1);
+        assert_eq!(tested(&["A is b.", "C is d."]), 2);
+    }
+
+    #[test]
+    fn a_question_is_rare_by_the_mean_of_its_entities() {
+        let entities = |counts: &[Option<u64>]| counts.iter().map(|&count| lookup(&mention(), count)).collect();
+        let of = |counts: &[Option<u64>]| QuestionCheck::of(entities(counts), &CheckSettings::default());
+        let question = of(&[Some(1_500), Some(400), None]);
+        assert_eq!((question.mean, question.rare), (Some(950.0), true));
+        assert!(!of(&[Some(1_000)]).rare);
+        assert_eq!((of(&[]).mean, of(&[]).rare), (None, false), "no entity, nothing to look up");
+        let claims = vec![mention(), fact()];
+        assert_eq!(super::entities(claims), ["Ada Vell"]);
+    }
+
+    #[test]
+    fn test_and_rule_decide_as_the_settings_say() {
+        let by = |by| CheckSettings { by, ..CheckSettings::default() };
+        let missing = [tested_claim(fact(), Some(0))];
+        let found = [tested_claim(fact(), Some(3))];
+        assert_eq!(by(DecidedBy::Test).decide(true, &missing, &paid(Some(0.1))), Status::Unsupported);
+        assert_eq!(by(DecidedBy::Test).decide(true, &found, &paid(Some(-0.3))), Status::Supported);
+        assert_eq!(by(DecidedBy::Test).decide(true, &[], &paid(Some(-0.3))), Status::NoClaim);
+        assert_eq!(by(DecidedBy::Test).decide(false, &[], &paid(None)), Status::NotTested);
+        assert_eq!(by(DecidedBy::Rule).decide(true, &missing, &paid(Some(0.1))), Status::Supported);
+        assert_eq!(by(DecidedBy::Rule).decide(false, &[], &paid(Some(-0.3))), Status::Unsupported);
+        assert_eq!(by(DecidedBy::Rule).decide(true, &found, &paid(None)), Status::NoClaim);
+        assert_eq!(by(DecidedBy::Either).decide(true, &found, &paid(Some(-0.1))), Status::Unsupported);
+        assert_eq!(by(DecidedBy::Either).decide(true, &found, &paid(Some(0.1))), Status::Supported);
+    }
+}

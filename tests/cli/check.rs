@@ -1,0 +1,100 @@
+//! Texts are checked against a corpus.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::host::{Server, host, lines};
+
+/// Some sentence is unsupported.
+const UNSUPPORTED: i32 = 3;
+
+/// An article of the demo's corpus with a fact in it: its sentence, head and tail.
+fn fact(folder: &Path) -> (String, String, String) {
+    let world = folder.join("world");
+    host(&["demo", "world", world.to_str().unwrap()]).good();
+    for article in lines(&world.join("articles.jsonl")) {
+        let text = article["text"].as_str().unwrap();
+        let Some((_, birth)) = text.split_once(". ") else { continue };
+        if let Some((place, person)) = birth.split_once(" is the birthplace of ") {
+            let person = person.split_once('.').unwrap().0;
+            return (format!("{place} is the birthplace of {person}."), person.to_owned(), place.to_owned());
+        }
+    }
+    panic!("no article says where somebody was born");
+}
+
+fn statuses(checked: &Value) -> Vec<&str> {
+    checked["sentences"].as_array().unwrap().iter().map(|sentence| sentence["status"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_text_is_checked_sentence_by_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sentence, person, place) = fact(folder.path());
+    let strange = format!("{place} is the birthplace of Nobody Known.");
+    let text = format!("{sentence} What a nice day. {strange} The text does not say more. {strange}");
+    let checked = host(&["check", "--json", "--text", &text]).found(UNSUPPORTED).json();
+    assert_eq!(statuses(&checked), ["supported", "no_claim", "unsupported", "not_tested", "not_tested"]);
+    assert_eq!(checked["unsupported"], 1);
+    let [known, unknown] = [0, 2].map(|n| &checked["sentences"][n]["claims"][0]);
+    assert!(known["occurrences"].as_u64().unwrap() >= 1, "{known}");
+    assert_eq!((&unknown["occurrences"], &unknown["supported"]), (&json!(0), &json!(false)), "{unknown}");
+    // What matches a claim, or what the corpus says of its head.
+    let passage = |claim: &Value| -> String {
+        let spans = claim["passages"][0]["spans"].as_array().unwrap();
+        spans.iter().map(|span| span["text"].as_str().unwrap()).collect()
+    };
+    assert!([&person, &place].iter().all(|name| passage(known).contains(name.as_str())), "{known}");
+    assert!(passage(unknown).contains(unknown["head"].as_str().unwrap()), "{unknown}");
+    let reward = |n: usize| checked["sentences"][n]["rule"]["reward"].as_f64().unwrap();
+    assert!(reward(2) < 0.0 && reward(4) < 0.0, "the rule judges what the test leaves out, too");
+
+    let shown = host(&["check", "--text", &text]).found(UNSUPPORTED).stdout;
+    assert!(shown.contains(&format!("unsupported  {strange}")) && shown.contains("1 of 5 sentences"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "no colours where nobody looks: {shown:?}");
+}
+
+#[test]
+fn a_clean_text_is_told_by_the_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sentence, ..) = fact(folder.path());
+    let file = folder.path().join("answer.txt");
+    fs::write(&file, &sentence).unwrap();
+    let args = ["check", "--json", "--passages", "0", file.to_str().unwrap()];
+    let checked = host(&args).good().json();
+    assert_eq!((&checked["question"], &checked["sentences"][0]["claims"][0]["passages"]), (&Value::Null, &json!([])));
+    let few = checked["sentences"][0]["claims"][0]["occurrences"].as_u64().unwrap();
+    // Thresholds are settings, and the rule may decide.
+    let more = format!("check.pair={}", few + 1);
+    let checked = host(&[&args[..], &["--set", &more]].concat()).found(UNSUPPORTED).json();
+    assert_eq!(statuses(&checked), ["unsupported"]);
+    let checked = host(&[&args[..], &["--by", "rule", "--set", &more]].concat());
+    let reward = checked.json()["sentences"][0]["rule"]["reward"].as_f64().unwrap();
+    assert_eq!(statuses(&checked.json()), [if reward < 0.0 { "unsupported" } else { "supported" }]);
+}
+
+#[test]
+fn counts_may_come_from_a_server_which_has_no_passages() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sentence, ..) = fact(folder.path());
+    let server = Server::start(&[], "127.0.0.1:0");
+    let check = ["check", "--json", "--text", &sentence, "--index", &server.url];
+    let checked = host(&[&check[..], &["--set", "corpus.max_diff_tokens=64"]].concat()).good().json();
+    assert_eq!(statuses(&checked), ["supported"]);
+    assert_eq!(checked["sentences"][0]["claims"][0]["passages"], json!([]));
+    host(&[&check[..], &["--passages", "1"]].concat()).bad("The index is on a server");
+}
+
+#[test]
+fn nothing_to_check_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().join("empty.txt");
+    fs::write(&empty, " \n").unwrap();
+    host(&["check", empty.to_str().unwrap()]).bad("empty.txt holds no text to check");
+    host(&["check", "--text", ""]).bad("--text holds no text to check");
+    host(&["check", "nowhere.txt"]).bad("cannot read nowhere.txt");
+    host(&["check", "--text", "A.", "--set", "check.pair=-1"]).bad("check.pair");
+    host(&["check", "--text", "A.", "--by", "chance"]).usage("chance");
+}
