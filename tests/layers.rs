@@ -37,7 +37,8 @@ fn each_heavy_library_has_one_owner() {
     assert_eq!(users(&graph, "memmap2"), ["corver-corpus"]);
     assert_eq!(users(&graph, "parquet"), ["corver-corpus"]);
     assert_eq!(users(&graph, "ureq"), ["corver-http"]);
-    assert_eq!(users(&graph, "hyper"), ["corver-counts"]);
+    assert_eq!(users(&graph, "hyper"), ["corver-serve"]);
+    assert_eq!(users(&graph, "prometheus-client"), ["corver-serve"]);
     assert_eq!(users(&graph, "tch"), ["corver-learn"]);
     assert_eq!(users(&graph, "plotters"), ["corver-report"]);
     assert_eq!(users(&graph, "maud"), ["corver-report"]);
@@ -59,6 +60,8 @@ fn core_is_light_and_everything_points_towards_it() {
     assert_eq!(ours("corver-chat"), BTreeSet::from(["corver-http"]));
     let counts = BTreeSet::from(["corver-core", "corver-corpus", "corver-http"]);
     assert_eq!(ours("corver-counts"), counts, "a count is asked in core's words");
+    let serve = BTreeSet::from(["corver-core", "corver-corpus", "corver-counts", "corver-http"]);
+    assert_eq!(ours("corver-serve"), serve, "it is handed what scores");
     for part in ["corver-rules", "corver-pretrained"] {
         assert_eq!(ours(part), BTreeSet::from(["corver-core"]), "{part}");
     }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use corver_corpus::{BuildOptions, Corpus, Tokenizer, build_from_documents};
-use corver_counts::{Limits, Server};
+use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
 use libfuzzer_sys::fuzz_target;
 
 const TOKENIZER: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -22,10 +22,12 @@ static ADDRESS: LazyLock<SocketAddr> = LazyLock::new(|| {
     let tokenizer = Tokenizer::from_bytes(TOKENIZER).expect("it is a tokenizer");
     build_from_documents(["a b c a b", "c b a"], &tokenizer, &path, &BuildOptions::default())
         .expect("it can be indexed");
-    let limits = Limits { time: Duration::from_millis(200), ..Limits::default() };
+    let time = Duration::from_millis(200);
     let corpus = Corpus::open(&path).expect("it was built");
-    let server =
-        Server::bind(corpus, "small", "127.0.0.1:0".parse().expect("an address"), limits, None).expect("it is free");
+    let limits = Limits { time, ..Limits::default() };
+    let mut server = Server::bind("127.0.0.1:0".parse().expect("an address"), limits, None, Metrics::default())
+        .expect("it is free");
+    server.route(counts(corpus, "small", CountLimits { time, ..CountLimits::default() }));
     let address = server.address();
     std::thread::spawn(|| server.run(std::future::pending()));
     address

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use corver_corpus::Mode;
-use corver_counts::Limits;
+use corver_serve::Limits;
 
 #[derive(Debug, Args)]
 pub struct IndexArgs {

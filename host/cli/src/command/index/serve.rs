@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use corver_corpus::OpenOptions;
-use corver_counts::{Limits, Server, TOKEN_VARIABLE, Token};
+use corver_counts::{TOKEN_VARIABLE, Token};
+use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
 use serde_json::json;
 
 use super::open::{folder, open_folder};
@@ -31,7 +32,8 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         grace: Duration::from_secs(args.grace),
         ..Limits::default()
     };
-    let server = Server::bind(corpus, &name, args.listen, limits, token)?;
+    let mut server = Server::bind(args.listen, limits, token, Metrics::default())?;
+    server.route(counts(corpus, &name, CountLimits::default()));
     let interrupted = server.interrupted()?; // before anyone is told of the server
     let url = format!("http://{}/#{name}", server.address());
     if open && !args.listen.ip().is_loopback() {

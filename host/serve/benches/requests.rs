@@ -5,7 +5,8 @@ use std::hint::black_box;
 
 use corver_core::{Counter, Query};
 use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer, build_from_documents};
-use corver_counts::{Limits, Local, Remote, RemoteSettings, Server};
+use corver_counts::{Local, Remote, RemoteSettings};
+use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -24,8 +25,9 @@ fn requests(c: &mut Criterion) {
     let options = CnfOptions::default();
     let mut local = Local::new(Corpus::open(&path).expect("an index"), options);
     let served = Corpus::open(&path).expect("an index");
-    let server = Server::bind(served, "bench", "127.0.0.1:0".parse().expect("an address"), Limits::default(), None)
-        .expect("a free port");
+    let address = "127.0.0.1:0".parse().expect("an address");
+    let mut server = Server::bind(address, Limits::default(), None, Metrics::default()).expect("a free port");
+    server.route(counts(served, "bench", CountLimits::default()));
     let url = format!("http://{}/", server.address());
     std::thread::spawn(move || server.run(std::future::pending())); // ends with the process
 

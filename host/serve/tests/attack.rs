@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use corver_core::Query;
 use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer, build_from_documents};
-use corver_counts::{Limits, Remote, RemoteSettings, Server};
+use corver_counts::{Remote, RemoteSettings};
+use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::net::TcpSocket;
 use tokio::runtime::Runtime;
@@ -44,7 +45,8 @@ fn serve(limits: Limits) -> Running {
     let document = "red fox den hen ".repeat(2_500);
     build_from_documents([document.as_str(); 40], &tokenizer, &path, &BuildOptions::default()).unwrap();
     let corpus = Corpus::open(&path).unwrap();
-    let server = Server::bind(corpus, "wiki", "127.0.0.1:0".parse().unwrap(), limits, None).unwrap();
+    let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
+    server.route(counts(corpus, "wiki", CountLimits::default()));
     let address = server.address();
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));

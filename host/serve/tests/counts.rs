@@ -1,13 +1,17 @@
-//! Our server: as the public API answers, asked by our client and by hand.
+//! Counts over HTTP: as the public API answers, asked by our client and by hand.
+
+mod http;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
 use corver_core::{Counter, Query};
 use corver_corpus::{BuildOptions, CnfOptions, Corpus, Mode, Tokenizer, build_from_documents};
-use corver_counts::{Limits, Local, Remote, RemoteError, RemoteSettings, Server, Token};
+use corver_counts::{Local, Remote, RemoteError, RemoteSettings, Token};
+use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
+use http::{Answer, Running, read_answer};
 use serde_json::{Value, json};
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -24,74 +28,36 @@ fn corpus(folder: &Path) -> Corpus {
     Corpus::open(path).unwrap()
 }
 
-/// A server that runs for as long as the value lives.
-struct Running {
-    address: SocketAddr,
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
-    thread: Option<std::thread::JoinHandle<()>>,
+/// A server of counts, with its index.
+struct Counting {
+    server: Running,
     folder: tempfile::TempDir,
 }
 
-impl Running {
+impl Counting {
     fn new(limits: Limits) -> Self {
-        Self::guarded(limits, None)
+        Self::guarded(limits, CountLimits::default(), None)
     }
 
-    fn guarded(limits: Limits, token: Option<Token>) -> Self {
+    fn guarded(limits: Limits, of_counts: CountLimits, token: Option<Token>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let server =
-            Server::bind(corpus(folder.path()), "wiki", "127.0.0.1:0".parse().unwrap(), limits, token).unwrap();
-        let address = server.address();
-        let (stop, stopped) = tokio::sync::oneshot::channel();
-        let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));
-        Self { address, stop: Some(stop), thread: Some(thread), folder }
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}/", self.address)
-    }
-
-    /// Status and JSON of one exchange.
-    fn exchange(&self, request: &str) -> (u16, Value) {
-        let mut stream = TcpStream::connect(self.address).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
-        read_answer(&mut stream)
+        let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, token, Metrics::default()).unwrap();
+        server.route(counts(corpus(folder.path()), "wiki", of_counts));
+        Self { server: Running::new(server), folder }
     }
 
     fn post(&self, body: &str) -> (u16, Value) {
-        let length = body.len();
-        self.exchange(&format!(
-            "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
-        ))
+        told(&self.server.post("/", body))
     }
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.stop.take().unwrap().send(());
-        self.thread.take().unwrap().join().unwrap();
-    }
-}
-
-fn read_answer(stream: &mut TcpStream) -> (u16, Value) {
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        head.push(byte[0]);
-    }
-    let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
-    assert!(head.contains("content-type: application/json"), "{head}");
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).unwrap();
-    (head.split(' ').nth(1).unwrap().parse().unwrap(), serde_json::from_slice(&body).unwrap())
+fn told(answer: &Answer) -> (u16, Value) {
+    (answer.status, answer.json())
 }
 
 #[test]
 fn answers_are_those_of_the_public_api() {
-    let server = Running::new(Limits::default());
+    let server = Counting::new(Limits::default());
     let (status, mut answer) = server.post(r#"{"index": "wiki", "query_type": "count", "query": "red fox"}"#);
     assert!(answer["latency"].as_f64().unwrap() >= 0.0);
     answer.as_object_mut().unwrap().remove("latency");
@@ -125,14 +91,15 @@ fn answers_are_those_of_the_public_api() {
 
 #[test]
 fn what_is_wrong_is_said_in_the_apis_form() {
-    let server = Running::new(Limits {
+    let of_counts = CountLimits {
         body_bytes: 4_096,
         query_bytes: 1_000,
         terms: 3,
         terms_per_clause: 2,
         tokens: 7,
-        ..Limits::default()
-    });
+        ..CountLimits::default()
+    };
+    let server = Counting::guarded(Limits::default(), of_counts, None);
     let request = |rest: &str| format!(r#"{{"index":"wiki","query_type":"count",{rest}}}"#);
     for (body, status, says) in [
         (r#"{"index":"wiki","query_type":"find","query":"red"}"#.to_owned(), 400, "Invalid query_type: find"),
@@ -160,7 +127,7 @@ fn what_is_wrong_is_said_in_the_apis_form() {
         assert!(got == status && error.contains(says), "{body}: {got} {error}");
     }
     let get = |path: &str, method: &str| {
-        server.exchange(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"))
+        told(&server.server.exchange(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")))
     };
     assert_eq!(get("/", "GET").1["index"], "wiki");
     assert_eq!((get("/", "PUT").0, get("/wiki", "POST").0), (405, 404));
@@ -168,13 +135,14 @@ fn what_is_wrong_is_said_in_the_apis_form() {
 
 #[test]
 fn the_client_gets_what_the_index_says() {
-    let server = Running::new(Limits::default());
+    let server = Counting::new(Limits::default());
     let queries = ["red AND fox", "hen", "red fox", "fox AND den OR hen", "weasel AND red", "red AND red AND fox"]
         .map(|query| Query::new(corver_corpus::parse_query(query).unwrap()));
     for mode in [Mode::Compatible, Mode::Exact] {
         for max_clause_freq in [1, 2, 500_000] {
             let options = CnfOptions { mode, max_clause_freq, ..CnfOptions::default() };
-            let mut remote = Remote::open(&server.url(), "wiki", options, &RemoteSettings::default(), None).unwrap();
+            let mut remote =
+                Remote::open(&server.server.url(), "wiki", options, &RemoteSettings::default(), None).unwrap();
             remote.ask_size().unwrap();
             let mut local = Local::new(corpus(server.folder.path()), options);
             assert_eq!(remote.count(&queries).unwrap(), local.count(&queries).unwrap());
@@ -185,27 +153,27 @@ fn the_client_gets_what_the_index_says() {
 
 #[test]
 fn a_connection_takes_one_request_after_another() {
-    let server = Running::new(Limits::default());
-    let mut stream = TcpStream::connect(server.address).unwrap();
+    let server = Counting::new(Limits::default());
+    let mut stream = TcpStream::connect(server.server.address).unwrap();
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
     for _ in 0..3 {
         write!(stream, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
-        assert_eq!(read_answer(&mut stream).1["count"], 4);
+        assert_eq!(read_answer(&mut stream).json()["count"], 4);
     }
 }
 
 #[test]
 fn slow_clients_keep_no_one_else_waiting() {
     let limits = Limits { time: Duration::from_millis(300), connections: 2, ..Limits::default() };
-    let server = Running::new(limits);
+    let server = Counting::new(limits);
     // One says nothing, one begins a head, one begins a body: with two places, no other client would ever get one.
-    let mut silent = TcpStream::connect(server.address).unwrap();
-    let mut head = TcpStream::connect(server.address).unwrap();
+    let mut silent = TcpStream::connect(server.server.address).unwrap();
+    let mut head = TcpStream::connect(server.server.address).unwrap();
     head.write_all(b"POST / HTTP/1.1\r\nHost:").unwrap();
-    let mut body = TcpStream::connect(server.address).unwrap();
+    let mut body = TcpStream::connect(server.server.address).unwrap();
     body.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{").unwrap();
     assert_eq!(server.post(r#"{"index":"wiki","query_type":"count","query":"hen"}"#).1["count"], 4);
-    assert_eq!(read_answer(&mut body).0, 408);
+    assert_eq!(read_answer(&mut body).status, 408);
     for stream in [&mut silent, &mut head] {
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         // Closed; abruptly where the server had not read all of it.
@@ -218,8 +186,8 @@ fn slow_clients_keep_no_one_else_waiting() {
 
 #[test]
 fn a_server_that_is_told_to_stop_does() {
-    let server = Running::new(Limits::default());
-    let address = server.address;
+    let server = Counting::new(Limits::default());
+    let address = server.server.address;
     let _idle = TcpStream::connect(address).unwrap();
     let mut kept_alive = TcpStream::connect(address).unwrap();
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
@@ -233,11 +201,11 @@ fn a_server_that_is_told_to_stop_does() {
 
 #[test]
 fn a_client_that_leaves_its_answers_unread_is_closed() {
-    let server = Running::new(Limits { write_time: Duration::from_millis(300), ..Limits::default() });
+    let server = Counting::new(Limits { write_time: Duration::from_millis(300), ..Limits::default() });
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
     let request = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     for reads_a_little in [false, true] {
-        let mut stream = TcpStream::connect(server.address).unwrap();
+        let mut stream = TcpStream::connect(server.server.address).unwrap();
         stream.set_nonblocking(true).unwrap();
         let start = std::time::Instant::now();
         loop {
@@ -269,10 +237,10 @@ fn a_token_opens_the_server_to_those_who_show_it() {
         path
     };
     let (ours, others) = (token("ours", "0123456789abcdef\n"), token("others", "0123456789abcdeg\n"));
-    let server = Running::guarded(Limits::default(), Token::load(Some(&ours), None).unwrap());
+    let server = Counting::guarded(Limits::default(), CountLimits::default(), Token::load(Some(&ours), None).unwrap());
     let ask = |token_file: Option<&Path>| {
         let settings = RemoteSettings { token_file: token_file.map(Path::to_owned), ..RemoteSettings::default() };
-        let mut remote = Remote::open(&server.url(), "wiki", CnfOptions::default(), &settings, None).unwrap();
+        let mut remote = Remote::open(&server.server.url(), "wiki", CnfOptions::default(), &settings, None).unwrap();
         remote.ask_size()?;
         remote.count_words(&[vec!["hen".to_owned()]]).map(|count| count.unwrap().count)
     };
@@ -287,12 +255,12 @@ fn a_token_opens_the_server_to_those_who_show_it() {
 
 #[test]
 fn a_rule_may_ask_with_as_many_words_as_it_is_allowed() {
-    let server = Running::new(Limits::default());
+    let server = Counting::new(Limits::default());
     // 256 words of 120 bytes; each is one unknown token, and together they are no more than a request may have.
     let words: Vec<String> = (0..256).map(|number| format!("{number:0>120}")).collect();
     let all_of: Vec<Vec<String>> = words.chunks(64).map(<[String]>::to_vec).collect();
     let mut remote =
-        Remote::open(&server.url(), "wiki", CnfOptions::default(), &RemoteSettings::default(), None).unwrap();
+        Remote::open(&server.server.url(), "wiki", CnfOptions::default(), &RemoteSettings::default(), None).unwrap();
     assert!(remote.count(&[Query::new(all_of.clone())]).unwrap()[0].occurrences.is_some());
     let mut one_more = all_of;
     one_more.push(vec!["hen".to_owned()]);

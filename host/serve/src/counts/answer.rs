@@ -3,41 +3,23 @@
 use std::time::Instant;
 
 use corver_corpus::{Cnf, CnfCount, CnfOptions, Corpus, Error, Mode, parse_query};
-use hyper::StatusCode;
+use corver_counts::wire::{Answer, COUNT, Nested, Request, TokenIds};
 
-use super::Limits;
-use crate::wire::{Answer, COUNT, Nested, Request, TokenIds};
+use super::CountLimits;
+use crate::Refusal;
 
 /// What the public API takes where a request does not say.
 const DEFAULT_CLAUSE_FREQ: u64 = 50_000;
 const DEFAULT_DIFF_TOKENS: u64 = 100;
 
-/// Why there is no count.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) status: StatusCode,
-    pub(super) message: String,
-}
-
-impl Refusal {
-    pub(super) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
-    }
-
-    fn bad(message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, message)
-    }
-}
-
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        let status = match error {
+        match error {
             Error::EmptyQuery { .. } | Error::TokenTooLarge { .. } | Error::Option { .. } | Error::Encode { .. } => {
-                StatusCode::BAD_REQUEST
+                Self::bad(error.to_string())
             }
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        Self::new(status, error.to_string())
+            _ => Self::failed(error.to_string()),
+        }
     }
 }
 
@@ -58,7 +40,7 @@ fn pieces(ids: &TokenIds, corpus: &Corpus) -> Nested<Option<String>> {
 }
 
 /// Answers a request for the index called `name`.
-pub(super) fn answer(corpus: &Corpus, name: &str, limits: &Limits, body: &[u8]) -> Result<Answer, Refusal> {
+pub(super) fn answer(corpus: &Corpus, name: &str, limits: &CountLimits, body: &[u8]) -> Result<Answer, Refusal> {
     let request: Request =
         serde_json::from_slice(body).map_err(|error| Refusal::bad(format!("Invalid request: {error}")))?;
     if request.query_type != COUNT {
@@ -96,7 +78,7 @@ pub(super) fn answer(corpus: &Corpus, name: &str, limits: &Limits, body: &[u8]) 
     Ok(Answer { count, approx, exact, latency, tokens: Some(pieces(&ids, corpus)), token_ids: Some(ids) })
 }
 
-fn options(request: &Request, limits: &Limits) -> Result<CnfOptions, Refusal> {
+fn options(request: &Request, limits: &CountLimits) -> Result<CnfOptions, Refusal> {
     let within = |name: &str, asked: Option<u64>, default: u64, limit: u64| match asked.unwrap_or(default) {
         value if (1..=limit).contains(&value) => Ok(value),
         value => Err(Refusal::bad(format!("{name} is {value}; it must be an integer in [1, {limit}]"))),
@@ -119,7 +101,7 @@ fn options(request: &Request, limits: &Limits) -> Result<CnfOptions, Refusal> {
 }
 
 /// A query's text as token ids. The empty text is the empty n-gram, which occurs at every token.
-fn read(corpus: &Corpus, text: &str, limits: &Limits) -> Result<TokenIds, Refusal> {
+fn read(corpus: &Corpus, text: &str, limits: &CountLimits) -> Result<TokenIds, Refusal> {
     if text.len() > limits.query_bytes {
         return Err(Refusal::bad(format!(
             "the query has {} bytes; at most {} are taken",

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::Limits;
+use crate::Limits;
 
 /// Between two warnings that there are too many connections.
 const WARN_EVERY: Duration = Duration::from_secs(10);

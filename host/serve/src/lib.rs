@@ -1,0 +1,29 @@
+//! What CorVer answers over HTTP: rewards for trainers that live elsewhere, counts for other machines.
+//!
+//! ```text
+//! connection ─▶ a place ─▶ its body, within the memory ─▶ route ─▶ answer
+//!  server.rs    places.rs   exchange.rs                     │
+//!                                       ┌───────────────────┴──┐
+//!                                  counts/                 reward/
+//!                            Infini-gram's API     OpenRLHF's, and our own; one thread scores what
+//!                                                  is queued, together
+//! ```
+//!
+//! [`Server`] knows nothing of what is asked: it is given [`Route`]s. The routes for monitors (`/health`, `/ready`, `/metrics`) are
+//! its own.
+
+mod counts;
+mod exchange;
+mod limits;
+mod metrics;
+mod places;
+mod route;
+mod server;
+mod stream;
+
+pub use counts::{CountLimits, counts};
+pub use exchange::Health;
+pub use limits::Limits;
+pub use metrics::Metrics;
+pub use route::{Blocking, Refusal, Reply, Route};
+pub use server::{ServeError, Server};
