@@ -84,6 +84,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Merge(args) => command::merge::run(&args, json)?,
         Command::Score(args) => command::score::run(&args, json)?,
         Command::Check(args) => return command::check::run(&args, json),
+        Command::Serve(args) => command::serve::run(&args, json)?,
         Command::Report(args) => command::report::run(&args, json)?,
         Command::Explain(args) => command::explain::run(&args, json)?,
         Command::Index(args) => command::index::run(&args, json)?,

@@ -5,7 +5,7 @@ use corver_reward::Settings;
 
 use crate::args::{
     AuditArgs, CheckArgs, ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, PoolArgs, RuleArgs, ScoreArgs,
-    SettingsArgs, TrainArgs,
+    ServeArgs, SettingsArgs, TrainArgs,
 };
 
 pub fn of_train(args: &TrainArgs) -> Result<Settings> {
@@ -49,6 +49,11 @@ pub fn of_merge(args: &MergeArgs) -> Result<Settings> {
 }
 
 pub fn of_score(args: &ScoreArgs) -> Result<Settings> {
+    graded(&args.config, &args.graders)
+}
+
+/// As [`of_score`].
+pub fn of_serve(args: &ServeArgs) -> Result<Settings> {
     graded(&args.config, &args.graders)
 }
 

@@ -35,7 +35,7 @@ pub use completion::Completion;
 pub use count::{CorpusSize, Count, Counter, Lookup, Query};
 pub use question::Question;
 pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};
-pub use returns::{Ablation, ReturnParts, RewardSettings, SentenceMean, TracedReturns, traced_returns};
+pub use returns::{Ablation, Explained, ReturnParts, RewardSettings, SentenceMean, TracedReturns, traced_returns};
 pub use rollout::{Decoding, LongPrompts, Rollout, Sampler, Sampling};
 pub use score::{Scored, Scorers, score};
 pub use sentence::{Alignment, Compatibility, Section, Sentence};

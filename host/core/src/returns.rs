@@ -144,6 +144,24 @@ impl ReturnParts {
     }
 }
 
+/// A trace with what adds up to its return, as results are printed.
+#[derive(Debug, Serialize)]
+pub struct Explained<'a> {
+    /// Why the completion earned it.
+    #[serde(flatten)]
+    pub trace: &'a Trace,
+    /// What its mean return is the sum of.
+    pub return_parts: ReturnParts,
+}
+
+impl<'a> Explained<'a> {
+    /// Of a trace, under the settings that it was paid with.
+    #[must_use]
+    pub fn of(trace: &'a Trace, settings: &RewardSettings) -> Self {
+        Self { trace, return_parts: ReturnParts::of(trace, settings) }
+    }
+}
+
 /// The returns of a completion's tokens, as far as its trace tells them: all tokens of a sentence share one.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TracedReturns {

@@ -23,6 +23,15 @@ pub struct Rollout {
     pub finished: bool,
 }
 
+impl Rollout {
+    /// A text whose tokens are unknown: each character stands for one.
+    #[must_use]
+    pub fn of_text(question: usize, text: String) -> Self {
+        let token_spans = (0..text.chars().count()).map(|at| Some(at..at + 1)).collect();
+        Self { question, tokens: Vec::new(), log_probs: Vec::new(), text, token_spans, finished: true }
+    }
+}
+
 /// How to draw completions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

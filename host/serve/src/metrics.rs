@@ -54,6 +54,11 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// Where further figures are registered.
+    pub(crate) fn registry(&mut self) -> &mut Registry {
+        &mut self.registry
+    }
+
     /// A request has come.
     pub(crate) fn request(&self, route: &'static str) -> Observed<'_> {
         self.in_flight.inc();

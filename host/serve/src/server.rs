@@ -69,6 +69,16 @@ pub enum ServeError {
         /// The limit.
         limit: &'static str,
     },
+    /// Not even one batch could wait.
+    #[error(
+        "the queue has room for {completions} completions, and a batch may have {batch}; it must have room for a batch"
+    )]
+    Queue {
+        /// Completions that may wait.
+        completions: usize,
+        /// Completions scored together.
+        batch: usize,
+    },
     /// The token can be guessed.
     #[error(
         "the token has {chars} characters; a server needs {MIN_TOKEN_CHARS} or more, as `openssl rand -hex 32` makes them"

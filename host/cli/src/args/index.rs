@@ -1,11 +1,11 @@
 //! `corver-host index`: what its commands take. Each names the index with `--index`.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use corver_corpus::Mode;
-use corver_serve::Limits;
+
+use super::ServerArgs;
 
 #[derive(Debug, Args)]
 pub struct IndexArgs {
@@ -24,7 +24,7 @@ pub enum IndexCommand {
     /// Serve Infini-gram's HTTP API from an index, so that other machines can count in it.
     ///
     /// Prints the address that clients use as corpus.index. Ctrl-C stops it.
-    Serve(ServeArgs),
+    Serve(IndexServeArgs),
     /// Documents, tokens, widths and tokenizer of an index.
     Info(InfoArgs),
     /// Check an index: checksums, document offsets, order of the suffix array.
@@ -110,34 +110,21 @@ impl From<CountMode> for Mode {
 }
 
 #[derive(Debug, Args)]
-pub struct ServeArgs {
+pub struct IndexServeArgs {
     /// Index folder. Default: the demo's.
     #[arg(long, value_name = "DIR")]
     pub index: Option<PathBuf>,
     /// tokenizer.json, for an index that does not hold its own.
     #[arg(long)]
     pub tokenizer: Option<PathBuf>,
-    /// Address and port. Nothing is encrypted: open it to other machines only in a network that you trust.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8765")]
-    pub listen: SocketAddr,
+    #[command(flatten)]
+    pub server: ServerArgs,
     /// The index's name for clients. Default: the folder's name.
     #[arg(long)]
     pub name: Option<String>,
     /// Memory for the sorted positions of frequent words, as 2G or 500M, so that they are sorted once.
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256M")]
     pub cache: u64,
-    /// File with the bearer token that clients must show. Default: what CORVER_TOKEN holds; without it, anyone may ask.
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// Connections open at the same time; beyond them the one that has waited longest for its client is closed.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
-    pub connections: usize,
-    /// The same for the connections of one address. Behind a proxy all clients have one.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections_per_peer)]
-    pub connections_per_peer: usize,
-    /// Seconds that requests under way may take after Ctrl-C or SIGTERM; what is left is told to ask again.
-    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().grace.as_secs())]
-    pub grace: u64,
 }
 
 #[derive(Debug, Args)]
@@ -158,7 +145,7 @@ pub struct VerifyArgs {
 }
 
 /// A number of bytes, with K, M, G or T for powers of 1,024.
-fn bytes(text: &str) -> Result<u64, String> {
+pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[number.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
         "" => 1_u64,

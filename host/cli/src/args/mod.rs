@@ -7,6 +7,7 @@ mod index;
 mod judge;
 mod plugin;
 mod report;
+mod serve;
 
 use std::path::PathBuf;
 
@@ -16,10 +17,11 @@ use tracing::level_filters::LevelFilter;
 pub use calibrate::{AuditArgs, CalibrateArgs, CalibrateCommand, DrawArgs, ReadArgs};
 pub use check::CheckArgs;
 pub use data::{DataArgs, DataCommand, PoolArgs};
-pub use index::{BuildArgs, CountArgs, IndexArgs, IndexCommand, InfoArgs, ServeArgs, VerifyArgs};
+pub use index::{BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs, VerifyArgs};
 pub use judge::JudgeArgs;
 pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
 pub use report::{ExplainArgs, ReportArgs};
+pub use serve::{ServeArgs, ServerArgs};
 
 /// Train language models with reward rules that are WebAssembly plugins.
 ///
@@ -129,6 +131,18 @@ pub enum Command {
     ///   corver-host check answer.txt --question 'Where does Old Riavuck lie?' --index wiki --json
     #[command(verbatim_doc_comment)]
     Check(CheckArgs),
+    /// Serve rewards over HTTP: OpenRLHF's remote reward model, and everything about each completion for other programs.
+    ///
+    /// POST /get_reward is what OpenRLHF's --reward.remote_url asks; POST /v1/score gives what `corver-host score --json` prints;
+    /// POST / counts, as `corver-host index serve` does, where the index is one folder. GET /metrics is for Prometheus, /health
+    /// and /ready are for whatever watches the process. What several clients send is scored together.
+    ///
+    /// There is no TLS: that is left to a proxy.
+    ///
+    ///   corver-host serve --plugin first.wasm
+    ///   corver-host serve --config configs/qwen3-8b.toml --listen 0.0.0.0:8765 --token-file token
+    #[command(verbatim_doc_comment)]
+    Serve(ServeArgs),
     /// Make a page about a run: curves, known hacks, best and worst completions, timing, settings. Of several runs, side by side.
     ///
     ///   corver-host report runs/first-001

@@ -16,4 +16,5 @@ pub mod merge;
 pub mod plugin;
 pub mod report;
 pub mod score;
+pub mod serve;
 pub mod train;

@@ -2,11 +2,10 @@
 
 use anyhow::{Context, Result};
 use corver_core::{
-    Counter, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers, SentenceScorer, Trace, Verdict,
-    score,
+    Counter, Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers, SentenceScorer,
+    Trace, Verdict, score,
 };
 use corver_study::eval::{Completions, read_completions};
-use serde::Serialize;
 
 use crate::args::ScoreArgs;
 use crate::output;
@@ -35,8 +34,8 @@ pub fn score_and_show(
 ) -> Result<()> {
     let scored = scored(completions, config, counter, sentence_scorer, graders)?;
     for trace in &scored.traces {
-        let parts = ReturnParts::of(trace, &config.reward);
-        if json { output::json(&Explained { trace, return_parts: parts })? } else { show(trace, &parts) }
+        let explained = Explained::of(trace, &config.reward);
+        if json { output::json(&explained)? } else { show(trace, &explained.return_parts) }
     }
     Ok(())
 }
@@ -56,14 +55,6 @@ pub fn scored(
     let mut scorers = Scorers { extractor: extractor.as_mut(), counter, sentence_scorer, graders };
     score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
         .context("scoring the completions")
-}
-
-/// A trace as JSON, with what adds up to its return.
-#[derive(Serialize)]
-struct Explained<'a> {
-    #[serde(flatten)]
-    trace: &'a Trace,
-    return_parts: ReturnParts,
 }
 
 fn show(trace: &Trace, parts: &ReturnParts) {

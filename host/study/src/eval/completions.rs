@@ -135,7 +135,7 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
         }
         let golds = line.answers.golds().map_err(|problem| at(serde::de::Error::custom(problem)))?;
         completions.lines.push(number + 1);
-        completions.rollouts.push(text_rollout(completions.questions.len(), line.completion));
+        completions.rollouts.push(Rollout::of_text(completions.questions.len(), line.completion));
         completions.questions.push(Question { question: line.question, golds, title: None, popularity: None });
     }
     if completions.rollouts.is_empty() {
@@ -147,12 +147,6 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
         Some(_) => {}
     }
     Ok(completions)
-}
-
-/// The tokens of the text are unknown: each character stands for one.
-fn text_rollout(question: usize, text: String) -> Rollout {
-    let token_spans = (0..text.chars().count()).map(|at| Some(at..at + 1)).collect();
-    Rollout { question, tokens: Vec::new(), log_probs: Vec::new(), text, token_spans, finished: true }
 }
 
 impl GivenTriplets {

@@ -11,6 +11,8 @@ use anyhow::Result;
 
 use crate::args::{IndexArgs, IndexCommand};
 
+pub use open::{name_of, open_folder};
+
 pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
     match &args.command {
         IndexCommand::Build(args) => build::run(args, json),

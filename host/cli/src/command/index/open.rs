@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use corver_corpus::{Corpus, Index, OpenOptions, Tokenizer};
 
 use corver_reward::parts;
+use corver_reward::settings::DEMO;
 
 /// The index folder that is named, or the demo's.
 pub fn folder(index: Option<&Path>) -> Result<PathBuf> {
@@ -19,4 +20,16 @@ pub fn open_folder(folder: &Path, tokenizer: Option<&Path>, options: OpenOptions
         None => Corpus::open_with(folder, options),
     };
     corpus.with_context(|| format!("opening the index {}", folder.display()))
+}
+
+/// What clients call an index: its given name, `demo`, or its folder's name.
+pub fn name_of(folder: &Path, given: Option<&str>, is_demo: bool) -> Result<String> {
+    match given {
+        Some(name) => return Ok(name.to_owned()),
+        None if is_demo => return Ok(DEMO.to_owned()),
+        None => {}
+    }
+    let folder = folder.canonicalize().with_context(|| format!("finding {}", folder.display()))?;
+    let name = folder.file_name().context("the index has no folder name to go by: give it a name with --name")?;
+    Ok(name.to_string_lossy().into_owned())
 }

@@ -1,45 +1,25 @@
 //! `corver-host index serve`: an index, for other machines to count in.
 
-use std::path::Path;
-use std::time::Duration;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use corver_corpus::OpenOptions;
-use corver_counts::{TOKEN_VARIABLE, Token};
-use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
+use corver_serve::{CountLimits, Metrics, counts};
 use serde_json::json;
 
-use super::open::{folder, open_folder};
-use crate::args::ServeArgs;
+use super::open::{folder, name_of, open_folder};
+use crate::args::IndexServeArgs;
+use crate::command::serve::bind;
 use crate::output;
-use corver_reward::settings::DEMO;
 
-pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
+pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     let path = folder(args.index.as_deref())?;
     let options = OpenOptions { cache_bytes: args.cache, ..OpenOptions::default() };
     let corpus = open_folder(&path, args.tokenizer.as_deref(), options)?;
-    let name = match (&args.name, &args.index) {
-        (Some(name), _) => name.clone(),
-        (None, None) => DEMO.to_owned(),
-        (None, Some(_)) => folder_name(&path)?,
-    };
+    let name = name_of(&path, args.name.as_deref(), args.index.is_none())?;
     let info = corpus.index().info();
-    let token = Token::load(args.token_file.as_deref(), Some(TOKEN_VARIABLE))?;
-    let open = token.is_none();
-    let limits = Limits {
-        connections: args.connections,
-        connections_per_peer: args.connections_per_peer,
-        grace: Duration::from_secs(args.grace),
-        ..Limits::default()
-    };
-    let mut server = Server::bind(args.listen, limits, token, Metrics::default())?;
+    let mut server = bind(&args.server, args.server.limits(), Metrics::default())?;
     server.route(counts(corpus, &name, CountLimits::default()));
     let interrupted = server.interrupted()?; // before anyone is told of the server
     let url = format!("http://{}/#{name}", server.address());
-    if open && !args.listen.ip().is_loopback() {
-        let address = server.address();
-        tracing::warn!("anyone who can reach {address} can query this index: set --token-file or {TOKEN_VARIABLE}");
-    }
     if json {
         output::json(&json!({"url": url, "documents": info.documents, "tokens": info.tokens}))?;
     } else {
@@ -47,10 +27,4 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     }
     server.run(interrupted);
     Ok(())
-}
-
-fn folder_name(path: &Path) -> Result<String> {
-    let folder = path.canonicalize().with_context(|| format!("finding {}", path.display()))?;
-    let name = folder.file_name().context("the index has no folder name to go by: give it a name with --name")?;
-    Ok(name.to_string_lossy().into_owned())
 }

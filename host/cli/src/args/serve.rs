@@ -1,0 +1,66 @@
+//! `corver-host serve`, and what it shares with `corver-host index serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use corver_serve::{Limits, QueueLimits};
+
+use super::index::bytes;
+use super::{ConfigArgs, GraderArgs};
+
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    #[command(flatten)]
+    pub graders: GraderArgs,
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Completions scored together, and completions of one request, at most.
+    #[arg(long, value_name = "N", default_value_t = QueueLimits::default().batch)]
+    pub max_batch: usize,
+    /// Completions that are waiting or being scored, at most; then clients are told to come back.
+    #[arg(long, value_name = "N", default_value_t = QueueLimits::default().completions)]
+    pub queue: usize,
+    /// Bytes of all requests that are waiting or being answered, as 64M, at most; then clients are told to come back.
+    #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64M")]
+    pub queue_bytes: u64,
+    /// What cannot be scored is an error to OpenRLHF too. Else it gets a neutral reward, and corver/error is 1 in its logs.
+    #[arg(long)]
+    pub strict: bool,
+    /// The index's name for clients that count in it. Default: the folder's name.
+    #[arg(long)]
+    pub name: Option<String>,
+}
+
+/// Where a server listens, and to whom.
+#[derive(Debug, Args)]
+pub struct ServerArgs {
+    /// Address and port. Nothing is encrypted: outside a network that you trust, put a proxy that does in front.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8765")]
+    pub listen: SocketAddr,
+    /// File with the bearer token that clients must show. Default: what CORVER_TOKEN holds; without it, anyone may ask.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Connections open at the same time; beyond them the one that has waited longest for its client is closed.
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
+    pub connections: usize,
+    /// The same for the connections of one address. Behind a proxy all clients have one. Default: 64, or as many as there are
+    /// for rewards.
+    #[arg(long, value_name = "N")]
+    pub connections_per_peer: Option<usize>,
+    /// Seconds that requests under way may take after Ctrl-C or SIGTERM; what is left is told to ask again.
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().grace.as_secs())]
+    pub grace: u64,
+}
+
+impl ServerArgs {
+    /// The limits that these flags set.
+    pub fn limits(&self) -> Limits {
+        let Self { connections, grace, .. } = *self;
+        let connections_per_peer = self.connections_per_peer.unwrap_or(Limits::default().connections_per_peer);
+        Limits { connections, connections_per_peer, grace: Duration::from_secs(grace), ..Limits::default() }
+    }
+}

@@ -1,0 +1,98 @@
+//! `POST /v1/score`: everything about each completion, and the return of each token.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use corver_core::question::Answers;
+use corver_core::{Explained, Question, RewardSettings};
+use hyper::body::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::queue::WhenFull;
+use super::{Completion, Paid, Queue, compute, read};
+use crate::{Refusal, Reply, Route};
+
+const FORM: &str = r#"{"completions": [{"question", "answers", "completion", "tokens"}]}, where "tokens" may be left out, or are the characters of each token, as [[start, end], null, …]"#;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Request {
+    completions: Vec<Given>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Given {
+    #[serde(default)]
+    question: String,
+    answers: Answers,
+    completion: String,
+    tokens: Option<Vec<Option<(usize, usize)>>>,
+}
+
+#[derive(Serialize)]
+struct Scores<'a> {
+    completions: Vec<Score<'a>>,
+}
+
+/// What `corver-host score --json` prints, and the returns where there are tokens.
+#[derive(Serialize)]
+struct Score<'a> {
+    #[serde(flatten)]
+    explained: Explained<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    returns: Option<&'a [f64]>,
+}
+
+/// `POST /v1/score`.
+#[must_use]
+pub fn score<S: Send + 'static>(queue: &Arc<Queue<S>>) -> Route {
+    let body_bytes = queue.limits.body_bytes;
+    let queue = queue.clone();
+    Route::post("/v1/score", body_bytes, move |body| answer(queue.clone(), body))
+}
+
+async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, body: Bytes) -> Result<Reply, Refusal> {
+    let Request { completions: given } = read(body, FORM).await?;
+    if given.is_empty() {
+        return Err(Refusal::bad("there is no completion"));
+    }
+    let has_tokens: Vec<bool> = given.iter().map(|one| one.tokens.is_some()).collect();
+    let one = |(index, given): (usize, Given)| {
+        let completion =
+            completion(given).map_err(|problem| Refusal::bad(format!("completions[{index}]: {problem}")))?;
+        completion.check(&queue.limits).map(|()| completion)
+    };
+    let completions = given.into_iter().enumerate().map(one).collect::<Result<_, _>>()?;
+    let paid = queue.score(completions, WhenFull::Refuse).await?;
+    let settings = queue.settings;
+    let show = move || {
+        let scores = paid.iter().zip(has_tokens).map(|(paid, has_tokens)| Score::of(paid, has_tokens, &settings));
+        Reply::json(&Scores { completions: scores.collect() })
+    };
+    compute(show).await
+}
+
+impl<'a> Score<'a> {
+    fn of(Paid { returns, trace }: &'a Paid, has_tokens: bool, settings: &RewardSettings) -> Self {
+        Self { explained: Explained::of(trace, settings), returns: has_tokens.then_some(returns) }
+    }
+}
+
+fn completion(given: Given) -> Result<Completion, String> {
+    let golds = given.answers.golds()?;
+    let length = given.completion.chars().count();
+    let span = |(index, span): (usize, Option<(usize, usize)>)| match span {
+        Some((start, end)) if start > end || end > length => {
+            Err(format!("tokens[{index}] is [{start}, {end}], in a completion of {length} characters"))
+        }
+        span => Ok(span.map(|(start, end)| start..end)),
+    };
+    let spans =
+        |spans: Vec<_>| spans.into_iter().enumerate().map(span).collect::<Result<Vec<Option<Range<usize>>>, _>>();
+    Ok(Completion {
+        question: Question { question: given.question, golds, title: None, popularity: None },
+        tokens: given.tokens.map(spans).transpose()?,
+        text: given.completion,
+    })
+}

@@ -1,0 +1,186 @@
+//! What waits to be scored, and how much of it there may be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use corver_core::{Question, RewardSettings, Rollout, Scored, StepError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::time::timeout;
+
+use super::metrics::ScoreMetrics;
+use super::worker::{Job, Task, Worker};
+use super::{Completion, Paid};
+use crate::{Health, Metrics, Refusal, ServeError};
+
+/// What may wait, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// Completions that have no answer yet.
+    pub completions: usize,
+    /// Completions scored together, and completions of one request.
+    pub batch: usize,
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// Bytes of a completion.
+    pub completion_bytes: usize,
+    /// How long a request may take, waiting included. Shorter than the 180 s after which OpenRLHF's client asks again.
+    pub time: Duration,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self {
+            completions: 4_096,
+            batch: 512,
+            body_bytes: 8 << 20,
+            completion_bytes: 128 << 10,
+            time: Duration::from_secs(170),
+        }
+    }
+}
+
+/// Scores what several clients send, all that is there together. `S` is whatever scores; one thread owns it.
+pub struct Queue<S> {
+    tasks: mpsc::UnboundedSender<Task<S>>,
+    /// A permit for each completion that has no answer yet: they bound `tasks`.
+    places: Arc<Semaphore>,
+    pub(super) limits: QueueLimits,
+    pub(super) settings: RewardSettings,
+    metrics: ScoreMetrics,
+}
+
+/// What a request does where the queue is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WhenFull {
+    /// The client is told to come back.
+    Refuse,
+    /// It waits for as long as a request may take.
+    Wait,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) enum Unanswered {
+    /// To this request, now.
+    Refused(Refusal),
+    /// To any, ever again: the thread that scores has ended.
+    Ended,
+}
+
+impl From<Refusal> for Unanswered {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<Unanswered> for Refusal {
+    fn from(unanswered: Unanswered) -> Self {
+        match unanswered {
+            Unanswered::Refused(refusal) => refusal,
+            Unanswered::Ended => Self::failed(ENDED),
+        }
+    }
+}
+
+impl<S: Send + 'static> Queue<S> {
+    /// Starts the thread that scores. `score` is asked for all completions of a batch; `settings` are those that it scores by.
+    ///
+    /// # Errors
+    /// Where a limit is 0, the queue has no room for a batch, or the system gives no thread.
+    pub fn start(
+        scorer: S,
+        score: fn(&mut S, &[Rollout], &[Question]) -> Result<Scored, StepError>,
+        settings: RewardSettings,
+        limits: QueueLimits,
+        metrics: &mut Metrics,
+    ) -> Result<Arc<Self>, ServeError> {
+        if limits.batch == 0 {
+            return Err(ServeError::Limit { limit: "batch" });
+        }
+        if limits.completions < limits.batch {
+            return Err(ServeError::Queue { completions: limits.completions, batch: limits.batch });
+        }
+        let metrics = ScoreMetrics::register(metrics);
+        let (tasks, receiver) = mpsc::unbounded_channel();
+        let worker = Worker { scorer, score, max_batch: limits.batch, metrics: metrics.clone() };
+        let thread = std::thread::Builder::new().name("score".to_owned());
+        let started = thread.spawn(move || worker.run(receiver));
+        started.map_err(|source| ServeError::Run { action: "start the thread that scores", source })?;
+        let places = Arc::new(Semaphore::new(limits.completions));
+        Ok(Arc::new(Self { tasks, places, limits, settings, metrics }))
+    }
+
+    /// How it is.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        match self.places.available_permits() {
+            _ if self.tasks.is_closed() => Health::Broken(ENDED),
+            0 => Health::Busy(FULL),
+            _ => Health::Ready,
+        }
+    }
+
+    /// Has `work` done between two batches, by the thread that scores.
+    ///
+    /// # Errors
+    /// Its own, or that the queue is full or too slow.
+    pub async fn alone<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut S) -> Result<T, Refusal> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let place = self.places(1, WhenFull::Refuse).await?;
+        let (answer, answered) = oneshot::channel();
+        let task = move |scorer: &mut S| {
+            if !answer.is_closed() {
+                let _ = answer.send(work(scorer)); // a client that has left needs no answer
+            }
+            drop(place);
+        };
+        let done = async {
+            self.send(Task::Alone(Box::new(task)))?;
+            Ok(answered.await.map_err(|_| Unanswered::Ended)??)
+        };
+        Ok(self.in_time(done).await?)
+    }
+
+    /// What completions earned, in order.
+    pub(super) async fn score(
+        &self,
+        completions: Vec<Completion>,
+        when_full: WhenFull,
+    ) -> Result<Vec<Paid>, Unanswered> {
+        let (asked, most) = (completions.len(), self.limits.batch);
+        if asked > most {
+            return Err(Refusal::too_large(format!("{asked} completions; at most {most} are taken at a time")).into());
+        }
+        let scored = async {
+            let places = self.places(asked, when_full).await?;
+            let (answer, answered) = oneshot::channel();
+            let waiting = Some(self.metrics.waiting(asked));
+            self.send(Task::Score(Job { completions, answer, waiting, _places: places }))?;
+            Ok(answered.await.map_err(|_| Unanswered::Ended)?.map_err(Refusal::failed)?)
+        };
+        self.in_time(scored).await
+    }
+
+    async fn places(&self, completions: usize, when_full: WhenFull) -> Result<OwnedSemaphorePermit, Refusal> {
+        let permits = u32::try_from(completions).unwrap_or(u32::MAX);
+        let places = self.places.clone();
+        match when_full {
+            WhenFull::Refuse => places.try_acquire_many_owned(permits).map_err(|_| Refusal::busy(FULL)),
+            WhenFull::Wait => Ok(places.acquire_many_owned(permits).await.expect("the semaphore is never closed")),
+        }
+    }
+
+    fn send(&self, task: Task<S>) -> Result<(), Unanswered> {
+        self.tasks.send(task).map_err(|_| Unanswered::Ended)
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Unanswered>>) -> Result<T, Unanswered> {
+        let late = |_| Refusal::busy(format!("no answer within {} s", self.limits.time.as_secs_f64()));
+        timeout(self.limits.time, work).await.map_err(late)?
+    }
+}
+
+const FULL: &str = "the queue is full";
+const ENDED: &str = "the thread that scores has ended; restart the server";

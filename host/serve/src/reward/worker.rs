@@ -1,0 +1,125 @@
+//! The thread that scores: it takes all that waits, up to a batch, and never waits for more.
+
+use std::error::Error;
+
+use corver_core::{Question, Rollout, Scored, StepError};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::metrics::{ScoreMetrics, Waiting};
+use super::{Completion, Paid};
+
+/// Bytes of the texts of a batch of several requests: a character takes 24 bytes while it is scored.
+const BATCH_BYTES: usize = 8 << 20;
+
+pub(super) enum Task<S> {
+    Score(Job),
+    /// Something else.
+    Alone(Box<dyn FnOnce(&mut S) + Send>),
+}
+
+/// One request.
+pub(super) struct Job {
+    pub(super) completions: Vec<Completion>,
+    pub(super) answer: oneshot::Sender<Result<Vec<Paid>, String>>,
+    /// Until it is taken out of the queue.
+    pub(super) waiting: Option<Waiting>,
+    /// Until it is answered.
+    pub(super) _places: OwnedSemaphorePermit,
+}
+
+pub(super) struct Worker<S> {
+    pub(super) scorer: S,
+    pub(super) score: fn(&mut S, &[Rollout], &[Question]) -> Result<Scored, StepError>,
+    pub(super) max_batch: usize,
+    pub(super) metrics: ScoreMetrics,
+}
+
+impl<S> Worker<S> {
+    /// Works until nobody can ask any more.
+    pub(super) fn run(mut self, mut tasks: UnboundedReceiver<Task<S>>) {
+        let mut next = None;
+        while let Some(task) = next.take().or_else(|| tasks.blocking_recv()) {
+            match task {
+                Task::Alone(work) => work(&mut self.scorer),
+                Task::Score(first) => {
+                    let mut batch = vec![first];
+                    while next.is_none()
+                        && let Ok(task) = tasks.try_recv()
+                    {
+                        match task {
+                            Task::Score(job) if self.fits(&batch, &job) => batch.push(job),
+                            other => next = Some(other),
+                        }
+                    }
+                    self.answer(batch);
+                }
+            }
+        }
+    }
+
+    fn fits(&self, batch: &[Job], job: &Job) -> bool {
+        let all = || batch.iter().chain([job]).flat_map(|job| &job.completions);
+        all().count() <= self.max_batch && all().map(|one| one.text.len()).sum::<usize>() <= BATCH_BYTES
+    }
+
+    /// Scores requests together. Where that fails, one by one, so that only the one at fault gets an error.
+    fn answer(&mut self, mut batch: Vec<Job>) {
+        batch.retain(Job::is_awaited);
+        batch.iter_mut().for_each(|job| job.waiting = None);
+        match self.score(&batch) {
+            Ok(all) => batch.into_iter().zip(all).for_each(|(job, paid)| job.end(Ok(paid))),
+            Err(error) if batch.len() == 1 => batch.into_iter().for_each(|job| self.fail(job, &error)),
+            Err(error) => {
+                tracing::debug!(%error, requests = batch.len(), "a batch failed, and is scored one by one");
+                for job in batch.into_iter().filter(Job::is_awaited) {
+                    match self.score(std::slice::from_ref(&job)) {
+                        Ok(mut paid) => job.end(Ok(paid.pop().unwrap_or_default())),
+                        Err(error) => self.fail(job, &error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the completions of each request earned.
+    fn score(&mut self, jobs: &[Job]) -> Result<Vec<Vec<Paid>>, String> {
+        let all = || jobs.iter().flat_map(|job| &job.completions);
+        let questions: Vec<Question> = all().map(|one| one.question.clone()).collect();
+        let rollouts: Vec<Rollout> = all().enumerate().map(|(place, one)| one.rollout(place)).collect();
+        if rollouts.is_empty() {
+            return Ok(jobs.iter().map(|_| Vec::new()).collect());
+        }
+        let scored = (self.score)(&mut self.scorer, &rollouts, &questions).map_err(|error| whole(&error))?;
+        if scored.returns.iter().flatten().any(|value| !value.is_finite()) {
+            return Err("a return is not a finite number".to_owned());
+        }
+        self.metrics.scored(&scored);
+        let mut paid = scored.returns.into_iter().zip(scored.traces).map(|(returns, trace)| Paid { returns, trace });
+        Ok(jobs.iter().map(|job| paid.by_ref().take(job.completions.len()).collect()).collect())
+    }
+
+    fn fail(&self, job: Job, error: &str) {
+        tracing::warn!(error, "a request could not be scored");
+        self.metrics.failures.inc();
+        job.end(Err(error.to_owned()));
+    }
+}
+
+impl Job {
+    /// Whether its client is still there.
+    fn is_awaited(&self) -> bool {
+        !self.answer.is_closed()
+    }
+
+    /// Answers, and gives back its places in the queue.
+    fn end(self, result: Result<Vec<Paid>, String>) {
+        let _ = self.answer.send(result); // its client may have left
+    }
+}
+
+/// An error with its causes, on one line.
+fn whole(error: &dyn Error) -> String {
+    let causes = std::iter::successors(error.source(), |&cause| cause.source());
+    causes.fold(error.to_string(), |whole, cause| format!("{whole}: {cause}"))
+}

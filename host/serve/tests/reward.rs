@@ -1,0 +1,446 @@
+//! Rewards over HTTP: the two protocols to the letter, errors, batches, a full queue, the end.
+
+mod http;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use corver_core::{
+    Completion, CorpusSize, Count, Counter, Extractor, Graders, PartError, Query, Question, RewardSettings, Rollout,
+    Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict,
+};
+use corver_serve::{Health, Limits, Metrics, Queue, QueueLimits, Refusal, Reply, Route, Server, get_reward, score};
+use http::{Answer, Running, post, read_answer};
+use serde_json::{Value, json};
+
+/// Pays a sentence half a point for the word “true”. It fails at “poison”, panics at “bomb”, and at “wait” says that it has begun
+/// and waits for a word from the test.
+struct Words {
+    begin: mpsc::Sender<()>,
+    words: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+struct Nothing;
+
+impl Extractor for Nothing {
+    fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+        Ok(vec![Vec::new(); sentences.len()])
+    }
+}
+
+impl Counter for Nothing {
+    fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+        unreachable!("the rule asks nothing")
+    }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize { tokens: None, documents: None }
+    }
+}
+
+impl SentenceScorer for Words {
+    fn score(&mut self, completions: &[Completion<'_>], _: &mut dyn Counter) -> Result<Vec<Vec<Verdict>>, PartError> {
+        let of_sentence = |text: &str| {
+            if text.contains("poison") {
+                return Err("a sentence is poisoned".into());
+            }
+            assert!(!text.contains("bomb"), "a bug, on purpose");
+            if text.contains("wait") {
+                self.begin.send(()).unwrap();
+                self.words.lock().unwrap().recv_timeout(Duration::from_secs(20)).unwrap();
+            }
+            Ok(Verdict { reward: text.contains("true").then_some(0.5), ..Verdict::default() })
+        };
+        completions
+            .iter()
+            .map(|one| one.sentences.iter().map(|sentence| of_sentence(&sentence.text)).collect())
+            .collect()
+    }
+}
+
+fn score_words(words: &mut Words, rollouts: &[Rollout], questions: &[Question]) -> Result<Scored, StepError> {
+    let mut graders = Graders::default();
+    let mut scorers =
+        Scorers { extractor: &mut Nothing, counter: &mut Nothing, sentence_scorer: words, graders: &mut graders };
+    corver_core::score(rollouts, questions, &mut scorers, &RewardSettings::default())
+}
+
+struct Rewarding {
+    server: Running,
+    queue: Arc<Queue<Words>>,
+    begun: mpsc::Receiver<()>,
+    word: mpsc::Sender<()>,
+}
+
+fn serve(strict: bool, of_queue: QueueLimits, limits: Limits) -> Rewarding {
+    let (begin, begun) = mpsc::channel();
+    let (word, words) = mpsc::channel();
+    let words = Words { begin, words: Arc::new(Mutex::new(words)) };
+    let mut metrics = Metrics::default();
+    let queue = Queue::start(words, score_words, RewardSettings::default(), of_queue, &mut metrics).unwrap();
+    let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, metrics).unwrap();
+    server.route([get_reward(&queue, strict), score(&queue)]);
+    let told = queue.clone();
+    server.report(move || told.health());
+    Rewarding { server: Running::new(server), queue, begun, word }
+}
+
+fn lenient() -> Rewarding {
+    serve(false, QueueLimits::default(), Limits::default())
+}
+
+const PROMPT: &str = "<|im_start|>user\nWho wrote it?<|im_end|>\n<|im_start|>assistant\n";
+
+/// What OpenRLHF's client posts for a finished rollout.
+fn rollout(response: &str, label: &Value) -> Value {
+    json!({"query": [format!("{PROMPT}{response}<|im_end|>")], "prompts": [PROMPT], "labels": [label]})
+}
+
+impl Rewarding {
+    fn get_reward(&self, request: &Value) -> Answer {
+        self.server.post("/get_reward", &request.to_string())
+    }
+
+    fn score(&self, request: &Value) -> Answer {
+        self.server.post("/v1/score", &request.to_string())
+    }
+
+    /// Sends a request, and does not wait for its answer.
+    fn send(&self, path: &str, request: &Value) -> TcpStream {
+        let mut stream = self.server.connect();
+        stream.write_all(post(path, &request.to_string()).as_bytes()).unwrap();
+        stream
+    }
+
+    /// Until the server's metrics say so.
+    fn wait_for(&self, line: &str) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.server.get("/metrics").body.lines().any(|one| one == line) {
+            assert!(Instant::now() < deadline, "{line} is not in {}", self.server.get("/metrics").body);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn completions(texts: &[&str]) -> Value {
+    let one = |text: &&str| json!({"question": "Who wrote it?", "answers": ["Ada"], "completion": text});
+    json!({"completions": texts.iter().map(one).collect::<Vec<_>>()})
+}
+
+/// A bare number.
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn openrlhf_gets_an_object_of_bare_numbers_for_one_query() {
+    let server = lenient();
+    let thought = "It is true that she did, all of it.";
+    let answer =
+        server.get_reward(&rollout(&format!("<think>{thought}</think><answer>Ada</answer>"), &json!("Ada; A. L.")));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let told = answer.json();
+    // Judge +2, format +1, and half a point for the characters of a true sentence.
+    let sentences = number(&told["extra_logs"]["corver/sentences"]);
+    assert!((0.1..0.5).contains(&sentences), "{told}");
+    assert!((number(&told["rewards"]) - (3.0 + sentences)).abs() < 1e-9, "{told}");
+    assert_eq!(number(&told["scores"]), 1.0);
+    let logs = told["extra_logs"].as_object().unwrap();
+    let expected = json!({"corver/judge": 2.0, "corver/format": 1.0, "corver/sentences": sentences, "corver/num_sentences": 2.0,
+        "corver/num_counted": 0.0, "corver/error": 0.0});
+    assert_eq!(Value::Object(logs.clone()), expected);
+    assert_eq!(told.as_object().unwrap().len(), 3);
+}
+
+#[test]
+fn openrlhf_gets_lists_for_several() {
+    let prompts = [PROMPT, PROMPT];
+    let query = [format!("{PROMPT}<answer>Ada</answer>"), format!("{PROMPT}<answer>Bob</answer>")];
+    let answer =
+        lenient().get_reward(&json!({"query": query, "prompts": prompts, "labels": [["Ada"], {"answers": ["Ada"]}]}));
+    let told = answer.json();
+    assert_eq!(told["scores"], json!([1.0, 0.0]), "{told}");
+    assert_eq!(told["rewards"], json!([1.0, -2.0]), "{told}");
+    assert!(told["extra_logs"].as_object().unwrap().values().all(|list| list.as_array().unwrap().len() == 2), "{told}");
+}
+
+#[test]
+fn the_response_is_found_behind_the_prompt_or_the_last_header() {
+    let server = lenient();
+    let ask = |query: String, prompt: Option<&str>| {
+        let prompts = prompt.map(|prompt| vec![prompt]);
+        let told = server.get_reward(&json!({"query": [query], "prompts": prompts, "labels": ["Ada"]})).json();
+        (number(&told["scores"]), number(&told["extra_logs"]["corver/error"]))
+    };
+    let right = "<answer>Ada</answer><|im_end|><|endoftext|>";
+    assert_eq!(ask(format!("{PROMPT}{right}"), Some(PROMPT)), (1.0, 0.0));
+    assert_eq!(ask(format!("{}{right}", &PROMPT[20..]), Some(PROMPT)), (1.0, 0.0), "cut on its left");
+    assert_eq!(ask(format!("{PROMPT}{right}"), None), (1.0, 0.0));
+    assert_eq!(ask("Who? Ada".into(), Some("Who?")), (1.0, 0.0), "a base model's prompt");
+    // “Ada” in the prompt is no answer.
+    assert_eq!(ask(format!("Ada? {PROMPT}No idea.<|im_end|>"), Some(&format!("Ada? {PROMPT}"))), (0.0, 0.0));
+    assert_eq!(ask("ho? Ada".into(), Some("Who?")), (0.0, 1.0), "nobody can say where the answer begins");
+
+    let strict = serve(true, QueueLimits::default(), Limits::default());
+    let refused = strict.get_reward(&json!({"query": ["ho? Ada"], "prompts": ["Who?"], "labels": ["Ada"]}));
+    assert_eq!(refused.status, 400);
+    assert!(refused.error().contains("query[0]: it neither begins with its prompt"), "{refused:?}");
+}
+
+#[test]
+fn golds_may_be_unknown() {
+    let server = lenient();
+    for label in [json!(null), json!(""), json!([])] {
+        let told = server.get_reward(&rollout("<answer>Ada</answer>", &label)).json();
+        assert_eq!((number(&told["extra_logs"]["corver/judge"]), number(&told["scores"])), (0.0, 0.0), "{told}");
+    }
+    let told = server.get_reward(&json!({"query": [format!("{PROMPT}Ada")]})).json();
+    assert_eq!(number(&told["extra_logs"]["corver/error"]), 0.0, "only `query` is needed: {told}");
+}
+
+#[test]
+fn what_cannot_be_scored_is_neutral_or_an_error() {
+    let poisoned = rollout("This is poison. It is.", &json!("Ada"));
+    let server = lenient();
+    let answer = server.get_reward(&poisoned);
+    let told = answer.json();
+    assert_eq!(answer.status, 200);
+    assert_eq!((&told["rewards"], &told["scores"]), (&json!(0.0), &json!(0.0)));
+    assert_eq!(told["extra_logs"]["corver/error"], 1.0);
+    assert_eq!(told["extra_logs"].as_object().unwrap().len(), 6, "the same figures as ever");
+    server.wait_for("corver_score_failures_total 1");
+
+    let strict = serve(true, QueueLimits::default(), Limits::default());
+    let refused = strict.get_reward(&poisoned);
+    assert_eq!((refused.status, refused.error().as_str()), (500, "scoring sentences: a sentence is poisoned"));
+    assert_eq!(strict.score(&completions(&["This is poison. It is."])).status, 500);
+}
+
+#[test]
+fn our_own_protocol_tells_everything() {
+    let server = lenient();
+    let text = "<think>It is true that she did, all of it.</think><answer>Ada</answer>";
+    let whole = text.chars().count();
+    let mut request = completions(&[text, "Nothing."]);
+    // The tokens: one before the sentence, one inside of it, a special one.
+    request["completions"][0]["tokens"] = json!([[0, 7], [8, 20], null]);
+    let told = server.score(&request).json();
+    let [with, without] = told["completions"].as_array().unwrap().as_slice() else { panic!("{told}") };
+    assert_eq!(with["returns"], json!([3.0, 3.5, 3.0]));
+    assert!((number(&with["mean_return"]) - 9.5 / 3.0).abs() < 1e-9, "{with}");
+    assert_eq!((&with["question"], &with["completion"]), (&json!("Who wrote it?"), &json!(text)));
+    assert_eq!(with["sentences"][0]["verdict"]["reward"], 0.5);
+    assert_eq!(with["sentences"][0]["tokens"], json!({"start": 1, "end": 2}));
+    assert_eq!(with["response"]["judge"]["label"], "GOOD");
+    assert_eq!(with["return_parts"]["judge"], 2.0);
+    assert_eq!(without.get("returns"), None, "characters are no tokens");
+    assert_eq!(without["response"]["judge"]["label"], "BAD");
+
+    let with_tokens = |tokens: Value| {
+        let mut request = completions(&[text]);
+        request["completions"][0]["tokens"] = tokens;
+        server.score(&request)
+    };
+    assert_eq!(with_tokens(json!([[0, whole]])).status, 200);
+    assert_eq!(with_tokens(json!([])).status, 200);
+    for (tokens, says) in
+        [(json!([[0, whole + 1]]), "tokens[0] is [0, 71]"), (json!([null, [3, 2]]), "tokens[1] is [3, 2]")]
+    {
+        let refused = with_tokens(tokens);
+        assert!(refused.status == 400 && refused.error().contains(says), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_bad_request_is_refused_before_anything_is_scored() {
+    let of_queue = QueueLimits { batch: 3, completion_bytes: 100, body_bytes: 5_000, ..QueueLimits::default() };
+    let server = serve(false, of_queue, Limits::default());
+    let deep = format!("{}1{}", "[".repeat(2_000), "]".repeat(2_000));
+    for (path, body, status, says) in [
+        ("/get_reward", "[]".to_owned(), 400, "Invalid request"),
+        ("/get_reward", "{}".to_owned(), 400, "missing field `query`"),
+        ("/get_reward", "{\"query\": \"text\"}".to_owned(), 400, "expected a sequence"),
+        ("/get_reward", "{\"query\": []}".to_owned(), 400, "no query"),
+        ("/get_reward", "{\"query\": [\"a\"], \"prompts\": []}".to_owned(), 400, "1 entries in query and 0 in prompts"),
+        ("/get_reward", "{\"query\": [\"a\"], \"prompts\": [\"\"], \"labels\": [1, 2]}".to_owned(), 400, "2 in labels"),
+        ("/get_reward", json!({"query": ["a"], "labels": [{"style": "x"}]}).to_string(), 400, "labels[0]"),
+        (
+            "/get_reward",
+            json!({"query": ["a", "a", "a", "a"], "prompts": ["", "", "", ""]}).to_string(),
+            413,
+            "at most 3",
+        ),
+        ("/get_reward", deep.clone(), 400, "Invalid request"),
+        ("/get_reward", format!("{{\"query\": [\"a\"], \"labels\": [{deep}]}}"), 400, "recursion limit"),
+        ("/get_reward", "{\"query\": [\"\\ud800\"]}".to_owned(), 400, "Invalid request"),
+        ("/v1/score", "{\"completions\": []}".to_owned(), 400, "no completion"),
+        ("/v1/score", "{\"completions\": [{\"completion\": \"x\"}]}".to_owned(), 400, "missing field `answers`"),
+        (
+            "/v1/score",
+            "{\"completions\": [{\"completion\": \"x\", \"answers\": []}], \"n\": 1}".to_owned(),
+            400,
+            "unknown field `n`",
+        ),
+        (
+            "/v1/score",
+            "{\"completions\": [{\"completion\": \"x\", \"answers\": [], \"tokens\": [[-1, 1e999]]}]}".to_owned(),
+            400,
+            "Invalid",
+        ),
+        (
+            "/v1/score",
+            "{\"completions\": [{\"completion\": \"x\", \"answers\": \";\"}]}".to_owned(),
+            400,
+            "completions[0]: no gold",
+        ),
+        ("/v1/score", completions(&["x"; 4]).to_string(), 413, "4 completions; at most 3"),
+        ("/v1/score", completions(&["x".repeat(101).as_str()]).to_string(), 413, "101 bytes; at most 100"),
+        ("/v1/score", "x".repeat(5_001), 413, "5000 bytes"),
+        ("/v1/score", "\u{0}".to_owned(), 400, "Invalid request"),
+    ] {
+        let refused = server.server.post(path, &body);
+        assert!(refused.status == status && refused.error().contains(says), "{path} {body}: {refused:?}");
+    }
+    assert_eq!(server.server.get("/get_reward").status, 405);
+    assert!(server.server.get("/metrics").body.contains("corver_completions_total 0"));
+    // A completion that is too long is one of a training run's, whose client would not survive an error.
+    let told = server.get_reward(&rollout(&"x".repeat(101), &json!("Ada"))).json();
+    assert_eq!(told["extra_logs"]["corver/error"], 1.0);
+    assert_eq!(server.score(&completions(&["It is true."])).status, 200, "it goes on");
+}
+
+#[test]
+fn what_is_queued_is_scored_together_and_only_the_culprit_fails() {
+    let server = serve(true, QueueLimits { batch: 8, ..QueueLimits::default() }, Limits::default());
+    let first = server.send("/v1/score", &completions(&["Please wait."]));
+    server.begun.recv().unwrap();
+    let queued: Vec<_> = ["It is true.", "This is poison.", "It is true.", "So it is."]
+        .iter()
+        .zip(1..)
+        .map(|(text, waiting)| {
+            let sent = server.send("/get_reward", &rollout(text, &json!("Ada")));
+            server.wait_for(&format!("corver_queue_completions {waiting}"));
+            sent
+        })
+        .collect();
+    let larger = server.send("/v1/score", &completions(&["One."; 6]));
+    server.wait_for("corver_queue_completions 10");
+    server.word.send(()).unwrap();
+    let statuses: Vec<u16> = queued.into_iter().map(|mut stream| read_answer(&mut stream).status).collect();
+    assert_eq!(statuses, [200, 500, 200, 200]);
+    for mut stream in [first, larger] {
+        assert_eq!(read_answer(&mut stream).status, 200);
+    }
+    // One alone, three of the four that were queued together one by one, and six: with the four they would be more than eight.
+    let metrics = server.server.get("/metrics").body;
+    for line in ["corver_batch_completions_count 5", "corver_completions_total 10", "corver_score_failures_total 1"] {
+        assert!(metrics.lines().any(|one| one == line), "{line} is not in {metrics}");
+    }
+    assert!(metrics.contains(r#"corver_stage_seconds_total{stage="reward"}"#), "{metrics}");
+}
+
+#[test]
+fn a_full_queue_sends_back_who_can_come_again() {
+    let of_queue = QueueLimits { batch: 2, completions: 2, ..QueueLimits::default() };
+    let server = serve(false, of_queue, Limits::default());
+    let mut first = server.send("/v1/score", &completions(&["Please wait.", "Or not."]));
+    server.begun.recv().unwrap();
+    let refused = server.score(&completions(&["One."]));
+    assert_eq!((refused.status, refused.error().as_str()), (503, "the queue is full"));
+    assert!(refused.head.contains("retry-after: 1"), "{refused:?}");
+    assert_eq!((server.server.get("/ready").status, server.server.get("/health").status), (503, 200));
+    // A training run is not sent back: its client gives up after five attempts.
+    let mut waits = server.send("/get_reward", &rollout("It is true.", &json!("Ada")));
+    server.wait_for("corver_requests_in_flight 3");
+    server.word.send(()).unwrap();
+    assert_eq!((read_answer(&mut first).status, read_answer(&mut waits).status), (200, 200));
+    assert_eq!(server.server.get("/ready").status, 200);
+
+    let strict = serve(true, of_queue, Limits::default());
+    let _first = strict.send("/v1/score", &completions(&["Please wait.", "Or not."]));
+    strict.begun.recv().unwrap();
+    assert_eq!(strict.get_reward(&rollout("One.", &json!("Ada"))).status, 503);
+    strict.word.send(()).unwrap();
+}
+
+#[test]
+fn what_takes_too_long_is_given_up() {
+    let of_queue = QueueLimits { time: Duration::from_millis(300), ..QueueLimits::default() };
+    let server = serve(false, of_queue, Limits::default());
+    let told = server.get_reward(&rollout("Please wait.", &json!("Ada")));
+    assert_eq!((told.status, &told.json()["extra_logs"]["corver/error"]), (200, &json!(1.0)));
+    let late = server.score(&completions(&["It is true."]));
+    assert!(late.status == 503 && late.error().contains("no answer within 0.3 s"), "{late:?}");
+    server.word.send(()).unwrap();
+    // Nobody waits for the second one any more: it is not scored.
+    assert_eq!(server.score(&completions(&["So it is."])).status, 200);
+    assert!(server.server.get("/metrics").body.contains("corver_completions_total 2"));
+}
+
+#[test]
+fn a_bug_ends_the_rewards_and_monitors_learn_it() {
+    let server = lenient();
+    assert_eq!(server.get_reward(&rollout("This is a bomb.", &json!("Ada"))).status, 500, "neutral for ever is worse");
+    assert_eq!(server.get_reward(&rollout("It is true.", &json!("Ada"))).status, 500);
+    assert_eq!(server.score(&completions(&["It is true."])).status, 500);
+    assert_eq!((server.server.get("/health").status, server.server.get("/ready").status), (500, 500));
+    assert!(matches!(server.queue.health(), Health::Broken(_)));
+}
+
+#[test]
+fn other_work_is_done_between_batches() {
+    let (begin, begun) = mpsc::channel();
+    let words = Words { begin, words: Arc::new(Mutex::new(mpsc::channel().1)) };
+    let mut metrics = Metrics::default();
+    let queue =
+        Queue::start(words, score_words, RewardSettings::default(), QueueLimits::default(), &mut metrics).unwrap();
+    let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), Limits::default(), None, metrics).unwrap();
+    server.route([Route::post("/v1/check", 100, move |body| {
+        let queue = queue.clone();
+        async move {
+            let text = String::from_utf8(body.to_vec()).map_err(|_| Refusal::bad("no UTF-8"))?;
+            let begins = move |words: &mut Words| {
+                words.begin.send(()).unwrap();
+                if text == "bad" { Err(Refusal::bad("as asked")) } else { Ok(text.len()) }
+            };
+            queue.alone(begins).await.map(|length| Reply::json(&length))
+        }
+    })]);
+    let server = Running::new(server);
+    assert_eq!(server.post("/v1/check", "four").json(), 4);
+    assert_eq!(server.post("/v1/check", "bad").status, 400);
+    assert_eq!(begun.try_iter().count(), 2);
+}
+
+#[test]
+fn everything_accepted_is_answered_when_the_server_stops() {
+    let mut server = lenient();
+    let mut first = server.send("/v1/score", &completions(&["Please wait."]));
+    server.begun.recv().unwrap();
+    let queued: Vec<_> = (0..40).map(|_| server.send("/get_reward", &rollout("It is true.", &json!("Ada")))).collect();
+    server.wait_for("corver_queue_completions 40");
+    server.server.tell_to_stop();
+    std::thread::sleep(Duration::from_millis(400)); // past the last call
+    server.word.send(()).unwrap();
+    assert_eq!(read_answer(&mut first).status, 200);
+    for mut stream in queued {
+        let answer = read_answer(&mut stream);
+        assert_eq!(answer.status, 200);
+        assert!(answer.head.contains("connection: close") && answer.json()["extra_logs"]["corver/error"] == 0.0);
+    }
+}
+
+#[test]
+fn limits_that_allow_nothing_are_refused() {
+    let start = |batch, completions| {
+        let words = Words { begin: mpsc::channel().0, words: Arc::new(Mutex::new(mpsc::channel().1)) };
+        let of_queue = QueueLimits { batch, completions, ..QueueLimits::default() };
+        let started = Queue::start(words, score_words, RewardSettings::default(), of_queue, &mut Metrics::default());
+        started.err().map(|error| error.to_string())
+    };
+    assert_eq!(start(0, 4).unwrap(), "batch is 0; it must be at least 1");
+    assert!(start(5, 4).unwrap().contains("room for 4 completions, and a batch may have 5"));
+    assert_eq!(start(4, 4), None);
+}
