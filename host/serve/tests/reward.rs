@@ -11,7 +11,7 @@ use corver_core::{
     Completion, CorpusSize, Count, Counter, Extractor, Graders, PartError, Query, Question, RewardSettings, Rollout,
     Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict,
 };
-use corver_serve::{Health, Limits, Metrics, Queue, QueueLimits, Refusal, Reply, Route, Server, get_reward, score};
+use corver_serve::{Health, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, get_reward, score};
 use http::{Answer, Running, post, read_answer};
 use serde_json::{Value, json};
 
@@ -397,20 +397,15 @@ fn other_work_is_done_between_batches() {
     let queue =
         Queue::start(words, score_words, RewardSettings::default(), QueueLimits::default(), &mut metrics).unwrap();
     let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), Limits::default(), None, metrics).unwrap();
-    server.route([Route::post("/v1/check", 100, move |body| {
-        let queue = queue.clone();
-        async move {
-            let text = String::from_utf8(body.to_vec()).map_err(|_| Refusal::bad("no UTF-8"))?;
-            let begins = move |words: &mut Words| {
-                words.begin.send(()).unwrap();
-                if text == "bad" { Err(Refusal::bad("as asked")) } else { Ok(text.len()) }
-            };
-            queue.alone(begins).await.map(|length| Reply::json(&length))
-        }
-    })]);
+    let length = |words: &mut Words, text: String| {
+        words.begin.send(()).unwrap();
+        if text == "bad" { Err(Refusal::bad("as asked")) } else { Ok(text.len()) }
+    };
+    server.route([between_batches(&queue, "/v1/length", 100, "a text", length)]);
     let server = Running::new(server);
-    assert_eq!(server.post("/v1/check", "four").json(), 4);
-    assert_eq!(server.post("/v1/check", "bad").status, 400);
+    assert_eq!(server.post("/v1/length", "\"four\"").json(), 4);
+    assert_eq!(server.post("/v1/length", "\"bad\"").error(), "as asked");
+    assert!(server.post("/v1/length", "4").error().ends_with("it is a text"));
     assert_eq!(begun.try_iter().count(), 2);
 }
 

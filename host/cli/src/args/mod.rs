@@ -134,8 +134,9 @@ pub enum Command {
     /// Serve rewards over HTTP: OpenRLHF's remote reward model, and everything about each completion for other programs.
     ///
     /// POST /get_reward is what OpenRLHF's --reward.remote_url asks; POST /v1/score gives what `corver-host score --json` prints;
-    /// POST / counts, as `corver-host index serve` does, where the index is one folder. GET /metrics is for Prometheus, /health
-    /// and /ready are for whatever watches the process. What several clients send is scored together.
+    /// POST /v1/check gives what `corver-host check --json` prints; POST / counts, as `corver-host index serve` does, where the
+    /// index is one folder. GET /metrics is for Prometheus, /health and /ready are for whatever watches the process. What several
+    /// clients send is scored together.
     ///
     /// There is no TLS: that is left to a proxy.
     ///

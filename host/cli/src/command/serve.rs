@@ -3,14 +3,21 @@
 use anyhow::{Context, Result};
 use corver_corpus::OpenOptions;
 use corver_counts::{Source, TOKEN_VARIABLE, Token};
+use corver_reward::check::{Checked, Text};
 use corver_reward::config::DemoOr;
 use corver_reward::{Config, Scorer, parts};
-use corver_serve::{CountLimits, Limits, Metrics, Queue, QueueLimits, Server, counts, get_reward, score};
+use corver_serve::{
+    CountLimits, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, counts, get_reward, score,
+};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::{ServeArgs, ServerArgs};
 use crate::command::index::{name_of, open_folder};
 use crate::{output, settings};
+
+/// Passages of the corpus for a claim, at most.
+const MAX_PASSAGES: usize = 20;
 
 pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let config = Config::resolve(settings::of_serve(args)?)?;
@@ -29,6 +36,7 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     };
     let mut server = bind(&args.server, limits, metrics)?;
     server.route([get_reward(&queue, args.strict), score(&queue)]);
+    server.route([between_batches(&queue, "/v1/check", of_queue.completion_bytes, CHECK, check)]);
     if let [Source::Folder(path)] = parts::sources(&config.sources)?.as_slice() {
         let corpus = open_folder(path, None, OpenOptions::default())?;
         let is_demo = matches!(config.sources[..], [DemoOr::Demo]);
@@ -45,6 +53,34 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     }
     server.run(interrupted);
     Ok(())
+}
+
+const CHECK: &str = r#"{"texts": [{"text", "question"}], "passages"}, where "question" and "passages" may be left out"#;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CheckRequest {
+    texts: Vec<Text>,
+    passages: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct CheckReply {
+    texts: Vec<Checked>,
+}
+
+/// What `corver-host check --json` prints for each text.
+fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, Refusal> {
+    let CheckRequest { texts, passages } = request;
+    let passages = passages.unwrap_or(usize::from(scorer.has_text()));
+    if passages > MAX_PASSAGES {
+        return Err(Refusal::bad(format!("\"passages\" is {passages}; at most {MAX_PASSAGES} are shown")));
+    }
+    if passages > 0 && !scorer.has_text() {
+        return Err(Refusal::bad("this server's index is on another one, which has no passages to show"));
+    }
+    let checked = scorer.check(&texts, passages).map_err(|error| Refusal::failed(format!("{error:#}")))?;
+    Ok(CheckReply { texts: checked })
 }
 
 /// Takes the address, and warns where everyone can reach it.

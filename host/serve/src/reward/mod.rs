@@ -25,7 +25,7 @@ use crate::Refusal;
 
 pub use native::score;
 pub use openrlhf::get_reward;
-pub use queue::{Queue, QueueLimits};
+pub use queue::{Queue, QueueLimits, between_batches};
 
 /// A text that is to be scored.
 struct Completion {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use corver_core::{Question, RewardSettings, Rollout, Scored, StepError};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::metrics::ScoreMetrics;
 use super::worker::{Job, Task, Worker};
-use super::{Completion, Paid};
-use crate::{Health, Metrics, Refusal, ServeError};
+use super::{Completion, Paid, compute, read};
+use crate::{Health, Metrics, Refusal, Reply, Route, ServeError};
 
 /// What may wait, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,10 +123,7 @@ impl<S: Send + 'static> Queue<S> {
     }
 
     /// Has `work` done between two batches, by the thread that scores.
-    ///
-    /// # Errors
-    /// Its own, or that the queue is full or too slow.
-    pub async fn alone<T: Send + 'static>(
+    async fn alone<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut S) -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
@@ -184,3 +183,28 @@ impl<S: Send + 'static> Queue<S> {
 
 const FULL: &str = "the queue is full";
 const ENDED: &str = "the thread that scores has ended; restart the server";
+
+/// `POST path`, for work that is not batched: JSON, answered between two batches by the thread that scores. `form` is what the
+/// request looks like, for whoever sends another.
+pub fn between_batches<S, Q, A>(
+    queue: &Arc<Queue<S>>,
+    path: &'static str,
+    body_bytes: usize,
+    form: &'static str,
+    answer: fn(&mut S, Q) -> Result<A, Refusal>,
+) -> Route
+where
+    S: Send + 'static,
+    Q: DeserializeOwned + Send + 'static,
+    A: Serialize + Send + 'static,
+{
+    let queue = queue.clone();
+    Route::post(path, body_bytes, move |body| {
+        let queue = queue.clone();
+        async move {
+            let request: Q = read(body, form).await?;
+            let answer = queue.alone(move |scorer| answer(scorer, request)).await?;
+            compute(move || Reply::json(&answer)).await
+        }
+    })
+}
