@@ -23,23 +23,23 @@ fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
     text.split(&fence).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-#[test]
-fn every_command_of_the_guide_works() {
-    let guide = guide();
+/// The same script with less training in it.
+fn shortened(script: &str) -> String {
     let shorten = |line: &str| match line.split(' ').nth(1) {
         Some("train" | "compare") => format!("{line}{SHORT}\n"),
         Some("calibrate") => format!("{line} --device cpu --limit 8\n"),
         _ => format!("{line}\n"),
     };
-    let script: String = blocks(&guide, "sh").concat().lines().map(shorten).collect();
-    assert!(script.contains("corver-host compare") && script.contains("plugin new"), "{script}");
+    script.lines().map(shorten).collect()
+}
 
-    let folder = tempfile::tempdir().unwrap();
+/// What a script prints that is run in this folder.
+fn bash(folder: &Path, script: &str) -> String {
     let binary = Path::new(env!("CARGO_BIN_EXE_corver-host")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     let run = Command::new("bash")
-        .args(["-euo", "pipefail", "-c", &script])
-        .current_dir(folder.path())
+        .args(["-euo", "pipefail", "-c", script])
+        .current_dir(folder)
         .env("PATH", format!("{}:{path}", binary.display()))
         .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
         // The new project's dependencies are the shipped rules', whose tests have compiled them: no network is needed.
@@ -51,6 +51,16 @@ fn every_command_of_the_guide_works() {
         .unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "{stdout}\n{stderr}");
+    stdout.into_owned()
+}
+
+#[test]
+fn every_command_of_the_guide_works() {
+    let script = shortened(&blocks(&guide(), "sh").concat());
+    assert!(script.contains("corver-host compare") && script.contains("plugin new"), "{script}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let stdout = bash(folder.path(), &script);
     for said in
         ["attested 0.1.0", "test result: ok. 3 passed", "conforms:", "Paris AND Peru = ", "-1.00", "ns  a sentence"]
     {
@@ -65,6 +75,20 @@ fn every_command_of_the_guide_works() {
         let summary: Value = serde_json::from_str(&summary).unwrap();
         assert_eq!((&summary["rule"], &summary["steps"]), (&Value::from(rule), &Value::from(2)));
     }
+}
+
+#[test]
+fn the_readmes_ways_in_work() {
+    let readme = fs::read_to_string(repository().join("README.md")).unwrap();
+    let ways = readme.split("## Three ways in").nth(1).unwrap().split("\n## ").next().unwrap();
+    let scripts = blocks(ways, "sh");
+    assert_eq!(scripts.len(), 2, "training and checking; the one in Python is run by host/python/tests/with_trl");
+    let folder = tempfile::tempdir().unwrap();
+    let run = bash(folder.path(), &shortened(&scripts.concat()));
+    for said in ["my-rule 0.1.0", "runs/my-rule/report.html", "explain.html", "  supported", "\"unsupported\":1"] {
+        assert!(run.contains(said), "no {said:?} in\n{run}");
+    }
+    assert!(folder.path().join("runs/my-rule/summary.json").is_file());
 }
 
 #[test]
