@@ -15,7 +15,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills bench bench-build bench-corpus bench-extract bench-gpu bench-rules bench-train lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills bench bench-build bench-corpus bench-extract bench-gpu bench-rules bench-serve bench-train lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,6 +38,7 @@ train: build ## train on the built-in demo and print what changed
 
 test: setup plugins ## every test; CORVER_SHARED=DIR adds those that need real text and golden vectors
 	@host/setup/browser.sh
+	@host/setup/proxy.sh
 	python3 tests/vectors/reference.py --check
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast
@@ -145,6 +146,11 @@ bench-extract: build ## the extractor against transformers and onnxruntime-genai
 
 bench-rules: setup plugins ## what a rule costs, with its bars; also in target/bench/rules.json
 	$(CARGO) bench --locked --profile release --workspace --bench judge -- --noplot
+
+bench-serve: build ## rewards over HTTP at 1, 8 and 64 clients, and with too many, by wrk; also in target/bench/serve.json
+	@host/setup/wrk.sh
+	@mkdir -p target/bench
+	python3 host/serve/benches/load.py $(HOST) target/bench/serve.json
 
 lint: setup ## formatting, clippy and links in the documentation; warnings are errors
 	$(CARGO) fmt --all --check

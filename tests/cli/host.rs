@@ -153,7 +153,7 @@ pub fn signal_when(signal: &str, args: &[&str], ready: impl Fn() -> bool) -> Fin
     Finished::new(args, &child.wait_with_output().unwrap())
 }
 
-/// `corver-host index serve`, for as long as the value lives.
+/// `corver-host index serve` or `serve`, for as long as the value lives.
 pub struct Server {
     process: Child,
     /// What to give as `corpus.index`.
@@ -164,9 +164,13 @@ pub struct Server {
 
 impl Server {
     pub fn start(args: &[&str], listen: &str) -> Self {
-        let args = [&["index", "serve", "--json", "--listen", listen], args].concat();
+        Self::run(&[&["index", "serve", "--json", "--listen", listen], args].concat())
+    }
+
+    /// The whole command line of a server that prints JSON.
+    pub fn run(args: &[&str]) -> Self {
         let mut process =
-            command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
+            command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"));

@@ -22,4 +22,5 @@ mod plugins;
 #[cfg(feature = "torch")] // it makes a model
 mod real_text;
 mod score;
+mod serve;
 mod train;

@@ -428,6 +428,21 @@ fn everything_accepted_is_answered_when_the_server_stops() {
 }
 
 #[test]
+fn a_batch_that_nobody_waits_for_is_waited_for_at_the_end() {
+    let server = lenient();
+    let left = server.send("/v1/score", &completions(&["Please wait."]));
+    server.begun.recv().unwrap();
+    drop(left);
+    let (word, queue) = (server.word.clone(), server.queue.clone());
+    let start = Instant::now();
+    server.queue.end(Duration::from_millis(50)); // it is not done by then
+    assert!(start.elapsed() < Duration::from_secs(5) && !matches!(queue.health(), Health::Broken(_)));
+    word.send(()).unwrap();
+    queue.end(Duration::from_secs(20));
+    assert!(matches!(queue.health(), Health::Broken(_)) && start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
 fn limits_that_allow_nothing_are_refused() {
     let start = |batch, completions| {
         let words = Words { begin: mpsc::channel().0, words: Arc::new(Mutex::new(mpsc::channel().1)) };

@@ -42,7 +42,8 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         let is_demo = matches!(config.sources[..], [DemoOr::Demo]);
         server.route(counts(corpus, &name_of(path, args.name.as_deref(), is_demo)?, CountLimits::default()));
     }
-    server.report(move || queue.health());
+    let reported = queue.clone();
+    server.report(move || reported.health());
 
     let interrupted = server.interrupted()?; // before anyone is told of the server
     let url = format!("http://{}", server.address());
@@ -52,6 +53,7 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
         output::line(format_args!("{url}: rewards by {rule}; OpenRLHF takes {url}/get_reward; Ctrl-C stops it"));
     }
     server.run(interrupted);
+    queue.end(limits.grace);
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! What waits to be scored, and how much of it there may be.
 
-use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use corver_core::{Question, RewardSettings, Rollout, Scored, StepError};
@@ -44,6 +45,8 @@ impl Default for QueueLimits {
 /// Scores what several clients send, all that is there together. `S` is whatever scores; one thread owns it.
 pub struct Queue<S> {
     tasks: mpsc::UnboundedSender<Task<S>>,
+    /// Disconnected once the thread has ended.
+    ended: Mutex<std::sync::mpsc::Receiver<()>>,
     /// A permit for each completion that has no answer yet: they bound `tasks`.
     places: Arc<Semaphore>,
     pub(super) limits: QueueLimits,
@@ -106,10 +109,14 @@ impl<S: Send + 'static> Queue<S> {
         let (tasks, receiver) = mpsc::unbounded_channel();
         let worker = Worker { scorer, score, max_batch: limits.batch, metrics: metrics.clone() };
         let thread = std::thread::Builder::new().name("score".to_owned());
-        let started = thread.spawn(move || worker.run(receiver));
+        let (working, ended) = std::sync::mpsc::channel();
+        let started = thread.spawn(move || {
+            let _working = working; // until it is dropped
+            worker.run(receiver);
+        });
         started.map_err(|source| ServeError::Run { action: "start the thread that scores", source })?;
         let places = Arc::new(Semaphore::new(limits.completions));
-        Ok(Arc::new(Self { tasks, places, limits, settings, metrics }))
+        Ok(Arc::new(Self { tasks, ended: Mutex::new(ended), places, limits, settings, metrics }))
     }
 
     /// How it is.
@@ -119,6 +126,16 @@ impl<S: Send + 'static> Queue<S> {
             _ if self.tasks.is_closed() => Health::Broken(ENDED),
             0 => Health::Busy(FULL),
             _ => Health::Ready,
+        }
+    }
+
+    /// Ends the thread after what it is doing, and waits for that no longer than `patience`. What is queued is dropped. A process that
+    /// ends while the thread is in a library's code may break.
+    pub fn end(&self, patience: Duration) {
+        let _ = self.tasks.send(Task::End); // it may have ended
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("a batch that nobody waits for is broken off");
         }
     }
 

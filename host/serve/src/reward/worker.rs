@@ -16,6 +16,8 @@ pub(super) enum Task<S> {
     Score(Job),
     /// Something else.
     Alone(Box<dyn FnOnce(&mut S) + Send>),
+    /// The last one.
+    End,
 }
 
 /// One request.
@@ -36,11 +38,12 @@ pub(super) struct Worker<S> {
 }
 
 impl<S> Worker<S> {
-    /// Works until nobody can ask any more.
+    /// Works until it is told to end, or nobody can ask any more.
     pub(super) fn run(mut self, mut tasks: UnboundedReceiver<Task<S>>) {
         let mut next = None;
         while let Some(task) = next.take().or_else(|| tasks.blocking_recv()) {
             match task {
+                Task::End => return,
                 Task::Alone(work) => work(&mut self.scorer),
                 Task::Score(first) => {
                     let mut batch = vec![first];

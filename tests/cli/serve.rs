@@ -1,0 +1,284 @@
+//! Rewards over HTTP, from the built binary: the same as on the command line; ends and losses under load.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::host::{Server, host, lines};
+
+fn start(args: &[&str]) -> Server {
+    Server::run(&[&["serve", "--json", "--listen", "127.0.0.1:0"], args].concat())
+}
+
+/// A connection that is kept.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn connect(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    /// Status and body of one exchange, and whether the server closes the connection after it.
+    fn exchange(&mut self, request: &str) -> std::io::Result<(u16, String, bool)> {
+        self.0.get_mut().write_all(request.as_bytes())?;
+        let (mut head, mut line) = (String::new(), String::new());
+        while line != "\r\n" {
+            line.clear();
+            if self.0.read_line(&mut line)? == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
+            head += &line.to_ascii_lowercase();
+        }
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+        let mut body = vec![0; length.parse().unwrap()];
+        self.0.read_exact(&mut body)?;
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        Ok((status, String::from_utf8(body).unwrap(), head.contains("connection: close")))
+    }
+}
+
+fn post(path: &str, body: &Value) -> String {
+    let body = body.to_string();
+    let length = body.len();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// One exchange on a connection of its own.
+fn ask(address: &str, path: &str, body: &Value) -> (u16, Value) {
+    let (status, body, _) = Client::connect(address).exchange(&post(path, body)).unwrap();
+    (status, serde_json::from_str(&body).unwrap())
+}
+
+fn get(address: &str, path: &str) -> (u16, String) {
+    let (status, body, _) =
+        Client::connect(address).exchange(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).unwrap();
+    (status, body)
+}
+
+/// Completions about the demo's world: each says three sentences of its articles.
+fn completions(folder: &Path, many: usize) -> Vec<Value> {
+    let world = folder.join("world");
+    host(&["demo", "world", world.to_str().unwrap()]).good();
+    let articles = lines(&world.join("articles.jsonl"));
+    let said = |article: &Value| {
+        let text = article["text"].as_str().unwrap();
+        let thought: Vec<&str> = text.split_inclusive(". ").take(3).collect();
+        let title = article["title"].as_str().unwrap();
+        json!({"question": format!("What is {title}?"), "answers": [title],
+            "completion": format!("<think>{}</think><answer>{title}</answer>", thought.concat().trim())})
+    };
+    articles.iter().take(many).map(said).collect()
+}
+
+/// What OpenRLHF posts for one of them.
+fn rollout(completion: &Value) -> Value {
+    let text = |field: &str| completion[field].as_str().unwrap();
+    let prompt = format!("<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n", text("question"));
+    let query = format!("{prompt}{}<|im_end|>", text("completion"));
+    json!({"query": [query], "prompts": [prompt], "labels": [completion["answers"]]})
+}
+
+#[test]
+fn a_reward_over_http_is_that_of_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let given = completions(folder.path(), 12);
+    let file = folder.path().join("completions.jsonl");
+    fs::write(&file, given.iter().map(|one| format!("{one}\n")).collect::<String>()).unwrap();
+    let settings = ["--plugin", "min.wasm", "--set", "reward.lambda_judge=0.5"];
+    let printed = host(&[&["score", file.to_str().unwrap(), "--json"], &settings[..]].concat()).good();
+    let printed: Vec<Value> = printed.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+
+    let mut server = start(&settings);
+    let (status, scored) = ask(&server.address, "/v1/score", &json!({"completions": given}));
+    assert_eq!((status, &scored["completions"]), (200, &Value::Array(printed.clone())));
+    for (completion, printed) in given.iter().zip(&printed) {
+        let (status, told) = ask(&server.address, "/get_reward", &rollout(completion));
+        assert_eq!((status, &told["rewards"], &told["scores"]), (200, &printed["mean_return"], &json!(1.0)), "{told}");
+    }
+    let text = given[0]["completion"].as_str().unwrap();
+    let checked = host(&["check", "--json", "--text", text, "--passages", "2", "--plugin", "min.wasm"]);
+    let checked: Value = serde_json::from_str(checked.stdout.trim()).unwrap();
+    let asked = json!({"texts": [{"text": text}], "passages": 2});
+    assert_eq!(ask(&server.address, "/v1/check", &asked), (200, json!({"texts": [checked]})));
+    assert_eq!(ask(&server.address, "/v1/check", &json!({"texts": [], "passages": 21})).0, 400);
+    // The demo's index, too.
+    let counted = json!({"index": "demo", "query_type": "count", "query": "birthplace"});
+    assert!(ask(&server.address, "/", &counted).1["count"].as_u64().unwrap() > 0);
+    assert_eq!(get(&server.address, "/ready"), (200, "ready\n".to_owned()));
+    assert!(get(&server.address, "/metrics").1.contains("corver_completions_total 24"));
+    server.stop();
+}
+
+#[test]
+fn a_token_guards_all_but_health_and_readiness() {
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "0f1e2d3c4b5a69788796a5b4c3d2e1f0\n").unwrap();
+    let server = start(&["--token-file", token.to_str().unwrap()]);
+    for path in ["/get_reward", "/v1/score", "/v1/check", "/"] {
+        assert_eq!(ask(&server.address, path, &json!({})).0, 401, "{path}");
+    }
+    let statuses = ["/health", "/ready", "/metrics"].map(|path| get(&server.address, path).0);
+    assert_eq!(statuses, [200, 200, 401]);
+    let shown = "POST /v1/score HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer 0f1e2d3c4b5a69788796a5b4c3d2e1f0\r\nContent-Length: 2\r\n\r\n{}";
+    assert_eq!(Client::connect(&server.address).exchange(shown).unwrap().0, 400);
+}
+
+#[test]
+fn what_cannot_be_served_is_said_at_the_start() {
+    host(&["serve", "--plugin", "nowhere.wasm"]).bad("nowhere");
+    host(&["serve", "--max-batch", "9", "--queue", "8"]).bad("room for 8 completions, and a batch may have 9");
+    host(&["serve", "--connections", "0"]).bad("connections is 0");
+    host(&["serve", "--queue-bytes", "much"]).usage("write 500M or 8G");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    host(&["serve", "--listen", &address]).bad(&format!("cannot listen on {address}"));
+}
+
+/// Asks `address` for rewards from so many connections that are kept, until `enough` or the server closes them. Gives the answers'
+/// number; each must be good, and what `expected` says for its request.
+fn ask_on_and_on(
+    address: &str,
+    requests: &[(String, f64)],
+    clients: usize,
+    enough: usize,
+    begun: &AtomicUsize,
+) -> usize {
+    let client = |first: usize| {
+        let mut client = Client::connect(address);
+        for (answered, (request, expected)) in requests.iter().cycle().skip(first * 7).take(enough).enumerate() {
+            begun.fetch_add(1, Ordering::Relaxed);
+            let (status, body, closes) =
+                client.exchange(request).unwrap_or_else(|error| panic!("{error}, not answered"));
+            let told: Value = serde_json::from_str(&body).unwrap_or_default();
+            assert!(
+                status == 200 && told["rewards"] == *expected && told["extra_logs"]["corver/error"] == 0.0,
+                "{status} {body}"
+            );
+            if closes {
+                return answered + 1;
+            }
+        }
+        enough
+    };
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..clients).map(|first| scope.spawn(move || client(first))).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).sum()
+    })
+}
+
+/// Requests for rewards, with the reward that a single server gives.
+fn rewarded(server: &Server, folder: &Path, many: usize) -> Vec<(String, f64)> {
+    let reward = |completion: &Value| {
+        let rollout = rollout(completion);
+        let (_, told) = ask(&server.address, "/get_reward", &rollout);
+        (post("/get_reward", &rollout), told["rewards"].as_f64().unwrap_or_else(|| panic!("{told}")))
+    };
+    completions(folder, many).iter().map(reward).collect()
+}
+
+/// Until so many requests have been begun.
+fn wait_for(begun: &AtomicUsize, many: usize) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while begun.load(Ordering::Relaxed) < many {
+        assert!(Instant::now() < deadline, "{begun:?} of {many} requests");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_server_that_is_told_to_end_answers_all_that_it_was_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = start(&[]);
+    let requests = rewarded(&server, folder.path(), 64);
+    let (address, begun) = (server.address.clone(), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let clients = scope.spawn(|| ask_on_and_on(&address, &requests, 8, usize::MAX, &begun));
+        wait_for(&begun, 200);
+        assert!(server.signal("-TERM").success());
+        assert_eq!(clients.join().unwrap(), begun.load(Ordering::Relaxed), "every request was answered");
+    });
+}
+
+/// nginx with the configuration of docs/scale-out.md, for as long as the value lives.
+struct Proxy {
+    process: Child,
+    address: String,
+    _folder: tempfile::TempDir,
+}
+
+impl Proxy {
+    fn start(replicas: [&str; 2]) -> Self {
+        let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/scale-out.md")).unwrap();
+        let config = guide.split("```nginx\n").nth(1).unwrap().split("```").next().unwrap();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let config = config
+            .replace("replica-1:8765", replicas[0])
+            .replace("replica-2:8765", replicas[1])
+            .replace("listen 8765", &format!("listen {address}"));
+        assert!(replicas.iter().chain([&address.as_str()]).all(|address| config.contains(*address)), "{config}");
+        // Nothing outside of a folder of its own; in the foreground.
+        let folder = tempfile::tempdir().unwrap();
+        let places =
+            ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|what| format!("{what}_temp_path {what};"));
+        let config = config.replace("http {", &format!("http {{ access_log off; {}", places.concat()));
+        fs::write(folder.path().join("nginx.conf"), config).unwrap();
+        let process = Command::new(nginx())
+            .arg("-p")
+            .arg(folder.path())
+            .args(["-c", "nginx.conf", "-e", "error.log", "-g", "daemon off; pid nginx.pid; worker_processes 1;"])
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("nginx is there: host/setup/proxy.sh installs it");
+        let proxy = Self { process, address, _folder: folder };
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while TcpStream::connect(&proxy.address).is_err() {
+            assert!(Instant::now() < deadline, "nginx does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        proxy
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // Its master ends its worker when it is told to, not when it is killed.
+        let _ = Command::new("kill").args(["-TERM", &self.process.id().to_string()]).status();
+        let _ = self.process.wait();
+    }
+}
+
+/// In a folder that is not on everyone's path.
+fn nginx() -> PathBuf {
+    let installed = Path::new("/usr/sbin/nginx");
+    if installed.exists() { installed.to_owned() } else { "nginx".into() }
+}
+
+#[test]
+fn two_replicas_lose_no_request_when_one_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut first, second) = (start(&[]), start(&[]));
+    let requests = rewarded(&second, folder.path(), 64);
+    assert_eq!(rewarded(&first, folder.path(), 64), requests, "a completion earns the same on every replica");
+    let proxy = Proxy::start([&first.address, &second.address]);
+    let begun = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let clients = scope.spawn(|| ask_on_and_on(&proxy.address, &requests, 8, 150, &begun));
+        wait_for(&begun, 300);
+        let scored = get(&first.address, "/metrics").1;
+        let scored = scored.lines().find_map(|line| line.strip_prefix("corver_completions_total ")).unwrap();
+        assert!(scored.parse::<usize>().unwrap() > 64, "it has its share: {scored}");
+        assert!(!first.signal("-KILL").success());
+        assert_eq!(clients.join().unwrap(), 8 * 150);
+    });
+}
