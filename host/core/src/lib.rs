@@ -44,7 +44,7 @@ pub use step::{StepReport, StepSettings, step};
 pub use trace::{SentenceTrace, Trace};
 pub use trainee::Trainee;
 pub use triplet::{Claim, Extractor, Triplet};
-pub use update::{Device, InvalidSetting, LearnSettings, Learner, Precision, UpdateReport};
+pub use update::{Device, InvalidSetting, LearnSettings, Learner, Mismatch, Precision, UpdateReport};
 pub use verdict::{Blend, Channel, SentenceScorer, Verdict, Weighted};
 
 /// What a heavy part hands back when it cannot do its work; the parts' own error types stay behind it.

@@ -41,7 +41,7 @@ pub struct StepReport {
 ///
 /// # Errors
 /// Where a part fails; the policy is then unchanged.
-pub fn step<P: Sampler + Learner>(
+pub fn step<P: Sampler + Learner + ?Sized>(
     policy: &mut P,
     scorers: &mut Scorers<'_>,
     questions: &[Question],

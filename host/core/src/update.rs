@@ -29,6 +29,30 @@ pub struct UpdateReport {
     /// Share of tokens whose ratio was clipped from above while the advantage was positive.
     #[serde(rename = "clip_ratio/high_mean")]
     pub clip_ratio_high: f64,
+    /// Of the first iteration; `None` where there was no token.
+    #[serde(flatten)]
+    pub mismatch: Option<Mismatch>,
+}
+
+/// How far the sampler was from the policy: log-probabilities noted while sampling (μ) against those of the policy before the update
+/// (π), over the completion tokens. Names are TRL's.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Mismatch {
+    /// Mean of |log π − log μ|, nats.
+    #[serde(rename = "sampling/sampling_logp_difference/mean")]
+    pub difference_mean: f64,
+    /// Its largest value.
+    #[serde(rename = "sampling/sampling_logp_difference/max")]
+    pub difference_max: f64,
+    /// Smallest π ⁄ μ.
+    #[serde(rename = "sampling/importance_sampling_ratio/min")]
+    pub ratio_min: f64,
+    /// Mean π ⁄ μ.
+    #[serde(rename = "sampling/importance_sampling_ratio/mean")]
+    pub ratio_mean: f64,
+    /// Largest π ⁄ μ, before [`LossSettings::importance_cap`].
+    #[serde(rename = "sampling/importance_sampling_ratio/max")]
+    pub ratio_max: f64,
 }
 
 /// The policy, as something to improve.
@@ -149,6 +173,10 @@ pub struct LossSettings {
     pub delta: Option<f64>,
     /// What the importance ratio belongs to.
     pub importance_sampling_level: ImportanceLevel,
+    /// C: a token's policy term is weighted by min(π ⁄ μ, C), where a sampler μ drew what the policy π learns from (truncated
+    /// importance sampling). 0 leaves it out. Not set: 2 where an engine samples, else it is left out. `Sampled` log-probabilities
+    /// correct for the sampler themselves and leave it out too.
+    pub importance_cap: Option<f64>,
 }
 
 impl Default for LossSettings {
@@ -160,6 +188,7 @@ impl Default for LossSettings {
             epsilon_high: 0.2,
             delta: None,
             importance_sampling_level: ImportanceLevel::Token,
+            importance_cap: None,
         }
     }
 }

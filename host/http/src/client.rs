@@ -10,7 +10,7 @@ use ureq::{Agent, Body, RequestBuilder};
 
 use crate::{Host, Token, UrlError};
 
-/// Bytes of an answer that are read.
+/// Bytes of an answer that are read, unless more are expected.
 const ANSWER_BYTES: u64 = 1 << 20;
 
 /// How an exchange failed.
@@ -37,7 +37,7 @@ impl Failure {
 /// What a server sent.
 #[derive(Debug)]
 pub struct Answer {
-    /// At most 1 MiB.
+    /// At most 1 MiB, or what [`Client::with_answers_of`] allows.
     pub body: Vec<u8>,
     status: StatusCode,
     retry_after: Duration,
@@ -54,6 +54,12 @@ impl Answer {
     #[must_use]
     pub fn is_unauthorized(&self) -> bool {
         self.status == StatusCode::UNAUTHORIZED
+    }
+
+    /// Whether the server does not know what was asked for.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.status == StatusCode::NOT_FOUND
     }
 
     /// The failure of a request that the server will not answer.
@@ -97,6 +103,7 @@ pub struct Client {
     url: String,
     agent: Agent,
     authorization: Option<HeaderValue>,
+    answer_bytes: u64,
 }
 
 impl Client {
@@ -121,7 +128,14 @@ impl Client {
             header.set_sensitive(true); // logs leave it out
             header
         });
-        Ok(Self { url: url.to_owned(), agent: config.build().new_agent(), authorization })
+        let agent = config.build().new_agent();
+        Ok(Self { url: url.to_owned(), agent, authorization, answer_bytes: ANSWER_BYTES })
+    }
+
+    /// The same client, which reads answers of so many bytes; a longer one has broken off.
+    #[must_use]
+    pub fn with_answers_of(self, bytes: u64) -> Self {
+        Self { answer_bytes: bytes, ..self }
     }
 
     /// The URL.
@@ -137,7 +151,7 @@ impl Client {
     pub fn post(&self, request: &impl Serialize) -> Result<Answer, Failure> {
         let request = serde_json::to_vec(request).expect("a request is plain JSON");
         let post = self.authorized(self.agent.post(&self.url)).header(CONTENT_TYPE, "application/json");
-        self.quietly(|| read(post.send(&request)))
+        self.quietly(|| read(post.send(&request), self.answer_bytes))
     }
 
     /// Asks for the URL itself. Not every server answers that: a body that cannot be read is empty.
@@ -147,7 +161,7 @@ impl Client {
     pub fn get(&self) -> Result<Answer, Failure> {
         let response = self.quietly(|| self.authorized(self.agent.get(&self.url)).call());
         let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
-        let body = response.body_mut().with_config().limit(ANSWER_BYTES).read_to_vec().unwrap_or_default();
+        let body = response.body_mut().with_config().limit(self.answer_bytes).read_to_vec().unwrap_or_default();
         Ok(Answer { status: response.status(), body, retry_after: Duration::ZERO })
     }
 
@@ -167,12 +181,12 @@ impl Client {
     }
 }
 
-fn read(response: Result<Response<Body>, ureq::Error>) -> Result<Answer, Failure> {
+fn read(response: Result<Response<Body>, ureq::Error>, most: u64) -> Result<Answer, Failure> {
     let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
     let status = response.status();
     let header = response.headers().get("retry-after").and_then(|header| header.to_str().ok());
     let retry_after = header.and_then(|header| retry_after(header, SystemTime::now())).unwrap_or_default();
-    let body = response.body_mut().with_config().limit(ANSWER_BYTES).read_to_vec();
+    let body = response.body_mut().with_config().limit(most).read_to_vec();
     let body = body.map_err(|error| Failure::passing(format!("the answer broke off: {error}")))?;
     Ok(Answer { status, body, retry_after })
 }

@@ -77,19 +77,6 @@ pub enum LearnError {
     /// A setting has a value that makes no sense.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// A prompt is longer than the rollouts allow.
-    #[error(
-        "the prompt of {question:?} has {tokens} tokens; rollout.max_prompt_length is {most}. Raise it, shorten the system prompt, or set \
-         rollout.long_prompts = \"cut\""
-    )]
-    LongPrompt {
-        /// The question.
-        question: String,
-        /// Of the prompt.
-        tokens: usize,
-        /// The setting.
-        most: usize,
-    },
     /// The caller's data do not fit together.
     #[error("{what}: expected {expected}, got {got}")]
     Input {

@@ -69,13 +69,10 @@ pub(crate) fn write(
     adapters: &[(String, &Adapter)],
     lora: &LoraSettings,
     base: Option<&str>,
+    kind: Kind,
 ) -> Result<()> {
-    let tensors: Vec<(String, Tensor)> = adapters
-        .iter()
-        .flat_map(|(name, x)| {
-            [(peft_name(name, "A"), x.a.shallow_clone()), (peft_name(name, "B"), x.b.shallow_clone())]
-        })
-        .collect();
+    let matrices = adapters.iter().flat_map(|(name, x)| [(peft_name(name, "A"), &x.a), (peft_name(name, "B"), &x.b)]);
+    let tensors = matrices.map(|(name, x)| Ok((name, x.f_detach()?.f_to_kind(kind)?))).collect::<Result<Vec<_>>>()?;
     files::write_tensors(&folder.join("adapter_model.safetensors"), &tensors)?;
     let config = json!({
         "peft_type": "LORA",

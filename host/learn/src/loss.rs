@@ -3,8 +3,11 @@
 //! The completion tokens of a batch lie in one flat list, so that there is no padding to mask. A token's loss is
 //!
 //! ```text
-//! −min(min(ρ, δ)·A, clip(ρ, 1−ε_low, 1+ε_high)·A) + β·k3,   ρ = exp(new − old),   k3 = exp(ref − new) − (ref − new) − 1
+//! −w·min(min(ρ, δ)·A, clip(ρ, 1−ε_low, 1+ε_high)·A) + β·k3,   ρ = exp(new − old),   k3 = exp(ref − new) − (ref − new) − 1
 //! ```
+//!
+//! with w = 1, or min(exp(old − sampled), C) where another program sampled (truncated importance sampling, Yao et al. 2025; TRL's
+//! `vllm_importance_sampling_correction`),
 //!
 //! and the batch's loss is the sum of the token losses, each times the weight of its row ([`row_weights`]). Weights are
 //! computed over the whole step, so that the losses of its micro-batches simply add up: gradient accumulation gives the
@@ -22,6 +25,8 @@ pub struct LossInputs<'a> {
     pub new: &'a Tensor,
     /// `[n]` those of the policy that sampled; `None`: the policy itself, before this update.
     pub old: Option<&'a Tensor>,
+    /// `[n]` w; `None`: 1.
+    pub correction: Option<&'a Tensor>,
     /// `[n]` those of the reference model; needed where β is above 0.
     pub reference: Option<&'a Tensor>,
     /// `[n]`
@@ -86,6 +91,9 @@ pub fn grpo_loss(settings: &LossSettings, inputs: &LossInputs<'_>) -> Result<Los
         None => ratio,
     };
     let mut token_loss = ratio.f_mul(advantages)?.f_minimum(&clamped.f_mul(advantages)?)?.f_neg()?;
+    if let Some(correction) = inputs.correction {
+        token_loss = token_loss.f_mul(correction)?;
+    }
     let mut kl_sum = None;
     if let Some(reference) = inputs.reference.filter(|_| settings.beta != 0.0) {
         let gap = reference.f_sub(new)?;
@@ -125,6 +133,7 @@ mod tests {
         let inputs = LossInputs {
             new: &new,
             old: None,
+            correction: None,
             reference: None,
             advantages: &advantages,
             weights: &weights,
@@ -136,6 +145,14 @@ mod tests {
         let gradient = Tensor::run_backward(&[loss.loss], &[&new], false, false).remove(0);
         assert_eq!(Vec::<f64>::try_from(gradient).unwrap(), [-0.25, 0.5, -1.5]);
         assert_eq!((loss.clipped_low, loss.clipped_high, loss.kl_sum), (0.0, 0.0, None));
+
+        let correction = Tensor::from_slice(&[2.0f64, 0.5, 1.0]);
+        let reference = new.detach();
+        let with_kl = LossSettings { beta: 0.1, ..settings };
+        let inputs = LossInputs { correction: Some(&correction), reference: Some(&reference), ..inputs };
+        let loss = grpo_loss(&with_kl, &inputs).unwrap();
+        let gradient = Tensor::run_backward(&[loss.loss], &[&new], false, false).remove(0);
+        assert_eq!(Vec::<f64>::try_from(gradient).unwrap(), [-0.5, 0.25, -1.5], "of the policy's term alone");
     }
 
     #[test]

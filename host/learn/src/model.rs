@@ -180,13 +180,19 @@ impl Model {
     /// # Errors
     /// A model without adapters, or a file that cannot be written.
     pub fn save_adapter(&self, folder: &Path) -> Result<()> {
+        self.save_adapter_in(folder, Precision::F32)
+    }
+
+    /// As [`Self::save_adapter`], in bf16 where that is the precision, else in f32.
+    pub(crate) fn save_adapter_in(&self, folder: &Path, precision: Precision) -> Result<()> {
         let Some(settings) = &self.lora else {
             return Err(LearnError::Input { what: "model", expected: "adapters".into(), got: "none".into() });
         };
         std::fs::create_dir_all(folder).map_err(LearnError::io("create", folder))?;
         let adapters: Vec<_> =
             self.linears().filter_map(|linear| Some((linear.name.clone(), linear.adapter.as_ref()?))).collect();
-        lora::write(folder, &adapters, settings, self.base.as_deref())
+        let kind = if precision == Precision::Bf16 { Kind::BFloat16 } else { Kind::Float };
+        lora::write(folder, &adapters, settings, self.base.as_deref(), kind)
     }
 
     /// Folds the adapters into the weights and drops them.

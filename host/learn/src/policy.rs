@@ -1,14 +1,13 @@
 //! The policy: samples completions, and learns from their advantages.
 
-use std::cell::OnceCell;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use corver_core::sentence::spans_of_pieces;
 use corver_core::{
-    Advantages, Compatibility, Decoding, LearnSettings, Learner, LongPrompts, PartError, Question, Rollout, Sampler,
-    Sampling, Trainee, UpdateReport,
+    Advantages, Compatibility, Decoding, LearnSettings, Learner, LongPrompts, PartError, Precision, Question, Rollout,
+    Sampler, Sampling, Trainee, UpdateReport,
 };
+use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::json;
 
 use crate::error::{LearnError, Result};
@@ -16,10 +15,9 @@ use crate::files;
 use crate::memory::Peak;
 use crate::model::Model;
 use crate::optimizer::{AdamW, clip_gradients};
-use crate::sample::{Completion, MAX_ROWS, Surroundings, Watch, sample_within};
+use crate::sample::{MAX_ROWS, Surroundings, Watch, sample_within};
 use crate::schedule::CosineSchedule;
 use crate::update::{Gradient, Prepared, Row, gradient, prepare};
-use corver_pretrained::ChatTokenizer;
 
 /// What the last call of `sample` was about: an update needs the prompts, and the temperature that the log-probabilities
 /// belong to.
@@ -33,16 +31,13 @@ struct Drawn {
 /// A model with adapters, its tokenizer, and the state of its training.
 pub struct Policy {
     model: Model,
-    tokenizer: ChatTokenizer,
+    dialogue: Dialogue,
     settings: LearnSettings,
-    system_prompt: Option<String>,
-    compatibility: Compatibility,
     optimizer: AdamW,
     schedule: CosineSchedule,
     drawn: Option<Drawn>,
     /// For the next update.
     prepared: Option<Prepared>,
-    warned_of_cut: OnceCell<()>,
     max_rows: usize,
     failures: Option<PathBuf>,
     watch: Box<Watch<'static>>,
@@ -77,15 +72,12 @@ impl Policy {
         let schedule = CosineSchedule::new(settings.learning_rate, steps, settings.warmup_ratio);
         Ok(Self {
             model,
-            tokenizer,
+            dialogue: Dialogue::new(tokenizer),
             settings,
-            system_prompt: None,
-            compatibility: Compatibility::Paper,
             optimizer,
             schedule,
             drawn: None,
             prepared: None,
-            warned_of_cut: OnceCell::new(),
             max_rows: MAX_ROWS,
             failures: None,
             watch: Box::new(|_| ControlFlow::Continue(())),
@@ -95,16 +87,15 @@ impl Policy {
     /// The same policy, asked under this system prompt.
     #[must_use]
     pub fn with_system_prompt(mut self, system_prompt: Option<String>) -> Self {
-        self.system_prompt = system_prompt;
+        self.dialogue.set_system_prompt(&system_prompt.unwrap_or_default());
         self
     }
 
     /// The same policy, with rollouts whose token spans are exact, or found as the published code does: every token decoded
     /// alone, lengths added up.
     #[must_use]
-    pub fn with_compatibility(mut self, compatibility: Compatibility) -> Self {
-        self.compatibility = compatibility;
-        self
+    pub fn with_compatibility(self, compatibility: Compatibility) -> Self {
+        Self { dialogue: self.dialogue.with_compatibility(compatibility), ..self }
     }
 
     /// The same policy, which decodes at most so many rows at once (those of one question always are).
@@ -138,7 +129,13 @@ impl Policy {
     /// The tokenizer.
     #[must_use]
     pub fn tokenizer(&self) -> &ChatTokenizer {
-        &self.tokenizer
+        self.dialogue.tokenizer()
+    }
+
+    /// Its tokenizer, and how questions are put to it.
+    #[must_use]
+    pub fn dialogue(&self) -> &Dialogue {
+        &self.dialogue
     }
 
     /// How it learns.
@@ -167,28 +164,11 @@ impl Policy {
     /// The first question that is, and those of [`ChatTokenizer::prompt`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
         match sampling.long_prompts {
-            LongPrompts::Refuse if sampling.max_prompt_length > 0 => self.prompts(questions, sampling).map(drop),
+            LongPrompts::Refuse if sampling.max_prompt_length > 0 => {
+                Ok(self.dialogue.prompts(questions, sampling).map(drop)?)
+            }
             _ => Ok(()),
         }
-    }
-
-    /// The ids of every question's prompt, within its bound.
-    fn prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<Vec<Vec<u32>>> {
-        let most = sampling.max_prompt_length;
-        let prompt = |Question { question, .. }: &Question| {
-            let mut prompt = self.tokenizer.prompt(self.system_prompt.as_deref(), question)?;
-            let tokens = prompt.len();
-            if most > 0 && tokens > most {
-                if sampling.long_prompts == LongPrompts::Refuse {
-                    return Err(LearnError::LongPrompt { question: question.clone(), tokens, most });
-                }
-                self.warned_of_cut
-                    .get_or_init(|| tracing::warn!(question, tokens, most, "prompts lose their first tokens"));
-                prompt.drain(..tokens - most);
-            }
-            Ok(prompt)
-        };
-        questions.iter().map(prompt).collect()
     }
 
     /// Hands completions to `ended` while others are drawn, where that costs them no time.
@@ -199,17 +179,19 @@ impl Policy {
         seed: u64,
         ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
     ) -> Result<Vec<Rollout>> {
-        let prompts = self.prompts(questions, sampling)?;
+        let prompts = self.dialogue.prompts(questions, sampling)?;
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         let meanwhile = self.model.device().is_cuda();
         let mut rollouts: Vec<Option<Rollout>> = vec![None; prompts.len() * sampling.num_generations];
-        let (tokenizer, compatibility) = (&self.tokenizer, self.compatibility);
+        let dialogue = &self.dialogue;
         let surroundings = Surroundings {
             max_rows: self.max_rows,
-            ends: &|tokens| Ok(tokenizer.ends(tokens)?),
+            ends: &|tokens| Ok(dialogue.tokenizer().ends(tokens)?),
             watch: &mut *self.watch,
             ended: &mut |place, completion| {
-                let rollout = rollout(tokenizer, compatibility, place / sampling.num_generations, completion)?;
+                let question = place / sampling.num_generations;
+                let rollout =
+                    dialogue.rollout(question, completion.tokens, completion.log_probs, completion.finished)?;
                 if meanwhile {
                     ended(vec![(place, rollout.clone())]);
                 }
@@ -224,12 +206,35 @@ impl Policy {
         if !meanwhile {
             ended(rollouts.iter().cloned().enumerate().collect());
         }
+        self.note(prompts, sampling);
+        Ok(rollouts)
+    }
+
+    /// Takes note of rollouts that something else has drawn from these weights, for the update on them.
+    ///
+    /// # Errors
+    /// As of the prompts of a sampling of its own.
+    pub fn sampled_elsewhere(&mut self, questions: &[Question], sampling: &Sampling) -> Result<()> {
+        let prompts = self.dialogue.prompts(questions, sampling)?;
+        self.note(prompts, sampling);
+        Ok(())
+    }
+
+    fn note(&mut self, prompts: Vec<Vec<u32>>, sampling: &Sampling) {
         // Greedy decoding notes log-probabilities at temperature 1.
         let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
         let max_completion_length = sampling.max_completion_length;
         self.prepared = None;
         self.drawn = Some(Drawn { prompts, temperature, max_completion_length });
-        Ok(rollouts)
+    }
+
+    /// Writes the adapter alone, in PEFT's layout and this precision, into a folder that appears under its name only when it is
+    /// complete.
+    ///
+    /// # Errors
+    /// Where a file cannot be written.
+    pub fn save_adapter(&self, folder: &Path, precision: Precision) -> Result<()> {
+        files::write_folder(folder, |temporary| self.model.save_adapter_in(temporary, precision))
     }
 
     /// Joins each rollout with its prompt, and computes what needs no advantages.
@@ -253,7 +258,9 @@ impl Policy {
         check_shape(&lengths, advantages)?;
         let mut report = UpdateReport::default();
         for _ in 0..self.settings.num_iterations {
-            report = self.iterate(&mut prepared, advantages).map_err(|error| self.keep(error, rollouts, advantages))?;
+            let next =
+                self.iterate(&mut prepared, advantages).map_err(|error| self.keep(error, rollouts, advantages))?;
+            report = UpdateReport { mismatch: report.mismatch.or(next.mismatch), ..next };
         }
         log_peak("update", peak);
         Ok(report)
@@ -287,21 +294,6 @@ impl Policy {
         self.optimizer.step(&gradients, report.learning_rate)?;
         Ok(report)
     }
-}
-
-fn rollout(
-    tokenizer: &ChatTokenizer,
-    compatibility: Compatibility,
-    question: usize,
-    completion: Completion,
-) -> Result<Rollout> {
-    let Completion { tokens, log_probs, finished } = completion;
-    let decoded = tokenizer.decode_with_spans(&tokens)?;
-    let token_spans = match compatibility {
-        Compatibility::Paper => decoded.token_spans,
-        Compatibility::Reference => spans_of_pieces(&tokenizer.token_texts(&tokens)?),
-    };
-    Ok(Rollout { question, tokens, log_probs, text: decoded.text, token_spans, finished })
 }
 
 /// Logs the most memory that a phase took, where the system tells.
@@ -381,7 +373,7 @@ impl Learner for Policy {
 
 impl Trainee for Policy {
     fn set_system_prompt(&mut self, prompt: &str) {
-        self.system_prompt = (!prompt.is_empty()).then(|| prompt.to_owned());
+        self.dialogue.set_system_prompt(prompt);
     }
 
     fn save(&mut self, folder: &Path, keep: usize) -> std::result::Result<(), PartError> {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use corver_core::update::OldLogProbs;
-use corver_core::{LearnSettings, Rollout, UpdateReport};
+use corver_core::{LearnSettings, Mismatch, Rollout, UpdateReport};
 use tch::{Kind, Tensor};
 
 use crate::error::Result;
@@ -40,6 +40,8 @@ struct Totals {
     entropy: f64,
     clipped_low: f64,
     clipped_high: f64,
+    /// Of the first iteration.
+    mismatch: Vec<(usize, Mismatch)>,
 }
 
 /// Cuts the rows into micro-batches, and asks the base model for its log-probabilities where the loss compares with them.
@@ -105,6 +107,7 @@ fn accumulate(
         entropy: per_token(totals.entropy),
         clip_ratio_low: per_token(totals.clipped_low),
         clip_ratio_high: per_token(totals.clipped_high),
+        mismatch: joined(&totals.mismatch),
         ..UpdateReport::default()
     };
     Ok(Gradient { gradients, report })
@@ -227,14 +230,29 @@ impl Batch {
         let hidden = self.hidden(model)?;
         let scores = score(model, &hidden, &self.targets, temperature)?;
         let new = scores.log_probs.set_requires_grad(true);
+        // What further iterations compare with is the policy before the first one.
+        let before = match &self.old {
+            Some(before) => before,
+            None => {
+                let before = self.old.insert(new.f_detach()?);
+                totals.mismatch.push((self.weights.numel(), mismatch(before, &self.sampled)?));
+                before
+            }
+        };
+        let (old, cap) = match settings.old_log_probs {
+            OldLogProbs::Sampled => (&self.sampled, 0.0),
+            OldLogProbs::Recomputed => (before, settings.loss.importance_cap.unwrap_or(0.0)),
+        };
+        let correction = match cap > 0.0 {
+            true => Some(before.f_sub(&self.sampled)?.f_exp()?.f_clamp_max(cap)?),
+            false => None,
+        };
         let loss = grpo_loss(
             &settings.loss,
             &LossInputs {
                 new: &new,
-                old: match settings.old_log_probs {
-                    OldLogProbs::Sampled => Some(&self.sampled),
-                    OldLogProbs::Recomputed => self.old.as_ref(),
-                },
+                old: Some(old),
+                correction: correction.as_ref(),
                 reference: self.reference.as_ref(),
                 advantages: &advantages,
                 weights: &self.weights,
@@ -248,11 +266,43 @@ impl Batch {
         totals.clipped_low += loss.clipped_low;
         totals.clipped_high += loss.clipped_high;
         let outer = Tensor::f_run_backward(&[loss.loss], &[&new], false, false)?.remove(0); // [n]
-        // What further iterations compare with is the policy before the first one.
-        self.old.get_or_insert(new.f_detach()?);
         let pull = scores.slopes.f_mul(&outer.f_unsqueeze(1)?)?; // [n, D]: derivative of the loss by `hidden`
         Ok(hidden.f_to_kind(Kind::Float)?.f_mul(&pull)?.f_sum(Kind::Float)?)
     }
+}
+
+/// `policy` and `sampled` `[n]`, n > 0.
+fn mismatch(policy: &Tensor, sampled: &Tensor) -> Result<Mismatch> {
+    let gap = policy.f_sub(sampled)?.f_to_kind(Kind::Double)?;
+    let (apart, ratio) = (gap.f_abs()?, gap.f_exp()?);
+    Ok(Mismatch {
+        difference_mean: apart.f_mean(Kind::Double)?.f_double_value(&[])?,
+        difference_max: apart.f_max()?.f_double_value(&[])?,
+        ratio_min: ratio.f_min()?.f_double_value(&[])?,
+        ratio_mean: ratio.f_mean(Kind::Double)?.f_double_value(&[])?,
+        ratio_max: ratio.f_max()?.f_double_value(&[])?,
+    })
+}
+
+/// The mismatch of several parts together, each with its number of tokens.
+fn joined(parts: &[(usize, Mismatch)]) -> Option<Mismatch> {
+    let tokens: usize = parts.iter().map(|(tokens, _)| tokens).sum();
+    let mean =
+        |of: fn(&Mismatch) -> f64| parts.iter().map(|(n, part)| of(part) * *n as f64).sum::<f64>() / tokens as f64;
+    parts
+        .iter()
+        .map(|(_, part)| *part)
+        .reduce(|a, b| Mismatch {
+            difference_max: a.difference_max.max(b.difference_max),
+            ratio_min: a.ratio_min.min(b.ratio_min),
+            ratio_max: a.ratio_max.max(b.ratio_max),
+            ..a
+        })
+        .map(|extremes| Mismatch {
+            difference_mean: mean(|part| part.difference_mean),
+            ratio_mean: mean(|part| part.ratio_mean),
+            ..extremes
+        })
 }
 
 #[cfg(test)]
@@ -373,6 +423,46 @@ mod tests {
         assert!((second.report.loss - run(&mut model, &data(), &settings).report.loss).abs() > 1e-5, "a ratio of 1");
         for (got, expected) in second.gradients.iter().zip(&expected.gradients) {
             assert!((got - expected).abs().max().double_value(&[]) < 1e-6);
+        }
+    }
+
+    #[test]
+    fn a_sampler_that_is_not_quite_the_policy_is_measured_and_corrected() {
+        let plain = settings(LossType::Grpo, OldLogProbs::Recomputed);
+        let plain = LearnSettings { loss: LossSettings { beta: 0.0, ..plain.loss }, ..plain };
+        let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+        let (prompts, mut rollouts, advantages) = data();
+        let mut prepared = prepare(&mut model, &rows(&prompts, &rollouts), &plain, 0.8, 10).unwrap();
+        gradient(&mut model, &mut prepared, &advantages, &plain, 0.8).unwrap();
+        let gap = 2f32.ln(); // the sampler found every token half as probable
+        for batch in &prepared.batches {
+            let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
+            for &member in &batch.members {
+                let tokens = rollouts[member].tokens.len();
+                rollouts[member].log_probs = old.by_ref().take(tokens).map(|own| own - gap).collect();
+            }
+        }
+        let data = (prompts, rollouts, advantages);
+        let uncorrected = run(&mut model, &data, &plain);
+        let split = run(&mut model, &data, &LearnSettings { micro_batch_tokens: 1, ..plain });
+        for mismatch in [uncorrected.report.mismatch.unwrap(), split.report.mismatch.unwrap()] {
+            let Mismatch { difference_mean, difference_max, ratio_min, ratio_mean, ratio_max } = mismatch;
+            for (got, expected) in [
+                (difference_mean, f64::from(gap)),
+                (difference_max, f64::from(gap)),
+                (ratio_min, 2.0),
+                (ratio_mean, 2.0),
+                (ratio_max, 2.0),
+            ] {
+                assert!((got - expected).abs() < 1e-4, "{mismatch:?}");
+            }
+        }
+        for (cap, weight) in [(0.0, 1.0), (1.5, 1.5), (8.0, 2.0)] {
+            let loss = LossSettings { importance_cap: Some(cap), ..plain.loss };
+            let corrected = run(&mut model, &data, &LearnSettings { loss, ..plain });
+            for (got, one) in corrected.gradients.iter().zip(&uncorrected.gradients) {
+                assert!((got - one * weight).abs().max().double_value(&[]) < 1e-5, "{cap}");
+            }
         }
     }
 

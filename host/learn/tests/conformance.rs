@@ -88,6 +88,7 @@ fn grpo_losses_and_gradients() {
         let inputs = LossInputs {
             new: &new,
             old: old.as_ref(),
+            correction: None,
             reference: reference.as_ref(),
             advantages: &Tensor::from_slice(&batch.flat(&row["advantages"])),
             weights: &Tensor::from_slice(&batch.per_token(|r| of_row[r] / steps)),

@@ -15,6 +15,7 @@ struct Case {
     new: Vec<Vec<f64>>,
     old: Vec<Vec<f64>>,
     #[serde(rename = "ref")]
+    correction: None,
     reference: Vec<Vec<f64>>,
     /// `[B][T]`
     advantages: Vec<Vec<f64>>,

@@ -4,12 +4,14 @@
 //! config                      config.json: the shape of a decoder
 //! tokenizer, spans, clean_up  text ─▶ ids;  ids ─▶ text, and the characters of each token
 //! chat                        messages ─▶ the prompt's text
+//! dialogue                    questions ─▶ prompts;  drawn tokens ─▶ rollouts
 //! weights                     model.safetensors, or its shards
 //! ```
 
 mod chat;
 mod clean_up;
 mod config;
+mod dialogue;
 mod error;
 mod spans;
 #[cfg(test)]
@@ -19,6 +21,7 @@ mod weights;
 
 pub use chat::{Chat, Switches, render_as_child};
 pub use config::{Family, Llama3Scaling, ModelConfig};
+pub use dialogue::Dialogue;
 pub use error::{PretrainedError, Result};
 pub use tokenizer::{ChatTokenizer, Decoded, read_tokenizer, stop_tokens};
 pub use weights::read_weights;

@@ -22,7 +22,7 @@ pub(crate) fn write_tokenizer(folder: &Path, tokenizer: &Value) {
     std::fs::write(folder.join("tokenizer_config.json"), config.to_string()).unwrap();
 }
 
-fn load(tokenizer: &Value) -> ChatTokenizer {
+pub(crate) fn load(tokenizer: &Value) -> ChatTokenizer {
     let dir = tempfile::tempdir().unwrap();
     write_tokenizer(dir.path(), tokenizer);
     ChatTokenizer::load(dir.path()).unwrap()

@@ -145,6 +145,12 @@ impl ChatTokenizer {
         &self.stop
     }
 
+    /// Texts that end an answer.
+    #[must_use]
+    pub fn stop_texts(&self) -> &[String] {
+        &self.stop_texts
+    }
+
     /// The same tokenizer, with texts that end an answer too. The text stays in the answer.
     ///
     /// # Errors

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use corver_core::{
     Advantages, Completion, CorpusSize, Count, Counter, Extractor, Graders, Learner, PartError, Query, Question,
-    Rollout, Sampler, Sampling, Scorers, SentenceScorer, StepSettings, Trainee, Triplet, UpdateReport, Verdict,
+    Rollout, Sampler, Sampling, Scorers, SentenceScorer, StepError, StepSettings, Trainee, Triplet, UpdateReport,
+    Verdict,
 };
 use corver_study::eval::Evaluation;
 use corver_study::run::{Observer, Plan, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, train};
@@ -16,10 +17,14 @@ struct Pupil {
     skill: u64,
     prompt: String,
     fail_at: Option<u64>,
+    away_at: Option<u64>,
 }
 
 impl Sampler for Pupil {
     fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
+        if self.away_at == Some(self.skill) {
+            return Err("the server is away".into());
+        }
         let rollout = |index: usize| {
             let right = (index as u64 * 7 + seed % 5) % 10 < self.skill + 2;
             let word = if right { "Paris" } else { "Rome" };
@@ -202,6 +207,16 @@ fn an_interrupted_run_ends_where_it_would_have() {
         without_times(&straight.path().join("metrics.jsonl"))
     );
     assert_eq!((summary.accuracy_before, summary.accuracy_after), (expected.accuracy_before, expected.accuracy_after));
+}
+
+#[test]
+fn a_server_that_is_away_costs_no_step() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
+    let mut pupil = Pupil { away_at: Some(3), ..Pupil::default() };
+    let error = go(&mut pupil, &run, 0, &mut Listener::default()).unwrap_err();
+    assert!(matches!(error, TrainError::Step { step: 4, source: StepError::Rollout(_) }), "{error}");
+    assert!(run.checkpoints().join("3").exists(), "step 3 is no multiple of `checkpoint_every`");
 }
 
 #[test]

@@ -26,6 +26,14 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
     put("clip_ratio/high_mean", update.clip_ratio_high);
     put("clip_ratio/region_mean", update.clip_ratio_low + update.clip_ratio_high);
 
+    if let Some(mismatch) = update.mismatch {
+        put("sampling/sampling_logp_difference/mean", mismatch.difference_mean);
+        put("sampling/sampling_logp_difference/max", mismatch.difference_max);
+        put("sampling/importance_sampling_ratio/min", mismatch.ratio_min);
+        put("sampling/importance_sampling_ratio/mean", mismatch.ratio_mean);
+        put("sampling/importance_sampling_ratio/max", mismatch.ratio_max);
+    }
+
     put("reward", advantages.reward);
     put("reward_std", advantages.reward_std);
     put("frac_reward_zero_std", advantages.frac_reward_zero_std);

@@ -203,8 +203,8 @@ struct Kept {
 /// # Errors
 /// Where a part fails, the folder cannot be written, or `observer` stops the run. What was written until then stays; the
 /// run can be resumed.
-pub fn train<P: Trainee>(
-    policy: &mut P,
+pub fn train(
+    policy: &mut dyn Trainee,
     scorers: &mut Scorers<'_>,
     plan: &Plan,
     run: &RunDir,
@@ -232,7 +232,15 @@ pub fn train<P: Trainee>(
                 }
                 return Err(TrainError::Stopped { step: number });
             }
-            report => report.map_err(|source| TrainError::Step { step: number + 1, source })?,
+            Err(source) => {
+                // A stage before the update failed (an engine or a server of counts that is away, say): the policy is as the last
+                // step left it, and is kept. A checkpoint that cannot be written does not hide why the step failed.
+                if number > steps_done && !matches!(source, StepError::Update(_)) {
+                    drop(save(policy, plan, run, number));
+                }
+                return Err(TrainError::Step { step: number + 1, source });
+            }
+            Ok(report) => report,
         };
         log.num_tokens += report.rollouts.iter().map(|rollout| rollout.tokens.len() as u64).sum::<u64>();
         let metrics = step_metrics(number, log.num_tokens, start.elapsed().as_secs_f64(), &plan.rewards.rule, &report);
@@ -259,7 +267,7 @@ pub fn train<P: Trainee>(
     Ok(summary)
 }
 
-fn save<P: Trainee>(policy: &mut P, plan: &Plan, run: &RunDir, step: usize) -> Result<(), TrainError> {
+fn save(policy: &mut dyn Trainee, plan: &Plan, run: &RunDir, step: usize) -> Result<(), TrainError> {
     let saved = policy.save(&run.checkpoints(), plan.checkpoints_kept);
     saved.map_err(|source| TrainError::Checkpoint { step, source })
 }
@@ -292,8 +300,8 @@ impl Plan {
     }
 }
 
-fn evaluated<P: Trainee>(
-    policy: &mut P,
+fn evaluated(
+    policy: &mut dyn Trainee,
     scorers: &mut Scorers<'_>,
     plan: &Plan,
     (which, name): (&'static str, &str),

@@ -9,6 +9,9 @@ const STEPS: usize = 3;
 /// The same for a reward that never varies: a judge of hard questions may say no for some steps.
 const STEPS_WITHOUT_VARIETY: usize = 10;
 
+/// Nats that the sampler's log-probability of a token may be from the policy's own, on average. Two programs in bf16 differ by 0.01 to 0.03.
+const MISMATCH: f64 = 0.1;
+
 /// Watches the metrics of every step.
 #[derive(Debug, Default)]
 pub struct Warnings {
@@ -71,6 +74,15 @@ impl Warnings {
                  shorter answers in policy.system_prompt"
             ),
         );
+        look(
+            "mismatch",
+            number("sampling/sampling_logp_difference/mean") > MISMATCH,
+            STEPS,
+            format!(
+                "in {STEPS} steps the log-probabilities of what samples were more than {MISMATCH} nats a token from the policy's own: the engine \
+                 serves another model, adapter or precision, or draws by other settings (docs/engines.md)"
+            ),
+        );
         for (name, value) in metrics {
             let Some(channel) = name.strip_prefix("rewards/").and_then(|name| name.strip_suffix("/std")) else {
                 continue;
@@ -118,6 +130,7 @@ mod tests {
             ("corver/counted_rate", 0.0, 3, "corpus.index"),
             ("corver/fallback_rate", 0.6, 3, "corver/alignment_rate"),
             ("completions/clipped_ratio", 0.6, 3, "rollout.max_completion_length"),
+            ("sampling/sampling_logp_difference/mean", 0.2, 3, "serves another model"),
             ("rewards/judge/std", 0.0, 10, "the reward judge was the same for all, here 0.5"),
         ] {
             let mut warnings = Warnings::default();

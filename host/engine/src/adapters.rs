@@ -1,0 +1,133 @@
+//! A run's adapters on a server. Each version has a folder and a name of its own, and no name is used twice: a server that was given
+//! other weights under a known name would go on with the keys and values that it has cached for that name.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use corver_core::PartError;
+use corver_http::Patience;
+
+use crate::error::{EngineError, Result};
+use crate::server::{Reply, Server};
+
+/// Where adapters are written, and where the server finds them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdapterPlace {
+    /// As this machine sees it.
+    pub here: PathBuf,
+    /// As the server sees it: a mount may have another path there.
+    pub seen_as: PathBuf,
+}
+
+const PREFIX: &str = "policy-";
+const LOCK: &str = ".lock";
+
+/// A folder of adapters, of which the server has at most two: the one that is used, and the one that replaces it.
+#[derive(Debug)]
+pub(crate) struct Adapters {
+    place: AdapterPlace,
+    /// Of this process: a resumed run trains other weights under the same numbers.
+    process: String,
+    number: u32,
+    current: Option<String>,
+    _lock: File,
+}
+
+impl Adapters {
+    /// Claims the folder, and removes what a process that was killed has left there.
+    pub(crate) fn open(place: AdapterPlace, server: &Server) -> Result<Self> {
+        let here = &place.here;
+        fs::create_dir_all(here).map_err(io("create", here))?;
+        let lock = here.join(LOCK);
+        let file = File::create(&lock).map_err(io("create", &lock))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(EngineError::InUse { path: here.clone() }),
+            Err(TryLockError::Error(source)) => return Err(io("lock", &lock)(source)),
+        }
+        for entry in fs::read_dir(here).map_err(io("list", here))? {
+            let entry = entry.map_err(io("list", here))?;
+            if let Some(name) = entry.file_name().to_str().filter(|name| name.starts_with(PREFIX)) {
+                forget(server, &entry.path(), name, &Patience::new(Duration::ZERO, 0.0))?;
+            }
+        }
+        let nanoseconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let hash = blake3::hash(format!("{} {nanoseconds} {}", here.display(), std::process::id()).as_bytes());
+        let process = hash.to_hex()[..6].to_owned();
+        Ok(Self { place, process, number: 0, current: None, _lock: file })
+    }
+
+    /// The name of the adapter that is used.
+    pub(crate) fn current(&self) -> Option<&str> {
+        self.current.as_deref()
+    }
+
+    /// Has `write` fill a folder, loads it, and forgets the version before it. Where that fails, the version before it stays.
+    pub(crate) fn publish(
+        &mut self,
+        server: &Server,
+        write: impl FnOnce(&Path) -> std::result::Result<(), PartError>,
+    ) -> Result<()> {
+        let name = format!("{PREFIX}{}-{:06}", self.process, self.number);
+        self.number += 1;
+        let path = self.place.here.join(&name);
+        write(&path).map_err(|source| EngineError::WriteAdapter { path: path.clone(), source })?;
+        self.load(server, &name)?;
+        tracing::debug!(name, "published an adapter");
+        if let Some(former) = self.current.replace(name) {
+            forget(server, &self.place.here.join(&former), &former, &Patience::new(Duration::ZERO, 0.0))?;
+        }
+        Ok(())
+    }
+
+    /// Loads the current version again where the server has lost it: it was started anew.
+    pub(crate) fn ensure_loaded(&self, server: &Server) -> Result<()> {
+        let Some(name) = &self.current else { return Ok(()) };
+        if is_served(server, name)? {
+            return Ok(());
+        }
+        tracing::warn!(name, "the engine has lost the adapter, and loads it again");
+        self.load(server, name)
+    }
+
+    fn load(&self, server: &Server, name: &str) -> Result<()> {
+        let path = self.place.seen_as.join(name);
+        let refused = |message| EngineError::Adapter { url: server.url().to_owned(), path: path.clone(), message };
+        match server.load_adapter(name, &path.to_string_lossy()) {
+            Ok(Reply::Done(())) => Ok(()),
+            Ok(Reply::NotFound(message)) => Err(refused(message)),
+            // An attempt whose answer was lost has loaded it: the name is ours alone.
+            Err(EngineError::Refused { message, .. }) => match is_served(server, name)? {
+                true => Ok(()),
+                false => Err(refused(message)),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Leaves neither an adapter on the server nor a folder; what fails is told, not mended: the run is over.
+    pub(crate) fn close(&mut self, server: &Server) {
+        let Some(name) = self.current.take() else { return };
+        if let Err(error) = forget(server, &self.place.here.join(&name), &name, &Patience::new(Duration::ZERO, 0.0)) {
+            tracing::warn!(%error, name, "the last adapter was not removed");
+        }
+    }
+}
+
+fn is_served(server: &Server, name: &str) -> Result<bool> {
+    Ok(server.models_now()?.iter().any(|model| model.id == name))
+}
+
+/// Unloads an adapter, if the server has it, and deletes its folder. A server that is away has forgotten it.
+fn forget(server: &Server, folder: &Path, name: &str, patience: &Patience) -> Result<()> {
+    match server.unload_adapter(name, patience) {
+        Ok(_) | Err(EngineError::Away { .. } | EngineError::Refused { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    fs::remove_dir_all(folder).map_err(io("delete", folder))
+}
+
+fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> EngineError + 'a {
+    move |source| EngineError::Io { action, path: path.to_owned(), source }
+}

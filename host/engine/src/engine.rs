@@ -1,0 +1,257 @@
+//! A server as something to sample from.
+
+use std::cell::Cell;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use corver_core::{Decoding, PartError, Question, Rollout, Sampler, Sampling};
+use corver_http::Patience;
+use corver_pretrained::Dialogue;
+
+use crate::adapters::{AdapterPlace, Adapters};
+use crate::batch::draw_all;
+use crate::draw::{Completion, Draw, Stop, seed_of_request};
+use crate::error::{EngineError, Result};
+use crate::probe::{self, LogProbs};
+use crate::server::Server;
+use crate::settings::EngineSettings;
+
+/// What a model's configuration says of its ids and lengths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelShape {
+    /// Rows of the embedding.
+    pub vocab_size: usize,
+    /// Tokens of prompt and completion together.
+    pub max_positions: usize,
+}
+
+/// Asked again and again while completions are drawn: whether to go on.
+type Watch = dyn FnMut(Decoding) -> ControlFlow<()>;
+
+/// A server that draws completions, of its base model or of the adapter that was published last.
+pub struct Engine {
+    server: Server,
+    model: String,
+    concurrency: usize,
+    dialogue: Dialogue,
+    shape: ModelShape,
+    log_probs: LogProbs,
+    adapters: Option<Adapters>,
+    watch: Box<Watch>,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("server", &self.server).field("adapters", &self.adapters).finish_non_exhaustive()
+    }
+}
+
+/// Is given the rollouts of a question with their places among all of them.
+type Ended<'e> = dyn FnMut(Vec<(usize, Rollout)>) + 'e;
+
+impl Engine {
+    /// Finds the server, and finds out what it serves and which log-probabilities it gives. `dialogue` makes prompts and reads
+    /// completions; `shape` is that of the model whose tokenizer it has.
+    ///
+    /// # Errors
+    /// A server that is away, serves another model, or gives no token ids or log-probabilities.
+    pub fn open(settings: &EngineSettings, dialogue: Dialogue, shape: ModelShape) -> Result<Self> {
+        let server = Server::new(settings)?;
+        let model = settings.model.clone();
+        // At the start nobody waits: whoever started the run is there to start the server.
+        let served = server.models(&Patience::new(Duration::ZERO, 0.0))?;
+        let Some(base) = served.iter().find(|served| served.id == model) else {
+            let served = served.into_iter().map(|served| served.id).collect();
+            return Err(EngineError::NoModel { url: server.url().to_owned(), model, served });
+        };
+        let max_positions = base.max_model_len.map_or(shape.max_positions, |most| most.min(shape.max_positions));
+        let question = Question { question: "Who?".into(), golds: Vec::new(), title: None, popularity: None };
+        let prompt = dialogue.prompts(&[question], &Sampling::greedy(1))?.remove(0);
+        let log_probs = probe::log_probs(&server, &model, &prompt)?;
+        tracing::info!(url = server.url(), model, ?log_probs, max_positions, "found the engine");
+        Ok(Self {
+            server,
+            model,
+            concurrency: settings.concurrency,
+            dialogue,
+            shape: ModelShape { max_positions, ..shape },
+            log_probs,
+            adapters: None,
+            watch: Box::new(|_| ControlFlow::Continue(())),
+        })
+    }
+
+    /// Claims a folder for the adapters of a run.
+    ///
+    /// # Errors
+    /// A folder that another process uses, or that cannot be written.
+    pub fn publish_into(&mut self, place: AdapterPlace) -> Result<()> {
+        self.adapters = Some(Adapters::open(place, &self.server)?);
+        Ok(())
+    }
+
+    /// From now on completions are drawn with the adapter that `write` puts into a folder, in PEFT's layout; the version before it is
+    /// unloaded and its folder deleted. Without [`Self::publish_into`] before it, nothing happens.
+    ///
+    /// # Errors
+    /// An adapter that cannot be written, or that the server does not load.
+    pub fn publish(&mut self, write: impl FnOnce(&Path) -> std::result::Result<(), PartError>) -> Result<()> {
+        match &mut self.adapters {
+            Some(adapters) => adapters.publish(&self.server, write),
+            None => Ok(()),
+        }
+    }
+
+    /// The adapter that completions are drawn with, by the server's name for it.
+    #[must_use]
+    pub fn adapter(&self) -> Option<&str> {
+        self.adapters.as_ref()?.current()
+    }
+
+    /// From now on questions are put under this system prompt; an empty one sends none.
+    pub fn set_system_prompt(&mut self, prompt: &str) {
+        self.dialogue.set_system_prompt(prompt);
+    }
+
+    /// From now on `watch` hears of every sampling several times a second, and can break it off ([`EngineError::Stopped`]) as soon as
+    /// the requests that are under way have ended.
+    pub fn set_watch(&mut self, watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static) {
+        self.watch = Box::new(watch);
+    }
+
+    fn sample_into(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+        ended: &mut Ended<'_>,
+    ) -> Result<Vec<Rollout>> {
+        if !self.log_probs.fit(sampling.temperature) {
+            let (url, temperature) = (self.server.url().to_owned(), sampling.temperature);
+            return Err(EngineError::RawLogProbs { url, temperature });
+        }
+        let prompts = self.dialogue.prompts(questions, sampling)?;
+        self.check_room(questions, &prompts)?;
+        let mut groups = vec![None; questions.len()];
+        match self.draw_missing(&prompts, sampling, seed, &mut groups, ended) {
+            // The server was started anew meanwhile; once is enough to find that out.
+            Err(EngineError::NoModel { .. }) if self.adapters.is_some() => {
+                self.draw_missing(&prompts, sampling, seed, &mut groups, ended)?;
+            }
+            drawn => drawn?,
+        }
+        Ok(groups.into_iter().flatten().flatten().collect())
+    }
+
+    /// Draws the groups that are not there yet, and hands each to `ended` as it arrives.
+    fn draw_missing(
+        &mut self,
+        prompts: &[Vec<u32>],
+        sampling: &Sampling,
+        seed: u64,
+        groups: &mut [Option<Vec<Rollout>>],
+        ended: &mut Ended<'_>,
+    ) -> Result<()> {
+        let Self { server, dialogue, shape, watch, .. } = self;
+        let model = match &self.adapters {
+            Some(adapters) => {
+                adapters.ensure_loaded(server)?;
+                adapters.current().unwrap_or(&self.model)
+            }
+            None => &self.model,
+        };
+        let tokenizer = dialogue.tokenizer();
+        let group = sampling.num_generations;
+        let draw = |question: usize| Draw {
+            model,
+            prompt: &prompts[question],
+            // Greedy completions are one and the same, and vLLM refuses to draw several.
+            number: if sampling.temperature == 0.0 { 1 } else { group },
+            max_tokens: sampling.max_completion_length.min(shape.max_positions - prompts[question].len()),
+            sampling,
+            stop: Stop { tokens: tokenizer.stop_tokens(), texts: tokenizer.stop_texts() },
+            seed: seed_of_request(seed, question),
+            alternatives: 0,
+        };
+        let missing = (0..groups.len()).filter(|&question| groups[question].is_none());
+        let draws: Vec<(usize, Draw<'_>)> = missing.map(|question| (question, draw(question))).collect();
+        let (rows, limit) = (groups.len() * group, sampling.max_completion_length);
+        let ended_rows = Cell::new(rows - draws.len() * group);
+        let mut look = || watch(Decoding { tokens: limit, limit, ended: ended_rows.get(), rows });
+        draw_all(server, draws, self.concurrency, &mut look, &mut |question, completions| {
+            let rollouts = rollouts(dialogue, question, completions, group)
+                .and_then(|rollouts| check_ids(server, shape.vocab_size, rollouts))?;
+            ended(rollouts.iter().cloned().enumerate().map(|(n, rollout)| (question * group + n, rollout)).collect());
+            ended_rows.set(ended_rows.get() + group);
+            groups[question] = Some(rollouts);
+            Ok(())
+        })
+    }
+
+    /// That a token fits behind every prompt.
+    fn check_room(&self, questions: &[Question], prompts: &[Vec<u32>]) -> Result<()> {
+        let most = self.shape.max_positions;
+        match questions.iter().zip(prompts).find(|(_, prompt)| prompt.len() >= most) {
+            None => Ok(()),
+            Some((question, prompt)) => Err(EngineError::PromptTooLong {
+                url: self.server.url().to_owned(),
+                question: question.question.clone(),
+                tokens: prompt.len(),
+                most,
+            }),
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Some(adapters) = &mut self.adapters {
+            adapters.close(&self.server);
+        }
+    }
+}
+
+impl Sampler for Engine {
+    fn sample(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+    ) -> std::result::Result<Vec<Rollout>, PartError> {
+        Ok(self.sample_into(questions, sampling, seed, &mut |_| ())?)
+    }
+
+    /// The group of a question as soon as it has arrived, while others are drawn.
+    fn sample_and_tell(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+        ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
+    ) -> std::result::Result<Vec<Rollout>, PartError> {
+        Ok(self.sample_into(questions, sampling, seed, ended)?)
+    }
+}
+
+/// A question's group; the one completion of a greedy sampling stands for all.
+fn rollouts(dialogue: &Dialogue, question: usize, completions: Vec<Completion>, group: usize) -> Result<Vec<Rollout>> {
+    let rollout = |Completion { tokens, log_probs, finished, .. }| {
+        // A stop token may be the last one that fits.
+        let finished = finished || dialogue.tokenizer().ends(&tokens)?;
+        Ok(dialogue.rollout(question, tokens, log_probs, finished)?)
+    };
+    let rollouts = completions.into_iter().map(rollout).collect::<Result<Vec<_>>>()?;
+    Ok(rollouts.into_iter().cycle().take(group).collect())
+}
+
+/// That the model has every token of the rollouts.
+fn check_ids(server: &Server, vocab_size: usize, rollouts: Vec<Rollout>) -> Result<Vec<Rollout>> {
+    match rollouts.iter().flat_map(|rollout| &rollout.tokens).find(|&&id| id as usize >= vocab_size) {
+        None => Ok(rollouts),
+        Some(id) => Err(EngineError::Unexpected {
+            url: server.url().to_owned(),
+            problem: format!("the token {id}, where policy.model has {vocab_size}: it serves another model"),
+        }),
+    }
+}

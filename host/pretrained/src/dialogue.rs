@@ -1,0 +1,118 @@
+//! What a policy is asked, and what it says: the prompts of questions, and rollouts of drawn tokens. Whatever draws them, libtorch or
+//! a server, sees the same ids and is read in the same way.
+
+use std::sync::{Arc, OnceLock};
+
+use corver_core::sentence::spans_of_pieces;
+use corver_core::{Compatibility, LongPrompts, Question, Rollout, Sampling};
+
+use crate::error::{PretrainedError, Result};
+use crate::tokenizer::ChatTokenizer;
+
+/// A policy's tokenizer, and how questions are put.
+#[derive(Debug, Clone)]
+pub struct Dialogue {
+    tokenizer: Arc<ChatTokenizer>,
+    system_prompt: Option<String>,
+    compatibility: Compatibility,
+    warned_of_cut: OnceLock<()>,
+}
+
+impl Dialogue {
+    /// Without a system prompt, and with exact token spans.
+    #[must_use]
+    pub fn new(tokenizer: ChatTokenizer) -> Self {
+        Self {
+            tokenizer: Arc::new(tokenizer),
+            system_prompt: None,
+            compatibility: Compatibility::Paper,
+            warned_of_cut: OnceLock::new(),
+        }
+    }
+
+    /// From now on questions are put under this system prompt; an empty one sends none.
+    pub fn set_system_prompt(&mut self, prompt: &str) {
+        self.system_prompt = (!prompt.is_empty()).then(|| prompt.to_owned());
+    }
+
+    /// The same dialogue, with token spans that are exact, or found as the published code does: every token decoded alone, lengths
+    /// added up.
+    #[must_use]
+    pub fn with_compatibility(self, compatibility: Compatibility) -> Self {
+        Self { compatibility, ..self }
+    }
+
+    /// The tokenizer.
+    #[must_use]
+    pub fn tokenizer(&self) -> &ChatTokenizer {
+        &self.tokenizer
+    }
+
+    /// The ids of every question's prompt, within [`Sampling::max_prompt_length`].
+    ///
+    /// # Errors
+    /// A prompt that is too long, and those of [`ChatTokenizer::prompt`].
+    pub fn prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<Vec<Vec<u32>>> {
+        let most = sampling.max_prompt_length;
+        let prompt = |Question { question, .. }: &Question| {
+            let mut prompt = self.tokenizer.prompt(self.system_prompt.as_deref(), question)?;
+            let tokens = prompt.len();
+            if most > 0 && tokens > most {
+                if sampling.long_prompts == LongPrompts::Refuse {
+                    return Err(PretrainedError::LongPrompt { question: question.clone(), tokens, most });
+                }
+                self.warned_of_cut
+                    .get_or_init(|| tracing::warn!(question, tokens, most, "prompts lose their first tokens"));
+                prompt.drain(..tokens - most);
+            }
+            Ok(prompt)
+        };
+        questions.iter().map(prompt).collect()
+    }
+
+    /// The rollout of drawn tokens, with their log-probabilities.
+    ///
+    /// # Errors
+    /// Where the tokenizer's decoder fails.
+    pub fn rollout(&self, question: usize, tokens: Vec<u32>, log_probs: Vec<f32>, finished: bool) -> Result<Rollout> {
+        let decoded = self.tokenizer.decode_with_spans(&tokens)?;
+        let token_spans = match self.compatibility {
+            Compatibility::Paper => decoded.token_spans,
+            Compatibility::Reference => spans_of_pieces(&self.tokenizer.token_texts(&tokens)?),
+        };
+        Ok(Rollout { question, tokens, log_probs, text: decoded.text, token_spans, finished })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{byte_level_json, load};
+
+    fn question(text: &str) -> Question {
+        Question { question: text.into(), golds: Vec::new(), title: None, popularity: None }
+    }
+
+    #[test]
+    fn long_prompts_are_refused_or_cut_at_their_beginning() {
+        let mut dialogue = Dialogue::new(load(&byte_level_json()));
+        dialogue.set_system_prompt("s");
+        let whole = dialogue.prompts(&[question("u")], &Sampling::greedy(1)).unwrap().remove(0);
+        assert_eq!(whole, dialogue.tokenizer().prompt(Some("s"), "u").unwrap());
+        let bounded = Sampling { max_prompt_length: whole.len() - 1, ..Sampling::greedy(1) };
+        let error = dialogue.prompts(&[question("u")], &bounded).unwrap_err();
+        assert!(matches!(&error, PretrainedError::LongPrompt { tokens, .. } if *tokens == whole.len()), "{error}");
+        let cut = Sampling { long_prompts: LongPrompts::Cut, ..bounded };
+        assert_eq!(dialogue.prompts(&[question("u")], &cut).unwrap(), [&whole[1..]]);
+    }
+
+    #[test]
+    fn a_rollout_has_its_text_and_spans() {
+        let dialogue = Dialogue::new(load(&byte_level_json()));
+        let end = dialogue.tokenizer().id("<|im_end|>").unwrap();
+        let tokens = [dialogue.tokenizer().encode("ab").unwrap(), vec![end]].concat();
+        let rollout = dialogue.rollout(3, tokens.clone(), vec![-0.5; 3], true).unwrap();
+        assert_eq!((rollout.question, rollout.text.as_str(), rollout.finished), (3, "ab", true));
+        assert_eq!((rollout.tokens, rollout.token_spans), (tokens, vec![Some(0..1), Some(1..2), None]));
+    }
+}
