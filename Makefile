@@ -15,7 +15,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills bench bench-build bench-corpus bench-extract bench-gpu bench-rules bench-serve bench-train lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine bench bench-build bench-corpus bench-extract bench-gpu bench-rules bench-serve bench-train lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,10 @@ test-peers: setup ## decoding, log-probabilities and a training step, against tr
 ifneq ($(and $(MODEL),$(CORVER_SHARED)),)
 	CORVER_MODEL=$(abspath $(MODEL)) $(CARGO) test --locked $(PROFILE) --workspace --test cli -- --nocapture real_text
 endif
+
+test-engine: setup plugins ## rollouts from a real vLLM server on the CPU, and a run that trains on them; vLLM comes into .deps/
+	@host/setup/vllm.sh
+	CORVER_VLLM=$(CURDIR)/.deps/vllm/bin/python $(CARGO) test --locked $(PROFILE) --workspace --test engine -- --ignored --nocapture --test-threads 1
 
 bench-corpus: test-peer ## against the official engine, side by side; CORVER_SHARED=DIR: on real text
 ifndef CORVER_SHARED

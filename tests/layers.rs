@@ -58,6 +58,8 @@ fn core_is_light_and_everything_points_towards_it() {
     assert!(ours("corver-sdk").is_empty(), "guests and host share no crate: the WIT files are the contract");
     assert!(ours("corver-http").is_empty(), "it knows nothing of what is asked");
     assert_eq!(ours("corver-chat"), BTreeSet::from(["corver-http"]));
+    let engine = BTreeSet::from(["corver-core", "corver-http", "corver-pretrained"]);
+    assert_eq!(ours("corver-engine"), engine, "a server samples without libtorch");
     let counts = BTreeSet::from(["corver-core", "corver-corpus", "corver-http"]);
     assert_eq!(ours("corver-counts"), counts, "a count is asked in core's words");
     let serve = BTreeSet::from(["corver-core", "corver-corpus", "corver-counts", "corver-http"]);

@@ -5,10 +5,12 @@
 //! ```
 //!
 //! `args` is the command line as clap reads it; `settings` puts it over the configuration files; a command has them resolved and
-//! opened by `corver_reward`, and puts the parts to work. `policy` opens the one part that needs libtorch.
+//! opened by `corver_reward`, and puts the parts to work. `policy` opens the one part that needs libtorch, `engine` the
+//! server that may draw its completions.
 
 mod args;
 mod command;
+mod engine;
 mod interrupt;
 mod output;
 #[cfg_attr(not(feature = "torch"), path = "no_policy.rs")]

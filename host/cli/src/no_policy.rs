@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use corver_core::{
-    Advantages, Decoding, Device, Learner, PartError, Question, Rollout, Sampler, Sampling, Trainee, UpdateReport,
+    Advantages, Decoding, Device, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling, Trainee,
+    UpdateReport,
 };
 
 use corver_reward::Config;
@@ -59,6 +60,14 @@ impl Policy {
     }
 
     pub fn check_prompts(&self, _: &[Question], _: &Sampling) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn sampled_elsewhere(&mut self, _: &[Question], _: &Sampling) -> Result<()> {
+        match *self {}
+    }
+
+    pub fn save_adapter(&self, _: &Path, _: Precision) -> Result<()> {
         match *self {}
     }
 }

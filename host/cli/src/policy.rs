@@ -7,6 +7,7 @@ use corver_core::Device;
 use corver_learn::{Load, Model};
 use corver_pretrained::ChatTokenizer;
 
+use corver_reward::settings::EngineKind;
 use corver_reward::{Config, parts};
 
 pub use corver_learn::{MemoryPlan, Policy};
@@ -18,18 +19,22 @@ pub fn find_device(wanted: Device) -> Result<String> {
 
 /// Fits a run into the memory of its device: lowers the rows decoded and the tokens learnt from at once to what it can hold.
 pub fn plan_memory(config: &mut Config, model: &Path) -> Result<Option<MemoryPlan>> {
+    let samples_here = config.engine.kind == EngineKind::None;
     let load = Load {
-        num_generations: config.rollout.num_generations,
+        num_generations: if samples_here { config.rollout.num_generations } else { 1 },
         max_prompt_length: config.rollout.max_prompt_length,
         max_completion_length: config.rollout.max_completion_length.max(config.eval.answers.max_completion_length),
-        max_rows: config.max_rows,
+        max_rows: if samples_here { config.max_rows } else { 1 },
         micro_batch_tokens: config.update.micro_batch_tokens,
         rank: config.update.lora.r,
         moments: config.update.optimizer.moments,
     };
     let plan = MemoryPlan::for_folder(model, config.precision, config.device, &load, config.memory)
         .context("planning the memory of the run")?;
-    (config.max_rows, config.update.micro_batch_tokens) = (plan.rows, plan.micro_batch_tokens);
+    config.update.micro_batch_tokens = plan.micro_batch_tokens;
+    if samples_here {
+        config.max_rows = plan.rows;
+    }
     Ok(Some(plan))
 }
 

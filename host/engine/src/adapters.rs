@@ -73,7 +73,10 @@ impl Adapters {
         self.number += 1;
         let path = self.place.here.join(&name);
         write(&path).map_err(|source| EngineError::WriteAdapter { path: path.clone(), source })?;
-        self.load(server, &name)?;
+        if let Err(error) = self.load(server, &name) {
+            fs::remove_dir_all(&path).map_err(io("delete", &path))?;
+            return Err(error);
+        }
         tracing::debug!(name, "published an adapter");
         if let Some(former) = self.current.replace(name) {
             forget(server, &self.place.here.join(&former), &former, &Patience::new(Duration::ZERO, 0.0))?;
@@ -113,6 +116,19 @@ impl Adapters {
             tracing::warn!(%error, name, "the last adapter was not removed");
         }
     }
+}
+
+/// Copies an adapter in PEFT's layout, without what else a checkpoint has, into a new folder.
+///
+/// # Errors
+/// Where a file is missing or cannot be written.
+pub fn copy_adapter(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).map_err(io("create", to))?;
+    for name in ["adapter_config.json", "adapter_model.safetensors"] {
+        let file = from.join(name);
+        fs::copy(&file, to.join(name)).map_err(io("copy", &file))?;
+    }
+    Ok(())
 }
 
 fn is_served(server: &Server, name: &str) -> Result<bool> {

@@ -30,10 +30,7 @@ pub(crate) fn draw_all(
         let stop_asked = &stop;
         let asking = scope.spawn(move || {
             let ask = |(question, draw): (usize, Draw<'_>), batch: &FirstFailure<EngineError>| {
-                if stop_asked.load(Ordering::Relaxed) {
-                    return Err(EngineError::Stopped);
-                }
-                match server.draw(&draw, batch)? {
+                match server.draw(&draw, batch, stop_asked)? {
                     // Nobody receives what arrives after a failure; that failure is then the result.
                     Some(Reply::Done(completions)) => drop(sender.send((question, completions))),
                     Some(Reply::NotFound(_)) => return Err(no_model(server, draw.model)),

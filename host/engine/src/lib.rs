@@ -23,7 +23,7 @@ mod settings;
 mod sglang;
 mod vllm;
 
-pub use adapters::AdapterPlace;
+pub use adapters::{AdapterPlace, copy_adapter};
 pub use engine::{Engine, ModelShape};
 pub use error::{EngineError, Result};
 pub use settings::{EngineSettings, Kind};

@@ -1,5 +1,7 @@
 //! Which log-probabilities a server gives: found out by asking for the same token at two temperatures.
 
+use std::sync::atomic::AtomicBool;
+
 use corver_core::Sampling;
 use corver_http::FirstFailure;
 
@@ -44,7 +46,7 @@ pub(crate) fn log_probs(server: &Server, model: &str, prompt: &[u32]) -> Result<
             alternatives: ALTERNATIVES,
         };
         let missing = || EngineError::Unexpected { url: server.url().to_owned(), problem: "no alternatives".into() };
-        match server.draw(&draw, &FirstFailure::default())? {
+        match server.draw(&draw, &FirstFailure::default(), &AtomicBool::new(false))? {
             Some(Reply::Done(mut drawn)) => {
                 let alternatives = drawn.pop().and_then(|mut completion| completion.alternatives.pop());
                 let mut alternatives = alternatives.filter(|values| values.len() > 1).ok_or_else(missing)?;

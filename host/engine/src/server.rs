@@ -1,5 +1,6 @@
 //! One server: its routes, its models, and patience with it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use corver_http::{Answer, Client, Failure, FirstFailure, Host, Patience, Token, Unanswered};
@@ -87,18 +88,23 @@ impl Server {
         self.models(&self.patience)
     }
 
-    /// The completions of one prompt; `None` where another request of the batch failed first.
+    /// The completions of one prompt; `None` where another request of the batch failed first. It is not tried again once `stop` is
+    /// set.
     pub(crate) fn draw(
         &self,
         draw: &Draw<'_>,
         batch: &FirstFailure<EngineError>,
+        stop: &AtomicBool,
     ) -> Result<Option<Reply<Vec<Completion>>>> {
         let request = match self.kind {
             Kind::Vllm => vllm::request(draw),
             Kind::Sglang => sglang::request(draw, &self.model),
         };
         let url = self.generate.url();
-        let reply = self.patience.ask(url, batch, || post(&self.generate, &request));
+        let reply = self.patience.ask(url, batch, || match stop.load(Ordering::Relaxed) {
+            false => post(&self.generate, &request),
+            true => Err(Failure::Refused("stopped, as asked".into())),
+        });
         let answer = match reply.map_err(|unanswered| failed(url, unanswered))? {
             None => return Ok(None),
             Some(Reply::NotFound(message)) => return Ok(Some(Reply::NotFound(message))),

@@ -132,12 +132,6 @@ impl Policy {
         self.dialogue.tokenizer()
     }
 
-    /// Its tokenizer, and how questions are put to it.
-    #[must_use]
-    pub fn dialogue(&self) -> &Dialogue {
-        &self.dialogue
-    }
-
     /// How it learns.
     #[must_use]
     pub fn settings(&self) -> &LearnSettings {

@@ -1,7 +1,7 @@
 //! What a policy is asked, and what it says: the prompts of questions, and rollouts of drawn tokens. Whatever draws them, libtorch or
 //! a server, sees the same ids and is read in the same way.
 
-use std::sync::{Arc, OnceLock};
+use std::cell::OnceCell;
 
 use corver_core::sentence::spans_of_pieces;
 use corver_core::{Compatibility, LongPrompts, Question, Rollout, Sampling};
@@ -10,24 +10,19 @@ use crate::error::{PretrainedError, Result};
 use crate::tokenizer::ChatTokenizer;
 
 /// A policy's tokenizer, and how questions are put.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Dialogue {
-    tokenizer: Arc<ChatTokenizer>,
+    tokenizer: ChatTokenizer,
     system_prompt: Option<String>,
     compatibility: Compatibility,
-    warned_of_cut: OnceLock<()>,
+    warned_of_cut: OnceCell<()>,
 }
 
 impl Dialogue {
     /// Without a system prompt, and with exact token spans.
     #[must_use]
     pub fn new(tokenizer: ChatTokenizer) -> Self {
-        Self {
-            tokenizer: Arc::new(tokenizer),
-            system_prompt: None,
-            compatibility: Compatibility::Paper,
-            warned_of_cut: OnceLock::new(),
-        }
+        Self { tokenizer, system_prompt: None, compatibility: Compatibility::Paper, warned_of_cut: OnceCell::new() }
     }
 
     /// From now on questions are put under this system prompt; an empty one sends none.

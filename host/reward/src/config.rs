@@ -18,12 +18,15 @@ use crate::check::CheckSettings;
 use crate::hub;
 use crate::plugin::{self, Plugin};
 use crate::settings::{
-    self, CheckpointSection, CorpusSection, DEMO, EvalSection, ExtractSection, GraderSection, PolicySection,
-    QuestionSection, RuleSection, RunSection, Settings,
+    self, CheckpointSection, CorpusSection, DEMO, EngineKind, EngineSection, EvalSection, ExtractSection,
+    GraderSection, PolicySection, QuestionSection, RuleSection, RunSection, Settings,
 };
 
 /// What is said of a setting that a command needs.
 pub const UNSET: &str = "not set; give a path, or \"demo\"";
+
+/// C of the truncated importance sampling where an engine samples and no other is set, as in TRL's first runs with vLLM.
+const IMPORTANCE_CAP: f64 = 2.0;
 
 /// Bytes.
 const GIB: f64 = (1u64 << 30) as f64;
@@ -75,6 +78,8 @@ pub struct Config {
     pub max_rows: usize,
     /// How completions are drawn.
     pub rollout: Sampling,
+    /// What draws them in place of the policy, where there is one. Its paths are absolute.
+    pub engine: EngineSection,
     /// The triplet model.
     pub extractor: Option<Place>,
     /// How it is asked.
@@ -168,7 +173,10 @@ impl Config {
         if plugins.is_empty() {
             problems.add_first("rule.plugin", "not set; name a rule, such as \"first.wasm\"");
         }
-        let update = LearnSettings { total_steps: run.steps, ..settings.update };
+        let mut update = LearnSettings { total_steps: run.steps, ..settings.update };
+        if settings.engine.kind != EngineKind::None {
+            update.loss.importance_cap.get_or_insert(IMPORTANCE_CAP);
+        }
         let max_diff_tokens = corpus.max_diff_tokens.unwrap_or_else(|| window(&sources));
         let token_file = corpus.remote.token_file.as_deref().map(absolute);
         let token_file = token_file.and_then(|path| problems.take("corpus.remote.token_file", path));
@@ -189,6 +197,7 @@ impl Config {
             precision: policy.precision,
             max_rows: policy.max_rows,
             rollout,
+            engine: engine(settings.engine, problems),
             extractor: problems.take("extract.model", model(&extract.model)).flatten(),
             extraction: Extraction::understand(&extract, problems),
             sources,
@@ -294,6 +303,7 @@ impl Config {
                 max_rows: self.max_rows,
             },
             rollout: self.rollout,
+            engine: self.engine.clone(),
             extract: self.extraction.to_section(place(&self.extractor)),
             corpus: CorpusSection {
                 index: sources.into(),
@@ -414,6 +424,25 @@ fn source(text: &str) -> Result<DemoOr<Source>> {
     })
 }
 
+/// With absolute paths; what an engine needs is asked for.
+fn engine(section: EngineSection, problems: &mut Problems) -> EngineSection {
+    if section.kind != EngineKind::None {
+        if section.url.is_empty() {
+            problems.add("engine.url", "not set; the root of the server, such as http://localhost:8000");
+        }
+        if section.model.is_empty() {
+            problems.add("engine.model", "not set; the server's name for the model (--served-model-name)");
+        }
+    }
+    let adapters = problems.take("engine.adapters", file(&section.adapters)).flatten();
+    let token_file = section.token_file.as_deref().map(absolute);
+    EngineSection {
+        adapters: adapters.map_or_else(String::new, |path| path.display().to_string()),
+        token_file: token_file.and_then(|path| problems.take("engine.token_file", path)),
+        ..section
+    }
+}
+
 fn weighted(text: &str) -> Result<Plugin> {
     let Plugin { path, weight } = text.parse()?;
     Ok(Plugin { path: plugin_path(&path)?, weight })
@@ -518,8 +547,14 @@ mod tests {
             settings.corpus.index = vec!["wiki".into(), "http://host/#books".into()].into();
             settings.run.device = "cuda".into();
             settings.update.loss.delta = Some(2.0);
+            settings.engine.kind = EngineKind::Vllm;
+            settings.engine.url = "http://host:8000".into();
+            settings.engine.model = "base".into();
+            settings.engine.adapters = "shared/adapters".into();
         }))
         .unwrap();
+        assert!(Path::new(&config.engine.adapters).is_absolute());
+        assert_eq!(config.update.loss.importance_cap, Some(IMPORTANCE_CAP));
         assert!(matches!(&config.eval_questions, Some(DemoOr::Own(path)) if path.is_absolute()));
         assert_eq!((&config.train_questions, &config.model), (&None, &Some(DemoOr::Demo)));
         assert!(config.plugins[0].path.is_absolute() && config.plugins[0].weight == 0.5, "{:?}", config.plugins);
@@ -555,13 +590,18 @@ mod tests {
             settings.rule.plugin = vec!["first.wasm:x".into(), "min.wasm:inf".into()].into();
             settings.corpus.index = OneOrMany::One("http://host".into());
             settings.judge.settings.insert("x".into(), 1.into());
+            settings.engine.kind = EngineKind::Sglang;
+            settings.engine.model = "base".into();
         });
         let told = Config::resolve(wrong.clone()).unwrap_err();
         let lines: Vec<String> = told.downcast_ref().map(Problems::lines).unwrap().collect();
-        assert_eq!(lines.len(), 6, "{told}");
-        for problem in
-            ["`run.device`: ", "`update.learning_rate`: -1 is out", "`corpus.index`: http://host names no index"]
-        {
+        assert_eq!(lines.len(), 7, "{told}");
+        for problem in [
+            "`run.device`: ",
+            "`engine.url`: not set",
+            "`update.learning_rate`: -1 is out",
+            "`corpus.index`: http://host names no index",
+        ] {
             assert!(lines.iter().any(|line| line.starts_with(problem)), "no {problem:?} in\n{told}");
         }
         let told = Config::resolve_for_training(wrong).unwrap_err().to_string();

@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::report;
 use crate::args::TrainArgs;
+use crate::engine::{self, EngineTrainee};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::policy::{self, MemoryPlan, Policy};
@@ -24,10 +25,23 @@ use crate::resumed;
 use crate::settings;
 use corver_reward::config::Grader;
 use corver_reward::parts::{self, Loader, SentenceRules};
+use corver_reward::settings::EngineSection;
 use corver_reward::{Config, Settings};
 
-/// The settings that a resumed run may have changed: it may go on for longer. The second is the same number, for the schedule.
-const FREE: [&str; 2] = ["run.steps", "update.total_steps"];
+/// The settings that a resumed run may have changed: it may go on for longer (the second is the same
+/// number, for the schedule), and with another server of the same model.
+const FREE: [&str; 10] = [
+    "run.steps",
+    "update.total_steps",
+    "engine.url",
+    "engine.model",
+    "engine.adapters",
+    "engine.adapters_as_seen_by_server",
+    "engine.token_file",
+    "engine.concurrency",
+    "engine.timeout_s",
+    "engine.patience_s",
+];
 /// The entry of a manifest that has the seed; the configuration has it too.
 const SEED: &str = "seed";
 
@@ -161,6 +175,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     let resolved = prepared.as_toml()?;
     let Prepared { config, model, memory, .. } = prepared;
 
+    let engine = engine::open(&config, &model)?;
     let mut policy = policy::load_policy(&config, &model, None)?;
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train, &plan.step.sampling)?;
@@ -175,13 +190,23 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
         graders: &mut graders,
     };
     let mut screen = Screen::new(plan.steps, steps_done, interrupt);
-    policy.set_watch(screen.watch());
+    let mut policy: Box<dyn Trainee> = match engine {
+        None => {
+            policy.set_watch(screen.watch());
+            Box::new(policy)
+        }
+        Some(engine) => {
+            let mut policy = EngineTrainee::new(engine, policy, &config, run.path())?;
+            policy.set_watch(screen.watch());
+            Box::new(policy)
+        }
+    };
     memory.iter().for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&screen.bar, line)));
     output::note(
         &screen.bar,
         &format!("rule {}, {} steps, into {}", plan.rewards.rule, plan.steps, run.path().display()),
     );
-    let trained = train(&mut policy, &mut scorers, &plan, &run, steps_done, &mut screen);
+    let trained = train(policy.as_mut(), &mut scorers, &plan, &run, steps_done, &mut screen);
     screen.bar.finish_and_clear();
     let go_on = format!("`corver-host train --out {} --resume` goes on", run.path().display());
     match trained {
@@ -196,10 +221,12 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     }
 }
 
-/// What a resumed run must have in common with what it was: it may go on for longer.
+/// What a resumed run must have in common with what it was: all but [`FREE`].
 fn whatever_its_length(mut settings: Settings) -> Result<String> {
     settings.run.steps = 0;
     settings.update.total_steps = 0; // the same number, for the schedule
+    let EngineSection { kind, adapter_precision, .. } = settings.engine;
+    settings.engine = EngineSection { kind, adapter_precision, ..EngineSection::default() };
     toml::to_string(&settings).context("writing the resolved configuration")
 }
 

@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 78] = [
+const BOUNDS: [(&str, f64, f64); 82] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -26,6 +26,9 @@ const BOUNDS: [(&str, f64, f64); 78] = [
     ("rollout.top_p", 1e-6, 1.0),
     ("rollout.top_k", 0.0, 1e9),
     ("rollout.max_prompt_length", 0.0, 1e6),
+    ("engine.concurrency", 1.0, 1024.0),
+    ("engine.timeout_s", 1e-3, DAY),
+    ("engine.patience_s", 0.0, DAY),
     ("extract.max_new_tokens", 0.0, 1e5),
     ("extract.batch_size", 0.0, 1e5),
     ("extract.max_sentence_tokens", 0.0, 1e5),
@@ -63,6 +66,7 @@ const BOUNDS: [(&str, f64, f64); 78] = [
     ("update.loss.epsilon_low", 0.0, 1.0),
     ("update.loss.epsilon_high", 0.0, 1e6),
     ("update.loss.delta", 1.0, 1e6),
+    ("update.loss.importance_cap", 0.0, 1e6),
     ("update.num_iterations", 1.0, 1000.0),
     ("update.learning_rate", 0.0, 1.0),
     ("update.warmup_ratio", 0.0, 1.0),
@@ -146,6 +150,7 @@ mod tests {
         let mut all = Settings::default();
         all.corpus.max_diff_tokens = Some(1_000);
         all.update.loss.delta = Some(2.0);
+        all.update.loss.importance_cap = Some(2.0);
         all.filter.max_correct = Some(8);
         let mut found = Vec::new();
         numbers("", &Value::try_from(&all).unwrap(), &mut found);

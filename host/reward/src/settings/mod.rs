@@ -5,6 +5,8 @@ mod bounds;
 mod keys;
 mod load;
 
+use std::path::PathBuf;
+
 use crate::check::CheckSettings;
 use corver_core::{AdvantageSettings, LearnSettings, Precision, RewardSettings, Sampling};
 use corver_counts::RemoteSettings;
@@ -30,6 +32,8 @@ pub struct Settings {
     pub policy: PolicySection,
     /// How completions are drawn.
     pub rollout: Sampling,
+    /// What draws completions in place of the policy itself.
+    pub engine: EngineSection,
     /// The triplet model.
     pub extract: ExtractSection,
     /// Where counts come from.
@@ -127,6 +131,63 @@ impl Default for PolicySection {
             max_rows: 512,
         }
     }
+}
+
+/// What draws completions in place of the policy itself: an inference server (docs/engines.md).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineSection {
+    /// vllm or sglang; empty: the policy draws them itself, and nothing else here matters.
+    pub kind: EngineKind,
+    /// The server's root, such as `http://localhost:8000`.
+    pub url: String,
+    /// The policy's model, by the server's name for it (`--served-model-name`).
+    pub model: String,
+    /// Folder where the policy's adapters are written for the server, of this run alone; empty: `adapters` in the run's folder.
+    pub adapters: String,
+    /// The path under which the server finds that folder; empty: the same one.
+    pub adapters_as_seen_by_server: String,
+    /// Of the adapters: f32 or bf16; auto is f32. Checkpoints are in f32 always.
+    pub adapter_precision: Precision,
+    /// A file with the key that the server asks for (`--api-key`).
+    pub token_file: Option<PathBuf>,
+    /// Requests under way at the same time; each draws all completions of a question.
+    pub concurrency: usize,
+    /// Seconds that one attempt may take: all completions of a question.
+    pub timeout_s: f64,
+    /// Seconds that a request is tried again and again, before the error that stops the run.
+    pub patience_s: f64,
+}
+
+impl Default for EngineSection {
+    fn default() -> Self {
+        Self {
+            kind: EngineKind::None,
+            url: String::new(),
+            model: String::new(),
+            adapters: String::new(),
+            adapters_as_seen_by_server: String::new(),
+            adapter_precision: Precision::Auto,
+            token_file: None,
+            concurrency: 64,
+            timeout_s: 600.0,
+            patience_s: 120.0,
+        }
+    }
+}
+
+/// Whose API an engine speaks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineKind {
+    /// There is no engine.
+    #[default]
+    #[serde(rename = "")]
+    None,
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
 }
 
 /// The triplet model.

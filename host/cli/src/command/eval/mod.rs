@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
-use corver_core::{Counter, Graders, Question, Scorers, Trainee};
+use anyhow::{Context, Result, ensure};
+use corver_core::{Counter, Graders, Question, Sampler, Scorers, Trainee as _};
 use corver_counts::Source;
 use corver_extract::Extractor;
 use corver_study::eval::{EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate, summarize};
@@ -17,12 +17,14 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::{EvalArgs, EvalCommand};
+use crate::engine;
 use crate::output;
-use crate::policy::{self, Policy};
+use crate::policy;
 use crate::resumed;
 use crate::settings;
 use corver_reward::Config;
 use corver_reward::parts::{self, Loader, SentenceRules};
+use corver_reward::settings::EngineKind;
 
 /// The name of a model without an adapter.
 const RAW: &str = "raw";
@@ -48,7 +50,8 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
         return diff::run(first, second, json);
     }
     let mut config = Config::resolve(settings::of_eval(args)?)?;
-    let device = policy::find_device(config.device)?;
+    let has_engine = config.engine.kind != EngineKind::None;
+    let device = if has_engine { "of the engine".to_owned() } else { policy::find_device(config.device)? };
     let sets = sets(args, &config)?;
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
@@ -62,7 +65,10 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
         }
         None => None,
     };
-    policy::choose_threads(&mut config)?;
+    if !has_engine {
+        policy::choose_threads(&mut config)?;
+    }
+    let scratch = tempfile::tempdir().context("making a folder for adapters")?;
     let mut scorers = scoring.as_mut().map(Scoring::scorers);
     let total = policies.len() * sets.iter().map(|set| set.questions.len()).sum::<usize>();
     let bar = output::progress(total as u64, "answering");
@@ -75,9 +81,9 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
             let evaluation = if answered.is_empty() {
                 let policy = match &mut policy {
                     Some(policy) => policy,
-                    none => none.insert(open_policy(&config, &model, *adapter, &bar)?),
+                    none => none.insert(open_sampler(&config, &model, *adapter, scratch.path(), &bar)?),
                 };
-                let (evaluation, answers) = answers_of(policy, scorers.as_mut(), set, &config, &bar)?;
+                let (evaluation, answers) = answers_of(policy.as_mut(), scorers.as_mut(), set, &config, &bar)?;
                 if let Some(folder) = &folder {
                     folder.write_lines(&file, &answers)?;
                 }
@@ -98,7 +104,7 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
 }
 
 fn answers_of(
-    policy: &mut Policy,
+    policy: &mut dyn Sampler,
     scorers: Option<&mut Scorers<'_>>,
     Set { questions, truth, .. }: &Set,
     config: &Config,
@@ -154,16 +160,33 @@ fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Resul
     Ok(())
 }
 
-fn open_policy(config: &Config, model: &Path, adapter: Option<&Path>, bar: &ProgressBar) -> Result<Policy> {
-    let mut policy = policy::load_policy(config, model, adapter)?;
+/// The policy, or the engine that stands for it; `scratch` takes what the engine's server reads, where no setting names a folder.
+fn open_sampler(
+    config: &Config,
+    model: &Path,
+    adapter: Option<&Path>,
+    scratch: &Path,
+    bar: &ProgressBar,
+) -> Result<Box<dyn Sampler>> {
     let suffix = if adapter.is_some() { &config.eval.trained_suffix } else { "" };
-    policy.set_system_prompt(&format!("{}{suffix}", config.eval.system_prompt));
+    let system_prompt = format!("{}{suffix}", config.eval.system_prompt);
     let mut show = output::decoding(bar);
-    policy.set_watch(move |decoding| {
+    let watch = move |decoding| {
         show(decoding);
         ControlFlow::Continue(())
-    });
-    Ok(policy)
+    };
+    if let Some(mut engine) = engine::open(config, model)? {
+        engine.set_system_prompt(&system_prompt);
+        engine.set_watch(watch);
+        if let Some(adapter) = adapter {
+            engine::use_adapter(&mut engine, config, adapter, scratch)?;
+        }
+        return Ok(Box::new(engine));
+    }
+    let mut policy = policy::load_policy(config, model, adapter)?;
+    policy.set_system_prompt(&system_prompt);
+    policy.set_watch(watch);
+    Ok(Box::new(policy))
 }
 
 /// What says whether sentences are supported.

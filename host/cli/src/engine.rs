@@ -1,0 +1,126 @@
+//! The inference server that draws completions in place of the policy, where the settings name one.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use corver_core::{
+    Advantages, Decoding, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling, Trainee, UpdateReport,
+};
+use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
+use corver_http::Token;
+use corver_pretrained::{ChatTokenizer, Dialogue, ModelConfig};
+use corver_reward::settings::{EngineKind, EngineSection};
+use corver_reward::{Config, parts};
+
+use crate::policy::Policy;
+
+/// Finds the engine of the settings; `model` is the folder of the model that it serves.
+pub fn open(config: &Config, model: &Path) -> Result<Option<Engine>> {
+    let EngineSection { kind, url, model: name, token_file, concurrency, timeout_s, patience_s, .. } = &config.engine;
+    let kind = match kind {
+        EngineKind::None => return Ok(None),
+        EngineKind::Vllm => Kind::Vllm,
+        EngineKind::Sglang => Kind::Sglang,
+    };
+    let settings = EngineSettings {
+        kind,
+        url: url.clone(),
+        model: name.clone(),
+        token: Token::load(token_file.as_deref(), None)?,
+        concurrency: *concurrency,
+        timeout: Duration::from_secs_f64(*timeout_s),
+        patience: Duration::from_secs_f64(*patience_s),
+    };
+    let of_model = || format!("reading the model {}", model.display());
+    let tokenizer = ChatTokenizer::load_with_child(model, parts::renderer()?, config.chat.clone())
+        .and_then(|tokenizer| tokenizer.with_stop_texts(config.stop.clone()))
+        .with_context(of_model)?;
+    let ModelConfig { vocab_size, max_positions, .. } =
+        ModelConfig::read(&model.join("config.json")).with_context(of_model)?;
+    let dialogue = Dialogue::new(tokenizer).with_compatibility(config.reward.compatibility);
+    Ok(Some(Engine::open(&settings, dialogue, ModelShape { vocab_size, max_positions })?))
+}
+
+/// Where adapters are written for the server: `otherwise` where no setting names a folder.
+fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<AdapterPlace> {
+    let or = |text: &str, path: &Path| if text.is_empty() { path.to_owned() } else { PathBuf::from(text) };
+    let here = std::path::absolute(or(&section.adapters, otherwise))?;
+    Ok(AdapterPlace { seen_as: or(&section.adapters_as_seen_by_server, &here), here })
+}
+
+/// Draws with the adapter of a folder from now on; a copy of it lies in a folder for the server, `otherwise` where no setting names
+/// one.
+pub fn use_adapter(engine: &mut Engine, config: &Config, adapter: &Path, otherwise: &Path) -> Result<()> {
+    engine.publish_into(adapter_place(&config.engine, otherwise)?)?;
+    Ok(engine.publish(|folder| Ok(corver_engine::copy_adapter(adapter, folder)?))?)
+}
+
+/// A policy that learns here, and whose completions an engine draws.
+pub struct EngineTrainee {
+    engine: Engine,
+    policy: Policy,
+    precision: Precision,
+    /// The engine has not been given the policy's newest weights.
+    is_behind: bool,
+}
+
+impl EngineTrainee {
+    /// `run` is the folder of the run.
+    pub fn new(mut engine: Engine, policy: Policy, config: &Config, run: &Path) -> Result<Self> {
+        engine.publish_into(adapter_place(&config.engine, &run.join("adapters"))?)?;
+        Ok(Self { engine, policy, precision: config.engine.adapter_precision, is_behind: true })
+    }
+
+    /// See [`Engine::set_watch`].
+    pub fn set_watch(&mut self, watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static) {
+        self.engine.set_watch(watch);
+    }
+}
+
+impl Sampler for EngineTrainee {
+    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
+        self.sample_and_tell(questions, sampling, seed, &mut |_| ())
+    }
+
+    /// With the policy's newest weights.
+    fn sample_and_tell(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+        ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
+    ) -> Result<Vec<Rollout>, PartError> {
+        let Self { engine, policy, precision, is_behind } = self;
+        if *is_behind {
+            engine.publish(|folder| Ok(policy.save_adapter(folder, *precision)?))?;
+            *is_behind = false;
+        }
+        let rollouts = engine.sample_and_tell(questions, sampling, seed, ended)?;
+        policy.sampled_elsewhere(questions, sampling)?;
+        Ok(rollouts)
+    }
+}
+
+impl Learner for EngineTrainee {
+    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<(), PartError> {
+        Learner::prepare(&mut self.policy, rollouts)
+    }
+
+    fn update(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {
+        self.is_behind = true;
+        self.policy.update(rollouts, advantages)
+    }
+}
+
+impl Trainee for EngineTrainee {
+    fn set_system_prompt(&mut self, prompt: &str) {
+        self.engine.set_system_prompt(prompt);
+        self.policy.set_system_prompt(prompt);
+    }
+
+    fn save(&mut self, folder: &Path, keep: usize) -> Result<(), PartError> {
+        self.policy.save(folder, keep)
+    }
+}

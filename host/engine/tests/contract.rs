@@ -1,0 +1,474 @@
+//! The client against recorded replies of a vLLM server, and against servers that misbehave (`replies/README.md`).
+
+mod server;
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use corver_core::{Question, Sampler, Sampling};
+use corver_engine::{AdapterPlace, Engine, EngineError, EngineSettings, Kind, ModelShape};
+use corver_pretrained::{ChatTokenizer, Dialogue};
+use serde_json::{Value, json};
+
+use server::{Answer, Server};
+
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/assets/policy");
+const SHAPE: ModelShape = ModelShape { vocab_size: 1022, max_positions: 512 };
+const GROUP: Sampling = Sampling {
+    num_generations: 3,
+    max_completion_length: 24,
+    temperature: 0.7,
+    max_prompt_length: 0,
+    ..Sampling::PAPER
+};
+const COMPLETIONS: &str = "/v1/completions";
+const LOAD: &str = "/v1/load_lora_adapter";
+const UNLOAD: &str = "/v1/unload_lora_adapter";
+
+fn recorded(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replies").join(format!("{name}.json"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn questions(number: usize) -> Vec<Question> {
+    let question = |n: usize| Question {
+        question: if n == 0 { "Who?".into() } else { format!("Who is {n}?") },
+        golds: Vec::new(),
+        title: None,
+        popularity: None,
+    };
+    (0..number).map(question).collect()
+}
+
+fn settings(url: &str, kind: Kind) -> EngineSettings {
+    EngineSettings {
+        kind,
+        url: url.to_owned(),
+        model: "demo".into(),
+        token: None,
+        concurrency: 4,
+        timeout: Duration::from_secs(5),
+        patience: Duration::from_secs(2),
+    }
+}
+
+fn open_as(url: &str, kind: Kind) -> Result<Engine, EngineError> {
+    let dialogue = Dialogue::new(ChatTokenizer::load(Path::new(DEMO)).unwrap());
+    Engine::open(&settings(url, kind), dialogue, SHAPE)
+}
+
+fn open(server: &Server) -> Engine {
+    open_as(&server.url, Kind::Vllm).unwrap()
+}
+
+/// What a vLLM server does: adapters come and go, completions are the recorded ones.
+#[derive(Default)]
+struct Vllm {
+    adapters: BTreeSet<String>,
+}
+
+impl Vllm {
+    fn answer(&mut self, route: &str, body: &Value) -> Answer {
+        let name = || body["lora_name"].as_str().unwrap().to_owned();
+        match route {
+            "/v1/models" => {
+                let mut models: Value = serde_json::from_str(&recorded("models")).unwrap();
+                let data = models["data"].as_array_mut().unwrap();
+                data.extend(
+                    self.adapters.iter().map(|name| json!({"id": name, "parent": "demo", "max_model_len": null})),
+                );
+                (200, models.to_string())
+            }
+            LOAD if !Path::new(body["lora_path"].as_str().unwrap()).is_dir() => (404, recorded("no_folder")),
+            LOAD if !self.adapters.insert(name()) => (400, recorded("duplicate")),
+            LOAD => (200, "Success: LoRA adapter added successfully.".into()),
+            UNLOAD if !self.adapters.remove(&name()) => (404, recorded("unload_unknown")),
+            UNLOAD => (200, "Success: LoRA adapter removed successfully.".into()),
+            COMPLETIONS => {
+                let model = body["model"].as_str().unwrap();
+                if model != "demo" && !self.adapters.contains(model) {
+                    return (404, recorded("no_model"));
+                }
+                (200, completions(body).to_string())
+            }
+            other => panic!("no route {other}"),
+        }
+    }
+}
+
+/// The recorded reply for this request's kind, of its model and prompt.
+fn completions(body: &Value) -> Value {
+    let name = match (body["logprobs"].as_u64(), body["temperature"].as_f64()) {
+        (Some(5), Some(1.0)) => "processed_1",
+        (Some(5), _) => "processed_2",
+        (_, Some(0.0)) => "greedy",
+        _ => "completions",
+    };
+    let mut reply: Value = serde_json::from_str(&recorded(name)).unwrap();
+    reply["model"] = body["model"].clone();
+    for choice in reply["choices"].as_array_mut().unwrap() {
+        choice["prompt_token_ids"] = body["prompt"].clone();
+    }
+    reply
+}
+
+fn vllm() -> Server {
+    let state = Mutex::new(Vllm::default());
+    Server::new(move |route, body| state.lock().unwrap().answer(route, body))
+}
+
+/// A vLLM server whose completions are changed on their way.
+fn vllm_with(change: impl Fn(&mut Value) + Send + Sync + 'static) -> Server {
+    let state = Mutex::new(Vllm::default());
+    Server::new(move |route, body| {
+        let (status, answer) = state.lock().unwrap().answer(route, body);
+        if route != COMPLETIONS || body["logprobs"] == 5 {
+            return (status, answer);
+        }
+        let mut reply = serde_json::from_str(&answer).unwrap();
+        change(&mut reply);
+        (status, reply.to_string())
+    })
+}
+
+fn error_of(result: Result<impl Sized, corver_core::PartError>) -> Box<EngineError> {
+    result.err().expect("it fails").downcast().expect("an engine's error")
+}
+
+#[test]
+fn every_setting_is_sent_and_tokens_come_back() {
+    let server = vllm();
+    let mut engine = open(&server);
+    let rollouts = engine.sample(&questions(2), &GROUP, 7).unwrap();
+    assert_eq!(rollouts.iter().map(|rollout| rollout.question).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+    let reply: Value = serde_json::from_str(&recorded("completions")).unwrap();
+    for (rollout, choice) in rollouts.iter().zip(reply["choices"].as_array().unwrap()) {
+        assert_eq!(json!(rollout.tokens), choice["token_ids"]);
+        let log_probs = choice["logprobs"]["token_logprobs"].as_array().unwrap();
+        assert!(
+            rollout
+                .log_probs
+                .iter()
+                .zip(log_probs)
+                .all(|(&a, b)| f64::from(a) == f64::from(b.as_f64().unwrap() as f32))
+        );
+        assert_eq!(rollout.finished, choice["finish_reason"] == "stop");
+        assert_eq!(rollout.token_spans.len(), rollout.tokens.len());
+        let text = choice["text"].as_str().unwrap();
+        assert_eq!(rollout.text, text.trim_end_matches("<|im_end|>"), "by our own tokenizer, without special tokens");
+    }
+
+    let mut asked = server.asked(COMPLETIONS).split_off(2); // the first two found out what the log-probabilities are
+    asked.sort_by_key(|body| body["prompt"].as_array().unwrap().len());
+    assert_ne!(asked[0]["seed"], asked[1]["seed"]);
+    asked.iter().for_each(|body| assert!(body["seed"].as_u64().unwrap() < 1 << 62));
+    let mut first = asked[0].clone();
+    let seed = first.as_object_mut().unwrap().remove("seed").unwrap();
+    let expected = json!({
+        "model": "demo", "prompt": [1, 1014, 205, 455, 37, 2, 205, 1, 1009, 205], "n": 3, "max_tokens": 24, "min_tokens": 0,
+        "temperature": 0.7, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
+        "frequency_penalty": 0.0, "stop": [], "stop_token_ids": [0, 2], "include_stop_str_in_output": true,
+        "ignore_eos": false, "logprobs": 0, "return_token_ids": true, "return_tokens_as_token_ids": true,
+        "skip_special_tokens": false, "echo": false, "stream": false,
+    });
+    assert_eq!(first, expected);
+
+    engine.sample(&questions(1), &GROUP, 7).unwrap();
+    engine.sample(&questions(1), &GROUP, 8).unwrap();
+    let asked = server.asked(COMPLETIONS);
+    assert_eq!(asked[4]["seed"], seed, "the step's seed decides it");
+    assert_ne!(asked[5]["seed"], seed);
+}
+
+#[test]
+fn rollouts_are_told_as_they_arrive() {
+    let server = vllm();
+    let mut told = Vec::new();
+    let mut ended = |rollouts: Vec<(usize, _)>| told.extend(rollouts);
+    let rollouts = open(&server).sample_and_tell(&questions(5), &GROUP, 7, &mut ended).unwrap();
+    told.sort_by_key(|(place, _)| *place);
+    assert_eq!(told, rollouts.into_iter().enumerate().collect::<Vec<_>>());
+}
+
+#[test]
+fn one_greedy_completion_stands_for_its_group() {
+    let server = vllm();
+    let sampling = Sampling { num_generations: 2, ..Sampling::greedy(24) };
+    let rollouts = open(&server).sample(&questions(1), &sampling, 7).unwrap();
+    assert_eq!((rollouts.len(), &rollouts[0]), (2, &rollouts[1]));
+    assert_eq!(rollouts[0].text, "<think>unknown</think><answer>I don't know</answer>");
+    assert_eq!(server.asked(COMPLETIONS)[2]["n"], 1);
+}
+
+#[test]
+fn a_completion_fits_behind_its_prompt() {
+    let server = vllm();
+    let long = Sampling { max_completion_length: 1024, ..GROUP };
+    open(&server).sample(&questions(1), &long, 7).unwrap();
+    assert_eq!(server.asked(COMPLETIONS)[2]["max_tokens"], 512 - 10);
+    let question = Question { question: "Who? ".repeat(300), ..questions(1).remove(0) };
+    let error = error_of(open(&server).sample(&[question], &long, 7));
+    assert!(matches!(*error, EngineError::PromptTooLong { most: 512, .. }), "{error}");
+}
+
+#[test]
+fn replies_that_are_no_rollouts_are_refused() {
+    let cases: [(&str, fn(&mut Value)); 9] = [
+        ("without token ids: it needs vLLM", |reply| reply["choices"][0]["token_ids"] = Value::Null),
+        ("without log-probabilities", |reply| reply["choices"][0]["logprobs"] = Value::Null),
+        ("of the model \"other\", not of \"demo\"", |reply| reply["model"] = json!("other")),
+        ("a prompt other than", |reply| reply["choices"][1]["prompt_token_ids"] = json!([1])),
+        ("2 completions in place of 3", |reply| drop(reply["choices"].as_array_mut().unwrap().pop())),
+        ("of other tokens", |reply| reply["choices"][0]["logprobs"]["tokens"][0] = json!("token_id:1")),
+        ("log-probability is NaN", |reply| reply["choices"][0]["logprobs"]["token_logprobs"][0] = Value::Null),
+        ("ended with Some(\"abort\")", |reply| reply["choices"][0]["finish_reason"] = json!("abort")),
+        ("the token 4000, where policy.model has 1022", |reply| {
+            reply["choices"][0]["token_ids"][0] = json!(4000);
+            reply["choices"][0]["logprobs"]["tokens"][0] = json!("token_id:4000");
+        }),
+    ];
+    for (said, change) in cases {
+        let server = vllm_with(change);
+        let error = error_of(open(&server).sample(&questions(1), &GROUP, 7)).to_string();
+        assert!(error.contains(said) && error.contains(&server.url), "{said}: {error}");
+    }
+}
+
+#[test]
+fn raw_log_probs_do_for_temperature_1_alone() {
+    let state = Mutex::new(Vllm::default());
+    let server =
+        Server::new(move |route, body| match (route, body["logprobs"].as_u64(), body["temperature"].as_f64()) {
+            (COMPLETIONS, Some(5), Some(1.0)) => (200, recorded("raw_1")),
+            (COMPLETIONS, Some(5), _) => (200, recorded("raw_2")),
+            _ => state.lock().unwrap().answer(route, body),
+        });
+    let mut engine = open(&server);
+    let error = error_of(engine.sample(&questions(1), &GROUP, 7));
+    assert!(matches!(*error, EngineError::RawLogProbs { temperature: 0.7, .. }), "{error}");
+    assert!(error.to_string().contains("--logprobs-mode processed_logprobs"), "{error}");
+    engine.sample(&questions(1), &Sampling { temperature: 1.0, ..GROUP }, 7).unwrap();
+    engine.sample(&questions(1), &Sampling::greedy(24), 7).unwrap();
+}
+
+#[test]
+fn a_server_that_is_away_or_has_another_model_is_named_at_once() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // nobody listens any more
+    let start = Instant::now();
+    let error = open_as(&format!("http://{port}"), Kind::Vllm).unwrap_err();
+    assert!(matches!(&error, EngineError::Away { url, .. } if url.contains(&port.to_string())), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(2));
+
+    let server = Server::new(|_, _| (200, recorded("models").replace("\"demo\"", "\"llama\"")));
+    let error = open_as(&server.url, Kind::Vllm).unwrap_err();
+    assert!(error.to_string().contains("has no model \"demo\" (engine.model); it has llama"), "{error}");
+}
+
+#[test]
+fn a_server_that_fails_for_a_while_is_asked_again() {
+    let (state, failures) = (Mutex::new(Vllm::default()), AtomicUsize::new(0));
+    let server = Server::new(move |route, body| {
+        if route == COMPLETIONS && body["logprobs"] == 0 && failures.fetch_add(1, SeqCst) == 0 {
+            return (503, r#"{"error": {"message": "loading"}}"#.into());
+        }
+        state.lock().unwrap().answer(route, body)
+    });
+    assert_eq!(open(&server).sample(&questions(1), &GROUP, 7).unwrap().len(), 3);
+    assert_eq!(server.asked(COMPLETIONS).len(), 2 + 2);
+}
+
+#[test]
+fn so_many_requests_are_under_way_and_no_more() {
+    let state = Mutex::new(Vllm::default());
+    let under_way = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let (now_and_most, seen) = (under_way.clone(), under_way);
+    let server = Server::new(move |route, body| {
+        let (now, most) = &*now_and_most;
+        most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+        std::thread::sleep(Duration::from_millis(30));
+        now.fetch_sub(1, SeqCst);
+        state.lock().unwrap().answer(route, body)
+    });
+    open(&server).sample(&questions(12), &GROUP, 7).unwrap();
+    assert_eq!(seen.1.load(SeqCst), 4);
+}
+
+#[test]
+fn whoever_watches_can_break_it_off() {
+    let server = vllm();
+    let mut engine = open(&server);
+    engine.set_watch(|decoding| if decoding.ended > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+    let error = error_of(engine.sample(&questions(200), &GROUP, 7));
+    assert!(matches!(*error, EngineError::Stopped), "{error}");
+    assert!(server.asked(COMPLETIONS).len() < 150);
+}
+
+#[test]
+fn a_server_that_stays_away_is_named_and_not_waited_for_after_a_stop() {
+    let (state, is_away) = (Mutex::new(Vllm::default()), Arc::new(AtomicUsize::new(0)));
+    let away = is_away.clone();
+    let server = Server::new(move |route, body| match away.load(SeqCst) {
+        0 => state.lock().unwrap().answer(route, body),
+        _ => (502, "bad gateway".into()),
+    });
+    let mut engine = open(&server);
+    is_away.store(1, SeqCst);
+    let error = error_of(engine.sample(&questions(3), &GROUP, 7));
+    assert!(matches!(&*error, EngineError::Away { last, .. } if last.contains("502")), "{error}");
+    assert!(error.to_string().contains(&server.url), "{error}");
+
+    let patient = EngineSettings { patience: Duration::from_secs(600), ..settings(&server.url, Kind::Vllm) };
+    is_away.store(0, SeqCst);
+    let dialogue = Dialogue::new(ChatTokenizer::load(Path::new(DEMO)).unwrap());
+    let mut engine = Engine::open(&patient, dialogue, SHAPE).unwrap();
+    is_away.store(1, SeqCst);
+    let start = Instant::now();
+    engine.set_watch(move |_| {
+        if start.elapsed() > Duration::from_secs(1) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let error = error_of(engine.sample(&questions(3), &GROUP, 7));
+    assert!(matches!(*error, EngineError::Stopped) && start.elapsed() < Duration::from_secs(30), "{error}");
+}
+
+fn place(folder: &Path) -> AdapterPlace {
+    AdapterPlace { here: folder.to_owned(), seen_as: folder.to_owned() }
+}
+
+/// Publishes something that looks like an adapter.
+fn publish(engine: &mut Engine) -> Result<(), EngineError> {
+    engine.publish(|folder| Ok(std::fs::create_dir(folder)?))
+}
+
+fn folders(of: &Path) -> Vec<String> {
+    let names = std::fs::read_dir(of).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("policy-")).collect()
+}
+
+#[test]
+fn every_version_of_an_adapter_has_a_name_of_its_own() {
+    let (server, folder) = (vllm(), tempfile::tempdir().unwrap());
+    let mut names = BTreeSet::new();
+    for _ in 0..2 {
+        // Another process numbers anew, and yet no name comes again.
+        let mut engine = open(&server);
+        engine.publish_into(place(folder.path())).unwrap();
+        for _ in 0..3 {
+            publish(&mut engine).unwrap();
+            let name = engine.adapter().unwrap().to_owned();
+            assert_eq!(folders(folder.path()), [name.clone()], "the former one is gone");
+            engine.sample(&questions(1), &GROUP, 7).unwrap();
+            assert_eq!(server.asked(COMPLETIONS).last().unwrap()["model"], json!(name));
+            names.insert(name);
+        }
+        drop(engine);
+        assert!(folders(folder.path()).is_empty());
+    }
+    assert_eq!(names.len(), 6);
+    let unloaded: BTreeSet<String> =
+        server.asked(UNLOAD).iter().map(|body| body["lora_name"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(unloaded, names);
+}
+
+#[test]
+fn a_server_sees_the_folder_by_a_path_of_its_own() {
+    let (server, folder) = (vllm(), tempfile::tempdir().unwrap());
+    let elsewhere = folder.path().join("elsewhere");
+    let mut engine = open(&server);
+    engine.publish_into(AdapterPlace { here: folder.path().join("here"), seen_as: elsewhere.clone() }).unwrap();
+    let error = publish(&mut engine).unwrap_err();
+    assert!(matches!(&error, EngineError::Adapter { path, .. } if path.starts_with(&elsewhere)), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("No adapter found") && said.contains("engine.adapters_as_seen_by_server"), "{said}");
+    std::os::unix::fs::symlink(folder.path().join("here"), &elsewhere).unwrap();
+    publish(&mut engine).unwrap();
+}
+
+#[test]
+fn an_adapter_that_the_server_has_lost_is_loaded_again() {
+    let state = Arc::new(Mutex::new(Vllm::default()));
+    let restart_at = Arc::new(AtomicUsize::new(usize::MAX));
+    let (of_server, when, count) = (state.clone(), restart_at.clone(), AtomicUsize::new(0));
+    let server = Server::new(move |route, body| {
+        let mut state = of_server.lock().unwrap();
+        if route == COMPLETIONS && count.fetch_add(1, SeqCst) == when.load(SeqCst) {
+            state.adapters.clear();
+        }
+        state.answer(route, body)
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let mut engine = open(&server);
+    engine.publish_into(place(folder.path())).unwrap();
+    publish(&mut engine).unwrap();
+    state.lock().unwrap().adapters.clear(); // between two samplings
+    engine.sample(&questions(1), &GROUP, 7).unwrap();
+    restart_at.store(server.asked(COMPLETIONS).len() + 3, SeqCst); // in the middle of one
+    assert_eq!(engine.sample(&questions(9), &GROUP, 7).unwrap().len(), 27);
+    assert_eq!(server.asked(LOAD).len(), 3);
+}
+
+#[test]
+fn a_folder_belongs_to_one_run_and_what_a_killed_one_left_is_removed() {
+    let (server, folder) = (vllm(), tempfile::tempdir().unwrap());
+    std::fs::create_dir(folder.path().join("policy-123456-000003")).unwrap();
+    std::fs::write(folder.path().join("notes.txt"), "mine").unwrap();
+    let mut engine = open(&server);
+    engine.publish_into(place(folder.path())).unwrap();
+    assert!(folders(folder.path()).is_empty() && folder.path().join("notes.txt").exists());
+    assert_eq!(server.asked(UNLOAD)[0]["lora_name"], "policy-123456-000003");
+    let error = open(&server).publish_into(place(folder.path())).unwrap_err();
+    assert!(matches!(&error, EngineError::InUse { .. }), "{error}");
+}
+
+#[test]
+fn sglang_is_asked_in_its_own_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let refuses = Arc::new(AtomicUsize::new(0));
+    let refused = refuses.clone();
+    let server = Server::new(move |route, body| match route {
+        "/v1/models" => (200, recorded("sglang_models")),
+        "/load_lora_adapter" if refused.load(SeqCst) > 0 => (400, recorded("sglang_refused")),
+        "/load_lora_adapter" | "/unload_lora_adapter" => (200, r#"{"success": true}"#.into()),
+        "/generate" => match (body["top_logprobs_num"].as_u64(), body["sampling_params"][0]["temperature"].as_f64()) {
+            (Some(5), Some(1.0)) => (200, recorded("sglang_processed_1")),
+            (Some(5), _) => (200, recorded("sglang_processed_2")),
+            _ => (200, recorded("sglang_generate")),
+        },
+        other => panic!("no route {other}"),
+    });
+    let mut engine = open_as(&server.url, Kind::Sglang).unwrap();
+    let sampling = Sampling { num_generations: 2, ..GROUP };
+    let rollouts = engine.sample(&questions(1), &sampling, 7).unwrap();
+    assert_eq!(rollouts[0].tokens, [4, 460, 6, 2]);
+    assert_eq!(rollouts[1].log_probs, [-1.842_971_2, -0.174_292_19]);
+    assert_eq!((rollouts[0].finished, rollouts[1].finished), (true, false));
+
+    let mut asked = server.asked("/generate").pop().unwrap();
+    let seeds: Vec<u64> = (0..2)
+        .map(|n| {
+            asked["sampling_params"][n].as_object_mut().unwrap().remove("sampling_seed").unwrap().as_u64().unwrap()
+        })
+        .collect();
+    assert_ne!(seeds[0], seeds[1]);
+    let parameters = json!({
+        "n": 1, "max_new_tokens": 24, "min_new_tokens": 0, "temperature": 0.7, "top_p": 1.0, "top_k": -1, "min_p": 0.0,
+        "repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0, "stop": [], "stop_token_ids": [0, 2],
+        "no_stop_trim": true, "ignore_eos": false, "skip_special_tokens": false,
+    });
+    let prompt = json!([1, 1014, 205, 455, 37, 2, 205, 1, 1009, 205]);
+    let expected = json!({
+        "input_ids": [prompt, prompt], "sampling_params": [parameters, parameters], "lora_path": [null, null],
+        "return_logprob": true, "logprob_start_len": -1, "top_logprobs_num": 0, "return_text_in_logprobs": false,
+        "stream": false,
+    });
+    assert_eq!(asked, expected);
+
+    engine.publish_into(place(folder.path())).unwrap();
+    refuses.store(1, SeqCst);
+    let error = publish(&mut engine).unwrap_err();
+    assert!(error.to_string().contains("rank 64"), "{error}");
+}
