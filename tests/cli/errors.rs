@@ -51,6 +51,16 @@ fn wrong_input_gets_one_clear_error() {
     host(&["train", "--set", "extract.model=nowhere"]).bad("nowhere");
     host(&["train", "--set", "rule.settings.tires=1"]).bad("tires");
     host(&["train", "--out", &format!("{}/run", text(&config))]).bad("typo.toml");
+    host(&["train", "--set", "engine.kind=tgi"]).bad("engine.kind");
+    host(&["train", "--set", "engine.kind=vllm"]).bad("`engine.url`: not set");
+    host(&["train", "--set", "engine.concurrency=0"]).bad("`engine.concurrency`: 0 is out of bounds");
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // that listens
+    let away = ["engine.kind=vllm".into(), "engine.model=x".into(), format!("engine.url=http://{nobody}")];
+    for command in ["train", "eval"] {
+        let sets = away.iter().flat_map(|set| ["--set", set.as_str()]);
+        host(&std::iter::once(command).chain(sets).collect::<Vec<_>>())
+            .bad(&format!("the engine http://{nobody}/v1/models did not answer"));
+    }
     host(&["train", "--steps", "many"]).usage("many");
     if !has_gpu() {
         host(&["train", "--device", "cuda:0"]).bad("cuda:0");

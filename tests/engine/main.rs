@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use vllm::{MODEL, Vllm, free_port};
 
 /// Nats that the two may differ by, in float32.
-const NATS: f64 = 1e-3;
+const NATS: f64 = 1e-4;
 
 fn tokenizer(folder: &Path) -> ChatTokenizer {
     ChatTokenizer::load(folder).unwrap()

@@ -1,4 +1,4 @@
-//! The inference server that draws completions in place of the policy, where the settings name one.
+//! What draws completions: the policy, or the inference server that the settings name in its place.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use corver_pretrained::{ChatTokenizer, Dialogue, ModelConfig};
 use corver_reward::settings::{EngineKind, EngineSection};
 use corver_reward::{Config, parts};
 
-use crate::policy::Policy;
+use crate::policy::{self, Policy};
 
 /// Finds the engine of the settings; `model` is the folder of the model that it serves.
 pub fn open(config: &Config, model: &Path) -> Result<Option<Engine>> {
@@ -50,11 +50,46 @@ fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<AdapterPla
     Ok(AdapterPlace { seen_as: or(&section.adapters_as_seen_by_server, &here), here })
 }
 
-/// Draws with the adapter of a folder from now on; a copy of it lies in a folder for the server, `otherwise` where no setting names
-/// one.
-pub fn use_adapter(engine: &mut Engine, config: &Config, adapter: &Path, otherwise: &Path) -> Result<()> {
-    engine.publish_into(adapter_place(&config.engine, otherwise)?)?;
-    Ok(engine.publish(|folder| Ok(corver_engine::copy_adapter(adapter, folder)?))?)
+/// How questions are answered without learning from it.
+pub struct Answering<'a> {
+    pub adapter: Option<&'a Path>,
+    pub system_prompt: &'a str,
+    /// Takes the adapter for the engine's server, where no setting names a folder.
+    pub scratch: &'a Path,
+}
+
+/// The policy, or the engine that the settings name in its place; no prompt of these questions is too long for it.
+pub fn open_sampler(
+    config: &Config,
+    model: &Path,
+    Answering { adapter, system_prompt, scratch }: Answering<'_>,
+    (questions, sampling): (&[Question], &Sampling),
+    watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static,
+) -> Result<Box<dyn Sampler>> {
+    if let Some(mut engine) = open(config, model)? {
+        engine.set_system_prompt(system_prompt);
+        engine.check_prompts(questions, sampling)?;
+        engine.set_watch(watch);
+        if let Some(adapter) = adapter {
+            engine.publish_into(adapter_place(&config.engine, scratch)?)?;
+            engine.publish(|folder| Ok(corver_engine::copy_adapter(adapter, folder)?))?;
+        }
+        return Ok(Box::new(engine));
+    }
+    let mut policy = policy::load_policy(config, model, adapter)?;
+    policy.set_system_prompt(system_prompt);
+    policy.check_prompts(questions, sampling)?;
+    policy.set_watch(watch);
+    Ok(Box::new(policy))
+}
+
+/// What draws completions, for a manifest.
+pub fn device(config: &Config) -> Result<String> {
+    match config.engine.kind {
+        EngineKind::None => policy::find_device(config.device),
+        EngineKind::Vllm => Ok("vllm".to_owned()),
+        EngineKind::Sglang => Ok("sglang".to_owned()),
+    }
 }
 
 /// A policy that learns here, and whose completions an engine draws.

@@ -82,6 +82,14 @@ impl Engine {
         })
     }
 
+    /// See [`Dialogue::check_prompts`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
+        Ok(self.dialogue.check_prompts(questions, sampling)?)
+    }
+
     /// Claims a folder for the adapters of a run.
     ///
     /// # Errors
@@ -92,14 +100,14 @@ impl Engine {
     }
 
     /// From now on completions are drawn with the adapter that `write` puts into a folder, in PEFT's layout; the version before it is
-    /// unloaded and its folder deleted. Without [`Self::publish_into`] before it, nothing happens.
+    /// unloaded and its folder deleted.
     ///
     /// # Errors
-    /// An adapter that cannot be written, or that the server does not load.
+    /// An adapter that cannot be written, or that the server does not load; no folder of [`Self::publish_into`].
     pub fn publish(&mut self, write: impl FnOnce(&Path) -> std::result::Result<(), PartError>) -> Result<()> {
         match &mut self.adapters {
             Some(adapters) => adapters.publish(&self.server, write),
-            None => Ok(()),
+            None => Err(EngineError::NoFolder),
         }
     }
 

@@ -126,6 +126,9 @@ pub enum EngineError {
         /// Why.
         source: PartError,
     },
+    /// An adapter was to be published before there was a folder for it.
+    #[error("no folder was claimed for the adapters of the engine")]
+    NoFolder,
     /// Another process publishes its adapters there.
     #[error("another run publishes its adapters in {}; give each run a folder of its own (engine.adapters)", path.display())]
     InUse {

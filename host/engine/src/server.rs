@@ -119,7 +119,7 @@ impl Server {
             Unusable::Lacks { what, remedy } => EngineError::Lacks { url: url(), what, remedy },
             Unusable::Unexpected(problem) => EngineError::Unexpected { url: url(), problem },
         })?;
-        match completions.iter().find_map(|completion| whole(completion, draw)) {
+        match completions.iter().find_map(|completion| problem_of(completion, draw)) {
             Some(problem) => Err(EngineError::Unexpected { url: url(), problem }),
             None => Ok(Some(Reply::Done(completions))),
         }
@@ -153,7 +153,7 @@ impl Server {
 }
 
 /// What is wrong with a completion, whichever server drew it.
-fn whole(completion: &Completion, draw: &Draw<'_>) -> Option<String> {
+fn problem_of(completion: &Completion, draw: &Draw<'_>) -> Option<String> {
     let (tokens, log_probs) = (completion.tokens.len(), completion.log_probs.len());
     if tokens != log_probs {
         return Some(format!("{tokens} tokens with {log_probs} log-probabilities"));

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use corver_core::{
-    Advantages, Compatibility, Decoding, LearnSettings, Learner, LongPrompts, PartError, Precision, Question, Rollout,
-    Sampler, Sampling, Trainee, UpdateReport,
+    Advantages, Compatibility, Decoding, LearnSettings, Learner, PartError, Precision, Question, Rollout, Sampler,
+    Sampling, Trainee, UpdateReport,
 };
 use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::json;
@@ -157,12 +157,7 @@ impl Policy {
     /// # Errors
     /// The first question that is, and those of [`ChatTokenizer::prompt`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
-        match sampling.long_prompts {
-            LongPrompts::Refuse if sampling.max_prompt_length > 0 => {
-                Ok(self.dialogue.prompts(questions, sampling).map(drop)?)
-            }
-            _ => Ok(()),
-        }
+        Ok(self.dialogue.check_prompts(questions, sampling)?)
     }
 
     /// Hands completions to `ended` while others are drawn, where that costs them no time.

@@ -65,6 +65,17 @@ impl Dialogue {
         questions.iter().map(prompt).collect()
     }
 
+    /// That no prompt of these questions is refused for its length.
+    ///
+    /// # Errors
+    /// The first one that is, and those of [`ChatTokenizer::prompt`].
+    pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
+        match sampling.long_prompts {
+            LongPrompts::Refuse if sampling.max_prompt_length > 0 => self.prompts(questions, sampling).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// The rollout of drawn tokens, with their log-probabilities.
     ///
     /// # Errors
@@ -97,8 +108,10 @@ mod tests {
         let bounded = Sampling { max_prompt_length: whole.len() - 1, ..Sampling::greedy(1) };
         let error = dialogue.prompts(&[question("u")], &bounded).unwrap_err();
         assert!(matches!(&error, PretrainedError::LongPrompt { tokens, .. } if *tokens == whole.len()), "{error}");
+        assert!(dialogue.check_prompts(&[question("u")], &bounded).is_err());
         let cut = Sampling { long_prompts: LongPrompts::Cut, ..bounded };
         assert_eq!(dialogue.prompts(&[question("u")], &cut).unwrap(), [&whole[1..]]);
+        dialogue.check_prompts(&[question("u")], &cut).unwrap();
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use corver_core::Trainee;
 use corver_study::eval::filter::KEPT;
 use corver_study::eval::{FilterPlan, FilterSettings, Filtered, filter};
 use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 
 use crate::args::FilterArgs;
+use crate::engine::{self, Answering};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::policy;
@@ -34,7 +34,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         seed: config.seed,
     };
     let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
-    let device = policy::find_device(config.device)?;
+    let device = engine::device(&config)?;
     let mut questions = parts::train_questions(&config)?;
     let asked = questions.len();
     questions.retain(|question| !question.golds.is_empty());
@@ -51,10 +51,16 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     config.rollout = plan.sampling;
     let memory = policy::plan_memory(&mut config, &model)?;
     policy::choose_threads(&mut config)?;
-    let mut policy = policy::load_policy(&config, &model, None)?;
-    policy.set_system_prompt(&config.system_prompt);
-    policy.check_prompts(&questions, &plan.sampling)?;
     let interrupt = Interrupt::listen()?;
+    let bar = output::progress(questions.len() as u64, "answering");
+    let (mut show, asked_to_stop) = (output::decoding(&bar), interrupt.clone());
+    let watch = move |decoding| {
+        show(decoding);
+        if asked_to_stop.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let scratch = tempfile::tempdir().context("making a folder for adapters")?;
+    let answering = Answering { adapter: None, system_prompt: &config.system_prompt, scratch: scratch.path() };
+    let mut policy = engine::open_sampler(&config, &model, answering, (&questions, &plan.sampling), watch)?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "filter"));
     let run = if args.resume {
         let run = resumed::open(&path, &manifest, &resolved, &FREE)?;
@@ -64,22 +70,16 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         RunDir::create(&path, &resolved, &manifest)?
     };
 
-    let bar = output::progress(questions.len() as u64, "answering");
     if questions.len() < asked {
         output::note(&bar, &format!("{} questions without a gold answer are left out", asked - questions.len()));
     }
     memory.iter().for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&bar, line)));
-    let (mut show, asked) = (output::decoding(&bar), interrupt.clone());
-    policy.set_watch(move |decoding| {
-        show(decoding);
-        if asked.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
     let mut answered = 0;
     let mut progress = |done: usize| {
         answered = done;
         bar.set_position(done as u64);
     };
-    let filtered = filter(&mut policy, &questions, &plan, &run, &mut progress);
+    let filtered = filter(policy.as_mut(), &questions, &plan, &run, &mut progress);
     bar.finish_and_clear();
     let go_on = format!("`corver-host filter --out {} --resume` goes on", path.display());
     let filtered = match filtered {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use corver_core::{Sampling, Trainee};
+use corver_core::Sampling;
 use corver_report::page;
 use corver_study::calibrate::{
     Annotated, Auc, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
@@ -17,8 +17,9 @@ use serde::Serialize;
 
 use super::cells;
 use crate::args::AuditArgs;
+use crate::engine::{self, Answering};
 use crate::output;
-use crate::policy::{self};
+use crate::policy;
 use crate::settings;
 use corver_reward::Config;
 use corver_reward::parts::{self, Loader};
@@ -100,10 +101,7 @@ fn sample(args: &AuditArgs, config: &mut Config, truth: &dyn Truth) -> Result<Sa
     ensure!(!questions.is_empty(), "there are no questions: set `question.eval`");
     let model = parts::model(config)?;
     let mut extractor = parts::extractor(config)?.1;
-    let mut policy = policy::load_policy(config, &model, args.adapter.as_deref())?;
-    policy.set_system_prompt(&config.system_prompt);
     let sampling = Sampling { num_generations: usize::from(args.samples), ..config.rollout };
-    policy.check_prompts(&questions, &sampling)?;
     let plan = SamplePlan {
         sampling,
         batch: config.eval.answers.batch,
@@ -113,12 +111,16 @@ fn sample(args: &AuditArgs, config: &mut Config, truth: &dyn Truth) -> Result<Sa
     };
     let bar = output::progress(questions.len() as u64, "answering");
     let mut show = output::decoding(&bar);
-    policy.set_watch(move |decoding| {
+    let watch = move |decoding| {
         show(decoding);
         ControlFlow::Continue(())
-    });
+    };
+    let scratch = tempfile::tempdir().context("making a folder for adapters")?;
+    let (adapter, system_prompt) = (args.adapter.as_deref(), config.system_prompt.as_str());
+    let answering = Answering { adapter, system_prompt, scratch: scratch.path() };
+    let mut policy = engine::open_sampler(config, &model, answering, (&questions, &sampling), watch)?;
     let mut progress = |done: usize| bar.set_position(done as u64);
-    let sampled = Sampled::draw(&mut policy, &mut extractor, questions, &plan, &mut progress);
+    let sampled = Sampled::draw(policy.as_mut(), &mut extractor, questions, &plan, &mut progress);
     bar.finish_and_clear();
     Ok(sampled?)
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use corver_core::{Counter, Graders, Question, Sampler, Scorers, Trainee as _};
+use corver_core::{Counter, Graders, Question, Sampler, Sampling, Scorers};
 use corver_counts::Source;
 use corver_extract::Extractor;
 use corver_study::eval::{EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate, summarize};
@@ -17,14 +17,13 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::{EvalArgs, EvalCommand};
-use crate::engine;
+use crate::engine::{self, Answering};
 use crate::output;
 use crate::policy;
 use crate::resumed;
 use crate::settings;
 use corver_reward::Config;
 use corver_reward::parts::{self, Loader, SentenceRules};
-use corver_reward::settings::EngineKind;
 
 /// The name of a model without an adapter.
 const RAW: &str = "raw";
@@ -50,8 +49,7 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
         return diff::run(first, second, json);
     }
     let mut config = Config::resolve(settings::of_eval(args)?)?;
-    let has_engine = config.engine.kind != EngineKind::None;
-    let device = if has_engine { "of the engine".to_owned() } else { policy::find_device(config.device)? };
+    let device = engine::device(&config)?;
     let sets = sets(args, &config)?;
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
@@ -65,9 +63,7 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
         }
         None => None,
     };
-    if !has_engine {
-        policy::choose_threads(&mut config)?;
-    }
+    policy::choose_threads(&mut config)?;
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
     let mut scorers = scoring.as_mut().map(Scoring::scorers);
     let total = policies.len() * sets.iter().map(|set| set.questions.len()).sum::<usize>();
@@ -160,7 +156,6 @@ fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Resul
     Ok(())
 }
 
-/// The policy, or the engine that stands for it; `scratch` takes what the engine's server reads, where no setting names a folder.
 fn open_sampler(
     config: &Config,
     model: &Path,
@@ -175,18 +170,8 @@ fn open_sampler(
         show(decoding);
         ControlFlow::Continue(())
     };
-    if let Some(mut engine) = engine::open(config, model)? {
-        engine.set_system_prompt(&system_prompt);
-        engine.set_watch(watch);
-        if let Some(adapter) = adapter {
-            engine::use_adapter(&mut engine, config, adapter, scratch)?;
-        }
-        return Ok(Box::new(engine));
-    }
-    let mut policy = policy::load_policy(config, model, adapter)?;
-    policy.set_system_prompt(&system_prompt);
-    policy.set_watch(watch);
-    Ok(Box::new(policy))
+    let answering = Answering { adapter, system_prompt: &system_prompt, scratch };
+    engine::open_sampler(config, model, answering, (&[], &Sampling::default()), watch)
 }
 
 /// What says whether sentences are supported.
