@@ -161,13 +161,14 @@ const NEWS: Duration = Duration::from_secs(30);
 /// Shows how far a sampling is: behind the bar, or, where there is none, in a line from time to time.
 pub fn decoding(bar: &ProgressBar) -> impl FnMut(Decoding) + 'static {
     let bar = bar.clone();
-    let (mut last, mut before) = (Instant::now(), 0);
+    let (mut last, mut before) = (Instant::now(), (None, 0));
     move |Decoding { tokens, limit, ended, rows }| {
-        if tokens <= before {
+        if (tokens, ended) < before {
             last = Instant::now(); // another sampling
         }
-        before = tokens;
-        let text = format!("token {tokens} of at most {limit}, {ended} of {rows} ended");
+        before = (tokens, ended);
+        let token = tokens.map_or_else(String::new, |tokens| format!("token {tokens} of at most {limit}, "));
+        let text = format!("{token}{ended} of {rows} ended");
         if !bar.is_hidden() {
             bar.set_prefix(format!(" ({text})"));
         } else if last.elapsed() >= NEWS {

@@ -91,8 +91,8 @@ impl Sampling {
 /// How far the decoding of rollouts has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decoding {
-    /// Tokens of the rows that have not ended.
-    pub tokens: usize,
+    /// Tokens of the rows that have not ended; `None` where a server decodes, which does not tell.
+    pub tokens: Option<usize>,
     /// Tokens that a row can have.
     pub limit: usize,
     /// Rows that have ended.

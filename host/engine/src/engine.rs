@@ -186,7 +186,7 @@ impl Engine {
         let draws: Vec<(usize, Draw<'_>)> = missing.map(|question| (question, draw(question))).collect();
         let (rows, limit) = (groups.len() * group, sampling.max_completion_length);
         let ended_rows = Cell::new(rows - draws.len() * group);
-        let mut look = || watch(Decoding { tokens: limit, limit, ended: ended_rows.get(), rows });
+        let mut look = || watch(Decoding { tokens: None, limit, ended: ended_rows.get(), rows });
         draw_all(server, draws, self.concurrency, &mut look, &mut |question, completions| {
             let rollouts = rollouts(dialogue, question, completions, group)
                 .and_then(|rollouts| check_ids(server, shape.vocab_size, rollouts))?;

@@ -197,7 +197,7 @@ fn decode(
         }
         tokens_done += burst;
         let (limit, ended) = (sampling.max_completion_length, rows.len() - still.len());
-        if (surroundings.watch)(Decoding { tokens: tokens_done, limit, ended, rows: rows.len() }).is_break() {
+        if (surroundings.watch)(Decoding { tokens: Some(tokens_done), limit, ended, rows: rows.len() }).is_break() {
             return Err(LearnError::Stopped);
         }
         // Copying the cache costs about as much as one step's attention: worth it for an eighth of the rows.
@@ -395,7 +395,7 @@ mod tests {
             max_rows: 8,
             ends: &ends,
             watch: &mut |decoding| {
-                decoded.set(decoding.tokens);
+                decoded.set(decoding.tokens.unwrap());
                 ControlFlow::Continue(())
             },
             ended: &mut |place, completion| {
