@@ -120,6 +120,23 @@ fn a_reward_over_http_is_that_of_the_command_line() {
 }
 
 #[test]
+fn the_examples_of_the_guide_are_answered() {
+    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serving.md")).unwrap();
+    let server = start(&[]);
+    let examples: Vec<_> = guide.split("$ curl http://127.0.0.1:8765").skip(1).collect();
+    assert_eq!(examples.len(), 3);
+    for example in examples {
+        let (path, rest) = example.split_once(" -d '").unwrap();
+        let (body, answer) = rest.split_once("'\n").unwrap();
+        let (status, told) = ask(&server.address, path, &serde_json::from_str(body).unwrap());
+        assert_eq!(status, 200, "{body}: {told}");
+        for field in told.as_object().unwrap().keys() {
+            assert!(answer.contains(&format!("{field:?}")), "{path} does not show {field}");
+        }
+    }
+}
+
+#[test]
 fn a_token_guards_all_but_health_and_readiness() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");

@@ -1,8 +1,9 @@
 """`corver-host serve` under load, by wrk: load.py CORVER_HOST OUT.
 
 The demo's parts; every completion says three sentences that no other one says, so nothing is remembered from before. Clients ask, wait
-for the answer, and ask again. In the last row the queue is small and the clients are many: what is not answered must have got status 503
-and Retry-After. `score` is the same completions on the command line, in one batch.
+for the answer, and ask again. One completion again and again costs what the server itself costs, and the rule. In the last row the queue
+is small and the clients are many: what is not answered must have got status 503 and Retry-After. `score` is such completions on the
+command line, in one batch.
 """
 
 import json
@@ -11,10 +12,12 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 HERE = Path(__file__).parent
-SECONDS = 10
+SECONDS = 20
 BODIES = 60_000
 PER_REQUEST = 16
 RELATIONS = ("is the birthplace of", "lies in", "was founded by", "was the spouse of", "is the capital of")
@@ -34,6 +37,9 @@ def main(host, out):
             for number, clients in enumerate((1, 8, 64)):
                 rows.append(load(server, "/get_reward", rollouts, clients, 1 + 10_000 * number))
             rows.append(load(server, "/v1/score", batches, 8, 2_000, PER_REQUEST))
+            again = folder / "again.jsonl"
+            again.write_text(json.dumps(rollout(completions[0])) + "\n")
+            rows.append(load(server, "/get_reward", again, 64, 1) | {"request": "/get_reward, one again and again"})
             memory = server.memory_mib()
         with Server(host, "--queue", "64", "--max-batch", "64") as server:
             rows.append(load(server, "/v1/score", batches, 256, 1, PER_REQUEST) | {"queue": 64})
@@ -100,6 +106,17 @@ class Server:
         if self.process.wait(60):
             sys.exit("the server did not end well")
 
+    def settle(self):
+        """Until what the clients left behind is done: this request stands behind it."""
+        body = json.dumps({"completions": [{"answers": [], "completion": "Done."}]}).encode()
+        while True:
+            try:
+                return urllib.request.urlopen(self.url + "/v1/score", body).close()
+            except urllib.error.HTTPError as error:
+                if error.code != 503:
+                    raise
+                time.sleep(0.1)
+
     def memory_mib(self):
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) // 1024
@@ -110,6 +127,7 @@ def load(server, path, bodies, clients, first, per_request=1):
     command = ["wrk", f"-t{threads}", f"-c{clients}", f"-d{SECONDS}", "--timeout", "60", "-s", HERE / "load.lua", server.url + path]
     told = subprocess.run([*command, "--", bodies, str(first)], check=True, stdout=subprocess.PIPE, text=True).stdout
     row = json.loads(told[told.index("\n{") :])
+    server.settle()
     print(f"{path}, {clients} clients: {row}", file=sys.stderr)
     return {"request": path, "clients": clients, "completions_per_s": row["good"] * per_request / row["seconds"], **row}
 

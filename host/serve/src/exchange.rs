@@ -82,7 +82,7 @@ impl Service {
             token,
             metrics,
             places: Places::new(&limits),
-            memory: Arc::new(Semaphore::new(limits.request_bytes)),
+            memory: Arc::new(Semaphore::new(limits.request_bytes.min(Semaphore::MAX_PERMITS))),
             turned_away: Arc::new(Semaphore::new(TURNED_AWAY)),
             end: watch::Sender::new(None),
         }

@@ -26,6 +26,6 @@ pub use counts::{CountLimits, counts};
 pub use exchange::Health;
 pub use limits::Limits;
 pub use metrics::Metrics;
-pub use reward::{Queue, QueueLimits, between_batches, get_reward, score};
-pub use route::{Blocking, Refusal, Reply, Route};
+pub use reward::{Queue, QueueLimits, ScoreFn, between_batches, get_reward, score};
+pub use route::{Refusal, Reply, Route};
 pub use server::{ServeError, Server};

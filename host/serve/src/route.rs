@@ -118,15 +118,14 @@ impl Refusal {
 
 /// Work that occupies a processor: no more of it runs at a time than there are processors.
 #[derive(Clone)]
-pub struct Blocking {
+pub(crate) struct Blocking {
     processors: Arc<Semaphore>,
     time: Duration,
 }
 
 impl Blocking {
     /// Work that is given up after `time`, waiting for a processor included.
-    #[must_use]
-    pub fn within(time: Duration) -> Self {
+    pub(crate) fn within(time: Duration) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self { processors: Arc::new(Semaphore::new(processors)), time }
     }
@@ -135,7 +134,7 @@ impl Blocking {
     ///
     /// # Errors
     /// Its own, or that it took too long. It then runs to its end, and keeps its processor until then.
-    pub async fn run<T: Send + 'static>(
+    pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {

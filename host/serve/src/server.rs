@@ -176,7 +176,7 @@ impl Server {
 
 /// Lets this process have so many connections, as far as the system allows it.
 fn allow_files(connections: usize) {
-    let needed = connections as u64 + OTHER_FILES;
+    let needed = (connections as u64).saturating_add(OTHER_FILES);
     let mut files = getrlimit(Resource::Nofile);
     if files.current.is_none_or(|current| current >= needed) {
         return;

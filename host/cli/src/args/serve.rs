@@ -52,7 +52,7 @@ pub struct ServerArgs {
     #[arg(long, value_name = "N")]
     pub connections_per_peer: Option<usize>,
     /// Seconds that requests under way may take after Ctrl-C or SIGTERM; what is left is told to ask again.
-    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().grace.as_secs())]
+    #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().grace.as_secs(), value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub grace: u64,
 }
 

@@ -26,6 +26,7 @@ use crate::Refusal;
 pub use native::score;
 pub use openrlhf::get_reward;
 pub use queue::{Queue, QueueLimits, between_batches};
+pub use worker::ScoreFn;
 
 /// A text that is to be scored.
 struct Completion {

@@ -156,15 +156,14 @@ impl Rewards {
             [one] => Numbers::One(figure(one)),
             all => Numbers::Many(all.iter().map(figure).collect()),
         };
-        let logs: [(&str, fn(&Figures) -> f64); 6] = [
-            ("corver/judge", |one| one.judge),
-            ("corver/format", |one| one.format),
-            ("corver/sentences", |one| one.sentences),
-            ("corver/num_sentences", |one| one.num_sentences),
-            ("corver/num_counted", |one| one.num_counted),
-            ("corver/error", |one| one.error),
-        ];
-        let extra_logs = logs.into_iter().map(|(name, figure)| (name, numbers(figure))).collect();
+        let extra_logs = BTreeMap::from([
+            ("corver/judge", numbers(|one| one.judge)),
+            ("corver/format", numbers(|one| one.format)),
+            ("corver/sentences", numbers(|one| one.sentences)),
+            ("corver/num_sentences", numbers(|one| one.num_sentences)),
+            ("corver/num_counted", numbers(|one| one.num_counted)),
+            ("corver/error", numbers(|one| one.error)),
+        ]);
         Self { rewards: numbers(|one| one.reward), scores: numbers(|one| one.accuracy), extra_logs }
     }
 }

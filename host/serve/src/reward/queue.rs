@@ -4,14 +4,14 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use corver_core::{Question, RewardSettings, Rollout, Scored, StepError};
+use corver_core::RewardSettings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::metrics::ScoreMetrics;
-use super::worker::{Job, Task, Worker};
+use super::worker::{Job, ScoreFn, Task, Worker};
 use super::{Completion, Paid, compute, read};
 use crate::{Health, Metrics, Refusal, Reply, Route, ServeError};
 
@@ -94,7 +94,7 @@ impl<S: Send + 'static> Queue<S> {
     /// Where a limit is 0, the queue has no room for a batch, or the system gives no thread.
     pub fn start(
         scorer: S,
-        score: fn(&mut S, &[Rollout], &[Question]) -> Result<Scored, StepError>,
+        score: ScoreFn<S>,
         settings: RewardSettings,
         limits: QueueLimits,
         metrics: &mut Metrics,
@@ -115,7 +115,7 @@ impl<S: Send + 'static> Queue<S> {
             worker.run(receiver);
         });
         started.map_err(|source| ServeError::Run { action: "start the thread that scores", source })?;
-        let places = Arc::new(Semaphore::new(limits.completions));
+        let places = Arc::new(Semaphore::new(limits.completions.min(Semaphore::MAX_PERMITS)));
         Ok(Arc::new(Self { tasks, ended: Mutex::new(ended), places, limits, settings, metrics }))
     }
 

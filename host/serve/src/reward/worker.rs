@@ -12,6 +12,9 @@ use super::{Completion, Paid};
 /// Bytes of the texts of a batch of several requests: a character takes 24 bytes while it is scored.
 const BATCH_BYTES: usize = 8 << 20;
 
+/// Scores completions with `S`; `question` of each is an index into the questions.
+pub type ScoreFn<S> = fn(&mut S, &[Rollout], &[Question]) -> Result<Scored, StepError>;
+
 pub(super) enum Task<S> {
     Score(Job),
     /// Something else.
@@ -32,7 +35,7 @@ pub(super) struct Job {
 
 pub(super) struct Worker<S> {
     pub(super) scorer: S,
-    pub(super) score: fn(&mut S, &[Rollout], &[Question]) -> Result<Scored, StepError>,
+    pub(super) score: ScoreFn<S>,
     pub(super) max_batch: usize,
     pub(super) metrics: ScoreMetrics,
 }
