@@ -137,6 +137,40 @@ fn the_examples_of_the_guide_are_answered() {
 }
 
 #[test]
+fn the_shards_of_an_index_may_lie_on_several_servers() {
+    let folder = tempfile::tempdir().unwrap();
+    let given = completions(folder.path(), 12);
+    let file = folder.path().join("completions.jsonl");
+    fs::write(&file, given.iter().map(|one| format!("{one}\n")).collect::<String>()).unwrap();
+    let articles = fs::read_to_string(folder.path().join("world/articles.jsonl")).unwrap();
+    let articles: Vec<&str> = articles.lines().collect();
+    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
+    let parts = articles.chunks(articles.len().div_ceil(2)).zip(["first", "second"]).map(|(articles, name)| {
+        let (text, index) = (folder.path().join(format!("{name}.jsonl")), folder.path().join(name));
+        fs::write(&text, articles.join("\n")).unwrap();
+        let [text, tokenizer, out] = [&text, &tokenizer, &index].map(|path| path.to_str().unwrap());
+        host(&["index", "build", text, "--tokenizer", tokenizer, "--out", out]).good();
+        index.to_str().unwrap().to_owned()
+    });
+    let parts: Vec<String> = parts.collect();
+    let counting: Vec<Server> = parts.iter().map(|part| Server::start(&["--index", part], "127.0.0.1:0")).collect();
+    let urls: Vec<&String> = counting.iter().map(|server| &server.url).collect();
+
+    let here = format!("corpus.index={parts:?}");
+    let printed = host(&["score", file.to_str().unwrap(), "--json", "--set", &here]).good().stdout;
+    let printed: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sentences = || printed.iter().flat_map(|trace| trace["sentences"].as_array().unwrap());
+    assert!(sentences().any(|sentence| sentence["verdict"]["count"].as_u64() > Some(0)), "{printed:?}");
+    let server = start(&["--set", &format!("corpus.index={urls:?}")]);
+    let (status, scored) = ask(&server.address, "/v1/score", &json!({"completions": given}));
+    assert_eq!((status, &scored["completions"]), (200, &Value::Array(printed)));
+    // What takes the text of an index is not there.
+    assert_eq!(ask(&server.address, "/", &json!({})).0, 404);
+    let asked = json!({"texts": [{"text": "It is."}], "passages": 1});
+    assert_eq!(ask(&server.address, "/v1/check", &asked).0, 400);
+}
+
+#[test]
 fn a_token_guards_all_but_health_and_readiness() {
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
