@@ -14,6 +14,7 @@
 pub mod advantage;
 pub mod completion;
 pub mod count;
+pub mod golds;
 pub mod question;
 pub mod response;
 pub mod returns;

@@ -5,6 +5,7 @@
 //! tokenizer, spans, clean_up  text ─▶ ids;  ids ─▶ text, and the characters of each token
 //! chat                        messages ─▶ the prompt's text
 //! dialogue                    questions ─▶ prompts;  drawn tokens ─▶ rollouts
+//! transcript                  a trainer's text of both ─▶ what was asked, what was answered
 //! weights                     model.safetensors, or its shards
 //! ```
 
@@ -17,6 +18,7 @@ mod spans;
 #[cfg(test)]
 mod testing;
 mod tokenizer;
+pub mod transcript;
 mod weights;
 
 pub use chat::{Chat, Switches, render_as_child};

@@ -7,8 +7,6 @@
 //! native.rs  ──┘                            └─▶ native.rs
 //! ```
 
-mod chat;
-mod golds;
 mod metrics;
 mod native;
 mod openrlhf;

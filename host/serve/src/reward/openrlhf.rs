@@ -7,14 +7,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use corver_core::response::judge;
-use corver_core::{Label, Question, ReturnParts, RewardSettings};
+use corver_core::golds::{asked, golds};
+use corver_core::{Question, ReturnParts, RewardSettings};
+use corver_pretrained::transcript;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::chat;
-use super::golds::{asked, golds};
 use super::queue::{Unanswered, WhenFull};
 use super::{Completion, Paid, Queue, QueueLimits, read};
 use crate::{Refusal, Reply, Route};
@@ -48,7 +47,7 @@ enum Numbers {
 #[derive(Default)]
 struct Figures {
     reward: f64,
-    /// 1 where the answer is right; it decides which groups are trained on (`algo.dynamic_filtering_range`).
+    /// 1 where the judge pays; it decides which groups are trained on (`algo.dynamic_filtering_range`).
     accuracy: f64,
     judge: f64,
     format: f64,
@@ -79,7 +78,6 @@ async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, strict: bool, body: Byt
     let readable: Vec<bool> = readings.iter().map(Option::is_some).collect();
     let completions: Vec<Completion> = readings.into_iter().flatten().collect();
 
-    let golds: Vec<Vec<String>> = completions.iter().map(|one| one.question.golds.clone()).collect();
     let when_full = if strict { WhenFull::Refuse } else { WhenFull::Wait };
     let scored = match queue.score(completions, when_full).await {
         // Neutral rewards for ever would be worse than an end: where the thread has ended, the client learns it.
@@ -89,10 +87,10 @@ async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, strict: bool, body: Byt
         }
         scored => Some(scored?),
     };
-    let mut paid = scored.into_iter().flatten().zip(golds);
+    let mut paid = scored.into_iter().flatten();
     let figures = readable.into_iter().map(|readable| {
         let earned = if readable { paid.next() } else { None };
-        earned.map_or_else(Figures::neutral, |(paid, golds)| Figures::of(&paid, &golds, &queue.settings))
+        earned.map_or_else(Figures::neutral, |paid| Figures::of(&paid, &queue.settings))
     });
     Ok(Reply::json(&Rewards::of(&figures.collect::<Vec<_>>())))
 }
@@ -114,9 +112,9 @@ fn readings(request: &Request, limits: &QueueLimits) -> Result<Vec<Result<Comple
         let prompt = prompts.as_ref().map(|prompts| prompts[index].as_str());
         let label = labels.as_ref().map_or(&Value::Null, |labels| &labels[index]);
         let golds = golds(label).map_err(|problem| Refusal::bad(format!("labels[{index}]: {problem}")))?;
-        let question = asked(label).map_or_else(|| chat::question(prompt.unwrap_or_default()), str::to_owned);
+        let question = asked(label).map_or_else(|| transcript::question(prompt.unwrap_or_default()), str::to_owned);
         let question = Question { question, golds, title: None, popularity: None };
-        let Some(text) = chat::response(whole, prompt) else { return Ok(Err(no_response(index))) };
+        let Some(text) = transcript::response(whole, prompt) else { return Ok(Err(no_response(index))) };
         let completion = Completion { question, text, tokens: None };
         Ok(completion.check(limits).map(|()| completion))
     };
@@ -129,12 +127,11 @@ fn no_response(index: usize) -> Refusal {
 }
 
 impl Figures {
-    fn of(Paid { trace, .. }: &Paid, golds: &[String], settings: &RewardSettings) -> Self {
+    fn of(Paid { trace, .. }: &Paid, settings: &RewardSettings) -> Self {
         let parts = ReturnParts::of(trace, settings);
-        let is_right = judge(&trace.completion, golds) == Label::Good;
         Self {
             reward: trace.mean_return,
-            accuracy: f64::from(u8::from(is_right)),
+            accuracy: f64::from(u8::from(trace.response.judge.reward > 0.0)),
             judge: parts.judge,
             format: parts.format,
             sentences: parts.sentences,

@@ -1,4 +1,4 @@
-//! Chat templates, read backwards: where a model's turn begins in a text, and which marks in it are no words.
+//! A trainer's transcript → what was asked and what the model answered. Chat templates, read backwards: where a model's turn begins in a text, and which marks in it are no words.
 //!
 //! The marks are those of the common families: ChatML (Qwen, OLMo), Llama 2 and 3, Mistral, Gemma, Phi and Tulu, DeepSeek.
 
@@ -27,7 +27,8 @@ fn compiled(pattern: &str) -> Regex {
 
 /// What a model answered, of a text that holds its prompt too; special tokens left out. `None` where it cannot be told apart:
 /// the text does not begin with the prompt, and says nowhere that the model's turn begins.
-pub(super) fn response(whole: &str, prompt: Option<&str>) -> Option<String> {
+#[must_use]
+pub fn response(whole: &str, prompt: Option<&str>) -> Option<String> {
     let behind_prompt = prompt.and_then(|prompt| {
         // A tokenizer may have put a token in front of either.
         let bare = |text| &text[LEADING.find(text).map_or(0, |leading| leading.end())..];
@@ -41,7 +42,8 @@ pub(super) fn response(whole: &str, prompt: Option<&str>) -> Option<String> {
 }
 
 /// What was asked: a prompt's last turn of a person, or all of a prompt without turns.
-pub(super) fn question(prompt: &str) -> String {
+#[must_use]
+pub fn question(prompt: &str) -> String {
     match USERS.captures_iter(prompt).last() {
         Some(turn) => turn[1].to_owned(),
         None => words(prompt).trim().to_owned(),

@@ -1,16 +1,20 @@
-//! OpenRLHF's `labels`: gold answers in whatever shape a dataset has them.
+//! Gold answers, in whatever shape a trainer's dataset has them.
 
-use corver_core::question::{question, split_golds};
 use serde_json::{Map, Value, json};
+
+use crate::question::{question, split_golds};
+
+/// Where a record may hold what is again golds in any shape.
+const NESTED: [&str; 4] = ["ground_truth", "target", "golds", "text"];
 
 /// The gold answers of a label. None where it is null, or an empty text or list.
 ///
 /// A text is separated by `;`, as in a question file, or is the JSON of a list; a list has one gold each; an object is a record of
-/// a question file, with or without its question, or holds its golds under `ground_truth`.
+/// a question file, with or without its question, or holds its golds as verl's sets, Search-R1's or SQuAD do (`NESTED`).
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn golds(label: &Value) -> Result<Vec<String>, String> {
+pub fn golds(label: &Value) -> Result<Vec<String>, String> {
     match label {
         Value::Null => Ok(Vec::new()),
         Value::String(text) if text.trim_start().starts_with('[') => match serde_json::from_str(text) {
@@ -25,7 +29,8 @@ pub(super) fn golds(label: &Value) -> Result<Vec<String>, String> {
 }
 
 /// The question that a label holds itself.
-pub(super) fn asked(label: &Value) -> Option<&str> {
+#[must_use]
+pub fn asked(label: &Value) -> Option<&str> {
     label.get("question").or_else(|| label.get("problem")).and_then(Value::as_str)
 }
 
@@ -38,8 +43,8 @@ fn gold(value: &Value) -> Result<String, String> {
 }
 
 fn of_record(record: &Map<String, Value>) -> Result<Vec<String>, String> {
-    if let Some(truth) = record.get("ground_truth") {
-        return golds(truth);
+    if let Some(nested) = NESTED.iter().find_map(|key| record.get(*key)) {
+        return golds(nested);
     }
     let mut record = match record.contains_key("value") {
         true => json!({ "answer": record }),
@@ -68,6 +73,8 @@ mod tests {
             (json!({"value": "a", "aliases": ["b"]}), &["a", "b"]),
             (json!({"possible_answers": "[\"a\"]"}), &["a"]),
             (json!({"ground_truth": ["a"]}), &["a"]),
+            (json!({"target": ["a", "b"]}), &["a", "b"]),
+            (json!({"text": ["a"], "answer_start": [3]}), &["a"]),
             (json!(null), &[]),
             (json!(""), &[]),
             (json!([]), &[]),
