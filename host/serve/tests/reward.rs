@@ -312,6 +312,31 @@ fn a_bad_request_is_refused_before_anything_is_scored() {
 }
 
 #[test]
+fn damaged_requests_are_answered() {
+    let server = lenient();
+    let mut spans = completions(&["It is true. \u{e9}\u{1f600}"]);
+    spans["completions"][0]["tokens"] = json!([[0, 5], [5, 14], null]);
+    let mut stream = server.server.connect();
+    for (path, good) in [("/get_reward", rollout("It is true.", &json!("Ada; A. L."))), ("/v1/score", spans)] {
+        let good = good.to_string().into_bytes();
+        for at in 0..good.len() {
+            for damage in [0, b'"', b'9', b'-', b'[', b'\\', 0xff] {
+                let mut body = good.clone();
+                body[at] = damage;
+                let length = body.len();
+                let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+                stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
+                let answer = read_answer(&mut stream);
+                let shown = String::from_utf8_lossy(&body);
+                assert!(matches!(answer.status, 200 | 400), "{shown}: {answer:?}");
+                assert!(answer.json().is_object(), "{shown}: {answer:?}");
+            }
+        }
+    }
+    assert_eq!(server.queue.health(), Health::Ready);
+}
+
+#[test]
 fn what_is_queued_is_scored_together_and_only_the_culprit_fails() {
     let server = serve(true, QueueLimits { batch: 8, ..QueueLimits::default() }, Limits::default());
     let first = server.send("/v1/score", &completions(&["Please wait."]));
