@@ -218,7 +218,8 @@ fn a_completion_fits_behind_its_prompt() {
 
 #[test]
 fn replies_that_are_no_rollouts_are_refused() {
-    let cases: [(&str, fn(&mut Value)); 9] = [
+    type Change = fn(&mut Value);
+    let cases: [(&str, Change); 9] = [
         ("without token ids: it needs vLLM", |reply| reply["choices"][0]["token_ids"] = Value::Null),
         ("without log-probabilities", |reply| reply["choices"][0]["logprobs"] = Value::Null),
         ("of the model \"other\", not of \"demo\"", |reply| reply["model"] = json!("other")),
@@ -360,7 +361,7 @@ fn every_version_of_an_adapter_has_a_name_of_its_own() {
         for _ in 0..3 {
             publish(&mut engine).unwrap();
             let name = engine.adapter().unwrap().to_owned();
-            assert_eq!(folders(folder.path()), [name.clone()], "the former one is gone");
+            assert_eq!(folders(folder.path()), std::slice::from_ref(&name), "the former one is gone");
             engine.sample(&questions(1), &GROUP, 7).unwrap();
             assert_eq!(server.asked(COMPLETIONS).last().unwrap()["model"], json!(name));
             names.insert(name);
