@@ -15,7 +15,6 @@ struct Case {
     new: Vec<Vec<f64>>,
     old: Vec<Vec<f64>>,
     #[serde(rename = "ref")]
-    correction: None,
     reference: Vec<Vec<f64>>,
     /// `[B][T]`
     advantages: Vec<Vec<f64>>,
@@ -39,6 +38,7 @@ fn losses() {
         let inputs = LossInputs {
             new: &new,
             old: Some(&flat(&case.old)),
+            correction: None,
             reference: Some(&flat(&case.reference)),
             advantages: &flat(&case.advantages),
             weights: &Tensor::from_slice(&row_of.iter().map(|&row| weights[row]).collect::<Vec<_>>()),
