@@ -3,10 +3,10 @@
 
 use std::cell::OnceCell;
 
-use corver_core::sentence::spans_of_pieces;
 use corver_core::{Compatibility, LongPrompts, Question, Rollout, Sampling};
 
 use crate::error::{PretrainedError, Result};
+use crate::text::Decoded;
 use crate::tokenizer::ChatTokenizer;
 
 /// A policy's tokenizer, and how questions are put.
@@ -81,12 +81,8 @@ impl Dialogue {
     /// # Errors
     /// Where the tokenizer's decoder fails.
     pub fn rollout(&self, question: usize, tokens: Vec<u32>, log_probs: Vec<f32>, finished: bool) -> Result<Rollout> {
-        let decoded = self.tokenizer.decode_with_spans(&tokens)?;
-        let token_spans = match self.compatibility {
-            Compatibility::Paper => decoded.token_spans,
-            Compatibility::Reference => spans_of_pieces(&self.tokenizer.token_texts(&tokens)?),
-        };
-        Ok(Rollout { question, tokens, log_probs, text: decoded.text, token_spans, finished })
+        let Decoded { text, token_spans } = self.tokenizer.decode_as(&tokens, self.compatibility)?;
+        Ok(Rollout { question, tokens, log_probs, text, token_spans, finished })
     }
 }
 

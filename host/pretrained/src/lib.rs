@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! config                      config.json: the shape of a decoder
-//! tokenizer, spans, clean_up  text ─▶ ids;  ids ─▶ text, and the characters of each token
+//! text, spans, clean_up       text ─▶ ids;  ids ─▶ text, and the characters of each token
 //! chat                        messages ─▶ the prompt's text
+//! tokenizer                   text and chat together, and where an answer ends
 //! dialogue                    questions ─▶ prompts;  drawn tokens ─▶ rollouts
 //! transcript                  a trainer's text of both ─▶ what was asked, what was answered
 //! weights                     model.safetensors, or its shards
@@ -17,6 +18,7 @@ mod error;
 mod spans;
 #[cfg(test)]
 mod testing;
+mod text;
 mod tokenizer;
 pub mod transcript;
 mod weights;
@@ -25,5 +27,6 @@ pub use chat::{Chat, Switches, render_as_child};
 pub use config::{Family, Llama3Scaling, ModelConfig};
 pub use dialogue::Dialogue;
 pub use error::{PretrainedError, Result};
-pub use tokenizer::{ChatTokenizer, Decoded, read_tokenizer, stop_tokens};
+pub use text::{Decoded, TextTokenizer, read_tokenizer};
+pub use tokenizer::{ChatTokenizer, stop_tokens};
 pub use weights::read_weights;

@@ -1,19 +1,16 @@
-//! The policy's tokenizer: chat → ids, ids → text with the characters of each token.
+//! The policy's tokenizer: chat → ids, and where an answer ends.
 
-use std::collections::{BTreeSet, HashSet};
-use std::ops::Range;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-use corver_core::InvalidSetting;
-use serde::de::IgnoredAny;
+use corver_core::{Compatibility, InvalidSetting};
 use serde_json::Value as Json;
 use tokenizers::Tokenizer;
 
 use crate::chat::{Chat, Switches};
-use crate::clean_up::{self, CleanedUp};
 use crate::error::{PretrainedError, Result};
-use crate::spans::token_spans;
+use crate::text::{Decoded, TextTokenizer, cleans_up, read_json, read_tokenizer};
 
 /// Tokens that end an answer, wherever the vocabulary has them (the paper's evaluation).
 const STOP_TOKENS: [&str; 3] = ["<|im_end|>", "<|endoftext|>", "<|eot_id|>"];
@@ -24,23 +21,10 @@ const SILENT_TOKENS: usize = 8;
 /// A tokenizer with its chat template and stop tokens.
 #[derive(Debug)]
 pub struct ChatTokenizer {
-    tokenizer: Tokenizer,
+    text: TextTokenizer,
     chat: Chat,
-    special: HashSet<u32>,
     stop: Vec<u32>,
     stop_texts: Vec<String>,
-    /// `clean_up_tokenization_spaces` of tokenizer_config.json.
-    cleans_up: bool,
-}
-
-/// A completion as text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decoded {
-    /// All tokens decoded together, special ones skipped.
-    pub text: String,
-    /// `[T]` the characters of `text` that each token stands for, exactly; pieces of one character all cover it. `None`
-    /// for a token that decoding leaves out.
-    pub token_spans: Vec<Option<Range<usize>>>,
 }
 
 impl ChatTokenizer {
@@ -67,11 +51,9 @@ impl ChatTokenizer {
         let tokenizer = read_tokenizer(&folder.join("tokenizer.json"))?;
         let config = read_json(&folder.join("tokenizer_config.json"))?;
         let stop = stop_tokens(&tokenizer, folder)?;
-        let special =
-            tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, t)| t.special).map(|(id, _)| id).collect();
-        let cleans_up = config.get("clean_up_tokenization_spaces").and_then(Json::as_bool).unwrap_or_default();
         let chat = Chat::find(folder, &config, renderer, switches)?;
-        Ok(Self { tokenizer, chat, special, stop, stop_texts: Vec::new(), cleans_up })
+        let text = TextTokenizer::new(tokenizer, cleans_up(&config));
+        Ok(Self { text, chat, stop, stop_texts: Vec::new() })
     }
 
     /// The ids of a chat up to where the assistant's words begin; `system` as the template places it.
@@ -90,53 +72,44 @@ impl ChatTokenizer {
         self.chat.render(system, user)
     }
 
-    /// Text → ids. Special tokens written in the text count as such; none is added.
+    /// [`TextTokenizer::encode`].
     ///
     /// # Errors
-    /// Where the tokenizer has no way to encode the text.
+    /// As there.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>> {
-        Ok(self.tokenizer.encode_fast(text, false).map_err(refused)?.get_ids().to_vec())
+        self.text.encode(text)
     }
 
-    /// Ids → text, special tokens skipped, and spaces too where tokenizer_config.json asks for it.
+    /// [`TextTokenizer::decode`].
     ///
     /// # Errors
-    /// Where the tokenizer's decoder fails.
+    /// As there.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
-        let text = self.decode_all(tokens)?;
-        Ok(if self.cleans_up { clean_up::clean_up(&text).text } else { text })
+        self.text.decode(tokens)
     }
 
-    fn decode_all(&self, tokens: &[u32]) -> Result<String> {
-        self.tokenizer.decode(tokens, true).map_err(refused)
-    }
-
-    /// Ids → text, with the characters of each token.
+    /// [`TextTokenizer::decode_with_spans`].
     ///
     /// # Errors
-    /// As [`Self::decode`].
+    /// As there.
     pub fn decode_with_spans(&self, tokens: &[u32]) -> Result<Decoded> {
-        let text = self.decode_all(tokens)?;
-        let visible: Vec<u32> = tokens.iter().copied().filter(|&id| !self.is_hidden(id)).collect();
-        let mut spans = token_spans(&text, &visible, |ids| self.decode_all(ids))?;
-        let text = if self.cleans_up {
-            let cleaned: CleanedUp = clean_up::clean_up(&text);
-            spans.iter_mut().for_each(|span| *span = cleaned.span(span));
-            cleaned.text
-        } else {
-            text
-        };
-        let mut spans = spans.into_iter();
-        let token_spans = tokens.iter().map(|&id| if self.is_hidden(id) { None } else { spans.next() }).collect();
-        Ok(Decoded { text, token_spans })
+        self.text.decode_with_spans(tokens)
     }
 
-    /// `[T]` each token decoded alone, `None` where decoding leaves it out: what the published code aligns with.
+    /// [`TextTokenizer::decode_as`].
     ///
     /// # Errors
-    /// As [`Self::decode`].
+    /// As there.
+    pub fn decode_as(&self, tokens: &[u32], compatibility: Compatibility) -> Result<Decoded> {
+        self.text.decode_as(tokens, compatibility)
+    }
+
+    /// [`TextTokenizer::token_texts`].
+    ///
+    /// # Errors
+    /// As there.
     pub fn token_texts(&self, tokens: &[u32]) -> Result<Vec<Option<String>>> {
-        tokens.iter().map(|&id| if self.is_hidden(id) { Ok(None) } else { self.decode(&[id]).map(Some) }).collect()
+        self.text.token_texts(tokens)
     }
 
     /// Ids that end an answer, ascending.
@@ -180,45 +153,24 @@ impl ChatTokenizer {
             // A token stands for a byte at least, but for special ones and the few that a decoder puts together.
             let reach = stop.len() + SILENT_TOKENS;
             let recent = &tokens[before.len().saturating_sub(reach)..];
-            if self.decode_all(recent)?.contains(stop) {
+            if self.text.decode_all(recent)?.contains(stop) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// The id of a token as the vocabulary spells it.
+    /// [`TextTokenizer::id`].
     #[must_use]
     pub fn id(&self, token: &str) -> Option<u32> {
-        self.tokenizer.token_to_id(token)
+        self.text.id(token)
     }
 
-    /// One more than the highest id; a model's embedding may have more rows.
+    /// [`TextTokenizer::vocab_size`].
     #[must_use]
     pub fn vocab_size(&self) -> usize {
-        self.tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1)
+        self.text.vocab_size()
     }
-
-    /// Special tokens, and ids that only the model's padded vocabulary has.
-    pub(crate) fn is_hidden(&self, id: u32) -> bool {
-        self.special.contains(&id) || self.tokenizer.id_to_token(id).is_none()
-    }
-}
-
-/// Reads a tokenizer.json.
-///
-/// # Errors
-/// A file that is missing or malformed.
-pub fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
-    let bytes = std::fs::read(path).map_err(PretrainedError::io(path))?;
-    let malformed = |got: String| PretrainedError::Malformed {
-        path: path.into(),
-        expected: "a tokenizer of the `tokenizers` library".into(),
-        got,
-    };
-    // The library panics on text that is no JSON.
-    serde_json::from_slice::<IgnoredAny>(&bytes).map_err(|error| malformed(error.to_string()))?;
-    Tokenizer::from_bytes(bytes).map_err(|error| malformed(error.to_string()))
 }
 
 /// Ids that end an answer, ascending: the usual ones that the vocabulary has, and those of generation_config.json.
@@ -250,35 +202,10 @@ fn stop_tokens_of(tokenizer: &Tokenizer, generation: &Json) -> Vec<u32> {
     known.chain(eos).collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
-pub(crate) fn read_json(path: &Path) -> Result<Json> {
-    let text = std::fs::read_to_string(path).map_err(PretrainedError::io(path))?;
-    serde_json::from_str(&text).map_err(|e| PretrainedError::Malformed {
-        path: path.into(),
-        expected: "JSON".into(),
-        got: e.to_string(),
-    })
-}
-
-fn refused(error: tokenizers::Error) -> PretrainedError {
-    PretrainedError::Tokenizer { reason: error.to_string() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::byte_level_tokenizer;
-
-    #[test]
-    fn special_tokens_have_no_characters() {
-        let tokenizer = byte_level_tokenizer();
-        let end = tokenizer.id("<|im_end|>").unwrap();
-        let tokens = [tokenizer.encode("ab").unwrap(), vec![end, 9_999_999]].concat();
-        let decoded = tokenizer.decode_with_spans(&tokens).unwrap();
-        assert_eq!(decoded.text, "ab");
-        assert_eq!(decoded.token_spans, [Some(0..1), Some(1..2), None, None]);
-        let texts = tokenizer.token_texts(&tokens).unwrap();
-        assert_eq!(texts, [Some("a".into()), Some("b".into()), None, None]);
-    }
+    use crate::testing::{byte_level_json, byte_level_tokenizer};
 
     #[test]
     fn the_prompt_is_the_rendered_chat() {
@@ -295,7 +222,8 @@ mod tests {
         let tokenizer = byte_level_tokenizer();
         assert_eq!(tokenizer.stop_tokens(), [tokenizer.id("<|im_end|>").unwrap()]);
         let more = serde_json::json!({"eos_token_id": [3, 1]});
-        assert_eq!(stop_tokens_of(&tokenizer.tokenizer, &more), [1, 3, tokenizer.id("<|im_end|>").unwrap()]);
+        let same: Tokenizer = byte_level_json().to_string().parse().unwrap();
+        assert_eq!(stop_tokens_of(&same, &more), [1, 3, tokenizer.id("<|im_end|>").unwrap()]);
     }
 
     #[test]

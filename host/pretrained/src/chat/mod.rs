@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use serde_json::Value as Json;
 
 use crate::error::{PretrainedError, Result};
-use crate::tokenizer::read_json;
+use crate::text::read_json;
 
 use child::Renderer;
 pub use child::render_as_child;
