@@ -15,7 +15,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine bench bench-build bench-corpus bench-extract bench-gpu bench-rules bench-serve bench-train lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl bench bench-build bench-corpus bench-extract bench-gpu bench-rules bench-serve bench-train bench-wheel lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -125,6 +125,18 @@ test-languages: build ## rules in Python, JavaScript, C and Go against the same 
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test languages
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast --test cli -- --ignored in_python in_javascript
 
+wheel: setup plugins ## the Python package: target/wheels/corver-*.whl, with corver-host (all but training) inside
+	@host/setup/maturin.sh
+	host/python/build.sh
+
+test-wheel: wheel ## the package in a clean environment, target/wheel-env
+	host/python/test.sh
+
+test-trl: wheel ## three GRPO steps with TRL and per-token advantages, on the CPU; MODEL=DIR: of that model
+	@host/setup/peers.sh
+	.deps/peers/bin/python -m pip install --quiet --no-index --no-deps --force-reinstall target/wheels/corver-*.whl
+	CORVER_MODEL=$(abspath $(MODEL)) .deps/peers/bin/python -m unittest discover --start-directory host/python/tests/with_trl
+
 bench: setup plugins ## every criterion benchmark
 	$(CARGO) bench --profile release --workspace --benches
 
@@ -147,6 +159,11 @@ bench-extract: build ## the extractor against transformers and onnxruntime-genai
 	@.deps/peers/bin/python -m pip install --quiet --only-binary=:all: onnxruntime-genai==0.18.0 onnx==1.23.2 onnx-ir==1.1.0 \
 	  || echo "onnxruntime-genai cannot be installed here, and is left out" >&2
 	.deps/peers/bin/python host/extract/benches/extract.py $(HOST) $(abspath $(MODEL)) target/bench/extract.json
+
+bench-wheel: build test-wheel ## a batch of 384 completions in process, against the host itself; in target/bench/wheel.json
+	@mkdir -p target/bench
+	$(CARGO) build --locked $(PROFILE) --example batch
+	target/wheel-env/bin/python host/python/benches/batch.py $(HOST) target/release/examples/batch target/bench/wheel.json
 
 bench-rules: setup plugins ## what a rule costs, with its bars; also in target/bench/rules.json
 	$(CARGO) bench --locked --profile release --workspace --bench judge -- --noplot

@@ -40,6 +40,7 @@ fn each_heavy_library_has_one_owner() {
     assert_eq!(users(&graph, "hyper"), ["corver-serve"]);
     assert_eq!(users(&graph, "prometheus-client"), ["corver-serve"]);
     assert_eq!(users(&graph, "tch"), ["corver-learn"]);
+    assert_eq!(users(&graph, "pyo3"), ["corver-python"]);
     assert_eq!(users(&graph, "plotters"), ["corver-report"]);
     assert_eq!(users(&graph, "maud"), ["corver-report"]);
     assert_eq!(users(&graph, "clap"), ["corver-demo-models", "corver-host"], "the two command lines");

@@ -42,6 +42,17 @@ pub fn home() -> PathBuf {
     installed.unwrap_or_else(|| checkout().to_owned())
 }
 
+/// Where compilers put what they make of rules, so that what all rules depend on is compiled once: in the checkout, or where there
+/// is none, in the cache.
+///
+/// # Errors
+/// As [`cache`].
+pub fn compiled() -> Result<PathBuf> {
+    let home = home();
+    let checkout = home.join("plugins/Cargo.toml").is_file();
+    if checkout { Ok(home.join("plugins/target")) } else { Ok(cache()?.join("compiled")) }
+}
+
 /// Where CorVer keeps what it can make again: `$XDG_CACHE_HOME/corver` or `~/.cache/corver`.
 ///
 /// # Errors

@@ -13,7 +13,6 @@ use corver_reward::{folders, parts, plugin};
 #[derive(Serialize)]
 struct Finding {
     what: &'static str,
-    /// Everything is, except a GPU.
     needed: bool,
     good: bool,
     found: String,
@@ -31,7 +30,11 @@ impl Finding {
 
 pub fn run(json: bool) -> Result<()> {
     let findings = [
-        Finding::new("libtorch", libtorch(), "make setup && make build"),
+        // Only training needs it.
+        Finding {
+            needed: cfg!(feature = "torch"),
+            ..Finding::new("libtorch", libtorch(), "make train, in a checkout")
+        },
         Finding::new("ONNX Runtime", onnx_runtime(), "make setup"),
         Finding::new("rules", rules(), "make plugins"),
         Finding::new("cache", cache(), "set XDG_CACHE_HOME to a folder that you can write to"),

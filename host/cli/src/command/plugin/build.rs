@@ -56,7 +56,7 @@ fn rust(manifest: &Path) -> Result<PathBuf> {
     cargo
         .args(["build", "--quiet", "--release", "--message-format=json-render-diagnostics", "--manifest-path"])
         .arg(manifest);
-    cargo.arg("--target-dir").arg(checkout.join("plugins/target/wasm"));
+    cargo.arg("--target-dir").arg(folders::compiled()?.join("wasm"));
     let run = cargo.stderr(Stdio::inherit()).output().with_context(|| format!("running {}", script.display()))?;
     if !run.status.success() {
         bail!("{} does not compile; the compiler says why above", manifest.display());

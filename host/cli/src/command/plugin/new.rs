@@ -8,8 +8,9 @@ use serde_json::json;
 use super::build::checkout;
 use crate::args::{Language, NewArgs, RuleKind};
 use crate::output;
+use corver_reward::folders;
 
-/// Path and text of a project's files. `{{name}}`, `{{type}}`, `{{summary}}` and `{{sdk}}` are filled in.
+/// Path and text of a project's files. `{{name}}`, `{{type}}`, `{{summary}}`, `{{sdk}}` and `{{target}}` are filled in.
 type Template = &'static [(&'static str, &'static str)];
 
 /// A rule's summary until its author writes one: a ready-made one would soon be wrong.
@@ -47,9 +48,10 @@ pub fn run(args: &NewArgs, json: bool) -> Result<()> {
     );
     ensure!(!dir.exists(), "{} exists already", dir.display());
     let Project { files, sdk, edit, test } = project(args)?;
+    let target = quoted(&folders::compiled()?.join("native"))?;
     let fill = |text: &str| {
         let text = text.replace("{{name}}", name).replace("{{type}}", &type_name(name));
-        text.replace("{{summary}}", SUMMARY).replace("{{sdk}}", &sdk)
+        text.replace("{{summary}}", SUMMARY).replace("{{sdk}}", &sdk).replace("{{target}}", &target)
     };
     for (file, text) in files {
         write(&dir.join(file), &fill(text))?;
@@ -127,9 +129,12 @@ fn rust_sdk(given: Option<&Path>) -> Result<String> {
     quotable(&sdk)
 }
 
-/// An absolute path as strings of TOML and JSON have it.
+/// An absolute path of something that is there, as strings of TOML and JSON have it.
 fn quotable(path: &Path) -> Result<String> {
-    let path = path.canonicalize().with_context(|| format!("looking at {}", path.display()))?;
+    quoted(&path.canonicalize().with_context(|| format!("looking at {}", path.display()))?)
+}
+
+fn quoted(path: &Path) -> Result<String> {
     let Some(path) = path.to_str() else {
         bail!("the path {} is not UTF-8, and the project must name it", path.display())
     };

@@ -1,0 +1,11 @@
+"""The command `corver-host`."""
+
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    """Becomes the program that lies in this package."""
+    program = str(Path(__file__).parent / "bin" / "corver-host")
+    os.execv(program, [program, *sys.argv[1:]])

@@ -1,0 +1,66 @@
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, final
+
+from ._types import Baseline, Grade, Sentence
+
+__version__: str
+
+class CorverError(Exception): ...
+class SettingsError(CorverError): ...
+
+@final
+class Score:
+    @property
+    def reward(self) -> float: ...
+    @property
+    def returns(self) -> list[float] | None: ...
+    @property
+    def question(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def judge(self) -> Grade: ...
+    @property
+    def format(self) -> Grade: ...
+    @property
+    def alignment_rate(self) -> float: ...
+    @property
+    def fallback(self) -> bool: ...
+    @property
+    def return_parts(self) -> dict[str, float]: ...
+    @property
+    def sentences(self) -> list[Sentence]: ...
+    def to_dict(self) -> dict[str, Any]: ...
+
+@final
+class Scorer:
+    def __new__(
+        cls,
+        plugin: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+        index: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+        extractor: str | PathLike[str] | None = None,
+        *,
+        judge: str | PathLike[str] | None = None,
+        format: str | PathLike[str] | None = None,
+        config: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+        set: Mapping[str, Any] | None = None,
+    ) -> Scorer: ...
+    def score(
+        self,
+        completions: Sequence[str] | None = None,
+        questions: Sequence[str] | None = None,
+        answers: Sequence[Sequence[str] | str | None] | None = None,
+        *,
+        completion_ids: Sequence[Sequence[int]] | None = None,
+        tokenizer: Any = None,
+    ) -> list[Score]: ...
+    @property
+    def rule(self) -> str: ...
+
+def baselines(
+    rewards: Sequence[float], num_generations: int, scale_rewards: str = "group", min_spread: float = 0.0
+) -> list[Baseline]: ...
+def demo() -> tuple[Path, Path, list[tuple[str, list[str]]], list[tuple[str, list[str]]]]: ...
+def set_program(path: str) -> None: ...

@@ -1,0 +1,273 @@
+"""CorVer in TRL: a GRPO trainer whose advantages differ from token to token.
+
+    import corver, corver.trl
+
+    scorer = corver.Scorer(plugin="first.wasm", index="my-index", extractor="my-extractor")
+    trainer = corver.trl.CorverGRPOTrainer(
+        model="Qwen/Qwen3-4B", scorer=scorer, args=corver.trl.paper_config(), train_dataset=dataset,
+        peft_config=corver.trl.paper_lora(),
+    )
+    trainer.train()
+
+The dataset has a column `prompt`, as TRL wants it, and one with the golds, `answers`. For a trainer of somebody else's,
+`CorverReward(scorer)` is a plain reward function: one number for each completion.
+
+Written for TRL 1.16.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from accelerate.utils import gather_object
+from trl import GRPOConfig, GRPOTrainer
+
+from . import Score, Scorer, baselines
+
+__all__ = ["CorverGRPOTrainer", "CorverReward", "paper_config", "paper_lora"]
+
+
+class CorverReward:
+    """A reward function for TRL: what a completion earned on average over its tokens.
+
+    scorer: the reward.
+    tokenizer: the policy's. Without it texts are scored, and the average is over their characters.
+    answers: the dataset's column with the golds, a list or one text that `;` separates. None where there is none: the judge
+        then pays nothing.
+    question: the dataset's column with the question. Without it, the last thing that the user says in the prompt.
+
+    Scores of the last call stay in `scores`, and its token ids in `completion_ids`.
+    """
+
+    __name__ = "corver"  # what TRL calls its metrics
+
+    def __init__(
+        self, scorer: Scorer, tokenizer: Any = None, *, answers: str | None = "answers", question: str | None = None
+    ) -> None:
+        self.scorer = scorer
+        self.tokenizer = tokenizer
+        self.answers = answers
+        self.question = question
+        self.scores: list[Score] = []
+        self.completion_ids: list[list[int]] = []
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        completion_ids: Sequence[Sequence[int]],
+        log_extra: Any = None,
+        log_metric: Any = None,
+        **columns: Any,
+    ) -> list[float]:
+        questions = _column(columns, self.question, "question") or [_last_words(prompt) for prompt in prompts]
+        answers = _column(columns, self.answers, "answers")
+        started = time.perf_counter()
+        if self.tokenizer is None:
+            texts = [_text(completion) for completion in completions]
+            self.scores = self.scorer.score(texts, questions, answers)
+        else:
+            self.scores = self.scorer.score(
+                questions=questions, answers=answers, completion_ids=completion_ids, tokenizer=self.tokenizer
+            )
+        self.completion_ids = [list(ids) for ids in completion_ids]
+        if log_metric is not None:
+            log_metric("corver/seconds", time.perf_counter() - started)
+            for name, value in _metrics(self.scores).items():
+                log_metric(name, value)
+        if log_extra is not None:
+            log_extra("corver_judge", [score.judge.label for score in self.scores])
+            log_extra("corver_format", [score.format.label for score in self.scores])
+            log_extra("corver_sentences", [_told(score) for score in self.scores])
+        return [score.reward for score in self.scores]
+
+
+class CorverGRPOTrainer(GRPOTrainer):
+    """TRL's GRPO trainer, with an advantage for each token.
+
+    A token's advantage is what it earned, less the mean reward of its group, over the standard deviation of the group's
+    rewards; groups are gathered over all processes. Everything else is TRL's.
+
+    scorer: the reward.
+    reward_funcs: more reward functions. What they pay a completion is added to each of its tokens. `args.reward_weights` has
+        CorVer's weight first.
+    answers, question: columns of the dataset; see CorverReward.
+    min_spread: groups whose rewards differ by less (standard deviation) get advantage 0; 0 keeps every group, as published.
+    allow_sequence_ratio: take `importance_sampling_level="sequence"` although it multiplies the advantage of a token by the ratio
+        of its whole completion.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        scorer: Scorer,
+        args: GRPOConfig | None = None,
+        *,
+        reward_funcs: Any = (),
+        answers: str | None = "answers",
+        question: str | None = None,
+        min_spread: float = 0.0,
+        allow_sequence_ratio: bool = False,
+        **trl: Any,
+    ) -> None:
+        args = paper_config() if args is None else args
+        _refuse(args, trl, allow_sequence_ratio)
+        others = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
+        self.min_spread = min_spread
+        self.corver = CorverReward(scorer, answers=answers, question=question)
+        super().__init__(model, reward_funcs=[self.corver, *others], args=args, **trl)
+        self.corver.tokenizer = self._tokenizer
+
+    def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
+        rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
+        # [B of all processes, functions]: what the other functions pay, weighted.
+        weighted = rewards[:, 1:].double() * self.reward_weights[1:].to(rewards.device)
+        self._others = weighted.nansum(dim=1).tolist()
+        return rewards
+
+    def _generate_and_score_completions(self, inputs: Any) -> dict[str, Any]:
+        mode = "train" if self.model.training else "eval"
+        output = super()._generate_and_score_completions(inputs)
+        num_generations = self.num_generations if mode == "train" else self.num_generations_eval
+        ids = output["completion_ids"]
+        _check_rows(ids, self.corver.completion_ids)
+        output["advantages"] = self._token_advantages(num_generations, width=ids.size(1)).to(ids.device)
+        return output
+
+    def _token_advantages(self, num_generations: int, width: int) -> torch.Tensor:
+        """[B, T] f32, T = width; 0 where a completion has ended."""
+        weight = float(self.reward_weights[0])
+        scores = self.corver.scores
+        # Not as tensors: f32 would lose the digits that a small spread needs.
+        rewards = gather_object([weight * score.reward for score in scores])
+        totals = [reward + other for reward, other in zip(rewards, self._others, strict=True)]
+        groups = baselines(totals, num_generations, self.scale_rewards, self.min_spread)
+        first = self.accelerator.process_index * len(scores)
+        rows = torch.zeros(len(scores), width)
+        for row, score in enumerate(scores):
+            group, other = groups[(first + row) // num_generations], self._others[first + row]
+            earned = [group.advantage(weight * token_return + other) for token_return in score.returns or []]
+            rows[row, : len(earned)] = torch.tensor(earned)
+        return rows
+
+
+def paper_config(**overrides: Any) -> GRPOConfig:
+    """TRL's settings with the paper's values where they differ: 24 prompts with 16 completions each for an optimiser step, on one
+    process.
+
+    Every argument of GRPOConfig may override one. The paper trains 13B models with learning_rate=3e-6 and beta=0.01, and all
+    others with optim="adamw_bnb_8bit", which needs bitsandbytes and a GPU.
+    """
+    paper = {
+        "loss_type": "grpo",
+        "beta": 0.001,
+        "use_bias_correction_kl": False,
+        "num_generations": 16,
+        "per_device_train_batch_size": 16,
+        "gradient_accumulation_steps": 24,
+        "max_completion_length": 1024,
+        "learning_rate": 1e-5,
+        "lr_scheduler_type": "cosine",
+        "warmup_steps": 0.03,  # a share of all steps
+        "max_steps": 100,
+        "save_steps": 50,
+        "save_total_limit": 4,
+        "logging_steps": 1,
+    }
+    return GRPOConfig(**{**paper, **overrides})
+
+
+def paper_lora(**overrides: Any) -> Any:
+    """The paper's adapters, a LoraConfig of peft: rank 128, alpha 256, on all projections of attention and MLP."""
+    from peft import LoraConfig  # which TRL itself works without
+
+    modules = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    paper = {"r": 128, "lora_alpha": 256, "lora_dropout": 0.0, "target_modules": modules, "task_type": "CAUSAL_LM"}
+    return LoraConfig(**{**paper, **overrides})
+
+
+def _refuse(args: GRPOConfig, trl: Mapping[str, Any], allow_sequence_ratio: bool) -> None:
+    """Settings that would silently spoil what a token earned."""
+    if args.importance_sampling_level != "token" and not allow_sequence_ratio:
+        raise ValueError(
+            f'importance_sampling_level="{args.importance_sampling_level}" multiplies the advantage of a token by the ratio of its '
+            'whole completion; use "token", or pass allow_sequence_ratio=True'
+        )
+    if args.multi_objective_aggregation != "sum_then_normalize":
+        raise ValueError(
+            f'multi_objective_aggregation="{args.multi_objective_aggregation}" normalises each reward on its own, which no '
+            'token-level reward defines; use "sum_then_normalize"'
+        )
+    for name in ("tools", "environment_factory"):
+        if trl.get(name):
+            raise ValueError(f"{name}: completions would hold text that the policy did not write, and it would be paid for it")
+
+
+def _check_rows(padded: torch.Tensor, scored: list[list[int]]) -> None:
+    """Raises where the rows that TRL trains on are not those that were scored."""
+    rows = padded.tolist()
+    if len(rows) != len(scored) or any(row[: len(ids)] != ids for row, ids in zip(rows, scored)):
+        raise RuntimeError(
+            "the completions that TRL trains on are not those that were scored, in the same order: this release of TRL works "
+            "differently from 1.16, for which corver.trl was written"
+        )
+
+
+def _column(columns: Mapping[str, Any], name: str | None, argument: str) -> Any:
+    if name is None:
+        return None
+    if name not in columns:
+        without = ", or None where there are no golds" if argument == "answers" else ""
+        raise ValueError(f"the dataset has no column {name!r}; {argument}=… names the right one{without}")
+    return columns[name]
+
+
+def _last_words(prompt: Any) -> str:
+    """What the user says last; a prompt that is no conversation, as it is."""
+    if isinstance(prompt, str):
+        return prompt
+    said = [_content(message) for message in prompt if message["role"] == "user"]
+    return said[-1] if said else ""
+
+
+def _text(completion: Any) -> str:
+    return completion if isinstance(completion, str) else "".join(_content(message) for message in completion)
+
+
+def _content(message: Mapping[str, Any]) -> str:
+    """The text of a message, whose content may come in parts."""
+    content = message["content"] or ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text", "") for part in content)
+
+
+def _metrics(scores: list[Score]) -> dict[str, float]:
+    """Under the names that a run of the host logs."""
+    sentences = [sentence for score in scores for sentence in score.sentences]
+    counts = [sentence.count for sentence in sentences if sentence.count is not None]
+    metrics = {f"corver/{part}": _mean([score.return_parts[part] for score in scores]) for part in ("judge", "format")}
+    metrics |= {
+        "corver/sentence_return": _mean([score.return_parts["sentences"] for score in scores]),
+        "corver/alignment_rate": _mean([score.alignment_rate for score in scores]),
+        "corver/fallback_rate": _mean([float(score.fallback) for score in scores]),
+        "corver/sentences": float(len(sentences)),
+        "corver/counted_rate": len(counts) / max(len(sentences), 1),
+        "corver/lookups": float(sum(len(sentence.lookups) for sentence in sentences)),
+    }
+    if counts:
+        metrics["corver/supported_rate"] = sum(count > 0 for count in counts) / len(counts)
+    return metrics
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _told(score: Score) -> str:
+    """A line for each sentence: its reward and its text."""
+    paid = [("" if s.reward is None else f"{s.reward:+.2f}", s.text) for s in score.sentences]
+    return "\n".join(f"{reward:>5} {text}" for reward, text in paid)

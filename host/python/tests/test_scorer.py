@@ -1,0 +1,258 @@
+"""The installed package: scores, per-token returns, threads, errors."""
+
+import inspect
+import json
+import os
+import pydoc
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import corver
+from examples import ANSWERS, COMPLETIONS, QUESTIONS, checked
+
+
+class Scores(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scorer = corver.Scorer(plugin="first.wasm", index="demo", extractor="demo")
+        cls.tokenizer = corver.demo().policy
+
+    def test_they_are_those_of_the_command(self):
+        """To the last digit."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "completions.jsonl"
+            rows = zip(QUESTIONS, ANSWERS, COMPLETIONS)
+            file.write_text("".join(json.dumps(dict(question=q, answers=a, completion=c)) + "\n" for q, a, c in rows))
+            command = [Path(sys.executable).parent / "corver-host", "score", file, "--json"]
+            for flags, settings in [
+                ([], {}),
+                (["--set", "reward.lambda_corver=0.5"], {"set": {"reward.lambda_corver": 0.5}}),
+                (["--plugin", "min.wasm:0.5", "--plugin", "first"], {"plugin": ["min.wasm:0.5", "first"]}),
+                (["--set", "reward.ablation=no_judge", "--judge", "token-f1"], {"judge": "token-f1", "set": {"reward.ablation": "no_judge"}}),
+            ]:
+                told = subprocess.run([*command, *flags], check=True, capture_output=True, text=True).stdout
+                scores = corver.Scorer(**settings).score(COMPLETIONS, QUESTIONS, ANSWERS)
+                self.assertEqual([score.to_dict() for score in scores], [json.loads(line) for line in told.splitlines()])
+
+    def test_what_each_token_earns_is_the_hosts(self):
+        rows = checked()
+        scores = self.scorer.score(
+            completion_ids=[row["tokens"] for row in rows], tokenizer=self.tokenizer,
+            questions=[row["question"] for row in rows], answers=[row["answers"] for row in rows],
+        )
+        self.assertEqual([score.returns for score in scores], [row["returns"] for row in rows])
+        self.assertGreater(len({tuple(row["returns"]) for row in rows}), 10)
+        advantages = []
+        groups = corver.baselines([score.reward for score in scores], 4)
+        for row, score in enumerate(scores):
+            advantages.append([groups[row // 4].advantage(earned) for earned in score.returns])
+        self.assertEqual(advantages, [row["advantages"] for row in rows])
+
+    def test_a_tokenizer_is_a_folder_a_file_or_an_object(self):
+        class Backend:
+            text = Path(self.tokenizer, "tokenizer.json").read_text()
+
+            def to_str(self):
+                return self.text
+
+        class Fast:
+            """What a tokenizer of transformers has of interest."""
+
+            backend_tokenizer = Backend()
+
+        ids = [row["tokens"] for row in checked()[:3]]
+        returns = [
+            [score.returns for score in self.scorer.score(completion_ids=ids, tokenizer=tokenizer)]
+            for tokenizer in (self.tokenizer, Path(self.tokenizer) / "tokenizer.json", Fast(), Backend())
+        ]
+        self.assertTrue(all(one == returns[0] for one in returns))
+
+    def test_a_sentence_says_why(self):
+        rows = checked()
+        ids = [row["tokens"] for row in rows]
+        scores = self.scorer.score(completion_ids=ids, tokenizer=self.tokenizer)
+        sentences = [(row, score, sentence) for row, score in zip(rows, scores) for sentence in score.sentences]
+        counted = [each for each in sentences if each[2].count is not None]
+        self.assertGreater(len(counted), 10)
+        for row, score, sentence in counted:
+            first, end = sentence.tokens
+            response = score.return_parts["judge"] + score.return_parts["format"]
+            self.assertAlmostEqual(score.returns[first], response + sentence.reward)
+            self.assertIn(sentence.count, [lookup.occurrences for lookup in sentence.lookups])
+            self.assertEqual(len(sentence.triplets[0]), 3)
+            self.assertTrue(0 <= first < end <= len(row["tokens"]))
+            self.assertIn(sentence.section, ("think", "answer", "body"))
+
+    def test_without_golds_the_judge_pays_nothing(self):
+        for answers in (None, [[]], [None]):
+            (score,) = self.scorer.score(COMPLETIONS[:1], answers=answers)
+            self.assertEqual(score.return_parts["judge"], 0.0)
+        reward, label, note = self.scorer.score(COMPLETIONS[:1], answers=["Old Riavuck"])[0].judge
+        self.assertEqual((reward, label, note), (2.0, "GOOD", None))
+        self.assertEqual(self.scorer.score([]), [])
+
+    def test_a_text_has_no_tokens(self):
+        (score,) = self.scorer.score(["A b."])
+        self.assertIsNone(score.returns)
+        self.assertEqual((score.text, score.question), ("A b.", ""))
+        self.assertIn("a text", repr(score))
+
+    def test_threads_take_turns(self):
+        expected = [score.to_dict() for score in self.scorer.score(COMPLETIONS, QUESTIONS, ANSWERS)]
+        found = []
+
+        def score():
+            for _ in range(5):
+                found.append([score.to_dict() for score in self.scorer.score(COMPLETIONS, QUESTIONS, ANSWERS)])
+
+        threads = [threading.Thread(target=score) for _ in range(4)]
+        [thread.start() for thread in threads]
+        [thread.join() for thread in threads]
+        self.assertEqual(found, [expected] * 20)
+
+    def test_other_threads_go_on_meanwhile(self):
+        ticks = []
+        done = threading.Event()
+
+        def tick():
+            while not done.is_set():
+                ticks.append(time.perf_counter())
+                time.sleep(0.001)
+
+        ticking = threading.Thread(target=tick)
+        ticking.start()
+        begun = time.perf_counter()
+        rows = checked() * 20
+        self.scorer.score(completion_ids=[row["tokens"] for row in rows], tokenizer=self.tokenizer)
+        ended = time.perf_counter()
+        done.set()
+        ticking.join()
+        meanwhile = [at for at in ticks if begun < at < ended]
+        self.assertGreater(len(meanwhile), (ended - begun) / 0.1, "not once in 100 ms")
+
+    def test_ctrl_c_ends_the_waiting(self):
+        rows = checked() * 100
+        begun = time.perf_counter()
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with self.assertRaises(KeyboardInterrupt):
+            while True:
+                self.scorer.score(completion_ids=[row["tokens"] for row in rows], tokenizer=self.tokenizer)
+        self.assertLess(time.perf_counter() - begun, 1.0)
+        self.assertEqual(len(self.scorer.score(COMPLETIONS)), 3, "it can be used again")
+
+    def test_a_fork_says_that_it_needs_a_scorer_of_its_own(self):
+        read, write = os.pipe()
+        if os.fork() == 0:
+            try:
+                self.scorer.score(COMPLETIONS)
+            except corver.CorverError as error:
+                os.write(write, str(error).encode())
+            os._exit(0)
+        os.close(write)
+        self.assertIn("open one there", os.read(read, 1000).decode())
+        os.wait()
+
+
+class Mistakes(unittest.TestCase):
+    def test_settings_are_named(self):
+        for settings, told in [
+            ({"set": {"reward.lambda": 1}}, "did you mean `reward.lambda_"),
+            ({"set": {"reward.lambda_corver": "high"}}, "setting `reward.lambda_corver`"),
+            ({"set": {"corpus.cache_mib": -1}}, "corpus.cache_mib"),
+            ({"config": "/nowhere.toml"}, "cannot read the configuration /nowhere.toml"),
+            ({"plugin": "first.wasm:x"}, "the weight of first.wasm"),
+            ({"plugin": []}, "`rule.plugin`: not set"),
+        ]:
+            with self.subTest(settings), self.assertRaisesRegex(corver.SettingsError, ".*") as caught:
+                corver.Scorer(**settings)
+            self.assertIn(told, str(caught.exception))
+            self.assertEqual(len(str(caught.exception).splitlines()), 1)
+
+    def test_what_cannot_be_opened_is_named(self):
+        for settings, told in [
+            ({"plugin": "frist.wasm"}, "did you mean first.wasm?"),
+            ({"index": "/nowhere"}, "/nowhere"),
+            ({"extractor": "/nowhere"}, "`extract.model`: there is no /nowhere"),
+            ({"set": {"rule.settings.tiers.rewards": "many"}}, "tiers"),
+        ]:
+            with self.subTest(settings), self.assertRaisesRegex(corver.CorverError, ".*") as caught:
+                corver.Scorer(**settings)
+            self.assertIn(told, str(caught.exception))
+            self.assertEqual(len(str(caught.exception).splitlines()), 1)
+
+    def test_arguments_that_contradict_each_other(self):
+        scorer = corver.Scorer()
+        for arguments, told in [
+            ({}, "give either completions, or completion_ids and their tokenizer"),
+            ({"completions": ["a"], "completion_ids": [[1]], "tokenizer": "x"}, "give either"),
+            ({"completion_ids": [[1]]}, "give either"),
+            ({"completions": ["a", "b"], "questions": ["q"]}, "there are 1 questions for 2 completions"),
+            ({"completions": ["a"], "answers": [["x"], ["y"]]}, "there are 2 answers for 1 completions"),
+            ({"completions": ["a"], "answers": [" ; "]}, "answers[0]: no gold answer"),
+        ]:
+            with self.subTest(arguments), self.assertRaises(ValueError) as caught:
+                scorer.score(**arguments)
+            self.assertIn(told, str(caught.exception))
+        with self.assertRaisesRegex(TypeError, "the tokenizer is a int; give a fast Hugging Face tokenizer"):
+            scorer.score(completion_ids=[[1]], tokenizer=7)
+        with self.assertRaisesRegex(corver.CorverError, "cannot read /nowhere"):
+            scorer.score(completion_ids=[[1]], tokenizer="/nowhere")
+
+    def test_no_number_for_a_setting(self):
+        with self.assertRaisesRegex(ValueError, "NaN, which no setting can be"):
+            corver.Scorer(set={"reward.lambda_corver": float("nan")})
+
+
+class Baselines(unittest.TestCase):
+    def test_groups(self):
+        one, other = corver.baselines([2.0, 4.0, 7.0, 7.0], 2)
+        self.assertEqual((one.centre, one.spread, one.scale), (3.0, 2**0.5, 2**0.5 + 1e-4))
+        self.assertEqual(other, (7.0, 0.0, 1e-4))
+        self.assertAlmostEqual(one.advantage(5.0), 2 / (2**0.5 + 1e-4))
+
+    def test_scales(self):
+        rewards = [2.0, 4.0, 7.0, 7.0]
+        self.assertEqual({group.scale for group in corver.baselines(rewards, 2, "none")}, {1.0})
+        self.assertEqual(len({group.scale for group in corver.baselines(rewards, 2, scale_rewards="batch")}), 1)
+        skipped = corver.baselines(rewards, 2, min_spread=0.1)[1]
+        self.assertEqual((skipped.scale, skipped.advantage(9.0)), (None, 0.0))
+
+    def test_mistakes(self):
+        for arguments, told in [
+            (([1.0] * 3, 2), "3 rewards are no whole number of groups of 2"),
+            (([1.0], 0), "groups of 0"),
+            (([1.0], 1, "all"), 'scale_rewards is "all"'),
+        ]:
+            with self.assertRaisesRegex(ValueError, told):
+                corver.baselines(*arguments)
+
+
+class Package(unittest.TestCase):
+    def test_importing_it_imports_no_trainer(self):
+        script = "import sys, corver; print([name for name in ('torch', 'trl', 'transformers', 'numpy') if name in sys.modules])"
+        self.assertEqual(subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout, "[]\n")
+
+    def test_help_teaches(self):
+        told = pydoc.render_doc(corver, renderer=pydoc.plaintext)
+        for public in set(corver.__all__) - {"__version__"}:
+            self.assertTrue(public in told, public)
+        for part in (corver.Scorer, corver.Scorer.score, corver.Score, corver.baselines, corver.demo, corver.CorverError):
+            self.assertGreater(len(inspect.getdoc(part)), 60, part)
+        self.assertIn("completion_ids=None", str(inspect.signature(corver.Scorer.score)))
+        self.assertEqual(corver.Scorer.__module__, "corver")
+
+    def test_the_demo_is_there(self):
+        demo = corver.demo()
+        self.assertTrue(Path(demo.policy, "model.safetensors").is_file())
+        self.assertGreater(len(demo.train), 100)
+        self.assertTrue(all(question.answers for question in demo.eval))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,259 @@
+"""Real GRPO steps with TRL, LoRA and the demo's reward, on the CPU. CORVER_MODEL names the model of the three steps; without it, and
+elsewhere, it is the demo's policy."""
+
+import collections
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+sys.path.append(str(Path(__file__).parents[1]))
+
+import torch
+from datasets import Dataset
+from trl import GRPOTrainer
+
+import corver
+from corver.trl import CorverGRPOTrainer, CorverReward, paper_config, paper_lora
+from examples import checked
+
+DEMO = corver.demo().policy
+MODEL = os.environ.get("CORVER_MODEL") or DEMO
+SYSTEM = "Answer in this format: <think>reasoning in full sentences</think><answer>answer</answer>"
+
+
+def questions(count):
+    rows = [
+        {
+            "prompt": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": asked.question}],
+            "answers": asked.answers,
+        }
+        for asked in corver.demo().train[:count]
+    ]
+    return Dataset.from_list(rows)
+
+
+def config(folder, **overrides):
+    small = dict(
+        output_dir=folder, use_cpu=True, bf16=False, report_to=[], per_device_train_batch_size=4, gradient_accumulation_steps=2,
+        num_generations=4, max_completion_length=24, max_steps=3, learning_rate=1e-3, save_strategy="no", disable_tqdm=True,
+    )
+    return paper_config(**{**small, **overrides})
+
+
+class Recording(CorverGRPOTrainer):
+    """Keeps what TRL trains on."""
+
+    def __init__(self, *args, **options):
+        self.outputs = []
+        self.losses = []
+        super().__init__(*args, **options)
+
+    def _generate_and_score_completions(self, inputs):
+        output = super()._generate_and_score_completions(inputs)
+        self.outputs.append((self.model.training, output, list(self.corver.scores)))
+        return output
+
+    def _compute_loss(self, model, inputs):
+        self.losses.append({name: inputs[name].clone() for name in ("completion_ids", "advantages")})
+        return super()._compute_loss(model, inputs)
+
+
+def by_hand(scores, num_generations):
+    """The paper's advantages, [B][T], as its equations have them."""
+    rows = []
+    for first in range(0, len(scores), num_generations):
+        group = scores[first : first + num_generations]
+        means = [sum(score.returns) / len(score.returns) for score in group]
+        mean = sum(means) / len(means)
+        spread = (sum((one - mean) ** 2 for one in means) / (len(means) - 1)) ** 0.5
+        rows += [[(earned - mean) / (spread + 1e-4) for earned in score.returns] for score in group]
+    return rows
+
+
+class Trainer(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scorer = corver.Scorer(plugin="first.wasm", index="demo", extractor="demo")
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def assert_advantages(self, output, expected):
+        mask, advantages = output["completion_mask"].bool(), output["advantages"]
+        self.assertEqual(advantages.shape, output["completion_ids"].shape)
+        self.assertTrue((advantages[~mask] == 0).all())
+        for row, right in zip(advantages, expected, strict=True):
+            right = torch.tensor(right, dtype=torch.float64)
+            found = row[: len(right)].double()
+            # f32 holds seven digits of the largest.
+            self.assertLessEqual((found - right).abs().max().item(), 1e-6 * max(1.0, right.abs().max().item()))
+
+    def test_three_steps_with_lora(self):
+        trainer = Recording(
+            MODEL, self.scorer, config(self.folder, eval_strategy="no", per_device_eval_batch_size=4, log_completions=True),
+            train_dataset=questions(12), eval_dataset=questions(2), peft_config=paper_lora(r=8, lora_alpha=16),
+        )
+        before = {name: weight.detach().clone() for name, weight in trainer.model.named_parameters() if weight.requires_grad}
+        with contextlib.redirect_stdout(io.StringIO()):  # TRL prints its table too
+            trainer.train()
+        self.assertEqual(trainer.state.global_step, 3)
+        moved = [name for name, weight in trainer.model.named_parameters() if name in before and not weight.equal(before[name])]
+        self.assertTrue(moved, "no adapter has moved")
+        for training, output, scores in trainer.outputs:
+            self.assertTrue(training)
+            self.assert_advantages(output, by_hand(scores, 4))
+        self.assertEqual(len(trainer.losses), 6, "two micro-batches a step")
+        self.assert_micro_batches(trainer)
+        steps = [log for log in trainer.state.log_history if "rewards/corver/mean" in log]
+        self.assertEqual(len(steps), 3)
+        for log, (_, _, scores) in zip(steps, trainer.outputs):
+            mean = sum(score.reward for score in scores) / len(scores)
+            self.assertAlmostEqual(log["reward"], mean, places=5)
+            for name in ("corver/judge", "corver/format", "corver/alignment_rate", "corver/sentences", "corver/seconds"):
+                self.assertIn(name, log)
+        self.assertAlmostEqual(steps[0]["corver/judge"], sum(s.return_parts["judge"] for s in trainer.outputs[0][2]) / 8, places=5)
+        table = sorted(Path(self.folder, "completions").glob("*.parquet"))
+        self.assertEqual(len(table), 3)
+        self.assertIn("corver_sentences", Dataset.from_parquet(str(table[0])).column_names)
+
+        trainer.outputs.clear()
+        trainer.evaluate()
+        self.assertEqual([training for training, _, _ in trainer.outputs], [False] * 2)
+        for _, output, scores in trainer.outputs:
+            self.assert_advantages(output, by_hand(scores, 4))
+
+    def assert_micro_batches(self, trainer):
+        """TRL shuffles the rows of a generation before it splits them: each keeps its own advantages."""
+        known = {}
+        for _, output, _ in trainer.outputs:
+            for ids, advantages in zip(output["completion_ids"].tolist(), output["advantages"].tolist()):
+                known.setdefault(tuple(ids), []).append(advantages)
+        for loss in trainer.losses:
+            for ids, advantages in zip(loss["completion_ids"].tolist(), loss["advantages"].tolist()):
+                self.assertIn(advantages, known[tuple(ids)])
+
+    def test_generations_are_used_for_several_steps(self):
+        trainer = Recording(
+            DEMO, self.scorer, config(self.folder, gradient_accumulation_steps=1, steps_per_generation=3, max_steps=3),
+            train_dataset=questions(12), peft_config=paper_lora(r=8, lora_alpha=16),
+        )
+        trainer.train()
+        self.assertEqual((len(trainer.outputs), len(trainer.losses)), (1, 3))
+        self.assertIn("old_per_token_logps", trainer.outputs[0][1])
+        self.assert_micro_batches(trainer)
+
+    def test_advantages_are_the_hosts_for_the_same_completions(self):
+        """Those of host/core's `normalize`, which tests/returns.rs has written down."""
+        rows = checked()
+        of_question = collections.defaultdict(list)
+        for row in rows:
+            of_question[row["question"]].append(row)
+        drawn = []
+
+        def roll_out(prompts, trainer):
+            asked, drawn[:] = collections.Counter(), []
+            for prompt in prompts:
+                drawn.append(of_question[prompt][asked[prompt]])
+                asked[prompt] += 1
+            return {"prompt_ids": [[1]] * len(prompts), "completion_ids": [row["tokens"] for row in drawn], "logprobs": None}
+
+        data = Dataset.from_list([{"prompt": question, "answers": of[0]["answers"]} for question, of in of_question.items()])
+        trainer = Recording(
+            DEMO, self.scorer, config(self.folder, gradient_accumulation_steps=len(rows) // 4, max_steps=1),
+            train_dataset=data, rollout_func=roll_out,
+        )
+        trainer.train()
+        ((_, output, _),) = trainer.outputs
+        self.assertEqual(len(drawn), len(rows))
+        self.assert_advantages(output, [row["advantages"] for row in drawn])
+
+    def test_more_reward_functions_pay_every_token(self):
+        def length(completion_ids, **_):
+            return [len(ids) / 10 for ids in completion_ids]
+
+        trainer = Recording(
+            DEMO, self.scorer, config(self.folder, max_steps=1, reward_weights=[2.0, 0.5]), reward_funcs=length,
+            train_dataset=questions(4), peft_config=paper_lora(r=8, lora_alpha=16),
+        )
+        trainer.train()
+        ((_, output, scores),) = trainer.outputs
+        Paid = collections.namedtuple("Paid", "returns")
+        paid = [Paid([2.0 * earned + 0.05 * len(score.returns) for earned in score.returns]) for score in scores]
+        expected = by_hand(paid, 4)
+        mask = output["completion_mask"].bool()
+        found = output["advantages"][mask]
+        right = torch.tensor([value for row in expected for value in row])
+        self.assertLess(((found - right).abs() / right.abs().clamp(min=1)).max().item(), 1e-3, "TRL keeps rewards in f32")
+
+    def test_a_plain_reward_function(self):
+        for tokenizer in (None, DEMO):
+            reward = CorverReward(self.scorer, tokenizer)
+            trainer = GRPOTrainer(
+                DEMO, reward, args=config(self.folder, max_steps=1), train_dataset=questions(4),
+                peft_config=paper_lora(r=8, lora_alpha=16),
+            )
+            trainer.train()
+            log = next(log for log in trainer.state.log_history if "rewards/corver/mean" in log)
+            self.assertAlmostEqual(log["rewards/corver/mean"], sum(s.reward for s in reward.scores) / 8, places=5)
+            self.assertEqual([score.returns is None for score in reward.scores], [tokenizer is None] * 8)
+
+    def test_what_would_spoil_the_credit_is_refused(self):
+        make = lambda options, **trl: CorverGRPOTrainer(  # noqa: E731
+            DEMO, self.scorer, config(self.folder, **options), train_dataset=questions(2), **trl
+        )
+        for options, trl, told in [
+            ({"importance_sampling_level": "sequence"}, {}, "multiplies the advantage of a token"),
+            ({"multi_objective_aggregation": "normalize_then_sum"}, {}, "normalises each reward on its own"),
+            ({}, {"tools": [print]}, "text that the policy did not write"),
+        ]:
+            with self.assertRaisesRegex(ValueError, told):
+                make(options, **trl)
+        self.assertTrue(make({"importance_sampling_level": "sequence"}, allow_sequence_ratio=True))
+
+    def test_rows_that_are_others_are_noticed(self):
+        class Other(Recording):
+            def _calculate_rewards(self, inputs, prompts, completions, completion_ids_list):
+                return super()._calculate_rewards(inputs, prompts, completions, completion_ids_list[::-1])
+
+        trainer = Other(
+            DEMO, self.scorer, config(self.folder, max_steps=1), train_dataset=questions(4),
+            peft_config=paper_lora(r=8, lora_alpha=16),
+        )
+        with self.assertRaisesRegex(RuntimeError, "are not those that were scored"):
+            trainer.train()
+
+    def test_a_column_that_is_missing_is_named(self):
+        reward = CorverReward(self.scorer, answers="golds")
+        with self.assertRaisesRegex(ValueError, "no column 'golds'; answers=… names the right one, or None"):
+            reward(["q"], ["a"], [[1]])
+        self.assertEqual(len(CorverReward(self.scorer, answers=None)(["q"], ["a"], [[1]])), 1)
+
+    def test_the_question_is_what_the_user_said_last(self):
+        reward = CorverReward(self.scorer, answers=None)
+        conversation = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "u"}]}]
+        reward([conversation, "text"], [[{"role": "assistant", "content": "A."}], "B."], [[1], [2]])
+        self.assertEqual([(score.question, score.text) for score in reward.scores], [("u", "A."), ("text", "B.")])
+        reward(["p"], ["a"], [[1]], other=["x"])
+        named = CorverReward(self.scorer, answers=None, question="other")
+        named(["p"], ["a"], [[1]], other=["x"])
+        self.assertEqual(named.scores[0].question, "x")
+
+    def test_the_papers_settings(self):
+        args = paper_config(output_dir=self.folder, use_cpu=True, bf16=False)
+        self.assertEqual(args.per_device_train_batch_size * args.gradient_accumulation_steps, 24 * 16)
+        self.assertEqual((args.loss_type, args.beta, args.epsilon, args.scale_rewards), ("grpo", 0.001, 0.2, "group"))
+        self.assertEqual(args.get_warmup_steps(100), 3)
+        self.assertEqual(paper_config(output_dir=self.folder, use_cpu=True, bf16=False, beta=0.01).beta, 0.01)
+        lora = paper_lora()
+        self.assertEqual((lora.r, lora.lora_alpha, len(lora.target_modules)), (128, 256, 7))
+
+
+if __name__ == "__main__":
+    unittest.main()
