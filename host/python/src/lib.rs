@@ -43,6 +43,8 @@ mod _native {
     use super::score::Score;
     #[pymodule_export]
     use super::scorer::Scorer;
+    #[pymodule_export]
+    use super::tokens::decode;
 
     /// Says where the package's corver-host lies, and what belongs to it.
     #[pyfunction]

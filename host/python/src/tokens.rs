@@ -1,12 +1,13 @@
 //! What Python calls a tokenizer → the host's.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 
-use corver_pretrained::TextTokenizer;
+use corver_pretrained::{Decoded, TextTokenizer};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
+use rayon::prelude::*;
 
 use crate::{error, thread};
 
@@ -53,6 +54,26 @@ impl Tokenizers {
         // The value is replaced whole, so a panic elsewhere cannot have broken it.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
+}
+
+/// A text, and the characters of each token: `[T]`, None for a token that decoding leaves out.
+type Text = (String, Vec<Option<(usize, usize)>>);
+
+/// What `Scorer.score` makes of token ids, for a server that is to score them.
+#[pyfunction]
+pub fn decode(py: Python<'_>, completion_ids: Vec<Vec<u32>>, tokenizer: &Bound<'_, PyAny>) -> PyResult<Vec<Text>> {
+    static TOKENIZERS: LazyLock<Tokenizers> = LazyLock::new(Tokenizers::default);
+    let tokenizer = TOKENIZERS.of(tokenizer)?;
+    let decode = move || {
+        let decoded = completion_ids.par_iter().map(|ids| tokenizer.decode_with_spans(ids).map(text));
+        decoded.collect::<Result<Vec<Text>, _>>()
+    };
+    thread::without_gil(py, decode)?.map_err(|error| error::corver(error.into()))
+}
+
+fn text(Decoded { text, token_spans }: Decoded) -> Text {
+    let spans = token_spans.into_iter().map(|span| span.map(|span| (span.start, span.end)));
+    (text, spans.collect())
 }
 
 /// Where a tokenizer is read from.
