@@ -15,7 +15,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl bench bench-build bench-corpus bench-extract bench-gpu bench-rules bench-serve bench-train bench-wheel lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-rules bench-serve bench-train bench-wheel lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -65,6 +65,13 @@ endif
 test-engine: setup plugins ## rollouts from a real vLLM server on the CPU, and a run that trains on them; vLLM comes into .deps/
 	@host/setup/vllm.sh
 	CORVER_VLLM=$(CURDIR)/.deps/vllm/bin/python $(CARGO) test --locked $(PROFILE) --workspace --test engine -- --ignored --nocapture --test-threads 1
+
+test-trainers: wheel ## the Python package in verl and OpenRLHF, on the CPU; both come into .deps/
+	@host/setup/trainers.sh
+	@for trainer in verl openrlhf; do \
+	  .deps/$$trainer/bin/python -m pip install --quiet --force-reinstall --no-deps target/wheels/corver-*.whl && \
+	  CORVER_TRAINERS=1 .deps/$$trainer/bin/pytest host/python/tests/with_trainers/test_$$trainer.py || exit; \
+	done
 
 bench-corpus: test-peer ## against the official engine, side by side; CORVER_SHARED=DIR: on real text
 ifndef CORVER_SHARED
