@@ -1,6 +1,7 @@
 //! Rollouts from a real vLLM server: `make test-engine`. They are compared with those of the policy itself, token by token, and a run
 //! trains on them.
 #![cfg(feature = "torch")]
+#![allow(clippy::print_stdout)] // what was measured
 
 mod vllm;
 

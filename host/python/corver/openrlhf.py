@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import corver
-from corver import _chat, _report
+from corver import _native, _report
 from corver._batching import Batches, Completion
 from corver._golds import golds
 
@@ -46,8 +46,8 @@ def reward_function(*, strict: bool = False, **scorer: Any) -> RewardFunction:
 def _submit(batches: Batches, query: str, prompt: str, label: Any) -> Future:
     asked = label.get("question") if isinstance(label, Mapping) else None
     try:
-        text = _chat.response(query, prompt)
-        return batches.submit(Completion(asked or _chat.question(prompt), golds(label), text))
+        text = _native.response(query, prompt)
+        return batches.submit(Completion(asked or _native.question(prompt), golds(label), text))
     except ValueError as error:
         unreadable: Future = Future()
         unreadable.set_exception(error)

@@ -5,6 +5,7 @@
 //! input     what `Scorer.score` is given ─▶ rollouts and questions
 //! tokens    a Hugging Face tokenizer, a tokenizer.json or a folder ─▶ the host's tokenizer
 //! score     a score, as Python sees it
+//! transcript what trainers hand over ─▶ question, answer, golds
 //! advantage scores of a batch ─▶ baselines of its groups
 //! thread    work without the GIL, which Ctrl-C ends the waiting for
 //! error     the host's messages as exceptions
@@ -18,6 +19,7 @@ mod score;
 mod scorer;
 mod thread;
 mod tokens;
+mod transcript;
 
 use pyo3::prelude::*;
 
@@ -45,6 +47,12 @@ mod _native {
     use super::scorer::Scorer;
     #[pymodule_export]
     use super::tokens::decode;
+    #[pymodule_export]
+    use super::transcript::golds;
+    #[pymodule_export]
+    use super::transcript::question;
+    #[pymodule_export]
+    use super::transcript::response;
 
     /// Says where the package's corver-host lies, and what belongs to it.
     #[pyfunction]

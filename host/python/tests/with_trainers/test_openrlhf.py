@@ -16,7 +16,7 @@ from openrlhf.utils.agent import SingleTurnAgentExecutor
 from transformers import AutoTokenizer
 
 import corver
-from corver import _chat
+from corver import _native
 from corver.openrlhf import reward_function
 
 EXAMPLE = trainers.EXAMPLES / "openrlhf"
@@ -153,14 +153,14 @@ def test_wrong_arguments_of_the_scorer_are_an_error_at_once():
 )
 def test_a_response_is_what_follows_its_prompt(prompt, end):
     said = "<think>A < b | c > d.</think>\n<answer>Ada</answer>"
-    assert _chat.response(f"{prompt}{said}{end}", prompt) == said
-    assert _chat.response(f"<s> {prompt}{said}{end}", prompt) == said
-    assert _chat.question(prompt) == "Who?"
+    assert _native.response(f"{prompt}{said}{end}", prompt) == said
+    assert _native.response(f"<s> {prompt}{said}{end}", prompt) == said
+    assert _native.question(prompt) == "Who?"
     if end:
-        assert _chat.response(f"{prompt[5:]}{said}{end}", prompt) == said
+        assert _native.response(f"{prompt[5:]}{said}{end}", prompt) == said
     else:
         with pytest.raises(ValueError, match="nor has a header"):
-            _chat.response(f"o?{said}", prompt)
+            _native.response(f"o?{said}", prompt)
 
 
 def test_the_example_s_arguments_are_openrlhf_s(tmp_path):
