@@ -5,6 +5,7 @@ import collections
 import contextlib
 import io
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -63,15 +64,15 @@ class Recording(CorverGRPOTrainer):
         return super()._compute_loss(model, inputs)
 
 
-def by_hand(scores, num_generations):
+def by_hand(returns, num_generations):
     """The paper's advantages, [B][T], as its equations have them."""
     rows = []
-    for first in range(0, len(scores), num_generations):
-        group = scores[first : first + num_generations]
-        means = [sum(score.returns) / len(score.returns) for score in group]
+    for first in range(0, len(returns), num_generations):
+        group = returns[first : first + num_generations]
+        means = [sum(row) / len(row) for row in group]
         mean = sum(means) / len(means)
         spread = (sum((one - mean) ** 2 for one in means) / (len(means) - 1)) ** 0.5
-        rows += [[(earned - mean) / (spread + 1e-4) for earned in score.returns] for score in group]
+        rows += [[(earned - mean) / (spread + 1e-4) for earned in row] for row in group]
     return rows
 
 
@@ -108,7 +109,7 @@ class Trainer(unittest.TestCase):
         self.assertTrue(moved, "no adapter has moved")
         for training, output, scores in trainer.outputs:
             self.assertTrue(training)
-            self.assert_advantages(output, by_hand(scores, 4))
+            self.assert_advantages(output, by_hand([score.returns for score in scores], 4))
         self.assertEqual(len(trainer.losses), 6, "two micro-batches a step")
         self.assert_micro_batches(trainer)
         steps = [log for log in trainer.state.log_history if "rewards/corver/mean" in log]
@@ -124,10 +125,11 @@ class Trainer(unittest.TestCase):
         self.assertIn("corver_sentences", Dataset.from_parquet(str(table[0])).column_names)
 
         trainer.outputs.clear()
-        trainer.evaluate()
+        with contextlib.redirect_stdout(io.StringIO()):
+            trainer.evaluate()
         self.assertEqual([training for training, _, _ in trainer.outputs], [False] * 2)
         for _, output, scores in trainer.outputs:
-            self.assert_advantages(output, by_hand(scores, 4))
+            self.assert_advantages(output, by_hand([score.returns for score in scores], 4))
 
     def assert_micro_batches(self, trainer):
         """TRL shuffles the rows of a generation before it splits them: each keeps its own advantages."""
@@ -184,13 +186,18 @@ class Trainer(unittest.TestCase):
         )
         trainer.train()
         ((_, output, scores),) = trainer.outputs
-        Paid = collections.namedtuple("Paid", "returns")
-        paid = [Paid([2.0 * earned + 0.05 * len(score.returns) for earned in score.returns]) for score in scores]
+        paid = [[2.0 * earned + 0.05 * len(score.returns) for earned in score.returns] for score in scores]
         expected = by_hand(paid, 4)
         mask = output["completion_mask"].bool()
         found = output["advantages"][mask]
         right = torch.tensor([value for row in expected for value in row])
         self.assertLess(((found - right).abs() / right.abs().clamp(min=1)).max().item(), 1e-3, "TRL keeps rewards in f32")
+
+    def test_a_group_may_lie_in_two_processes(self):
+        script = Path(__file__).with_name("two_processes.py")
+        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", script, self.folder]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.assertEqual((run.returncode, run.stdout.count("equal")), (0, 2), run.stderr[-3000:])
 
     def test_a_plain_reward_function(self):
         for tokenizer in (None, DEMO):
