@@ -42,6 +42,7 @@ test: setup plugins ## every test; CORVER_SHARED=DIR adds those that need real t
 	python3 tests/vectors/reference.py --check
 	$(CARGO) test --locked --manifest-path plugins/Cargo.toml --target-dir plugins/target/native
 	$(CARGO) test --locked $(PROFILE) --workspace --no-fail-fast
+	$(MAKE) --no-print-directory test-wheel
 	$(MAKE) --no-print-directory bench-gpu DEVICE=cpu
 
 conformance: setup plugins ## the golden vectors in CORVER_SHARED=DIR alone
