@@ -1,7 +1,6 @@
 //! Rollouts from a real vLLM server: `make test-engine`. They are compared with those of the policy itself, token by token, and a run
 //! trains on them.
 #![cfg(feature = "torch")]
-#![allow(clippy::print_stdout)] // what was measured
 
 mod vllm;
 
@@ -92,7 +91,7 @@ fn the_engine_draws_what_the_policy_would() {
         assert_eq!(ours.token_spans, theirs.token_spans);
     }
     let gap = largest_gap(&ours, &theirs);
-    println!("greedy: {} answers equal, log-probabilities within {gap:.1e} nats", ours.len());
+    eprintln!("greedy: {} answers equal, log-probabilities within {gap:.1e} nats", ours.len());
     assert!(gap < NATS, "{gap}");
 
     let sampling = Sampling { num_generations: 8, max_completion_length: 64, temperature: 0.7, ..Sampling::PAPER };
@@ -106,7 +105,7 @@ fn the_engine_draws_what_the_policy_would() {
         policy.sampled_elsewhere(&questions, &sampling).unwrap();
         let Mismatch { difference_mean, difference_max, ratio_max, .. } =
             update(&mut policy, &rollouts).mismatch.unwrap();
-        println!(
+        eprintln!(
             "temperature 0.7, after {round} updates: {difference_mean:.1e} nats a token, {difference_max:.1e} at most, ratio \
              {ratio_max:.5} at most"
         );
@@ -192,7 +191,7 @@ fn a_run_learns_from_an_engine_and_outlives_its_server() {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (first, last) = (mean(&rewards[..3]), mean(&rewards[STEPS - 3..]));
     let apart = of("sampling/sampling_logp_difference/max").into_iter().fold(0.0, f64::max);
-    println!(
+    eprintln!(
         "reward {first:.3} in the first three steps, {last:.3} in the last three; log-probabilities within {apart:.1e} nats"
     );
     assert!(last > first, "{rewards:?}");
