@@ -36,7 +36,7 @@ build: setup plugins ## the corver-host binary
 train: build ## train on the built-in demo and print what changed
 	$(HOST) train
 
-test: setup plugins ## every test; CORVER_SHARED=DIR adds those that need real text and golden vectors
+test: setup plugins ## every test but those against other programs (test-…); CORVER_SHARED=DIR adds those that need real text and golden vectors
 	@host/setup/browser.sh
 	@host/setup/proxy.sh
 	python3 tests/vectors/reference.py --check

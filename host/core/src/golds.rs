@@ -9,7 +9,7 @@ const NESTED: [&str; 4] = ["ground_truth", "target", "golds", "text"];
 
 /// The gold answers of a label. None where it is null, or an empty text or list.
 ///
-/// A text is separated by `;`, as in a question file, or is the JSON of a list; a list has one gold each; an object is a record of
+/// A text is separated by `;`, as in a question file, or is the JSON of a list; a list has one gold each, blank ones are ignored; an object is a record of
 /// a question file, with or without its question, or holds its golds as verl's sets, Search-R1's or SQuAD do (`NESTED`).
 ///
 /// # Errors
@@ -23,7 +23,10 @@ pub fn golds(label: &Value) -> Result<Vec<String>, String> {
         },
         Value::String(text) => Ok(split_golds(text)),
         Value::Number(_) | Value::Bool(_) => Ok(vec![label.to_string()]),
-        Value::Array(list) => list.iter().map(gold).collect(),
+        Value::Array(list) => {
+            let golds: Vec<String> = list.iter().map(gold).collect::<Result<_, _>>()?;
+            Ok(golds.into_iter().filter(|gold| !gold.trim().is_empty()).collect())
+        }
         Value::Object(record) => of_record(record),
     }
 }
@@ -78,6 +81,7 @@ mod tests {
             (json!(null), &[]),
             (json!(""), &[]),
             (json!([]), &[]),
+            (json!(["", "a", " "]), &["a"]),
         ] {
             assert_eq!(golds(&label).unwrap(), expected, "{label}");
         }

@@ -48,5 +48,18 @@ pub use triplet::{Claim, Extractor, Triplet};
 pub use update::{Device, InvalidSetting, LearnSettings, Learner, Mismatch, Precision, UpdateReport};
 pub use verdict::{Blend, Channel, SentenceScorer, Verdict, Weighted};
 
+/// An error with its causes, outermost first, on one line. Many messages quote their cause already; nothing is said twice.
+#[must_use]
+pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut whole = String::new();
+    for cause in std::iter::successors(Some(error), |&error| error.source()) {
+        let cause = cause.to_string().replace('\n', " ");
+        if !whole.contains(&cause) {
+            whole = if whole.is_empty() { cause } else { format!("{whole}: {cause}") };
+        }
+    }
+    whole
+}
+
 /// What a heavy part hands back when it cannot do its work; the parts' own error types stay behind it.
 pub type PartError = Box<dyn std::error::Error + Send + Sync + 'static>;

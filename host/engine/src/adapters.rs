@@ -21,6 +21,8 @@ pub struct AdapterPlace {
 }
 
 const PREFIX: &str = "policy-";
+/// Hexadecimal digits that stand for a process in a name.
+const PROCESS_DIGITS: usize = 6;
 const LOCK: &str = ".lock";
 
 /// A folder of adapters, of which the server has at most two: the one that is used, and the one that replaces it.
@@ -48,13 +50,13 @@ impl Adapters {
         }
         for entry in fs::read_dir(here).map_err(io("list", here))? {
             let entry = entry.map_err(io("list", here))?;
-            if let Some(name) = entry.file_name().to_str().filter(|name| name.starts_with(PREFIX)) {
+            if let Some(name) = entry.file_name().to_str().filter(|name| is_version(name)) {
                 forget(server, &entry.path(), name, &Patience::new(Duration::ZERO, 0.0))?;
             }
         }
         let nanoseconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
         let hash = blake3::hash(format!("{} {nanoseconds} {}", here.display(), std::process::id()).as_bytes());
-        let process = hash.to_hex()[..6].to_owned();
+        let process = hash.to_hex()[..PROCESS_DIGITS].to_owned();
         Ok(Self { place, process, number: 0, current: None, _lock: file })
     }
 
@@ -79,7 +81,7 @@ impl Adapters {
         }
         tracing::debug!(name, "published an adapter");
         if let Some(former) = self.current.replace(name) {
-            forget(server, &self.place.here.join(&former), &former, &Patience::new(Duration::ZERO, 0.0))?;
+            self.forget_or_tell(server, &former);
         }
         Ok(())
     }
@@ -111,9 +113,15 @@ impl Adapters {
 
     /// Leaves neither an adapter on the server nor a folder; what fails is told, not mended: the run is over.
     pub(crate) fn close(&mut self, server: &Server) {
-        let Some(name) = self.current.take() else { return };
-        if let Err(error) = forget(server, &self.place.here.join(&name), &name, &Patience::new(Duration::ZERO, 0.0)) {
-            tracing::warn!(%error, name, "the last adapter was not removed");
+        if let Some(name) = self.current.take() {
+            self.forget_or_tell(server, &name);
+        }
+    }
+
+    /// What remains of an adapter that nothing uses any more is no reason to end a run.
+    fn forget_or_tell(&self, server: &Server, name: &str) {
+        if let Err(error) = forget(server, &self.place.here.join(name), name, &Patience::new(Duration::ZERO, 0.0)) {
+            tracing::warn!(%error, name, "an adapter was not removed");
         }
     }
 }
@@ -135,10 +143,21 @@ fn is_served(server: &Server, name: &str) -> Result<bool> {
     Ok(server.models_now()?.iter().any(|model| model.id == name))
 }
 
-/// Unloads an adapter, if the server has it, and deletes its folder. A server that is away has forgotten it.
+/// Whether some run here gave this name: nothing else in the folder is touched. A folder that was being written has an ending.
+fn is_version(name: &str) -> bool {
+    let name = name.strip_suffix(".tmp").or_else(|| name.strip_suffix(".old")).unwrap_or(name);
+    let Some((process, number)) = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')) else { return false };
+    let is_process = process.len() == PROCESS_DIGITS && process.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_process && number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Unloads an adapter, if the server has it, and deletes its folder. A server that was restarted has forgotten it.
 fn forget(server: &Server, folder: &Path, name: &str, patience: &Patience) -> Result<()> {
     match server.unload_adapter(name, patience) {
-        Ok(_) | Err(EngineError::Away { .. } | EngineError::Refused { .. }) => {}
+        Ok(_) => {}
+        Err(error @ (EngineError::Away { .. } | EngineError::Refused { .. })) => {
+            tracing::warn!(%error, name, "the server may still hold an adapter");
+        }
         Err(error) => return Err(error),
     }
     fs::remove_dir_all(folder).map_err(io("delete", folder))
@@ -146,4 +165,21 @@ fn forget(server: &Server, folder: &Path, name: &str, patience: &Patience) -> Re
 
 fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> EngineError + 'a {
     move |source| EngineError::Io { action, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_version;
+
+    #[test]
+    fn only_names_that_a_run_gives_are_its_own() {
+        for ours in ["policy-1a2b3c-000017", "policy-1a2b3c-000017.tmp", "policy-1a2b3c-1000000"] {
+            assert!(is_version(ours), "{ours}");
+        }
+        for other in
+            ["policy-final", "policy-v1", "policy-1a2b3c", "policy-1a2b3g-000017", "policy-1a2b3c-17", "adapters"]
+        {
+            assert!(!is_version(other), "{other}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The host's messages as exceptions.
 
+use corver_core::with_causes;
 use pyo3::PyErr;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
@@ -19,21 +20,10 @@ create_exception!(
 
 /// For `map_err` on settings.
 pub fn settings(error: anyhow::Error) -> PyErr {
-    SettingsError::new_err(explain(&error))
+    SettingsError::new_err(with_causes(error.as_ref()))
 }
 
 /// For `map_err` on everything else.
 pub fn corver(error: anyhow::Error) -> PyErr {
-    CorverError::new_err(explain(&error))
-}
-
-/// What was being done, then why it failed, outermost first, on one line. Many messages quote their cause already.
-fn explain(error: &anyhow::Error) -> String {
-    let mut whole = String::new();
-    for cause in error.chain().map(|cause| cause.to_string().replace('\n', " ")) {
-        if !whole.contains(&cause) {
-            whole = if whole.is_empty() { cause } else { format!("{whole}: {cause}") };
-        }
-    }
-    whole
+    CorverError::new_err(with_causes(error.as_ref()))
 }

@@ -6,6 +6,7 @@ use corver_core::{Counter, Graders, Question, RewardSettings, Rollout, Scored, S
 use corver_extract::Extractor;
 
 use crate::check::CheckSettings;
+use crate::config::DemoOr;
 use crate::parts::{self, Loader, SentenceRules};
 use crate::{Config, Passages};
 
@@ -26,6 +27,10 @@ impl Scorer {
     /// # Errors
     /// Where something is not named, not there or not usable.
     pub fn open(config: &Config) -> Result<Self> {
+        let own_index = config.sources.iter().any(|source| matches!(source, DemoOr::Own(_)));
+        if own_index && config.extractor == Some(DemoOr::Demo) {
+            tracing::warn!("the extractor is the demo's, which reads the demo's sentences alone: set `extract.model`");
+        }
         let loader = Loader::new(config)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let (_, counter) = parts::corpus(config)?;

@@ -1,6 +1,8 @@
 //! `corver-host serve`: rewards, for trainers that live elsewhere.
 
 use anyhow::{Context, Result};
+use corver_core::sentence::split_sentences;
+use corver_core::with_causes;
 use corver_corpus::OpenOptions;
 use corver_counts::{Source, TOKEN_VARIABLE, Token};
 use corver_reward::check::{Checked, Text};
@@ -18,6 +20,10 @@ use crate::{output, settings};
 
 /// Passages of the corpus for a claim, at most.
 const MAX_PASSAGES: usize = 20;
+/// Passages of a request, at most, if each sentence states one fact.
+const MAX_PASSAGES_IN_ALL: usize = 2_000;
+/// Sentences of a request, at most.
+const MAX_SENTENCES: usize = 512;
 
 pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let config = Config::resolve(settings::of_serve(args)?)?;
@@ -78,10 +84,21 @@ fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, Refus
     if passages > MAX_PASSAGES {
         return Err(Refusal::bad(format!("\"passages\" is {passages}; at most {MAX_PASSAGES} are shown")));
     }
+    let sentences = texts.iter().map(|text| split_sentences(&text.text).count()).sum::<usize>();
+    if sentences > MAX_SENTENCES {
+        return Err(Refusal::too_large(format!(
+            "{sentences} sentences; at most {MAX_SENTENCES} are checked at a time"
+        )));
+    }
+    if passages * sentences > MAX_PASSAGES_IN_ALL {
+        let message =
+            format!("{passages} passages for each of {sentences} sentences; at most {MAX_PASSAGES_IN_ALL} in all");
+        return Err(Refusal::too_large(message));
+    }
     if passages > 0 && !scorer.has_text() {
         return Err(Refusal::bad("this server's index is on another one, which has no passages to show"));
     }
-    let checked = scorer.check(&texts, passages).map_err(|error| Refusal::failed(format!("{error:#}")))?;
+    let checked = scorer.check(&texts, passages).map_err(|error| Refusal::failed(with_causes(error.as_ref())))?;
     Ok(CheckReply { texts: checked })
 }
 

@@ -23,6 +23,7 @@ use crate::output;
 use crate::policy::{self, MemoryPlan, Policy};
 use crate::resumed;
 use crate::settings;
+use corver_reward::check::CheckSettings;
 use corver_reward::config::Grader;
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_reward::settings::EngineSection;
@@ -225,6 +226,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
 fn whatever_its_length(mut settings: Settings) -> Result<String> {
     settings.run.steps = 0;
     settings.update.total_steps = 0; // the same number, for the schedule
+    settings.check = CheckSettings::default(); // nothing of training
     let EngineSection { kind, adapter_precision, .. } = settings.engine;
     settings.engine = EngineSection { kind, adapter_precision, ..EngineSection::default() };
     toml::to_string(&settings).context("writing the resolved configuration")

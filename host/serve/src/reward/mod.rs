@@ -15,6 +15,7 @@ mod worker;
 
 use std::ops::Range;
 
+use corver_core::sentence::split_sentences;
 use corver_core::{Question, Rollout, Trace};
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
@@ -50,13 +51,25 @@ impl Completion {
         }
     }
 
-    /// Refuses a text longer than the limit.
+    /// Refuses what is larger than the limits.
     fn check(&self, limits: &QueueLimits) -> Result<(), Refusal> {
-        let (bytes, limit) = (self.text.len(), limits.completion_bytes);
-        match bytes <= limit {
-            true => Ok(()),
-            false => Err(Refusal::too_large(format!("a completion of {bytes} bytes; at most {limit} are taken"))),
+        let sentences = split_sentences(&self.text).count();
+        let sizes = [
+            ("bytes", self.text.len(), limits.completion_bytes),
+            ("sentences", sentences, limits.sentences),
+            ("tokens", self.tokens.as_ref().map_or(0, Vec::len), limits.tokens),
+        ];
+        match sizes.into_iter().find(|(_, got, most)| got > most) {
+            None => Ok(()),
+            Some((what, got, most)) => {
+                Err(Refusal::too_large(format!("a completion of {got} {what}; at most {most} are taken")))
+            }
         }
+    }
+
+    /// A measure of the memory that it takes.
+    fn size(&self) -> usize {
+        self.text.len() + self.tokens.as_ref().map_or(0, Vec::len)
     }
 }
 

@@ -111,7 +111,10 @@ fn readings(request: &Request, limits: &QueueLimits) -> Result<Vec<Result<Comple
     let reading = |(index, whole): (usize, &String)| {
         let prompt = prompts.as_ref().map(|prompts| prompts[index].as_str());
         let label = labels.as_ref().map_or(&Value::Null, |labels| &labels[index]);
-        let golds = golds(label).map_err(|problem| Refusal::bad(format!("labels[{index}]: {problem}")))?;
+        let golds = match golds(label) {
+            Ok(golds) => golds,
+            Err(problem) => return Ok(Err(Refusal::bad(format!("labels[{index}]: {problem}")))),
+        };
         let question = asked(label).map_or_else(|| transcript::question(prompt.unwrap_or_default()), str::to_owned);
         let question = Question { question, golds, title: None, popularity: None };
         let Some(text) = transcript::response(whole, prompt) else { return Ok(Err(no_response(index))) };

@@ -26,6 +26,10 @@ pub struct QueueLimits {
     pub body_bytes: usize,
     /// Bytes of a completion.
     pub completion_bytes: usize,
+    /// Sentences of a completion: each is extracted and counted.
+    pub sentences: usize,
+    /// Tokens of a completion.
+    pub tokens: usize,
     /// How long a request may take, waiting included. Shorter than the 180 s after which OpenRLHF's client asks again.
     pub time: Duration,
 }
@@ -37,6 +41,8 @@ impl Default for QueueLimits {
             batch: 512,
             body_bytes: 8 << 20,
             completion_bytes: 128 << 10,
+            sentences: 512,
+            tokens: 32_768,
             time: Duration::from_secs(170),
         }
     }

@@ -1,16 +1,14 @@
 //! The thread that scores: it takes all that waits, up to a batch, and never waits for more.
 
-use std::error::Error;
-
-use corver_core::{Question, Rollout, Scored, StepError};
+use corver_core::{Question, Rollout, Scored, StepError, with_causes};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::metrics::{ScoreMetrics, Waiting};
 use super::{Completion, Paid};
 
-/// Bytes of the texts of a batch of several requests: a character takes 24 bytes while it is scored.
-const BATCH_BYTES: usize = 8 << 20;
+/// Bytes and tokens of a batch of several requests: each takes 24 bytes while it is scored.
+const BATCH_SIZE: usize = 8 << 20;
 
 /// Scores completions with `S`; `question` of each is an index into the questions.
 pub type ScoreFn<S> = fn(&mut S, &[Rollout], &[Question]) -> Result<Scored, StepError>;
@@ -66,7 +64,7 @@ impl<S> Worker<S> {
 
     fn fits(&self, batch: &[Job], job: &Job) -> bool {
         let all = || batch.iter().chain([job]).flat_map(|job| &job.completions);
-        all().count() <= self.max_batch && all().map(|one| one.text.len()).sum::<usize>() <= BATCH_BYTES
+        all().count() <= self.max_batch && all().map(Completion::size).sum::<usize>() <= BATCH_SIZE
     }
 
     /// Scores requests together. Where that fails, one by one, so that only the one at fault gets an error.
@@ -96,7 +94,7 @@ impl<S> Worker<S> {
         if rollouts.is_empty() {
             return Ok(jobs.iter().map(|_| Vec::new()).collect());
         }
-        let scored = (self.score)(&mut self.scorer, &rollouts, &questions).map_err(|error| whole(&error))?;
+        let scored = (self.score)(&mut self.scorer, &rollouts, &questions).map_err(|error| with_causes(&error))?;
         if scored.returns.iter().flatten().any(|value| !value.is_finite()) {
             return Err("a return is not a finite number".to_owned());
         }
@@ -122,10 +120,4 @@ impl Job {
     fn end(self, result: Result<Vec<Paid>, String>) {
         let _ = self.answer.send(result); // its client may have left
     }
-}
-
-/// An error with its causes, on one line.
-fn whole(error: &dyn Error) -> String {
-    let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    causes.fold(error.to_string(), |whole, cause| format!("{whole}: {cause}"))
 }

@@ -235,8 +235,11 @@ pub fn train(
             Err(source) => {
                 // A stage before the update failed (an engine or a server of counts that is away, say): the policy is as the last
                 // step left it, and is kept. A checkpoint that cannot be written does not hide why the step failed.
-                if number > steps_done && !matches!(source, StepError::Update(_)) {
-                    drop(save(policy, plan, run, number));
+                if number > steps_done
+                    && !matches!(source, StepError::Update(_))
+                    && let Err(error) = save(policy, plan, run, number)
+                {
+                    observer.warned(&format!("step {number} has no checkpoint: {error}"));
                 }
                 return Err(TrainError::Step { step: number + 1, source });
             }
