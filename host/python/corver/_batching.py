@@ -6,6 +6,7 @@ batch. So whatever arrived while a batch was scored is the next batch; nothing w
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 from concurrent.futures import Future
@@ -26,6 +27,10 @@ class Completion:
     tokenizer: Any = None
 
 
+#: A completion, and who waits for its score.
+Entry = tuple[Completion, Future]
+
+
 class Unreachable(CorverError):
     """Nothing can be scored at present."""
 
@@ -37,44 +42,84 @@ class Scores(Protocol):
 
 
 class Batches:
-    """A thread that scores the completions given to `submit`, `most` at a time at most."""
+    """A thread that scores the completions given to `submit`, `most` at a time at most.
+
+    It is of the process that made it: in a fork `check_process` and `submit` raise CorverError.
+    """
 
     def __init__(self, scorer: Scores, most: int = 64) -> None:
         self._scorer = scorer
         self._most = most
-        self._waiting: queue.SimpleQueue[tuple[Completion, Future]] = queue.SimpleQueue()
+        self._process = os.getpid()
+        self._waiting: queue.SimpleQueue[Entry] = queue.SimpleQueue()
         threading.Thread(target=self._run, name="corver-scores", daemon=True).start()
 
+    def check_process(self) -> None:
+        here = os.getpid()
+        if here != self._process:
+            raise CorverError(
+                f"the thread that scores is in process {self._process} and not in its fork {here}; open the scorer there"
+            )
+
     def submit(self, completion: Completion) -> Future:
-        """The score of ``completion``, in time; the future carries the error where there is one."""
+        """The score of ``completion``, in time; the future carries the error where there is one, always an `Exception`."""
+        self.check_process()
         score: Future = Future()
         self._waiting.put((completion, score))
         return score
 
     def _run(self) -> None:
         while True:
-            batch = [self._waiting.get()]
-            while len(batch) < self._most and not self._waiting.empty():
-                batch.append(self._waiting.get())
-            wanted = [entry for entry in batch if entry[1].set_running_or_notify_cancel()]
-            for tokenizer in {completion.tokenizer for completion, _ in wanted}:
-                self._score([entry for entry in wanted if entry[0].tokenizer == tokenizer])
+            batch = self._next()
+            try:
+                wanted = [entry for entry in batch if entry[1].set_running_or_notify_cancel()]
+                for same in _by_tokenizer(wanted):
+                    self._score(same)
+            except BaseException as error:  # so that nobody waits for ever, and the next batch is scored
+                _fail(batch, error)
 
-    def _score(self, batch: list[tuple[Completion, Future]]) -> None:
+    def _next(self) -> list[Entry]:
+        """At least one completion, and what else is there."""
+        batch = [self._waiting.get()]
+        while len(batch) < self._most and not self._waiting.empty():
+            batch.append(self._waiting.get())
+        return batch
+
+    def _score(self, batch: list[Entry]) -> None:
         try:
             scores = self._scorer.score(**_arguments([completion for completion, _ in batch]))
             earned = list(zip(batch, scores, strict=True))
+        except Unreachable as error:
+            _fail(batch, error)
         except Exception as error:
-            # One completion may have broken the rule; the others are paid what they earn.
-            if len(batch) > 1 and not isinstance(error, Unreachable):
-                for entry in batch:
-                    self._score([entry])
+            if len(batch) == 1:
+                _fail(batch, error)
                 return
-            for _, future in batch:
-                future.set_exception(error)
+            # One completion may have broken the rule; the others are paid what they earn.
+            for entry in batch:
+                self._score([entry])
         else:
             for (_, future), score in earned:
                 future.set_result(score)
+
+
+def _fail(batch: list[Entry], error: BaseException) -> None:
+    """Gives the error to all of a batch that have no result yet. A panic of the host, which is no `Exception`, becomes one."""
+    if not isinstance(error, Exception):
+        panic, error = error, CorverError(f"scoring was broken off: {type(error).__name__}: {error}")
+        error.__cause__ = panic
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)
+
+
+def _by_tokenizer(entries: list[Entry]) -> list[list[Entry]]:
+    """The completions of each tokenizer. An object need not be hashable, and is the same only as itself."""
+    groups: dict[Any, list[Entry]] = {}
+    for entry in entries:
+        tokenizer = entry[0].tokenizer
+        groups.setdefault(tokenizer if isinstance(tokenizer, str) else id(tokenizer), []).append(entry)
+    return list(groups.values())
 
 
 def _arguments(completions: list[Completion]) -> dict[str, Any]:

@@ -1,9 +1,22 @@
 """Completions that arrive one at a time: batches, and what happens to the rest when one cannot be scored."""
 
+import os
 import threading
 import unittest
+from unittest import mock
 
+import corver
 from corver._batching import Batches, Completion, Unreachable
+
+
+class Panic(BaseException):
+    """In place of pyo3's PanicException."""
+
+
+class Unhashable:
+    """A tokenizer that no set takes."""
+
+    __hash__ = None
 
 
 class Lengths:
@@ -21,6 +34,8 @@ class Lengths:
             raise Unreachable("nobody answers")
         if "bad" in given:
             raise ValueError("a bad text")
+        if "panic" in given:
+            raise Panic("index out of bounds")
         return [len(one) for one in given]
 
 
@@ -62,6 +77,39 @@ class Batching(unittest.TestCase):
             with self.assertRaisesRegex(Unreachable, "nobody answers"):
                 future.result(5)
         self.assertEqual(len(self.scorer.batches), 2)
+
+    def test_a_panic_reaches_all_that_wait_and_the_thread_goes_on(self):
+        futures = [submit(self.batches, text) for text in ("panic", "also")]
+        self.scorer.go.release(3)
+        for future in futures:
+            with self.assertRaisesRegex(corver.CorverError, "broken off: Panic: index out of bounds"):
+                future.result(5)
+        self.assertEqual(submit(self.batches, "later").result(5), 5)
+        self.assertEqual(self.scorer.batches, [["first"], ["panic", "also"], ["later"]])
+
+    def test_a_failure_outside_the_scorer_reaches_all_that_wait_too(self):
+        futures = [self.batches.submit(None), submit(self.batches, "also")]
+        self.scorer.go.release(2)
+        for future in futures:
+            with self.assertRaises(AttributeError):
+                future.result(5)
+        self.assertEqual(submit(self.batches, "later").result(5), 5)
+
+    def test_a_tokenizer_need_not_be_hashable(self):
+        one, other = Unhashable(), Unhashable()
+        given = [([1], one), ([2], other), ([], one)]
+        futures = [self.batches.submit(Completion("", [], token_ids=ids, tokenizer=of)) for ids, of in given]
+        self.scorer.go.release(3)
+        self.assertEqual([future.result(5) for future in futures], [1, 1, 0])
+        self.assertEqual(self.scorer.batches[1:], [[[1], []], [[2]]])
+
+    def test_a_fork_is_told_that_nothing_is_scored_there(self):
+        self.scorer.go.release()
+        here = os.getpid()
+        with mock.patch("os.getpid", return_value=here + 1):
+            for forbidden in (lambda: submit(self.batches, "text"), self.batches.check_process):
+                with self.assertRaisesRegex(corver.CorverError, f"not in its fork {here + 1}; open the scorer there"):
+                    forbidden()
 
     def test_one_that_nobody_waits_for_is_left_out(self):
         unwanted, wanted = submit(self.batches, "unwanted"), submit(self.batches, "wanted")

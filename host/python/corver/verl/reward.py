@@ -95,6 +95,7 @@ def _batches(scorer: dict[str, Any]) -> Batches:
         opened = _open[key]
     if isinstance(opened, Exception):
         raise opened
+    opened.check_process()
     return opened
 
 
