@@ -1,0 +1,173 @@
+"""The client of `corver-host serve`, against servers that answer what a test wants."""
+
+import http.server
+import json
+import os
+import pickle
+import threading
+import time
+import unittest
+from contextlib import contextmanager
+from unittest import mock
+
+import corver
+from corver import _server
+from corver._batching import Unreachable
+from corver._server import Server
+
+TOKEN = "0123456789abcdef"
+NO_COMPLETION = (400, {}, {"error": "there is no completion"})
+SCORED = (200, {}, {"completions": [{"mean_return": 1.5}]})
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.seen.append((self.path, self.headers.get("Authorization"), len(body["completions"])))
+        answers = self.server.answers
+        status, headers, answer = answers.pop(0) if body["completions"] else self.server.opening
+        written = json.dumps(answer).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(written)))
+        self.end_headers()
+        self.wfile.write(written)
+
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def serving(*answers, opening=NO_COMPLETION):
+    """A server that answers `opening` to a request without completions, and these to others, in order."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.answers, server.opening, server.seen = list(answers), opening, []
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def environment(**variables):
+    kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy") and name != "CORVER_TOKEN"}
+    return mock.patch.dict(os.environ, kept | variables, clear=True)
+
+
+def score(server):
+    return server.score(questions=["q"], answers=[["a"]], completions=["text"])
+
+
+class Asking(unittest.TestCase):
+    def setUp(self):
+        for patch in (environment(), mock.patch.object(_server, "_PAUSE_S", 0.01)):
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def test_the_answer_is_a_score(self):
+        with serving(SCORED) as server:
+            (scored,) = score(Server(server.url + "/"))
+        self.assertEqual((scored.reward, scored.returns, scored.to_dict()), (1.5, None, {"mean_return": 1.5}))
+        self.assertEqual(server.seen, [("/v1/score", None, 0), ("/v1/score", None, 1)])
+
+    def test_what_may_pass_is_asked_again_at_the_next_address(self):
+        for status in (408, 429, 502, 503, 504, 507):
+            with self.subTest(status), serving((status, {}, "later")) as one, serving(SCORED) as other:
+                server = Server(f"{other.url}, {one.url}", timeout_s=5)
+                self.assertEqual(score(server)[0].reward, 1.5)
+                self.assertEqual([asked for _, _, asked in one.seen + other.seen], [1, 0, 1])
+
+    def test_until_the_time_is_over(self):
+        with serving(*[(502, {}, "away")] * 1_000) as server, self.assertRaisesRegex(Unreachable, "no answer from .* 502: .*away"):
+            score(Server(server.url, timeout_s=0.1))
+        self.assertGreater(len(server.seen), 3)
+
+    def test_completions_that_one_server_cannot_score_are_given_up_soon(self):
+        failed = (500, {}, {"error": "the rule failed"})
+        with serving(failed, failed) as server, self.assertRaisesRegex(corver.CorverError, "the rule failed") as caught:
+            score(Server(server.url))
+        self.assertNotIsInstance(caught.exception, Unreachable, "so that a batch is scored one by one")
+        with serving(failed, SCORED) as server:
+            self.assertEqual(score(Server(server.url))[0].reward, 1.5)
+
+    def test_what_will_not_pass_is_an_error_at_once(self):
+        for status in (400, 401, 404, 413):
+            with self.subTest(status), serving((status, {}, "no")) as server:
+                with self.assertRaisesRegex(corver.CorverError, f"answers {status}: .*no"):
+                    score(Server(server.url))
+                self.assertEqual(len(server.seen), 2)
+
+    def test_its_error_can_be_sent_to_another_process(self):
+        with serving((413, {}, "no")) as server, self.assertRaises(corver.CorverError) as caught:
+            score(Server(server.url))
+        sent = pickle.loads(pickle.dumps(caught.exception))
+        self.assertEqual((str(sent), sent.status), (str(caught.exception), 413))
+
+    def test_a_redirect_is_an_error_that_names_it(self):
+        for status in (301, 302, 303, 307, 308):
+            with self.subTest(status), serving(SCORED) as other, environment(CORVER_TOKEN=TOKEN):
+                redirect = (status, {"Location": other.url + "/v1/score"}, "")
+                with serving(redirect) as server:
+                    opened = Server(server.url)
+                    with self.assertRaisesRegex(corver.CorverError, f"answers {status}: a redirect to {other.url}"):
+                        score(opened)
+                self.assertEqual(other.seen, [], "nobody else sees the token")
+
+
+class Opening(unittest.TestCase):
+    def setUp(self):
+        patch = environment()
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_the_token_is_shown_at_once(self):
+        with environment(CORVER_TOKEN=f"{TOKEN}\n"), serving() as server:
+            Server(server.url)
+        self.assertEqual(server.seen, [("/v1/score", f"Bearer {TOKEN}", 0)])
+
+    def test_a_wrong_token_or_another_server_is_an_error_at_once(self):
+        for opening in [(401, {}, {"error": "another token"}), (404, {}, {"error": "there is POST /v1/count"})]:
+            began = time.monotonic()
+            with serving(opening=opening) as server, self.assertRaisesRegex(corver.CorverError, opening[2]["error"]):
+                Server(server.url)
+            self.assertEqual(len(server.seen), 1)
+            self.assertLess(time.monotonic() - began, 5)
+
+    def test_a_token_is_not_sent_in_clear(self):
+        with environment(CORVER_TOKEN=TOKEN), mock.patch.object(Server, "_check"):
+            for url in ("http://example.org:8765", "http://127.0.0.1.example.org", "http://10.0.0.1", "http://[2001:db8::1]:8765"):
+                for urls in (url, f"https://example.org,{url}"):
+                    with self.subTest(urls), self.assertRaisesRegex(corver.SettingsError, "in clear"):
+                        Server(urls)
+            for url in ("https://example.org", "http://127.0.0.2", "http://LocalHost:8765", "http://[::1]:8765"):
+                Server(url)
+        with mock.patch.object(Server, "_check"):
+            Server("http://example.org:8765")  # which asks for no token
+
+    def test_a_token_that_is_none_is_not_repeated(self):
+        with environment(CORVER_TOKEN="two\nlines"), self.assertRaisesRegex(corver.SettingsError, "it has 9 char") as caught:
+            Server("https://example.org")
+        self.assertNotIn("lines", str(caught.exception))
+
+    def test_addresses_that_are_none(self):
+        for url in ("", "127.0.0.1:8765", "file:///etc/passwd", "http://", "http://127.0.0.1:1,", "http://me:hidden@127.0.0.1"):
+            with self.subTest(url), self.assertRaisesRegex(corver.SettingsError, "address of a server") as caught:
+                Server(url)
+            self.assertNotIn("hidden", str(caught.exception))
+
+    def test_a_proxy_is_not_asked_for_this_machine(self):
+        with serving() as proxy, environment(http_proxy=proxy.url, HTTP_PROXY=proxy.url):
+            with serving() as server:
+                Server(server.url)
+            self.assertEqual((len(server.seen), proxy.seen), (1, []))
+            Server("http://example.invalid")
+            self.assertEqual(len(proxy.seen), 1, "but for others it is")
+
+
+if __name__ == "__main__":
+    unittest.main()
