@@ -27,7 +27,8 @@ def per_token_advantage(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Advantages and returns, both `[B, T]`, of rewards `[B, T]` that add up to each completion's R.
 
-    ``index`` names each row's group. ``algorithm.norm_adv_by_std_in_grpo=False`` leaves out the standard deviation.
+    ``index`` names each row's group. A group of one completion gets advantage 0, as in TRL: there is nothing to compare it with.
+    Where all groups are such, that is an error. ``algorithm.norm_adv_by_std_in_grpo=False`` leaves out the standard deviation.
     """
     _check(token_level_rewards, response_mask, index, config)
     mask = response_mask.double()
@@ -36,6 +37,8 @@ def per_token_advantage(
     scale_rewards = "group" if config is None or config.get("norm_adv_by_std_in_grpo", True) else "none"
     advantages = torch.zeros_like(returns)
     for rows in _groups(index):
+        if len(rows) == 1:
+            continue
         means = rewards[rows].sum(dim=1).tolist()
         [baseline] = corver.baselines(means, len(rows), scale_rewards=scale_rewards)
         advantages[rows] = (returns[rows] - baseline.centre) / baseline.scale

@@ -158,8 +158,8 @@ def test_what_cannot_be_scored_is_paid_nothing_and_said(caplog):
     good, bad = score(), score(ground_truth={"solution": GOLD})
     assert bad.keys() == good.keys()
     assert (bad["score"], bad["corver/error"], good["corver/error"]) == (0.0, 1.0, 0.0)
-    assert "mapping with the keys ['solution']" in caplog.text
-    with pytest.raises(ValueError, match="is looked for under target"):
+    assert "a label is an object, but missing field `answers`" in caplog.text
+    with pytest.raises(ValueError, match="missing field `answers`"):
         score(ground_truth={"solution": GOLD}, strict=True)
 
 
@@ -312,6 +312,19 @@ def test_the_estimator_against_numbers_worked_out_by_hand():
         token_level_rewards=rewards, response_mask=mask, index=groups, config={"norm_adv_by_std_in_grpo": False}
     )
     assert unscaled[0].tolist() == [-2.0, 0.0]
+
+
+def test_a_group_of_one_completion_has_advantage_0():
+    rewards = torch.tensor([[1.0, 3.0], [2.0, 5.0], [4.0, 0.0]]) / 2
+    mask = torch.ones_like(rewards, dtype=torch.long)
+    groups = np.array(["a", "alone", "a"], dtype=object)
+    for config in ({}, {"norm_adv_by_std_in_grpo": False}):
+        advantages, returns = get_adv_estimator_fn("corver")(
+            token_level_rewards=rewards, response_mask=mask, index=groups, config=config
+        )
+        assert advantages[1].tolist() == [0.0, 0.0]
+        assert advantages[0].any() and advantages[2].any()
+        assert torch.equal(returns, rewards * 2)
 
 
 def test_the_estimator_refuses_what_would_quietly_be_something_else():
