@@ -44,14 +44,19 @@ def reward_function(*, strict: bool = False, **scorer: Any) -> RewardFunction:
 
 
 def _submit(batches: Batches, query: str, prompt: str, label: Any) -> Future:
-    asked = label.get("question") if isinstance(label, Mapping) else None
     try:
-        text = _native.response(query, prompt)
-        return batches.submit(Completion(asked or _native.question(prompt), golds(label), text))
+        completion = Completion(_question(label, prompt), golds(label), _native.response(query, prompt))
     except ValueError as error:
         unreadable: Future = Future()
         unreadable.set_exception(error)
         return unreadable
+    return batches.submit(completion)
+
+
+def _question(label: Any, prompt: str) -> str:
+    """What a label holds as ``question`` or ``problem``, where that is a text, or else what the prompt asks; as the server does."""
+    asked = label.get("question", label.get("problem")) if isinstance(label, Mapping) else None
+    return asked if isinstance(asked, str) else _native.question(prompt)
 
 
 def _paid(future: Future, strict: bool) -> tuple[float, float, dict[str, float]]:

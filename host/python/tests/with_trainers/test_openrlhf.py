@@ -24,6 +24,8 @@ SCORER = {"plugin": "first.wasm", "index": "demo", "extractor": "demo"}
 QUESTION, GOLD = "Where was Driaterk Thiahava born?", "Old Riavuck"
 RIGHT = f"<think>Driaterk Thiahava was born in {GOLD}. That is what I remember.</think><answer>{GOLD}</answer>"
 WRONG = "<think>Driaterk Thiahava was born in Lower Xyzzy. That is what I remember.</think><answer>Lower Xyzzy</answer>"
+#: Of which no gold can be read.
+BAD_LABELS = [{"solution": GOLD}, {"answers": 7}, [[GOLD]], {"target": {}}]
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +109,12 @@ def test_without_a_gold_the_judge_pays_nothing(executor, tokenizer, prompt, labe
 
 def test_the_server_and_the_python_file_give_the_same_answer(server, python_file, tokenizer, prompt):
     over_http = SingleTurnAgentExecutor([server + "/get_reward"])
-    for text in (RIGHT, WRONG, "No idea.", ""):
-        one, other = (executed(executor, tokenizer, prompt, [GOLD], text) for executor in (over_http, python_file))
+    texts = [(text, [GOLD]) for text in (RIGHT, WRONG, "No idea.", "")]
+    for text, label in [*texts, *((RIGHT, label) for label in BAD_LABELS)]:
+        one, other = (executed(executor, tokenizer, prompt, label, text) for executor in (over_http, python_file))
         for key in ("reward", "scores", "extra_logs"):
-            assert one[key] == pytest.approx(other[key]), key
+            assert one[key] == pytest.approx(other[key]), (key, label)
+        assert one["extra_logs"]["corver/error"] == float(label in BAD_LABELS), label
 
 
 def test_several_queries_get_lists(prompt):
@@ -125,8 +129,8 @@ def test_what_cannot_be_scored_is_paid_nothing_and_said(prompt, caplog):
     with caplog.at_level(logging.ERROR):
         answer = reward_function(**SCORER)([prompt + RIGHT], [prompt], [label])
     assert (answer["rewards"], answer["scores"], answer["extra_logs"]["corver/error"]) == (0.0, 0.0, 1.0)
-    assert "mapping with the keys ['solution']" in caplog.text
-    with pytest.raises(ValueError, match="is looked for under"):
+    assert "a label is an object, but missing field `answers`" in caplog.text
+    with pytest.raises(ValueError, match="missing field `answers`"):
         reward_function(**SCORER, strict=True)([prompt + RIGHT], [prompt], [label])
 
 

@@ -1,0 +1,30 @@
+"""Which question OpenRLHF's labels ask: that which the server reads (host/core/src/golds.rs)."""
+
+import unittest
+
+from corver.openrlhf import _question
+
+PROMPT = "Who?"
+
+
+class Labels(unittest.TestCase):
+    def test_a_label_may_hold_its_question(self):
+        for label, expected in [
+            ({"question": "q", "answers": []}, "q"),
+            ({"problem": "p", "answer": "a"}, "p"),
+            ({"question": "q", "problem": "p"}, "q"),
+            ({"question": "", "answers": []}, ""),
+            ({"question": 7, "answers": []}, PROMPT),
+            ({"question": None, "problem": "p"}, PROMPT),
+            ({"problem": ["p"], "answer": "a"}, PROMPT),
+            ({"answers": []}, PROMPT),
+            (["a"], PROMPT),
+            ("question", PROMPT),
+            (None, PROMPT),
+        ]:
+            with self.subTest(label):
+                self.assertEqual(_question(label, PROMPT), expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
