@@ -201,9 +201,13 @@ def _refuse(args: GRPOConfig, trl: Mapping[str, Any], allow_sequence_ratio: bool
             f'multi_objective_aggregation="{args.multi_objective_aggregation}" normalises each reward on its own, which no '
             'token-level reward defines; use "sum_then_normalize"'
         )
-    for name in ("tools", "environment_factory"):
+    if args.loss_type == "vespo":
+        raise ValueError(
+            'loss_type="vespo" multiplies the advantage of a token by a factor of its whole completion; use "grpo", "dapo" or another'
+        )
+    for name in ("tools", "environment_factory", "rollout_func"):
         if trl.get(name):
-            raise ValueError(f"{name}: completions would hold text that the policy did not write, and it would be paid for it")
+            raise ValueError(f"{name}: completions may hold text that the policy did not write, and it would be paid for it")
 
 
 def _check_rows(padded: torch.Tensor, scored: list[list[int]]) -> None:

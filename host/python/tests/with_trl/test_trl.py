@@ -169,8 +169,9 @@ class Trainer(unittest.TestCase):
         data = Dataset.from_list([{"prompt": question, "answers": of[0]["answers"]} for question, of in of_question.items()])
         trainer = Recording(
             DEMO, self.scorer, config(self.folder, gradient_accumulation_steps=len(rows) // 4, max_steps=1),
-            train_dataset=data, rollout_func=roll_out,
+            train_dataset=data,
         )
+        trainer.rollout_func = roll_out  # it gives out what the policy wrote, elsewhere
         trainer.train()
         ((_, output, _),) = trainer.outputs
         self.assertEqual(len(drawn), len(rows))
@@ -218,7 +219,9 @@ class Trainer(unittest.TestCase):
         for options, trl, told in [
             ({"importance_sampling_level": "sequence"}, {}, "multiplies the advantage of a token"),
             ({"multi_objective_aggregation": "normalize_then_sum"}, {}, "normalises each reward on its own"),
+            ({"loss_type": "vespo"}, {}, "vespo.* a factor of its whole completion"),
             ({}, {"tools": [print]}, "text that the policy did not write"),
+            ({}, {"rollout_func": print}, "rollout_func: .* text that the policy did not write"),
         ]:
             with self.assertRaisesRegex(ValueError, told):
                 make(options, **trl)
