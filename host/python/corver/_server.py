@@ -46,7 +46,7 @@ class Server:
 
     One that is busy or does not answer is passed over, for ``timeout_s`` seconds in all. Redirects are not followed.
 
-    CORVER_TOKEN holds the bearer token. It is sent over https:// and to this machine only; a wrong one is an error at once.
+    CORVER_TOKEN holds the bearer token; a wrong one is an error at once. It is refused with the http:// address of another machine.
     """
 
     def __init__(self, url: str, timeout_s: float = 170.0) -> None:
@@ -64,8 +64,8 @@ class Server:
         completion_ids: list[list[int]] | None = None,
         tokenizer: Any = None,
     ) -> list[ServedScore]:
-        """As `corver.Scorer.score`, but for one setting: token ids are decoded here, and the server is told exactly which characters
-        each token stands for, also where its `reward.compatibility` is "reference".
+        """As `corver.Scorer.score`, with one difference: token ids are decoded here, and the server is told exactly which
+        characters each token stands for, whatever its `reward.compatibility` is.
         """
         texts = ((text, None) for text in completions or [])
         decoded: Iterator = iter(_native.decode(completion_ids, tokenizer)) if completion_ids is not None else texts
