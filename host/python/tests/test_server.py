@@ -1,13 +1,16 @@
-"""The client of `corver-host serve`, against servers that answer what a test wants."""
+"""The client of `corver-host serve`, against servers that answer what a test wants, and against a real one."""
 
 import http.server
 import json
 import os
 import pickle
+import re
+import subprocess
 import threading
 import time
 import unittest
 from contextlib import contextmanager
+from pathlib import Path
 from unittest import mock
 
 import corver
@@ -167,6 +170,32 @@ class Opening(unittest.TestCase):
             self.assertEqual((len(server.seen), proxy.seen), (1, []))
             Server("http://example.invalid")
             self.assertEqual(len(proxy.seen), 1, "but for others it is")
+
+
+@contextmanager
+def real_server():
+    """The address of a `corver-host serve` of the demo that asks for TOKEN."""
+    program = Path(corver.__file__).parent / "bin" / "corver-host"
+    command = [program, "serve", "--plugin", "first.wasm", "--listen", "127.0.0.1:0"]
+    environment = {**os.environ, "CORVER_TOKEN": TOKEN}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as process:
+        try:
+            lines = iter(process.stdout)
+            yield next(found.group() for line in lines if (found := re.search(r"http://127\.0\.0\.1:\d+", line)))
+        finally:
+            process.terminate()
+
+
+class Real(unittest.TestCase):
+    def test_only_the_right_token_opens_it(self):
+        with real_server() as url:
+            for token, told in [({}, "answers 401: .*asks for a bearer token"), ({"CORVER_TOKEN": TOKEN[::-1]}, "401: .*another one")]:
+                with environment(**token), self.assertRaisesRegex(corver.CorverError, told):
+                    Server(url, timeout_s=5)
+            with environment(CORVER_TOKEN=TOKEN):
+                self.assertIsInstance(score(Server(url))[0].reward, float)
+                with self.assertRaisesRegex(corver.CorverError, "answers 404"):
+                    Server(url + "/elsewhere")
 
 
 if __name__ == "__main__":
