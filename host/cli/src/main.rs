@@ -23,10 +23,10 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use corver_reward::config::Problems;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use crate::args::{Arguments, Command};
-use corver_reward::config::Problems;
 
 /// The message says why.
 const FAILED: u8 = 1;

@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 use corver_core::{Counter, Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, score};
-
 use corver_extract::Extractor;
 
 use crate::check::CheckSettings;

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use corver_report::comparison::{LEGEND, Table, Tables, comparison};
 use corver_report::run::Run;
+use corver_reward::Config;
+use corver_reward::Settings;
+use corver_reward::plugin::Plugin;
 use corver_study::compare::{compare, untrained};
 use corver_study::run::{Summary, folder};
 use corver_study::whole;
@@ -14,9 +17,6 @@ use crate::args::{CompareArgs, ConfigArgs, TrainArgs};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::settings;
-use corver_reward::Config;
-use corver_reward::Settings;
-use corver_reward::plugin::Plugin;
 
 use super::train::{self, Surroundings};
 

@@ -4,11 +4,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use corver_core::Device;
+use corver_reward::{folders, parts, plugin};
 use serde::Serialize;
 
 use crate::output;
 use crate::policy;
-use corver_reward::{folders, parts, plugin};
 
 #[derive(Serialize)]
 struct Finding {

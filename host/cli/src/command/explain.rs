@@ -6,6 +6,9 @@ use anyhow::{Context, Result, bail, ensure};
 use corver_core::{ReturnParts, RewardSettings};
 use corver_report::explain::{Evidence, Explained, Passage, Piece};
 use corver_report::{Run, explain, page};
+use corver_reward::Config;
+use corver_reward::Passages;
+use corver_reward::parts::Loader;
 use corver_study::eval::read_completions;
 use corver_study::run::folder;
 use serde_json::json;
@@ -16,9 +19,6 @@ use crate::args::{ConfigArgs, ExplainArgs, GraderArgs};
 use crate::output;
 use crate::recording;
 use crate::settings;
-use corver_reward::Config;
-use corver_reward::Passages;
-use corver_reward::parts::Loader;
 
 const EXPLAIN: &str = "explain.html";
 /// Of each query.

@@ -8,13 +8,13 @@ use anyhow::{Context, Result};
 use corver_core::Triplet;
 use corver_core::triplet::triplets_from_reply;
 use corver_extract::{Settings, Stats};
+use corver_reward::config::{DemoOr, Extraction, model};
+use corver_reward::parts;
 use corver_study::eval::{ExtractionQuality, Found, compare_triplets, read_gold};
 use serde_json::json;
 
 use crate::args::ExtractArgs;
 use crate::output;
-use corver_reward::config::{DemoOr, Extraction, model};
-use corver_reward::parts;
 
 pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
     // Before anything large is loaded.

@@ -4,6 +4,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use corver_reward::parts;
+use corver_reward::{Config, Settings};
 use corver_study::eval::filter::KEPT;
 use corver_study::eval::{FilterPlan, FilterSettings, Filtered, filter};
 use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
@@ -15,8 +17,6 @@ use crate::output;
 use crate::policy;
 use crate::resumed;
 use crate::settings;
-use corver_reward::parts;
-use corver_reward::{Config, Settings};
 
 /// What may change in a folder whose questions are answered: which of them are kept.
 const FREE: [&str; 3] = ["filter.min_correct", "filter.max_correct", "filter.anchors"];

@@ -1,14 +1,14 @@
 //! `corver-host merge`: a model with an adapter in its weights.
 
 use anyhow::{Context, Result};
+use corver_reward::Config;
+use corver_reward::parts;
 use serde_json::json;
 
 use crate::args::MergeArgs;
 use crate::output;
 use crate::policy;
 use crate::settings;
-use corver_reward::Config;
-use corver_reward::parts;
 
 pub fn run(args: &MergeArgs, json: bool) -> Result<()> {
     let config = Config::resolve(settings::of_merge(args)?)?;

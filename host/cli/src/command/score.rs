@@ -5,14 +5,14 @@ use corver_core::{
     Counter, Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers, SentenceScorer,
     Trace, Verdict, score,
 };
+use corver_reward::Config;
+use corver_reward::parts::{self, Loader};
 use corver_study::eval::{Completions, read_completions};
 
 use crate::args::ScoreArgs;
 use crate::output;
 use crate::recording;
 use crate::settings;
-use corver_reward::Config;
-use corver_reward::parts::{self, Loader};
 
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
     let config = Config::resolve(settings::of_score(args)?)?;

@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use corver_core::{Counter, Decoding, Graders, Scorers, StepSettings, Trainee};
 use corver_extract::Extractor;
+use corver_reward::check::CheckSettings;
+use corver_reward::config::Grader;
+use corver_reward::parts::{self, Loader, SentenceRules};
+use corver_reward::settings::EngineSection;
+use corver_reward::{Config, Settings};
 use corver_study::eval::Evaluation;
 use corver_study::run::{
     Observer, Plan, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
@@ -23,11 +28,6 @@ use crate::output;
 use crate::policy::{self, MemoryPlan, Policy};
 use crate::resumed;
 use crate::settings;
-use corver_reward::check::CheckSettings;
-use corver_reward::config::Grader;
-use corver_reward::parts::{self, Loader, SentenceRules};
-use corver_reward::settings::EngineSection;
-use corver_reward::{Config, Settings};
 
 /// The settings that a resumed run may have changed: it may go on for longer (the second is the same
 /// number, for the schedule), and with another server of the same model.

@@ -7,12 +7,13 @@ mod load;
 
 use std::path::PathBuf;
 
-use crate::check::CheckSettings;
 use corver_core::{AdvantageSettings, LearnSettings, Precision, RewardSettings, Sampling};
 use corver_counts::RemoteSettings;
 use corver_study::eval::{EvaluateSettings, FilterSettings};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use crate::check::CheckSettings;
 
 pub use bounds::out_of_bounds;
 pub use keys::differences;

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use corver_core::Sampling;
 use corver_report::page;
+use corver_reward::Config;
+use corver_reward::parts::{self, Loader};
 use corver_study::calibrate::{
     Annotated, Auc, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
 };
@@ -21,8 +23,6 @@ use crate::engine::{self, Answering};
 use crate::output;
 use crate::policy;
 use crate::settings;
-use corver_reward::Config;
-use corver_reward::parts::{self, Loader};
 
 /// What came of the audit.
 const AUDIT: &str = "audit.json";

@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use corver_reward::Config;
+use corver_reward::parts;
 use corver_study::data::{Grounding, PoolSettings, Source, Summary, pool};
 use corver_study::eval::filter::KEPT;
 use corver_study::run::{RunManifest, folder, text_fingerprint};
@@ -12,8 +14,6 @@ use crate::args::PoolArgs;
 use crate::output;
 use crate::resumed;
 use crate::settings;
-use corver_reward::Config;
-use corver_reward::parts;
 
 /// Why every other question was dropped, a line each.
 const DROPPED: &str = "dropped.jsonl";

@@ -11,6 +11,8 @@ use anyhow::{Context, Result, ensure};
 use corver_core::{Counter, Graders, Question, Sampler, Sampling, Scorers};
 use corver_counts::Source;
 use corver_extract::Extractor;
+use corver_reward::Config;
+use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_study::eval::{EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate, summarize};
 use corver_study::run::{RunDir, RunManifest, fingerprint, text_fingerprint};
 use indicatif::ProgressBar;
@@ -22,8 +24,6 @@ use crate::output;
 use crate::policy;
 use crate::resumed;
 use crate::settings;
-use corver_reward::Config;
-use corver_reward::parts::{self, Loader, SentenceRules};
 
 /// The name of a model without an adapter.
 const RAW: &str = "raw";

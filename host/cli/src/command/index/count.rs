@@ -6,12 +6,12 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use corver_corpus::{CnfCount, CnfOptions, Mode, OpenOptions, Passage, parse_query};
 use corver_counts::{Local, OpenSettings, Opened, RemoteSettings, Source};
+use corver_reward::{config, parts};
 use serde_json::json;
 
 use super::open::open_folder;
 use crate::args::CountArgs;
 use crate::output;
-use corver_reward::{config, parts};
 
 pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } = args;

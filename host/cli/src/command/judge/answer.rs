@@ -1,6 +1,7 @@
 //! Graded answers, beside the string match.
 
 use anyhow::{Result, ensure};
+use corver_reward::parts;
 use corver_study::judge::answer::LABELS;
 use corver_study::judge::{Agreement, read_items};
 use serde::Serialize;
@@ -8,7 +9,6 @@ use serde::Serialize;
 use super::{Bill, ask, show_agreement};
 use crate::args::JudgeArgs;
 use crate::output;
-use corver_reward::parts;
 
 const BUILT_IN: &str = include_str!("../../../../../configs/judge/answer.toml");
 

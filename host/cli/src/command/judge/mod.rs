@@ -10,6 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use corver_chat::{Chat, ChatSettings, Message, Role, Spent};
+use corver_reward::folders;
 use corver_study::judge::{Agreement, JudgeSettings, Judged, Subject};
 use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use serde::de::DeserializeOwned;
@@ -18,7 +19,6 @@ use serde::{Deserialize, Serialize};
 use crate::args::JudgeArgs;
 use crate::output;
 use crate::resumed;
-use corver_reward::folders;
 
 /// Everything that was judged with both opinions, a line each.
 const JUDGED: &str = "judged.jsonl";

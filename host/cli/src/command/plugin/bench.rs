@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use corver_core::sentence::{Split, split};
 use corver_core::{Compatibility, Completion, CorpusSize, Count, Counter, PartError, Query, Sentence, Triplet};
+use corver_reward::Config;
+use corver_reward::parts::{AnyRule, Loader};
+use corver_reward::plugin;
 use corver_rules::{LoadOptions, Manifest, ResponseRule, Rule};
 use serde_json::json;
 
@@ -13,9 +16,6 @@ use super::other_work::OtherWork;
 use crate::args::RuleArgs;
 use crate::output;
 use crate::settings;
-use corver_reward::Config;
-use corver_reward::parts::{AnyRule, Loader};
-use corver_reward::plugin;
 
 /// The share of the machine in other hands from which on the figures are doubtful.
 const NOTICEABLE: f64 = 0.1;

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use corver_reward::folders;
+use corver_reward::parts::Loader;
+use corver_reward::{Config, Settings};
 use corver_rules::Manifest;
 use serde_json::{Value, json};
 
 use crate::output;
-use corver_reward::folders;
-use corver_reward::parts::Loader;
-use corver_reward::{Config, Settings};
 
 pub fn run(dir: &Path, json: bool) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a folder for what the compiler writes")?;

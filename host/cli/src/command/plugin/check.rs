@@ -1,14 +1,14 @@
 //! `corver-host plugin check`: what is this rule, which settings does it take, and does it keep the contract?
 
 use anyhow::{Context, Result};
+use corver_reward::Config;
+use corver_reward::parts::{AnyRule, Loader};
+use corver_reward::plugin;
 use serde_json::{Map, Value, json};
 
 use crate::args::RuleArgs;
 use crate::output;
 use crate::settings;
-use corver_reward::Config;
-use corver_reward::parts::{AnyRule, Loader};
-use corver_reward::plugin;
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let config = Config::resolve(settings::of_rule(args)?)?;

@@ -1,12 +1,12 @@
 //! `corver-host plugin list`.
 
 use anyhow::Result;
-use serde_json::json;
-
-use crate::output;
 use corver_reward::parts::Loader;
 use corver_reward::plugin;
 use corver_reward::{Config, Settings};
+use serde_json::json;
+
+use crate::output;
 
 pub fn run(json: bool) -> Result<()> {
     let config = Config::resolve(Settings::default())?;

@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use corver_reward::folders;
 use serde_json::json;
 
 use super::build::checkout;
 use crate::args::{Language, NewArgs, RuleKind};
 use crate::output;
-use corver_reward::folders;
 
 /// Path and text of a project's files. `{{name}}`, `{{type}}`, `{{summary}}`, `{{sdk}}` and `{{target}}` are filled in.
 type Template = &'static [(&'static str, &'static str)];

@@ -6,6 +6,8 @@ use anyhow::{Context, Result, bail};
 use corver_core::sentence::{Split, split};
 use corver_core::trace::SentenceTrace;
 use corver_core::{Completion, Extractor as _, Section, Sentence, Triplet};
+use corver_reward::Config;
+use corver_reward::parts::{self, AnyRule, Loader};
 use corver_rules::ResponseRule;
 use corver_study::eval::{Completions, read_completions};
 use serde::Deserialize;
@@ -16,8 +18,6 @@ use crate::command::score;
 use crate::output;
 use crate::recording;
 use crate::settings;
-use corver_reward::Config;
-use corver_reward::parts::{self, AnyRule, Loader};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
