@@ -1,11 +1,20 @@
 //! What the settings mean: absolute paths, rules with their weights, known devices and sources. One pass over [`Settings`],
 //! which tells every problem at once.
+//!
+//! ```text
+//! place     what a setting names ─▶ absolute paths, sources, rules
+//! problems  what is wrong, all of it
+//! written   back to the settings, for a run to keep
+//! ```
 
-use std::fmt::Display;
+mod place;
+mod problems;
+mod written;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use corver_core::{AdvantageSettings, Device, LearnSettings, Precision, RewardSettings, Sampling};
 use corver_corpus::CnfOptions;
 use corver_counts::{RemoteSettings, Source};
@@ -18,30 +27,21 @@ use crate::check::CheckSettings;
 use crate::hub;
 use crate::plugin::{self, Plugin};
 use crate::settings::{
-    self, CheckpointSection, CorpusSection, DEMO, EngineKind, EngineSection, EvalSection, ExtractSection,
-    GraderSection, PolicySection, QuestionSection, RuleSection, RunSection, Settings,
+    self, CheckpointSection, EngineKind, EngineSection, EvalSection, ExtractSection, GraderSection, Settings,
 };
+
+pub use place::{DemoOr, Place, model, questions, sources};
+use place::{absolute, file, plugin_path, source, weighted};
+pub use problems::Problems;
 
 /// What is said of a setting that a command needs.
 pub const UNSET: &str = "not set; give a path, or \"demo\"";
 
-/// C of the truncated importance sampling where an engine samples and no other is set, as in TRL's first runs with vLLM.
+/// C of the truncated importance sampling where an engine samples and no other is set. (TRL 1.16 takes 3.)
 const IMPORTANCE_CAP: f64 = 2.0;
 
 /// Bytes.
 const GIB: f64 = (1u64 << 30) as f64;
-
-/// What a setting names: the built-in demo's, or one of the user's own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DemoOr<T> {
-    /// The built-in one.
-    Demo,
-    /// The user's.
-    Own(T),
-}
-
-/// A file or folder; the path is absolute.
-pub type Place = DemoOr<PathBuf>;
 
 /// Resolved settings. What no setting names is `None` or empty: each command needs only some of it.
 #[derive(Debug, Clone)]
@@ -265,71 +265,6 @@ impl Config {
             grader.iter().for_each(|grader| drop(problems.take(key, plugin::find(&grader.plugin))));
         }
     }
-
-    /// The settings that resolve to this in any folder: what a run keeps.
-    pub fn to_settings(&self) -> Settings {
-        let path = |path: &PathBuf| path.display().to_string();
-        let place = |place: &Option<Place>| place.as_ref().map_or_else(String::new, |place| place.written(path));
-        let grader = |grader: &Option<Grader>| {
-            let Some(Grader { plugin, settings }) = grader else { return GraderSection::default() };
-            GraderSection { plugin: path(plugin), settings: settings.clone() }
-        };
-        let source = |source: &Source| match source {
-            Source::Folder(folder) => path(folder),
-            Source::Remote { url, index } => format!("{url}#{index}"),
-        };
-        let sources: Vec<String> = self.sources.iter().map(|origin| origin.written(source)).collect();
-        let plugins: Vec<String> = self.plugins.iter().map(Plugin::to_string).collect();
-        Settings {
-            run: RunSection {
-                seed: self.seed,
-                steps: self.steps,
-                device: self.device.to_string(),
-                threads: self.threads,
-                memory_gib: self.memory.map_or(0.0, |bytes| bytes as f64 / GIB),
-            },
-            question: QuestionSection {
-                train: place(&self.train_questions),
-                eval: place(&self.eval_questions),
-                eval_limit: self.eval_limit,
-                prompts_per_step: self.prompts_per_step,
-            },
-            policy: PolicySection {
-                model: place(&self.model),
-                chat: self.chat.clone(),
-                stop: self.stop.clone(),
-                system_prompt: self.system_prompt.clone(),
-                precision: self.precision,
-                max_rows: self.max_rows,
-            },
-            rollout: self.rollout,
-            engine: self.engine.clone(),
-            extract: self.extraction.to_section(place(&self.extractor)),
-            corpus: CorpusSection {
-                index: sources.into(),
-                mode: self.counting.mode,
-                max_clause_freq: self.counting.max_clause_freq,
-                max_diff_tokens: Some(self.counting.max_diff_tokens),
-                cache_mib: self.cache_mib,
-                count_ms: self.count_time.as_millis() as u64,
-                remote: self.remote.clone(),
-            },
-            rule: RuleSection {
-                plugin: plugins.into(),
-                settings: self.rule_settings.clone(),
-                limits: self.limits.clone(),
-            },
-            judge: grader(&self.judge),
-            format: grader(&self.format),
-            reward: self.reward,
-            advantage: self.advantage,
-            update: self.update,
-            checkpoint: self.checkpoint,
-            filter: self.filter,
-            eval: self.eval.clone(),
-            check: self.check,
-        }
-    }
 }
 
 impl Extraction {
@@ -348,80 +283,12 @@ impl Extraction {
             device: problems.take("extract.device", section.device.parse()).unwrap_or_default(),
         }
     }
-
-    fn to_section(&self, model: String) -> ExtractSection {
-        let Self { prompt, chat, settings, device } = self;
-        ExtractSection {
-            model,
-            prompt: prompt.as_ref().map_or_else(String::new, |path| path.display().to_string()),
-            chat: *chat,
-            stop: settings.stop.clone().unwrap_or_default(),
-            max_new_tokens: settings.max_new_tokens.unwrap_or(0),
-            batch_size: settings.batch_size.unwrap_or(0),
-            max_sentence_tokens: settings.max_sentence_tokens.unwrap_or(0),
-            device: device.to_string(),
-        }
-    }
 }
 
 /// The window in tokens where none is set: the paper's, or the demo's. The demo's articles are short, and a window that
 /// reaches the neighbouring article loses matches at the border between them.
 pub fn window(sources: &[DemoOr<Source>]) -> u64 {
     if sources == [DemoOr::Demo] { corver_demo::WINDOW } else { 1_000 }
-}
-
-/// The indexes that a command line names; the demo's where it names none.
-///
-/// # Errors
-/// Where a URL names no index.
-pub fn sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
-    if texts.is_empty() { Ok(vec![DemoOr::Demo]) } else { texts.iter().map(|text| source(text)).collect() }
-}
-
-/// A folder, or a model that was downloaded under this name.
-pub fn model(text: &str) -> Result<Option<Place>> {
-    match hub::snapshot(hub::Kind::Model, text).filter(|_| !Path::new(text).exists()) {
-        Some(snapshot) => Ok(Some(DemoOr::Own(absolute(&snapshot)?))),
-        None => place(text),
-    }
-}
-
-/// A question file, a dataset's folder or a split of it, or a dataset that was downloaded under this name. A split stays behind
-/// its folder: `FOLDER#train`.
-pub fn questions(text: &str) -> Result<Option<Place>> {
-    let QuestionPlace { path, split } = QuestionPlace::parse(text);
-    let snapshot = path.to_str().and_then(|name| hub::snapshot(hub::Kind::Dataset, name));
-    match snapshot.filter(|_| !path.exists()) {
-        Some(snapshot) => {
-            let place = QuestionPlace { path: absolute(&snapshot)?, split };
-            Ok(Some(DemoOr::Own(place.to_string().into())))
-        }
-        None => place(text),
-    }
-}
-
-fn file(text: &str) -> Result<Option<PathBuf>> {
-    if text.is_empty() { Ok(None) } else { absolute(Path::new(text)).map(Some) }
-}
-
-/// A file or folder, or the demo's; nothing where the text is empty.
-fn place(text: &str) -> Result<Option<Place>> {
-    Ok(match text {
-        "" => None,
-        DEMO => Some(DemoOr::Demo),
-        path => Some(DemoOr::Own(absolute(Path::new(path))?)),
-    })
-}
-
-/// An index folder, an index on a server, or the demo's.
-fn source(text: &str) -> Result<DemoOr<Source>> {
-    Ok(match text {
-        DEMO => DemoOr::Demo,
-        text => DemoOr::Own(match text.parse()? {
-            Source::Folder(path) => Source::Folder(absolute(&path)?),
-            remote @ Source::Remote { .. } => remote,
-        }),
-    })
 }
 
 /// With absolute paths; what an engine needs is asked for.
@@ -443,11 +310,6 @@ fn engine(section: EngineSection, problems: &mut Problems) -> EngineSection {
     }
 }
 
-fn weighted(text: &str) -> Result<Plugin> {
-    let Plugin { path, weight } = text.parse()?;
-    Ok(Plugin { path: plugin_path(&path)?, weight })
-}
-
 fn grader(name: &str, GraderSection { plugin, settings }: GraderSection) -> Result<Option<Grader>> {
     if !plugin.is_empty() {
         return Ok(Some(Grader { plugin: plugin_path(Path::new(&plugin))?, settings }));
@@ -458,78 +320,10 @@ fn grader(name: &str, GraderSection { plugin, settings }: GraderSection) -> Resu
     Ok(None)
 }
 
-/// A shipped rule's name stays a name; every other plugin gets an absolute path.
-fn plugin_path(plugin: &Path) -> Result<PathBuf> {
-    plugin::here(plugin).map_or_else(|| Ok(plugin.to_owned()), |path| absolute(&path))
-}
-
-/// An absolute path in UTF-8, as a configuration file holds it.
-fn absolute(path: &Path) -> Result<PathBuf> {
-    let absolute = std::path::absolute(path).with_context(|| format!("the path {}", path.display()))?;
-    if absolute.to_str().is_none() {
-        bail!("the path {} is not UTF-8", absolute.display());
-    }
-    Ok(absolute)
-}
-
-impl<T> DemoOr<T> {
-    fn written(&self, own: impl Fn(&T) -> String) -> String {
-        match self {
-            Self::Demo => DEMO.to_owned(),
-            Self::Own(value) => own(value),
-        }
-    }
-}
-
-/// Settings, and what is wrong with each.
-#[derive(Debug, Default)]
-pub struct Problems(Vec<(&'static str, String)>);
-
-impl std::error::Error for Problems {}
-
-impl Display for Problems {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.lines().collect::<Vec<_>>().join("; "))
-    }
-}
-
-impl Problems {
-    /// One line for each.
-    pub fn lines(&self) -> impl Iterator<Item = String> {
-        self.0.iter().map(|(key, problem)| format!("`{key}`: {problem}"))
-    }
-
-    fn add(&mut self, key: &'static str, problem: impl Display) {
-        self.0.push((key, problem.to_string()));
-    }
-
-    /// Adds the problem unless the setting has one already.
-    fn add_first(&mut self, key: &'static str, problem: impl Display) {
-        if self.0.iter().all(|(known, _)| *known != key) {
-            self.add(key, problem);
-        }
-    }
-
-    /// The value, or its error among the problems.
-    fn take<T, E: Display>(&mut self, key: &'static str, value: Result<T, E>) -> Option<T> {
-        value.map_err(|error| self.add(key, format!("{error:#}"))).ok()
-    }
-
-    fn look_for(&mut self, key: &'static str, path: &Path) {
-        if !path.exists() {
-            self.add(key, format!("there is no {}", path.display()));
-        }
-    }
-
-    fn none(self) -> Result<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(self.into()) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::OneOrMany;
+    use crate::settings::{DEMO, OneOrMany};
 
     fn settings(change: impl Fn(&mut Settings)) -> Settings {
         let mut settings = Settings::default();
