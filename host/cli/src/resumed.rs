@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use corver_reward::Settings;
 use corver_study::run::{RunDir, RunDirError, RunManifest, folder};
+use toml::Value;
 
 use crate::args::SettingsArgs;
 
@@ -17,6 +19,25 @@ pub fn take_settings(args: &mut SettingsArgs, out: Option<&Path>) {
     }
 }
 
+/// The settings that decide what comes out: all but those in `free`, each a setting or a whole section.
+pub fn decisive(settings: &Settings, free: &[&str]) -> Result<String> {
+    fn without(settings: Value, at: &str, free: &[&str]) -> Value {
+        let Value::Table(table) = settings else { return settings };
+        let kept = table.into_iter().filter_map(|(name, value)| {
+            let whole = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+            (!free.contains(&whole.as_str())).then(|| (name, without(value, &whole, free)))
+        });
+        Value::Table(kept.collect())
+    }
+    let settings = Value::try_from(settings).context("writing the resolved configuration")?;
+    toml::to_string(&without(settings, "", free)).context("writing the resolved configuration")
+}
+
+/// Whether a setting is this one, or lies in this section.
+fn is_of(name: &str, free: &str) -> bool {
+    name.strip_prefix(free).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// Opens the folder if it was begun with all that is in `manifest`. Where it was begun with other settings, the error names them;
 /// those in `free` may differ.
 pub fn open(path: &Path, manifest: &RunManifest, resolved: &str, free: &[&str]) -> Result<RunDir> {
@@ -27,7 +48,7 @@ pub fn open(path: &Path, manifest: &RunManifest, resolved: &str, free: &[&str]) 
             corver_reward::settings::differences(&recorded, resolved).ok()
         };
         let mut different = is_configuration.then(differences).flatten().unwrap_or_default();
-        different.retain(|name| !free.contains(&name.as_str()));
+        different.retain(|name| !free.iter().any(|free| is_of(name, free)));
         if different.is_empty() {
             return error.into();
         }
@@ -46,4 +67,29 @@ pub fn create(path: &Path, manifest: &RunManifest, resolved: &str) -> Result<Run
     let run = RunDir::resume(path, manifest)?;
     run.reopen(resolved)?;
     Ok(run)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_free_decides_nothing() {
+        let of = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            decisive(&settings, &["run.steps", "check"]).unwrap()
+        };
+        let default = of(|_| ());
+        assert_eq!(of(|settings| settings.run.steps = 7), default);
+        assert_eq!(of(|settings| settings.check.pair = 7), default);
+        assert_ne!(of(|settings| settings.run.seed = 7), default);
+        assert_ne!(of(|settings| settings.checkpoint.every = 7), default);
+    }
+
+    #[test]
+    fn a_section_is_free_with_all_that_is_in_it() {
+        assert!(is_of("check.pair", "check") && is_of("run.steps", "run.steps"));
+        assert!(!is_of("checkpoint.every", "check") && !is_of("run", "run.steps"));
+    }
 }

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+use corver_reward::Config;
 use corver_reward::parts;
-use corver_reward::{Config, Settings};
 use corver_study::eval::filter::KEPT;
 use corver_study::eval::{FilterPlan, FilterSettings, Filtered, filter};
 use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
@@ -43,7 +43,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(resumed::CONFIGURATION, text_fingerprint(&whatever_is_kept(config.to_settings())?));
+    manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(&config.to_settings(), &FREE)?));
     manifest.set("model", fingerprint(&model)?);
     manifest.set("questions", text_fingerprint(&serde_json::to_string(&questions)?));
     manifest.set("device", device);
@@ -128,12 +128,4 @@ fn show_table(filtered: &Filtered, settings: &FilterSettings) {
 
 fn share(part: usize, of: &Filtered) -> String {
     output::percent(part as f64 / of.questions.max(1) as f64)
-}
-
-fn whatever_is_kept(mut settings: Settings) -> Result<String> {
-    let of_paper = Settings::default().filter;
-    settings.filter.min_correct = of_paper.min_correct;
-    settings.filter.max_correct = of_paper.max_correct;
-    settings.filter.anchors = of_paper.anchors;
-    toml::to_string(&settings).context("writing the resolved configuration")
 }

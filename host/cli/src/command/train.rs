@@ -7,10 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use corver_core::{Counter, Decoding, Graders, Scorers, StepSettings, Trainee};
 use corver_extract::Extractor;
-use corver_reward::check::CheckSettings;
 use corver_reward::config::Grader;
 use corver_reward::parts::{self, Loader, SentenceRules};
-use corver_reward::settings::EngineSection;
 use corver_reward::{Config, Settings};
 use corver_study::eval::Evaluation;
 use corver_study::run::{
@@ -30,8 +28,8 @@ use crate::resumed;
 use crate::settings;
 
 /// The settings that a resumed run may have changed: it may go on for longer (the second is the same
-/// number, for the schedule), and with another server of the same model.
-const FREE: [&str; 10] = [
+/// number, for the schedule), and with another server of the same model. The last section is not about training.
+const FREE: [&str; 11] = [
     "run.steps",
     "update.total_steps",
     "engine.url",
@@ -42,6 +40,7 @@ const FREE: [&str; 10] = [
     "engine.concurrency",
     "engine.timeout_s",
     "engine.patience_s",
+    "check",
 ];
 /// The entry of a manifest that has the seed; the configuration has it too.
 const SEED: &str = "seed";
@@ -138,7 +137,7 @@ impl Opened {
 
         let mut manifest = RunManifest::default();
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-        manifest.set(resumed::CONFIGURATION, text_fingerprint(&whatever_its_length(settings.clone())?));
+        manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(settings, &FREE)?));
         manifest.set("plugin", &rules.hash);
         manifest.set("judge", Grader::fingerprint(config.judge.as_ref())?);
         manifest.set("format", Grader::fingerprint(config.format.as_ref())?);
@@ -220,16 +219,6 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
             Ok(Some((summary, run.path().to_owned())))
         }
     }
-}
-
-/// What a resumed run must have in common with what it was: all but [`FREE`].
-fn whatever_its_length(mut settings: Settings) -> Result<String> {
-    settings.run.steps = 0;
-    settings.update.total_steps = 0; // the same number, for the schedule
-    settings.check = CheckSettings::default(); // nothing of training
-    let EngineSection { kind, adapter_precision, .. } = settings.engine;
-    settings.engine = EngineSection { kind, adapter_precision, ..EngineSection::default() };
-    toml::to_string(&settings).context("writing the resolved configuration")
 }
 
 fn plan(config: &Config, rule: &str) -> Result<Plan> {
