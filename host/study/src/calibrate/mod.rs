@@ -5,6 +5,7 @@
 //! policy ─▶ sample ─▶ audit      the same without a person, where the truth is known
 //! ```
 
+pub mod annotated;
 pub mod audit;
 pub mod bucket;
 pub mod draw;
@@ -15,12 +16,13 @@ pub mod sheet;
 pub mod suggest;
 pub mod table;
 
+pub use annotated::{Annotated, read_peoples_sheets, read_sheets};
 pub use audit::{Finding, RuleAudit, audit};
 pub use bucket::{Bucket, BucketError, Buckets};
 pub use draw::{DrawError, Drawn, Pool};
 pub use label::{Agreement, Label};
 pub use ranking::{Auc, Outcome};
 pub use sample::{Judged, SampleError, SamplePlan, Sampled};
-pub use sheet::{Annotated, Row, SheetError, read_peoples_sheets, read_sheets, write_sheet};
+pub use sheet::{Row, SheetError, write_sheet};
 pub use suggest::{Suggestion, suggest};
 pub use table::{BucketShare, Calibration, Order, Point, Share, TableError, Trend, calibrate};

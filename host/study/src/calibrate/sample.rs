@@ -8,8 +8,8 @@ use corver_core::{
     SentenceScorer, Verdict,
 };
 
+use super::annotated::Annotated;
 use super::label::Label;
-use super::sheet::Annotated;
 use crate::eval::Truth;
 use crate::run::data_order::seed_of_step;
 

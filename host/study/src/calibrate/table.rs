@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, Normal};
 
+use super::annotated::Annotated;
 use super::bucket::Bucket;
 use super::label::{Agreement, Label};
-use super::sheet::Annotated;
 use crate::eval::wilson_of;
 
 /// What chance makes less often than this is taken for more than chance.

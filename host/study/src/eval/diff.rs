@@ -1,7 +1,5 @@
 //! Two policies on the same questions: is the difference more than chance?
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use corver_core::Label;
@@ -11,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use statrs::distribution::{Binomial, DiscreteCDF};
 
 use super::grade::Grades;
+use super::graded::{GradedError, read_graded};
 
 /// Draws of the bootstrap.
 const DRAWS: usize = 2_000;
@@ -21,24 +20,9 @@ const TAIL: f64 = 0.025;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DiffError {
-    /// A file cannot be read.
-    #[error("cannot read the answers {}: {source}", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// A line is not an answer.
-    #[error("{}:{line}: {source}; these are the files that `eval --out` writes, and answers_raw.jsonl of a run", path.display())]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
+    /// The answers cannot be read.
+    #[error(transparent)]
+    Graded(#[from] GradedError),
     /// The questions differ.
     #[error(
         "line {line} answers {first:?} in the first file and {second:?} in the second; only answers to the same questions compare"
@@ -93,15 +77,11 @@ pub struct Answer {
 /// # Errors
 /// A file that cannot be read, or a line that is no answer.
 pub fn read_answers(path: &Path) -> Result<Vec<Answer>, DiffError> {
-    let read = |source| DiffError::Read { path: path.to_owned(), source };
-    let lines = BufReader::new(File::open(path).map_err(read)?).lines().enumerate();
-    let answer = |(n, line): (usize, std::io::Result<String>)| {
-        let wrong = |source| DiffError::Line { path: path.to_owned(), line: n + 1, source };
-        let answer: Answer = serde_json::from_str(&line.map_err(read)?).map_err(wrong)?;
-        let drawn = DiffError::Drawn { path: path.to_owned(), line: n + 1 };
-        if answer.sample.is_some() { Err(drawn) } else { Ok(answer) }
-    };
-    lines.map(answer).collect()
+    let answers: Vec<Answer> = read_graded(path)?;
+    match answers.iter().position(|answer| answer.sample.is_some()) {
+        Some(drawn) => Err(DiffError::Drawn { path: path.to_owned(), line: drawn + 1 }),
+        None => Ok(answers),
+    }
 }
 
 /// Second minus first, with a 95 % interval of the paired bootstrap.

@@ -6,6 +6,7 @@ pub mod evaluate;
 pub mod extraction;
 pub mod filter;
 pub mod grade;
+pub mod graded;
 pub mod interval;
 pub mod truth;
 
@@ -15,5 +16,6 @@ pub use evaluate::{EvaluateError, EvaluatePlan, EvaluateSettings, Evaluation, Gr
 pub use extraction::{ExtractionQuality, Found, GoldSentence, compare_triplets, read_gold};
 pub use filter::{FilterError, FilterPlan, FilterSettings, Filtered, Zone, filter};
 pub use grade::{Grades, Missing, grade, missing};
+pub use graded::{GradedError, read_graded};
 pub use interval::{wilson, wilson_of};
 pub use truth::{Told, Truth};

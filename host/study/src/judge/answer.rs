@@ -2,16 +2,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use corver_core::{Compatibility, Label, Question};
 use serde::Serialize;
 
 use super::Subject;
-use crate::eval::GradedAnswer;
 use crate::eval::grade::extract_answer;
+use crate::eval::{GradedAnswer, GradedError, read_graded};
 
 /// The order of rows and columns where both judges' labels are counted.
 pub const LABELS: [Label; 3] = [Label::Good, Label::Bad, Label::NotAttempted];
@@ -20,24 +18,9 @@ pub const LABELS: [Label; 3] = [Label::Good, Label::Bad, Label::NotAttempted];
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// The file cannot be read.
-    #[error("cannot read the answers {}: {source}", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// A line is not an answer.
-    #[error("{}:{line}: {source}; these are the files that `eval --out` writes, and answers_raw.jsonl of a run", path.display())]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
+    /// The answers cannot be read.
+    #[error(transparent)]
+    Graded(#[from] GradedError),
     /// No question with golds belongs to an answer.
     #[error("{}:{line}: no gold is known for {question:?}; --questions names the file that was asked", path.display())]
     NoGold {
@@ -107,11 +90,8 @@ pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, Answ
         golds.entry(&question.question).or_default().push(&question.golds);
     }
     let mut asked: HashMap<String, usize> = HashMap::new();
-    let read = |source| AnswerError::Read { path: path.to_owned(), source };
     let mut items = Vec::new();
-    for (index, line) in BufReader::new(File::open(path).map_err(read)?).lines().enumerate() {
-        let wrong = |source| AnswerError::Line { path: path.to_owned(), line: index + 1, source };
-        let answer: GradedAnswer = serde_json::from_str(&line.map_err(read)?).map_err(wrong)?;
+    for (index, answer) in read_graded::<GradedAnswer>(path)?.into_iter().enumerate() {
         let Some(alike) = golds.get(answer.question.as_str()) else {
             return Err(AnswerError::NoGold { path: path.to_owned(), line: index + 1, question: answer.question });
         };
