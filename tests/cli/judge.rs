@@ -1,13 +1,18 @@
 //! A chat model's second opinion, from an endpoint in this process.
 
+#[path = "../../host/http/tests/served/mod.rs"]
+mod served;
+
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use serde_json::{Value, json};
+
+use served::{Request, next_request};
 
 use crate::host::{host, host_with_cache, kill_when_with_cache, lines, run_dir};
 
@@ -31,22 +36,7 @@ fn endpoint(model: Model) -> (String, Arc<AtomicUsize>) {
 
 fn serve(mut stream: TcpStream, model: Model, requests: &AtomicUsize) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    loop {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line == "\r\n" {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
+    while let Some(Request { body, .. }) = next_request(&mut reader) {
         requests.fetch_add(1, SeqCst);
         std::thread::sleep(std::time::Duration::from_millis(20));
         let request: Value = serde_json::from_slice(&body).unwrap();

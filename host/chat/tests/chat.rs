@@ -1,6 +1,9 @@
 //! The client against an endpoint that misbehaves.
 
-use std::io::{BufRead, BufReader, Read, Write};
+#[path = "../../http/tests/served/mod.rs"]
+mod served;
+
+use std::io::{BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -9,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use corver_chat::{Chat, ChatError, ChatSettings, Message, Prices, Role};
 use serde_json::{Value, json};
+
+use served::{Request, next_request};
 
 /// What the endpoint does with one request.
 #[derive(Clone)]
@@ -81,23 +86,7 @@ fn serve(
     (now, most): &(AtomicUsize, AtomicUsize),
 ) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    loop {
-        let (mut length, mut head) = (0, String::new());
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line == "\r\n" {
-                break;
-            }
-            head.push_str(&line);
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
+    while let Some(Request { head, body }) = next_request(&mut reader) {
         most.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
         let number = {
             let mut seen = seen.lock().unwrap();

@@ -1,6 +1,9 @@
 //! The client against a server that misbehaves.
 
-use std::io::{BufRead, BufReader, Read, Write};
+#[path = "../../http/tests/served/mod.rs"]
+mod served;
+
+use std::io::{BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -10,6 +13,8 @@ use corver_core::{CorpusSize, Count, Counter, Query};
 use corver_corpus::{CnfOptions, Mode};
 use corver_counts::{Remote, RemoteError, RemoteSettings};
 use serde_json::{Value, json};
+
+use served::{Request, next_request};
 
 /// What the server does with one request.
 #[derive(Clone)]
@@ -67,22 +72,7 @@ impl Unruly {
 fn serve(stream: TcpStream, acts: &[Act], seen: &Mutex<Vec<(Instant, Value)>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
-    loop {
-        let mut length = 0;
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line == "\r\n" {
-                break;
-            }
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
+    while let Some(Request { body, .. }) = next_request(&mut reader) {
         let number = {
             let mut seen = seen.lock().unwrap();
             seen.push((Instant::now(), serde_json::from_slice(&body).unwrap_or_default()));

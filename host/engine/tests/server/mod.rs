@@ -1,10 +1,15 @@
 //! A server in this process that answers as the test says, and remembers what it was asked.
 
-use std::io::{BufRead, BufReader, Read, Write};
+#[path = "../../../http/tests/served/mod.rs"]
+mod served;
+
+use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
+
+use served::{Request, next_request};
 
 /// Status and body.
 pub type Answer = (u16, String);
@@ -42,23 +47,7 @@ impl Server {
 
 fn serve(mut stream: TcpStream, script: &Script, seen: &Mutex<Vec<(String, Value)>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    loop {
-        let (mut length, mut head) = (0, String::new());
-        loop {
-            let mut line = String::new();
-            if reader.read_line(&mut line).unwrap_or(0) == 0 {
-                return;
-            }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = value.trim().parse().unwrap();
-            }
-            if line == "\r\n" {
-                break;
-            }
-            head.push_str(&line);
-        }
-        let mut body = vec![0; length];
-        reader.read_exact(&mut body).unwrap();
+    while let Some(Request { head, body }) = next_request(&mut reader) {
         let route = head.split_whitespace().nth(1).unwrap().to_owned();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         seen.lock().unwrap().push((route.clone(), body.clone()));
