@@ -34,13 +34,17 @@ pub fn open(config: &Config, model: &Path) -> Result<Option<Engine>> {
         patience: Duration::from_secs_f64(*patience_s),
     };
     let of_model = || format!("reading the model {}", model.display());
-    let tokenizer = ChatTokenizer::load_with_child(model, parts::renderer()?, config.chat.clone())
-        .and_then(|tokenizer| tokenizer.with_stop_texts(config.stop.clone()))
-        .with_context(of_model)?;
     let ModelConfig { vocab_size, max_positions, .. } =
         ModelConfig::read(&model.join("config.json")).with_context(of_model)?;
-    let dialogue = Dialogue::new(tokenizer).with_compatibility(config.reward.compatibility);
+    let dialogue =
+        Dialogue::new(tokenizer(config, model).with_context(of_model)?).with_compatibility(config.reward.compatibility);
     Ok(Some(Engine::open(&settings, dialogue, ModelShape { vocab_size, max_positions })?))
+}
+
+/// The tokenizer of the policy's model, with the chat template's switches and the stop texts of the settings.
+pub fn tokenizer(config: &Config, model: &Path) -> Result<ChatTokenizer> {
+    let tokenizer = ChatTokenizer::load_with_child(model, parts::renderer()?, config.chat.clone())?;
+    Ok(tokenizer.with_stop_texts(config.stop.clone())?)
 }
 
 /// Where adapters are written for the server: `otherwise` where no setting names a folder.

@@ -23,6 +23,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use corver_core::with_causes_shown;
 use corver_reward::config::Problems;
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -54,8 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was being done, then why it failed, outermost first, on one line, or a line for each problem of a configuration. Many
-/// messages quote their cause already.
+/// What was being done, then why it failed, outermost first, on one line, or a line for each problem of a configuration.
 fn explain(error: &anyhow::Error) -> String {
     const ALIGNED: &str = "\n       "; // behind "error: "
     let shown = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref() {
@@ -64,13 +64,7 @@ fn explain(error: &anyhow::Error) -> String {
         }
         None => output::escaped(&cause.to_string()),
     };
-    let mut whole = String::new();
-    for cause in error.chain().map(shown) {
-        if !whole.contains(&cause) {
-            whole = if whole.is_empty() { cause } else { format!("{whole}: {cause}") };
-        }
-    }
-    whole
+    with_causes_shown(error.as_ref(), shown)
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {

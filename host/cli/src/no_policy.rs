@@ -8,7 +8,6 @@ use corver_core::{
     Advantages, Decoding, Device, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling, Trainee,
     UpdateReport,
 };
-
 use corver_reward::Config;
 
 const NO_LIBTORCH: &str =

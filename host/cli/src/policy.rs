@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use corver_core::Device;
 use corver_learn::{Load, Model};
-use corver_pretrained::ChatTokenizer;
-
+use corver_reward::Config;
 use corver_reward::settings::EngineKind;
-use corver_reward::{Config, parts};
+
+use crate::engine;
 
 pub use corver_learn::{MemoryPlan, Policy};
 
@@ -53,9 +53,7 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
         corver_learn::set_num_threads(config.threads);
     }
     let of_policy = || format!("loading the policy {}", model.display());
-    let tokenizer =
-        ChatTokenizer::load_with_child(model, parts::renderer()?, config.chat.clone()).with_context(of_policy)?;
-    let tokenizer = tokenizer.with_stop_texts(config.stop.clone()).with_context(of_policy)?;
+    let tokenizer = engine::tokenizer(config, model).with_context(of_policy)?;
     let mut weights = Model::load(model, config.precision, device).with_context(of_policy)?;
     if let Some(adapter) = adapter {
         weights.load_adapter(adapter).with_context(|| {

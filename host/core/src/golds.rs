@@ -9,8 +9,9 @@ const NESTED: [&str; 4] = ["ground_truth", "target", "golds", "text"];
 
 /// The gold answers of a label. None where it is null, or an empty text or list.
 ///
-/// A text is separated by `;`, as in a question file, or is the JSON of a list; a list has one gold each, blank ones are ignored; an object is a record of
-/// a question file, with or without its question, or holds its golds as verl's sets, Search-R1's or SQuAD do (`NESTED`).
+/// A text is separated by `;`, as in a question file, or is the JSON of a list. A list has one gold each; blank ones are ignored. An
+/// object is a record of a question file, with or without its question, or holds its golds as verl's sets, Search-R1's or SQuAD
+/// do (`NESTED`).
 ///
 /// # Errors
 /// What is wrong with it.

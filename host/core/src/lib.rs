@@ -11,6 +11,8 @@
 //!
 //! Characters are Unicode code points throughout: every text length, offset and span is counted in them.
 
+use std::error::Error;
+
 pub mod advantage;
 pub mod completion;
 pub mod count;
@@ -48,12 +50,18 @@ pub use triplet::{Claim, Extractor, Triplet};
 pub use update::{Device, InvalidSetting, LearnSettings, Learner, Mismatch, Precision, UpdateReport};
 pub use verdict::{Blend, Channel, SentenceScorer, Verdict, Weighted};
 
-/// An error with its causes, outermost first, on one line. Many messages quote their cause already; nothing is said twice.
+/// An error with its causes, outermost first, on one line.
 #[must_use]
-pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+pub fn with_causes(error: &(dyn Error + 'static)) -> String {
+    with_causes_shown(error, |cause| cause.to_string().replace('\n', " "))
+}
+
+/// As [`with_causes`], each of them written by `shown`. Many messages quote their cause already; nothing is said twice.
+#[must_use]
+pub fn with_causes_shown(error: &(dyn Error + 'static), shown: impl Fn(&(dyn Error + 'static)) -> String) -> String {
     let mut whole = String::new();
     for cause in std::iter::successors(Some(error), |&error| error.source()) {
-        let cause = cause.to_string().replace('\n', " ");
+        let cause = shown(cause);
         if !whole.contains(&cause) {
             whole = if whole.is_empty() { cause } else { format!("{whole}: {cause}") };
         }
@@ -62,4 +70,23 @@ pub fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
 }
 
 /// What a heavy part hands back when it cannot do its work; the parts' own error types stay behind it.
-pub type PartError = Box<dyn std::error::Error + Send + Sync + 'static>;
+pub type PartError = Box<dyn Error + Send + Sync + 'static>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("{what}")]
+    struct Told {
+        what: &'static str,
+        source: Option<Box<Told>>,
+    }
+
+    #[test]
+    fn a_cause_that_is_quoted_already_is_not_said_again() {
+        let told = |what, source: Option<Told>| Told { what, source: source.map(Box::new) };
+        let error = told("scoring", Some(told("a file is\nbroken", Some(told("broken", None)))));
+        assert_eq!(with_causes(&error), "scoring: a file is broken");
+    }
+}

@@ -1,37 +1,52 @@
 //! What the corpus says: text around the matches of a query, where the index is on this machine.
 
+use std::cell::OnceCell;
+use std::path::PathBuf;
+
 use anyhow::{Result, ensure};
 use corver_corpus::{CnfOptions, Corpus, Passage};
 use corver_counts::Source;
 
 use crate::{Config, parts};
 
-/// The indexes of a configuration that can be read.
+/// The indexes of a configuration that can be read, opened when a passage is first asked for.
 #[derive(Debug)]
 pub struct Passages {
-    corpora: Vec<Corpus>,
+    folders: Vec<PathBuf>,
+    corpora: OnceCell<Vec<Corpus>>,
     options: CnfOptions,
 }
 
 impl Passages {
-    /// Opens the indexes on this machine once more: their files are mapped, so that this takes no memory.
+    /// Those on this machine; the demo's is built where it is missing.
     ///
     /// # Errors
-    /// Where one is not there or damaged.
-    pub fn open(config: &Config) -> Result<Self> {
+    /// Where that fails.
+    pub fn new(config: &Config) -> Result<Self> {
         let folder = |source| match source {
             Source::Folder(folder) => Some(folder),
             Source::Remote { .. } => None,
         };
-        let folders = parts::sources(&config.sources)?.into_iter().filter_map(folder);
-        let corpora = folders.map(|folder| Corpus::open(&folder)).collect::<Result<_, _>>()?;
-        Ok(Self { corpora, options: config.counting })
+        let folders = parts::sources(&config.sources)?.into_iter().filter_map(folder).collect();
+        Ok(Self { folders, corpora: OnceCell::new(), options: config.counting })
+    }
+
+    /// Opens the indexes once more: their files are mapped, so that this takes little memory.
+    ///
+    /// # Errors
+    /// Where one is not there or damaged.
+    pub fn open(&self) -> Result<&[Corpus]> {
+        if let Some(opened) = self.corpora.get() {
+            return Ok(opened);
+        }
+        let opened = self.folders.iter().map(Corpus::open).collect::<Result<_, _>>()?;
+        Ok(self.corpora.get_or_init(|| opened))
     }
 
     /// Whether there is none: a server counts, and has no text to show.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.corpora.is_empty()
+        self.folders.is_empty()
     }
 
     /// Up to `limit` passages that match: as many as the first index has, then the second, and so on.
@@ -41,7 +56,7 @@ impl Passages {
     pub fn of(&self, all_of: &[Vec<String>], limit: usize) -> Result<Vec<Passage>> {
         let mut passages = Vec::new();
         ensure!(!self.is_empty(), "The index is on a server, which counts and has no text to show.");
-        for corpus in &self.corpora {
+        for corpus in self.open()? {
             passages.extend(corpus.passages(all_of, &self.options, limit - passages.len())?);
         }
         Ok(passages)

@@ -34,7 +34,7 @@ impl Scorer {
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let (_, counter) = parts::corpus(config)?;
         let (_, extractor) = parts::extractor(config)?;
-        let passages = Passages::open(config)?;
+        let passages = Passages::new(config)?;
         Ok(Self { extractor, counter, rules, passages, check: config.check, graders, settings: config.reward })
     }
 

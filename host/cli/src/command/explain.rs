@@ -81,7 +81,7 @@ fn evidence(explained: &Explained, config: &Config, is_replayed: bool) -> Vec<Ev
     let lookups = explained.lookups();
     let opened = match is_replayed {
         true => Err("The counts were replayed from a recording, which has no text.".to_owned()),
-        false => Passages::open(config).map_err(|error| format!("{error:#}")),
+        false => open(config).map_err(|error| format!("{error:#}")),
     };
     if let (Err(why), false) = (&opened, lookups.is_empty()) {
         tracing::warn!("no passages: {why}");
@@ -96,6 +96,12 @@ fn evidence(explained: &Explained, config: &Config, is_replayed: bool) -> Vec<Ev
         Evidence { query: query.to_string(), passages, missing }
     };
     lookups.into_iter().map(|lookup| of_query(&lookup.query)).collect()
+}
+
+fn open(config: &Config) -> Result<Passages> {
+    let passages = Passages::new(config)?;
+    passages.open()?;
+    Ok(passages)
 }
 
 fn passage(passage: &corver_corpus::Passage) -> Passage {
