@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Puts maturin, which builds wheels out of crates, into a virtual environment, .deps/maturin. Does nothing when it is already there.
+# Puts maturin, which builds wheels out of crates, and mypy, which checks their type stubs, into a virtual environment, .deps/maturin. Does nothing when it is already there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-packages="maturin==1.16.0"
+packages="maturin==1.16.0 mypy==2.4.1"
 folder=.deps/maturin
 [ "$(cat $folder/version 2>/dev/null || true)" = "$packages" ] && exit 0
 . host/setup/pip.sh

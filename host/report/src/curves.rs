@@ -115,6 +115,12 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
             title: "Policy",
             curves: vec![
                 curve("KL", "nats per token from the base model", Number, vec![metric("KL", "kl")]),
+                curve(
+                    "Sampler",
+                    "distance from the policy, nats per token",
+                    Number,
+                    vec![metric("mean", "sampling/sampling_logp_difference/mean")],
+                ),
                 curve("Entropy", "nats per token", Number, vec![metric("entropy", "entropy")]),
                 curve("Loss", "", Number, vec![metric("loss", "loss")]),
                 curve("Gradient", "norm before clipping", Number, vec![metric("norm", "grad_norm")]),
