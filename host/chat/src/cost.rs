@@ -28,9 +28,9 @@ pub struct Paid {
 /// What the replies of a job took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Spent {
-    /// Those asked for now.
+    /// Those that this job asked for.
     pub now: Paid,
-    /// Those kept from before.
+    /// Those that were in the cache.
     pub before: Paid,
 }
 
@@ -50,7 +50,7 @@ impl Paid {
 }
 
 impl Spent {
-    /// Now and before, in the currency of the prices.
+    /// Both, in the currency of the prices.
     #[must_use]
     pub fn cost(&self, prices: Prices) -> f64 {
         self.now.cost(prices) + self.before.cost(prices)

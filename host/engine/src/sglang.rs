@@ -22,7 +22,7 @@ pub(crate) fn request(draw: &Draw<'_>, base: &str) -> Value {
             "repetition_penalty": 1.0,
             "presence_penalty": 0.0,
             "frequency_penalty": 0.0,
-            "sampling_seed": draw.seed_of(completion), // heeded with --enable-deterministic-inference
+            "sampling_seed": draw.seed_of(completion), // used with --enable-deterministic-inference
             "stop": draw.stop.texts,
             "stop_token_ids": draw.stop.tokens,
             "no_stop_trim": true,

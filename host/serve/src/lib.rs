@@ -9,7 +9,7 @@
 //!                                                  is queued, together
 //! ```
 //!
-//! [`Server`] knows nothing of what is asked: it is given [`Route`]s. The routes for monitors (`/health`, `/ready`, `/metrics`) are
+//! [`Server`] does not depend on any API: it is given [`Route`]s. The routes for monitors (`/health`, `/ready`, `/metrics`) are
 //! its own.
 
 mod counts;

@@ -1,7 +1,7 @@
-//! Who is connected, and who gives way to a newcomer.
+//! Who is connected, and which connection is closed where a new one finds no place.
 //!
 //! A connection counts as waiting while its client has the next move: it is to send a request, or to read an answer. Where no
-//! place is left, the connection that has waited longest gives way, so that clients that never finish keep out nobody.
+//! place is left, the connection that has waited longest is closed, so that clients that never finish cannot keep others out.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -103,7 +103,7 @@ impl Refusal {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, message)
     }
 
-    /// Not now; the client is told to ask again.
+    /// The server is busy; the client may ask again later.
     #[must_use]
     pub fn busy(message: impl Into<String>) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)

@@ -1,4 +1,4 @@
-//! The server: its address, its connections, its end. What it answers is not its business.
+//! The server: its address, its connections, its shutdown. What it answers is decided by the routes that it is given.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ const LAST_CALL: Duration = Duration::from_millis(250);
 /// How long the last answers may take to leave.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// How long a client for whom there is no place is listened to.
+/// How long a connection for which there is no place may take until it is refused.
 const TURN_AWAY: Duration = Duration::from_secs(1);
 
 /// Bytes of a request's head, and of answers to one client that wait in memory.

@@ -21,10 +21,10 @@ pub struct ServeArgs {
     /// Completions scored together, and completions of one request, at most.
     #[arg(long, value_name = "N", default_value_t = QueueLimits::default().batch)]
     pub max_batch: usize,
-    /// Completions that are waiting or being scored, at most; then clients are told to come back.
+    /// Completions that are waiting or being scored, at most; beyond that, requests get 503.
     #[arg(long, value_name = "N", default_value_t = QueueLimits::default().completions)]
     pub queue: usize,
-    /// Bytes of all requests that are waiting or being answered, as 64M, at most; then clients are told to come back.
+    /// Bytes of all requests that are waiting or being answered, as 64M, at most; beyond that, requests get 503.
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "64M")]
     pub queue_bytes: u64,
     /// What cannot be scored is an error to OpenRLHF too. Else it gets a neutral reward, and corver/error is 1 in its logs.
@@ -35,13 +35,13 @@ pub struct ServeArgs {
     pub name: Option<String>,
 }
 
-/// Where a server listens, and to whom.
+/// Where a server listens, and who may use it.
 #[derive(Debug, Args)]
 pub struct ServerArgs {
-    /// Address and port. Nothing is encrypted: outside a network that you trust, put a proxy that does in front.
+    /// Address and port. There is no TLS: outside a trusted network, put a proxy with TLS in front.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8765")]
     pub listen: SocketAddr,
-    /// File with the bearer token that clients must show. Default: what CORVER_TOKEN holds; without it, anyone may ask.
+    /// File with the bearer token that clients must show. Default: the value of CORVER_TOKEN; without either, no token is needed.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// Connections open at the same time; beyond them the one that has waited longest for its client is closed.
@@ -51,7 +51,7 @@ pub struct ServerArgs {
     /// for rewards.
     #[arg(long, value_name = "N")]
     pub connections_per_peer: Option<usize>,
-    /// Seconds that requests under way may take after Ctrl-C or SIGTERM; what is left is told to ask again.
+    /// Seconds that requests under way may take after Ctrl-C or SIGTERM; what is left then gets 503.
     #[arg(long, value_name = "SECONDS", default_value_t = Limits::default().grace.as_secs(), value_parser = clap::value_parser!(u64).range(..=86_400))]
     pub grace: u64,
 }

@@ -63,7 +63,7 @@ pub struct Queue<S> {
 /// What a request does where the queue is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WhenFull {
-    /// The client is told to come back.
+    /// It gets 503 at once.
     Refuse,
     /// It waits for as long as a request may take.
     Wait,

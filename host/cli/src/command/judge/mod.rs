@@ -123,7 +123,7 @@ impl<L: Copy + PartialEq + Display> Asked<L> {
             output::line(format_args!("left out, because asking again brought no label either: {unlabelled}"));
         }
         output::line(format_args!(
-            "{} replies paid for now, {} + {} tokens, cost {cost:.4}; {} kept from before; cost in all {cost_in_all:.4}",
+            "{} replies asked for, {} + {} tokens, cost {cost:.4}; {} from the cache; total cost {cost_in_all:.4}",
             now.replies, now.prompt_tokens, now.completion_tokens, before.replies
         ));
         if disputed > 0 {
