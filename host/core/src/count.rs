@@ -80,6 +80,26 @@ pub trait Counter: Send {
     fn size(&self) -> CorpusSize;
 }
 
+impl<C: Counter + ?Sized> Counter for &mut C {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        (**self).count(queries)
+    }
+
+    fn size(&self) -> CorpusSize {
+        (**self).size()
+    }
+}
+
+impl<C: Counter + ?Sized> Counter for Box<C> {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        (**self).count(queries)
+    }
+
+    fn size(&self) -> CorpusSize {
+        (**self).size()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

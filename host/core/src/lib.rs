@@ -32,6 +32,7 @@ pub mod trainee;
 pub mod triplet;
 pub mod update;
 pub mod verdict;
+pub mod verify;
 
 pub use advantage::{AdvantageSettings, Advantages, Baseline, ScaleRewards, baselines};
 pub use completion::Completion;
@@ -49,6 +50,10 @@ pub use trainee::Trainee;
 pub use triplet::{Claim, Extractor, Triplet};
 pub use update::{Device, InvalidSetting, LearnSettings, Learner, Mismatch, Precision, UpdateReport};
 pub use verdict::{Blend, Channel, SentenceScorer, Verdict, Weighted};
+pub use verify::{
+    ChatModel, ChatReply, Entailment, Exchange, Message, NliModel, Pair, Passage, Prompt, Retriever, Role, Search,
+    Tallies, Tally, Usage, Verifier, Verifiers,
+};
 
 /// An error with its causes, outermost first, on one line.
 #[must_use]
