@@ -11,7 +11,7 @@ use corver_core::returns::{Ablation, SentenceMean, SentenceReward, token_returns
 use corver_core::sentence::{align, spans_of_pieces, split};
 use corver_core::{
     AdvantageSettings, Alignment, Compatibility, CorpusSize, Count, Counter, Extractor, Grade, Graders, PartError,
-    Query, Question, ResponseGrades, RewardSettings, Rollout, Scorers, Trace, Triplet, question, score,
+    Query, Question, ResponseGrades, RewardSettings, Rollout, Scorers, Trace, Triplet, Verifiers, question, score,
 };
 use corver_rules::{LoadOptions, Rule};
 use golden::{check_all, close, numbers, same, shared, strings, token_map};
@@ -114,11 +114,12 @@ const REFERENCE: RewardSettings = RewardSettings {
 };
 
 fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, String> {
-    let (mut extractor, mut counter) = (Script::new(&row["triplets_by_sentence"]), Counts(&row["counts_by_query"]));
+    let mut extractor = Script::new(&row["triplets_by_sentence"]);
+    let mut verifiers = Verifiers::counting(Counts(&row["counts_by_query"]));
     let mut graders = Graders::default();
     let mut scorers =
-        Scorers { extractor: &mut extractor, counter: &mut counter, sentence_scorer: rule, graders: &mut graders };
-    let question = Question { question: String::new(), golds: vec!["?".into()], title: None, popularity: None };
+        Scorers { extractor: &mut extractor, verifiers: &mut verifiers, sentence_scorer: rule, graders: &mut graders };
+    let question = Question { question: String::new(), golds: vec!["?".into()], ..Question::default() };
     let scored = score(std::slice::from_ref(rollout), &[question], &mut scorers, &REFERENCE);
     scored
         .map(|mut scored| scored.traces.remove(0))
@@ -127,7 +128,8 @@ fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, Strin
 
 fn sentence_rewards(trace: &Trace) -> Vec<SentenceReward> {
     let paid = trace.sentences.iter().filter(|sentence| sentence.verdict.is_some());
-    paid.map(|sentence| SentenceReward { reward: sentence.reward(), counted: sentence.is_counted() }).collect()
+    paid.map(|sentence| SentenceReward { reward: sentence.reward(), counted: sentence.is_counted(), shares: None })
+        .collect()
 }
 
 /// The row's returns under its own response-level rewards, against the tokens that the mask keeps.
@@ -249,13 +251,14 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
             ..REFERENCE
         };
         let golds = question::split_golds(row["gold"].as_str().unwrap());
-        let question = Question { question: String::new(), golds, title: None, popularity: None };
-        let (mut extractor, mut counter) = (Script::new(&row["triplets_by_sentence"]), Counts(&row["counts_by_query"]));
+        let question = Question { question: String::new(), golds, ..Question::default() };
+        let mut extractor = Script::new(&row["triplets_by_sentence"]);
+        let mut verifiers = Verifiers::counting(Counts(&row["counts_by_query"]));
         let mut rules = first.borrow_mut();
         let mut graders = Graders::default();
         let mut scorers = Scorers {
             extractor: &mut extractor,
-            counter: &mut counter,
+            verifiers: &mut verifiers,
             sentence_scorer: &mut *rules,
             graders: &mut graders,
         };

@@ -40,5 +40,5 @@ fn tokens_earn_what_the_python_package_is_tested_against() {
 
 fn question(row: &Value) -> Question {
     let golds = serde_json::from_value(row["answers"].clone()).unwrap();
-    Question { question: row["question"].as_str().unwrap().to_owned(), golds, title: None, popularity: None }
+    Question { question: row["question"].as_str().unwrap().to_owned(), golds, ..Question::default() }
 }

@@ -1,7 +1,7 @@
-//! The completions that a component judges, from `score` over every `resume`.
+//! The completions that a component judges, from the first call over every `resume`.
 
-use crate::bindings::{self, Reply, Request};
-use crate::{Ask, Completion, CompletionRule, Corpus, CorpusSize, Count, Judgement};
+use crate::bindings::{Reply, Request};
+use crate::{Ask, Completion, Corpus, CorpusSize};
 
 pub(crate) struct Batch {
     size: CorpusSize,
@@ -13,61 +13,70 @@ pub(crate) struct Batch {
 /// A completion, and what is known of it.
 struct Progress {
     completion: Completion,
-    /// Per sentence all counts so far, in the order asked.
-    counts: Vec<Vec<Count>>,
-    /// Per sentence the number of queries that wait for a reply.
+    /// Per subject (a sentence, or the completion itself) all replies so far, in the order asked.
+    replies: Vec<Vec<Reply>>,
+    /// Per subject the number of requests that wait for a reply.
     asked: Vec<usize>,
 }
 
+/// What a rule says of one subject, or what it asks.
+pub(crate) type Said<J> = Result<J, Vec<Request>>;
+
 impl Batch {
-    pub(crate) fn new(completions: Vec<Completion>, size: CorpusSize) -> Self {
+    /// `subjects` says how many a completion has.
+    pub(crate) fn new(completions: Vec<Completion>, size: CorpusSize, subjects: fn(&Completion) -> usize) -> Self {
         let progress = |completion: Completion| {
-            let sentences = completion.sentences.len();
-            Progress { completion, counts: vec![Vec::new(); sentences], asked: vec![0; sentences] }
+            let subjects = subjects(&completion);
+            Progress { completion, replies: vec![Vec::new(); subjects], asked: vec![0; subjects] }
         };
         let open = (0..completions.len()).collect();
         Self { size, completions: completions.into_iter().map(progress).collect(), open }
     }
 
-    /// Takes the replies to the requests of the last outcomes.
+    /// Takes the replies to the requests of the last judgements.
     pub(crate) fn reply(&mut self, replies: Vec<Reply>) {
-        let mut counts = replies.into_iter().map(|Reply::Count(count)| count);
+        let mut replies = replies.into_iter();
         for &open in &self.open {
-            let Progress { counts: known, asked, .. } = &mut self.completions[open];
+            let Progress { replies: known, asked, .. } = &mut self.completions[open];
             for (known, asked) in known.iter_mut().zip(asked) {
-                known.extend(counts.by_ref().take(std::mem::take(asked)));
+                known.extend(replies.by_ref().take(std::mem::take(asked)));
             }
         }
     }
 
-    /// One outcome per sentence of each open completion; those in which a sentence asks stay open.
-    pub(crate) fn judge(&mut self, rule: &impl CompletionRule) -> Vec<Vec<bindings::Outcome>> {
+    /// What the rule says of each subject of each open completion; those in which a subject asks stay open.
+    pub(crate) fn judge<J>(
+        &mut self,
+        rule: impl Fn(&Completion, &[Corpus]) -> Vec<Result<J, Ask>>,
+    ) -> Vec<Vec<Said<J>>> {
         let Self { size, completions, open } = self;
-        let mut outcomes = Vec::with_capacity(open.len());
+        let mut said = Vec::with_capacity(open.len());
         open.retain(|&completion| {
-            let judged = completions[completion].judge(rule, *size);
-            let asks = judged.iter().any(|outcome| matches!(outcome, bindings::Outcome::Ask(_)));
-            outcomes.push(judged);
+            let judged = completions[completion].judge(&rule, *size);
+            let asks = judged.iter().any(Result::is_err);
+            said.push(judged);
             asks
         });
-        outcomes
+        said
     }
 }
 
 impl Progress {
-    fn judge(&mut self, rule: &impl CompletionRule, size: CorpusSize) -> Vec<bindings::Outcome> {
-        let corpora: Vec<Corpus> = self.counts.iter().map(|counts| Corpus::new(size, counts)).collect();
-        let outcomes = rule.judge(&self.completion, &corpora);
-        assert_eq!(outcomes.len(), corpora.len(), "a rule must give one outcome per sentence");
-        let written = |(outcome, asked): (crate::Outcome, &mut usize)| match outcome {
-            Ok(Judgement::Score(verdict)) => bindings::Outcome::Score(verdict),
-            Ok(Judgement::Abstain(why)) => bindings::Outcome::Abstain(why),
-            Err(Ask(queries)) => {
-                *asked = queries.len();
-                bindings::Outcome::Ask(queries.into_iter().map(Request::Count).collect())
-            }
+    fn judge<J>(
+        &mut self,
+        rule: impl Fn(&Completion, &[Corpus]) -> Vec<Result<J, Ask>>,
+        size: CorpusSize,
+    ) -> Vec<Said<J>> {
+        let corpora: Vec<Corpus> = self.replies.iter().map(|replies| Corpus::new(size, replies)).collect();
+        let said = rule(&self.completion, &corpora);
+        assert_eq!(said.len(), corpora.len(), "a rule must give one outcome per sentence");
+        let noted = |(said, asked): (Result<J, Ask>, &mut usize)| {
+            said.map_err(|Ask(requests)| {
+                *asked = requests.len();
+                requests
+            })
         };
-        outcomes.into_iter().zip(&mut self.asked).map(written).collect()
+        said.into_iter().zip(&mut self.asked).map(noted).collect()
     }
 }
 
@@ -76,6 +85,7 @@ mod tests {
     use super::*;
     use crate::prelude::*;
     use crate::testing::completion;
+    use crate::{Count, Judgement, Query};
 
     const NOWHERE: CorpusSize = CorpusSize { tokens: None, documents: None };
 
@@ -99,15 +109,20 @@ mod tests {
         occurrences.iter().map(|&n| Reply::Count(Count { occurrences: Some(n), exact: true })).collect()
     }
 
+    fn of(completions: Vec<Completion>) -> Batch {
+        Batch::new(completions, NOWHERE, |completion| completion.sentences.len())
+    }
+
     /// Rewards, and what is asked, of each completion.
-    fn shown(outcomes: Vec<Vec<bindings::Outcome>>) -> Vec<Vec<String>> {
-        let shown = |outcome| match outcome {
-            bindings::Outcome::Score(verdict) => verdict.reward.to_string(),
-            bindings::Outcome::Abstain(_) => "abstains".into(),
-            bindings::Outcome::Ask(requests) => {
-                let query = |Request::Count(query)| query.to_string();
-                requests.into_iter().map(query).collect::<Vec<_>>().join(", ")
-            }
+    fn shown(outcomes: Vec<Vec<Said<Judgement>>>) -> Vec<Vec<String>> {
+        let query = |request| match request {
+            Request::Count(query) => query.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let shown = |outcome: Said<Judgement>| match outcome {
+            Ok(Judgement::Score(verdict)) => verdict.reward.to_string(),
+            Ok(Judgement::Abstain(_)) => "abstains".into(),
+            Err(requests) => requests.into_iter().map(query).collect::<Vec<_>>().join(", "),
         };
         outcomes.into_iter().map(|completion| completion.into_iter().map(shown).collect()).collect()
     }
@@ -116,12 +131,12 @@ mod tests {
     fn a_completion_stays_as_long_as_a_sentence_of_it_asks() {
         let settled = completion(&[("Well.", &[])]);
         let open = completion(&[("So.", &[]), ("A is in B.", &[("A", "is in", "B")]), ("Well.", &[])]);
-        let mut batch = Batch::new(vec![settled, open], NOWHERE);
-        assert_eq!(shown(batch.judge(&Sum {})), [vec!["0"], vec!["0", "A", "0"]]);
+        let mut batch = of(vec![settled, open]);
+        assert_eq!(shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))), [vec!["0"], vec!["0", "A", "0"]]);
         batch.reply(replies(&[3]));
-        assert_eq!(shown(batch.judge(&Sum {})), [["0", "B", "0"]]);
+        assert_eq!(shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))), [["0", "B", "0"]]);
         batch.reply(replies(&[4]));
-        assert_eq!(shown(batch.judge(&Sum {})), [["0", "7", "0"]]);
+        assert_eq!(shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))), [["0", "7", "0"]]);
     }
 
     #[test]
@@ -137,10 +152,13 @@ mod tests {
             }
         }
         let facts = completion(&[("A, B.", &[("A", "", ""), ("B", "", "")]), ("None.", &[]), ("C.", &[("C", "", "")])]);
-        let mut batch = Batch::new(vec![facts.clone(), facts], NOWHERE);
-        assert_eq!(shown(batch.judge(&All {})), [["A, B", "0", "C"], ["A, B", "0", "C"]]);
+        let mut batch = of(vec![facts.clone(), facts]);
+        assert_eq!(
+            shown(batch.judge(|one, corpora| All {}.judge(one, corpora))),
+            [["A, B", "0", "C"], ["A, B", "0", "C"]]
+        );
         batch.reply(replies(&[1, 2, 3, 4, 5, 6]));
-        assert_eq!(shown(batch.judge(&All {})), [["12", "0", "3"], ["45", "0", "6"]]);
+        assert_eq!(shown(batch.judge(|one, corpora| All {}.judge(one, corpora))), [["12", "0", "3"], ["45", "0", "6"]]);
     }
 
     #[test]
@@ -154,7 +172,8 @@ mod tests {
         }
         let score = |tokens, documents| {
             let size = CorpusSize { tokens, documents };
-            shown(Batch::new(vec![completion(&[("Well.", &[])])], size).judge(&Size {})).concat()
+            let mut batch = Batch::new(vec![completion(&[("Well.", &[])])], size, |one| one.sentences.len());
+            shown(batch.judge(|one, corpora| Size {}.judge(one, corpora))).concat()
         };
         assert_eq!(
             [score(Some(300), Some(7)), score(Some(300), None), score(None, None)].concat(),

@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, OnceLock};
 
-use crate::batch::Batch;
-use crate::bindings::{self, Reply};
-use crate::{Completion, CompletionRule, CorpusSize, Grade, Manifest, ResponseRule, Settings};
+use crate::batch::{Batch, Said};
+use crate::bindings::{Assessment, Outcome, Reply};
+use crate::{Completion, CompletionRule, CorpusSize, Grade, Judgement, Manifest, ResponseRule, Settings, Verifier};
 
 /// Makes a sentence rule the component that this crate compiles to. Its name, version and summary are the package's.
 #[macro_export]
@@ -30,8 +30,15 @@ macro_rules! export {
 macro_rules! export_response_rule {
     ($rule:ty) => {
         $crate::component!($rule, $crate::ResponseRule, $crate::bindings::response, {
-            fn assess(completions: Vec<$crate::Completion>) -> Vec<$crate::Grade> {
-                $crate::glue::assess(&RULE, &completions)
+            fn assess(
+                completions: Vec<$crate::Completion>,
+                corpus: $crate::CorpusSize,
+            ) -> Vec<$crate::bindings::Assessment> {
+                $crate::glue::assess(&RULE, completions, corpus)
+            }
+
+            fn resume(replies: Vec<$crate::bindings::Reply>) -> Vec<$crate::bindings::Assessment> {
+                $crate::glue::reassess(&RULE, replies)
             }
         });
     };
@@ -53,6 +60,7 @@ macro_rules! component {
                         env!("CARGO_PKG_NAME"),
                         env!("CARGO_PKG_VERSION"),
                         env!("CARGO_PKG_DESCRIPTION"),
+                        <$rule as $kind>::ASKS,
                     )
                 }
 
@@ -70,9 +78,10 @@ macro_rules! component {
     };
 }
 
-pub fn describe<R: Settings>(name: &str, version: &str, summary: &str) -> Manifest {
+pub fn describe<R: Settings>(name: &str, version: &str, summary: &str, asks: &[Verifier]) -> Manifest {
     hand_over_panics();
-    Manifest { name: name.into(), version: version.into(), summary: summary.into(), settings_schema: R::schema() }
+    let [name, version, summary] = [name, version, summary].map(str::to_owned);
+    Manifest { name, version, summary, settings_schema: R::schema(), asks: asks.to_vec() }
 }
 
 pub fn configure<R: Settings>(
@@ -91,21 +100,56 @@ pub fn score<R: CompletionRule>(
     rule: &OnceLock<R>,
     completions: Vec<Completion>,
     corpus: CorpusSize,
-) -> Vec<Vec<bindings::Outcome>> {
-    let mut batch = BATCH.lock().expect(UNBROKEN);
-    batch.insert(Batch::new(completions, corpus)).judge(rule.get().expect(CONFIGURED))
+) -> Vec<Vec<Outcome>> {
+    begin(Batch::new(completions, corpus, |completion| completion.sentences.len()), |batch| judged(rule, batch))
 }
 
-pub fn resume<R: CompletionRule>(rule: &OnceLock<R>, replies: Vec<Reply>) -> Vec<Vec<bindings::Outcome>> {
-    let mut batch = BATCH.lock().expect(UNBROKEN);
-    let batch = batch.as_mut().expect("the contract: `score` comes before `resume`");
-    batch.reply(replies);
-    batch.judge(rule.get().expect(CONFIGURED))
+pub fn resume<R: CompletionRule>(rule: &OnceLock<R>, replies: Vec<Reply>) -> Vec<Vec<Outcome>> {
+    go_on(replies, |batch| judged(rule, batch))
 }
 
-pub fn assess<R: ResponseRule>(rule: &OnceLock<R>, completions: &[Completion]) -> Vec<Grade> {
+fn judged<R: CompletionRule>(rule: &OnceLock<R>, batch: &mut Batch) -> Vec<Vec<Outcome>> {
     let rule = rule.get().expect(CONFIGURED);
-    completions.iter().map(|completion| rule.grade(completion)).collect()
+    let outcome = |said: Said<Judgement>| match said {
+        Ok(Judgement::Score(verdict)) => Outcome::Score(verdict),
+        Ok(Judgement::Abstain(why)) => Outcome::Abstain(why),
+        Err(requests) => Outcome::Ask(requests),
+    };
+    let said = batch.judge(|completion, corpora| rule.judge(completion, corpora));
+    said.into_iter().map(|completion| completion.into_iter().map(outcome).collect()).collect()
+}
+
+pub fn assess<R: ResponseRule>(
+    rule: &OnceLock<R>,
+    completions: Vec<Completion>,
+    corpus: CorpusSize,
+) -> Vec<Assessment> {
+    begin(Batch::new(completions, corpus, |_| 1), |batch| graded(rule, batch))
+}
+
+pub fn reassess<R: ResponseRule>(rule: &OnceLock<R>, replies: Vec<Reply>) -> Vec<Assessment> {
+    go_on(replies, |batch| graded(rule, batch))
+}
+
+fn graded<R: ResponseRule>(rule: &OnceLock<R>, batch: &mut Batch) -> Vec<Assessment> {
+    let rule = rule.get().expect(CONFIGURED);
+    let assessment = |said: Said<Grade>| match said {
+        Ok(grade) => Assessment::Graded(grade),
+        Err(requests) => Assessment::Ask(requests),
+    };
+    let said = batch.judge(|completion, corpora| vec![rule.grade(completion, &corpora[0])]);
+    said.into_iter().flatten().map(assessment).collect()
+}
+
+fn begin<T>(batch: Batch, judge: impl FnOnce(&mut Batch) -> T) -> T {
+    judge(BATCH.lock().expect(UNBROKEN).insert(batch))
+}
+
+fn go_on<T>(replies: Vec<Reply>, judge: impl FnOnce(&mut Batch) -> T) -> T {
+    let mut batch = BATCH.lock().expect(UNBROKEN);
+    let batch = batch.as_mut().expect("the contract: `resume` comes after what asked");
+    batch.reply(replies);
+    judge(batch)
 }
 
 const CONFIGURED: &str = "the contract: `configure` comes first";
@@ -114,5 +158,5 @@ const UNBROKEN: &str = "a panic ends the instance";
 /// A panic ends as a trap without words; its text takes this way out. Natively, panics keep the hook they have.
 fn hand_over_panics() {
     #[cfg(target_family = "wasm")]
-    std::panic::set_hook(Box::new(|panic| bindings::report(&panic.to_string())));
+    std::panic::set_hook(Box::new(|panic| crate::bindings::report(&panic.to_string())));
 }

@@ -1,6 +1,6 @@
 //! What a reward rule is written with.
 //!
-//! A rule is a pure function from one sentence, its triplets and the corpus counts it asks for to a verdict. It imports
+//! A rule is a pure function from one sentence, its triplets and the answers to what it asks to a verdict. It imports
 //! nothing, keeps no state and reads no clock. This is a whole one:
 //!
 //! ```
@@ -33,7 +33,8 @@
 //! | a whole completion: a judge of answers, a check of their format | [`ResponseRule`] | [`export_response_rule!`] |
 //!
 //! What a rule sees is a [`Completion`] of [`Sentence`]s with their [`Triplet`]s, and the [`Corpus`], which answers a
-//! [`Query`] with a count. Ready-made parts: [`Sentence::first_valid_triplet`], [`Triplet::word_query`],
+//! [`Query`] with a count; where the rule's `ASKS` says so, also a [`Pair`] of texts with its [`Entailment`], a [`Prompt`] with a chat
+//! model's reply, and a [`Search`] with [`Passage`]s. Ready-made parts: [`Sentence::first_valid_triplet`], [`Triplet::word_query`],
 //! [`Corpus::count_facts`], [`first_fact`], [`mean_fact`], [`Tiers`], [`content_words`].
 //!
 //! `cargo build --release --target wasm32-unknown-unknown` makes the file that `corver-host train --plugin` takes.
@@ -47,6 +48,7 @@ mod corpus;
 pub mod glue;
 mod outcome;
 mod query;
+mod question;
 mod response;
 mod rule;
 mod settings;
@@ -60,10 +62,13 @@ pub use schemars;
 #[doc(hidden)]
 pub use serde;
 
-pub use bindings::{Completion, CorpusSize, Count, Grade, Manifest, Query, Section, Sentence, Triplet, Verdict};
+pub use bindings::{
+    Completion, CorpusSize, Count, Credit, Entailment, Grade, Manifest, Message, Pair, Passage, Point, Prompt, Query,
+    Reply, Request, Role, Search, Section, Sentence, Triplet, Verdict, Verifier,
+};
 pub use corpus::{Ask, Corpus};
-pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, mean_fact, verdict};
-pub use response::{ResponseRule, grade};
+pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, label, mean_fact, points, verdict};
+pub use response::{Graded, GradedExt, ResponseRule, grade};
 pub use rule::{CompletionRule, SentenceRule};
 pub use settings::{Settings, configured, configured_response, finite};
 pub use tiers::{Tiers, TiersError};
@@ -72,8 +77,9 @@ pub use words::{content_words, is_pronoun, relation_words, word_query};
 /// Everything a rule usually needs.
 pub mod prelude {
     pub use crate::{
-        Completion, CompletionRule, Corpus, Grade, Outcome, OutcomeExt as _, Query, ResponseRule, Section, Sentence,
-        SentenceRule, Settings as _, Tiers, Triplet, abstain, content_words, finite, first_fact, grade, is_pronoun,
-        mean_fact, relation_words, settings, verdict, word_query,
+        Completion, CompletionRule, Corpus, Graded, GradedExt as _, Outcome, OutcomeExt as _, Pair, Prompt, Query,
+        ResponseRule, Search, Section, Sentence, SentenceRule, Settings as _, Tiers, Triplet, Verifier, abstain,
+        content_words, finite, first_fact, grade, is_pronoun, label, mean_fact, points, relation_words, settings,
+        verdict, word_query,
     };
 }

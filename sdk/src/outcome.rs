@@ -1,8 +1,8 @@
 //! What a rule answers.
 
-use crate::{Ask, Corpus, Sentence, Tiers, Verdict};
+use crate::{Ask, Corpus, Credit, Point, Sentence, Tiers, Verdict};
 
-/// A rule's answer for one sentence: a judgement, or the counts it still needs. `?` on [`crate::Corpus::count`] makes
+/// A rule's answer for one sentence: a judgement, or the replies it still needs. `?` on [`crate::Corpus::count`] makes
 /// the latter.
 pub type Outcome = Result<Judgement, Ask>;
 
@@ -18,7 +18,27 @@ pub enum Judgement {
 /// Rewards the sentence. The number must be finite as a 32-bit float, or the host refuses the whole batch.
 #[expect(clippy::missing_errors_doc, reason = "never an error: the type is what `SentenceRule::score` returns")]
 pub fn verdict(reward: f64) -> Outcome {
-    Ok(Judgement::Score(Verdict { reward: reward as f32, count: None, triplet: None, note: None }))
+    scored(reward as f32, None)
+}
+
+/// Rewards single tokens of the sentence: those that hold these characters of its text, counted from 0. Shares of one token add up.
+#[expect(clippy::missing_errors_doc, reason = "never an error: the type is what `SentenceRule::score` returns")]
+pub fn points(shares: impl IntoIterator<Item = (usize, f64)>) -> Outcome {
+    // A text from the host has fewer than 2³² characters.
+    let point = |(character, reward): (usize, f64)| Point { character: character as u32, reward: reward as f32 };
+    let points: Vec<Point> = shares.into_iter().map(point).collect();
+    scored(points.iter().map(|point| point.reward).sum(), Some(Credit::Points(points)))
+}
+
+/// Says whether the sentence is right. Nobody earns anything: after the advantages were normalised, those of the sentence's tokens
+/// become positive where it is right, and negative where it is wrong.
+#[expect(clippy::missing_errors_doc, reason = "never an error: the type is what `SentenceRule::score` returns")]
+pub fn label(is_right: bool) -> Outcome {
+    scored(if is_right { 1.0 } else { -1.0 }, Some(Credit::Sign))
+}
+
+fn scored(reward: f32, credit: Option<Credit>) -> Outcome {
+    Ok(Judgement::Score(Verdict { reward, credit, count: None, triplet: None, note: None }))
 }
 
 /// Says nothing about the sentence, which then earns 0; `why` appears in the trace.

@@ -1,6 +1,9 @@
 //! Rules for whole completions: judges of the answer, checks of the format.
 
-use crate::{Completion, Grade, Settings};
+use crate::{Ask, Completion, Corpus, Grade, Settings, Verifier};
+
+/// A rule's answer for one completion: a grade, or the replies it still needs. `?` on [`Corpus::chats`], for example, makes the latter.
+pub type Graded = Result<Grade, Ask>;
 
 /// A reward for whole completions. The implementing type holds the rule's settings; [`crate::settings!`] declares it.
 ///
@@ -18,7 +21,7 @@ use crate::{Completion, Grade, Settings};
 /// }
 ///
 /// impl ResponseRule for Verbatim {
-///     fn grade(&self, completion: &Completion) -> Grade {
+///     fn grade(&self, completion: &Completion, _: &Corpus) -> Graded {
 ///         if completion.golds.contains(&completion.answer) { grade(self.reward, "GOOD") } else { grade(-1.0, "BAD") }
 ///     }
 /// }
@@ -26,8 +29,15 @@ use crate::{Completion, Grade, Settings};
 /// corver_sdk::export_response_rule!(Verbatim);
 /// ```
 pub trait ResponseRule: Settings {
-    /// Grades one completion, from its arguments alone.
-    fn grade(&self, completion: &Completion) -> Grade;
+    /// As [`crate::SentenceRule::ASKS`].
+    const ASKS: &'static [Verifier] = &[];
+
+    /// Grades one completion. Called again with more answers until it no longer asks; each call must decide, and ask, from its
+    /// arguments alone.
+    ///
+    /// # Errors
+    /// [`Ask`] where `corpus` does not hold an answer yet; `?` passes it on.
+    fn grade(&self, completion: &Completion, corpus: &Corpus) -> Graded;
 
     /// Refuses settings that do not make sense, beyond what their types say. Called once, before anything is graded.
     ///
@@ -40,16 +50,20 @@ pub trait ResponseRule: Settings {
 
 /// A reward for the whole completion, and one word for it, such as GOOD or BROKEN. The number must be finite as a 32-bit float,
 /// or the host refuses the whole batch.
-#[must_use]
-pub fn grade(reward: f64, label: &str) -> Grade {
-    Grade { reward: reward as f32, label: label.to_owned(), note: None }
+#[expect(clippy::missing_errors_doc, reason = "never an error: the type is what `ResponseRule::grade` returns")]
+pub fn grade(reward: f64, label: &str) -> Graded {
+    Ok(Grade { reward: reward as f32, label: label.to_owned(), note: None })
 }
 
-impl Grade {
-    /// Adds words for the trace.
-    #[must_use]
-    pub fn note(mut self, note: &str) -> Self {
-        self.note = Some(note.to_owned());
-        self
+/// Adds to a grade. Leaves asks as they are.
+#[expect(clippy::missing_errors_doc, reason = "an ask stays an ask; no error of its own")]
+pub trait GradedExt {
+    /// Words for the trace.
+    fn note(self, note: &str) -> Graded;
+}
+
+impl GradedExt for Graded {
+    fn note(self, note: &str) -> Graded {
+        self.map(|grade| Grade { note: Some(note.to_owned()), ..grade })
     }
 }

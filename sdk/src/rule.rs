@@ -1,15 +1,18 @@
 //! What a rule implements: [`SentenceRule`] where a sentence stands for itself, [`CompletionRule`] where its neighbours
 //! matter.
 
-use crate::{Completion, Corpus, Outcome, Sentence, Settings};
+use crate::{Completion, Corpus, Outcome, Sentence, Settings, Verifier};
 
 /// A reward for single sentences. The implementing type holds the rule's settings; [`crate::settings!`] declares it.
 pub trait SentenceRule: Settings {
-    /// Judges one sentence. Called again with more counts until it no longer asks; each call must decide, and ask, from
+    /// What it asks beside counts. A run that does not grant all of it does not begin.
+    const ASKS: &'static [Verifier] = &[];
+
+    /// Judges one sentence. Called again with more answers until it no longer asks; each call must decide, and ask, from
     /// its arguments alone.
     ///
     /// # Errors
-    /// [`crate::Ask`] where `corpus` does not hold a count yet; `?` passes it on.
+    /// [`crate::Ask`] where `corpus` does not hold an answer yet; `?` passes it on.
     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome;
 
     /// Refuses settings that do not make sense, beyond what their types say. Called once, before anything is judged.
@@ -54,6 +57,9 @@ pub trait SentenceRule: Settings {
 /// # assert_eq!((judged[0].reward, judged[1].reward), (Some(0.1), None));
 /// ```
 pub trait CompletionRule: Settings {
+    /// As [`SentenceRule::ASKS`].
+    const ASKS: &'static [Verifier] = &[];
+
     /// Judges a whole completion: one outcome per sentence, in order. Each sentence has a corpus of its own. Called again,
     /// with the whole completion, until no outcome asks; each call must decide, and ask, from its arguments alone.
     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome>;
@@ -68,6 +74,8 @@ pub trait CompletionRule: Settings {
 }
 
 impl<R: SentenceRule> CompletionRule for R {
+    const ASKS: &'static [Verifier] = <R as SentenceRule>::ASKS;
+
     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
         completion.sentences.iter().zip(corpora).map(|(sentence, corpus)| self.score(sentence, corpus)).collect()
     }

@@ -1,4 +1,4 @@
-//! Runs a rule natively: against counts given by hand, and ([`check()`]) against generated ones.
+//! Runs a rule natively: against answers given by hand, and ([`check()`]) against generated ones.
 //!
 //! ```
 //! use corver_sdk::prelude::*;
@@ -20,15 +20,19 @@
 //! corver_sdk::testing::check(&Seen::default(), -1.0..=1.0);
 //! ```
 
+mod answers;
 mod check;
 mod responses;
+mod rounds;
 
-use std::collections::BTreeMap;
-
+pub use answers::{FakeCorpus, counts};
 pub use check::{check, check_with};
-pub use responses::{check_responses, response};
+pub use responses::{check_responses, check_responses_with, response, run_response};
 
-use crate::{Ask, Completion, CompletionRule, Corpus, CorpusSize, Count, Judgement, Query, Section, Sentence, Triplet};
+use crate::{
+    Completion, CompletionRule, Corpus, CorpusSize, Credit, Judgement, Point, Reply, Request, Section, Sentence,
+    Triplet, Verdict,
+};
 
 mod limits {
     include!("../../wit/limits.rs");
@@ -65,47 +69,14 @@ pub fn completion(sentences: &[(&str, &[Parts])]) -> Completion {
 fn of(sentences: Vec<Sentence>) -> Completion {
     let texts: Vec<&str> = sentences.iter().map(|sentence| sentence.text.as_str()).collect();
     let text = format!("<think>{}</think>", texts.join(" "));
-    Completion { question: String::new(), golds: Vec::new(), answer: text.clone(), text, sentences }
-}
-
-/// A corpus in which exactly these queries can be asked, each written as it prints: `"Paris AND Peru"`.
-#[must_use]
-pub fn counts(known: &[(&str, u64)]) -> FakeCorpus {
-    let known = known.iter().map(|&(query, count)| (query.to_owned(), Some(count))).collect();
-    FakeCorpus { known, size: CorpusSize { tokens: None, documents: None } }
-}
-
-/// See [`counts`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct FakeCorpus {
-    known: BTreeMap<String, Option<u64>>,
-    size: CorpusSize,
-}
-
-impl FakeCorpus {
-    /// Adds a query that the corpus cannot answer.
-    #[must_use]
-    pub fn without(mut self, query: &str) -> Self {
-        self.known.insert(query.to_owned(), None);
-        self
-    }
-
-    /// A corpus of so many tokens and documents; without this, both are unknown.
-    #[must_use]
-    pub fn of_size(mut self, tokens: u64, documents: u64) -> Self {
-        self.size = CorpusSize { tokens: Some(tokens), documents: Some(documents) };
-        self
-    }
-
-    fn count(&self, query: &Query) -> Count {
-        let text = query.to_string();
-        let Some(&occurrences) = self.known.get(&text) else {
-            panic!(
-                "the rule asked for {text:?}, which the test's corpus does not hold; it holds {:?}",
-                self.known.keys()
-            )
-        };
-        Count { occurrences, exact: true }
+    Completion {
+        question: String::new(),
+        golds: Vec::new(),
+        title: None,
+        evidence: Vec::new(),
+        answer: text.clone(),
+        text,
+        sentences,
     }
 }
 
@@ -114,6 +85,8 @@ impl FakeCorpus {
 pub struct Judged {
     /// `None` where the rule abstained.
     pub reward: Option<f32>,
+    /// Which tokens get it, where it is not every token of the sentence.
+    pub credit: Option<Credit>,
     /// The count that decided.
     pub count: Option<u64>,
     /// The index of the triplet that decided.
@@ -139,7 +112,7 @@ pub fn run<R: CompletionRule>(rule: &R, sentence: &Sentence, corpus: &FakeCorpus
 /// As [`run`].
 #[must_use]
 pub fn run_completion<R: CompletionRule>(rule: &R, completion: &Completion, corpus: &FakeCorpus) -> Vec<Judged> {
-    settle(rule, completion, corpus.size, |query| corpus.count(query))
+    settle(rule, completion, corpus.size(), |request| corpus.answer(request))
 }
 
 /// What `rule` pays a sentence of one fact that occurs so often.
@@ -157,64 +130,41 @@ fn settle<R: CompletionRule>(
     rule: &R,
     completion: &Completion,
     size: CorpusSize,
-    answer: impl Fn(&Query) -> Count,
+    answer: impl Fn(&Request) -> Reply,
 ) -> Vec<Judged> {
     let sentences = &completion.sentences;
-    let mut counts: Vec<Vec<Count>> = vec![Vec::new(); sentences.len()];
-    let mut asked: Vec<Vec<Query>> = vec![Vec::new(); sentences.len()];
-    for _ in 0..=limits::ROUNDS {
-        let with_questions = counts.iter().zip(&asked);
-        let corpora: Vec<Corpus> =
-            with_questions.map(|(counts, asked)| Corpus::recorded(size, counts, asked)).collect();
-        let outcomes = rule.judge(completion, &corpora);
-        assert_eq!(outcomes.len(), sentences.len(), "a rule must give one outcome per sentence");
-        if outcomes.iter().all(Result::is_ok) {
-            let outcomes = outcomes.into_iter().flatten();
-            return sentences.iter().zip(&asked).zip(outcomes).map(|((s, asked), o)| judged(s, asked, o)).collect();
-        }
-        for ((counts, asked), outcome) in counts.iter_mut().zip(&mut asked).zip(outcomes) {
-            for query in outcome.err().into_iter().flat_map(|Ask(queries)| queries) {
-                check_query(&query);
-                counts.push(answer(&query));
-                asked.push(query);
-            }
-            let (limit, got) = (limits::QUERIES_PER_SENTENCE, asked.len());
-            assert!(got <= limit, "{got} queries for one sentence: at most {limit} are allowed");
-        }
-    }
-    panic!("the rule still asks after {} rounds of answers", limits::ROUNDS);
+    let rules = rounds::Rules { asks: R::ASKS, questions: limits::QUESTIONS_PER_SENTENCE };
+    let judge = |corpora: &[Corpus]| rule.judge(completion, corpora);
+    let settled = rounds::settle(&rules, sentences.len(), size, judge, answer);
+    sentences.iter().zip(settled).map(|(sentence, (judgement, asked))| judged(sentence, &asked, judgement)).collect()
 }
 
-fn check_query(query: &Query) {
-    let (limit, words) = (limits::WORDS_PER_QUERY, query.words().count());
-    assert!((1..=limit).contains(&words), "a query of {words} words: 1 to {limit} are allowed");
-    let (limit, words) = (limits::WORDS_PER_CLAUSE, query.all_of.iter().map(Vec::len).max().unwrap_or(0));
-    assert!(words <= limit, "a clause of {words} words: at most {limit} are allowed");
-    let is_empty = query.all_of.iter().any(Vec::is_empty);
-    assert!(!is_empty, "a clause without words, which nothing matches: {query:?}");
-}
-
-fn judged(sentence: &Sentence, queries: &[Query], judgement: Judgement) -> Judged {
+fn judged(sentence: &Sentence, requests: &[Request], judgement: Judgement) -> Judged {
     let mut asked: Vec<String> = Vec::new();
-    for query in queries.iter().map(Query::to_string) {
-        if !asked.contains(&query) {
-            asked.push(query);
+    for request in requests.iter().map(Request::to_string) {
+        if !asked.contains(&request) {
+            asked.push(request);
         }
     }
     match judgement {
-        Judgement::Abstain(note) => Judged { reward: None, count: None, triplet: None, note, asked },
-        Judgement::Score(verdict) => {
-            assert!(verdict.reward.is_finite(), "the reward is {}: it must be finite", verdict.reward);
+        Judgement::Abstain(note) => Judged { reward: None, credit: None, count: None, triplet: None, note, asked },
+        Judgement::Score(Verdict { reward, credit, count, triplet, note }) => {
+            assert!(reward.is_finite(), "the reward is {reward}: it must be finite");
             let triplets = sentence.triplets.len();
-            let is_there = verdict.triplet.is_none_or(|place| (place as usize) < triplets);
-            assert!(is_there, "the verdict rests on triplet {:?} of {triplets}", verdict.triplet);
-            Judged {
-                reward: Some(verdict.reward),
-                count: verdict.count,
-                triplet: verdict.triplet,
-                note: verdict.note,
-                asked,
+            let is_there = triplet.is_none_or(|place| (place as usize) < triplets);
+            assert!(is_there, "the verdict rests on triplet {triplet:?} of {triplets}");
+            if let Some(Credit::Points(points)) = &credit {
+                check_points(points, reward, &sentence.text);
             }
+            Judged { reward: Some(reward), credit, count, triplet, note, asked }
         }
     }
+}
+
+fn check_points(points: &[Point], reward: f32, text: &str) {
+    let characters = text.chars().count();
+    let is_there = points.iter().all(|point| (point.character as usize) < characters);
+    assert!(is_there, "the verdict pays a character beyond the {characters} of the sentence: {points:?}");
+    let sum: f32 = points.iter().map(|point| point.reward).sum();
+    assert!((sum - reward).abs() <= 1e-4, "the shares add up to {sum}, and the reward is {reward}");
 }

@@ -109,6 +109,20 @@ pub fn normalize(returns: &[Vec<f64>], num_generations: usize, settings: &Advant
     }
 }
 
+/// Gives the advantages the signs of their labels, after normalisation (FSPO): A becomes −A where it and its token's label, 1 or −1,
+/// have opposite signs. A label of 0 changes nothing. Both are `[B][T]`.
+pub fn take_signs(advantages: &mut [Vec<f64>], labels: &[Vec<i8>]) {
+    for (advantage, label) in advantages.iter_mut().flatten().zip(labels.iter().flatten()) {
+        *advantage = signed(*advantage, *label);
+    }
+}
+
+/// An advantage with the sign of its token's label.
+#[must_use]
+pub fn signed(advantage: f64, label: i8) -> f64 {
+    if f64::from(label) * advantage < 0.0 { -advantage } else { advantage }
+}
+
 /// 0 for no values.
 fn mean(values: &[f64]) -> f64 {
     if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
@@ -140,6 +154,13 @@ mod tests {
         assert_eq!(advantages.values[3], [0.0, 0.0]);
         assert_eq!(advantages.frac_reward_zero_std, 0.5);
         assert_eq!(advantages.reward, 5.0);
+    }
+
+    #[test]
+    fn labels_decide_signs_and_not_sizes() {
+        let mut advantages = vec![vec![0.5, 0.5, 0.5], vec![-2.0, -2.0, 0.0]];
+        take_signs(&mut advantages, &[vec![1, -1, 0], vec![1, 0, -1]]);
+        assert_eq!(advantages, [[0.5, -0.5, 0.5], [2.0, -2.0, 0.0]]);
     }
 
     #[test]

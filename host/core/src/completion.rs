@@ -3,12 +3,16 @@
 use crate::{Question, Rollout, Sentence};
 
 /// One completion, whole.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Completion<'a> {
     /// The prompt.
     pub question: &'a str,
     /// Accepted answers.
     pub golds: &'a [String],
+    /// Where the answer was found, if the question's file says so.
+    pub title: Option<&'a str>,
+    /// Texts that hold the answer, if the question's file brings them.
+    pub evidence: &'a [String],
     /// What was generated, tags included.
     pub text: &'a str,
     /// Think first, then answer.
@@ -19,6 +23,7 @@ impl<'a> Completion<'a> {
     /// What `rollout` generated for `question`, split already.
     #[must_use]
     pub fn new(question: &'a Question, rollout: &'a Rollout, sentences: &'a [Sentence]) -> Self {
-        Self { question: &question.question, golds: &question.golds, text: &rollout.text, sentences }
+        let Question { question, golds, title, evidence, .. } = question;
+        Self { question, golds, title: title.as_deref(), evidence, text: &rollout.text, sentences }
     }
 }

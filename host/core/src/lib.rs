@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Each file holds the type of its stage, the pure function that makes it, and its tests. [`step()`] runs them in this
-//! order, generic over six traits: [`Sampler`], [`Extractor`], [`Counter`], [`SentenceScorer`], [`ResponseRule`] and
-//! [`Learner`]. The heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime) lives behind them, in other
+//! order, generic over the traits [`Sampler`], [`Extractor`], [`SentenceScorer`], [`ResponseRule`] and [`Learner`]; what rules ask is
+//! answered by [`Verifiers`]. The heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime) lives behind them, in other
 //! crates.
 //!
 //! Characters are Unicode code points throughout: every text length, offset and span is counted in them.
@@ -49,7 +49,7 @@ pub use trace::{SentenceTrace, Trace};
 pub use trainee::Trainee;
 pub use triplet::{Claim, Extractor, Triplet};
 pub use update::{Device, InvalidSetting, LearnSettings, Learner, Mismatch, Precision, UpdateReport};
-pub use verdict::{Blend, Channel, SentenceScorer, Verdict, Weighted};
+pub use verdict::{Blend, Channel, Credit, Point, SentenceScorer, Verdict, Weighted};
 pub use verify::{
     ChatModel, ChatReply, Entailment, Exchange, Message, NliModel, Pair, Passage, Prompt, Retriever, Role, Search,
     Tallies, Tally, Usage, Verifier, Verifiers,

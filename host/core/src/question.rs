@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 /// One prompt with its gold answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Question {
     /// The user message, sent as it is.
     pub question: String,
@@ -17,6 +17,9 @@ pub struct Question {
     /// How often people look for what it asks about, if the file says so: `popularity`, or PopQA's `s_pop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub popularity: Option<u64>,
+    /// Texts that hold the answer, if the file brings them: `evidence`, or HotpotQA's `context`. Some rules verify against them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<String>,
 }
 
 /// A question as a question file has it: what [`question`] reads as the same question.
@@ -32,14 +35,17 @@ pub struct QuestionRecord<'a> {
     /// How often people look for what it asks about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub popularity: Option<u64>,
+    /// Texts that hold the answer.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub evidence: &'a [String],
 }
 
 impl Question {
     /// What a file keeps of it.
     #[must_use]
     pub fn record(&self) -> QuestionRecord<'_> {
-        let Self { question, golds, title, popularity } = self;
-        QuestionRecord { question, answers: golds, title: title.as_deref(), popularity: *popularity }
+        let Self { question, golds, title, popularity, evidence } = self;
+        QuestionRecord { question, answers: golds, title: title.as_deref(), popularity: *popularity, evidence }
     }
 }
 
@@ -109,6 +115,39 @@ struct Record {
     title: Option<String>,
     #[serde(alias = "s_pop")]
     popularity: Option<u64>,
+    evidence: Option<Evidence>,
+    context: Option<Context>,
+}
+
+/// Texts that hold the answer.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "`evidence` is neither a string nor a list of strings")]
+enum Evidence {
+    One(String),
+    Listed(Vec<String>),
+}
+
+/// HotpotQA's paragraphs, each a list of sentences; another set's `context` is of another form, and ignored.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Context {
+    Columns { title: Vec<String>, sentences: Vec<Vec<String>> },
+    Rows(Vec<(String, Vec<String>)>),
+    Other(serde::de::IgnoredAny),
+}
+
+/// One text per paragraph, its title first.
+fn evidence(evidence: Option<Evidence>, context: Option<Context>) -> Vec<String> {
+    let paragraph = |(title, sentences): (String, Vec<String>)| format!("{title}: {}", sentences.concat());
+    match (evidence, context) {
+        (Some(Evidence::One(text)), _) => vec![text],
+        (Some(Evidence::Listed(texts)), _) => texts,
+        (None, Some(Context::Columns { title, sentences })) => {
+            title.into_iter().zip(sentences).map(paragraph).collect()
+        }
+        (None, Some(Context::Rows(rows))) => rows.into_iter().map(paragraph).collect(),
+        (None, Some(Context::Other(_)) | None) => Vec::new(),
+    }
 }
 
 /// Gold answers in a file.
@@ -220,6 +259,9 @@ fn records(path: &Path, text: &str) -> Result<Vec<serde_json::Value>, QuestionEr
 /// | PopQA | `question`, `possible_answers`: a list as JSON text; `s_pop`, `s_wiki_title` |
 /// | SimpleQA | `problem`, `answer` |
 /// | TruthfulQA (generation) | `question`, `best_answer`, `correct_answers` |
+/// | HotpotQA, 2WikiMultihopQA | `question`, `answer`, `context`: titles with sentences |
+///
+/// Any of them may have `evidence`, a text or a list of texts.
 ///
 /// Other fields are ignored, and fields that are null are not there. A record that fits several lines is read as the first.
 ///
@@ -238,7 +280,8 @@ pub fn question(record: serde_json::Value) -> Result<Question, String> {
         Record { best_answer: Some(best), correct_answers: Some(correct), .. } => first_then(best, correct),
         _ => return Err("missing field `answers`".to_owned()),
     };
-    Ok(Question { question: record.question, golds, title: record.title, popularity: record.popularity })
+    let evidence = evidence(record.evidence, record.context);
+    Ok(Question { question: record.question, golds, title: record.title, popularity: record.popularity, evidence })
 }
 
 fn first_then(first: String, others: Vec<String>) -> Vec<String> {
@@ -296,6 +339,22 @@ mod tests {
     }
 
     #[test]
+    fn evidence_is_read_from_every_layout() {
+        let read = |field: serde_json::Value| {
+            let mut record = json!({"question": "q", "answer": "a"});
+            record.as_object_mut().unwrap().extend(field.as_object().unwrap().clone());
+            question(record).unwrap().evidence
+        };
+        assert_eq!(read(json!({"evidence": "Rome is in Italy."})), ["Rome is in Italy."]);
+        assert_eq!(read(json!({"evidence": ["a", "b"], "context": "ignored"})), ["a", "b"]);
+        let columns = json!({"context": {"title": ["Rome"], "sentences": [["It is old.", " It is large."]]}});
+        let rows = json!({"context": [["Rome", ["It is old.", " It is large."]]]});
+        assert_eq!(read(columns), ["Rome: It is old. It is large."]);
+        assert_eq!(read(rows), ["Rome: It is old. It is large."]);
+        assert!(read(json!({"context": {"paragraphs": 3}})).is_empty() && read(json!({})).is_empty());
+    }
+
+    #[test]
     fn what_is_null_is_not_there() {
         let row =
             json!({"question": "q", "answers": null, "answer": "a", "aliases": null, "title": null, "s_pop": null});
@@ -304,9 +363,14 @@ mod tests {
 
     #[test]
     fn a_record_is_read_back() {
-        let one =
-            Question { question: "q".into(), golds: vec!["a;b".into()], title: Some("t".into()), popularity: Some(3) };
-        let bare = Question { golds: Vec::new(), title: None, popularity: None, ..one.clone() };
+        let one = Question {
+            question: "q".into(),
+            golds: vec!["a;b".into()],
+            title: Some("t".into()),
+            popularity: Some(3),
+            evidence: vec!["e".into()],
+        };
+        let bare = Question { question: "q".into(), ..Question::default() };
         for written in [one, bare] {
             assert_eq!(question(serde_json::to_value(written.record()).unwrap()).unwrap(), written);
         }

@@ -6,7 +6,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::template::{ANSWER, THINK};
 use crate::text::{is_space, strip, words};
-use crate::{Completion, PartError};
+use crate::{Completion, Exchange, Lookup, PartError, Verifiers};
 
 /// Characters of reasoning below which the format is not kept.
 pub const MIN_REASONING: usize = 30;
@@ -43,7 +43,7 @@ impl std::fmt::Display for Label {
 }
 
 /// A response rule's word on one completion.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Grade {
     /// What every token of the completion earns, before the weight. Finite.
     pub reward: f64,
@@ -52,13 +52,19 @@ pub struct Grade {
     /// The rule's own words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Everything that was looked up for this completion, each once, in the order asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lookups: Vec<Lookup>,
+    /// Everything else that was asked for it, each once, in the order asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exchanges: Vec<Exchange>,
 }
 
 impl Grade {
-    /// Without a note.
+    /// Without a note, of what nothing was asked.
     #[must_use]
     pub fn new(reward: f64, label: impl ToString) -> Self {
-        Self { reward, label: label.to_string(), note: None }
+        Self { reward, label: label.to_string(), ..Self::default() }
     }
 }
 
@@ -67,8 +73,9 @@ pub trait ResponseRule: Send {
     /// One grade per completion, in order.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit. There is no partial answer.
-    fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, PartError>;
+    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial answer.
+    fn grade(&mut self, completions: &[Completion<'_>], verifiers: &mut Verifiers<'_>)
+    -> Result<Vec<Grade>, PartError>;
 }
 
 /// The paper's judge: [`judge`]. A question without golds pays nothing, whatever the answer.
@@ -76,7 +83,7 @@ pub trait ResponseRule: Send {
 pub struct StringMatch;
 
 impl ResponseRule for StringMatch {
-    fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, PartError> {
+    fn grade(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Grade>, PartError> {
         let grade = |completion: &Completion<'_>| {
             if completion.golds.is_empty() {
                 return Grade::new(0.0, "NO_GOLD");
@@ -93,7 +100,7 @@ impl ResponseRule for StringMatch {
 pub struct ThinkThenAnswer;
 
 impl ResponseRule for ThinkThenAnswer {
-    fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, PartError> {
+    fn grade(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Grade>, PartError> {
         let grade = |completion: &Completion<'_>| {
             let reward = format_reward(completion.text);
             Grade::new(reward, if reward > 0.0 { "KEPT" } else { "BROKEN" })
@@ -121,9 +128,13 @@ impl Graders {
     ///
     /// # Errors
     /// Where a rule fails.
-    pub fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<ResponseGrades>, PartError> {
-        let judged = self.judge.grade(completions)?;
-        let formats = self.format.grade(completions)?;
+    pub fn grade(
+        &mut self,
+        completions: &[Completion<'_>],
+        verifiers: &mut Verifiers<'_>,
+    ) -> Result<Vec<ResponseGrades>, PartError> {
+        let judged = self.judge.grade(completions, verifiers)?;
+        let formats = self.format.grade(completions, verifiers)?;
         for (rule, grades) in [("judge", &judged), ("format check", &formats)] {
             if grades.len() != completions.len() {
                 let (got, expected) = (grades.len(), completions.len());
@@ -251,8 +262,8 @@ mod tests {
     #[test]
     fn without_golds_no_answer_is_paid() {
         let grade = |golds: &[String]| {
-            let completion = Completion { question: "", golds, text: "<answer>Rome</answer>", sentences: &[] };
-            StringMatch.grade(&[completion]).unwrap().remove(0).reward
+            let completion = Completion { golds, text: "<answer>Rome</answer>", ..Completion::default() };
+            StringMatch.grade(&[completion], &mut Verifiers::default()).unwrap().remove(0).reward
         };
         assert_eq!((grade(&[]), grade(&golds(&["Rome"])), grade(&golds(&["Paris"]))), (0.0, 2.0, -1.0));
     }

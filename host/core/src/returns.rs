@@ -1,10 +1,16 @@
 //! Stage 7: verdicts + spans → per-token returns.
 //!
 //! R_t = λ_j R^j + λ_f R^f + 1[σ(t) > 0] · λ_c · r_σ(t)  (paper, Eq. token reward). The ablations change this line only.
+//! r_σ(t) is the sentence's reward, unless the verdict's [`Credit`] says otherwise: single tokens then earn shares of it, or none
+//! earns it and [`token_labels`] hands its sign to the advantages.
+
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Alignment, Compatibility, ResponseGrades, SentenceTrace, Trace};
+use crate::{
+    Alignment, Compatibility, Credit, Point, ResponseGrades, Rollout, Sentence, SentenceTrace, Trace, Verdict,
+};
 
 /// What of the full method a run leaves out (paper, ablation table). A4, no self-filter, is a choice of data.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,13 +85,72 @@ impl RewardSettings {
     }
 }
 
-/// What the sentences of one completion earned.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// What a sentence earned.
+#[derive(Debug, Clone, PartialEq)]
 pub struct SentenceReward {
-    /// As the rule said; 0 where it abstained.
+    /// As the rule said; 0 where it abstained, or gave a label.
     pub reward: f64,
     /// Whether a count decided it.
     pub counted: bool,
+    /// The tokens that earn shares of it; `None`: each of the sentence's earns it whole.
+    pub shares: Option<Vec<(usize, f64)>>,
+}
+
+impl SentenceReward {
+    /// Of `sentence`, whose tokens are those of `tokens` that `rollout` aligned.
+    fn of(verdict: &Verdict, sentence: &Sentence, tokens: Option<Range<usize>>, rollout: &Rollout) -> Self {
+        let counted = verdict.count.is_some();
+        let reward = if verdict.credit == Credit::Sign { 0.0 } else { verdict.reward.map_or(0.0, f64::from) };
+        let shares = match &verdict.credit {
+            Credit::Sentence | Credit::Sign => None,
+            Credit::Points(points) => {
+                let share = |point: &Point| {
+                    Some((token_of(point, sentence, tokens.clone()?, &rollout.token_spans), f64::from(point.reward)))
+                };
+                Some(points.iter().filter_map(share).collect())
+            }
+        };
+        Self { reward, counted, shares }
+    }
+
+    /// What a token of the sentence earns.
+    fn of_token(&self, token: usize) -> f64 {
+        match &self.shares {
+            None => self.reward,
+            Some(shares) => shares.iter().filter(|(of, _)| *of == token).map(|(_, share)| share).sum(),
+        }
+    }
+}
+
+/// What each sentence of a completion earned.
+#[must_use]
+pub fn sentence_rewards(
+    verdicts: &[Verdict],
+    sentences: &[Sentence],
+    alignment: &Alignment,
+    rollout: &Rollout,
+) -> Vec<SentenceReward> {
+    let of = |(index, (verdict, sentence)): (usize, (&Verdict, &Sentence))| {
+        SentenceReward::of(verdict, sentence, alignment.tokens_of(index), rollout)
+    };
+    verdicts.iter().zip(sentences).enumerate().map(of).collect()
+}
+
+/// The token that holds the point's character: the last of the sentence's tokens that begins at or before it. A sentence whose place
+/// in the completion is not known is paid at its last token.
+fn token_of(point: &Point, sentence: &Sentence, tokens: Range<usize>, spans: &[Option<Range<usize>>]) -> usize {
+    let last = tokens.end - 1;
+    let Some(span) = &sentence.span else { return last };
+    let character = span.start + point.character as usize;
+    let begins = |token: &usize| spans[*token].as_ref().is_some_and(|span| span.start <= character);
+    tokens.clone().rev().find(begins).unwrap_or(tokens.start)
+}
+
+/// `[T]` 1 or −1 for the tokens of sentences that a rule labelled, else 0: see [`crate::advantage::take_signs`].
+#[must_use]
+pub fn token_labels(verdicts: &[Verdict], alignment: &Alignment) -> Vec<i8> {
+    let label = |sentence: &Option<usize>| sentence.and_then(|index| verdicts.get(index)).map_or(0, Verdict::label);
+    alignment.sentence_of.iter().map(label).collect()
 }
 
 /// `[T]` the return of each token of one completion.
@@ -99,8 +164,9 @@ pub fn token_returns(
     settings: &RewardSettings,
 ) -> Vec<f64> {
     let base = response_return(grades, settings);
-    let of_sentence = |sentence: &Option<usize>| {
-        sentence.and_then(|index| sentences.get(index)).map_or(0.0, |sentence| settings.lambda_corver * sentence.reward)
+    let of_token = |(token, sentence): (usize, &Option<usize>)| {
+        let sentence = sentence.and_then(|index| sentences.get(index));
+        base + sentence.map_or(0.0, |sentence| settings.lambda_corver * sentence.of_token(token))
     };
     match settings.ablation {
         Ablation::NoCooccurrence => vec![base; alignment.sentence_of.len()],
@@ -108,9 +174,7 @@ pub fn token_returns(
             let scalar = settings.lambda_corver * response_scalar(settings.sentence_mean, alignment, sentences);
             vec![base + scalar; alignment.sentence_of.len()]
         }
-        Ablation::None | Ablation::NoJudge => {
-            alignment.sentence_of.iter().map(|sentence| base + of_sentence(sentence)).collect()
-        }
+        Ablation::None | Ablation::NoJudge => alignment.sentence_of.iter().enumerate().map(of_token).collect(),
     }
 }
 
@@ -162,7 +226,8 @@ impl<'a> Explained<'a> {
     }
 }
 
-/// The returns of a completion's tokens, as far as its trace tells them: all tokens of a sentence share one.
+/// The returns of a completion's tokens, as far as its trace tells them: all tokens of a sentence share one. Where single tokens earn
+/// a reward, it is the mean over the sentence's.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TracedReturns {
     /// Of tokens that belong to no sentence.
@@ -181,7 +246,7 @@ pub fn traced_returns(trace: &Trace, settings: &RewardSettings) -> TracedReturns
         Ablation::None | Ablation::NoJudge | Ablation::NoCooccurrence => base,
     };
     let of_sentence = |sentence: &SentenceTrace| match settings.ablation {
-        Ablation::None | Ablation::NoJudge => base + settings.lambda_corver * sentence.reward(),
+        Ablation::None | Ablation::NoJudge => base + settings.lambda_corver * sentence.reward_per_token(),
         Ablation::ResponseLevel | Ablation::NoCooccurrence => outside,
     };
     TracedReturns { outside, sentences: trace.sentences.iter().map(of_sentence).collect() }
@@ -198,8 +263,9 @@ fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[Sente
             average(counted().map(|sentence| sentence.reward).sum(), counted().count())
         }
         SentenceMean::TokenWeighted => {
-            let aligned = alignment.sentence_of.iter().flatten();
-            let paid = aligned.filter_map(|index| sentences.get(*index)).map(|sentence| sentence.reward).sum();
+            let of_token =
+                |(token, sentence): (usize, &Option<usize>)| Some(sentences.get((*sentence)?)?.of_token(token));
+            let paid = alignment.sentence_of.iter().enumerate().filter_map(of_token).sum();
             average(paid, alignment.sentence_of.len())
         }
     }
@@ -219,7 +285,7 @@ mod tests {
     }
 
     fn rewards(list: &[(f64, bool)]) -> Vec<SentenceReward> {
-        list.iter().map(|&(reward, counted)| SentenceReward { reward, counted }).collect()
+        list.iter().map(|&(reward, counted)| SentenceReward { reward, counted, shares: None }).collect()
     }
 
     #[test]
@@ -247,6 +313,33 @@ mod tests {
         assert!(close(of(Ablation::ResponseLevel, SentenceMean::OverCounted), 2.9));
         assert!(close(of(Ablation::ResponseLevel, SentenceMean::Total), 2.8));
         assert!(close(of(Ablation::ResponseLevel, SentenceMean::TokenWeighted), 3.0 - 0.1 / 4.0));
+    }
+
+    #[test]
+    fn shares_go_to_the_tokens_that_hold_their_characters() {
+        // “Rome is old.” after a tag, in tokens of Rome| is| old|. and one that a character is split over.
+        let text = "<think>Rome is old.".to_owned();
+        let token_spans = [0..7, 7..11, 11..14, 14..18, 18..19].map(Some).to_vec();
+        let rollout = Rollout { token_spans, ..Rollout::of_text(0, text) };
+        let split = crate::sentence::split(&rollout.text, Compatibility::Paper);
+        let alignment = crate::sentence::align(&split, &rollout.token_spans);
+        let points = [(0, 1.0), (11, 4.0), (9, 2.0), (10, 0.5), (99, 8.0)]
+            .map(|(character, reward)| Point { character, reward });
+        let verdict = Verdict { reward: Some(15.5), credit: Credit::Points(points.to_vec()), ..Verdict::default() };
+        let rewards = sentence_rewards(&[verdict], &split.sentences, &alignment, &rollout);
+        let settings = RewardSettings { lambda_judge: 0.0, lambda_format: 0.0, ..RewardSettings::default() };
+        assert_eq!(token_returns(&right(), &alignment, &rewards, &settings), [0.0, 1.0, 0.0, 2.5, 12.0]);
+    }
+
+    #[test]
+    fn a_label_pays_nothing() {
+        let alignment = alignment(&[None, Some(0), Some(1), Some(2)]);
+        let label = |reward: f32| Verdict { reward: Some(reward), credit: Credit::Sign, ..Verdict::default() };
+        let verdicts = [label(1.0), label(-0.5), Verdict { reward: Some(1.0), ..Verdict::default() }];
+        assert_eq!(token_labels(&verdicts, &alignment), [0, 1, -1, 0]);
+        let sentences = crate::sentence::split("A. B. C.", Compatibility::Paper).sentences;
+        let rewards = sentence_rewards(&verdicts, &sentences, &alignment, &Rollout::of_text(0, "A. B. C.".into()));
+        assert_eq!(token_returns(&right(), &alignment, &rewards, &RewardSettings::default()), [3.0, 3.0, 3.0, 4.0]);
     }
 
     #[test]

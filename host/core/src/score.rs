@@ -2,23 +2,23 @@
 
 use tracing::{Span, info_span};
 
-use crate::returns::{SentenceReward, response_return, token_returns};
+use crate::returns::{response_return, sentence_rewards, token_labels, token_returns};
 use crate::sentence::{Split, align, split};
 use crate::stage::{StageSeconds, StepError, timed};
 use crate::trace::SentenceTrace;
 use crate::verdict::check_shape;
 use crate::{
-    Alignment, Completion, CorpusSize, Count, Counter, Extractor, Graders, PartError, Query, Question, ResponseGrades,
-    RewardSettings, Rollout, Sentence, SentenceScorer, Trace, Verdict,
+    Alignment, Completion, Extractor, Graders, PartError, Question, ResponseGrades, RewardSettings, Rollout, Sentence,
+    SentenceScorer, Tallies, Trace, Verdict, Verifiers,
 };
 
 /// The parts that a completion is scored with.
-pub struct Scorers<'a> {
+pub struct Scorers<'a, 'b> {
     /// Sentences to triplets.
     pub extractor: &'a mut dyn Extractor,
-    /// Queries to counts.
-    pub counter: &'a mut dyn Counter,
-    /// Sentences and counts to verdicts.
+    /// Answers what rules ask.
+    pub verifiers: &'a mut Verifiers<'b>,
+    /// Sentences to verdicts.
     pub sentence_scorer: &'a mut dyn SentenceScorer,
     /// Completions to response-level rewards.
     pub graders: &'a mut Graders,
@@ -28,9 +28,13 @@ pub struct Scorers<'a> {
 pub struct Scored {
     /// `[B][T]`.
     pub returns: Vec<Vec<f64>>,
+    /// `[B][T]` the signs that advantages are to take: see [`token_labels`].
+    pub labels: Vec<Vec<i8>>,
     /// One per completion.
     pub traces: Vec<Trace>,
-    /// Extract, count, rule and reward are set.
+    /// What the rules asked.
+    pub asked: Tallies,
+    /// Extract, verify, rule and reward are set.
     pub seconds: StageSeconds,
 }
 
@@ -41,7 +45,7 @@ pub struct Scored {
 pub fn score(
     rollouts: &[Rollout],
     questions: &[Question],
-    scorers: &mut Scorers<'_>,
+    scorers: &mut Scorers<'_, '_>,
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
     let (scored, reward) = timed(info_span!("reward"), || {
@@ -116,7 +120,7 @@ pub(crate) fn read_all(
 }
 
 /// What is left of the reward once the triplets are there: rules, judge, format, and the return of every token. Sets the seconds of
-/// count and rule.
+/// verify and rule.
 ///
 /// # Errors
 /// Where a part fails.
@@ -124,7 +128,7 @@ pub(crate) fn pay(
     rollouts: &[Rollout],
     readings: Vec<Reading>,
     questions: &[Question],
-    scorers: &mut Scorers<'_>,
+    scorers: &mut Scorers<'_, '_>,
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
     if readings.len() != rollouts.len() {
@@ -142,35 +146,39 @@ pub(crate) fn pay(
         .filter(|(_, reading)| reading.scores_sentences)
         .map(|(one, _)| *one)
         .collect();
-    let mut counter = TimedCounter { inner: &mut *scorers.counter, seconds: 0.0 };
+    scorers.verifiers.take_tallies();
     let (verdicts, judge_seconds) =
-        timed(info_span!("judge"), || judge(&scored, scorers.sentence_scorer, &mut counter));
-    let count = counter.seconds;
+        timed(info_span!("judge"), || judge(&scored, scorers.sentence_scorer, scorers.verifiers));
     let mut verdicts = verdicts.map_err(StepError::ScoreSentences)?.into_iter();
-    let (grades, _) = timed(info_span!("grade"), || scorers.graders.grade(&completions));
+    let (grades, grade_seconds) = timed(info_span!("grade"), || scorers.graders.grade(&completions, scorers.verifiers));
     let grades = grades.map_err(StepError::GradeResponses)?;
+    let asked = scorers.verifiers.take_tallies();
 
     let parts = rollouts.iter().zip(readings).zip(grades);
-    let (returns, traces) = parts
-        .map(|((rollout, reading), grades)| {
-            let verdicts = if reading.scores_sentences { verdicts.next() } else { None };
-            pay_completion(&questions[rollout.question], rollout, reading, verdicts, grades, settings)
-        })
-        .unzip();
-    let seconds = StageSeconds { count, rule: judge_seconds - count, ..StageSeconds::default() };
-    Ok(Scored { returns, traces, seconds })
+    let verify = asked.seconds();
+    let seconds = StageSeconds { verify, rule: judge_seconds + grade_seconds - verify, ..StageSeconds::default() };
+    let mut scored = Scored { returns: Vec::new(), labels: Vec::new(), traces: Vec::new(), asked, seconds };
+    for ((rollout, reading), grades) in parts {
+        let verdicts = if reading.scores_sentences { verdicts.next() } else { None };
+        let (returns, labels, trace) =
+            pay_completion(&questions[rollout.question], rollout, reading, verdicts, grades, settings);
+        scored.returns.push(returns);
+        scored.labels.push(labels);
+        scored.traces.push(trace);
+    }
+    Ok(scored)
 }
 
 /// The verdicts of completions whose sentences are scored.
 fn judge(
     completions: &[Completion<'_>],
     scorer: &mut dyn SentenceScorer,
-    counter: &mut dyn Counter,
+    verifiers: &mut Verifiers<'_>,
 ) -> Result<Vec<Vec<Verdict>>, PartError> {
     if completions.is_empty() {
         return Ok(Vec::new());
     }
-    let verdicts = scorer.score(completions, counter)?;
+    let verdicts = scorer.score(completions, verifiers)?;
     check_shape("the rule", completions, &verdicts)?;
     Ok(verdicts)
 }
@@ -182,13 +190,11 @@ fn pay_completion(
     verdicts: Option<Vec<Verdict>>,
     grades: ResponseGrades,
     settings: &RewardSettings,
-) -> (Vec<f64>, Trace) {
+) -> (Vec<f64>, Vec<i8>, Trace) {
     let Reading { split, alignment, scores_sentences } = reading;
-    let reward = |verdict: &Verdict| SentenceReward {
-        reward: verdict.reward.map_or(0.0, f64::from),
-        counted: verdict.count.is_some(),
-    };
-    let rewards: Vec<SentenceReward> = verdicts.iter().flatten().map(reward).collect();
+    let judged = verdicts.as_deref().unwrap_or_default();
+    let rewards = sentence_rewards(judged, &split.sentences, &alignment, rollout);
+    let labels = token_labels(judged, &alignment);
     let returns = token_returns(&grades, &alignment, &rewards, settings);
     let mean_return = if returns.is_empty() {
         response_return(&grades, settings)
@@ -213,23 +219,5 @@ fn pay_completion(
         fallback: settings.sentence_rewards_enabled() && !scores_sentences,
         mean_return,
     };
-    (returns, trace)
-}
-
-/// Tells the corpus's share of the time from the rule's.
-struct TimedCounter<'a> {
-    inner: &'a mut dyn Counter,
-    seconds: f64,
-}
-
-impl Counter for TimedCounter<'_> {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let (counts, seconds) = timed(info_span!("count", queries = queries.len()), || self.inner.count(queries));
-        self.seconds += seconds;
-        counts
-    }
-
-    fn size(&self) -> CorpusSize {
-        self.inner.size()
-    }
+    (returns, labels, trace)
 }

@@ -35,9 +35,9 @@ pub struct StageSeconds {
     pub rollout: f64,
     /// Triplet extraction, of which some may have run beside the sampling.
     pub extract: f64,
-    /// Look-ups in the corpus.
-    pub count: f64,
-    /// The sentence rule itself.
+    /// What rules asked: counts, and what else the run grants.
+    pub verify: f64,
+    /// The rules themselves, judge and format among them.
     pub rule: f64,
     /// The whole reward: the three above, splitting, aligning, judge and format.
     pub reward: f64,

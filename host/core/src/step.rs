@@ -9,7 +9,7 @@ use tracing::{Span, info_span};
 use crate::advantage::{self, AdvantageSettings};
 use crate::score::{Scored, Scorers, pay, read_all};
 use crate::stage::{StageSeconds, StepError, timed};
-use crate::{Advantages, Learner, Question, RewardSettings, Rollout, Sampler, Sampling, Trace, UpdateReport};
+use crate::{Advantages, Learner, Question, RewardSettings, Rollout, Sampler, Sampling, Tallies, Trace, UpdateReport};
 
 /// How a step samples, rewards and normalises.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -30,6 +30,8 @@ pub struct StepReport {
     pub traces: Vec<Trace>,
     /// What each token was worth.
     pub advantages: Advantages,
+    /// What the rules asked.
+    pub asked: Tallies,
     /// What the optimiser did.
     pub update: UpdateReport,
     /// Where the time went.
@@ -43,7 +45,7 @@ pub struct StepReport {
 /// Where a part fails; the policy is then unchanged.
 pub fn step<P: Sampler + Learner + ?Sized>(
     policy: &mut P,
-    scorers: &mut Scorers<'_>,
+    scorers: &mut Scorers<'_, '_>,
     questions: &[Question],
     settings: &StepSettings,
     seed: u64,
@@ -63,16 +65,17 @@ pub fn step<P: Sampler + Learner + ?Sized>(
     let reward = || timed(info_span!("reward"), || pay(&rollouts, readings, questions, scorers, rewards));
     let prepare = || timed(info_span!("prepare"), || policy.prepare(&rollouts));
     let ((scored, reward_seconds), (prepared, prepare_seconds)) = at_once(reward, prepare);
-    let Scored { returns, traces, mut seconds } = scored?;
+    let Scored { returns, labels, traces, asked, mut seconds } = scored?;
     prepared.map_err(StepError::Update)?;
 
-    let advantages = advantage::normalize(&returns, sampling.num_generations, advantages);
+    let mut advantages = advantage::normalize(&returns, sampling.num_generations, advantages);
+    advantage::take_signs(&mut advantages.values, &labels);
     let (update, update_seconds) = timed(info_span!("update"), || policy.update(&rollouts, &advantages));
     let update = update.map_err(StepError::Update)?;
     seconds.rollout = rollout_seconds;
     (seconds.extract, seconds.reward) = (extract_seconds, extract_seconds + reward_seconds);
     (seconds.prepare, seconds.update) = (prepare_seconds, update_seconds);
-    Ok(StepReport { rollouts, traces, advantages, update, seconds })
+    Ok(StepReport { rollouts, traces, advantages, asked, update, seconds })
 }
 
 /// Runs `here` in this thread and `there` in another, and waits for both.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ResponseGrades, Section, Triplet, Verdict};
+use crate::{Credit, ResponseGrades, Section, Triplet, Verdict};
 
 /// Everything that went into the returns of one completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,10 +41,20 @@ pub struct SentenceTrace {
 }
 
 impl SentenceTrace {
-    /// What its tokens were paid, before λ_c.
+    /// What the rule gave it, before λ_c; 0 where it abstained.
     #[must_use]
     pub fn reward(&self) -> f64 {
         self.verdict.as_ref().and_then(|verdict| verdict.reward).map_or(0.0, f64::from)
+    }
+
+    /// What each of its tokens was paid on average, before λ_c.
+    #[must_use]
+    pub fn reward_per_token(&self) -> f64 {
+        match self.verdict.as_ref().map(|verdict| &verdict.credit) {
+            Some(Credit::Sign) => 0.0,
+            Some(Credit::Points(_)) => self.reward() / self.tokens.as_ref().map_or(1, ExactSizeIterator::len) as f64,
+            Some(Credit::Sentence) | None => self.reward(),
+        }
     }
 
     /// Whether a count decided its reward, so that support can be asked about at all.

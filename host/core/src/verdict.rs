@@ -1,8 +1,10 @@
-//! Stage 6: sentences and counts → verdicts. The reward rule decides; the host only calls it.
+//! Stage 6: sentences and what was asked about them → verdicts. The reward rule decides; the host only calls it.
+
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Completion, Counter, Lookup, PartError};
+use crate::{Completion, Exchange, Lookup, PartError, Verifier, Verifiers};
 
 /// A rule's final word on one sentence, with the look-ups it asked for on the way.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -15,11 +17,45 @@ pub struct Verdict {
     pub triplet: Option<u32>,
     /// The rule's own words.
     pub note: Option<String>,
+    /// Which tokens get the reward.
+    #[serde(default, skip_serializing_if = "Credit::is_of_the_sentence")]
+    pub credit: Credit,
     /// Everything that was looked up for this sentence, each once, in the order asked.
     pub lookups: Vec<Lookup>,
+    /// Everything else that was asked for it, each once, in the order asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exchanges: Vec<Exchange>,
     /// What each rule of a [`Blend`] said; empty where one rule judges alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub channels: Vec<Channel>,
+}
+
+/// Which tokens get a sentence's reward, and how.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Credit {
+    /// Every token of the sentence earns it.
+    #[default]
+    Sentence,
+    /// Single tokens earn shares of it.
+    Points(Vec<Point>),
+    /// It is a label: nobody earns it, and the advantages of the sentence's tokens take its sign (FSPO).
+    Sign,
+}
+
+impl Credit {
+    fn is_of_the_sentence(&self) -> bool {
+        *self == Self::Sentence
+    }
+}
+
+/// A share of a sentence's reward.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// Earned by the token that holds this character of the sentence, counted from 0.
+    pub character: u32,
+    /// Finite.
+    pub reward: f32,
 }
 
 /// One rule's part in the verdict of several.
@@ -41,14 +77,19 @@ pub struct Channel {
 
 /// A reward rule for sentences.
 pub trait SentenceScorer: Send {
+    /// What it may ask beside counts.
+    fn asks(&self) -> Vec<Verifier> {
+        Vec::new()
+    }
+
     /// For each completion, one verdict per sentence, all in order.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit, or `counter` fails. There is no partial answer.
+    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial answer.
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        counter: &mut dyn Counter,
+        verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Vec<Verdict>>, PartError>;
 }
 
@@ -63,7 +104,8 @@ pub struct Weighted {
 }
 
 /// Several rules as one. A sentence earns the weighted sum of their rewards; a rule that abstains adds nothing, and where
-/// all do, so does the blend. The first rule with a count decides whether the sentence is supported.
+/// all do, so does the blend. The first rule with a count decides whether the sentence is supported. A rule with a [`Credit`] of
+/// its own cannot be added to others.
 pub struct Blend(Vec<Weighted>);
 
 impl Blend {
@@ -75,15 +117,20 @@ impl Blend {
 }
 
 impl SentenceScorer for Blend {
+    fn asks(&self) -> Vec<Verifier> {
+        let all: BTreeSet<Verifier> = self.0.iter().flat_map(|weighted| weighted.rule.asks()).collect();
+        all.into_iter().collect()
+    }
+
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        counter: &mut dyn Counter,
+        verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Vec<Verdict>>, PartError> {
         let several = self.0.len() > 1;
         let mut blended = no_verdicts(completions);
         for Weighted { name, weight, rule } in &mut self.0 {
-            let verdicts = rule.score(completions, counter)?;
+            let verdicts = rule.score(completions, verifiers)?;
             check_shape(name, completions, &verdicts)?;
             for (sum, verdict) in blended.iter_mut().flatten().zip(verdicts.into_iter().flatten()) {
                 let channel = sum.add(name, *weight, verdict)?;
@@ -114,9 +161,22 @@ pub(crate) fn check_shape(
 }
 
 impl Verdict {
+    /// The sign that the sentence's advantages are to take: 1 or −1; 0 where the verdict is no label.
+    #[must_use]
+    pub fn label(&self) -> i8 {
+        match (&self.credit, self.reward) {
+            (Credit::Sign, Some(reward)) if reward > 0.0 => 1,
+            (Credit::Sign, Some(reward)) if reward < 0.0 => -1,
+            _ => 0,
+        }
+    }
+
     /// Adds one rule's verdict; says what its channel is.
     fn add(&mut self, rule: &str, weight: f64, verdict: Self) -> Result<Channel, PartError> {
-        let Self { reward, count, triplet, note, lookups, .. } = verdict;
+        let Self { reward, count, triplet, note, credit, lookups, exchanges, .. } = verdict;
+        if credit != Credit::Sentence {
+            return Err(format!("{rule} does not pay whole sentences, so that its rewards cannot be weighted or added to others': give it alone, with a weight of 1").into());
+        }
         if let Some(reward) = reward {
             let sum = (f64::from(self.reward.unwrap_or(0.0)) + weight * f64::from(reward)) as f32;
             if !sum.is_finite() {
@@ -134,6 +194,11 @@ impl Verdict {
                 self.lookups.push(lookup);
             }
         }
+        for exchange in exchanges {
+            if !self.exchanges.contains(&exchange) {
+                self.exchanges.push(exchange);
+            }
+        }
         Ok(Channel { rule: rule.to_owned(), weight, reward, count, triplet, note })
     }
 }
@@ -141,7 +206,7 @@ impl Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CorpusSize, Count, Query, Section, Sentence};
+    use crate::{CorpusSize, Count, Counter, Query, Section, Sentence};
 
     /// Asks for the sentence's text and pays this where it is found.
     struct Pays(f32);
@@ -150,11 +215,11 @@ mod tests {
         fn score(
             &mut self,
             completions: &[Completion<'_>],
-            counter: &mut dyn Counter,
+            verifiers: &mut Verifiers<'_>,
         ) -> Result<Vec<Vec<Verdict>>, PartError> {
             let mut verdict = |sentence: &Sentence| {
                 let query = Query::new([[&sentence.text]]);
-                let count = counter.count(std::slice::from_ref(&query))?[0];
+                let count = verifiers.count(std::slice::from_ref(&query))?[0];
                 Ok(Verdict {
                     reward: count.occurrences.map(|_| self.0),
                     count: count.occurrences,
@@ -172,7 +237,7 @@ mod tests {
         fn score(
             &mut self,
             completions: &[Completion<'_>],
-            _: &mut dyn Counter,
+            _: &mut Verifiers<'_>,
         ) -> Result<Vec<Vec<Verdict>>, PartError> {
             Ok(no_verdicts(completions))
         }
@@ -199,7 +264,7 @@ mod tests {
     }
 
     fn completion(sentences: &[Sentence]) -> Completion<'_> {
-        Completion { question: "Where?", golds: &[], text: "", sentences }
+        Completion { question: "Where?", text: "", sentences, ..Completion::default() }
     }
 
     fn weighted(name: &str, weight: f64, rule: impl SentenceScorer + 'static) -> Weighted {
@@ -214,7 +279,8 @@ mod tests {
             weighted("b", 0.5, Pays(-1.0)),
         ]);
         let [rome, atlantis] = [sentences(&["Rome"]), sentences(&["Atlantis"])];
-        let verdicts = blend.score(&[completion(&rome), completion(&atlantis)], &mut Dictionary).unwrap();
+        let completions = [completion(&rome), completion(&atlantis)];
+        let verdicts = blend.score(&completions, &mut Verifiers::counting(Dictionary)).unwrap();
 
         let [known, unknown] = [&verdicts[0][0], &verdicts[1][0]];
         assert_eq!((known.reward, known.count, known.lookups.len()), (Some(1.0), Some(7), 1));
@@ -227,11 +293,30 @@ mod tests {
     fn one_rule_is_weighted_and_an_infinite_sum_is_refused() {
         let rome = sentences(&["Rome"]);
         let mut halved = Blend::new(vec![weighted("a", 0.5, Pays(2.0))]);
-        let verdict = &halved.score(&[completion(&rome)], &mut Dictionary).unwrap()[0][0];
+        let verdict = &halved.score(&[completion(&rome)], &mut Verifiers::counting(Dictionary)).unwrap()[0][0];
         assert_eq!((verdict.reward, verdict.channels.len()), (Some(1.0), 0));
         let mut endless = Blend::new(vec![weighted("a", 1e300, Pays(2.0))]);
-        let error = endless.score(&[completion(&rome)], &mut Dictionary).unwrap_err().to_string();
+        let error = endless.score(&[completion(&rome)], &mut Verifiers::counting(Dictionary)).unwrap_err().to_string();
         assert!(error.contains("reward 2 of a makes a sentence's reward inf"), "{error}");
+    }
+
+    #[test]
+    fn a_rule_that_gives_signs_is_not_blended() {
+        struct Signs;
+        impl SentenceScorer for Signs {
+            fn score(
+                &mut self,
+                completions: &[Completion<'_>],
+                _: &mut Verifiers<'_>,
+            ) -> Result<Vec<Vec<Verdict>>, PartError> {
+                let label = || Verdict { reward: Some(1.0), credit: Credit::Sign, ..Verdict::default() };
+                Ok(completions.iter().map(|one| one.sentences.iter().map(|_| label()).collect()).collect())
+            }
+        }
+        let rome = sentences(&["Rome"]);
+        let mut blend = Blend::new(vec![weighted("a", 1.0, Pays(2.0)), weighted("signs", 1.0, Signs)]);
+        let error = blend.score(&[completion(&rome)], &mut Verifiers::counting(Dictionary)).unwrap_err().to_string();
+        assert!(error.starts_with("signs does not pay whole sentences"), "{error}");
     }
 
     #[test]

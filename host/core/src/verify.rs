@@ -246,6 +246,26 @@ pub enum VerifyError {
     },
 }
 
+/// Without a corpus.
+struct NoCorpus;
+
+impl Counter for NoCorpus {
+    fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+        Err("there is no corpus to count in".into())
+    }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize::default()
+    }
+}
+
+impl Default for Verifiers<'_> {
+    /// Grants nothing: any question is an error.
+    fn default() -> Self {
+        Self::counting(NoCorpus)
+    }
+}
+
 impl<'a> Verifiers<'a> {
     /// Grants counts alone.
     #[must_use]

@@ -139,7 +139,7 @@ fn a3_returns(completion: &Value, settings: &RewardSettings) -> Vec<f64> {
     let sentences: Vec<SentenceReward> = numbers(&completion["sentence_rewards"])
         .into_iter()
         .zip(counted)
-        .map(|(reward, counted)| SentenceReward { reward, counted })
+        .map(|(reward, counted)| SentenceReward { reward, counted, shares: None })
         .collect();
     let alignment = Alignment { sentence_of: token_map(&completion["map"]), rate: 1.0 };
     let response = ResponseGrades { judge: Grade::new(judge, ""), format: Grade::new(format, "") };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use corver_core::{
     Ablation, AdvantageSettings, Advantages, Completion, CorpusSize, Count, Counter, Extractor, Graders, Learner,
     Lookup, PartError, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer,
-    StepError, StepReport, StepSettings, Triplet, UpdateReport, Verdict, baselines, step, traced_returns,
+    StepError, StepReport, StepSettings, Triplet, UpdateReport, Verdict, Verifiers, baselines, step, traced_returns,
 };
 
 /// Answers from a script; one character is one token.
@@ -83,12 +83,12 @@ impl SentenceScorer for Attested {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        counter: &mut dyn Counter,
+        verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Vec<Verdict>>, PartError> {
         let mut judge = |sentence: &Sentence| {
             let Some(triplet) = sentence.triplets.first() else { return Ok(Verdict::default()) };
             let query = Query::new([[&triplet.head], [&triplet.tail]]);
-            let count = counter.count(std::slice::from_ref(&query))?[0];
+            let count = verifiers.count(std::slice::from_ref(&query))?[0];
             let reward = Some(if count.occurrences > Some(0) { 0.5 } else { -0.5 });
             let lookups = vec![Lookup { query, count }];
             Ok(Verdict { reward, count: count.occurrences, triplet: Some(0), lookups, ..Verdict::default() })
@@ -100,7 +100,7 @@ impl SentenceScorer for Attested {
 struct Broken;
 
 impl SentenceScorer for Broken {
-    fn score(&mut self, _: &[Completion<'_>], _: &mut dyn Counter) -> Result<Vec<Vec<Verdict>>, PartError> {
+    fn score(&mut self, _: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, PartError> {
         Err("the rule trapped".into())
     }
 }
@@ -129,15 +129,12 @@ fn run<P: Sampler + Learner>(
     rewards: RewardSettings,
 ) -> Result<StepReport, StepError> {
     let mut graders = Graders::default();
-    let mut scorers = Scorers { extractor, counter: &mut Atlas, sentence_scorer, graders: &mut graders };
+    let mut verifiers = Verifiers::counting(Atlas);
+    let mut scorers = Scorers { extractor, verifiers: &mut verifiers, sentence_scorer, graders: &mut graders };
     let sampling = Sampling { num_generations: 2, ..Sampling::default() };
     let settings = StepSettings { sampling, rewards, ..StepSettings::default() };
-    let question = Question {
-        question: "What is the capital?".into(),
-        golds: vec!["Paris".into()],
-        title: None,
-        popularity: None,
-    };
+    let question =
+        Question { question: "What is the capital?".into(), golds: vec!["Paris".into()], ..Question::default() };
     step(policy, &mut scorers, &[question], &settings, 1)
 }
 
@@ -271,10 +268,10 @@ impl<P: SentenceScorer> SentenceScorer for Meeting<'_, P> {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        counter: &mut dyn Counter,
+        verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Vec<Verdict>>, PartError> {
         self.0.wait();
-        self.1.score(completions, counter)
+        self.1.score(completions, verifiers)
     }
 }
 

@@ -131,7 +131,7 @@ fn returns() {
         let grades = ResponseGrades { judge: Grade::new(case.judge, ""), format: Grade::new(case.format, "") };
         let alignment = Alignment { sentence_of: case.sentence_of, rate: 1.0 };
         let sentences: Vec<SentenceReward> =
-            case.sentences.iter().map(|&(reward, counted)| SentenceReward { reward, counted }).collect();
+            case.sentences.iter().map(|&(reward, counted)| SentenceReward { reward, counted, shares: None }).collect();
         let returns = token_returns(&grades, &alignment, &sentences, &settings);
         assert!(close(&returns, &case.returns, 1e-11), "case {number}: {returns:?}, expected {:?}", case.returns);
     }

@@ -25,7 +25,7 @@ impl World {
             question: pattern.replace("{H}", self.name(fact.head)),
             golds: fact.tails.iter().map(|&tail| self.name(tail).to_owned()).collect(),
             title: Some(self.name(fact.head).to_owned()),
-            popularity: None,
+            ..Question::default()
         })
     }
 

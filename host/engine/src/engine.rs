@@ -66,7 +66,7 @@ impl Engine {
             return Err(EngineError::NoModel { url: server.url().to_owned(), model, served });
         };
         let max_positions = base.max_model_len.map_or(shape.max_positions, |most| most.min(shape.max_positions));
-        let question = Question { question: "Who?".into(), golds: Vec::new(), title: None, popularity: None };
+        let question = Question { question: "Who?".into(), golds: Vec::new(), ..Question::default() };
         let prompt = dialogue.prompts(&[question], &Sampling::greedy(1))?.remove(0);
         let log_probs = probe::log_probs(&server, &model, &prompt)?;
         tracing::info!(url = server.url(), model, ?log_probs, max_positions, "found the engine");

@@ -39,8 +39,7 @@ fn questions(number: usize) -> Vec<Question> {
     let question = |n: usize| Question {
         question: if n == 0 { "Who?".into() } else { format!("Who is {n}?") },
         golds: Vec::new(),
-        title: None,
-        popularity: None,
+        ..Question::default()
     };
     (0..number).map(question).collect()
 }

@@ -7,7 +7,7 @@ mod guest;
 
 use std::sync::LazyLock;
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers};
 use corver_rules::{Limits, LoadOptions, Rule, RuleError};
 use guest::Guest;
 use libfuzzer_sys::fuzz_target;
@@ -58,7 +58,7 @@ fuzz_target!(|answer: &[u8]| {
     };
     let sentences = [sentence("One."), sentence("Two.")];
     let completion = Completion { question: "", golds: &[], text: &text, sentences: &sentences };
-    match RULE.score(&[completion], &mut Nothing) {
+    match RULE.score(&[completion], &mut Verifiers::counting(Nothing)) {
         Ok(verdicts) => assert_eq!(verdicts.concat().len(), 2),
         Err(error) => assert!(matches!(error, RuleError::Broken { .. }), "{error}"),
     }

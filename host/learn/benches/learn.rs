@@ -58,12 +58,8 @@ fn updating(c: &mut Criterion) {
     let tokenizer = ChatTokenizer::load(folder.path()).expect("the tokenizer written above");
     let settings = LearnSettings { lora: LoraSettings { r: 16, alpha: 32.0 }, ..LearnSettings::default() };
     let mut policy = Policy::new(model(), tokenizer, settings, 1).expect("the tokenizer fits the model");
-    let question = |n: usize| Question {
-        question: "x".repeat(40 + n % 8),
-        golds: vec!["x".into()],
-        title: None,
-        popularity: None,
-    };
+    let question =
+        |n: usize| Question { question: "x".repeat(40 + n % 8), golds: vec!["x".into()], ..Question::default() };
     let questions: Vec<Question> = (0..PROMPTS).map(question).collect();
     let rollouts = policy.sample(&questions, &SAMPLING, 7).expect("the prompts fit");
     let values = rollouts.iter().enumerate().map(|(n, r)| vec![(n % 3) as f64 - 1.0; r.tokens.len()]).collect();

@@ -148,8 +148,7 @@ fn run(name: &str, config: ModelConfig, step: &Step, device: Device, machine: &M
     wait(device);
     println!("model and adapters made in {:.1} s", start.elapsed().as_secs_f64());
 
-    let question =
-        Question { question: "x".repeat(prompt_tokens), golds: vec!["x".into()], title: None, popularity: None };
+    let question = Question { question: "x".repeat(prompt_tokens), golds: vec!["x".into()], ..Question::default() };
     let questions = vec![question; prompts];
     let sampling = Sampling { num_generations: samples, max_completion_length: tokens, ..Sampling::PAPER };
     // The first step pays for what libraries prepare; the second is the one that counts.

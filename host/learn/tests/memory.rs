@@ -83,7 +83,7 @@ fn taken_of_planned(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
     let weights = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     let settings = LearnSettings { lora: LoraSettings { r: rank, alpha: 16.0 }, ..LearnSettings::default() };
     let mut policy = Policy::new(weights, ChatTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap();
-    let question = Question { question: "Q a".into(), golds: vec!["a".into()], title: None, popularity: None };
+    let question = Question { question: "Q a".into(), golds: vec!["a".into()], ..Question::default() };
     let sampling = Sampling { num_generations: SAMPLES, max_completion_length: 4, ..Sampling::PAPER };
     let mut rollouts = policy.sample(&[question], &sampling, 1).unwrap();
     for rollout in &mut rollouts {

@@ -55,9 +55,7 @@ fn fast() -> LearnSettings {
 }
 
 fn questions() -> Vec<Question> {
-    ["Q a", "Q bb b"]
-        .map(|q| Question { question: q.into(), golds: vec!["a".into()], title: None, popularity: None })
-        .into()
+    ["Q a", "Q bb b"].map(|q| Question { question: q.into(), golds: vec!["a".into()], ..Question::default() }).into()
 }
 
 const SAMPLING: Sampling = Sampling { num_generations: 8, max_completion_length: 6, ..Sampling::PAPER };
@@ -373,7 +371,7 @@ fn the_reference_reading_adds_up_single_tokens() {
     let tokenizer = ChatTokenizer::load(folder.path()).unwrap();
     let mut policy = policy(fast()).with_compatibility(Compatibility::Reference);
     let sampling = Sampling { num_generations: 4, max_completion_length: 12, ..Sampling::default() };
-    let question = Question { question: "a b".into(), golds: vec!["c".into()], title: None, popularity: None };
+    let question = Question { question: "a b".into(), golds: vec!["c".into()], ..Question::default() };
     for rollout in policy.sample(&[question], &sampling, 3).unwrap() {
         let pieces = tokenizer.token_texts(&rollout.tokens).unwrap();
         assert_eq!(rollout.token_spans, spans_of_pieces(&pieces));

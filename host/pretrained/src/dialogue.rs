@@ -92,7 +92,7 @@ mod tests {
     use crate::testing::{byte_level_json, load};
 
     fn question(text: &str) -> Question {
-        Question { question: text.into(), golds: Vec::new(), title: None, popularity: None }
+        Question { question: text.into(), golds: Vec::new(), ..Question::default() }
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub fn questions(
         golds.map_err(|problem| PyValueError::new_err(format!("answers[{row}]: {problem}")))
     });
     let question = |(text, golds): (Option<String>, PyResult<Vec<String>>)| {
-        Ok(Question { question: text.unwrap_or_default(), golds: golds?, title: None, popularity: None })
+        Ok(Question { question: text.unwrap_or_default(), golds: golds?, ..Question::default() })
     };
     texts.into_iter().zip(golds).map(question).collect()
 }

@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     };
     let rollouts: Vec<Rollout> = rows.iter().enumerate().map(rollout).collect::<Result<_>>()?;
     let question =
-        |trace: &Trace| Question { question: trace.question.clone(), golds: Vec::new(), title: None, popularity: None };
+        |trace: &Trace| Question { question: trace.question.clone(), golds: Vec::new(), ..Question::default() };
     let questions: Vec<Question> = traces.iter().map(question).collect();
     println!("{}", Scorer::open(&config)?.score(&rollouts, &questions)?.seconds.reward);
     Ok(())

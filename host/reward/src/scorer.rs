@@ -1,7 +1,7 @@
 //! The reward, opened once: completions → what they earn. [`crate::check`] is the other thing that it is good for.
 
 use anyhow::Result;
-use corver_core::{Counter, Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, score};
+use corver_core::{Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, Verifiers, score};
 use corver_extract::Extractor;
 
 use crate::check::CheckSettings;
@@ -12,7 +12,7 @@ use crate::{Config, Passages};
 /// Extractor, corpus, rules and graders of a configuration.
 pub struct Scorer {
     pub(crate) extractor: Extractor,
-    pub(crate) counter: Box<dyn Counter>,
+    pub(crate) verifiers: Verifiers<'static>,
     pub(crate) rules: SentenceRules,
     pub(crate) passages: Passages,
     pub(crate) check: CheckSettings,
@@ -32,10 +32,10 @@ impl Scorer {
         }
         let loader = Loader::new(config)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
-        let (_, counter) = parts::corpus(config)?;
+        let (_, verifiers) = parts::verifiers(config)?;
         let (_, extractor) = parts::extractor(config)?;
         let passages = Passages::new(config)?;
-        Ok(Self { extractor, counter, rules, passages, check: config.check, graders, settings: config.reward })
+        Ok(Self { extractor, verifiers, rules, passages, check: config.check, graders, settings: config.reward })
     }
 
     /// What completions earn; `question` of each is an index into `questions`.
@@ -45,7 +45,7 @@ impl Scorer {
     pub fn score(&mut self, rollouts: &[Rollout], questions: &[Question]) -> Result<Scored, StepError> {
         let mut scorers = Scorers {
             extractor: &mut self.extractor,
-            counter: self.counter.as_mut(),
+            verifiers: &mut self.verifiers,
             sentence_scorer: &mut self.rules,
             graders: &mut self.graders,
         };

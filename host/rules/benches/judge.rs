@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers};
 use corver_rules::{LoadOptions, Rule};
 use corver_sdk::{Ask, Corpus, Judgement, SentenceRule};
 use cpu_time::ThreadTime;
@@ -49,7 +49,13 @@ const TEXT: &str = "<think>Mario Camerini directed the film Il Seduttore in the 
     Sophia Loren was in it. I am sure of that.</think><answer>Mario Camerini</answer>";
 
 fn batch<'a>(sentences: &'a [Sentence], golds: &'a [String]) -> Vec<Completion<'a>> {
-    let completion = |sentences| Completion { question: "Who directed Il Seduttore?", golds, text: TEXT, sentences };
+    let completion = |sentences| Completion {
+        question: "Who directed Il Seduttore?",
+        golds,
+        text: TEXT,
+        sentences,
+        ..Completion::default()
+    };
     sentences.chunks(SENTENCES).map(completion).collect()
 }
 
@@ -79,9 +85,10 @@ fn judge_natively(rule: &First, sentences: &[corver_sdk::Sentence]) -> Vec<Judge
     let size = corver_sdk::CorpusSize { tokens: None, documents: None };
     let judge = |sentence| {
         let asked = rule.score(sentence, &Corpus::new(size, &[]));
-        let Err(Ask(queries)) = asked else { panic!("every sentence has a fact: {asked:?}") };
-        let counts = vec![corver_sdk::Count { occurrences: Some(7), exact: true }; queries.len()];
-        rule.score(sentence, &Corpus::new(size, &counts)).expect("all is answered")
+        let Err(Ask(requests)) = asked else { panic!("every sentence has a fact: {asked:?}") };
+        let count = corver_sdk::Reply::Count(corver_sdk::Count { occurrences: Some(7), exact: true });
+        let replies = vec![count; requests.len()];
+        rule.score(sentence, &Corpus::new(size, &replies)).expect("all is answered")
     };
     sentences.iter().map(judge).collect()
 }
@@ -108,7 +115,7 @@ fn judge(c: &mut Criterion) {
         let batch = batch(&sentences, &golds);
         group.throughput(Throughput::Elements(n as u64));
         group.bench_function(BenchmarkId::new("plugin", n), |b| {
-            on_one_core(&one, b, || rule.score(black_box(&batch), &mut Instant).unwrap());
+            on_one_core(&one, b, || rule.score(black_box(&batch), &mut Verifiers::counting(Instant)).unwrap());
         });
         let native = native(&sentences);
         group.bench_function(BenchmarkId::new("code-alone", n), |b| {
@@ -127,7 +134,7 @@ fn on_all_cores(c: &mut Criterion) {
     for n in numbers_of_cores() {
         let pool = ThreadPoolBuilder::new().num_threads(n).build().unwrap();
         group.bench_function(BenchmarkId::from_parameter(n), |b| {
-            pool.install(|| b.iter(|| rule.score(black_box(&batch), &mut Instant).unwrap()));
+            pool.install(|| b.iter(|| rule.score(black_box(&batch), &mut Verifiers::counting(Instant)).unwrap()));
         });
     }
     group.finish();

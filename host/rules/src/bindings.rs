@@ -38,10 +38,14 @@ pub fn with_lowered<T>(completions: &[Completion<'_>], hand_over: impl FnOnce(&[
     let sentences: Vec<types::Sentence<'_>> =
         sentences().map(|one| sentence(one, next(&mut rest, one.triplets.len()))).collect();
     let golds: Vec<&str> = completions.iter().flat_map(|completion| completion.golds).map(String::as_str).collect();
-    let (mut rest, mut golds) = (&sentences[..], &golds[..]);
+    let evidence: Vec<&str> =
+        completions.iter().flat_map(|completion| completion.evidence).map(String::as_str).collect();
+    let (mut rest, mut golds, mut evidence) = (&sentences[..], &golds[..], &evidence[..]);
     let completions = completions.iter().map(|completion| types::Completion {
         question: completion.question,
         golds: next(&mut golds, completion.golds.len()),
+        title: completion.title,
+        evidence: next(&mut evidence, completion.evidence.len()),
         text: completion.text,
         answer: extract_answer(completion.text),
         sentences: next(&mut rest, completion.sentences.len()),

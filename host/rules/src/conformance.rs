@@ -4,12 +4,15 @@
 //! Everything else that the contract asks (finite rewards, one outcome per sentence, limits) is checked in every batch,
 //! in training too.
 
+mod oracle;
 mod responses;
 
 pub use responses::ResponseConformance;
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verdict};
+use corver_core::{Completion, Section, Sentence, Triplet, Verdict, Verifiers};
 use serde::Serialize;
+
+use oracle::{Oracle, draw};
 
 use crate::{Rule, RuleError};
 
@@ -43,9 +46,6 @@ const ENTITIES: [&str; 12] = [
     "İstanbul 東京 🎻",
 ];
 
-const COUNTS: [Option<u64>; 9] =
-    [None, Some(0), Some(1), Some(4), Some(5), Some(19), Some(20), Some(1_000_000), Some(u64::MAX)];
-
 /// What a rule made of the batch.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Conformance {
@@ -55,8 +55,8 @@ pub struct Conformance {
     pub sentences: usize,
     /// Sentences that were given a reward; the others were abstained from.
     pub scored: usize,
-    /// Look-ups, all sentences together.
-    pub queries: usize,
+    /// Look-ups and other questions, all sentences together.
+    pub questions: usize,
     /// Smallest reward.
     pub lowest: Option<f32>,
     /// Largest reward.
@@ -112,25 +112,31 @@ impl Rule {
     /// # Errors
     /// Where they are not, or the rule breaks its contract.
     pub fn conform(&self) -> Result<Conformance, NotConformant> {
-        conform(|completions, counter| self.score(completions, counter))
+        conform(|completions, verifiers| self.score(completions, verifiers))
     }
 }
 
 fn conform(
-    score: impl Fn(&[Completion<'_>], &mut dyn Counter) -> Result<Vec<Vec<Verdict>>, RuleError>,
+    score: impl Fn(&[Completion<'_>], &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, RuleError>,
 ) -> Result<Conformance, NotConformant> {
     let sentences: Vec<Vec<Sentence>> = (0..COMPLETIONS).map(sentences).collect();
     let texts: Vec<String> = sentences.iter().map(|sentences| text(sentences)).collect();
     let golds = ["Rome".to_owned(), String::new()];
-    let completion = |(sentences, text)| Completion { question: "Where is Rome?", golds: &golds, text, sentences };
+    let completion = |(sentences, text)| Completion {
+        question: "Where is Rome?",
+        golds: &golds,
+        text,
+        sentences,
+        ..Completion::default()
+    };
     let batch: Vec<Completion<'_>> =
         sentences.iter().map(Vec::as_slice).zip(texts.iter().map(String::as_str)).map(completion).collect();
-    let verdicts = score(&batch, &mut Oracle::Exact)?;
+    let verdicts = score(&batch, &mut Oracle::Exact.verifiers())?;
 
     // These completions of the batch, judged once more, must earn what they earned.
-    let same = |when, places: &[usize], mut oracle: Oracle| -> Result<(), NotConformant> {
+    let same = |when, places: &[usize], oracle: Oracle| -> Result<(), NotConformant> {
         let completions: Vec<Completion<'_>> = places.iter().map(|&place| batch[place]).collect();
-        for (&completion, again) in places.iter().zip(score(&completions, &mut oracle)?) {
+        for (&completion, again) in places.iter().zip(score(&completions, &mut oracle.verifiers())?) {
             for (index, (first, then)) in verdicts[completion].iter().zip(&again).enumerate() {
                 // Where counting stops, another count may be the largest, but it must be worth the same.
                 let equal = if let Oracle::Exact = oracle { first == then } else { first.reward == then.reward };
@@ -148,7 +154,7 @@ fn conform(
     same("after other completions", &places.iter().copied().rev().collect::<Vec<_>>(), Oracle::Exact)?;
     places.chunks(1).try_for_each(|place| same("without the other completions", place, Oracle::Exact))?;
     same("where counting stops at `enough`", &places, Oracle::Stopping)?;
-    score(&batch, &mut Oracle::OfUnknownSize)?;
+    score(&batch, &mut Oracle::OfUnknownSize.verifiers())?;
 
     let verdicts = || verdicts.iter().flatten();
     let rewards = || verdicts().filter_map(|verdict| verdict.reward);
@@ -156,7 +162,7 @@ fn conform(
         completions: COMPLETIONS,
         sentences: verdicts().count(),
         scored: rewards().count(),
-        queries: verdicts().map(|verdict| verdict.lookups.len()).sum(),
+        questions: verdicts().map(|verdict| verdict.lookups.len() + verdict.exchanges.len()).sum(),
         lowest: rewards().min_by(f32::total_cmp),
         highest: rewards().max_by(f32::total_cmp),
     })
@@ -200,43 +206,11 @@ fn text(sentences: &[Sentence]) -> String {
     sentences.iter().map(|sentence| sentence.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-/// A number below `end` that depends on `of` alone.
-fn draw(of: &str, end: usize) -> usize {
-    let hash = blake3::hash(of.as_bytes());
-    let bytes = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
-    (u64::from_le_bytes(*bytes) % end as u64) as usize
-}
-
-/// A corpus of nothing in particular: every query has a count, which is unknown for some and huge for others.
-enum Oracle {
-    Exact,
-    /// Stops counting at `enough`.
-    Stopping,
-    OfUnknownSize,
-}
-
-impl Counter for Oracle {
-    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let count = |query: &Query| {
-            let occurrences = COUNTS[draw(&query.to_string(), COUNTS.len())];
-            let limit = query.enough.filter(|_| matches!(self, Self::Stopping)).unwrap_or(u64::MAX);
-            let exact = occurrences.is_none_or(|found| found <= limit);
-            Count { occurrences: occurrences.map(|found| found.min(limit)), exact }
-        };
-        Ok(queries.iter().map(count).collect())
-    }
-
-    fn size(&self) -> CorpusSize {
-        match self {
-            Self::OfUnknownSize => CorpusSize::default(),
-            Self::Exact | Self::Stopping => CorpusSize { tokens: Some(1_000_000_000), documents: Some(1_000_000) },
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+
+    use corver_core::Query;
 
     use super::*;
 
@@ -252,7 +226,7 @@ mod tests {
         Ok(completions.iter().map(|completion| completion.sentences.iter().map(&mut one).collect()).collect())
     }
 
-    fn unsteady(score: impl Fn(&[Completion<'_>], &mut dyn Counter) -> Verdicts) -> &'static str {
+    fn unsteady(score: impl Fn(&[Completion<'_>], &mut Verifiers<'_>) -> Verdicts) -> &'static str {
         match conform(score) {
             Err(NotConformant::Unsteady { when, .. }) => when,
             other => panic!("{other:?}"),
@@ -261,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_rule_that_decides_by_the_sentence_conforms() {
-        let by_triplets = |completions: &[Completion<'_>], _: &mut dyn Counter| {
+        let by_triplets = |completions: &[Completion<'_>], _: &mut Verifiers<'_>| {
             each(completions, |sentence| sentence.triplets.len() as f32)
         };
         let conformance = conform(by_triplets).unwrap();
@@ -272,12 +246,12 @@ mod tests {
     #[test]
     fn memory_and_neighbours_are_found() {
         let calls = Cell::new(0);
-        let with_memory = |completions: &[Completion<'_>], _: &mut dyn Counter| {
+        let with_memory = |completions: &[Completion<'_>], _: &mut Verifiers<'_>| {
             calls.set(calls.get() + 1);
             each(completions, |_| calls.get() as f32)
         };
         assert_eq!(unsteady(with_memory), "judged again");
-        let by_place = |completions: &[Completion<'_>], _: &mut dyn Counter| {
+        let by_place = |completions: &[Completion<'_>], _: &mut Verifiers<'_>| {
             let mut place = 0;
             each(completions, |_| {
                 place += 1;
@@ -286,16 +260,16 @@ mod tests {
         };
         assert_eq!(unsteady(by_place), "after other completions");
         let by_size =
-            |completions: &[Completion<'_>], _: &mut dyn Counter| each(completions, |_| completions.len() as f32);
+            |completions: &[Completion<'_>], _: &mut Verifiers<'_>| each(completions, |_| completions.len() as f32);
         assert_eq!(unsteady(by_size), "without the other completions");
     }
 
     #[test]
     fn an_enough_that_is_not_enough_is_found() {
-        let hasty = |completions: &[Completion<'_>], counter: &mut dyn Counter| {
+        let hasty = |completions: &[Completion<'_>], verifiers: &mut Verifiers<'_>| {
             each(completions, |sentence| {
                 let query = Query::new([[&sentence.text]]).with_enough(Some(5));
-                counter.count(&[query]).unwrap()[0].occurrences.unwrap_or(0) as f32
+                verifiers.count(&[query]).unwrap()[0].occurrences.unwrap_or(0) as f32
             })
         };
         assert_eq!(unsteady(hasty), "where counting stops at `enough`");
@@ -303,9 +277,9 @@ mod tests {
 
     #[test]
     fn a_rule_that_fails_where_the_size_is_unknown_is_found() {
-        let needs_size = |completions: &[Completion<'_>], counter: &mut dyn Counter| match counter.size().tokens {
+        let needs_size = |completions: &[Completion<'_>], verifiers: &mut Verifiers<'_>| match verifiers.size().tokens {
             Some(_) => each(completions, |_| 0.0),
-            None => Err(RuleError::Counts { expected: 1, got: 0 }),
+            None => Err(RuleError::Unanswered { plugin: "a".into(), source: "no size".into() }),
         };
         assert!(matches!(conform(needs_size), Err(NotConformant::Rule(_))));
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use corver_core::PartError;
+use corver_core::{PartError, Verifier};
 
 /// Why a rule cannot be loaded, or why a batch has no verdicts.
 #[derive(Debug, thiserror::Error)]
@@ -147,22 +147,14 @@ pub enum RuleError {
         /// What it reported before, a panic text for example.
         said: Vec<String>,
     },
-    /// The corpus failed, not the rule.
-    #[error("the corpus could not answer plugin {plugin}")]
-    Counter {
+    /// A verifier failed, not the rule.
+    #[error("what plugin {plugin} asked could not be answered")]
+    Unanswered {
         /// The rule's name.
         plugin: String,
         /// What it said.
         #[source]
         source: PartError,
-    },
-    /// The corpus broke its own contract.
-    #[error("the corpus answered {got} of {expected} queries; this is a defect of the host")]
-    Counts {
-        /// Queries asked.
-        expected: usize,
-        /// Counts that came back.
-        got: usize,
     },
     /// More stack than the threads that run rules are sure to have.
     #[error("limits.stack_bytes is {got}; at most {max} are possible")]
@@ -250,8 +242,8 @@ pub enum Fault {
         /// The name.
         name: String,
     },
-    /// Not one list of outcomes per completion.
-    #[error("answered {expected} completions with {got} lists of outcomes")]
+    /// Not one list of outcomes, or one assessment, per completion.
+    #[error("answered {expected} completions with {got} answers")]
     Completions {
         /// Completions to judge.
         expected: usize,
@@ -278,13 +270,31 @@ pub enum Fault {
         /// The reward.
         reward: f32,
     },
-    /// Not one grade per completion.
-    #[error("answered {expected} completions with {got} grades")]
-    Grades {
-        /// Completions in the call.
-        expected: usize,
-        /// Grades it gave.
-        got: usize,
+    /// A share of a reward at a character that the sentence does not have.
+    #[error("pays character {got} of sentence {index} of completion {completion}, which has {characters}")]
+    Character {
+        /// Completion of the sentence.
+        completion: usize,
+        /// The sentence.
+        index: usize,
+        /// Characters of the sentence.
+        characters: usize,
+        /// The one it names, counted from 0.
+        got: u32,
+    },
+    /// Shares that do not add up to the reward.
+    #[error(
+        "gave sentence {index} of completion {completion} the reward {reward}, and shares of it that add up to {sum}"
+    )]
+    Shares {
+        /// Completion of the sentence.
+        completion: usize,
+        /// The sentence.
+        index: usize,
+        /// The reward.
+        reward: f32,
+        /// Of the shares.
+        sum: f32,
     },
     /// NaN or an infinity.
     #[error("gave completion {completion} the reward {reward}; it must be finite")]
@@ -342,34 +352,90 @@ pub enum Fault {
         /// Words it has.
         got: usize,
     },
-    /// Too many queries for one sentence.
+    /// A question of a kind that the rule's manifest does not name.
+    #[error("asks {verifier}, which its manifest does not name (`asks`)")]
+    Undeclared {
+        /// What it asks.
+        verifier: Verifier,
+    },
+    /// A prompt without messages, or with too many.
+    #[error("asked with {got} messages; from 1 to {limit} are allowed (limits.messages_per_prompt)")]
+    Messages {
+        /// Messages allowed.
+        limit: usize,
+        /// Messages of the prompt.
+        got: usize,
+    },
+    /// A reply that may not be so long.
+    #[error("asked for a reply of {got} tokens; from 1 to {limit} are allowed (limits.reply_tokens)")]
+    ReplyTokens {
+        /// Tokens allowed.
+        limit: u32,
+        /// Tokens asked for.
+        got: u32,
+    },
+    /// A prompt that no model can follow.
     #[error(
-        "asked {got} queries for sentence {index} of completion {completion}; at most {limit} are allowed (limits.queries_per_sentence)"
+        "asked with the temperature {temperature} and top_p {top_p}; a temperature from 0 to 2, and top_p above 0 up to 1 are possible"
     )]
-    SentenceQueries {
+    Sampling {
+        /// Of the prompt.
+        temperature: f32,
+        /// Of the prompt.
+        top_p: f32,
+    },
+    /// A search for nothing, or for too much.
+    #[error("searched for {got} passages; from 1 to {limit} are allowed (limits.passages_per_search)")]
+    Passages {
+        /// Passages allowed.
+        limit: u32,
+        /// Passages wanted.
+        got: u32,
+    },
+    /// Too many questions about one sentence.
+    #[error(
+        "asked {got} questions about sentence {index} of completion {completion}; at most {limit} are allowed (limits.questions_per_sentence)"
+    )]
+    SentenceQuestions {
         /// Completion of the sentence.
         completion: usize,
         /// The sentence.
         index: usize,
-        /// Queries allowed.
+        /// Questions allowed.
         limit: usize,
-        /// Queries asked.
+        /// Questions asked.
         got: usize,
     },
-    /// Too many queries altogether.
-    #[error("asked {got} queries in one batch; at most {limit} are allowed (limits.queries_per_batch)")]
-    BatchQueries {
-        /// Queries allowed.
+    /// Too many questions about one completion.
+    #[error(
+        "asked {got} questions about completion {completion}; at most {limit} are allowed (limits.questions_per_completion)"
+    )]
+    CompletionQuestions {
+        /// Which of the batch.
+        completion: usize,
+        /// Questions allowed.
         limit: usize,
-        /// Queries asked.
+        /// Questions asked.
+        got: usize,
+    },
+    /// Too many questions of one kind altogether.
+    #[error("asked {got} {what} in one batch; at most {limit} are allowed (limits.{setting})")]
+    BatchQuestions {
+        /// Of which kind.
+        what: &'static str,
+        /// The limit's name.
+        setting: &'static str,
+        /// Questions allowed.
+        limit: usize,
+        /// Questions asked.
         got: usize,
     },
     /// It never stops asking.
-    #[error("still asks about {open} sentences after {limit} rounds of answers (limits.rounds)")]
+    #[error("still asks about {open} of what it judges after {limit} rounds of answers (limits.rounds)")]
     Rounds {
         /// Rounds allowed.
         limit: u32,
-        /// Sentences that ask, of those judged at the same time.
+        /// Sentences or completions that ask, of those judged at the same time.
         open: usize,
     },
 }

@@ -1,5 +1,6 @@
 //! A rule as a running component: its instances, what they may take, and how they fail.
 
+use corver_core::Verifier;
 use serde::{Deserialize, Serialize};
 use wasmtime::component::{Component, HasSelf, Instance as Running, InstancePre, Linker};
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
@@ -20,6 +21,8 @@ pub struct Manifest {
     pub summary: String,
     /// JSON schema of its settings.
     pub settings_schema: String,
+    /// What it may ask beside counts.
+    pub asks: Vec<Verifier>,
 }
 
 /// An interface that rules export.
@@ -139,7 +142,7 @@ impl<I: Interface> Ready<I> {
 
 impl<I: Interface> Instance<I> {
     pub(crate) fn describe(&mut self) -> Result<Manifest, Failure> {
-        let types::Manifest { name, version, summary, settings_schema } = self.call(I::describe)?;
+        let types::Manifest { name, version, summary, settings_schema, asks } = self.call(I::describe)?;
         let texts =
             [("name", &name), ("version", &version), ("summary", &summary), ("settings schema", &settings_schema)];
         for (what, text) in texts {
@@ -148,7 +151,10 @@ impl<I: Interface> Instance<I> {
         if !is_package_name(&name) {
             return Err((Fault::Name { name }, Vec::new()));
         }
-        Ok(Manifest { name, version, summary, settings_schema })
+        let mut asks: Vec<Verifier> = asks.into_iter().map(verifier).collect();
+        asks.sort_unstable();
+        asks.dedup();
+        Ok(Manifest { name, version, summary, settings_schema, asks })
     }
 
     /// The inner error is the rule's own complaint about the settings.
@@ -181,6 +187,14 @@ impl<I: Interface> Instance<I> {
     fn check_text(&mut self, what: &'static str, text: &str) -> Result<(), Failure> {
         crate::check::check_text(what, text, self.limits.text_bytes)
             .map_err(|fault| (fault, std::mem::take(&mut self.store.data_mut().reports)))
+    }
+}
+
+fn verifier(verifier: types::Verifier) -> Verifier {
+    match verifier {
+        types::Verifier::Nli => Verifier::Nli,
+        types::Verifier::Chat => Verifier::Chat,
+        types::Verifier::Passages => Verifier::Passages,
     }
 }
 
@@ -235,6 +249,6 @@ mod tests {
         // The host never does this: it panics in the SDK.
         let (fault, said) = instance.call(|rule, store| rule.call_resume(store, &[])).unwrap_err();
         assert_eq!(fault, Fault::Trap(Trap::UnreachableCodeReached));
-        assert!(said[0].contains("`score` comes before `resume`"), "{said:?}");
+        assert!(said[0].contains("`resume` comes after what asked"), "{said:?}");
     }
 }

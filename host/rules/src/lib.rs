@@ -17,6 +17,7 @@ mod error;
 mod instance;
 mod limits;
 mod plugin;
+mod questions;
 mod response;
 mod rounds;
 mod sentence;

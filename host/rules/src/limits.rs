@@ -33,16 +33,30 @@ pub struct Limits {
     pub stack_bytes: usize,
     /// Everything that one call hands back, as laid out in the host's memory, bytes.
     pub output_bytes: usize,
-    /// Any single text, or each word of a query, bytes.
+    /// Any single text, each word of a query and each text of another question, bytes.
     pub text_bytes: usize,
-    /// Queries that one sentence may ask for, all rounds together.
-    pub queries_per_sentence: usize,
+    /// Questions of any kind that a rule may ask about one sentence, all rounds together.
+    pub questions_per_sentence: usize,
+    /// Questions of any kind that a response rule may ask about one completion, all rounds together.
+    pub questions_per_completion: usize,
     /// Words of one query, all clauses together.
     pub words_per_query: usize,
     /// Words of one clause of a query.
     pub words_per_clause: usize,
     /// Queries of one batch, all rounds together.
     pub queries_per_batch: usize,
+    /// Pairs of texts for NLI of one batch, all rounds together.
+    pub pairs_per_batch: usize,
+    /// Prompts for chat of one batch, all rounds together.
+    pub prompts_per_batch: usize,
+    /// Searches for passages of one batch, all rounds together.
+    pub searches_per_batch: usize,
+    /// Messages of one prompt.
+    pub messages_per_prompt: usize,
+    /// Longest reply to a prompt, tokens.
+    pub reply_tokens: u32,
+    /// Passages of one search.
+    pub passages_per_search: u32,
     /// How often an instance may be answered and called again.
     pub rounds: u32,
     /// Messages kept of one call, each cut at `text_bytes`; further ones are dropped.
@@ -61,10 +75,17 @@ impl Default for Limits {
             stack_bytes: 512 << 10,
             output_bytes: 128 << 20,
             text_bytes: defaults::TEXT_BYTES,
-            queries_per_sentence: defaults::QUERIES_PER_SENTENCE,
+            questions_per_sentence: defaults::QUESTIONS_PER_SENTENCE,
+            questions_per_completion: defaults::QUESTIONS_PER_COMPLETION,
             words_per_query: defaults::WORDS_PER_QUERY,
             words_per_clause: defaults::WORDS_PER_CLAUSE,
             queries_per_batch: 1_000_000,
+            pairs_per_batch: 200_000,
+            prompts_per_batch: 20_000,
+            searches_per_batch: 100_000,
+            messages_per_prompt: defaults::MESSAGES_PER_PROMPT,
+            reply_tokens: defaults::REPLY_TOKENS,
+            passages_per_search: defaults::PASSAGES_PER_SEARCH,
             rounds: defaults::ROUNDS,
             reports: 16,
         }

@@ -6,6 +6,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
+use corver_core::{Completion, Verifiers};
 use wasmtime::component::Component;
 use wasmtime::{Engine, Inlining};
 
@@ -13,6 +14,7 @@ use crate::admit::{self, Kind};
 use crate::bindings::{response_grading, sentence_scoring};
 use crate::cache::{self, Cache};
 use crate::instance::{Failure, Instance, Interface, Manifest, Ready};
+use crate::rounds::{Allowed, Session, Stop, judge};
 use crate::{Compiler, Limits, RuleError, engine};
 
 /// How to load a rule.
@@ -190,6 +192,23 @@ impl<I: Interface> Plugin<I> {
     #[must_use]
     pub fn imports(&self) -> &[String] {
         &self.imports
+    }
+
+    /// For each completion, one judgement per subject.
+    pub(crate) fn judge(
+        &self,
+        completions: &[Completion<'_>],
+        verifiers: &mut Verifiers<'_>,
+    ) -> Result<Vec<Vec<<Instance<I> as Session>::Judgement>>, RuleError>
+    where
+        Instance<I>: Session,
+    {
+        let allowed = Allowed { limits: &self.limits, asks: &self.manifest.asks };
+        judge(completions, allowed, verifiers, || self.instantiate()).map_err(|stop| match stop {
+            Stop::Start(error) => error,
+            Stop::Broken(failure) => self.broken(failure),
+            Stop::Unanswered(source) => RuleError::Unanswered { plugin: self.name().to_owned(), source },
+        })
     }
 
     /// A fresh instance with the rule's settings.

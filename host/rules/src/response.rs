@@ -1,57 +1,80 @@
-//! Response rules: completions → grades.
+//! Response rules: completions and what is asked about them → grades.
 
-use corver_core::{Completion, Grade, PartError};
-use rayon::prelude::*;
+use corver_core::{Completion, CorpusSize, Exchange, Grade, Lookup, PartError, Verifiers};
 
-use crate::bindings::{types, with_lowered};
+use crate::bindings::{response_grading, types, with_lowered};
 use crate::check::check_text;
+use crate::instance::{Failure, Instance};
 use crate::limits::defaults::LABEL_BYTES;
+use crate::questions::{Answered, with_replies};
+use crate::rounds::{Judgement, Outcome, Place, Said, Session};
 use crate::{Fault, Limits, ResponseRule, RuleError};
 
-/// Completions of one call; see the sentence rules' for why it is a constant.
-const CALL_COMPLETIONS: usize = 64;
-
 impl ResponseRule {
-    /// One grade per completion, in order. Every call of the rule runs in a fresh instance; large batches take several calls,
-    /// on all cores.
+    /// One grade per completion, in order. Fresh instances of the rule grade them, as [`crate::Rule::score`] says.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit. There is no partial answer.
-    pub fn grade(&self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, RuleError> {
-        let calls = completions.par_chunks(CALL_COMPLETIONS).enumerate();
-        let grades: Result<Vec<Vec<Grade>>, RuleError> = calls
-            .map(|(call, completions)| {
-                let mut instance = self.instantiate()?;
-                let assessed = with_lowered(completions, |completions| {
-                    instance.call(|rule, store| rule.call_assess(store, completions))
-                });
-                let grades: Vec<Grade> =
-                    assessed.map_err(|failure| self.broken(failure))?.into_iter().map(grade).collect();
-                check(call * CALL_COMPLETIONS, completions.len(), &grades, &self.limits)
-                    .map_err(|fault| self.broken((fault, instance.into_reports())))?;
-                Ok(grades)
-            })
-            .collect();
-        Ok(grades?.into_iter().flatten().collect())
+    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial answer.
+    pub fn grade(
+        &self,
+        completions: &[Completion<'_>],
+        verifiers: &mut Verifiers<'_>,
+    ) -> Result<Vec<Grade>, RuleError> {
+        Ok(self.judge(completions, verifiers)?.into_iter().flatten().collect())
     }
 }
 
 impl corver_core::ResponseRule for ResponseRule {
-    fn grade(&mut self, completions: &[Completion<'_>]) -> Result<Vec<Grade>, PartError> {
-        Ok(Self::grade(self, completions)?)
+    fn grade(
+        &mut self,
+        completions: &[Completion<'_>],
+        verifiers: &mut Verifiers<'_>,
+    ) -> Result<Vec<Grade>, PartError> {
+        Ok(Self::grade(self, completions, verifiers)?)
     }
 }
 
-fn grade(types::Grade { reward, label, note }: types::Grade) -> Grade {
-    Grade { reward: f64::from(reward), label, note }
+impl Session for Instance<response_grading::Guest> {
+    type Judgement = Grade;
+
+    fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Grade> {
+        let CorpusSize { tokens, documents } = size;
+        let size = types::CorpusSize { tokens, documents };
+        let assessed = with_lowered(completions, |completions| {
+            self.call(|rule, store| rule.call_assess(store, completions, size))
+        });
+        raised(assessed)
+    }
+
+    fn resume(&mut self, answered: &[Answered]) -> Said<Grade> {
+        let assessed = with_replies(answered, |replies| self.call(|rule, store| rule.call_resume(store, replies)));
+        raised(assessed)
+    }
+
+    fn into_reports(self) -> Vec<String> {
+        self.into_reports()
+    }
 }
 
-/// Whether `grades` are acceptable answers to `expected` completions, of which the first is number `first` of the batch.
-fn check(first: usize, expected: usize, grades: &[Grade], limits: &Limits) -> Result<(), Fault> {
-    if grades.len() != expected {
-        return Err(Fault::Grades { expected, got: grades.len() });
+/// A completion is its only subject.
+fn raised(assessed: Result<Vec<types::Assessment>, Failure>) -> Said<Grade> {
+    let outcome = |assessment| match assessment {
+        types::Assessment::Graded(types::Grade { reward, label, note }) => {
+            Outcome::Judged(Grade { reward: f64::from(reward), label, note, ..Grade::default() })
+        }
+        types::Assessment::Ask(requests) => Outcome::Asks(requests),
+    };
+    Ok(assessed?.into_iter().map(|assessment| vec![outcome(assessment)]).collect())
+}
+
+impl Judgement for Grade {
+    fn subjects(_: &Completion<'_>) -> usize {
+        1
     }
-    for (completion, Grade { reward, label, note }) in (first..).zip(grades) {
+
+    fn check(&self, _: &Completion<'_>, place: Place, limits: &Limits) -> Result<(), Fault> {
+        let Place { completion, .. } = place;
+        let Self { reward, label, note, .. } = self;
         if !reward.is_finite() {
             return Err(Fault::GradeNotFinite { completion, reward: *reward });
         }
@@ -59,11 +82,17 @@ fn check(first: usize, expected: usize, grades: &[Grade], limits: &Limits) -> Re
             let label = label.chars().take(LABEL_BYTES).collect();
             return Err(Fault::Label { completion, label, limit: LABEL_BYTES });
         }
-        if let Some(note) = note {
-            check_text("note", note, limits.text_bytes)?;
-        }
+        note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes))
     }
-    Ok(())
+
+    fn check_asked(place: Place, got: usize, limits: &Limits) -> Result<(), Fault> {
+        let (completion, limit) = (place.completion, limits.questions_per_completion);
+        if got > limit { Err(Fault::CompletionQuestions { completion, limit, got }) } else { Ok(()) }
+    }
+
+    fn resting_on(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self {
+        Self { lookups, exchanges, ..self }
+    }
 }
 
 #[cfg(test)]
@@ -71,11 +100,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grades_are_one_per_completion_finite_and_labelled() {
+    fn grades_are_finite_and_labelled() {
         let limits = Limits { text_bytes: 9, ..Limits::default() };
-        let fault = |grade: Grade| check(64, 1, &[grade], &limits).unwrap_err().to_string();
-        assert!(check(0, 1, &[Grade::new(1.0, "GOOD")], &limits).is_ok());
-        assert_eq!(check(0, 2, &[Grade::new(1.0, "GOOD")], &limits), Err(Fault::Grades { expected: 2, got: 1 }));
+        let check = |grade: Grade| {
+            grade
+                .check(&Completion::default(), Place { completion: 64, index: 0 }, &limits)
+                .map_err(|fault| fault.to_string())
+        };
+        let fault = |grade| check(grade).unwrap_err();
+        assert_eq!(check(Grade::new(1.0, "GOOD")), Ok(()));
         assert!(fault(Grade::new(f64::NAN, "GOOD")).starts_with("gave completion 64 the reward NaN"));
         for label in ["", "two words", "tab\t", &"x".repeat(65)] {
             assert!(fault(Grade::new(0.0, label)).contains("one word"), "{label:?}");

@@ -1,59 +1,159 @@
-//! Sentence rules: completions and counts → verdicts.
+//! Sentence rules: completions and what is asked about them → verdicts.
 
-use corver_core::{Completion, CorpusSize, Counter, Lookup, PartError, SentenceScorer, Verdict};
+use corver_core::{
+    Completion, CorpusSize, Credit, Exchange, Lookup, PartError, Point, SentenceScorer, Verdict, Verifier, Verifiers,
+};
 
 use crate::bindings::{sentence_scoring, types, with_lowered};
+use crate::check::check_text;
 use crate::instance::{Failure, Instance};
-use crate::rounds::{Session, Stop, score};
-use crate::{Rule, RuleError};
+use crate::questions::{Answered, with_replies};
+use crate::rounds::{Judgement, Outcome, Place, Said, Session};
+use crate::{Fault, Limits, Rule, RuleError};
+
+/// By how much the shares of a reward may miss it, relative to what they are made of: rounding.
+const SHARES_TOLERANCE: f32 = 1e-4;
 
 impl Rule {
     /// For each completion, one verdict per sentence, all in order. A fresh instance of the rule judges them, so nothing is
     /// left of earlier ones; large batches take several, on all cores.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit, or `counter` fails. There is no partial answer.
+    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial answer.
     pub fn score(
         &self,
         completions: &[Completion<'_>],
-        counter: &mut dyn Counter,
+        verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Vec<Verdict>>, RuleError> {
-        score(completions, &self.limits, counter, || self.instantiate()).map_err(|stop| match stop {
-            Stop::Start(error) => error,
-            Stop::Broken(failure) => self.broken(failure),
-            Stop::Counter(source) => RuleError::Counter { plugin: self.name().to_owned(), source },
-            Stop::Counts { expected, got } => RuleError::Counts { expected, got },
-        })
+        self.judge(completions, verifiers)
     }
 }
 
 impl SentenceScorer for Rule {
+    fn asks(&self) -> Vec<Verifier> {
+        self.manifest().asks.clone()
+    }
+
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        counter: &mut dyn Counter,
+        verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Vec<Verdict>>, PartError> {
-        Ok(Self::score(self, completions, counter)?)
+        Ok(Self::score(self, completions, verifiers)?)
     }
 }
 
 impl Session for Instance<sentence_scoring::Guest> {
-    fn score(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Result<Vec<Vec<types::Outcome>>, Failure> {
+    type Judgement = Verdict;
+
+    fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Verdict> {
         let CorpusSize { tokens, documents } = size;
         let size = types::CorpusSize { tokens, documents };
-        with_lowered(completions, |completions| self.call(|rule, store| rule.call_score(store, completions, size)))
+        let outcomes =
+            with_lowered(completions, |completions| self.call(|rule, store| rule.call_score(store, completions, size)));
+        raised(outcomes)
     }
 
-    fn resume(&mut self, lookups: &[Lookup]) -> Result<Vec<Vec<types::Outcome>>, Failure> {
-        let reply = |lookup: &Lookup| {
-            let corver_core::Count { occurrences, exact } = lookup.count;
-            types::Reply::Count(types::Count { occurrences, exact })
-        };
-        let replies: Vec<types::Reply> = lookups.iter().map(reply).collect();
-        self.call(|rule, store| rule.call_resume(store, &replies))
+    fn resume(&mut self, answered: &[Answered]) -> Said<Verdict> {
+        let outcomes = with_replies(answered, |replies| self.call(|rule, store| rule.call_resume(store, replies)));
+        raised(outcomes)
     }
 
     fn into_reports(self) -> Vec<String> {
         self.into_reports()
+    }
+}
+
+fn raised(outcomes: Result<Vec<Vec<types::Outcome>>, Failure>) -> Said<Verdict> {
+    let outcome = |outcome| match outcome {
+        types::Outcome::Score(scored) => Outcome::Judged(verdict(scored)),
+        types::Outcome::Abstain(note) => Outcome::Judged(Verdict { note, ..Verdict::default() }),
+        types::Outcome::Ask(requests) => Outcome::Asks(requests),
+    };
+    Ok(outcomes?.into_iter().map(|completion| completion.into_iter().map(outcome).collect()).collect())
+}
+
+fn verdict(types::Verdict { reward, credit, count, triplet, note }: types::Verdict) -> Verdict {
+    let point = |types::Point { character, reward }: types::Point| Point { character, reward };
+    let credit = match credit {
+        None => Credit::Sentence,
+        Some(types::Credit::Points(points)) => Credit::Points(points.into_iter().map(point).collect()),
+        Some(types::Credit::Sign) => Credit::Sign,
+    };
+    Verdict { reward: Some(reward), credit, count, triplet, note, ..Verdict::default() }
+}
+
+impl Judgement for Verdict {
+    fn subjects(completion: &Completion<'_>) -> usize {
+        completion.sentences.len()
+    }
+
+    fn check(&self, completion: &Completion<'_>, place: Place, limits: &Limits) -> Result<(), Fault> {
+        let Place { completion: number, index } = place;
+        let sentence = &completion.sentences[index];
+        if let Some(reward) = self.reward.filter(|reward| !reward.is_finite()) {
+            return Err(Fault::NotFinite { completion: number, index, reward });
+        }
+        let triplets = sentence.triplets.len();
+        if let Some(got) = self.triplet.filter(|&triplet| triplet as usize >= triplets) {
+            return Err(Fault::Triplet { completion: number, index, triplets, got });
+        }
+        if let Credit::Points(points) = &self.credit {
+            check_points(points, self.reward.unwrap_or(0.0), &sentence.text, place)?;
+        }
+        self.note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes))
+    }
+
+    fn check_asked(place: Place, got: usize, limits: &Limits) -> Result<(), Fault> {
+        let Place { completion, index } = place;
+        let limit = limits.questions_per_sentence;
+        if got > limit { Err(Fault::SentenceQuestions { completion, index, limit, got }) } else { Ok(()) }
+    }
+
+    fn resting_on(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self {
+        Self { lookups, exchanges, ..self }
+    }
+}
+
+/// Whether these are shares of the reward, each at a character that the sentence has.
+fn check_points(points: &[Point], reward: f32, text: &str, place: Place) -> Result<(), Fault> {
+    let Place { completion, index } = place;
+    let characters = text.chars().count();
+    if let Some(point) = points.iter().find(|point| point.character as usize >= characters) {
+        return Err(Fault::Character { completion, index, characters, got: point.character });
+    }
+    let (sum, size) =
+        points.iter().fold((0.0, 1.0), |(sum, size), point| (sum + point.reward, size + point.reward.abs()));
+    // A share that is not finite makes the difference NaN, which is not within anything.
+    if (sum - reward).abs() <= SHARES_TOLERANCE * size {
+        Ok(())
+    } else {
+        Err(Fault::Shares { completion, index, reward, sum })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use corver_core::{Section, Sentence};
+
+    #[test]
+    fn shares_add_up_to_the_reward_at_characters_of_the_sentence() {
+        let text = "Größe.".to_owned();
+        let sentences = [Sentence { text, section: Section::Think, span: None, triplets: Vec::new() }];
+        let completion = Completion { sentences: &sentences, ..Completion::default() };
+        let check = |points: &[(u32, f32)], reward: f32| {
+            let points = points.iter().map(|&(character, reward)| Point { character, reward }).collect();
+            let verdict = Verdict { reward: Some(reward), credit: Credit::Points(points), ..Verdict::default() };
+            verdict.check(&completion, Place { completion: 7, index: 0 }, &Limits::default())
+        };
+        assert_eq!(check(&[(0, 0.1), (5, 0.2), (5, -0.7)], -0.4), Ok(()));
+        assert_eq!(check(&[], 0.0), Ok(()));
+        let beyond = Fault::Character { completion: 7, index: 0, characters: 6, got: 6 };
+        assert_eq!(check(&[(6, 0.1)], 0.1), Err(beyond));
+        assert_eq!(check(&[(0, 0.1)], 0.2), Err(Fault::Shares { completion: 7, index: 0, reward: 0.2, sum: 0.1 }));
+        for endless in [f32::NAN, f32::INFINITY] {
+            assert!(matches!(check(&[(0, endless)], 0.1), Err(Fault::Shares { .. })));
+        }
     }
 }

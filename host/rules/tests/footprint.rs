@@ -5,7 +5,7 @@
 #[allow(dead_code, reason = "shared with the tests in hostile/")]
 mod guest;
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verifiers};
 use corver_rules::{Compiler, Limits, RuleError, Sandbox};
 use guest::{Guest, RECURSION};
 use serde_json::Value;
@@ -36,9 +36,9 @@ fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
     let rule = sandbox.load(&path, None, &Value::Null).unwrap();
     let text = "x".repeat(1 << 20);
     let sentences = [Sentence { text, section: Section::Body, span: None, triplets: Vec::new() }];
-    let completion = Completion { question: "", golds: &[], text: "", sentences: &sentences };
+    let completion = Completion { question: "", text: "", sentences: &sentences, ..Completion::default() };
     for _ in 0..times {
-        let error = rule.score(&[completion], &mut Nothing).unwrap_err();
+        let error = rule.score(&[completion], &mut Verifiers::counting(Nothing)).unwrap_err();
         assert!(matches!(error, RuleError::Broken { .. }), "{error}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers};
 use corver_rules::{LoadOptions, Rule};
 
 /// Every sentence has a fact of its own; every second completion has two.
@@ -21,7 +21,10 @@ fn sentences(completions: usize) -> Vec<Vec<Sentence>> {
 }
 
 fn batch(sentences: &[Vec<Sentence>]) -> Vec<Completion<'_>> {
-    sentences.iter().map(|sentences| Completion { question: "", golds: &[], text: "", sentences }).collect()
+    sentences
+        .iter()
+        .map(|sentences| Completion { question: "", text: "", sentences, ..Completion::default() })
+        .collect()
 }
 
 fn first() -> Rule {
@@ -52,9 +55,9 @@ fn a_large_batch_is_judged_as_its_completions_are_alone() {
     // More than wait at the same time on a machine with few cores.
     let sentences = sentences(3_200);
     let batch = batch(&sentences);
-    let verdicts = rule.score(&batch, &mut Sums).unwrap();
+    let verdicts = rule.score(&batch, &mut Verifiers::counting(Sums)).unwrap();
     for (place, completion) in batch.iter().enumerate().step_by(97) {
-        let alone = rule.score(&[*completion], &mut Sums).unwrap();
+        let alone = rule.score(&[*completion], &mut Verifiers::counting(Sums)).unwrap();
         assert_eq!(alone, [verdicts[place].clone()]);
     }
     assert!(verdicts.iter().flatten().all(|verdict| verdict.lookups.len() == 1));
@@ -71,7 +74,7 @@ impl Counter for Nested<'_> {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         let Self { rule, batch, depth } = *self;
         if depth > 0 {
-            rule.score(batch, &mut Nested { rule, batch, depth: depth - 1 })?;
+            rule.score(batch, &mut Verifiers::counting(Nested { rule, batch, depth: depth - 1 }))?;
         }
         Ok(queries.iter().map(answer).collect())
     }
@@ -86,8 +89,9 @@ fn too_many_batches_at_once_are_told_from_a_broken_rule() {
     let rule = first();
     let sentences = sentences(1_000 * std::thread::available_parallelism().unwrap().get().max(16) / 4);
     let batch = batch(&sentences);
-    rule.score(&batch, &mut Nested { rule: &rule, batch: &batch, depth: 1 }).unwrap();
-    let error = rule.score(&batch, &mut Nested { rule: &rule, batch: &batch, depth: 5 }).unwrap_err();
+    rule.score(&batch, &mut Verifiers::counting(Nested { rule: &rule, batch: &batch, depth: 1 })).unwrap();
+    let error =
+        rule.score(&batch, &mut Verifiers::counting(Nested { rule: &rule, batch: &batch, depth: 5 })).unwrap_err();
     let mut cause: &dyn std::error::Error = &error;
     while let Some(source) = cause.source() {
         cause = source;
@@ -95,5 +99,5 @@ fn too_many_batches_at_once_are_told_from_a_broken_rule() {
     let cause = cause.to_string();
     assert!(cause.contains("instances are at work") && cause.contains("judge fewer large batches"), "{cause}");
     // All of them are free again.
-    rule.score(&batch, &mut Sums).unwrap();
+    rule.score(&batch, &mut Verifiers::counting(Sums)).unwrap();
 }

@@ -6,7 +6,7 @@ mod golden;
 
 use std::path::{Path, PathBuf};
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers};
 use corver_rules::{LoadOptions, Rule};
 use serde_json::{Value, json};
 
@@ -70,9 +70,11 @@ fn built(language: &str) -> Option<PathBuf> {
 fn assert_same(first: &Rule, rule: &Rule, sentences: &[Sentence]) {
     rule.conform().unwrap();
     let completion =
-        |sentences| Completion { question: "Größe?", golds: &[], text: "\u{feff}Dvořák 🎻.", sentences };
+        |sentences| Completion {
+            question: "Größe?", text: "\u{feff}Dvořák 🎻.", sentences, ..Completion::default()
+        };
     let batch: Vec<Completion<'_>> = sentences.chunks(3).map(completion).collect();
-    let judge = |rule: &Rule| rule.score(&batch, &mut Hashed).unwrap().concat();
+    let judge = |rule: &Rule| rule.score(&batch, &mut Verifiers::counting(Hashed)).unwrap().concat();
     for (sentence, (expected, got)) in sentences.iter().zip(judge(first).iter().zip(judge(rule))) {
         assert_eq!(*expected, got, "{sentence:?}");
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verdict};
+use corver_core::{
+    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verdict, Verifiers,
+};
 use corver_rules::{Kind, Limits, LoadOptions, ResponseRule, Rule, RuleError};
 use serde_json::{Value, json};
 
@@ -62,9 +64,9 @@ fn film() -> Sentence {
 
 /// The verdicts on completions of these sentences.
 fn judge(rule: &Rule, completions: &[&[Sentence]], index: &mut FakeIndex) -> Vec<Verdict> {
-    let completion = |sentences| Completion { question: "Who?", golds: &[], text: "It is so.", sentences };
+    let completion = |sentences| Completion { question: "Who?", text: "It is so.", sentences, ..Completion::default() };
     let completions: Vec<Completion<'_>> = completions.iter().copied().map(completion).collect();
-    rule.score(&completions, index).unwrap().concat()
+    rule.score(&completions, &mut Verifiers::counting(index)).unwrap().concat()
 }
 
 #[test]
@@ -118,14 +120,14 @@ fn a_response_rule_grades_whole_completions() {
     let judge = ResponseRule::load(&built("token-f1"), LoadOptions::default()).unwrap();
     let golds = ["Mario Camerini".to_owned()];
     let texts: Vec<String> = (0..200).map(|number| format!("<answer>Mario {number}</answer>")).collect();
-    let completion = |text| Completion { question: "Who?", golds: &golds, text, sentences: &[] };
+    let completion = |text| Completion { question: "Who?", golds: &golds, text, ..Completion::default() };
     let completions: Vec<Completion<'_>> = texts.iter().map(|text| completion(text)).collect();
-    let grades = judge.grade(&completions).unwrap();
+    let grades = judge.grade(&completions, &mut Verifiers::default()).unwrap();
     assert_eq!(grades.len(), 200, "several calls");
     assert!(grades.iter().all(|grade| grade.reward == 0.5 && grade.label == "BAD"), "{:?}", grades[0]);
-    assert!(judge.grade(&[]).unwrap().is_empty());
+    assert!(judge.grade(&[], &mut Verifiers::default()).unwrap().is_empty());
     assert_eq!(
-        judge.grade(&[completion("Mario Camerini")]).unwrap()[0].label,
+        judge.grade(&[completion("Mario Camerini")], &mut Verifiers::default()).unwrap()[0].label,
         "GOOD",
         "no tags: all of it is the answer"
     );

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use corver_core::{
     Completion, CorpusSize, Count, Counter, Extractor, Graders, PartError, Query, Question, RewardSettings, Rollout,
-    Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict,
+    Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict, Verifiers,
 };
 use corver_serve::{Health, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, get_reward, score};
 use http::{Answer, Running, post, read_answer};
@@ -30,18 +30,8 @@ impl Extractor for Nothing {
     }
 }
 
-impl Counter for Nothing {
-    fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
-        unreachable!("the rule asks nothing")
-    }
-
-    fn size(&self) -> CorpusSize {
-        CorpusSize { tokens: None, documents: None }
-    }
-}
-
 impl SentenceScorer for Words {
-    fn score(&mut self, completions: &[Completion<'_>], _: &mut dyn Counter) -> Result<Vec<Vec<Verdict>>, PartError> {
+    fn score(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, PartError> {
         let of_sentence = |text: &str| {
             if text.contains("poison") {
                 return Err("a sentence is poisoned".into());
@@ -62,8 +52,9 @@ impl SentenceScorer for Words {
 
 fn score_words(words: &mut Words, rollouts: &[Rollout], questions: &[Question]) -> Result<Scored, StepError> {
     let mut graders = Graders::default();
+    let mut verifiers = Verifiers::default();
     let mut scorers =
-        Scorers { extractor: &mut Nothing, counter: &mut Nothing, sentence_scorer: words, graders: &mut graders };
+        Scorers { extractor: &mut Nothing, verifiers: &mut verifiers, sentence_scorer: words, graders: &mut graders };
     corver_core::score(rollouts, questions, &mut scorers, &RewardSettings::default())
 }
 

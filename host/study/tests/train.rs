@@ -72,18 +72,8 @@ impl Extractor for Nothing {
     }
 }
 
-impl Counter for Nothing {
-    fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
-        Ok(Vec::new())
-    }
-
-    fn size(&self) -> CorpusSize {
-        CorpusSize::default()
-    }
-}
-
 impl SentenceScorer for Nothing {
-    fn score(&mut self, completions: &[Completion<'_>], _: &mut dyn Counter) -> Result<Vec<Vec<Verdict>>, PartError> {
+    fn score(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, PartError> {
         let verdict = Verdict { reward: Some(0.1), count: Some(30), ..Verdict::default() };
         Ok(completions.iter().map(|completion| vec![verdict.clone(); completion.sentences.len()]).collect())
     }
@@ -121,7 +111,7 @@ impl Observer for Listener {
 
 fn plan(steps: usize) -> Plan {
     let question =
-        |n: usize| Question { question: format!("q{n}"), golds: vec!["Paris".into()], title: None, popularity: None };
+        |n: usize| Question { question: format!("q{n}"), golds: vec!["Paris".into()], ..Question::default() };
     Plan {
         train: (0..5).map(question).collect(),
         eval: (0..4).map(question).collect(),
@@ -139,11 +129,11 @@ fn plan(steps: usize) -> Plan {
 }
 
 fn go(pupil: &mut Pupil, run: &RunDir, from: usize, listener: &mut Listener) -> Result<Summary, TrainError> {
-    let (mut extractor, mut counter, mut rules) = (Nothing, Nothing, Nothing);
+    let (mut extractor, mut verifiers, mut rules) = (Nothing, Verifiers::default(), Nothing);
     let mut graders = Graders::default();
     let mut scorers = Scorers {
         extractor: &mut extractor,
-        counter: &mut counter,
+        verifiers: &mut verifiers,
         sentence_scorer: &mut rules,
         graders: &mut graders,
     };

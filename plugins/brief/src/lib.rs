@@ -16,7 +16,7 @@ settings! {
 }
 
 impl ResponseRule for Brief {
-    fn grade(&self, completion: &Completion) -> Grade {
+    fn grade(&self, completion: &Completion, _: &Corpus) -> Graded {
         let Some(reasoning) = reasoning(&completion.text) else { return grade(self.broken, "BROKEN") };
         if (reasoning.chars().count() as u64) < self.min_reasoning {
             return grade(self.broken, "BROKEN").note("too little reasoning");
@@ -52,12 +52,12 @@ corver_sdk::export_response_rule!(Brief);
 mod tests {
     use super::*;
     use corver_sdk::configured_response;
-    use corver_sdk::testing::{check_responses, response};
+    use corver_sdk::testing::{check_responses, counts, response, run_response};
 
     const REASONED: &str = "<think>Camerini made it in 1954, I am sure.</think>\n<answer>Mario Camerini</answer>";
 
     fn graded(rule: &Brief, text: &str) -> (f32, String) {
-        let grade = rule.grade(&response("Who?", &["x"], text));
+        let grade = run_response(rule, &response("Who?", &["x"], text), &counts(&[]));
         (grade.reward, grade.label)
     }
 

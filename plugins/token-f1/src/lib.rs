@@ -16,7 +16,7 @@ settings! {
 }
 
 impl ResponseRule for TokenF1 {
-    fn grade(&self, completion: &Completion) -> Grade {
+    fn grade(&self, completion: &Completion, _: &Corpus) -> Graded {
         if completion.golds.is_empty() {
             return grade(0.0, "NO_GOLD");
         }
@@ -57,11 +57,11 @@ corver_sdk::export_response_rule!(TokenF1);
 mod tests {
     use super::*;
     use corver_sdk::configured_response;
-    use corver_sdk::testing::{check_responses, response};
+    use corver_sdk::testing::{check_responses, counts, response, run_response};
 
     fn graded(answer: &str, golds: &[&str]) -> (f32, String) {
         let text = format!("<think>I remember it.</think><answer>{answer}</answer>");
-        let grade = TokenF1::default().grade(&response("Who?", golds, &text));
+        let grade = run_response(&TokenF1::default(), &response("Who?", golds, &text), &counts(&[]));
         (grade.reward, grade.label)
     }
 
@@ -96,7 +96,8 @@ mod tests {
     #[test]
     fn settings_are_read_and_checked() {
         let rule: TokenF1 = configured_response(r#"{"good": 0.5}"#).unwrap();
-        assert_eq!(rule.grade(&response("Who?", &["Mario Camerini"], "Camerini")).label, "GOOD");
+        let completion = response("Who?", &["Mario Camerini"], "Camerini");
+        assert_eq!(run_response(&rule, &completion, &counts(&[])).label, "GOOD");
         assert!(configured_response::<TokenF1>(r#"{"good": 2}"#).unwrap_err().contains("`good`"));
     }
 

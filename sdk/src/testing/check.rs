@@ -3,7 +3,9 @@
 use std::ops::RangeInclusive;
 
 use super::{Judged, of, settle};
-use crate::{Completion, CompletionRule, CorpusSize, Count, Query, Section, Sentence, Triplet};
+use crate::{
+    Completion, CompletionRule, CorpusSize, Count, Entailment, Passage, Reply, Request, Section, Sentence, Triplet,
+};
 
 /// Completions that one check judges.
 const CASES: u32 = 300;
@@ -56,13 +58,17 @@ const COUNTS: [Option<u64>; 12] = [
     Some(u64::MAX),
 ];
 
+/// What an NLI model may say.
+const PROBABILITIES: [f32; 6] = [0.0, 0.25, 0.3, 0.5, 0.75, 1.0];
+
 /// How large the corpus may be: unknown, empty, huge.
 const SIZES: [Option<u64>; 5] = [None, Some(0), Some(1), Some(1_000_000_000_000), Some(u64::MAX)];
 
 /// Judges generated completions (empty and odd texts, pronouns, no triplets and many; counts and sizes of the corpus that
 /// are unknown or huge) and checks what the host relies on:
 ///
-/// - every reward is finite and within `rewards`; one outcome per sentence, within the host's limits;
+/// - every reward is finite and within `rewards`; one outcome per sentence, within the host's limits; nothing is asked that the
+///   rule's `ASKS` does not name;
 /// - the same completion earns the same, at once and after others: nothing is drawn, nothing is kept;
 /// - where a query says that counts from some number on are `enough`, larger ones earn the same.
 ///
@@ -74,14 +80,14 @@ pub fn check<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>) {
     check_with(rule, rewards, &[]);
 }
 
-/// [`check()`] with sentences of these texts among the others: for a rule that looks at words which those do not hold.
+/// [`check()`] with sentences and chat replies of these texts among the others: for a rule that looks at words which those do not hold.
 ///
 /// # Panics
 /// As [`check()`].
 pub fn check_with<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>, texts: &[&str]) {
     let texts = [&TEXTS, texts].concat();
     let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
-    let judge = |case: &Case| settle(rule, &case.completion, case.size, |query| case.count(query));
+    let judge = |case: &Case| settle(rule, &case.completion, case.size, |request| case.answer(request, &texts));
     let judged: Vec<Vec<Judged>> = (0..CASES).map(|number| judge(&Case::new(number, &texts))).collect();
     for (number, judged) in (0..CASES).zip(judged).rev() {
         let case = Case::new(number, &texts);
@@ -89,16 +95,17 @@ pub fn check_with<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>, tex
             assert!((lowest..=highest).contains(&reward), "the reward {reward} is not within {rewards:?}");
         }
         assert_eq!(judge(&case), judged, "judged again, the same completion earns something else");
-        let stopped = settle(rule, &case.completion, case.size, |query| stop(query, case.count(query)));
+        let stopped = settle(rule, &case.completion, case.size, |request| stop(request, case.answer(request, &texts)));
         let earned = |judged: &[Judged]| judged.iter().map(|judged| judged.reward).collect::<Vec<_>>();
         assert_eq!(earned(&stopped), earned(&judged), "where counting stops at `enough`, the reward is another");
     }
 }
 
 /// As an index answers that stops counting early.
-fn stop(query: &Query, count: Count) -> Count {
+fn stop(request: &Request, reply: Reply) -> Reply {
+    let (Request::Count(query), Reply::Count(count)) = (request, &reply) else { return reply };
     let occurrences = count.occurrences.map(|found| found.min(query.enough.unwrap_or(u64::MAX)));
-    Count { exact: occurrences == count.occurrences, occurrences }
+    Reply::Count(Count { exact: occurrences == count.occurrences, occurrences })
 }
 
 /// A generated completion with a corpus of its own; printed where a panic ends the check.
@@ -122,16 +129,31 @@ impl Case {
                 (0..triplets).map(|_| draw.triplet()).collect()
             },
         };
-        let completion = of((0..sentences).map(&mut sentence).collect());
+        let mut completion = of((0..sentences).map(&mut sentence).collect());
+        completion.title = draw.pick(&[None, Some("Rome")]).map(str::to_owned);
+        completion.evidence = (0..draw.below(3)).map(|_| draw.pick(texts).to_owned()).collect();
         let size = CorpusSize { tokens: draw.pick(&SIZES), documents: draw.pick(&SIZES) };
         Self { number, completion, size }
     }
 
     /// Depends on the words and on the case alone: `enough` does not change what is in a corpus.
-    fn count(&self, query: &Query) -> Count {
+    fn answer(&self, request: &Request, texts: &[&str]) -> Reply {
         let seed = |seed: u64, byte: u8| seed.rotate_left(5) ^ u64::from(byte);
-        let mut draw = Draw(query.to_string().bytes().fold(self.number.into(), seed));
-        Count { occurrences: draw.pick(&COUNTS), exact: true }
+        let mut draw = Draw(request.to_string().bytes().fold(self.number.into(), seed));
+        match request {
+            Request::Count(_) => Reply::Count(Count { occurrences: draw.pick(&COUNTS), exact: true }),
+            Request::Nli(_) => {
+                let [entail, neutral] = [draw.pick(&PROBABILITIES), draw.pick(&PROBABILITIES)];
+                let neutral = draw.pick(&[None, Some(neutral * (1.0 - entail))]);
+                let contradict = neutral.map(|neutral| 1.0 - entail - neutral);
+                Reply::Nli(Entailment { entail, neutral, contradict })
+            }
+            Request::Chat(_) => Reply::Chat(draw.pick(texts).repeat(draw.pick(&[1, 1, 1, 200]))),
+            Request::Passages(search) => {
+                let passage = |_| Passage { title: draw.pick(&ENTITIES).to_owned(), text: draw.pick(texts).to_owned() };
+                Reply::Passages((0..search.k.min(3)).map(passage).collect())
+            }
+        }
     }
 }
 

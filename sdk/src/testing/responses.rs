@@ -2,8 +2,11 @@
 
 use std::ops::RangeInclusive;
 
-use super::limits::{LABEL_BYTES, TEXT_BYTES};
-use crate::{Completion, ResponseRule, Section, Sentence};
+use super::limits::{LABEL_BYTES, QUESTIONS_PER_COMPLETION, TEXT_BYTES};
+use super::{FakeCorpus, rounds};
+use crate::{
+    Completion, Corpus, CorpusSize, Entailment, Grade, Passage, Reply, Request, ResponseRule, Section, Sentence,
+};
 
 /// What a completion may be made of: blocks that are closed, left open, doubled or missing, in any script.
 const BEGINNINGS: [&str; 6] = [
@@ -47,36 +50,84 @@ pub fn response(question: &str, golds: &[&str], text: &str) -> Completion {
     Completion {
         question: question.to_owned(),
         golds: golds.iter().map(|gold| (*gold).to_owned()).collect(),
+        title: None,
+        evidence: Vec::new(),
         text: text.to_owned(),
         answer: answer.unwrap_or(text.trim()).to_owned(),
         sentences: blocks.into_iter().filter_map(sentence).collect(),
     }
 }
 
+/// Calls `rule` as the host would, answering from `corpus` until it grades.
+///
+/// # Panics
+/// Where the rule asks for what `corpus` does not hold, or does what the host refuses.
+#[must_use]
+pub fn run_response<R: ResponseRule>(rule: &R, completion: &Completion, corpus: &FakeCorpus) -> Grade {
+    settle(rule, completion, corpus.size(), |request| corpus.answer(request))
+}
+
+fn settle<R: ResponseRule>(
+    rule: &R,
+    completion: &Completion,
+    size: CorpusSize,
+    answer: impl Fn(&Request) -> Reply,
+) -> Grade {
+    let rules = rounds::Rules { asks: R::ASKS, questions: QUESTIONS_PER_COMPLETION };
+    let judge = |corpora: &[Corpus]| vec![rule.grade(completion, &corpora[0])];
+    rounds::settle(&rules, 1, size, judge, answer).remove(0).0
+}
+
 /// Grades generated completions (no tags and too many, empty, long, refusing) and checks what the host relies on: every
-/// reward is finite and within `rewards`, every label is one short word and every note within bounds, and the same completion
-/// earns the same again.
+/// reward is finite and within `rewards`, every label is one short word and every note within bounds, the same completion
+/// earns the same again, and nothing is asked that the rule's `ASKS` does not name.
 ///
 /// # Panics
 /// Where one of this does not hold. The message shows the completion.
 pub fn check_responses<R: ResponseRule>(rule: &R, rewards: RangeInclusive<f64>) {
+    check_responses_with(rule, rewards, &[]);
+}
+
+/// [`check_responses`] with a chat model that gives these replies among others.
+///
+/// # Panics
+/// As [`check_responses`].
+pub fn check_responses_with<R: ResponseRule>(rule: &R, rewards: RangeInclusive<f64>, replies: &[&str]) {
+    let replies = [&["", "Yes.", "\u{0}東京 {}"], replies].concat();
+    let unknown = CorpusSize { tokens: None, documents: None };
+    let grade = |completion: &Completion| settle(rule, completion, unknown, |request| answer(request, &replies));
     let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
     let texts = BEGINNINGS.iter().flat_map(|start| ENDS.iter().map(move |end| format!("{start}{end}")));
     for text in texts.flat_map(|text| [text.repeat(200), text]) {
         for golds in [&["Rome"][..], &["", "the", "Roma; Rome"], &[]] {
             let completion = response("What is the capital of Italy?", golds, &text);
-            let grade = rule.grade(&completion);
-            let reward = grade.reward;
+            let graded = grade(&completion);
+            let reward = graded.reward;
             assert!(
                 (lowest..=highest).contains(&reward),
                 "the reward {reward} is not within {rewards:?}: {completion:?}"
             );
-            let is_plain = !grade.label.contains(|c: char| c.is_whitespace() || c.is_control());
-            let is_word = is_plain && (1..=LABEL_BYTES).contains(&grade.label.len());
-            assert!(is_word, "the label {:?} is not one word: {completion:?}", grade.label);
-            let note = grade.note.as_ref().map_or(0, String::len);
+            let is_plain = !graded.label.contains(|c: char| c.is_whitespace() || c.is_control());
+            let is_word = is_plain && (1..=LABEL_BYTES).contains(&graded.label.len());
+            assert!(is_word, "the label {:?} is not one word: {completion:?}", graded.label);
+            let note = graded.note.as_ref().map_or(0, String::len);
             assert!(note <= TEXT_BYTES, "a note of {note} bytes, at most {TEXT_BYTES} are allowed: {completion:?}");
-            assert_eq!(rule.grade(&completion), grade, "graded again, it earns something else: {completion:?}");
+            assert_eq!(grade(&completion), graded, "graded again, it earns something else: {completion:?}");
+        }
+    }
+}
+
+/// Depends on the question alone.
+fn answer(request: &Request, replies: &[&str]) -> Reply {
+    let drawn =
+        request.to_string().bytes().fold(7_usize, |drawn, byte| drawn.wrapping_mul(31).wrapping_add(byte.into()));
+    match request {
+        Request::Count(_) => Reply::Count(crate::Count { occurrences: Some(drawn as u64 % 30), exact: true }),
+        Request::Nli(_) => Reply::Nli(Entailment { entail: (drawn % 5) as f32 / 4.0, neutral: None, contradict: None }),
+        Request::Chat(_) => Reply::Chat(replies[drawn % replies.len()].to_owned()),
+        Request::Passages(_) => {
+            let passage = |_| Passage { title: String::new(), text: "Rome is in Italy.".to_owned() };
+            Reply::Passages((0..drawn % 3).map(passage).collect())
         }
     }
 }
@@ -86,7 +137,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
-    use crate::{Grade, grade};
+    use crate::response::{Graded, GradedExt as _, grade};
 
     /// A rule that grades by a function.
     macro_rules! rule {
@@ -95,7 +146,7 @@ mod tests {
             struct $name {}
 
             impl ResponseRule for $name {
-                fn grade(&self, $completion: &Completion) -> Grade {
+                fn grade(&self, $completion: &Completion, _: &Corpus) -> Graded {
                     $grade
                 }
             }

@@ -65,10 +65,10 @@ fn of_file(args: &ExplainArgs) -> Result<(Config, Vec<Explained>)> {
     let config = Config::resolve(settings::of_explain(&args.config, &args.graders)?)?;
     let mut completions = read_completions(&args.subject)?;
     completions.keep_line(line).with_context(|| format!("{file} has no completion in line {line}"))?;
-    let mut counter = recording::counter(&config, &args.recording)?;
+    let mut verifiers = recording::verifiers(&config, &args.recording)?;
     let loader = Loader::new(&config)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    let traces = scored(completions, &config, counter.as_mut(), &mut rules, &mut graders)?.traces;
+    let traces = scored(completions, &config, &mut verifiers, &mut rules, &mut graders)?.traces;
     let origin = format!("line {line} of {}", args.subject.file_name().unwrap_or_default().to_string_lossy());
     let explained = traces.into_iter().map(|trace| Explained::new(origin.clone(), trace, &config.reward));
     let explained = explained.collect();

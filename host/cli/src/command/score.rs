@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result};
 use corver_core::{
-    Counter, Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers, SentenceScorer,
-    Trace, Verdict, score,
+    Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers, SentenceScorer, Trace,
+    Verdict, Verifiers, score,
 };
 use corver_reward::Config;
 use corver_reward::parts::{self, Loader};
@@ -17,22 +17,22 @@ use crate::settings;
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
     let config = Config::resolve(settings::of_score(args)?)?;
     let completions = read_completions(&args.file)?;
-    let mut counter = recording::counter(&config, &args.recording)?;
+    let mut verifiers = recording::verifiers(&config, &args.recording)?;
     let loader = Loader::new(&config)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    score_and_show(completions, &config, counter.as_mut(), &mut rules, &mut graders, json)
+    score_and_show(completions, &config, &mut verifiers, &mut rules, &mut graders, json)
 }
 
 /// Scores completions and prints their traces.
 pub fn score_and_show(
     completions: Completions,
     config: &Config,
-    counter: &mut dyn Counter,
+    verifiers: &mut Verifiers<'_>,
     sentence_scorer: &mut dyn SentenceScorer,
     graders: &mut Graders,
     json: bool,
 ) -> Result<()> {
-    let scored = scored(completions, config, counter, sentence_scorer, graders)?;
+    let scored = scored(completions, config, verifiers, sentence_scorer, graders)?;
     for trace in &scored.traces {
         let explained = Explained::of(trace, &config.reward);
         if json { output::json(&explained)? } else { show(trace, &explained.return_parts) }
@@ -44,7 +44,7 @@ pub fn score_and_show(
 pub fn scored(
     completions: Completions,
     config: &Config,
-    counter: &mut dyn Counter,
+    verifiers: &mut Verifiers<'_>,
     sentence_scorer: &mut dyn SentenceScorer,
     graders: &mut Graders,
 ) -> Result<Scored> {
@@ -52,7 +52,7 @@ pub fn scored(
         Some(given) => Box::new(given),
         None => Box::new(parts::extractor(config)?.1),
     };
-    let mut scorers = Scorers { extractor: extractor.as_mut(), counter, sentence_scorer, graders };
+    let mut scorers = Scorers { extractor: extractor.as_mut(), verifiers, sentence_scorer, graders };
     score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
         .context("scoring the completions")
 }

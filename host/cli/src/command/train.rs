@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use corver_core::{Counter, Decoding, Graders, Scorers, StepSettings, Trainee};
+use corver_core::{Decoding, Graders, Scorers, StepSettings, Trainee, Verifiers};
 use corver_extract::Extractor;
 use corver_reward::config::Grader;
 use corver_reward::parts::{self, Loader, SentenceRules};
@@ -117,7 +117,7 @@ struct Opened {
     plan: Plan,
     rules: SentenceRules,
     graders: Graders,
-    counter: Box<dyn Counter>,
+    verifiers: Verifiers<'static>,
     extractor: Extractor,
     /// What decides the run.
     manifest: RunManifest,
@@ -132,7 +132,7 @@ impl Opened {
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let plan = plan(config, &rules.name)?;
         plan.check()?;
-        let (sources, counter) = parts::corpus(config)?;
+        let (sources, verifiers) = parts::verifiers(config)?;
         let (extractor_folder, extractor) = parts::extractor(config)?;
 
         let mut manifest = RunManifest::default();
@@ -150,7 +150,7 @@ impl Opened {
         manifest.set("questions", text_fingerprint(&serde_json::to_string(&(&plan.train, &plan.eval))?));
         manifest.set(SEED, config.seed.to_string());
         manifest.set("device", device);
-        Ok(Self { prepared, plan, rules, graders, counter, extractor, manifest })
+        Ok(Self { prepared, plan, rules, graders, verifiers, extractor, manifest })
     }
 
     /// Whether the run in `like` began with the same, its seed aside.
@@ -171,7 +171,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     if let Some(like) = surroundings.like {
         opened.check_like(like)?;
     }
-    let Opened { prepared, plan, mut rules, mut graders, mut counter, mut extractor, manifest } = opened;
+    let Opened { prepared, plan, mut rules, mut graders, mut verifiers, mut extractor, manifest } = opened;
     let resolved = prepared.as_toml()?;
     let Prepared { config, model, memory, .. } = prepared;
 
@@ -185,7 +185,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     policy.keep_failures(run.path());
     let mut scorers = Scorers {
         extractor: &mut extractor,
-        counter: counter.as_mut(),
+        verifiers: &mut verifiers,
         sentence_scorer: &mut rules,
         graders: &mut graders,
     };

@@ -63,8 +63,7 @@ fn stir(model: &Model) {
 }
 
 fn questions() -> Vec<Question> {
-    let question =
-        |text: &str| Question { question: text.into(), golds: vec!["a".into()], title: None, popularity: None };
+    let question = |text: &str| Question { question: text.into(), golds: vec!["a".into()], ..Question::default() };
     ["abcab", "tsrq", "kkkkkkkkl"].map(question).into()
 }
 

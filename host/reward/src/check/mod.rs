@@ -146,10 +146,14 @@ impl Scorer {
     fn judge(&mut self, texts: &[Text], read: &[Read]) -> Result<Vec<Vec<Verdict>>> {
         let sentences: Vec<Vec<Sentence>> = read.iter().map(Read::as_completion).collect();
         let texts = texts.iter().zip(&sentences).filter(|(_, sentences)| !sentences.is_empty());
-        let completions =
-            texts.map(|(Text { text, question }, sentences)| Completion { question, golds: &[], text, sentences });
+        let completions = texts.map(|(Text { text, question }, sentences)| Completion {
+            question,
+            text,
+            sentences,
+            ..Completion::default()
+        });
         let completions: Vec<_> = completions.collect();
-        let verdicts = self.rules.score(&completions, self.counter.as_mut());
+        let verdicts = self.rules.score(&completions, &mut self.verifiers);
         let mut verdicts = verdicts.map_err(anyhow::Error::from_boxed).context("asking the rule")?.into_iter();
         let of_each = sentences.iter().map(|sentences| if sentences.is_empty() { None } else { verdicts.next() });
         Ok(of_each.map(Option::unwrap_or_default).collect())
@@ -162,7 +166,7 @@ impl Scorer {
             entities.chain(one.sentences.iter().flat_map(|sentence| sentence.claims.iter().map(support::query)))
         });
         let queries: Vec<Query> = queries.collect();
-        let counts = self.counter.count(&queries).map_err(anyhow::Error::from_boxed).context("counting")?;
+        let counts = self.verifiers.count(&queries).map_err(anyhow::Error::from_boxed).context("counting")?;
         Ok(queries.into_iter().zip(counts).map(|(query, count)| Lookup { query, count }).collect())
     }
 

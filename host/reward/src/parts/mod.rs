@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use corver_core::Counter;
+use corver_core::{Counter, Verifiers};
 use corver_corpus::OpenOptions;
 use corver_counts::{Memo, OpenSettings, Source};
 use corver_extract::{Extractor, RuntimeLibrary};
@@ -97,6 +97,12 @@ pub fn corpus(config: &Config) -> Result<(Vec<Source>, Box<dyn Counter>)> {
     };
     let counter = corver_counts::open(&sources, &settings)?;
     Ok((sources, Box::new(Memo::new(counter))))
+}
+
+/// What answers a rule's questions, and where its counts come from.
+pub fn verifiers(config: &Config) -> Result<(Vec<Source>, Verifiers<'static>)> {
+    let (sources, counter) = corpus(config)?;
+    Ok((sources, Verifiers::counting(counter)))
 }
 
 /// The folder of the policy's model.

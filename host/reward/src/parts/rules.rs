@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use corver_core::verdict::{Blend, Weighted};
-use corver_core::{Completion, Counter, Graders, PartError, SentenceScorer, Verdict};
+use corver_core::{Completion, Graders, PartError, SentenceScorer, Verdict, Verifier, Verifiers};
 use corver_rules::{Compiler, Kind, Manifest, ResponseRule, Rule, Sandbox};
 use corver_study::run::fingerprint;
 use serde_json::{Map, Value};
@@ -41,12 +41,16 @@ impl SentenceRules {
 }
 
 impl SentenceScorer for SentenceRules {
+    fn asks(&self) -> Vec<Verifier> {
+        self.rules.asks()
+    }
+
     fn score(
         &mut self,
         completions: &[Completion<'_>],
-        counter: &mut dyn Counter,
+        verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Vec<Verdict>>, PartError> {
-        self.rules.score(completions, counter)
+        self.rules.score(completions, verifiers)
     }
 }
 

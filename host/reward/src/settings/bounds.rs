@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 82] = [
+const BOUNDS: [(&str, f64, f64); 89] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -49,10 +49,17 @@ const BOUNDS: [(&str, f64, f64); 82] = [
     ("rule.limits.stack_bytes", 1.0, MIB),
     ("rule.limits.output_bytes", 0.0, 8.0 * GIB),
     ("rule.limits.text_bytes", 0.0, GIB),
-    ("rule.limits.queries_per_sentence", 0.0, 1e6),
+    ("rule.limits.questions_per_sentence", 0.0, 1e6),
+    ("rule.limits.questions_per_completion", 0.0, 1e6),
     ("rule.limits.words_per_query", 1.0, 1e6),
     ("rule.limits.words_per_clause", 1.0, 1e6),
     ("rule.limits.queries_per_batch", 0.0, 1e9),
+    ("rule.limits.pairs_per_batch", 0.0, 1e9),
+    ("rule.limits.prompts_per_batch", 0.0, 1e9),
+    ("rule.limits.searches_per_batch", 0.0, 1e9),
+    ("rule.limits.messages_per_prompt", 0.0, 1e6),
+    ("rule.limits.reply_tokens", 0.0, 1e6),
+    ("rule.limits.passages_per_search", 0.0, 1e6),
     ("rule.limits.rounds", 0.0, 1e4),
     ("rule.limits.reports", 0.0, 1e4),
     ("reward.lambda_judge", -1e6, 1e6),

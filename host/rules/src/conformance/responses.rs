@@ -5,6 +5,7 @@ use corver_core::{Compatibility, Completion, Grade};
 use serde::Serialize;
 
 use super::NotConformant;
+use super::oracle::Oracle;
 use crate::{ResponseRule, RuleError};
 
 /// Blocks that are closed, left open, doubled or missing, in any script.
@@ -47,7 +48,7 @@ impl ResponseRule {
     /// # Errors
     /// Where they are not, or the rule breaks its contract.
     pub fn conform(&self) -> Result<ResponseConformance, NotConformant> {
-        conform(|completions| self.grade(completions))
+        conform(|completions| self.grade(completions, &mut Oracle::Exact.verifiers()))
     }
 }
 
@@ -70,6 +71,7 @@ fn conform(
             golds,
             text,
             sentences: &split.sentences,
+            ..Completion::default()
         })
         .collect();
 

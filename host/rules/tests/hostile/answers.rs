@@ -57,7 +57,7 @@ fn whole_answers_are_bounded() {
     let fault = score_fault(note(20_000), &limits);
     assert!(matches!(fault, Fault::Answer { limit: 10_000, .. }), "{fault:?}");
 
-    // 6,000 queries of one word, which is the same text of 60,000 bytes: 200 KB that would become 360 MB.
+    // 6,000 queries of one word, which is the same text of 60,000 bytes: 240 KB that would become 360 MB.
     let folded = "(local $at i32)
         (i32.store (i32.const 400) (i32.const 1000)) (i32.store (i32.const 404) (i32.const 60000))
         (i32.store (i32.const 408) (i32.const 400)) (i32.store (i32.const 412) (i32.const 1))
@@ -65,7 +65,7 @@ fn whole_answers_are_bounded() {
         (loop
             (i32.store offset=100008 (local.get $at) (i32.const 408))
             (i32.store offset=100012 (local.get $at) (i32.const 1))
-            (br_if 0 (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 32))) (i32.const 192000))))
+            (br_if 0 (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 40))) (i32.const 240000))))
         (i32.store8 (i32.const 256) (i32.const 2))
         (i32.store (i32.const 264) (i32.const 100000)) (i32.store (i32.const 268) (i32.const 6000))
         i32.const 336";
@@ -106,6 +106,23 @@ fn verdicts_name_triplets_that_exist() {
     let score = "(i32.store8 (i32.const 288) (i32.const 1)) i32.const 336";
     let fault = Fault::Triplet { completion: 0, index: 0, triplets: 0, got: 0 };
     assert_eq!(score_fault(score, &Limits::default()), fault);
+}
+
+#[test]
+fn shares_of_a_reward_are_of_it_and_of_the_sentence() {
+    // “Well.” has five characters. The verdict's credit is at 308: its flag, its case, the list at 316. A point is at 2,000.
+    let paying = |character: u32, share: f32| {
+        let score = format!(
+            "(i32.store8 (i32.const 308) (i32.const 1)) (i32.store (i32.const 2000) (i32.const {character}))
+             (f32.store (i32.const 2004) (f32.const {share}))
+             (i32.store (i32.const 316) (i32.const 2000)) (i32.store (i32.const 320) (i32.const 1))
+             (i32.store (i32.const 3000) (i32.const 256)) (i32.store (i32.const 3004) (i32.const 1))
+             (i32.store (i32.const 336) (i32.const 3000)) i32.const 336"
+        );
+        score_fault(score.leak(), &Limits::default())
+    };
+    assert_eq!(paying(5, 0.0), Fault::Character { completion: 0, index: 0, characters: 5, got: 5 });
+    assert_eq!(paying(4, 0.5), Fault::Shares { completion: 0, index: 0, reward: 0.0, sum: 0.5 });
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Everything that the host hands over arrives where the contract says. These rules are not hostile: they read their memory.
 
-use corver_core::{Completion, Section, Sentence, Triplet, Verdict};
+use corver_core::{Completion, Section, Sentence, Triplet, Verdict, Verifiers};
 use corver_rules::Limits;
 
 use crate::guest::Guest;
@@ -25,10 +25,10 @@ fn verdict(score: &str) -> Verdict {
     let golds = ["Rome".to_owned(), "Roma".to_owned()];
     let text = "<think>Well.</think><answer> Größer. </answer>";
     let completions = [
-        Completion { question: "Where?", golds: &[], text: "Lima.", sentences: &first },
-        Completion { question: "Who?", golds: &golds, text, sentences: &second },
+        Completion { question: "Where?", text: "Lima.", sentences: &first, ..Completion::default() },
+        Completion { question: "Who?", golds: &golds, text, sentences: &second, ..Completion::default() },
     ];
-    let verdicts = rule.score(&completions, &mut Nothing).unwrap().concat();
+    let verdicts = rule.score(&completions, &mut Verifiers::counting(Nothing)).unwrap().concat();
     assert_eq!(verdicts[0], verdicts[1]);
     verdicts[0].clone()
 }

@@ -12,7 +12,7 @@ mod responses;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verdict};
+use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verdict, Verifiers};
 use corver_rules::{Compiler, Fault, Limits, Rule, RuleError, Sandbox};
 use guest::Guest;
 use serde_json::Value;
@@ -47,8 +47,8 @@ fn judge(rule: &Rule) -> Result<Verdict, RuleError> {
 
 fn judge_text(rule: &Rule, text: &str) -> Result<Verdict, RuleError> {
     let sentences = [Sentence { text: text.into(), section: Section::Body, span: None, triplets: Vec::new() }];
-    let completion = Completion { question: "Who?", golds: &[], text: "Well.", sentences: &sentences };
-    Ok(rule.score(&[completion], &mut Nothing)?.remove(0).remove(0))
+    let completion = Completion { question: "Who?", text: "Well.", sentences: &sentences, ..Completion::default() };
+    Ok(rule.score(&[completion], &mut Verifiers::counting(Nothing))?.remove(0).remove(0))
 }
 
 /// How this rule ends, loaded and asked for one sentence.

@@ -1,5 +1,6 @@
 //! What a rule asks: how often, how much, and about what.
 
+use corver_core::Verifier;
 use corver_rules::{Fault, Limits};
 
 use crate::guest::Guest;
@@ -50,12 +51,24 @@ fn rounds_are_bounded() {
 
 #[test]
 fn queries_are_bounded_by_sentence_and_by_batch() {
-    let fault = Fault::SentenceQueries { completion: 0, index: 0, limit: 64, got: 65 };
+    let fault = Fault::SentenceQuestions { completion: 0, index: 0, limit: 64, got: 65 };
     assert_eq!(score_fault(ask(65, 1, 7), &Limits::default()), fault);
-    let fault = Fault::SentenceQueries { completion: 0, index: 0, limit: 64, got: 2_000 };
+    let fault = Fault::SentenceQuestions { completion: 0, index: 0, limit: 64, got: 2_000 };
     assert_eq!(score_fault(ask(2_000, 1, 7), &Limits::default()), fault);
     let limits = Limits { queries_per_batch: 0, ..Limits::default() };
-    assert_eq!(score_fault(ask(1, 1, 7), &limits), Fault::BatchQueries { limit: 0, got: 1 });
+    let fault = Fault::BatchQuestions { what: "queries", setting: "queries_per_batch", limit: 0, got: 1 };
+    assert_eq!(score_fault(ask(1, 1, 7), &limits), fault);
+}
+
+#[test]
+fn what_the_manifest_does_not_name_is_not_asked() {
+    for (case, verifier) in [(1, Verifier::Nli), (2, Verifier::Chat), (3, Verifier::Passages)] {
+        let score = format!(
+            "(i32.store8 (i32.const 256) (i32.const 2)) (i32.store (i32.const 264) (i32.const 2000))
+             (i32.store (i32.const 268) (i32.const 1)) (i32.store8 (i32.const 2000) (i32.const {case})) i32.const 336"
+        );
+        assert_eq!(score_fault(score.leak(), &Limits::default()), Fault::Undeclared { verifier });
+    }
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! Response rules that break the contract. Files, memory, tables and stack are held as for sentence rules, by the same code.
 
-use corver_core::{Completion, Grade};
+use corver_core::{Completion, Grade, Verifier, Verifiers};
 use corver_rules::{Fault, Limits, LoadOptions, ResponseRule, RuleError};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// A response rule whose `assess` has this body. Address 256 holds the grade `0.0 hostile` (reward; label; note), address
-/// 320 a list with that grade alone.
+use crate::Nothing;
+
+/// A response rule whose `assess` has this body. Address 252 holds `graded`, and 256 its grade `0.0 hostile` (reward; label; note),
+/// address 320 a list with that assessment alone.
 fn assessing(assess: &str) -> Vec<u8> {
     let interface = "corver:reward/response-grading@0.1.0";
     let mut module = wat::parse_str(format!(
@@ -17,14 +19,15 @@ fn assessing(assess: &str) -> Vec<u8> {
             (data (i32.const 16) "1.2.3")
             (data (i32.const 64) "\00\00\00\00\07\00\00\00\10\00\00\00\05\00\00\00\00\00\00\00\07\00\00\00\00\00\00\00\00\00\00\00")
             (data (i32.const 256) "\00\00\00\00\00\00\00\00\07\00\00\00\00\00\00\00")
-            (data (i32.const 320) "\00\01\00\00\01\00\00\00")
+            (data (i32.const 320) "\fc\00\00\00\01\00\00\00")
             (func (export "cabi_realloc") (param i32 i32 i32) (param $size i32) (result i32) (local $at i32)
                 (local.set $at (i32.and (i32.add (global.get $top) (i32.const 7)) (i32.const -8)))
                 (global.set $top (i32.add (local.get $at) (local.get $size)))
                 (local.get $at))
             (func (export "{interface}#describe") (result i32) i32.const 64)
             (func (export "{interface}#configure") (param i32 i32) (result i32) i32.const 128)
-            (func (export "{interface}#assess") (param i32 i32) (result i32) {assess}))"#
+            (func (export "{interface}#assess") (param i32 i32 i32 i64 i32 i64) (result i32) {assess})
+            (func (export "{interface}#resume") (param i32 i32) (result i32) i32.const 320))"#
     ))
     .unwrap();
     let mut resolve = Resolve::default();
@@ -39,7 +42,8 @@ fn grade(assess: &str, limits: &Limits) -> Result<Vec<Grade>, RuleError> {
     let path = folder.path().join("hostile.wasm");
     std::fs::write(&path, assessing(assess)).unwrap();
     let rule = ResponseRule::load(&path, LoadOptions { limits: limits.clone(), ..LoadOptions::default() })?;
-    rule.grade(&[Completion { question: "Who?", golds: &[], text: "Rome", sentences: &[] }])
+    let completion = Completion { question: "Who?", text: "Rome", ..Completion::default() };
+    rule.grade(&[completion], &mut Verifiers::counting(Nothing))
 }
 
 fn fault(assess: &str) -> Fault {
@@ -63,7 +67,7 @@ fn grades_are_finite_labelled_and_one_per_completion() {
     }
     for count in [0, 9] {
         let assess = format!("(i32.store (i32.const 324) (i32.const {count})) i32.const 320");
-        assert_eq!(fault(&assess), Fault::Grades { expected: 1, got: count });
+        assert_eq!(fault(&assess), Fault::Completions { expected: 1, got: count });
     }
     for length in [0, 65] {
         let assess = format!("(i32.store (i32.const 264) (i32.const {length})) i32.const 320");
@@ -84,6 +88,21 @@ fn texts_and_answers_are_bounded_and_forged_ones_refused() {
     let not_utf8 = "(i32.store8 (i32.const 0) (i32.const 255)) i32.const 320";
     for forged in [&note(u32::MAX), list_beyond_memory, not_utf8, "i32.const -8"] {
         assert!(matches!(fault(forged), Fault::Answer { .. }), "{forged}");
+    }
+}
+
+#[test]
+fn questions_have_rounds_and_are_named() {
+    // `ask` with one request at 2,000, which is `chat`.
+    let ask = "(i32.store8 (i32.const 252) (i32.const 1)) (i32.store (i32.const 256) (i32.const 2000))
+        (i32.store (i32.const 260) (i32.const 1)) (i32.store8 (i32.const 2000) (i32.const 2)) i32.const 320";
+    assert_eq!(fault(ask), Fault::Undeclared { verifier: Verifier::Chat });
+    let limits = Limits { questions_per_completion: 0, ..Limits::default() };
+    match grade(ask, &limits) {
+        Err(RuleError::Broken { fault, .. }) => {
+            assert_eq!(*fault, Fault::CompletionQuestions { completion: 0, limit: 0, got: 1 });
+        }
+        other => panic!("{other:?}"),
     }
 }
 

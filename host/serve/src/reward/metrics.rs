@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use corver_core::{Scored, StageSeconds};
+use corver_core::{Scored, StageSeconds, Tallies};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -61,8 +61,18 @@ impl ScoreMetrics {
         self.batches.observe(scored.traces.len() as f64);
         self.completions.inc_by(scored.traces.len() as u64);
         self.sentences.inc_by(scored.traces.iter().map(|trace| trace.sentences.len() as u64).sum());
-        let StageSeconds { extract, count, rule, reward, .. } = scored.seconds;
-        for (stage, seconds) in [("extract", extract), ("count", count), ("rule", rule), ("reward", reward)] {
+        let StageSeconds { extract, rule, reward, .. } = scored.seconds;
+        let Tallies { count, nli, chat, passages, .. } = scored.asked;
+        let stages = [
+            ("extract", extract),
+            ("count", count.seconds),
+            ("nli", nli.seconds),
+            ("chat", chat.seconds),
+            ("passages", passages.seconds),
+            ("rule", rule),
+            ("reward", reward),
+        ];
+        for (stage, seconds) in stages {
             self.seconds.get_or_create(&Stage { stage }).inc_by(seconds.max(0.0));
         }
     }

@@ -91,7 +91,7 @@ fn completion(given: Given) -> Result<Completion, String> {
     let spans =
         |spans: Vec<_>| spans.into_iter().enumerate().map(span).collect::<Result<Vec<Option<Range<usize>>>, _>>();
     Ok(Completion {
-        question: Question { question: given.question, golds, title: None, popularity: None },
+        question: Question { question: given.question, golds, ..Question::default() },
         tokens: given.tokens.map(spans).transpose()?,
         text: given.completion,
     })

@@ -116,7 +116,7 @@ fn readings(request: &Request, limits: &QueueLimits) -> Result<Vec<Result<Comple
             Err(problem) => return Ok(Err(Refusal::bad(format!("labels[{index}]: {problem}")))),
         };
         let question = asked(label).map_or_else(|| transcript::question(prompt.unwrap_or_default()), str::to_owned);
-        let question = Question { question, golds, title: None, popularity: None };
+        let question = Question { question, golds, ..Question::default() };
         let Some(text) = transcript::response(whole, prompt) else { return Ok(Err(no_response(index))) };
         let completion = Completion { question, text, tokens: None };
         Ok(completion.check(limits).map(|()| completion))

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use corver_core::sentence::split;
 use corver_core::{
-    Compatibility, Completion, Counter, Extractor, PartError, Question, Sampler, Sampling, Section, Sentence,
-    SentenceScorer, Verdict,
+    Compatibility, Completion, Extractor, PartError, Question, Sampler, Sampling, Section, Sentence, SentenceScorer,
+    Verdict, Verifiers,
 };
 
 use super::annotated::Annotated;
@@ -26,7 +26,7 @@ pub enum SampleError {
     /// The extractor failed.
     #[error("extracting the triplets of what was answered")]
     Extract(#[source] PartError),
-    /// The rule or the counter failed.
+    /// The rule or a verifier failed.
     #[error("judging the sentences")]
     Judge(#[source] PartError),
 }
@@ -64,8 +64,8 @@ struct Said {
 
 impl Said {
     fn completion<'a>(&'a self, questions: &'a [Question]) -> Completion<'a> {
-        let Question { question, golds, .. } = &questions[self.question];
-        Completion { question, golds, text: &self.text, sentences: &self.sentences }
+        let Question { question, golds, title, evidence, .. } = &questions[self.question];
+        Completion { question, golds, title: title.as_deref(), evidence, text: &self.text, sentences: &self.sentences }
     }
 }
 
@@ -128,7 +128,7 @@ impl Sampled {
             let question = *known.entry(&row.question).or_insert(sampled.questions.len());
             if question == sampled.questions.len() {
                 let question = row.question.clone();
-                sampled.questions.push(Question { question, golds: Vec::new(), title: None, popularity: None });
+                sampled.questions.push(Question { question, golds: Vec::new(), ..Question::default() });
             }
             let (text, triplets) = (row.sentence.clone(), vec![row.triplet.clone()]);
             let sentence = Sentence { text: text.clone(), section: Section::Body, span: None, triplets };
@@ -153,16 +153,16 @@ impl Sampled {
     /// What a rule says of the sentences whose truth is known. It sees whole completions, as in training.
     ///
     /// # Errors
-    /// Where the rule or the counter fails.
+    /// Where the rule or a verifier fails.
     pub fn judge(
         &self,
         rule: &mut dyn SentenceScorer,
-        counter: &mut dyn Counter,
+        verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Judged<'_>>, SampleError> {
         let mut judged = Vec::new();
         for said in self.said.chunks(TOGETHER) {
             let completions: Vec<Completion<'_>> = said.iter().map(|said| said.completion(&self.questions)).collect();
-            let verdicts = rule.score(&completions, counter).map_err(SampleError::Judge)?;
+            let verdicts = rule.score(&completions, verifiers).map_err(SampleError::Judge)?;
             for (said, verdicts) in said.iter().zip(verdicts) {
                 let of_sentence = said.sentences.iter().zip(&said.truths).zip(verdicts);
                 judged.extend(of_sentence.filter_map(|((sentence, is_true), verdict)| {

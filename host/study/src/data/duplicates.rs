@@ -153,7 +153,7 @@ mod tests {
 
     fn question(text: &str, golds: &[&str]) -> Question {
         let golds = golds.iter().map(|gold| (*gold).to_owned()).collect();
-        Question { question: text.into(), golds, title: None, popularity: None }
+        Question { question: text.into(), golds, ..Question::default() }
     }
 
     fn find(near: f64, first: (&str, &[&str]), second: (&str, &[&str])) -> Option<Match> {

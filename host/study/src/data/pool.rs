@@ -256,7 +256,7 @@ mod tests {
     use super::*;
 
     fn question(text: &str, gold: &str) -> Question {
-        Question { question: text.into(), golds: vec![gold.into()], title: None, popularity: None }
+        Question { question: text.into(), golds: vec![gold.into()], ..Question::default() }
     }
 
     fn source(file: &str, questions: impl IntoIterator<Item = Question>) -> Source {

@@ -136,7 +136,7 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
         let golds = line.answers.golds().map_err(|problem| at(serde::de::Error::custom(problem)))?;
         completions.lines.push(number + 1);
         completions.rollouts.push(Rollout::of_text(completions.questions.len(), line.completion));
-        completions.questions.push(Question { question: line.question, golds, title: None, popularity: None });
+        completions.questions.push(Question { question: line.question, golds, ..Question::default() });
     }
     if completions.rollouts.is_empty() {
         return Err(CompletionsError::Empty { path: path.to_owned() });

@@ -131,14 +131,15 @@ pub struct Evaluation {
     pub mean_length: f64,
 }
 
-/// Answers `questions` and grades the answers; with `scorers`, also asks whether their sentences are supported by the corpus.
+/// Answers `questions` and grades the answers; with `scorers`, also asks whether their sentences are supported by the corpus, unless
+/// the rule asks for more than counts: an evaluation calls no verifier.
 /// `progress` is given the number of questions answered so far.
 ///
 /// # Errors
 /// Where a part fails.
 pub fn evaluate(
     policy: &mut dyn Sampler,
-    mut scorers: Option<&mut Scorers<'_>>,
+    mut scorers: Option<&mut Scorers<'_, '_>>,
     questions: &[Question],
     plan: &EvaluatePlan<'_>,
     progress: &mut dyn FnMut(usize),
@@ -150,8 +151,10 @@ pub fn evaluate(
         let rollouts =
             policy.sample(batch, &settings.sampling(), seed_of_step(seed, n)).map_err(EvaluateError::Sample)?;
         let sentences = match scorers.as_deref_mut() {
-            Some(scorers) => judged(&rollouts, batch, scorers, compatibility).map_err(EvaluateError::Score)?,
-            None => vec![Vec::new(); rollouts.len()],
+            Some(scorers) if scorers.sentence_scorer.asks().is_empty() => {
+                judged(&rollouts, batch, scorers, compatibility).map_err(EvaluateError::Score)?
+            }
+            _ => vec![Vec::new(); rollouts.len()],
         };
         for (n, (rollout, sentences)) in rollouts.into_iter().zip(sentences).enumerate() {
             let Question { question, golds, popularity, .. } = &batch[rollout.question];
@@ -179,14 +182,14 @@ pub fn evaluate(
 fn judged(
     rollouts: &[Rollout],
     questions: &[Question],
-    scorers: &mut Scorers<'_>,
+    scorers: &mut Scorers<'_, '_>,
     compatibility: Compatibility,
 ) -> Result<Vec<Vec<SentenceTrace>>, StepError> {
     let mut graders = Graders::default();
-    let Scorers { extractor, counter, sentence_scorer, .. } = scorers;
+    let Scorers { extractor, verifiers, sentence_scorer, .. } = scorers;
     let mut scorers = Scorers {
         extractor: &mut **extractor,
-        counter: &mut **counter,
+        verifiers,
         sentence_scorer: &mut **sentence_scorer,
         graders: &mut graders,
     };
@@ -269,8 +272,7 @@ mod tests {
 
     #[test]
     fn several_answers_give_pass_at_k() {
-        let question =
-            |gold: &str| Question { question: "q".into(), golds: vec![gold.into()], title: None, popularity: None };
+        let question = |gold: &str| Question { question: "q".into(), golds: vec![gold.into()], ..Question::default() };
         let settings = EvaluateSettings { samples: 4, batch: 8, ..EvaluateSettings::default() };
         let plan = EvaluatePlan { settings, compatibility: Compatibility::Paper, truth: None, seed: 1 };
         let questions = [question("Rome"), question("Paris"), question("Oslo")];

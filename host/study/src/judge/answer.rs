@@ -125,12 +125,8 @@ mod tests {
                 r#"{{"grade": "BAD", "length": 3, "question": "Who is he?", "completion": "<answer>x</answer>"{sample}}}"#
             )
         };
-        let question = |gold: &str| Question {
-            question: "Who is he?".into(),
-            golds: vec![gold.into()],
-            title: None,
-            popularity: None,
-        };
+        let question =
+            |gold: &str| Question { question: "Who is he?".into(), golds: vec![gold.into()], ..Question::default() };
         let questions = [question("a painter"), question("a pilot")];
         for lines in [vec![line(None); 2], [0, 1, 0, 1].map(|sample| line(Some(sample))).to_vec()] {
             fs::write(&path, lines.join("\n")).unwrap();

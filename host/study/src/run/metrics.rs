@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 /// A step's metrics, flat. `num_tokens` is the number of completion tokens since the run began.
 #[must_use]
 pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, report: &StepReport) -> Map<String, Value> {
-    let StepReport { rollouts, traces, advantages, update, seconds: stages } = report;
+    let StepReport { rollouts, traces, advantages, asked, update, seconds: stages } = report;
     let mut metrics = Map::new();
     let mut put = |name: &str, value: f64| metrics.insert(name.to_owned(), json!(value));
 
@@ -66,7 +66,7 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
     put("corver/lookups", looked_up as f64);
     put("seconds/rollout", stages.rollout);
     put("seconds/extract", stages.extract);
-    put("seconds/count", stages.count);
+    put("seconds/count", asked.count.seconds);
     put("seconds/rule", stages.rule);
     put("seconds/reward", stages.reward);
     put("seconds/prepare", stages.prepare);

@@ -205,7 +205,7 @@ struct Kept {
 /// run can be resumed.
 pub fn train(
     policy: &mut dyn Trainee,
-    scorers: &mut Scorers<'_>,
+    scorers: &mut Scorers<'_, '_>,
     plan: &Plan,
     run: &RunDir,
     steps_done: usize,
@@ -305,7 +305,7 @@ impl Plan {
 
 fn evaluated(
     policy: &mut dyn Trainee,
-    scorers: &mut Scorers<'_>,
+    scorers: &mut Scorers<'_, '_>,
     plan: &Plan,
     (which, name): (&'static str, &str),
     run: &RunDir,

@@ -69,7 +69,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
         ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
     }
     let rules = Loader::new(&config)?.each_sentence_rule()?;
-    let mut counter = parts::corpus(&config)?.1;
+    let mut verifiers = parts::verifiers(&config)?.1;
     let sampled = match source {
         Source::Sheets(annotated) => Sampled::labelled(&annotated),
         Source::World(truth) => sample(args, &mut config, truth.as_ref())?,
@@ -77,7 +77,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
 
     let (mut audits, mut all) = (Vec::new(), Vec::new());
     for mut rule in rules {
-        let judged = sampled.judge(&mut rule, counter.as_mut()).with_context(|| format!("auditing {}", rule.name))?;
+        let judged = sampled.judge(&mut rule, &mut verifiers).with_context(|| format!("auditing {}", rule.name))?;
         audits.push(audit(&rule.name, &judged, &buckets, config.seed).context(ONE_SIDED)?);
         all.push((rule.name, judged));
     }

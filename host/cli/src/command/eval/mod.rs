@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use corver_core::{Counter, Graders, Question, Sampler, Sampling, Scorers};
+use corver_core::{Graders, Question, Sampler, Sampling, Scorers, Verifiers};
 use corver_counts::Source;
 use corver_extract::Extractor;
 use corver_reward::Config;
@@ -101,7 +101,7 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
 
 fn answers_of(
     policy: &mut dyn Sampler,
-    scorers: Option<&mut Scorers<'_>>,
+    scorers: Option<&mut Scorers<'_, '_>>,
     Set { questions, truth, .. }: &Set,
     config: &Config,
     bar: &ProgressBar,
@@ -179,7 +179,7 @@ struct Scoring {
     rules: SentenceRules,
     graders: Graders,
     sources: Vec<Source>,
-    counter: Box<dyn Counter>,
+    verifiers: Verifiers<'static>,
     extractor_folder: PathBuf,
     extractor: Extractor,
 }
@@ -187,15 +187,15 @@ struct Scoring {
 impl Scoring {
     fn open(config: &Config) -> Result<Self> {
         let rules = Loader::new(config)?.sentence_rules()?;
-        let (sources, counter) = parts::corpus(config)?;
+        let (sources, verifiers) = parts::verifiers(config)?;
         let (extractor_folder, extractor) = parts::extractor(config)?;
-        Ok(Self { rules, graders: Graders::default(), sources, counter, extractor_folder, extractor })
+        Ok(Self { rules, graders: Graders::default(), sources, verifiers, extractor_folder, extractor })
     }
 
-    fn scorers(&mut self) -> Scorers<'_> {
+    fn scorers(&mut self) -> Scorers<'_, 'static> {
         Scorers {
             extractor: &mut self.extractor,
-            counter: self.counter.as_mut(),
+            verifiers: &mut self.verifiers,
             sentence_scorer: &mut self.rules,
             graders: &mut self.graders,
         }

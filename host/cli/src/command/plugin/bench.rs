@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use corver_core::sentence::{Split, split};
-use corver_core::{Compatibility, Completion, CorpusSize, Count, Counter, PartError, Query, Sentence, Triplet};
+use corver_core::{
+    ChatModel, ChatReply, Compatibility, Completion, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError,
+    Passage, Prompt, Query, Retriever, Search, Sentence, Triplet, Usage, Verifiers,
+};
 use corver_reward::Config;
 use corver_reward::parts::{AnyRule, Loader};
 use corver_reward::plugin;
@@ -26,8 +29,15 @@ const BUDGET: Duration = Duration::from_secs(1);
 /// Completions of a step in the paper's configuration (24 prompts, 16 samples), of three sentences each.
 const COMPLETIONS: usize = 384;
 
-/// An index that answers at once, so that the rule and the calls into it are what is measured.
+/// Answers everything at once, so that the rule and the calls into it are what is measured.
+#[derive(Clone, Copy)]
 struct Immediate;
+
+impl Immediate {
+    fn verifiers() -> Verifiers<'static> {
+        Verifiers::counting(Self).with_nli(Self).with_chat(Self).with_passages(Self)
+    }
+}
 
 impl Counter for Immediate {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
@@ -36,6 +46,26 @@ impl Counter for Immediate {
 
     fn size(&self) -> CorpusSize {
         CorpusSize::default()
+    }
+}
+
+impl NliModel for Immediate {
+    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+        Ok(vec![Entailment { entail: 0.75, neutral: Some(0.25), contradict: Some(0.0) }; pairs.len()])
+    }
+}
+
+impl ChatModel for Immediate {
+    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+        let reply = ChatReply { content: "Mario Camerini directed it.".into(), usage: Usage::default() };
+        Ok(vec![reply; prompts.len()])
+    }
+}
+
+impl Retriever for Immediate {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+        let passage = Passage { title: "Il Seduttore".into(), text: "Mario Camerini directed Il Seduttore.".into() };
+        Ok(vec![vec![passage]; searches.len()])
     }
 }
 
@@ -70,6 +100,7 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
             golds: &golds,
             text,
             sentences,
+            ..Completion::default()
         })
         .collect();
     let other_work = OtherWork::since_now();
@@ -89,8 +120,8 @@ fn of_sentences(rule: &Rule, path: &Path, cached: &LoadOptions, completions: &[C
         size: completions.iter().map(|completion| completion.sentences.len()).sum(),
         load: best(|| Rule::load(path, cached.clone()))?,
         compile: best(|| Rule::load(path, fresh.clone()))?,
-        instance: best(|| rule.score(&one, &mut Immediate))?,
-        batch: best(|| rule.score(completions, &mut Immediate))?,
+        instance: best(|| rule.score(&one, &mut Immediate::verifiers()))?,
+        batch: best(|| rule.score(completions, &mut Immediate::verifiers()))?,
     })
 }
 
@@ -106,8 +137,8 @@ fn of_completions(
         size: completions.len(),
         load: best(|| ResponseRule::load(path, cached.clone()))?,
         compile: best(|| ResponseRule::load(path, fresh.clone()))?,
-        instance: best(|| rule.grade(&completions[..1]))?,
-        batch: best(|| rule.grade(completions))?,
+        instance: best(|| rule.grade(&completions[..1], &mut Immediate::verifiers()))?,
+        batch: best(|| rule.grade(completions, &mut Immediate::verifiers()))?,
     })
 }
 

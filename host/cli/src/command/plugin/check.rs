@@ -1,6 +1,7 @@
 //! `corver-host plugin check`: what is this rule, which settings does it take, and does it keep the contract?
 
 use anyhow::{Context, Result};
+use corver_core::Verifier;
 use corver_reward::Config;
 use corver_reward::parts::{AnyRule, Loader};
 use corver_reward::plugin;
@@ -23,16 +24,23 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
         return output::json(&json!({
             "name": manifest.name, "version": manifest.version, "kind": rule.kind(),
             "summary": manifest.summary, "path": path, "bytes": bytes, "blake3": rule.hash(),
-            "imports": rule.imports(), "settings": schema, "conformance": conformance,
+            "imports": rule.imports(), "asks": manifest.asks, "settings": schema, "conformance": conformance,
         }));
     }
     output::line(format_args!("{} {}, a {}: {}", manifest.name, manifest.version, rule.kind(), manifest.summary));
     output::line(format_args!("{}, {bytes} bytes, blake3 {}", path.display(), rule.hash()));
     let imports = if rule.imports().is_empty() { "nothing".to_owned() } else { rule.imports().join(", ") };
     output::line(format_args!("imports {imports}"));
+    if !manifest.asks.is_empty() {
+        output::line(format_args!("asks {}, which a run must grant", listed(&manifest.asks)));
+    }
     output::line(format_args!("conforms: {words}"));
     show_settings(&schema, &config.rule_settings);
     Ok(())
+}
+
+fn listed(asks: &[Verifier]) -> String {
+    asks.iter().map(Verifier::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// What the rule made of unusual input, as JSON and in words.
@@ -46,8 +54,8 @@ fn conform(rule: &AnyRule) -> Result<(Value, String)> {
                 _ => "no rewards".to_owned(),
             };
             let words = format!(
-                "{} unusual sentences of {} completions {STEADY}: {rewards}, {} look-ups",
-                found.sentences, found.completions, found.queries
+                "{} unusual sentences of {} completions {STEADY}: {rewards}, {} questions",
+                found.sentences, found.completions, found.questions
             );
             (serde_json::to_value(found)?, words)
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use corver_core::sentence::{Split, split};
 use corver_core::trace::SentenceTrace;
-use corver_core::{Completion, Extractor as _, Section, Sentence, Triplet};
+use corver_core::{Completion, Extractor as _, Section, Sentence, Triplet, Verifiers};
 use corver_reward::Config;
 use corver_reward::parts::{self, AnyRule, Loader};
 use corver_rules::ResponseRule;
@@ -31,21 +31,19 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
     let holds_completions = text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion);
     let loader = Loader::new(&config)?;
-    let mut rule = match loader.any(&args.rule.plugin)? {
+    let rule = loader.any(&args.rule.plugin)?;
+    let mut verifiers = recording::verifiers(&config, &args.recording)?;
+    let mut rule = match rule {
         AnyRule::Sentence(rule) => rule,
-        AnyRule::Response(_) if args.recording.record.is_some() || args.recording.replay.is_some() => {
-            bail!("a response rule asks for no counts: there is nothing to record or replay")
-        }
-        AnyRule::Response(rule) => return grade(&rule, &args.file, &config, json),
+        AnyRule::Response(rule) => return grade(&rule, &args.file, &config, &mut verifiers, json),
     };
-    let mut counter = recording::counter(&config, &args.recording)?;
     if holds_completions {
         let completions = read_completions(&args.file)?;
-        return score::score_and_show(completions, &config, counter.as_mut(), &mut rule, &mut loader.graders()?, json);
+        return score::score_and_show(completions, &config, &mut verifiers, &mut rule, &mut loader.graders()?, json);
     }
     let sentences = sentences(&text, &args.file, &config)?;
-    let completion = Completion { question: "", golds: &[], text: "", sentences: &sentences };
-    let verdicts = rule.score(&[completion], counter.as_mut())?.concat();
+    let completion = Completion { sentences: &sentences, ..Completion::default() };
+    let verdicts = rule.score(&[completion], &mut verifiers)?.concat();
     for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
         let Sentence { text, section, triplets, .. } = sentence;
         if json {
@@ -58,7 +56,7 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
 }
 
 /// What a response rule says of the completions in a file.
-fn grade(rule: &ResponseRule, path: &Path, config: &Config, json: bool) -> Result<()> {
+fn grade(rule: &ResponseRule, path: &Path, config: &Config, verifiers: &mut Verifiers<'_>, json: bool) -> Result<()> {
     let Completions { questions, rollouts, .. } = read_completions(path)?;
     let splits: Vec<Split> = rollouts.iter().map(|rollout| split(&rollout.text, config.reward.compatibility)).collect();
     let completions: Vec<Completion<'_>> = rollouts
@@ -66,7 +64,7 @@ fn grade(rule: &ResponseRule, path: &Path, config: &Config, json: bool) -> Resul
         .zip(&splits)
         .map(|(rollout, split)| Completion::new(&questions[rollout.question], rollout, &split.sentences))
         .collect();
-    for (completion, grade) in completions.iter().zip(rule.grade(&completions)?) {
+    for (completion, grade) in completions.iter().zip(rule.grade(&completions, verifiers)?) {
         let Completion { question, text, .. } = completion;
         if json {
             output::json(&json!({"question": question, "completion": text, "grade": grade}))?;

@@ -12,7 +12,7 @@ settings! {
 }
 
 impl ResponseRule for {{type}} {
-    fn grade(&self, completion: &Completion) -> Grade {
+    fn grade(&self, completion: &Completion, _: &Corpus) -> Graded {
         let answer = completion.answer.to_lowercase();
         if answer.is_empty() {
             return grade(self.wrong, "NOT_ATTEMPTED");
@@ -32,13 +32,13 @@ corver_sdk::export_response_rule!({{type}});
 #[cfg(test)]
 mod tests {
     use super::*;
-    use corver_sdk::testing::{check_responses, response};
+    use corver_sdk::testing::{check_responses, counts, response, run_response};
 
     #[test]
     fn a_gold_and_nothing_more_is_right() {
         let label = |answer: &str| {
             let text = format!("<think>I read it.</think><answer>{answer}</answer>");
-            {{type}}::default().grade(&response("Where?", &["Rome", "Roma"], &text)).label
+            run_response(&{{type}}::default(), &response("Where?", &["Rome", "Roma"], &text), &counts(&[])).label
         };
         assert_eq!(["roma", "Rome, Italy", ""].map(label), ["GOOD", "BAD", "NOT_ATTEMPTED"]);
     }

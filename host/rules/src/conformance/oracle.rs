@@ -1,0 +1,91 @@
+//! Answers about nothing in particular, which depend on the question alone.
+
+use corver_core::{
+    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError, Passage, Prompt, Query,
+    Retriever, Search, Usage, Verifiers,
+};
+
+/// Unknown for some queries, huge for others.
+const COUNTS: [Option<u64>; 9] =
+    [None, Some(0), Some(1), Some(4), Some(5), Some(19), Some(20), Some(1_000_000), Some(u64::MAX)];
+const PROBABILITIES: [f32; 6] = [0.0, 0.25, 0.3, 0.5, 0.75, 1.0];
+const REPLIES: [&str; 8] =
+    ["", " \t", "A", "CORRECT", "Yes.", "[]", "1. Rome is in Italy.\n2. It is old. (5)", "\u{202e}東京 {\"\0\": ["];
+const PASSAGES: [&str; 3] = ["", "Rome is in Italy.", "Dvořák naît à Nelahozeves 🎻."];
+
+/// Answers whatever a rule may ask.
+#[derive(Clone, Copy)]
+pub(super) enum Oracle {
+    Exact,
+    /// Stops counting at `enough`.
+    Stopping,
+    OfUnknownSize,
+}
+
+impl Oracle {
+    pub(super) fn verifiers(self) -> Verifiers<'static> {
+        Verifiers::counting(self).with_nli(self).with_chat(self).with_passages(self)
+    }
+}
+
+impl Counter for Oracle {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        let count = |query: &Query| {
+            let occurrences = COUNTS[draw(&query.to_string(), COUNTS.len())];
+            let limit = query.enough.filter(|_| matches!(self, Self::Stopping)).unwrap_or(u64::MAX);
+            let exact = occurrences.is_none_or(|found| found <= limit);
+            Count { occurrences: occurrences.map(|found| found.min(limit)), exact }
+        };
+        Ok(queries.iter().map(count).collect())
+    }
+
+    fn size(&self) -> CorpusSize {
+        match self {
+            Self::OfUnknownSize => CorpusSize::default(),
+            Self::Exact | Self::Stopping => CorpusSize { tokens: Some(1_000_000_000), documents: Some(1_000_000) },
+        }
+    }
+}
+
+impl NliModel for Oracle {
+    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+        let entailment = |Pair { premise, hypothesis }: &Pair| {
+            let drawn = draw(&format!("{premise}\n{hypothesis}"), 2 * PROBABILITIES.len());
+            let entail = PROBABILITIES[drawn / 2];
+            let rest = drawn.is_multiple_of(2).then_some((1.0 - entail) / 2.0);
+            Entailment { entail, neutral: rest, contradict: rest }
+        };
+        Ok(pairs.iter().map(entailment).collect())
+    }
+}
+
+impl ChatModel for Oracle {
+    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+        let reply = |prompt: &Prompt| {
+            let content = REPLIES[draw(&format!("{prompt:?}"), REPLIES.len())].to_owned();
+            ChatReply { content, usage: Usage::default() }
+        };
+        Ok(prompts.iter().map(reply).collect())
+    }
+}
+
+impl Retriever for Oracle {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+        let found = |search: &Search| {
+            let drawn = draw(&format!("{search:?}"), 4);
+            let passage = |place: usize| {
+                let text = PASSAGES[(place + drawn) % PASSAGES.len()].to_owned();
+                Passage { title: search.title.clone().unwrap_or_default(), text }
+            };
+            (0..drawn.min(search.k as usize)).map(passage).collect()
+        };
+        Ok(searches.iter().map(found).collect())
+    }
+}
+
+/// A number below `end` that depends on `of` alone.
+pub(super) fn draw(of: &str, end: usize) -> usize {
+    let hash = blake3::hash(of.as_bytes());
+    let bytes = hash.as_bytes().first_chunk().expect("a hash has 32 bytes");
+    (u64::from_le_bytes(*bytes) % end as u64) as usize
+}
