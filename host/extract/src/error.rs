@@ -3,53 +3,16 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use corver_onnx::{OnnxError, RunError};
 use corver_pretrained::{Family, PretrainedError};
 
 /// Errors of the extractor.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtractError {
-    /// ONNX Runtime's shared library is nowhere.
-    #[error(
-        "cannot find ONNX Runtime (libonnxruntime.so); searched {}. Run `make setup`, or set ORT_DYLIB_PATH to the library",
-        join(searched)
-    )]
-    RuntimeNotFound {
-        /// Every place that was looked at.
-        searched: Vec<PathBuf>,
-    },
-    /// The library is there but cannot be used.
-    #[error("cannot use ONNX Runtime at {path}: {reason}. Run `make setup` for a version that works")]
-    RuntimeUnusable {
-        /// The library.
-        path: PathBuf,
-        /// The loader's words.
-        reason: String,
-    },
-    /// A process has one ONNX Runtime.
-    #[error("ONNX Runtime is already loaded from {loaded}; {asked} cannot be loaded beside it")]
-    RuntimeAlreadyLoaded {
-        /// In use.
-        loaded: PathBuf,
-        /// Asked for.
-        asked: PathBuf,
-    },
-    /// The device string is none of the known forms.
-    #[error("extractor device `{got}` is not one of auto, cpu, cuda, cuda:N")]
-    UnknownDevice {
-        /// The string.
-        got: String,
-    },
-    /// CUDA was asked for and this ONNX Runtime or machine has none.
-    #[error(
-        "extractor device `{device}` is not available: {reason}. Use an ONNX Runtime built for CUDA (set ORT_DYLIB_PATH), or the device cpu"
-    )]
-    NoCuda {
-        /// As asked.
-        device: String,
-        /// ONNX Runtime's words.
-        reason: String,
-    },
+    /// ONNX Runtime, or what it is given.
+    #[error(transparent)]
+    Onnx(#[from] OnnxError),
     /// The folder holds no model.
     #[error(
         "{folder}: no model here. An extractor is a Hugging Face folder (config.json, model.safetensors, tokenizer.json), or one with model.onnx, \
@@ -95,18 +58,6 @@ pub enum ExtractError {
         /// What it is.
         got: Family,
     },
-    /// A weight is missing, of another shape, or of a type that is not read.
-    #[error("{path}: tensor `{name}`: expected shape {expected:?}, got {got}")]
-    Weight {
-        /// The model's folder.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-        /// As config.json has it.
-        expected: Vec<usize>,
-        /// What is there.
-        got: String,
-    },
     /// A file cannot be read.
     #[error("cannot read {path}: {source}")]
     Io {
@@ -124,14 +75,6 @@ pub enum ExtractError {
         expected: String,
         /// What it holds.
         got: String,
-    },
-    /// ONNX Runtime refuses the graph.
-    #[error("{path}: ONNX Runtime cannot load this graph: {source}")]
-    Load {
-        /// The graph.
-        path: PathBuf,
-        /// ONNX Runtime's reason.
-        source: ort::Error,
     },
     /// The tokenizer refused a sentence.
     #[error("the tokenizer cannot encode {sentence:?}: {reason}")]
@@ -151,7 +94,7 @@ pub enum ExtractError {
         /// Tokens per row so far.
         columns: usize,
         /// ONNX Runtime's reason.
-        source: ort::Error,
+        source: RunError,
     },
     /// The extractor's thread cannot be started.
     #[error("cannot start the extractor's thread: {source}")]
@@ -176,14 +119,6 @@ pub enum ExtractError {
 impl ExtractError {
     /// Fewer rows may do.
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        let Self::Run { source, .. } = self else { return false };
-        let reason = source.to_string().to_lowercase();
-        ["failed to allocate", "out of memory", "bad_alloc", "bad allocation"]
-            .iter()
-            .any(|words| reason.contains(words))
+        matches!(self, Self::Run { source, .. } if corver_onnx::is_out_of_memory(source))
     }
-}
-
-fn join(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }

@@ -70,9 +70,10 @@ pub(crate) fn open(folder: &Path, options: Options, device: Device, runtime: &Ru
     let vocabulary = tokenizer.get_vocab_size(true);
     let prompt = Prompt::new(tokenizer, &before, after, folder)?;
     let shared = &prompt.shared;
-    let (decoder, limits) = if graph.exists() {
-        let load = |gpu| Exported::open(&graph, &settings, shared, vocabulary, gpu, runtime);
-        (on_device(device, runtime, load)?, settings.limits(usize::MAX))
+    let gpu = device.gpu(runtime)?;
+    let (decoder, limits): (Box<dyn Decoder>, _) = if graph.exists() {
+        let decoder = Exported::open(&graph, &settings, shared, vocabulary, gpu, runtime)?;
+        (Box::new(decoder), settings.limits(usize::MAX))
     } else {
         let model = ModelConfig::read(&config)?;
         if vocabulary > model.vocab_size {
@@ -86,31 +87,11 @@ pub(crate) fn open(folder: &Path, options: Options, device: Device, runtime: &Ru
             return Err(ExtractError::PromptTooLong { tokens: shared.len(), positions: model.max_positions });
         };
         let limits = settings.limits(room);
-        let load = |gpu| Continued::open(folder, &model, shared, limits.max_own_tokens, gpu, runtime);
-        (on_device(device, runtime, load)?, limits)
+        let decoder = Continued::open(folder, &model, shared, limits.max_own_tokens, gpu, runtime)?;
+        (Box::new(decoder), limits)
     };
+    tracing::info!(device = %gpu.map_or(Device::Cpu, Device::Cuda), "the extractor is loaded");
     Ok(Opened { decoder, prompt, stop, limits })
-}
-
-/// Loads a model where `device` says, and says where that was. `load` takes the number of a GPU.
-fn on_device<T: Decoder + 'static>(
-    device: Device,
-    runtime: &RuntimeLibrary,
-    load: impl Fn(Option<u16>) -> Result<T>,
-) -> Result<Box<dyn Decoder>> {
-    let (device, loaded) = match device {
-        Device::Auto if runtime.has_cuda()? => match load(Some(0)) {
-            Err(error @ ExtractError::NoCuda { .. }) => {
-                tracing::warn!(%error, "the extractor runs on the CPU");
-                (Device::Cpu, load(None)?)
-            }
-            loaded => (Device::Cuda(0), loaded?),
-        },
-        Device::Auto | Device::Cpu => (Device::Cpu, load(None)?),
-        Device::Cuda(number) => (device, load(Some(number))?),
-    };
-    tracing::info!(%device, "the extractor is loaded");
-    Ok(Box::new(loaded))
 }
 
 /// The model's input before and after the sentence.

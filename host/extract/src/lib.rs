@@ -1,6 +1,6 @@
 //! Sentences → triplets: a decoder-only language model with a KV cache, run by ONNX Runtime.
 //!
-//! The model is a Hugging Face folder, whose graph is written here ([`onnx`]), or a graph that Optimum exported; nothing about a
+//! The model is a Hugging Face folder, whose graph is written here ([`graph`]), or a graph that Optimum exported; nothing about a
 //! particular extractor is known. [`Extractor`] puts sentences behind a prompt, decodes greedily, and reads the replies with
 //! [`corver_core::triplet::triplets_from_reply`].
 //!
@@ -8,31 +8,26 @@
 //! folder, settings, prompt    what is asked, and how
 //! worker, memo                which sentences are decoded, and when
 //! decoder                     rows of tokens, in a graph
-//! onnx                        writes that graph
-//! runtime, device             ONNX Runtime
+//! graph                       writes that graph
 //! ```
 //!
 //! What makes it fast: the prompt's keys and values exist once, however many rows continue it; rows whose replies have ended make
 //! place for others; a reply ends where its list closes; equal sentences are decoded once and remembered.
 
 mod decoder;
-mod device;
 mod error;
 mod extractor;
 mod folder;
+mod graph;
 mod memo;
-mod onnx;
 mod prompt;
-mod runtime;
 mod settings;
-mod tensor;
 mod worker;
 
-pub use device::Device;
+pub use corver_onnx::{Device, RuntimeLibrary};
 pub use error::ExtractError;
 pub use extractor::{Extractor, Stream};
 pub use folder::Options;
-pub use runtime::RuntimeLibrary;
 pub use settings::Settings;
 pub use worker::Stats;
 

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use corver_core::{Extractor as _, Triplet};
 use corver_extract::{Device, ExtractError, Extractor, Options, RuntimeLibrary, Settings};
+use corver_onnx::OnnxError;
 
 const FILES: [&str; 3] = ["model.onnx", "tokenizer.json", "extractor.toml"];
 
@@ -358,7 +359,7 @@ fn a_graph_of_another_layout_is_refused() {
 #[test]
 fn a_damaged_graph_or_tokenizer_is_refused() {
     let (error, text) = failure(&with_changed("model.onnx", |bytes| bytes[..bytes.len() / 2].to_vec()));
-    assert!(matches!(error, ExtractError::Load { .. }) && text.contains("model.onnx"), "{text}");
+    assert!(matches!(error, ExtractError::Onnx(OnnxError::Load { .. })) && text.contains("model.onnx"), "{text}");
     let (_, text) = failure(&with_changed("tokenizer.json", |bytes| bytes[..bytes.len() / 2].to_vec()));
     assert!(text.contains("tokenizer.json"), "{text}");
     let declared = with_settings(|text| format!("{text}head_dim = 7\n"));
@@ -374,7 +375,10 @@ fn cuda_is_an_error_where_there_is_none() {
             // A runtime with CUDA on a machine with a GPU: then it must work.
             Ok(extractor) => assert_eq!(&*extractor.replies(&["unknown"]).unwrap()[0], "[]"),
             Err(error) => {
-                assert!(matches!(&error, ExtractError::NoCuda { device, .. } if device == "cuda:0"), "{error}");
+                assert!(
+                    matches!(&error, ExtractError::Onnx(OnnxError::NoCuda { device, .. }) if device == "cuda:0"),
+                    "{error}"
+                );
             }
         }
     }

@@ -1,16 +1,14 @@
-//! Rows that continue one prompt, with the graph of [`crate::onnx::decoder`].
+//! Rows that continue one prompt, with the graph of [`crate::graph::decoder`].
 
 use std::path::Path;
 
+use corver_onnx::graph::Float;
+use corver_onnx::tensor::{argmax, copied, shared_rows, zeros};
+use corver_onnx::{AllocationDevice, DynValue, RunResult, RuntimeLibrary, Session, Tensor, TensorElementType, session};
 use corver_pretrained::{Family, ModelConfig};
-use ort::memory::AllocationDevice;
-use ort::session::Session;
-use ort::value::{DynValue, Tensor, TensorElementType};
 
-use super::{Decoder, as_input, builder, home, run_error, weights};
-use crate::onnx::{self, Float};
-use crate::tensor::{argmax, copied, shared_rows, zeros};
-use crate::{ExtractError, Result, RuntimeLibrary};
+use super::{Decoder, as_input, run_error};
+use crate::{ExtractError, Result, graph};
 
 /// Tokens of the prompt that are run at once.
 const PROMPT_PIECE: usize = 512;
@@ -64,16 +62,10 @@ impl Continued {
         }
         // A GPU computes in the type that such models are stored in.
         let float = if gpu.is_none() { Float::F32 } else { Float::Bf16 };
-        let (graph, wanted) = onnx::decoder(config, float, prompt.len() + max_own);
-        let load = |source: ort::Error| ExtractError::Load { path: folder.to_owned(), source };
-        let mut loading = builder(gpu, runtime)?;
-        for (name, value) in weights::read(folder, &wanted, float)? {
-            loading = loading.with_external_initializer(name, value).map_err(|error| load(error.into()))?;
-        }
-        let session = loading.commit_from_memory(&graph).map_err(load)?;
-        let place = builder(gpu, runtime)?
-            .commit_from_memory(&onnx::place(config.num_kv_heads, config.head_dim, float))
-            .map_err(load)?;
+        let decoder = graph::decoder(config, float, prompt.len() + max_own);
+        let session = session::build(&decoder, folder, gpu, runtime)?;
+        let place = graph::place(config.num_kv_heads, config.head_dim, float);
+        let place = session::build(&place, folder, gpu, runtime)?;
         let mut decoder = Self {
             session,
             place,
@@ -91,11 +83,10 @@ impl Continued {
     }
 
     /// The prompt as the own tokens of one row, whose keys and values then become everybody's.
-    fn run_prompt(&mut self, prompt: &[u32]) -> ort::Result<()> {
+    fn run_prompt(&mut self, prompt: &[u32]) -> RunResult<()> {
         let (heads, dim) = (self.num_kv_heads, self.head_dim);
         let none = [[heads, dim, 0], [heads, 0, dim]];
-        self.prompt =
-            (0..2 * self.num_layers).map(|n| zeros(self.kv_type, &none[n % 2])).collect::<ort::Result<_>>()?;
+        self.prompt = (0..2 * self.num_layers).map(|n| zeros(self.kv_type, &none[n % 2])).collect::<RunResult<_>>()?;
         if prompt.is_empty() {
             return Ok(());
         }
@@ -108,13 +99,13 @@ impl Continued {
             let (tensor, shape) = (self.to_host(tensor)?, [heads, prompt.len(), dim]);
             self.to_device(shared_rows(&tensor, self.kv_type, shape, n % 2 == 0)?)
         });
-        self.prompt = shared.collect::<ort::Result<_>>()?;
+        self.prompt = shared.collect::<RunResult<_>>()?;
         Ok(())
     }
 
     /// Runs `tokens`, `[slots, N]` row by row, each row's behind its `start` tokens, and returns the logits `[slots, V]` after the
     /// tokens in columns `last`.
-    fn run(&mut self, cache: &mut Cache, tokens: Vec<i64>, start: Vec<i64>, last: Vec<i64>) -> ort::Result<DynValue> {
+    fn run(&mut self, cache: &mut Cache, tokens: Vec<i64>, start: Vec<i64>, last: Vec<i64>) -> RunResult<DynValue> {
         let slots = start.len();
         let width = tokens.len() / slots;
         let mut binding = self.session.create_binding()?;
@@ -128,19 +119,19 @@ impl Continued {
             binding.bind_input(format!("own.{name}"), own)?;
             binding.bind_output(format!("next.{name}"), own)?;
         }
-        binding.bind_output_to_device("logits", &home(None)?)?;
+        binding.bind_output_to_device("logits", &session::home(None)?)?;
         let mut outputs = self.session.run_binding(&binding)?;
         Ok(outputs.remove("logits").expect("it was bound by this name"))
     }
 
-    fn new_cache(&self, slots: usize, columns: usize) -> ort::Result<Cache> {
+    fn new_cache(&self, slots: usize, columns: usize) -> RunResult<Cache> {
         let shape = [slots, self.num_kv_heads, columns, self.head_dim];
         let tensors = (0..2 * self.num_layers).map(|_| self.to_device(zeros(self.kv_type, &shape)?));
-        Ok(Cache { tensors: tensors.collect::<ort::Result<_>>()?, slots, columns })
+        Ok(Cache { tensors: tensors.collect::<RunResult<_>>()?, slots, columns })
     }
 
     /// Copies the first `width` columns of rows of one cache over those of another: (from, to) slots.
-    fn move_rows(&mut self, from: &Cache, into: &mut Cache, moves: &[(usize, usize)], width: usize) -> ort::Result<()> {
+    fn move_rows(&mut self, from: &Cache, into: &mut Cache, moves: &[(usize, usize)], width: usize) -> RunResult<()> {
         if moves.is_empty() {
             return Ok(());
         }
@@ -163,7 +154,7 @@ impl Continued {
     }
 
     /// Moves all rows into a cache of this size, next to each other.
-    fn resize(&mut self, slots: usize, columns: usize) -> ort::Result<()> {
+    fn resize(&mut self, slots: usize, columns: usize) -> RunResult<()> {
         let mut cache = self.new_cache(slots, columns)?;
         let old = std::mem::take(&mut self.cache);
         let moves: Vec<(usize, usize)> = self.rows.iter().enumerate().map(|(to, row)| (row.slot, to)).collect();
@@ -177,7 +168,7 @@ impl Continued {
         self.rows.iter().map(|row| row.length).max().unwrap_or(0)
     }
 
-    fn admit(&mut self, sentences: &[&[u32]]) -> ort::Result<DynValue> {
+    fn admit(&mut self, sentences: &[&[u32]]) -> RunResult<DynValue> {
         let width = sentences.iter().map(|ids| ids.len()).max().unwrap_or(0);
         // What pads a sentence at its end is written over by its reply.
         let tokens = sentences.iter().flat_map(|ids| as_input(ids).chain(std::iter::repeat_n(0, width - ids.len())));
@@ -200,7 +191,7 @@ impl Continued {
         Ok(logits)
     }
 
-    fn advance(&mut self, tokens: &[u32]) -> ort::Result<DynValue> {
+    fn advance(&mut self, tokens: &[u32]) -> RunResult<DynValue> {
         let (live, longest) = (self.rows.len(), self.longest());
         if live * 4 <= self.cache.slots * 3 {
             self.resize(live, longest + SPARE_COLUMNS)?;
@@ -219,14 +210,14 @@ impl Continued {
         logits
     }
 
-    fn to_device(&self, value: DynValue) -> ort::Result<DynValue> {
+    fn to_device(&self, value: DynValue) -> RunResult<DynValue> {
         match self.gpu {
             None => Ok(value),
             Some(number) => copied(&value, AllocationDevice::CUDA, number),
         }
     }
 
-    fn to_host(&self, value: &DynValue) -> ort::Result<DynValue> {
+    fn to_host(&self, value: &DynValue) -> RunResult<DynValue> {
         copied(value, AllocationDevice::CPU, 0)
     }
 

@@ -3,15 +3,13 @@
 use std::ops::Range;
 use std::path::Path;
 
-use ort::memory::{AllocationDevice, MemoryInfo};
-use ort::session::Session;
-use ort::value::{DynValue, Tensor};
+use corver_onnx::tensor::{argmax, copied, select_rows, zeros};
+use corver_onnx::{AllocationDevice, DynValue, MemoryInfo, RunResult, RuntimeLibrary, Session, Tensor, session};
 
 use super::layout::Layout;
-use super::{Decoder, as_input, builder, home, run_error};
+use super::{Decoder, as_input, run_error};
 use crate::settings::Settings;
-use crate::tensor::{argmax, copied, select_rows, zeros};
-use crate::{ExtractError, Result, RuntimeLibrary};
+use crate::{ExtractError, Result};
 
 /// A `text-generation-with-past` graph.
 pub(crate) struct Exported {
@@ -51,8 +49,7 @@ impl Exported {
         gpu: Option<u16>,
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
-        let load = |source: ort::Error| ExtractError::Load { path: graph.to_owned(), source };
-        let session = builder(gpu, runtime)?.commit_from_file(graph).map_err(load)?;
+        let session = session::open(graph, gpu, runtime)?;
         let layout = Layout::read(&session, settings, graph)?;
         let vocab_size = layout.vocab_size.unwrap_or(tokens);
         if vocab_size < tokens {
@@ -84,7 +81,7 @@ impl Exported {
     fn blank(&self) -> Result<Rows> {
         let shape = [1, self.layout.num_kv_heads, 0, self.layout.head_dim];
         let past = (0..2 * self.layout.layers.len()).map(|_| zeros(self.layout.kv_type, &shape));
-        let past = past.collect::<ort::Result<_>>().map_err(|source| run_error(1, 0, source))?;
+        let past = past.collect::<RunResult<_>>().map_err(|source| run_error(1, 0, source))?;
         Ok(Rows { past, columns: 0, pads: std::iter::once(0..0).collect() })
     }
 
@@ -106,7 +103,7 @@ impl Exported {
     }
 
     /// One run of the graph; `rows` grows by the new columns, the logits `[B, T, V]` come to the CPU.
-    fn run(&mut self, rows: &mut Rows, tokens: Vec<i64>) -> ort::Result<DynValue> {
+    fn run(&mut self, rows: &mut Rows, tokens: Vec<i64>) -> RunResult<DynValue> {
         let num_rows = rows.pads.len();
         let width = tokens.len() / num_rows;
         let total = rows.columns + width;
@@ -116,7 +113,7 @@ impl Exported {
         binding.bind_input("attention_mask", &Tensor::from_array((shape(total), rows.mask(total)))?)?;
         binding.bind_input("position_ids", &Tensor::from_array((shape(width), rows.positions(total)))?)?;
         binding.bind_output_to_device("logits", &MemoryInfo::default())?;
-        let home = home(self.gpu)?;
+        let home = session::home(self.gpu)?;
         for ([past_key, past_value, present_key, present_value], past) in
             self.layout.layers.iter().zip(rows.past.chunks_exact(2))
         {
@@ -139,7 +136,7 @@ impl Exported {
             // Rows leave a batch seldom; the copy there and back is worth what it saves in every later step.
             Some(_) => select_rows(&copied(value, AllocationDevice::CPU, 0)?, self.layout.kv_type, which),
         };
-        let past = rows.past.iter().map(select).collect::<ort::Result<_>>();
+        let past = rows.past.iter().map(select).collect::<RunResult<_>>();
         Ok(Rows {
             past: past.map_err(|source| run_error(which.len(), rows.columns, source))?,
             columns: rows.columns,

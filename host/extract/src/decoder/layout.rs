@@ -6,8 +6,7 @@
 
 use std::path::Path;
 
-use ort::session::Session;
-use ort::value::{Outlet, TensorElementType};
+use corver_onnx::{Outlet, Session, TensorElementType};
 
 use crate::settings::Settings;
 use crate::{ExtractError, Result};

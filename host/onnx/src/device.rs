@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::ExtractError;
+use crate::{OnnxError, Result, RuntimeLibrary, session};
 
 /// An execution provider of ONNX Runtime.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,11 +17,32 @@ pub enum Device {
     Cuda(u16),
 }
 
-impl FromStr for Device {
-    type Err = ExtractError;
+impl Device {
+    /// The number of the GPU that is computed on; `None` for the processor.
+    ///
+    /// # Errors
+    /// A GPU that was asked for by name and is not there.
+    pub fn gpu(self, runtime: &RuntimeLibrary) -> Result<Option<u16>> {
+        match self {
+            Self::Cpu => Ok(None),
+            Self::Cuda(number) => Ok(Some(number)),
+            Self::Auto if runtime.has_cuda()? => match session::builder(Some(0), runtime) {
+                Err(error @ OnnxError::NoCuda { .. }) => {
+                    tracing::warn!(%error, "ONNX Runtime computes on the CPU");
+                    Ok(None)
+                }
+                built => built.map(|_| Some(0)),
+            },
+            Self::Auto => Ok(None),
+        }
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, ExtractError> {
-        let unknown = || ExtractError::UnknownDevice { got: text.to_owned() };
+impl FromStr for Device {
+    type Err = OnnxError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let unknown = || OnnxError::UnknownDevice { got: text.to_owned() };
         match text.split_once(':') {
             None if text == "auto" => Ok(Self::Auto),
             None if text == "cpu" => Ok(Self::Cpu),
@@ -53,7 +74,7 @@ mod tests {
         }
         assert_eq!("cuda".parse::<Device>().unwrap(), Device::Cuda(0));
         for wrong in ["", "gpu", "cuda:", "cuda:-1", "cpu:0"] {
-            assert!(matches!(wrong.parse::<Device>(), Err(ExtractError::UnknownDevice { .. })), "{wrong}");
+            assert!(matches!(wrong.parse::<Device>(), Err(OnnxError::UnknownDevice { .. })), "{wrong}");
         }
     }
 }

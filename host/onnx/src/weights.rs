@@ -9,14 +9,14 @@ use ort::value::{DynValue, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 
-use crate::onnx::{Float, Outside};
-use crate::{ExtractError, Result};
+use crate::graph::{Float, Outside};
+use crate::{OnnxError, Result};
 
-/// The values of `wanted`, each by its name.
-pub(super) fn read(folder: &Path, wanted: &[Outside], float: Float) -> Result<BTreeMap<String, DynValue>> {
+/// The values of `wanted`, each by its name, as numbers of type `float`.
+pub(crate) fn read(folder: &Path, wanted: &[Outside], float: Float) -> Result<BTreeMap<String, DynValue>> {
     let shapes: BTreeMap<&str, &[usize]> =
         wanted.iter().map(|weight| (weight.name.as_str(), weight.shape.as_slice())).collect();
-    let wrong = |name: &str, got: String| ExtractError::Weight {
+    let wrong = |name: &str, got: String| OnnxError::Weight {
         path: folder.to_owned(),
         name: name.to_owned(),
         expected: shapes.get(name).map(|shape| shape.to_vec()).unwrap_or_default(),

@@ -7,7 +7,7 @@ use ort::environment::Environment;
 use ort::ep::{self, ExecutionProvider as _};
 use ort::logging::LogLevel;
 
-use crate::{ExtractError, Result};
+use crate::{OnnxError, Result};
 
 /// Where `make setup` puts the library, from the root of the workspace.
 const IN_WORKSPACE: &str = ".deps/onnxruntime/libonnxruntime.so";
@@ -33,7 +33,7 @@ impl RuntimeLibrary {
         };
         match candidates.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok()) {
             Some(path) => Ok(Self { path }),
-            None => Err(ExtractError::RuntimeNotFound { searched: candidates }),
+            None => Err(OnnxError::RuntimeNotFound { searched: candidates }),
         }
     }
 
@@ -70,7 +70,7 @@ impl RuntimeLibrary {
     /// Whether this library was built for NVIDIA GPUs; it may still lack something that it needs for them.
     pub(crate) fn has_cuda(&self) -> Result<bool> {
         let unusable =
-            |error: ort::Error| ExtractError::RuntimeUnusable { path: self.path.clone(), reason: error.to_string() };
+            |error: ort::Error| OnnxError::RuntimeUnusable { path: self.path.clone(), reason: error.to_string() };
         self.environment()?;
         ep::CUDA::is_available().map_err(unusable)
     }
@@ -85,10 +85,10 @@ impl RuntimeLibrary {
             return if *path == self.path {
                 Ok(environment.clone())
             } else {
-                Err(ExtractError::RuntimeAlreadyLoaded { loaded: path.clone(), asked: self.path.clone() })
+                Err(OnnxError::RuntimeAlreadyLoaded { loaded: path.clone(), asked: self.path.clone() })
             };
         }
-        let unusable = |reason: String| ExtractError::RuntimeUnusable { path: self.path.clone(), reason };
+        let unusable = |reason: String| OnnxError::RuntimeUnusable { path: self.path.clone(), reason };
         let environment = ort::init_from(&self.path)
             .map_err(|error| unusable(error.to_string()))?
             .with_telemetry(false)
@@ -125,9 +125,6 @@ mod tests {
         let library = RuntimeLibrary::find(Some(file.path())).unwrap();
         // Another test of this process may have loaded the real one already.
         let error = library.environment().unwrap_err();
-        assert!(
-            matches!(error, ExtractError::RuntimeUnusable { .. } | ExtractError::RuntimeAlreadyLoaded { .. }),
-            "{error}"
-        );
+        assert!(matches!(error, OnnxError::RuntimeUnusable { .. } | OnnxError::RuntimeAlreadyLoaded { .. }), "{error}");
     }
 }

@@ -1,10 +1,10 @@
-//! What decoding does with tensors outside the graph, for every floating-point type.
+//! What is done with tensors outside a graph, for every floating-point type.
 
 use half::{bf16, f16};
 use ort::memory::{AllocationDevice, Allocator};
 use ort::value::{DynTensorValueType, DynValue, PrimitiveTensorElementType, Tensor, TensorElementType};
 
-/// Runs `$body` with `$T` as the Rust type of an element type that decoding knows.
+/// Runs `$body` with `$T` as the Rust type of a floating-point element type.
 macro_rules! with_float {
     ($ty:expr, $T:ident => $body:expr) => {
         match $ty {
@@ -25,7 +25,10 @@ macro_rules! with_float {
 }
 
 /// Rows `rows` of `value` `[B, …]`, in that order; a row may be taken several times.
-pub(crate) fn select_rows(value: &DynValue, ty: TensorElementType, rows: &[usize]) -> ort::Result<DynValue> {
+///
+/// # Errors
+/// ONNX Runtime's own.
+pub fn select_rows(value: &DynValue, ty: TensorElementType, rows: &[usize]) -> ort::Result<DynValue> {
     with_float!(ty, T => select::<T>(value, rows))
 }
 
@@ -45,7 +48,10 @@ fn select<T: PrimitiveTensorElementType + Copy + std::fmt::Debug + 'static>(
 }
 
 /// Zeros in ONNX Runtime's own memory, so that an output can be bound to them.
-pub(crate) fn zeros(ty: TensorElementType, shape: &[usize]) -> ort::Result<DynValue> {
+///
+/// # Errors
+/// ONNX Runtime's own.
+pub fn zeros(ty: TensorElementType, shape: &[usize]) -> ort::Result<DynValue> {
     with_float!(ty, T => {
         let mut tensor = Tensor::<T>::new(&Allocator::default(), shape)?;
         tensor.try_extract_tensor_mut::<T>()?.1.fill(T::default());
@@ -54,7 +60,10 @@ pub(crate) fn zeros(ty: TensorElementType, shape: &[usize]) -> ort::Result<DynVa
 }
 
 /// The keys or values of one row, `[1, Hkv, P, Dh]`, without the row: `shape`, or turned to `[Hkv, Dh, P]`.
-pub(crate) fn shared_rows(
+///
+/// # Errors
+/// ONNX Runtime's own.
+pub fn shared_rows(
     value: &DynValue,
     ty: TensorElementType,
     [heads, tokens, dim]: [usize; 3],
@@ -72,13 +81,19 @@ pub(crate) fn shared_rows(
 }
 
 /// A copy on a device.
-pub(crate) fn copied(value: &DynValue, device: AllocationDevice, number: u16) -> ort::Result<DynValue> {
+///
+/// # Errors
+/// ONNX Runtime's own.
+pub fn copied(value: &DynValue, device: AllocationDevice, number: u16) -> ort::Result<DynValue> {
     Ok(value.view().downcast::<DynTensorValueType>()?.to(device, i32::from(number))?.into_dyn())
 }
 
 /// The most likely token of each row of `logits` `[B, …, V]`, after its last column; `None` where a score is not a number.
 /// Of equals the first.
-pub(crate) fn argmax(logits: &DynValue) -> ort::Result<Vec<Option<u32>>> {
+///
+/// # Errors
+/// ONNX Runtime's own.
+pub fn argmax(logits: &DynValue) -> ort::Result<Vec<Option<u32>>> {
     let ty = logits.dtype().tensor_type().unwrap_or(TensorElementType::Float32);
     with_float!(ty, T => argmax_of::<T>(logits))
 }

@@ -8,18 +8,18 @@
 //! Sizes: B rows, N new tokens of each, P tokens of prompt, C columns of the caches, H query heads, G of them to each of Hkv key
 //! heads, Dh wide.
 
+use corver_onnx::graph::{Float, Graph, Size, Value, Written, fixed, float, int, ints, named};
 use corver_pretrained::{Family, ModelConfig};
 
-use super::graph::{Float, Graph, Outside, Value, fixed, float, int, ints, named};
-use super::place::{places, range};
+use super::place::places;
 
-/// The graph, as the bytes of an `.onnx` file, and the weights to load it with, by their Hugging Face names.
+/// The graph, whose weights have their Hugging Face names.
 ///
 /// Inputs: `input_ids` `[B, N]`; `start` `[B]`, the own tokens that a row has already; `last` `[B]`, the column of `input_ids` whose
 /// logits are wanted; `prompt.L.key` `[Hkv, Dh, P]`, `prompt.L.value` `[Hkv, P, Dh]`; `own.L.key` and `own.L.value`
 /// `[B, Hkv, C, Dh]`. Outputs: `logits` `[B, V]`; `next.L.key` and `next.L.value`, bound to the memory of the last two. `positions`
 /// is the most tokens of a prompt and a row.
-pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> (Vec<u8>, Vec<Outside>) {
+pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> Written {
     let mut graph = Graph::new("decoder", float);
     let rows = named("rows");
     let ids = graph.int_input("input_ids", &[rows.clone(), named("tokens")]);
@@ -29,7 +29,7 @@ pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> (
     let mut writer = Writer { graph, config, shared };
     let logits = writer.decode(&ids, &last, &caches);
     writer.graph.output("logits", "Identity", &[&logits], Vec::new(), &[rows, fixed(config.vocab_size)]);
-    writer.graph.encode()
+    writer.graph.finish()
 }
 
 /// Keys and values that a layer is given.
@@ -94,17 +94,17 @@ impl Shared {
         caches: &Caches,
         positions: usize,
     ) -> Self {
-        let rows = dimension(graph, ids, 0);
-        let tokens = dimension(graph, ids, 1);
-        let prompt = dimension(graph, &caches.prompt[1], 1);
-        let columns = dimension(graph, &caches.own[0], 2);
+        let rows = graph.dimension(ids, 0);
+        let tokens = graph.dimension(ids, 1);
+        let prompt = graph.dimension(&caches.prompt[1], 1);
+        let columns = graph.dimension(&caches.own[0], 2);
         let one = graph.ints("axes", &[1], &[1]);
         let start = graph.op("Unsqueeze", &[start, &one]);
-        let steps = range(graph, &tokens);
+        let steps = graph.range(&tokens);
         let own = graph.op("Add", &[&start, &steps]); // [B, N]
-        let row_numbers = range(graph, &rows);
+        let row_numbers = graph.range(&rows);
         let places = places(graph, &row_numbers, config.num_kv_heads, &own);
-        let column_numbers = range(graph, &columns);
+        let column_numbers = graph.range(&columns);
         let inner = graph.ints("axes", &[3], &[1, 3, 4]);
         let seen_from = graph.op("Unsqueeze", &[&own, &inner]); // [B, 1, N, 1, 1]
         let visible = graph.op("LessOrEqual", &[&column_numbers, &seen_from]);
@@ -112,7 +112,7 @@ impl Shared {
 
         let [h, hkv, dim] = [config.num_heads, config.num_kv_heads, config.head_dim].map(|size| size as i64);
         let group = h / hkv;
-        let mut shape = |parts: &[Size<'_>]| shape(graph, parts);
+        let mut shape = |parts: &[Size<'_>]| graph.shape(parts);
         let (by_token, queries) = (
             shape(&[Size::Is(&rows), Size::Is(&tokens), Size::Fixed(-1)]),
             shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(hkv), Size::Fixed(group), Size::Fixed(dim)]),
@@ -154,31 +154,6 @@ impl Shared {
     }
 }
 
-/// One dimension of a shape.
-enum Size<'a> {
-    Fixed(i64),
-    /// A value `[1]`.
-    Is(&'a Value),
-}
-
-fn shape(graph: &mut Graph, sizes: &[Size<'_>]) -> Value {
-    let parts: Vec<Value> = sizes
-        .iter()
-        .map(|size| match size {
-            Size::Fixed(size) => graph.ints("size", &[1], &[*size]),
-            Size::Is(value) => (*value).clone(),
-        })
-        .collect();
-    graph.op_with("Concat", &parts.iter().collect::<Vec<_>>(), vec![int("axis", 0)])
-}
-
-/// `[1]`
-fn dimension(graph: &mut Graph, value: &Value, axis: i64) -> Value {
-    let shape = graph.op("Shape", &[value]);
-    let axis = graph.ints("axis", &[1], &[axis]);
-    graph.op("Gather", &[&shape, &axis])
-}
-
 /// Cosines and sines of every position.
 fn tables(graph: &mut Graph, config: &ModelConfig, positions: usize) -> [Value; 2] {
     // The angles are rounded as `transformers` rounds them.
@@ -207,9 +182,9 @@ impl Writer<'_> {
         for layer in caches {
             x = self.layer(&x, layer);
         }
-        let tokens = dimension(&mut self.graph, ids, 1);
-        let rows = dimension(&mut self.graph, ids, 0);
-        let rows = range(&mut self.graph, &rows);
+        let tokens = self.graph.dimension(ids, 1);
+        let rows = self.graph.dimension(ids, 0);
+        let rows = self.graph.range(&rows);
         let firsts = self.graph.op("Mul", &[&rows, &tokens]);
         let lasts = self.graph.op("Add", &[&firsts, last]);
         let x = self.graph.op("Gather", &[&x, &lasts]);

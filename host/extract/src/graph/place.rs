@@ -1,11 +1,11 @@
 //! Moving rows of keys or values from one cache to another, on the device that holds them.
 
-use super::graph::{Float, Graph, Value, fixed, int, named};
+use corver_onnx::graph::{Float, Graph, Value, Written, fixed, int, named};
 
-/// The graph, as the bytes of an `.onnx` file. Inputs: `into` `[S, Hkv, C, Dh]`, `rows` `[R, Hkv, W, Dh]`, `from` and `to` `[M]`,
+/// The graph. Inputs: `into` `[S, Hkv, C, Dh]`, `rows` `[R, Hkv, W, Dh]`, `from` and `to` `[M]`,
 /// `width` `[1]`. Output `placed`: `into`, with the first `width` columns of row `from[i]` in row `to[i]`. Bound to the memory of
 /// `into`, it is written in place.
-pub(crate) fn place(num_kv_heads: usize, head_dim: usize, float: Float) -> Vec<u8> {
+pub(crate) fn place(num_kv_heads: usize, head_dim: usize, float: Float) -> Written {
     let mut graph = Graph::new("place", float);
     let (heads, dim) = (fixed(num_kv_heads), fixed(head_dim));
     let cache = |rows, columns| [named(rows), heads.clone(), named(columns), dim.clone()];
@@ -17,20 +17,12 @@ pub(crate) fn place(num_kv_heads: usize, head_dim: usize, float: Float) -> Vec<u
     let taken = graph.op_with("Gather", &[&rows, &from], vec![int("axis", 0)]);
     let (zero, axis) = (graph.ints("zero", &[1], &[0]), graph.ints("column_axis", &[1], &[2]));
     let taken = graph.op("Slice", &[&taken, &zero, &width, &axis]);
-    let columns = range(&mut graph, &width);
+    let columns = graph.range(&width);
     let first_axis = graph.ints("axes", &[1], &[0]);
     let columns = graph.op("Unsqueeze", &[&columns, &first_axis]); // [1, width]
     let places = places(&mut graph, &to, num_kv_heads, &columns);
     graph.output("placed", "ScatterND", &[&into, &places, &taken], Vec::new(), &cache("slots", "columns"));
-    graph.encode().0
-}
-
-/// 0 to `length` `[1]`.
-pub(super) fn range(graph: &mut Graph, length: &Value) -> Value {
-    let (zero, one) = (graph.ints("zero", &[], &[0]), graph.ints("one", &[], &[1]));
-    let axis = graph.ints("axes", &[1], &[0]);
-    let length = graph.op("Squeeze", &[length, &axis]);
-    graph.op("Range", &[&zero, &length, &one])
+    graph.finish()
 }
 
 /// `[M, Hkv, N, 3]`: where `ScatterND` puts the keys of each row, head and token in a cache. `rows` `[M]`, `columns` `[M or 1, N]`.

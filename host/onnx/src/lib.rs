@@ -1,0 +1,34 @@
+//! ONNX Runtime for the models of this workspace, which no other crate links.
+//!
+//! ```text
+//! runtime, device     the shared library, and where it computes
+//! graph, proto        a graph that is written node by node ─▶ the bytes of an .onnx file
+//! weights             a Hugging Face folder ─▶ the tensors of that graph
+//! session             graph and tensors, loaded
+//! tensor              what is done with tensors between two runs
+//! ```
+
+mod device;
+mod error;
+pub mod graph;
+mod proto;
+mod runtime;
+pub mod session;
+pub mod tensor;
+mod weights;
+
+pub use device::Device;
+pub use error::OnnxError;
+pub use error::Result;
+pub use error::is_out_of_memory;
+pub use runtime::RuntimeLibrary;
+
+pub use ort::Error as RunError;
+pub use ort::Result as RunResult;
+pub use ort::memory::AllocationDevice;
+pub use ort::memory::MemoryInfo;
+pub use ort::session::Session;
+pub use ort::value::DynValue;
+pub use ort::value::Outlet;
+pub use ort::value::Tensor;
+pub use ort::value::TensorElementType;
