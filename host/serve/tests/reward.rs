@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Completion, CorpusSize, Count, Counter, Extractor, Graders, PartError, Query, Question, RewardSettings, Rollout,
-    Scored, Scorers, SentenceScorer, StepError, Triplet, Verdict, Verifiers,
+    Completion, Extractor, Graders, PartError, Question, RewardSettings, Rollout, Scored, Scorers, SentenceScorer,
+    StepError, Triplet, Verdict, Verifiers,
 };
 use corver_serve::{Health, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, get_reward, score};
 use http::{Answer, Running, post, read_answer};

@@ -44,6 +44,7 @@ fn questions() -> Vec<Question> {
         golds: vec!["AC;DC".into(), "acdc".into()],
         title: (skill == 5).then(|| "Music".into()),
         popularity: (skill == 5).then_some(12),
+        ..Question::default()
     };
     [0, 1, 5, 9, 10, 10, 10].map(question).to_vec()
 }

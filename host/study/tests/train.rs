@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use corver_core::{
-    Advantages, Completion, CorpusSize, Count, Counter, Extractor, Graders, Learner, PartError, Query, Question,
-    Rollout, Sampler, Sampling, Scorers, SentenceScorer, StepError, StepSettings, Trainee, Triplet, UpdateReport,
-    Verdict,
+    Advantages, Completion, Extractor, Graders, Learner, PartError, Question, Rollout, Sampler, Sampling, Scorers,
+    SentenceScorer, StepError, StepSettings, Trainee, Triplet, UpdateReport, Verdict, Verifiers,
 };
+use corver_study::data::Curriculum;
 use corver_study::eval::Evaluation;
 use corver_study::run::{Observer, Plan, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, train};
 use serde_json::{Map, Value};
@@ -113,7 +113,7 @@ fn plan(steps: usize) -> Plan {
     let question =
         |n: usize| Question { question: format!("q{n}"), golds: vec!["Paris".into()], ..Question::default() };
     Plan {
-        train: (0..5).map(question).collect(),
+        train: Curriculum::of_one((0..5).map(question).collect()),
         eval: (0..4).map(question).collect(),
         steps,
         prompts_per_step: 2,

@@ -35,7 +35,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     };
     let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
     let device = engine::device(&config)?;
-    let mut questions = parts::train_questions(&config)?;
+    let mut questions = parts::train_questions(&config)?.questions;
     let asked = questions.len();
     questions.retain(|question| !question.golds.is_empty());
     ensure!(!questions.is_empty(), "`question.train`: no question has a gold answer to grade with");

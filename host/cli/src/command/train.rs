@@ -147,7 +147,7 @@ impl Opened {
             manifest.set("extractor's prompt", fingerprint(prompt)?);
         }
         manifest.set("model", fingerprint(model)?);
-        manifest.set("questions", text_fingerprint(&serde_json::to_string(&(&plan.train, &plan.eval))?));
+        manifest.set("questions", text_fingerprint(&serde_json::to_string(&(&plan.train.questions, &plan.eval))?));
         manifest.set(SEED, config.seed.to_string());
         manifest.set("device", device);
         Ok(Self { prepared, plan, rules, graders, verifiers, extractor, manifest })
@@ -178,7 +178,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     let engine = engine::open(&config, &model)?;
     let mut policy = policy::load_policy(&config, &model, None)?;
     policy.set_system_prompt(&plan.prompts.train);
-    policy.check_prompts(&plan.train, &plan.step.sampling)?;
+    policy.check_prompts(&plan.train.questions, &plan.step.sampling)?;
     // From here on there is something to go on with.
     let interrupt = surroundings.interrupt.map_or_else(Interrupt::listen, |interrupt| Ok(interrupt.clone()))?;
     let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;

@@ -28,6 +28,7 @@ use crate::hub;
 use crate::plugin::{self, Plugin};
 use crate::settings::{
     self, CheckpointSection, EngineKind, EngineSection, EvalSection, ExtractSection, GraderSection, Settings,
+    ShareSection,
 };
 
 pub use place::{DemoOr, Place, model, questions, sources};
@@ -58,6 +59,8 @@ pub struct Config {
     pub memory: Option<u64>,
     /// Questions to learn from.
     pub train_questions: Option<Place>,
+    /// Phases of a curriculum, in their place: files, and how many questions each phase takes of them.
+    pub train_phases: Vec<Vec<(Place, usize)>>,
     /// Questions to evaluate with.
     pub eval_questions: Option<Place>,
     /// 0 takes all.
@@ -187,6 +190,7 @@ impl Config {
             threads: run.threads,
             memory: (run.memory_gib > 0.0).then_some((run.memory_gib * GIB) as u64),
             train_questions: problems.take("question.train", questions(&question.train)).flatten(),
+            train_phases: question.phases.into_iter().map(|phase| shares(phase, problems)).collect(),
             eval_questions: problems.take("question.eval", questions(&question.eval)).flatten(),
             eval_limit: question.eval_limit,
             prompts_per_step: question.prompts_per_step,
@@ -222,21 +226,25 @@ impl Config {
 
     /// Adds what is not named or not there.
     fn find_everything(&self, problems: &mut Problems) {
-        let needed = [
-            ("question.train", self.train_questions.as_ref()),
-            ("policy.model", self.model.as_ref()),
-            ("extract.model", self.extractor.as_ref()),
-        ];
+        let needed = [("policy.model", self.model.as_ref()), ("extract.model", self.extractor.as_ref())];
         for (key, _) in needed.into_iter().filter(|(_, place)| place.is_none()) {
             problems.add_first(key, UNSET);
+        }
+        match (&self.train_questions, self.train_phases.as_slice()) {
+            (None, []) => problems.add_first("question.train", UNSET),
+            (Some(_), [_, ..]) => {
+                problems.add("question.phases", "they take the place of `question.train`: set one of the two")
+            }
+            _ => {}
         }
         if self.sources.is_empty() {
             problems.add_first("corpus.index", UNSET);
         }
-        for (key, place) in
-            [("question.train", self.train_questions.as_ref()), ("question.eval", self.eval_questions.as_ref())]
-        {
-            if let Some(DemoOr::Own(path)) = place {
+        let train = self.train_questions.iter().map(|place| ("question.train", place));
+        let phases = self.train_phases.iter().flatten().map(|(place, _)| ("question.phases", place));
+        let eval = self.eval_questions.iter().map(|place| ("question.eval", place));
+        for (key, place) in train.chain(phases).chain(eval) {
+            if let DemoOr::Own(path) = place {
                 let folder = QuestionPlace::parse(&path.to_string_lossy()).path;
                 if !folder.exists() {
                     problems.add(key, hub::missing(hub::Kind::Dataset, &folder));
@@ -308,6 +316,17 @@ fn engine(section: EngineSection, problems: &mut Problems) -> EngineSection {
         token_file: token_file.and_then(|path| problems.take("engine.token_file", path)),
         ..section
     }
+}
+
+fn shares(phase: Vec<ShareSection>, problems: &mut Problems) -> Vec<(Place, usize)> {
+    let share = |ShareSection { file, take }: ShareSection| {
+        let place = problems.take("question.phases", questions(&file))?;
+        if place.is_none() {
+            problems.add("question.phases", "a share names no `file`");
+        }
+        Some((place?, take))
+    };
+    phase.into_iter().filter_map(share).collect()
 }
 
 fn grader(name: &str, GraderSection { plugin, settings }: GraderSection) -> Result<Option<Grader>> {

@@ -23,7 +23,7 @@ pub enum DemoOr<T> {
 pub type Place = DemoOr<PathBuf>;
 
 impl<T> DemoOr<T> {
-    pub(super) fn written(&self, own: impl Fn(&T) -> String) -> String {
+    pub(crate) fn written(&self, own: impl Fn(&T) -> String) -> String {
         match self {
             Self::Demo => DEMO.to_owned(),
             Self::Own(value) => own(value),

@@ -8,6 +8,7 @@ use super::{Config, Extraction, GIB, Grader, Place};
 use crate::plugin::Plugin;
 use crate::settings::{
     CorpusSection, ExtractSection, GraderSection, PolicySection, QuestionSection, RuleSection, RunSection, Settings,
+    ShareSection,
 };
 
 impl Config {
@@ -25,6 +26,7 @@ impl Config {
         };
         let sources: Vec<String> = self.sources.iter().map(|origin| origin.written(source)).collect();
         let plugins: Vec<String> = self.plugins.iter().map(Plugin::to_string).collect();
+        let share = |(file, take): &(Place, usize)| ShareSection { file: file.written(path), take: *take };
         Settings {
             run: RunSection {
                 seed: self.seed,
@@ -35,6 +37,7 @@ impl Config {
             },
             question: QuestionSection {
                 train: place(&self.train_questions),
+                phases: self.train_phases.iter().map(|phase| phase.iter().map(share).collect()).collect(),
                 eval: place(&self.eval_questions),
                 eval_limit: self.eval_limit,
                 prompts_per_step: self.prompts_per_step,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use corver_core::{Question, question};
-use corver_study::data::QuestionPlace;
+use corver_study::data::{Curriculum, QuestionPlace, Share};
 use corver_study::eval::Truth;
 use serde_json::Value;
 
@@ -18,13 +18,31 @@ use crate::hub;
 /// How a Parquet file begins.
 const PARQUET: &[u8] = b"PAR1";
 
-/// The configuration's questions to learn from.
+/// The configuration's questions to learn from, in its phases.
 ///
 /// # Errors
-/// Where none are set, or a file is missing or malformed.
-pub fn train_questions(config: &Config) -> Result<Vec<Question>> {
-    let place = named("question.train", config.train_questions.as_ref())?;
-    questions(place, || corver_demo::demo_questions().0)
+/// Where none are set, or a file is missing, malformed or too short.
+pub fn train_questions(config: &Config) -> Result<Curriculum> {
+    let read = |place: &Place| questions(place, || corver_demo::demo_questions().0);
+    if config.train_phases.is_empty() {
+        return Ok(Curriculum::of_one(read(named("question.train", config.train_questions.as_ref())?)?));
+    }
+    let mut places: Vec<&Place> = Vec::new();
+    let mut phases: Vec<Vec<Share>> = Vec::new();
+    for phase in &config.train_phases {
+        let mut shares = Vec::new();
+        for (place, take) in phase {
+            let file = places.iter().position(|known| *known == place).unwrap_or_else(|| {
+                places.push(place);
+                places.len() - 1
+            });
+            shares.push(Share { file, take: *take });
+        }
+        phases.push(shares);
+    }
+    let file = |place: &Place| Ok((place.written(|path| path.display().to_string()), read(place)?));
+    let files = places.into_iter().map(file).collect::<Result<_>>()?;
+    Curriculum::draw(files, &phases, config.seed).context("`question.phases`")
 }
 
 /// None where none are set.

@@ -89,6 +89,9 @@ impl Default for RunSection {
 pub struct QuestionSection {
     /// Questions to train on: a file, a dataset's folder, `FOLDER#SPLIT`, the name of a dataset that was downloaded, or "demo".
     pub train: String,
+    /// Phases of a curriculum, in place of `train`: each a list of files with how many of their questions it takes, such as
+    /// `[{ file = "easy.jsonl", take = 3000 }]`. Every phase has an equal part of the steps; no question is taken twice.
+    pub phases: Vec<Vec<ShareSection>>,
     /// Questions to evaluate on before and after, named likewise; empty evaluates nothing.
     pub eval: String,
     /// Only the first N evaluation questions; 0 takes all.
@@ -99,8 +102,18 @@ pub struct QuestionSection {
 
 impl Default for QuestionSection {
     fn default() -> Self {
-        Self { train: String::new(), eval: String::new(), eval_limit: 0, prompts_per_step: 24 }
+        Self { train: String::new(), phases: Vec::new(), eval: String::new(), eval_limit: 0, prompts_per_step: 24 }
     }
+}
+
+/// What a phase takes from a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ShareSection {
+    /// As `question.train` names them.
+    pub file: String,
+    /// Questions.
+    pub take: usize,
 }
 
 /// The model that is trained.

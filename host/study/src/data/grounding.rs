@@ -237,7 +237,7 @@ mod tests {
                 question: (*text).into(),
                 golds: golds.iter().map(|gold| (*gold).to_owned()).collect(),
                 title: title.map(str::to_owned),
-                popularity: None,
+                ..Question::default()
             })
             .collect();
         let mut seen = Vec::new();

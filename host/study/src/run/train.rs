@@ -7,6 +7,8 @@ use corver_core::{PartError, Question, Scorers, StepError, StepSettings, Trainee
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::data::Curriculum;
+
 use super::data_order::{questions_of_step, seed_of_step};
 use super::folder::{METRICS, RunDir, RunDirError, TRACES};
 use super::metrics::step_metrics;
@@ -17,7 +19,7 @@ use crate::eval::{EvaluateError, EvaluatePlan, EvaluateSettings, Evaluation, Gra
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// Questions to train on.
-    pub train: Vec<Question>,
+    pub train: Curriculum,
     /// Questions to evaluate on; none evaluates nothing.
     pub eval: Vec<Question>,
     /// Optimiser steps.
@@ -142,7 +144,7 @@ pub struct Summary {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrainError {
-    /// There is nothing to train on.
+    /// There is nothing to train on, or in one of its phases.
     #[error("there are no training questions")]
     NoQuestions,
     /// A setting is too small.
@@ -222,8 +224,10 @@ pub fn train(
     policy.set_system_prompt(&plan.prompts.train);
     for number in steps_done..plan.steps {
         let start = Instant::now();
-        let chosen = questions_of_step(plan.train.len(), plan.prompts_per_step, number, plan.seed);
-        let questions: Vec<Question> = chosen.into_iter().map(|index| plan.train[index].clone()).collect();
+        let (steps, phase) = plan.train.phase(number, plan.steps);
+        let chosen = questions_of_step(phase.len(), plan.prompts_per_step, number - steps.start, plan.seed);
+        let questions: Vec<Question> =
+            chosen.into_iter().map(|index| plan.train.questions[phase.start + index].clone()).collect();
         let report = match step(policy, scorers, &questions, &plan.step, seed_of_step(plan.seed, number)) {
             // The step is left as if it had not begun.
             Err(_) if observer.wants_to_stop() => {
@@ -284,7 +288,7 @@ impl Plan {
     /// # Errors
     /// Without questions, or with a setting below its least value.
     pub fn check(&self) -> Result<(), TrainError> {
-        if self.train.is_empty() {
+        if self.train.has_empty_phase() {
             return Err(TrainError::NoQuestions);
         }
         let settings = [
