@@ -71,7 +71,9 @@ fn core_is_light_and_everything_points_towards_it() {
     let learn = BTreeSet::from(["corver-core", "corver-pretrained"]);
     assert_eq!(ours("corver-learn"), learn, "two models' folders are read alike");
     assert_eq!(ours("corver-onnx"), BTreeSet::from(["corver-pretrained"]), "it knows nothing of what a model is for");
-    assert_eq!(ours("corver-extract"), BTreeSet::from(["corver-core", "corver-onnx", "corver-pretrained"]));
+    for part in ["corver-extract", "corver-nli"] {
+        assert_eq!(ours(part), BTreeSet::from(["corver-core", "corver-onnx", "corver-pretrained"]), "{part}");
+    }
     let reward = ["core", "corpus", "counts", "demo", "extract", "rules", "study"].map(|part| format!("corver-{part}"));
     assert_eq!(ours("corver-reward"), reward.iter().map(String::as_str).collect(), "no policy: others train with it");
     assert_eq!(ours("corver-demo"), BTreeSet::from(["corver-core"]), "the demo is read without what made it");

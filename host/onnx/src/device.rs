@@ -3,10 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{OnnxError, Result, RuntimeLibrary, session};
 
 /// An execution provider of ONNX Runtime.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub enum Device {
     /// The first NVIDIA GPU where ONNX Runtime can use it, else the processor.
     #[default]
@@ -50,6 +53,20 @@ impl FromStr for Device {
             Some(("cuda", number)) => number.parse().map(Self::Cuda).map_err(|_| unknown()),
             _ => Err(unknown()),
         }
+    }
+}
+
+impl TryFrom<String> for Device {
+    type Error = OnnxError;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Device> for String {
+    fn from(device: Device) -> Self {
+        device.to_string()
     }
 }
 

@@ -21,6 +21,14 @@ const MICROSOFT: &str = "com.microsoft";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Value(String);
 
+impl Value {
+    /// In the place of an input that an operator can do without.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(String::new())
+    }
+}
+
 /// The floating-point type that a graph computes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Float {

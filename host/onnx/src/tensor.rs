@@ -117,3 +117,20 @@ fn argmax_of<T: PrimitiveTensorElementType + Copy + Into<f32>>(logits: &DynValue
     };
     Ok(data.chunks_exact(data.len() / rows).map(best).collect())
 }
+
+/// Of each row of `value` `[B, C]` or `[B, N, C]` the first C numbers, as f32: `[B · C]`.
+///
+/// # Errors
+/// ONNX Runtime's own.
+pub fn first_of_rows(value: &DynValue) -> ort::Result<Vec<f32>> {
+    let ty = value.dtype().tensor_type().unwrap_or(TensorElementType::Float32);
+    with_float!(ty, T => first_of_rows_of::<T>(value))
+}
+
+fn first_of_rows_of<T: PrimitiveTensorElementType + Copy + Into<f32>>(value: &DynValue) -> ort::Result<Vec<f32>> {
+    let (shape, data) = value.try_extract_tensor::<T>()?;
+    let size = |size: Option<&i64>| size.and_then(|&size| usize::try_from(size).ok()).unwrap_or(0).max(1);
+    let (rows, width) = (size(shape.first()), size(shape.last()));
+    let row = data.len() / rows;
+    Ok(data.chunks_exact(row.max(1)).flat_map(|row| row[..width.min(row.len())].iter().map(|&x| x.into())).collect())
+}

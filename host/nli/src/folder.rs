@@ -1,0 +1,142 @@
+//! A model's folder: its files ─▶ what is needed to answer.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use corver_onnx::{Device, RuntimeLibrary, Session, TensorElementType, session};
+use corver_pretrained::{PretrainedError, read_tokenizer, read_weights};
+
+use crate::config::{Config, Labels};
+use crate::encode::Encoder;
+use crate::graph::{self, T5};
+use crate::settings::Settings;
+use crate::{NliError, Result};
+
+/// `model_max_length` of DeBERTa's tokenizer.
+const MOST_OF_DEBERTA: usize = 512;
+/// HHEM's published code has no bound; attention over more than this takes gigabytes.
+const MOST_OF_HHEM: usize = 4096;
+
+/// A folder that has been read, and its model loaded.
+pub(crate) struct Opened {
+    pub(crate) session: Session,
+    pub(crate) encoder: Encoder,
+    pub(crate) labels: Labels,
+}
+
+pub(crate) fn open(folder: &Path, settings: &Settings, runtime: &RuntimeLibrary) -> Result<Opened> {
+    settings.check()?;
+    let path = folder.join("config.json");
+    if !path.exists() {
+        return Err(NliError::NoModel { folder: folder.to_owned() });
+    }
+    let config = Config::read(&path)?;
+    let form = Form::of(folder)?;
+    let (encoder, labels) = encoder(folder, &config, settings.max_tokens)?;
+    let gpu = settings.device.gpu(runtime)?;
+    let session = match form {
+        Form::Graph(path) => {
+            let session = session::open(&path, gpu, runtime)?;
+            check_graph(&session, labels.count, &path)?;
+            session
+        }
+        Form::Weights => {
+            let most = encoder.max_tokens();
+            let (graph, vocab_size) = match &config {
+                Config::Hhem => {
+                    let shape = shape_of_weights(folder)?;
+                    (graph::t5(shape, labels.count, most), shape.vocab_size)
+                }
+                Config::Deberta(shape, _) => (graph::deberta(shape, labels.count, most), shape.vocab_size),
+            };
+            if encoder.vocab_size() > vocab_size {
+                return Err(malformed(
+                    &folder.join("tokenizer.json"),
+                    format!("at most the {vocab_size} tokens of the model"),
+                    encoder.vocab_size().to_string(),
+                ));
+            }
+            session::build(&graph, folder, gpu, runtime)?
+        }
+    };
+    tracing::info!(device = %gpu.map_or(Device::Cpu, Device::Cuda), "the NLI model is loaded");
+    Ok(Opened { session, encoder, labels })
+}
+
+/// Where the model's arithmetic comes from.
+enum Form {
+    /// A graph that somebody exported.
+    Graph(PathBuf),
+    /// Weights alone; the graph is written here.
+    Weights,
+}
+
+impl Form {
+    /// A graph beside config.json was put there to be used. One in onnx/ comes with every download, and the one written here is
+    /// faster.
+    fn of(folder: &Path) -> Result<Self> {
+        let [beside, below] = ["model.onnx", "onnx/model.onnx"].map(|name| folder.join(name));
+        let weights = ["model.safetensors", "model.safetensors.index.json"];
+        if beside.exists() {
+            Ok(Self::Graph(beside))
+        } else if weights.iter().any(|name| folder.join(name).exists()) {
+            Ok(Self::Weights)
+        } else if below.exists() {
+            Ok(Self::Graph(below))
+        } else {
+            Err(NliError::NoModel { folder: folder.to_owned() })
+        }
+    }
+}
+
+fn encoder(folder: &Path, config: &Config, max_tokens: Option<usize>) -> Result<(Encoder, Labels)> {
+    let path = folder.join("tokenizer.json");
+    match config {
+        Config::Hhem if !path.exists() => Err(NliError::NoTokenizer { path }),
+        Config::Hhem => {
+            Ok((Encoder::prompt(read_tokenizer(&path)?, max_tokens.unwrap_or(MOST_OF_HHEM))?, Labels::HHEM))
+        }
+        Config::Deberta(_, labels) => {
+            Ok((Encoder::pair(read_tokenizer(&path)?, max_tokens.unwrap_or(MOST_OF_DEBERTA))?, *labels))
+        }
+    }
+}
+
+fn shape_of_weights(folder: &Path) -> Result<T5> {
+    let mut shapes = BTreeMap::new();
+    read_weights(folder, |_, file| {
+        shapes.extend(file.iter().map(|(name, view)| (name.to_owned(), view.shape().to_vec())));
+        Ok::<_, PretrainedError>(())
+    })?;
+    T5::of(&shapes).map_err(|name| {
+        let got = shapes.get(&name).map_or("no such weight".to_owned(), |shape| format!("shape {shape:?}"));
+        malformed(folder, format!("`{name}` as the encoder of flan-t5 has it"), got)
+    })
+}
+
+/// What Optimum exports: `input_ids` and `attention_mask` `[B, N]`, `logits` `[B, C]`, or `[B, N, C]` of every token.
+fn check_graph(session: &Session, classes: usize, path: &Path) -> Result<()> {
+    let wrong = |expected: &str, got: String| malformed(path, expected.to_owned(), got);
+    let mut names: Vec<&str> = session.inputs().iter().map(|input| input.name()).collect();
+    names.sort_unstable();
+    if names != ["attention_mask", "input_ids"] {
+        return Err(wrong("inputs input_ids and attention_mask alone", names.join(", ")));
+    }
+    if let Some(input) = session.inputs().iter().find(|i| i.dtype().tensor_type() != Some(TensorElementType::Int64)) {
+        return Err(wrong("64-bit integers as inputs", input.dtype().to_string()));
+    }
+    let Some(logits) = session.outputs().iter().find(|output| output.name() == "logits") else {
+        let names: Vec<&str> = session.outputs().iter().map(|output| output.name()).collect();
+        return Err(wrong("an output logits", names.join(", ")));
+    };
+    let shape = logits.dtype().tensor_shape().map(|shape| shape.to_vec()).unwrap_or_default();
+    let fits = |last: i64| last < 0 || last == classes as i64;
+    match shape.as_slice() {
+        [_, last] | [_, _, last] if fits(*last) => Ok(()),
+        _ => Err(wrong(&format!("logits of {classes} classes for a pair or for its tokens"), format!("{shape:?}"))),
+    }
+}
+
+fn malformed(path: &Path, expected: String, got: String) -> NliError {
+    PretrainedError::Malformed { path: path.to_owned(), expected, got }.into()
+}

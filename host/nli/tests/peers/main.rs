@@ -1,0 +1,27 @@
+//! Answers against `transformers`, in f32: `make test-peers`. `peers.py` makes the models.
+
+#[path = "../golden/mod.rs"]
+mod golden;
+
+use std::path::Path;
+use std::process::Command;
+
+use corver_nli::Settings;
+
+#[test]
+#[ignore = "needs transformers: `make test-peers`"]
+fn answers_are_those_of_transformers() {
+    let python = std::env::var_os("CORVER_PEERS").expect("`make test-peers` sets CORVER_PEERS");
+    let folder = tempfile::tempdir().unwrap();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/peers.py");
+    let status = Command::new(python).arg(script).arg(folder.path()).status().unwrap();
+    assert!(status.success());
+    for family in ["hhem", "deberta"] {
+        let folder = folder.path().join(family);
+        for batch_size in [32, 1] {
+            let settings = Settings { batch_size, ..Settings::default() };
+            let largest = golden::check(&folder, settings, 1e-5);
+            eprintln!("{family}, {batch_size} at once: answers differ by at most {largest:.1e}");
+        }
+    }
+}
