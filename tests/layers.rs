@@ -36,6 +36,7 @@ fn each_heavy_library_has_one_owner() {
     assert_eq!(users(&graph, "ort"), ["corver-onnx"]);
     assert_eq!(users(&graph, "memmap2"), ["corver-corpus"]);
     assert_eq!(users(&graph, "parquet"), ["corver-corpus"]);
+    assert_eq!(users(&graph, "tantivy"), ["corver-passages"]);
     assert_eq!(users(&graph, "ureq"), ["corver-http"]);
     assert_eq!(users(&graph, "hyper"), ["corver-serve"]);
     assert_eq!(users(&graph, "prometheus-client"), ["corver-serve"]);
@@ -63,6 +64,11 @@ fn core_is_light_and_everything_points_towards_it() {
     assert_eq!(ours("corver-engine"), engine, "a server samples without libtorch");
     let counts = BTreeSet::from(["corver-core", "corver-corpus", "corver-http"]);
     assert_eq!(ours("corver-counts"), counts, "a count is asked in core's words");
+    assert_eq!(
+        ours("corver-passages"),
+        BTreeSet::from(["corver-core", "corver-corpus"]),
+        "a search of a corpus's text"
+    );
     let serve = ["corver-core", "corver-corpus", "corver-counts", "corver-http", "corver-pretrained"];
     assert_eq!(ours("corver-serve"), BTreeSet::from(serve), "it is handed what scores");
     for part in ["corver-rules", "corver-pretrained"] {

@@ -32,6 +32,39 @@ fn an_index_is_built_counted_and_verified() {
 }
 
 #[test]
+fn passages_are_made_and_searched() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = folder.path().join("index");
+    small_index(&index);
+    let path = index.to_str().unwrap();
+    let search =
+        |more: &[&str]| host(&[&["index", "search", "Is Paris (in) AND: France?", "--index", path], more].concat());
+    search(&[]).bad(&format!("corver-host index passages --index {path}"));
+    let made = host(&["index", "passages", "--index", path, "--words", "6", "--json"]).good().json();
+    assert_eq!((made["passages"]["documents"].clone(), made["passages"]["passages"].clone()), (3.into(), 4.into()));
+    let found = search(&["-k", "2", "--json"]).good().json();
+    let texts: Vec<&str> =
+        found["passages"].as_array().unwrap().iter().map(|one| one["text"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["The city of Paris lies in", "France. All of France loves Paris."]);
+    assert!(search(&["-k", "1"]).good().stdout.contains("    The city of Paris lies in\n"));
+    search(&["--title", "Paris"]).good(); // nothing has a title
+    // Passages of another index do not stand for these.
+    fs::remove_dir_all(&index).unwrap();
+    let articles = folder.path().join("articles.jsonl");
+    small_index(&index);
+    search(&[]).good();
+    fs::remove_dir_all(&index).unwrap();
+    fs::write(&articles, r#"{"text": "Lima.", "title": "Peru"}"#).unwrap();
+    let tokenizer = format!("{}/../demo/assets/policy/tokenizer.json", env!("CARGO_MANIFEST_DIR"));
+    let articles = articles.to_str().unwrap();
+    host(&["index", "build", articles, "--tokenizer", &tokenizer, "--out", path]).good();
+    search(&[]).bad("made from another index");
+    host(&["index", "passages", "--index", path]).good();
+    let found = host(&["index", "search", "lima", "--index", path, "--title", "PERU", "--json"]).good().json();
+    assert_eq!(found["passages"][0]["title"], "Peru");
+}
+
+#[test]
 fn counts_come_from_several_indexes_and_from_servers() {
     let folder = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| {

@@ -131,6 +131,9 @@ fn a_passage_says_where_it_comes_from() {
     assert_eq!((fox.shard, fox.document, fox.position), (1, 0, 2));
     assert_eq!(fox.metadata, Some(json!({"path": "animals.jsonl", "linenum": 1, "metadata": {"title": "Füchse"}})));
     assert_eq!(passage("hen").metadata.unwrap()["linenum"], 2); // the second document of its shard
+    let texts: Vec<String> =
+        corpus.index().documents().map(|document| corpus.text(&document.unwrap()).unwrap()).collect();
+    assert_eq!(texts, ["a den", "a hen", "a fox"], "shard by shard");
 
     // Damaged: an error that names the file. Gone: nothing is known, and that is no error.
     let offsets = path.join("metaoff.1");
@@ -155,4 +158,6 @@ fn documents_are_found_by_their_tokens() {
     assert_eq!(numbers, [Some(0), Some(0), Some(0), Some(0), Some(1), Some(2), Some(2), None]);
     assert_eq!(index.document_at(0, 2).unwrap().unwrap().tokens, 1..4);
     assert_eq!(index.document_at(1, 0).unwrap(), None);
+    let all: Vec<_> = index.documents().map(|document| document.unwrap().tokens).collect();
+    assert_eq!(all, [1..4, 5..5, 6..7]);
 }

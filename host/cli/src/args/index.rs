@@ -27,6 +27,12 @@ pub enum IndexCommand {
     Serve(IndexServeArgs),
     /// Documents, tokens, widths and tokenizer of an index.
     Info(InfoArgs),
+    /// Cut the documents of an index into passages, for rules that search in the corpus (verify.passages).
+    ///
+    /// They lie beside the index, in NAME.passages, and replace older ones. An interrupted run leaves nothing behind that is used.
+    Passages(PassagesArgs),
+    /// Search the passages of an index, as a rule does: the best by BM25, with their scores.
+    Search(SearchArgs),
     /// Check an index: checksums, document offsets, order of the suffix array.
     Verify(VerifyArgs),
 }
@@ -125,6 +131,37 @@ pub struct IndexServeArgs {
     /// Memory for the sorted positions of frequent words, as 2G or 500M, so that they are sorted once.
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256M")]
     pub cache: u64,
+}
+
+#[derive(Debug, Args)]
+pub struct PassagesArgs {
+    /// Index folder. Default: the demo's.
+    #[arg(long, value_name = "DIR")]
+    pub index: Option<PathBuf>,
+    /// Folder to put them into. Default: the one that holds the index.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Words of a passage, at most.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub words: usize,
+}
+
+#[derive(Debug, Args)]
+pub struct SearchArgs {
+    /// Any text; its words are searched, and the rarer ones weigh more.
+    pub query: String,
+    /// Index folder; repeatable, several are searched as one. Default: the demo's.
+    #[arg(long, value_name = "DIR")]
+    pub index: Vec<PathBuf>,
+    /// Folder that holds the passages. Default: each index's own.
+    #[arg(long)]
+    pub dir: Option<PathBuf>,
+    /// Only in documents of this title; capitals do not matter.
+    #[arg(long)]
+    pub title: Option<String>,
+    /// How many passages, at most.
+    #[arg(short, value_name = "N", default_value_t = 5)]
+    pub k: u32,
 }
 
 #[derive(Debug, Args)]

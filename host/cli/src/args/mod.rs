@@ -17,7 +17,9 @@ use tracing::level_filters::LevelFilter;
 pub use calibrate::{AuditArgs, CalibrateArgs, CalibrateCommand, DrawArgs, ReadArgs};
 pub use check::CheckArgs;
 pub use data::{DataArgs, DataCommand, PoolArgs};
-pub use index::{BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs, VerifyArgs};
+pub use index::{
+    BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs, PassagesArgs, SearchArgs, VerifyArgs,
+};
 pub use judge::JudgeArgs;
 pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
 pub use report::{ExplainArgs, ReportArgs};

@@ -1,4 +1,4 @@
-//! The document that holds a token, and its metadata.
+//! Documents: by number, by a token that they hold; their metadata.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -7,6 +7,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::files::format::Family;
+use crate::files::shard::Shard;
 use crate::index::open::Index;
 
 /// A document of an index.
@@ -21,12 +22,27 @@ pub struct Document {
 }
 
 impl Index {
+    /// Every document, shard by shard.
+    pub fn documents(&self) -> impl Iterator<Item = Result<Document>> {
+        self.shards().flat_map(|shard| (0..shard.num_documents()).map(|number| self.document(shard, number)))
+    }
+
+    /// A document of a shard. `number` must be below its `num_documents`.
+    fn document(&self, shard: &Shard, number: u64) -> Result<Document> {
+        let start = shard.document_start(number)?;
+        let is_last = number + 1 == shard.num_documents();
+        let end = if is_last { shard.num_tokens } else { shard.document_start(number + 1)? };
+        if start >= end {
+            return Err(misplaced(shard, number, start));
+        }
+        Ok(Document { shard: shard.number, number, tokens: start + 1..end })
+    }
+
     /// The document that holds a token of a shard, found in logarithmic time; `None` where there is no such token.
     ///
     /// # Errors
     /// Where the documents' offsets are damaged.
     pub fn document_at(&self, shard: usize, position: u64) -> Result<Option<Document>> {
-        let number = shard;
         let Some(shard) = self.shards().nth(shard).filter(|shard| position < shard.num_tokens) else {
             return Ok(None);
         };
@@ -39,17 +55,13 @@ impl Index {
                 after = middle;
             }
         }
-        let start = shard.document_start(document)?;
-        let end = if after == shard.num_documents() { shard.num_tokens } else { shard.document_start(after)? };
-        if !(start..end).contains(&position) {
-            return Err(Error::Corrupt {
-                path: shard.offsets_path().to_owned(),
-                entry: document,
-                got: start,
-                expected: "documents start one after the other, the first at the start of the stream",
-            });
+        let found = self.document(shard, document)?;
+        let start = found.tokens.start - 1;
+        if (start..found.tokens.end).contains(&position) {
+            Ok(Some(found))
+        } else {
+            Err(misplaced(shard, document, start))
         }
-        Ok(Some(Document { shard: number, number: document, tokens: start + 1..end }))
     }
 
     /// The line of JSON that the index keeps about a document (`path`, `linenum` from 0, and its fields other than the text
@@ -94,6 +106,15 @@ impl Index {
             .and_then(|_| lines.take(end - start).read_to_end(&mut line))
             .map_err(Error::io("read", &lines_path))?;
         Ok(Some(String::from_utf8_lossy(&line).trim_end().to_owned()))
+    }
+}
+
+fn misplaced(shard: &Shard, document: u64, start: u64) -> Error {
+    Error::Corrupt {
+        path: shard.offsets_path().to_owned(),
+        entry: document,
+        got: start,
+        expected: "documents start one after the other, the first at the start of the stream",
     }
 }
 

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::index::document::Document;
 use crate::index::open::{Index, OpenOptions};
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions};
 use crate::text::tokenizer::Tokenizer;
@@ -69,6 +70,14 @@ impl Corpus {
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
         &self.tokenizer
+    }
+
+    /// A document's text, as the tokenizer gives it back: of most tokenizers, exactly what was indexed.
+    ///
+    /// # Errors
+    /// Where the tokenizer's decoder fails.
+    pub fn text(&self, document: &Document) -> Result<String> {
+        self.tokenizer.decode(&self.index.tokens(document.shard, document.tokens.clone()))
     }
 
     /// Counts how often all clauses occur together, a clause being an OR of words (or of several words in a row). One clause

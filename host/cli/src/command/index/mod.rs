@@ -4,6 +4,8 @@ mod build;
 pub mod count;
 mod info;
 mod open;
+mod passages;
+mod search;
 mod serve;
 mod verify;
 
@@ -19,6 +21,8 @@ pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
         IndexCommand::Count(args) => count::run(args, json),
         IndexCommand::Serve(args) => serve::run(args, json),
         IndexCommand::Info(args) => info::run(args, json),
+        IndexCommand::Passages(args) => passages::run(args, json),
+        IndexCommand::Search(args) => search::run(args, json),
         IndexCommand::Verify(args) => verify::run(args, json),
     }
 }

@@ -1,0 +1,37 @@
+//! `corver-host index search`: what a rule's search finds.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use corver_core::Search;
+use corver_passages::{PassageSettings, Passages};
+use serde_json::json;
+
+use super::open::folder;
+use crate::args::SearchArgs;
+use crate::output;
+
+pub fn run(args: &SearchArgs, json: bool) -> Result<()> {
+    let SearchArgs { query, index, dir, title, k } = args;
+    let index = if index.is_empty() { vec![folder(None)?] } else { index.clone() };
+    let passages = Passages::open(&PassageSettings { index, dir: dir.clone() }.places()?)?;
+    let search = Search { title: title.clone(), query: query.clone(), k: *k };
+    let start = Instant::now();
+    let found = passages.search(&search)?;
+    let micros = start.elapsed().as_secs_f64() * 1e6;
+    if json {
+        let found =
+            found.iter().map(|(score, passage)| json!({"score": score, "title": passage.title, "text": passage.text}));
+        return output::json(&json!({"search": search, "passages": found.collect::<Vec<_>>(), "micros": micros}));
+    }
+    output::line(format_args!("{} passages   {micros:.1} µs", found.len()));
+    for (score, passage) in &found {
+        output::line("");
+        output::line(format_args!("{score:.3}  {}", passage.title));
+        output::running_text([(passage.text.as_str(), false)]);
+    }
+    if found.is_empty() && title.is_some() {
+        output::line("a title is matched whole; a search without --title shows how titles are written");
+    }
+    Ok(())
+}
