@@ -59,7 +59,7 @@ fn core_is_light_and_everything_points_towards_it() {
     assert!(ours("corver-corpus").is_empty(), "the corpus engine is usable alone");
     assert!(ours("corver-sdk").is_empty(), "guests and host share no crate: the WIT files are the contract");
     assert!(ours("corver-http").is_empty(), "it knows nothing of what is asked");
-    assert_eq!(ours("corver-chat"), BTreeSet::from(["corver-http"]));
+    assert_eq!(ours("corver-chat"), BTreeSet::from(["corver-core", "corver-http"]), "asked in core's words");
     let engine = BTreeSet::from(["corver-core", "corver-http", "corver-pretrained"]);
     assert_eq!(ours("corver-engine"), engine, "a server samples without libtorch");
     let counts = BTreeSet::from(["corver-core", "corver-corpus", "corver-http"]);

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use corver_core::{ChatModel, ChatReply, PartError, Prompt, Usage};
 use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each, excerpt};
 
 use crate::kept::{self, Kept, Said};
-use crate::wire::{Completion, Message, Request};
+use crate::wire::{Completion, Request};
 use crate::{ChatError, ChatSettings, Spent};
 
 /// A chat model, and one job's account of what it cost.
@@ -17,51 +18,62 @@ pub struct Chat {
     client: Client,
     patience: Patience,
     settings: ChatSettings,
+    section: &'static str,
     kept: Kept,
 }
 
 impl Chat {
-    /// Prepares to ask. Replies are kept in the file `kept`; nothing is sent yet.
+    /// Prepares to ask. `section` is where the settings stand, for messages. Replies are kept in the file `kept`; nothing is sent yet.
     ///
     /// # Errors
     /// Where a setting, the key or the file cannot be used.
-    pub fn open(settings: ChatSettings, kept: &Path) -> Result<Self, ChatError> {
-        settings.check()?;
+    pub fn open(settings: ChatSettings, section: &'static str, kept: &Path) -> Result<Self, ChatError> {
+        settings.check(section)?;
         let url = format!("{}/chat/completions", settings.endpoint.trim_end_matches('/'));
-        let key = settings.key()?;
+        let key = settings.key(section)?;
         let timeout = Duration::from_secs_f64(settings.timeout_s);
         let client = Client::new(&url, settings.connections, timeout, key.as_ref())?;
         let patience = Patience::new(Duration::from_secs_f64(settings.patience_s), settings.requests_per_second);
-        Ok(Self { client, patience, kept: Kept::open(kept)?, settings })
+        Ok(Self { client, patience, kept: Kept::open(kept)?, settings, section })
+    }
+
+    /// Counts what this job took before, in steps that it will not repeat, towards the ceiling.
+    #[must_use]
+    pub fn having_spent(self, usage: Usage) -> Self {
+        self.kept.add_before(usage);
+        self
     }
 
     /// Asks every prompt, as many at a time as there are connections; equal prompts are asked once. A reply that `accepts` does not
-    /// take is asked for once more. Replies come in the order of the prompts. `progress` is given the number of prompts that have
-    /// a reply.
+    /// take is asked for once more. Replies come in the order of the prompts; what they took is told once, however often they are asked
+    /// for. `progress` is given the number of prompts that have a reply.
     ///
     /// # Errors
     /// The first failure. The replies that came before it are kept, and are not asked for again.
     pub fn ask_all(
         &self,
-        prompts: &[Vec<Message>],
+        prompts: &[Prompt],
         accepts: impl Fn(&str) -> bool + Sync,
         progress: impl Fn(usize) + Sync,
-    ) -> Result<Vec<String>, ChatError> {
-        let distinct = distinct(prompts);
+    ) -> Result<Vec<ChatReply>, ChatError> {
+        prompts.iter().try_for_each(check)?;
+        let distinct = self.distinct(prompts);
         // What was paid for before counts before anything more is paid for.
-        for (prompt, _) in &distinct {
-            twice(&accepts, |attempt| self.known(&self.request(prompt), attempt))?;
+        for (request, _) in &distinct {
+            if self.known(request, 0)?.is_some_and(|first| !accepts(&first)) {
+                self.known(request, 1)?;
+            }
         }
         let replies = Mutex::new((0, vec![None; prompts.len()]));
-        each(distinct, self.settings.connections, |(prompt, places), failure| {
-            if let Some(reply) = twice(&accepts, |attempt| self.ask(&self.request(prompt), attempt, failure))? {
-                let mut replies = replies.lock().expect("no thread panics with it");
-                replies.0 += places.len();
-                for place in places {
-                    replies.1[place] = Some(reply.clone());
-                }
-                progress(replies.0);
+        each(distinct, self.settings.connections, |(request, places), failure| {
+            let Some(mut reply) = self.ask_twice(&request, &accepts, failure)? else { return Ok(()) };
+            let mut replies = replies.lock().expect("no thread panics with it");
+            replies.0 += places.len();
+            for place in places {
+                replies.1[place] = Some(reply.clone());
+                reply.usage = Usage::default();
             }
+            progress(replies.0);
             Ok(())
         })?;
         let (_, replies) = replies.into_inner().expect("no thread panics with it");
@@ -74,36 +86,70 @@ impl Chat {
         self.kept.spent()
     }
 
-    fn request<'a>(&'a self, messages: &'a [Message]) -> Request<'a> {
-        let ChatSettings { model, temperature, max_tokens, .. } = &self.settings;
-        Request { model, messages, temperature: *temperature, max_tokens: *max_tokens }
+    /// Each request once, with the places where it stands.
+    fn distinct<'a>(&'a self, prompts: &'a [Prompt]) -> Vec<(Request<'a>, Vec<usize>)> {
+        let mut distinct: Vec<(Request<'_>, Vec<usize>)> = Vec::new();
+        let mut known: HashMap<String, usize> = HashMap::new();
+        for (place, prompt) in prompts.iter().enumerate() {
+            let request = Request::new(&self.settings.model, prompt);
+            let number = *known.entry(self.key(&request, 0)).or_insert(distinct.len());
+            if number == distinct.len() {
+                distinct.push((request, Vec::new()));
+            }
+            distinct[number].1.push(place);
+        }
+        distinct
+    }
+
+    fn key(&self, request: &Request<'_>, attempt: u32) -> String {
+        kept::key(self.client.url(), request, attempt)
     }
 
     fn known(&self, request: &Request<'_>, attempt: u32) -> Result<Option<String>, ChatError> {
-        self.kept.get(&kept::key(self.client.url(), request, attempt)).map(|said| self.counted(said)).transpose()
+        self.kept.get(&self.key(request, attempt)).map(|said| self.counted(said)).transpose()
     }
 
-    /// `None` where another request of the batch failed.
+    /// The first reply, or the second where the first is not accepted. `None` where another request of the batch failed.
+    fn ask_twice(
+        &self,
+        request: &Request<'_>,
+        accepts: impl Fn(&str) -> bool,
+        failure: &FirstFailure<ChatError>,
+    ) -> Result<Option<ChatReply>, ChatError> {
+        match self.ask(request, 0, failure)? {
+            Some(first) if !accepts(&first.content) => {
+                let both = |second: ChatReply| ChatReply { usage: sum(first.usage, second.usage), ..second };
+                Ok(self.ask(request, 1, failure)?.map(both))
+            }
+            first => Ok(first),
+        }
+    }
+
     fn ask(
         &self,
         request: &Request<'_>,
         attempt: u32,
         failure: &FirstFailure<ChatError>,
-    ) -> Result<Option<String>, ChatError> {
-        if let Some(known) = self.known(request, attempt)? {
-            return Ok(Some(known));
-        }
-        self.check_ceiling()?;
-        let answer = self.patience.ask(self.client.url(), failure, || exchange(&self.client, request));
-        let Some(said) = answer.map_err(|unanswered| self.failed(unanswered))? else { return Ok(None) };
-        self.kept.put(kept::key(self.client.url(), request, attempt), said.clone())?;
-        self.counted(said).map(Some)
+    ) -> Result<Option<ChatReply>, ChatError> {
+        let content = match self.known(request, attempt)? {
+            Some(known) => known,
+            None => {
+                self.check_ceiling()?;
+                let answer = self.patience.ask(self.client.url(), failure, || exchange(&self.client, request));
+                let Some(said) = answer.map_err(|unanswered| self.failed(unanswered))? else { return Ok(None) };
+                self.kept.put(self.key(request, attempt), said.clone())?;
+                self.counted(said)?
+            }
+        };
+        Ok(Some(ChatReply { content, usage: self.kept.usage_once(&self.key(request, attempt)) }))
     }
 
     /// A reply's words. Under a ceiling its cost must be known.
     fn counted(&self, said: Said) -> Result<String, ChatError> {
         match said.usage {
-            None if self.settings.max_cost.is_some() => Err(ChatError::NoUsage { url: self.client.url().to_owned() }),
+            None if self.settings.max_cost.is_some() => {
+                Err(ChatError::NoUsage { section: self.section, url: self.client.url().to_owned() })
+            }
             _ => Ok(said.content),
         }
     }
@@ -111,7 +157,7 @@ impl Chat {
     fn check_ceiling(&self) -> Result<(), ChatError> {
         let cost = self.spent().cost(self.settings.prices);
         match self.settings.max_cost {
-            Some(max_cost) if cost >= max_cost => Err(ChatError::Ceiling { cost, max_cost }),
+            Some(max_cost) if cost >= max_cost => Err(ChatError::Ceiling { section: self.section, cost, max_cost }),
             _ => Ok(()),
         }
     }
@@ -125,25 +171,31 @@ impl Chat {
     }
 }
 
-/// Each prompt once, with the places where it stands.
-fn distinct(prompts: &[Vec<Message>]) -> Vec<(&[Message], Vec<usize>)> {
-    let mut places: HashMap<&[Message], Vec<usize>> = HashMap::new();
-    for (place, prompt) in prompts.iter().enumerate() {
-        places.entry(prompt).or_default().push(place);
+impl ChatModel for Chat {
+    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+        Ok(self.ask_all(prompts, |_| true, |_| ())?)
     }
-    let mut distinct: Vec<_> = places.into_iter().collect();
-    distinct.sort_by_key(|(_, places)| places[0]);
-    distinct
 }
 
-/// The first reply, or the second where the first is not accepted.
-fn twice(
-    accepts: impl Fn(&str) -> bool,
-    reply: impl Fn(u32) -> Result<Option<String>, ChatError>,
-) -> Result<Option<String>, ChatError> {
-    match reply(0)? {
-        Some(first) if !accepts(&first) => reply(1),
-        first => Ok(first),
+/// Refuses what an endpoint would refuse, or misunderstand.
+fn check(prompt: &Prompt) -> Result<(), ChatError> {
+    let Prompt { messages, temperature, top_p, max_tokens, .. } = prompt;
+    let checks = [
+        (!messages.is_empty(), "messages", "at least one"),
+        (temperature.is_finite() && *temperature >= 0.0, "temperature", "0 or more"),
+        (*top_p > 0.0 && *top_p <= 1.0, "top_p", "more than 0 and at most 1"),
+        (*max_tokens > 0, "max_tokens", "at least 1"),
+    ];
+    match checks.into_iter().find(|(good, ..)| !good) {
+        Some((_, part, expected)) => Err(ChatError::Prompt { part, expected }),
+        None => Ok(()),
+    }
+}
+
+fn sum(one: Usage, other: Usage) -> Usage {
+    Usage {
+        prompt_tokens: one.prompt_tokens + other.prompt_tokens,
+        completion_tokens: one.completion_tokens + other.completion_tokens,
     }
 }
 

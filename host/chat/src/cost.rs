@@ -1,8 +1,7 @@
 //! What replies cost.
 
+use corver_core::Usage;
 use serde::{Deserialize, Serialize};
-
-use crate::wire::Usage;
 
 /// In any currency, for a million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -30,13 +29,13 @@ pub struct Paid {
 pub struct Spent {
     /// Those that this job asked for.
     pub now: Paid,
-    /// Those that were in the cache.
+    /// Those that were in the cache, and what [`Chat::having_spent`](crate::Chat::having_spent) was told.
     pub before: Paid,
 }
 
 impl Paid {
-    pub(crate) fn add(&mut self, usage: Option<Usage>) {
-        let Usage { prompt_tokens, completion_tokens } = usage.unwrap_or_default();
+    pub(crate) fn add(&mut self, usage: Usage) {
+        let Usage { prompt_tokens, completion_tokens } = usage;
         self.replies += 1;
         self.prompt_tokens += prompt_tokens;
         self.completion_tokens += completion_tokens;

@@ -9,10 +9,20 @@ use corver_http::{TokenError, UrlError};
 #[non_exhaustive]
 pub enum ChatError {
     /// A setting has a value that cannot work.
-    #[error("chat.{setting}: it must be {expected}")]
+    #[error("{section}.{setting}: it must be {expected}")]
     Setting {
+        /// The settings' section.
+        section: &'static str,
         /// Its name.
         setting: &'static str,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// A prompt that no model can answer.
+    #[error("a prompt's {part} must be {expected}")]
+    Prompt {
+        /// What of it.
+        part: &'static str,
         /// What it may be.
         expected: &'static str,
     },
@@ -24,9 +34,11 @@ pub enum ChatError {
     Key(#[from] TokenError),
     /// Everyone on the way to the endpoint would see the key.
     #[error(
-        "the key (chat.key_file, chat.key_variable) would go to {endpoint} unencrypted: use https://, or a tunnel from localhost"
+        "the key ({section}.key_file, {section}.key_variable) would go to {endpoint} unencrypted: use https://, or a tunnel from localhost"
     )]
     KeyInClear {
+        /// The settings' section.
+        section: &'static str,
         /// The endpoint.
         endpoint: String,
     },
@@ -54,17 +66,22 @@ pub enum ChatError {
     },
     /// So much is not to be spent.
     #[error(
-        "{cost:.4} is spent of at most {max_cost} (chat.max_cost); a higher ceiling goes on, the same one stops here again"
+        "{cost:.4} is spent of at most {max_cost} ({section}.max_cost); the same command goes on with a higher ceiling (a run: with --resume), \
+         and nothing is asked twice"
     )]
     Ceiling {
+        /// The settings' section.
+        section: &'static str,
         /// What was spent, by earlier processes too.
         cost: f64,
         /// What may be.
         max_cost: f64,
     },
     /// The endpoint does not count tokens, and so nobody knows what it costs.
-    #[error("{url} does not say how many tokens it used, so a ceiling of cost (chat.max_cost) cannot be kept")]
+    #[error("{url} does not say how many tokens it used, so a ceiling of cost ({section}.max_cost) cannot be kept")]
     NoUsage {
+        /// The settings' section.
+        section: &'static str,
         /// The endpoint.
         url: String,
     },

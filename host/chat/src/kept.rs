@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
+use corver_core::Usage;
 use corver_http::Lines;
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{Request, Usage};
+use crate::wire::Request;
 use crate::{ChatError, Spent};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -42,6 +43,8 @@ struct Known {
     said: Said,
     /// Whether it is part of `spent`. Replies of other jobs never are.
     is_counted: bool,
+    /// Whether what it took was told.
+    is_told: bool,
 }
 
 impl Kept {
@@ -49,7 +52,8 @@ impl Kept {
         let failed = |action| move |source| ChatError::Kept { action, path: path.to_owned(), source };
         std::fs::create_dir_all(path.parent().unwrap_or(path)).map_err(failed("create"))?;
         let mut state = State::default();
-        let learn = |Line { key, said }: Line| drop(state.known.insert(key, Known { said, is_counted: false }));
+        let learn =
+            |Line { key, said }: Line| drop(state.known.insert(key, Known { said, is_counted: false, is_told: false }));
         let lines = Lines::open(path, learn).map_err(failed("open"))?;
         Ok(Self { lines, state: Mutex::new(state) })
     }
@@ -60,9 +64,17 @@ impl Kept {
         let State { known, spent } = &mut *state;
         let known = known.get_mut(key)?;
         if !std::mem::replace(&mut known.is_counted, true) {
-            spent.before.add(known.said.usage);
+            spent.before.add(known.said.usage.unwrap_or_default());
         }
         Some(known.said.clone())
+    }
+
+    /// What a known reply took: the first time that this is asked, and nothing later.
+    pub(crate) fn usage_once(&self, key: &str) -> Usage {
+        let mut state = self.lock();
+        let Some(known) = state.known.get_mut(key) else { return Usage::default() };
+        let is_told = std::mem::replace(&mut known.is_told, true);
+        if is_told { Usage::default() } else { known.said.usage.unwrap_or_default() }
     }
 
     /// Keeps a reply that was just paid for.
@@ -71,9 +83,15 @@ impl Kept {
         let path = || self.lines.path().to_owned();
         self.lines.append(&line).map_err(|source| ChatError::Kept { action: "append to", path: path(), source })?;
         let mut state = self.lock();
-        state.spent.now.add(line.said.usage);
-        state.known.insert(line.key, Known { said: line.said, is_counted: true });
+        state.spent.now.add(line.said.usage.unwrap_or_default());
+        state.known.insert(line.key, Known { said: line.said, is_counted: true, is_told: false });
         Ok(())
+    }
+
+    pub(crate) fn add_before(&self, usage: Usage) {
+        let before = &mut self.lock().spent.before;
+        before.prompt_tokens += usage.prompt_tokens;
+        before.completion_tokens += usage.completion_tokens;
     }
 
     pub(crate) fn spent(&self) -> Spent {

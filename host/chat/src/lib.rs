@@ -1,6 +1,6 @@
 //! A chat model behind an OpenAI-compatible endpoint: OpenAI's own, vLLM, llama.cpp, Ollama and many more.
 //!
-//! [`Chat`] asks for many replies at a time, patiently, keeps every one on disk, and stops where a ceiling of cost is reached.
+//! [`Chat`] is a [`corver_core::ChatModel`]. It asks for many replies at a time, patiently, keeps every one on disk, and stops where a ceiling of cost is reached.
 
 mod chat;
 mod cost;
@@ -13,4 +13,3 @@ pub use chat::Chat;
 pub use cost::{Paid, Prices, Spent};
 pub use error::ChatError;
 pub use settings::ChatSettings;
-pub use wire::{Message, Role};

@@ -11,7 +11,7 @@ use crate::{ChatError, Prices};
 /// Whose key `OPENAI_API_KEY` is.
 const OPENAI: &str = "api.openai.com";
 
-/// The section `chat` of a judge's file.
+/// The section `chat` of a judge's file, and `verify.chat` of a run's. How long and how random replies are is said by each prompt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChatSettings {
@@ -24,10 +24,6 @@ pub struct ChatSettings {
     pub key_file: Option<PathBuf>,
     /// See `key_file`. Not set: `OPENAI_API_KEY` for OpenAI's own endpoint, and no key for others.
     pub key_variable: Option<String>,
-    /// 0: the most probable reply, as far as the endpoint keeps to it.
-    pub temperature: f64,
-    /// Longest reply, in tokens.
-    pub max_tokens: u32,
     /// Requests under way at the same time.
     pub connections: usize,
     /// Requests begun per second; 0 sets no limit.
@@ -49,8 +45,6 @@ impl Default for ChatSettings {
             model: String::new(),
             key_file: None,
             key_variable: None,
-            temperature: 0.0,
-            max_tokens: 16,
             connections: 4,
             requests_per_second: 0.0,
             timeout_s: 60.0,
@@ -63,7 +57,7 @@ impl Default for ChatSettings {
 
 impl ChatSettings {
     /// Refuses values that cannot work.
-    pub(crate) fn check(&self) -> Result<(), ChatError> {
+    pub(crate) fn check(&self, section: &'static str) -> Result<(), ChatError> {
         let seconds = |value: f64| Duration::try_from_secs_f64(value).is_ok_and(|value| !value.is_zero());
         let at_least_0 = |value: f64| value.is_finite() && value >= 0.0;
         let Prices { prompt, completion } = self.prices;
@@ -71,8 +65,6 @@ impl ChatSettings {
         let checks = [
             (!self.endpoint.is_empty(), "endpoint", "the address of an API, such as https://api.openai.com/v1"),
             (!self.model.is_empty(), "model", "the name of a model of the endpoint"),
-            (at_least_0(self.temperature), "temperature", "0 or more"),
-            (self.max_tokens > 0, "max_tokens", "at least 1"),
             (self.connections > 0, "connections", "at least 1"),
             (at_least_0(self.requests_per_second), "requests_per_second", "0 or more"),
             (seconds(self.timeout_s), "timeout_s", "more than 0 seconds"),
@@ -82,17 +74,17 @@ impl ChatSettings {
             (has_prices, "prices", "set where there is a `max_cost`"),
         ];
         match checks.into_iter().find(|(good, ..)| !good) {
-            Some((_, setting, expected)) => Err(ChatError::Setting { setting, expected }),
+            Some((_, setting, expected)) => Err(ChatError::Setting { section, setting, expected }),
             None => Ok(()),
         }
     }
 
     /// The key, where the endpoint may have one.
-    pub(crate) fn key(&self) -> Result<Option<Token>, ChatError> {
+    pub(crate) fn key(&self, section: &'static str) -> Result<Option<Token>, ChatError> {
         let host = Host::of(&self.endpoint)?;
         let key = Token::load(self.key_file.as_deref(), self.variable_for(&host))?;
         if key.is_some() && !host.is_encrypted && !host.is_loopback() {
-            return Err(ChatError::KeyInClear { endpoint: self.endpoint.clone() });
+            return Err(ChatError::KeyInClear { section, endpoint: self.endpoint.clone() });
         }
         Ok(key)
     }

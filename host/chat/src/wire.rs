@@ -1,32 +1,28 @@
 //! The JSON of the chat completions API, as much as is used of it.
 
+use corver_core::{Message, Prompt, Usage};
 use serde::{Deserialize, Serialize};
-
-/// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// Says how to behave.
-    System,
-    /// Asks.
-    User,
-}
-
-/// One message of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Message {
-    /// Who speaks.
-    pub role: Role,
-    /// What is said.
-    pub content: String,
-}
 
 #[derive(Debug, Serialize)]
 pub(crate) struct Request<'a> {
-    pub(crate) model: &'a str,
-    pub(crate) messages: &'a [Message],
-    pub(crate) temperature: f64,
-    pub(crate) max_tokens: u32,
+    model: &'a str,
+    messages: &'a [Message],
+    temperature: f32,
+    /// Left out where it says nothing: not every endpoint knows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    top_p: Option<f32>,
+    max_tokens: u32,
+    /// As `top_p`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seed: Option<u32>,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn new(model: &'a str, prompt: &'a Prompt) -> Self {
+        let Prompt { messages, temperature, top_p, max_tokens, seed } = prompt;
+        let top_p = Some(*top_p).filter(|&mass| mass < 1.0);
+        Self { model, messages, temperature: *temperature, top_p, max_tokens: *max_tokens, seed: *seed }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -44,11 +40,4 @@ pub(crate) struct Choice {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Content {
     pub(crate) content: Option<String>,
-}
-
-/// Tokens, as the endpoint counts them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Usage {
-    pub(crate) prompt_tokens: u64,
-    pub(crate) completion_tokens: u64,
 }

@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corver_chat::{Chat, ChatError, ChatSettings, Message, Prices, Role};
+use corver_chat::{Chat, ChatError, ChatSettings, Prices};
+use corver_core::{ChatModel, ChatReply, Message, Prompt, Role, Usage};
 use serde_json::{Value, json};
 
 use served::{Request, next_request};
@@ -113,17 +114,25 @@ fn serve(
     }
 }
 
-fn prompts(number: usize) -> Vec<Vec<Message>> {
-    let prompt = |n| vec![Message { role: Role::User, content: format!("Is {n} even?") }];
-    (0..number).map(prompt).collect()
+fn prompt(content: &str) -> Prompt {
+    let messages = vec![Message { role: Role::User, content: content.into() }];
+    Prompt { messages, temperature: 0.0, top_p: 1.0, max_tokens: 16, seed: None }
+}
+
+fn prompts(number: usize) -> Vec<Prompt> {
+    (0..number).map(|n| prompt(&format!("Is {n} even?"))).collect()
+}
+
+fn words(replies: Vec<ChatReply>) -> Vec<String> {
+    replies.into_iter().map(|reply| reply.content).collect()
 }
 
 fn ask(chat: &Chat, number: usize) -> Result<Vec<String>, ChatError> {
-    chat.ask_all(&prompts(number), |reply| reply == "CORRECT", |_| ())
+    chat.ask_all(&prompts(number), |reply| reply == "CORRECT", |_| ()).map(words)
 }
 
 fn open(settings: ChatSettings, folder: &Path) -> Chat {
-    Chat::open(settings, &folder.join("replies.jsonl")).unwrap()
+    Chat::open(settings, "verify.chat", &folder.join("replies.jsonl")).unwrap()
 }
 
 #[test]
@@ -141,6 +150,75 @@ fn a_request_is_that_of_the_api_and_carries_the_key() {
     assert_eq!(body, json!({"model": "judge", "messages": messages, "temperature": 0.0, "max_tokens": 16}));
     let kept = std::fs::read_to_string(folder.path().join("replies.jsonl")).unwrap();
     assert!(!format!("{chat:?}{kept}").contains("sk-0123"), "the key is shown");
+}
+
+#[test]
+fn a_prompt_says_how_it_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("yes")]);
+    let mut chat = open(endpoint.settings(), folder.path());
+    let seeded = |seed| Prompt { temperature: 0.25, top_p: 0.5, max_tokens: 4096, seed, ..prompt("Is it?") };
+    // Other parameters and other seeds are other questions.
+    chat.reply(&[seeded(Some(7)), seeded(Some(8)), seeded(None), prompt("Is it?"), seeded(Some(7))]).unwrap();
+    assert_eq!(endpoint.num_requests(), 4);
+    let got = endpoint.seen.lock().unwrap()[0].2.clone();
+    let messages = json!([{"role": "user", "content": "Is it?"}]);
+    let mut expected = json!({"model": "judge", "messages": messages, "max_tokens": 4096, "seed": 7});
+    (expected["temperature"], expected["top_p"]) = (0.25.into(), 0.5.into());
+    assert_eq!(got, expected);
+
+    for (wrong, part) in [
+        (Prompt { messages: Vec::new(), ..prompt("") }, "messages"),
+        (Prompt { temperature: f32::INFINITY, ..prompt("a") }, "temperature"),
+        (Prompt { top_p: 0.0, ..prompt("a") }, "top_p"),
+        (Prompt { max_tokens: 0, ..prompt("a") }, "max_tokens"),
+    ] {
+        let error = chat.ask_all(&[prompt("b"), wrong], |_| true, |_| ()).unwrap_err();
+        assert!(matches!(error, ChatError::Prompt { part: got, .. } if got == part), "{error}");
+    }
+    assert_eq!(endpoint.num_requests(), 4, "said before anything is asked");
+}
+
+#[test]
+fn what_a_reply_took_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("yes")]);
+    let (took, nothing) = (Usage { prompt_tokens: 100, completion_tokens: 2 }, Usage::default());
+    let usage = |chat: &mut Chat, texts: &[&str]| -> Vec<Usage> {
+        let prompts: Vec<Prompt> = texts.iter().map(|text| prompt(text)).collect();
+        chat.reply(&prompts).unwrap().iter().map(|reply| reply.usage).collect()
+    };
+    let mut chat = open(endpoint.settings(), folder.path());
+    assert_eq!(usage(&mut chat, &["a", "b", "a"]), [took, took, nothing]);
+    assert_eq!(usage(&mut chat, &["b", "c"]), [nothing, took]);
+    // Replies kept from before cost this run what they would cost without them.
+    let mut again = open(endpoint.settings(), folder.path());
+    assert_eq!(usage(&mut again, &["c", "c", "a"]), [took, nothing, took]);
+    assert_eq!(endpoint.num_requests(), 3);
+}
+
+#[test]
+fn a_run_that_met_the_ceiling_goes_on_with_a_higher_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Endpoint::new(vec![says("yes")]);
+    // A reply costs 0.002.
+    let prices = Prices { prompt: 10.0, completion: 500.0 };
+    let settings = |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
+    let mut chat = open(settings(0.008), folder.path());
+    chat.reply(&prompts(3)).unwrap();
+    let error = chat.reply(&prompts(8)[2..]).unwrap_err().to_string();
+    assert!(error.contains("0.0080 is spent of at most 0.008 (verify.chat.max_cost)"), "{error}");
+    assert!(error.contains("--resume"), "{error}");
+    assert_eq!(endpoint.num_requests(), 4);
+    // The first three replies belong to steps that are not repeated.
+    let three = Usage { prompt_tokens: 300, completion_tokens: 6 };
+    let mut same = open(settings(0.008), folder.path()).having_spent(three);
+    assert!(same.reply(&prompts(8)[2..]).is_err());
+    assert_eq!(endpoint.num_requests(), 4, "the same ceiling stops at once");
+    let mut higher = open(settings(0.016), folder.path()).having_spent(three);
+    assert!(higher.reply(&prompts(8)[3..]).is_ok());
+    assert_eq!(endpoint.num_requests(), 8, "nothing is asked twice");
+    assert!((higher.spent().cost(prices) - 0.016).abs() < 1e-9);
 }
 
 #[test]
@@ -292,7 +370,7 @@ fn replies_to_equal_prompts_stand_where_the_prompts_do() {
     let [one, other] = prompts(2).try_into().unwrap();
     let chat = open(endpoint.settings(), folder.path());
     let replies = chat.ask_all(&[one.clone(), other, one], |_| true, |_| ()).unwrap();
-    assert_eq!(replies, ["a", "b", "a"]);
+    assert_eq!(words(replies), ["a", "b", "a"]);
 }
 
 #[test]
@@ -302,7 +380,7 @@ fn a_key_goes_only_where_it_belongs() {
     std::fs::write(&key_file, "EMPTY").unwrap(); // as local servers want it
     let open = |endpoint: &str, settings: ChatSettings| {
         let settings = ChatSettings { endpoint: endpoint.into(), model: "m".into(), ..settings };
-        Chat::open(settings, &folder.path().join("replies.jsonl")).map(drop)
+        Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop)
     };
     let in_file = ChatSettings { key_file: Some(key_file), ..ChatSettings::default() };
     // A variable that every test has; its value is no secret.
@@ -321,13 +399,13 @@ fn a_key_goes_only_where_it_belongs() {
 #[test]
 fn settings_are_checked_beforehand() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |settings| Chat::open(settings, &folder.path().join("replies.jsonl")).map(drop);
+    let open = |settings| Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop);
     let good = ChatSettings { endpoint: "http://host/v1".into(), model: "m".into(), ..ChatSettings::default() };
     open(good.clone()).unwrap();
     for (wrong, name) in [
         (ChatSettings { model: String::new(), ..good.clone() }, "model"),
         (ChatSettings { connections: 0, ..good.clone() }, "connections"),
-        (ChatSettings { temperature: f64::NAN, ..good.clone() }, "temperature"),
+        (ChatSettings { patience_s: f64::NAN, ..good.clone() }, "patience_s"),
         (ChatSettings { max_cost: Some(1.0), ..good.clone() }, "prices"),
     ] {
         assert!(matches!(open(wrong), Err(ChatError::Setting { setting, .. }) if setting == name), "{name}");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use corver_core::{Message, Prompt, Role};
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
@@ -17,6 +18,14 @@ pub enum PromptError {
         /// What it must hold one of, in braces.
         shown: Vec<String>,
     },
+    /// A setting has a value that cannot work.
+    #[error("the judge's `{setting}` must be {expected}")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// What it may be.
+        expected: &'static str,
+    },
     /// No reply would be right, or none wrong.
     #[error("no word of the judge's `labels` means {missing}; there must be one for right and one for wrong")]
     NoLabel {
@@ -26,7 +35,7 @@ pub enum PromptError {
 }
 
 /// A judge: its prompt, and the words that it may reply with.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JudgeSettings<L> {
     /// Said before the prompt; empty says nothing.
@@ -34,8 +43,19 @@ pub struct JudgeSettings<L> {
     pub system: String,
     /// With the subject's fields, in braces, where these go.
     pub prompt: String,
+    /// 0: the most probable reply, as far as the endpoint keeps to it.
+    #[serde(default)]
+    pub temperature: f32,
+    /// Longest reply, in tokens.
+    #[serde(default = "one_word")]
+    pub max_tokens: u32,
     /// Word → label. A reply is one of the words, in capitals or not; punctuation around it does not count.
     pub labels: BTreeMap<String, L>,
+}
+
+/// Tokens for a word of any language.
+fn one_word() -> u32 {
+    16
 }
 
 fn in_braces(field: &str) -> String {
@@ -48,6 +68,12 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
     /// # Errors
     /// What it lacks.
     pub fn check<S: Subject<Label = L>>(&self) -> Result<(), PromptError> {
+        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
+            return Err(PromptError::Setting { setting: "temperature", expected: "0 or more" });
+        }
+        if self.max_tokens == 0 {
+            return Err(PromptError::Setting { setting: "max_tokens", expected: "at least 1" });
+        }
         let shown: Vec<String> = S::SHOWN.iter().copied().map(in_braces).collect();
         if !shown.iter().any(|field| self.prompt.contains(field)) {
             return Err(PromptError::NothingShown { shown });
@@ -56,9 +82,18 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
         missing.map_or(Ok(()), |missing| Err(PromptError::NoLabel { missing: missing.to_string() }))
     }
 
-    /// The prompt for one subject. What stands in braces in a subject stays as it is.
+    /// What the model is asked about one subject.
     #[must_use]
-    pub fn prompt_for<S: Subject<Label = L>>(&self, subject: &S) -> String {
+    pub fn prompt_for<S: Subject<Label = L>>(&self, subject: &S) -> Prompt {
+        let system = Some(self.system.clone()).filter(|system| !system.is_empty());
+        let system = system.map(|content| Message { role: Role::System, content });
+        let user = Message { role: Role::User, content: self.filled_in(subject) };
+        let messages = system.into_iter().chain([user]).collect();
+        Prompt { messages, temperature: self.temperature, top_p: 1.0, max_tokens: self.max_tokens, seed: None }
+    }
+
+    /// The prompt with a subject's fields. What stands in braces in a subject stays as it is.
+    fn filled_in<S: Subject<Label = L>>(&self, subject: &S) -> String {
         let (mut prompt, mut rest) = (String::new(), self.prompt.as_str());
         while let Some(at) = rest.find('{') {
             let (before, from) = rest.split_at(at);
@@ -96,7 +131,7 @@ mod tests {
     fn judge(prompt: &str) -> JudgeSettings<Label> {
         let labels = [("CORRECT", Label::Good), ("INCORRECT", Label::Bad), ("NOT_ATTEMPTED", Label::NotAttempted)];
         let labels = labels.map(|(word, label)| (word.to_owned(), label)).into();
-        JudgeSettings { system: String::new(), prompt: prompt.into(), labels }
+        JudgeSettings { system: String::new(), prompt: prompt.into(), temperature: 0.0, max_tokens: 16, labels }
     }
 
     #[test]
@@ -108,8 +143,14 @@ mod tests {
             completion: String::new(),
             string_match: Label::Good,
         };
-        let filled = judge("Q {question} G {golds} A {answer} {x} {").prompt_for(&item);
-        assert_eq!(filled, "Q who {answer}? G a; b A {golds} {x} {");
+        let asked = judge("Q {question} G {golds} A {answer} {x} {").prompt_for(&item);
+        let user = |content: &str| Message { role: Role::User, content: content.into() };
+        assert_eq!(asked.messages, [user("Q who {answer}? G a; b A {golds} {x} {")]);
+        let told = JudgeSettings { system: "Be strict.".into(), temperature: 0.5, max_tokens: 4, ..judge("{answer}") };
+        let asked = told.prompt_for(&item);
+        let system = Message { role: Role::System, content: "Be strict.".into() };
+        assert_eq!(asked.messages, [system, user("{golds}")]);
+        assert_eq!((asked.temperature, asked.top_p, asked.max_tokens, asked.seed), (0.5, 1.0, 4, None));
     }
 
     #[test]
@@ -128,6 +169,8 @@ mod tests {
         let told = |judge: &JudgeSettings<Label>| judge.check::<Item>().unwrap_err().to_string();
         assert!(judge("{answer}").check::<Item>().is_ok());
         assert!(told(&judge("{question}")).contains("write {answer} or {completion}"));
+        assert!(told(&JudgeSettings { temperature: f32::NAN, ..judge("{answer}") }).contains("temperature"));
+        assert!(told(&JudgeSettings { max_tokens: 0, ..judge("{answer}") }).contains("max_tokens"));
         let mut mild = judge("{answer}");
         mild.labels.remove("INCORRECT");
         assert!(told(&mild).contains("means BAD"));

@@ -136,8 +136,9 @@ mod tests {
     fn the_model_is_shown_the_sentence_alone() {
         let prompt = "{question} {sentence} {golds}".to_owned();
         let labels = [("YES".to_owned(), Label::Correct), ("NO".to_owned(), Label::Incorrect)].into();
-        let judge = JudgeSettings { system: String::new(), prompt, labels };
+        let judge = JudgeSettings { system: String::new(), prompt, temperature: 0.0, max_tokens: 16, labels };
         assert!(judge.check::<Row>().is_ok());
-        assert_eq!(judge.prompt_for(&row(1, 0, None)), "{question} Sentence 1. {golds}");
+        let asked = judge.prompt_for(&row(1, 0, None)).messages;
+        assert_eq!(asked[0].content, "{question} Sentence 1. {golds}");
     }
 }

@@ -9,7 +9,8 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use corver_chat::{Chat, ChatSettings, Message, Role, Spent};
+use corver_chat::{Chat, ChatSettings, Spent};
+use corver_core::{ChatReply, Prompt};
 use corver_reward::folders;
 use corver_study::judge::{Agreement, JudgeSettings, Judged, Subject};
 use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
@@ -77,7 +78,7 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     let file: JudgeFile<S::Label> = judge_file(args, built_in)?;
     file.judge.check::<S>()?;
     let settings = &file.chat;
-    let chat = Chat::open(settings.clone(), &folders::cache()?.join("chat/replies.jsonl"))?;
+    let chat = Chat::open(settings.clone(), "chat", &folders::cache()?.join("chat/replies.jsonl"))?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
@@ -85,7 +86,7 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     manifest.set("files", files.join(" "));
     manifest.set("endpoint", &settings.endpoint);
     manifest.set("model", &settings.model);
-    let prompts: Vec<Vec<Message>> = subjects.iter().map(|subject| messages(&file.judge, subject)).collect();
+    let prompts: Vec<Prompt> = subjects.iter().map(|subject| file.judge.prompt_for(subject)).collect();
     manifest.set("prompts", text_fingerprint(&serde_json::to_string(&prompts)?));
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "judge"));
     let resolved = toml::to_string_pretty(&file).context("writing the judge's settings")?;
@@ -96,6 +97,7 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     let replies = chat.ask_all(&prompts, |reply| judge.read(reply).is_some(), |done| bar.set_position(done as u64));
     bar.finish_and_clear();
     let replies = replies.context("the replies so far are kept, and not paid for again")?;
+    let replies: Vec<String> = replies.into_iter().map(|ChatReply { content, .. }| content).collect();
     let (unlabelled, spent) = (replies.iter().filter(|reply| judge.read(reply).is_none()).count(), chat.spent());
     let (cost, cost_in_all) = (spent.now.cost(settings.prices), spent.cost(settings.prices));
     let bill = Bill { model: settings.model, unlabelled, spent, cost, cost_in_all };
@@ -153,13 +155,6 @@ fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<J
     chat.key_file = args.key_file.clone().or(chat.key_file.take());
     chat.max_cost = args.max_cost.or(chat.max_cost);
     Ok(file)
-}
-
-fn messages<S: Subject>(judge: &JudgeSettings<S::Label>, subject: &S) -> Vec<Message> {
-    let system = Some(judge.system.clone()).filter(|system| !system.is_empty());
-    let system = system.map(|content| Message { role: Role::System, content });
-    let user = Message { role: Role::User, content: judge.prompt_for(subject) };
-    system.into_iter().chain([user]).collect()
 }
 
 /// `other` is who gave the labels of the rows.
