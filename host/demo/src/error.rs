@@ -1,9 +1,9 @@
-//! What can go wrong while the demo's assets are unpacked.
+//! What can go wrong with the demo.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// Why the demo cannot be unpacked.
+/// Why the demo cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemoError {
@@ -14,6 +14,12 @@ pub enum DemoError {
         path: PathBuf,
         /// The system's reason.
         source: std::io::Error,
+    },
+    /// Its world is to answer wrongly less often than never, or more often than always.
+    #[error("a rate of errors is from 0 to 1, not {got}")]
+    ErrorRate {
+        /// What was asked for.
+        got: f64,
     },
 }
 

@@ -2,7 +2,7 @@
 
 use corver_core::Question;
 
-use crate::world::{Fact, World};
+use crate::world::{EntityId, Fact, World};
 
 /// Which phrasings of a question to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,19 +14,31 @@ pub enum Split {
 }
 
 impl World {
-    /// The questions of a fact, one per phrasing of the split.
+    /// The questions of a fact, one per phrasing of the split. Their evidence is all that is true of the subject and of each answer, in
+    /// a text each.
     pub fn questions_of<'a>(&'a self, fact: &'a Fact, split: Split) -> impl Iterator<Item = Question> + 'a {
         let wording = fact.relation.wording();
         let patterns = match split {
             Split::Train => wording.train_questions,
             Split::HeldOut => wording.held_out_questions,
         };
-        patterns.iter().map(|pattern| Question {
+        let evidence: Vec<String> =
+            std::iter::once(&fact.head).chain(&fact.tails).filter_map(|&id| self.told(id)).collect();
+        patterns.iter().map(move |pattern| Question {
             question: pattern.replace("{H}", self.name(fact.head)),
             golds: fact.tails.iter().map(|&tail| self.name(tail).to_owned()).collect(),
             title: Some(self.name(fact.head).to_owned()),
+            evidence: evidence.clone(),
             ..Question::default()
         })
+    }
+
+    /// Everything that is true of an entity, as sentences; `None` where there is nothing.
+    fn told(&self, id: EntityId) -> Option<String> {
+        let sentences = self.facts_of(id).iter().flat_map(|fact| {
+            fact.tails.iter().map(|&tail| self.sentence_with(id, &fact.relation.statements()[0], tail).text)
+        });
+        sentences.reduce(|text, sentence| format!("{text} {sentence}"))
     }
 
     /// Every question of the split.
@@ -51,6 +63,21 @@ mod tests {
         assert_eq!(train.len(), 6 * world.facts().len());
         assert_eq!(held_out.len(), 2 * world.facts().len());
         assert!(train.is_disjoint(&held_out));
+    }
+
+    #[test]
+    fn the_evidence_holds_every_answer_and_nothing_false() {
+        let world = World::generate(1, &WorldSize::default());
+        let truth = crate::Truth::of(&world);
+        for question in world.questions(Split::HeldOut) {
+            let evidence = &question.evidence;
+            assert!(
+                evidence.len() <= 3 && question.golds.iter().all(|gold| evidence[0].contains(gold)),
+                "{question:?}"
+            );
+            let sentences = evidence.iter().flat_map(|text| text.split_inclusive('.'));
+            assert!(sentences.map(str::trim).all(|sentence| truth.is_true(sentence) == Some(true)), "{question:?}");
+        }
     }
 
     #[test]

@@ -1,17 +1,14 @@
-//! What is true of the world: for evaluations alone. No reward knows it.
+//! What is true of the world. No reward that counts knows it: evaluations do, and the demo's own verifiers ([`crate::answers`]).
 
 use std::collections::HashSet;
 
-use crate::relation::Relation;
+use crate::stated::{Stated, clauses};
 use crate::world::World;
-
-/// A pronoun for a subject: of whom the clause speaks is not said.
-const PRONOUNS: [&str; 3] = ["He", "She", "It"];
 
 /// Decides sentences of the world's family of wordings.
 #[derive(Debug, Clone)]
 pub struct Truth {
-    facts: HashSet<(String, Relation, String)>,
+    facts: HashSet<Stated>,
 }
 
 impl Truth {
@@ -19,9 +16,9 @@ impl Truth {
     #[must_use]
     pub fn of(world: &World) -> Self {
         let facts = world.facts().iter().flat_map(|fact| {
-            fact.tails
-                .iter()
-                .map(|&tail| (world.name(fact.head).to_owned(), fact.relation, world.name(tail).to_owned()))
+            let name = |id| world.name(id).to_owned();
+            let stated = move |&tail| Stated { head: name(fact.head), relation: fact.relation, tail: name(tail) };
+            fact.tails.iter().map(stated)
         });
         Self { facts: facts.collect() }
     }
@@ -33,53 +30,14 @@ impl Truth {
         if sentence.ends_with('?') {
             return None;
         }
-        let mut subject = None;
-        let truths = sentence.trim_end_matches('.').split(" and ").map(|clause| {
-            let clause = clause.trim_end_matches(',');
-            // “A directed B and starred in C”: the second verb has the subject of the first.
-            let truth = self.clause(clause).or_else(|| self.clause(&format!("{} {clause}", subject?)));
-            subject = subject_of(clause).or(subject);
-            truth
-        });
+        // True where any reading is: “A starred in B” is read as “B starred A” too.
+        let truth =
+            |facts: Vec<Stated>| facts.iter().map(|fact| self.facts.contains(fact)).reduce(|one, other| one || other);
+        let truths = clauses(sentence).into_iter().map(|clause| truth(clause.facts));
         truths.reduce(
             |one, other| if one == Some(false) || other == Some(false) { Some(false) } else { one.and(other) },
         )?
     }
-
-    /// True where any reading is: “A starred in B” is read as “B starred A” too.
-    fn clause(&self, clause: &str) -> Option<bool> {
-        let readings = Relation::ALL.into_iter().flat_map(|relation| {
-            relation.statements().iter().filter_map(move |statement| Some((relation, read(statement.pattern, clause)?)))
-        });
-        let is_fact = |(relation, (head, tail)): (Relation, (&str, &str))| {
-            (is_name(head) && is_name(tail)).then(|| self.facts.contains(&(head.to_owned(), relation, tail.to_owned())))
-        };
-        readings.filter_map(is_fact).reduce(|one, other| one || other)
-    }
-}
-
-/// “It was directed by A B” must not be read as “`It was` directed `by A B`”.
-fn is_name(text: &str) -> bool {
-    !PRONOUNS.contains(&text) && text.split(' ').all(|word| word.starts_with(char::is_uppercase))
-}
-
-/// A pronoun, or a name, which is two words.
-fn subject_of(clause: &str) -> Option<&str> {
-    let words = |many: usize| clause.match_indices(' ').nth(many - 1).map(|(end, _)| &clause[..end]);
-    words(1).filter(|word| PRONOUNS.contains(word)).or_else(|| words(2))
-}
-
-/// What stands for `{H}` and `{T}` where the clause has the pattern's form, at the beginning of a sentence or within one.
-fn read<'a>(pattern: &str, clause: &'a str) -> Option<(&'a str, &'a str)> {
-    let head_first = pattern.find("{H}") < pattern.find("{T}");
-    let (first, second) = if head_first { ("{H}", "{T}") } else { ("{T}", "{H}") };
-    let (before, rest) = pattern.split_once(first)?;
-    let (between, after) = rest.split_once(second)?;
-    let within = before.strip_prefix("The ").map(|rest| format!("the {rest}"));
-    let clause =
-        clause.strip_prefix(before).or_else(|| clause.strip_prefix(within.as_deref()?))?.strip_suffix(after)?;
-    let (one, other) = clause.split_once(between)?;
-    Some(if head_first { (one, other) } else { (other, one) })
 }
 
 #[cfg(test)]
@@ -89,7 +47,8 @@ mod tests {
 
     use super::*;
     use crate::sentence::mid_sentence;
-    use crate::{Kind, WorldSize};
+    use crate::stated::PRONOUNS;
+    use crate::{Kind, Relation, WorldSize};
 
     #[test]
     fn every_wording_of_a_fact_is_true_and_of_another_value_false() {
