@@ -6,7 +6,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::template::{ANSWER, THINK};
 use crate::text::{is_space, strip, words};
-use crate::{Completion, Exchange, Lookup, PartError, Verifiers};
+use crate::{Completion, Exchange, Lookup, PartError, Verifier, Verifiers};
 
 /// Characters of reasoning below which the format is not kept.
 pub const MIN_REASONING: usize = 30;
@@ -70,6 +70,11 @@ impl Grade {
 
 /// A reward for whole completions: the judge, or the format check.
 pub trait ResponseRule: Send {
+    /// What it may ask beside counts.
+    fn asks(&self) -> Vec<Verifier> {
+        Vec::new()
+    }
+
     /// One grade per completion, in order.
     ///
     /// # Errors

@@ -232,7 +232,7 @@ pub struct Verifiers<'a> {
 #[non_exhaustive]
 pub enum VerifyError {
     /// The run does not grant it.
-    #[error("{0} is not granted")]
+    #[error("{0} is not granted: the configuration's section `verify.{0}` is not set")]
     NotGranted(Verifier),
     /// Not one answer per question came back.
     #[error("{what} gave {got} answers to {expected} questions")]
@@ -428,7 +428,10 @@ mod tests {
         let granted = [Verifier::Nli, Verifier::Chat, Verifier::Passages].map(|verifier| verifiers.grants(verifier));
         assert_eq!(granted, [false, true, false]);
         let pair = Pair { premise: "a".into(), hypothesis: "b".into() };
-        assert_eq!(verifiers.entail(&[pair]).unwrap_err().to_string(), "nli is not granted");
+        assert_eq!(
+            verifiers.entail(&[pair]).unwrap_err().to_string(),
+            "nli is not granted: the configuration's section `verify.nli` is not set"
+        );
     }
 
     #[test]

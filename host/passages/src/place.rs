@@ -68,6 +68,12 @@ impl Place {
         &self.folder
     }
 
+    /// The folder that passages lie in, where it is not the index's own.
+    #[must_use]
+    pub fn dir(&self) -> Option<&Path> {
+        self.dir.as_deref()
+    }
+
     /// The command that makes them.
     pub(crate) fn remedy(&self) -> String {
         let dir = self.dir.as_ref().map(|dir| format!(" --dir {}", dir.display())).unwrap_or_default();

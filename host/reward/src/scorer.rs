@@ -33,6 +33,7 @@ impl Scorer {
         let loader = Loader::new(config)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let (_, verifiers) = parts::verifiers(config)?;
+        parts::check_granted(&verifiers, &rules, &graders)?;
         let (_, extractor) = parts::extractor(config)?;
         let passages = Passages::new(config)?;
         Ok(Self { extractor, verifiers, rules, passages, check: config.check, graders, settings: config.reward })

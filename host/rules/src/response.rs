@@ -1,6 +1,6 @@
 //! Response rules: completions and what is asked about them → grades.
 
-use corver_core::{Completion, CorpusSize, Exchange, Grade, Lookup, PartError, Verifiers};
+use corver_core::{Completion, CorpusSize, Exchange, Grade, Lookup, PartError, Verifier, Verifiers};
 
 use crate::bindings::{response_grading, types, with_lowered};
 use crate::check::check_text;
@@ -25,6 +25,10 @@ impl ResponseRule {
 }
 
 impl corver_core::ResponseRule for ResponseRule {
+    fn asks(&self) -> Vec<Verifier> {
+        self.manifest().asks.clone()
+    }
+
     fn grade(
         &mut self,
         completions: &[Completion<'_>],

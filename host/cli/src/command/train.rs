@@ -133,6 +133,7 @@ impl Opened {
         let plan = plan(config, &rules.name)?;
         plan.check()?;
         let (sources, verifiers) = parts::verifiers(config)?;
+        parts::check_granted(&verifiers, &rules, &graders)?;
         let (extractor_folder, extractor) = parts::extractor(config)?;
 
         let mut manifest = RunManifest::default();

@@ -4,11 +4,13 @@
 //! ```text
 //! place     what a setting names ─▶ absolute paths, sources, rules
 //! problems  what is wrong, all of it
+//! verification  what rules may ask, and of whom
 //! written   back to the settings, for a run to keep
 //! ```
 
 mod place;
 mod problems;
+mod verification;
 mod written;
 
 use std::path::{Path, PathBuf};
@@ -34,6 +36,7 @@ use crate::settings::{
 pub use place::{DemoOr, Place, model, questions, sources};
 use place::{absolute, file, plugin_path, source, weighted};
 pub use problems::Problems;
+pub use verification::Verification;
 
 /// What is said of a setting that a command needs.
 pub const UNSET: &str = "not set; give a path, or \"demo\"";
@@ -97,6 +100,8 @@ pub struct Config {
     pub count_time: Duration,
     /// How servers of counts are treated.
     pub remote: RemoteSettings,
+    /// What rules may ask beside counts.
+    pub verification: Verification,
     /// Their rewards are added.
     pub plugins: Vec<Plugin>,
     /// As the rules take them.
@@ -209,6 +214,7 @@ impl Config {
             cache_mib: corpus.cache_mib,
             count_time: Duration::from_millis(corpus.count_ms),
             remote: RemoteSettings { token_file, ..corpus.remote },
+            verification: Verification::understand(settings.verify, problems),
             plugins,
             rule_settings: rule.settings,
             limits: rule.limits,
@@ -250,6 +256,11 @@ impl Config {
                     problems.add(key, hub::missing(hub::Kind::Dataset, &folder));
                 }
             }
+        }
+        if let Some(DemoOr::Own(folder)) = &self.verification.nli
+            && !folder.exists()
+        {
+            problems.add("verify.nli.model", hub::missing(hub::Kind::Model, folder));
         }
         if let Some(path) = &self.extraction.prompt {
             problems.look_for("extract.prompt", path);

@@ -62,6 +62,7 @@ impl Config {
                 count_ms: self.count_time.as_millis() as u64,
                 remote: self.remote.clone(),
             },
+            verify: self.verification.to_section(),
             rule: RuleSection {
                 plugin: plugins.into(),
                 settings: self.rule_settings.clone(),

@@ -3,12 +3,13 @@
 mod demo;
 mod questions;
 mod rules;
+mod verifiers;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use corver_core::{Counter, Verifiers};
+use corver_core::Counter;
 use corver_corpus::OpenOptions;
 use corver_counts::{Memo, OpenSettings, Source};
 use corver_extract::{Extractor, RuntimeLibrary};
@@ -20,6 +21,7 @@ use crate::hub;
 pub use demo::{demo, demo_index};
 pub use questions::{eval_questions, graded_questions, named_questions, read_files, train_questions, truth};
 pub use rules::{AnyRule, Loader, SentenceRules};
+pub use verifiers::{check_granted, verifiers};
 
 /// The triplet model, and its folder.
 pub fn extractor(config: &Config) -> Result<(PathBuf, Extractor)> {
@@ -97,12 +99,6 @@ pub fn corpus(config: &Config) -> Result<(Vec<Source>, Box<dyn Counter>)> {
     };
     let counter = corver_counts::open(&sources, &settings)?;
     Ok((sources, Box::new(Memo::new(counter))))
-}
-
-/// What answers a rule's questions, and where its counts come from.
-pub fn verifiers(config: &Config) -> Result<(Vec<Source>, Verifiers<'static>)> {
-    let (sources, counter) = corpus(config)?;
-    Ok((sources, Verifiers::counting(counter)))
 }
 
 /// The folder of the policy's model.

@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 89] = [
+const BOUNDS: [(&str, f64, f64); 98] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -40,6 +40,15 @@ const BOUNDS: [(&str, f64, f64); 89] = [
     ("corpus.remote.requests_per_second", 0.0, 1e6),
     ("corpus.remote.timeout_s", 1e-3, DAY),
     ("corpus.remote.patience_s", 1e-3, DAY),
+    ("verify.nli.batch_size", 1.0, 1e6),
+    ("verify.nli.max_batch_tokens", 1.0, 1e9),
+    ("verify.chat.connections", 1.0, 1e4),
+    ("verify.chat.requests_per_second", 0.0, 1e6),
+    ("verify.chat.timeout_s", 0.001, DAY),
+    ("verify.chat.patience_s", 0.001, 100.0 * DAY),
+    ("verify.chat.prices.prompt", 0.0, 1e9),
+    ("verify.chat.prices.completion", 0.0, 1e9),
+    ("verify.demo.error_rate", 0.0, 1.0),
     ("rule.limits.file_bytes", 1.0, GIB),
     ("rule.limits.compile_s", 0.0, DAY),
     ("rule.limits.compile_bytes", 1.0, 1024.0 * GIB),

@@ -4,6 +4,7 @@
 mod bounds;
 mod keys;
 mod load;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ use crate::check::CheckSettings;
 
 pub use bounds::out_of_bounds;
 pub use keys::differences;
+pub use verify::{DemoSection, VerifySection};
 
 /// Stands for the built-in demo, in place of a path.
 pub const DEMO: &str = "demo";
@@ -39,6 +41,8 @@ pub struct Settings {
     pub extract: ExtractSection,
     /// Where counts come from.
     pub corpus: CorpusSection,
+    /// What rules may ask beside counts.
+    pub verify: VerifySection,
     /// What pays sentences.
     pub rule: RuleSection,
     /// What judges answers.
