@@ -15,7 +15,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-rules bench-serve bench-train bench-wheel lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-serve bench-train bench-wheel lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -167,6 +167,12 @@ bench-extract: build ## the extractor against transformers and onnxruntime-genai
 	@.deps/peers/bin/python -m pip install --quiet --only-binary=:all: onnxruntime-genai==0.18.0 onnx==1.23.2 onnx-ir==1.1.0 \
 	  || echo "onnxruntime-genai cannot be installed here, and is left out" >&2
 	.deps/peers/bin/python host/extract/benches/extract.py $(HOST) $(abspath $(MODEL)) target/bench/extract.json
+
+bench-nli: setup ## entailment by models of the published sizes against transformers, in turns; in target/bench/nli.json
+	@host/setup/peers.sh
+	@mkdir -p target/bench
+	$(CARGO) build --locked $(PROFILE) --workspace --example entail
+	.deps/peers/bin/python host/nli/benches/nli.py target/release/examples/entail target/bench/nli.json
 
 bench-wheel: build test-wheel ## a batch of 384 completions in process, against the host itself; in target/bench/wheel.json
 	@mkdir -p target/bench

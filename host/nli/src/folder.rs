@@ -17,11 +17,16 @@ const MOST_OF_DEBERTA: usize = 512;
 /// HHEM's published code has no bound; attention over more than this takes gigabytes.
 const MOST_OF_HHEM: usize = 4096;
 
+/// Tokens that are run together, on a processor and on a GPU.
+const BATCH_OF_CPU: usize = 1024;
+const BATCH_OF_GPU: usize = 16_384;
+
 /// A folder that has been read, and its model loaded.
 pub(crate) struct Opened {
     pub(crate) session: Session,
     pub(crate) encoder: Encoder,
     pub(crate) labels: Labels,
+    pub(crate) max_batch_tokens: usize,
 }
 
 pub(crate) fn open(folder: &Path, settings: &Settings, runtime: &RuntimeLibrary) -> Result<Opened> {
@@ -60,7 +65,8 @@ pub(crate) fn open(folder: &Path, settings: &Settings, runtime: &RuntimeLibrary)
         }
     };
     tracing::info!(device = %gpu.map_or(Device::Cpu, Device::Cuda), "the NLI model is loaded");
-    Ok(Opened { session, encoder, labels })
+    let fitting = if gpu.is_some() { BATCH_OF_GPU } else { BATCH_OF_CPU };
+    Ok(Opened { session, encoder, labels, max_batch_tokens: settings.max_batch_tokens.unwrap_or(fitting) })
 }
 
 /// Where the model's arithmetic comes from.

@@ -20,7 +20,6 @@ use crate::{NliError, Result};
 pub struct Nli {
     opened: Opened,
     batch_size: usize,
-    max_batch_tokens: usize,
 }
 
 impl Nli {
@@ -30,7 +29,7 @@ impl Nli {
     /// A folder that is incomplete, does not fit together or holds another model; a device or library that cannot be used.
     pub fn open(folder: &Path, settings: &Settings, runtime: &RuntimeLibrary) -> Result<Self> {
         let opened = folder::open(folder, settings, runtime)?;
-        Ok(Self { opened, batch_size: settings.batch_size, max_batch_tokens: settings.max_batch_tokens })
+        Ok(Self { opened, batch_size: settings.batch_size })
     }
 
     /// One answer per pair, in order. Equal pairs are computed once.
@@ -57,7 +56,7 @@ impl Nli {
         rows.sort_by_key(|(_, row)| Reverse(row.ids.len()));
         let lengths: Vec<usize> = rows.iter().map(|(_, row)| row.ids.len()).collect();
         let mut answers = HashMap::with_capacity(rows.len());
-        for batch in batches(&lengths, self.batch_size, self.max_batch_tokens) {
+        for batch in batches(&lengths, self.batch_size, self.opened.max_batch_tokens) {
             let rows = &rows[batch];
             let ids: Vec<&[u32]> = rows.iter().map(|(_, row)| row.ids.as_slice()).collect();
             for ((number, _), answer) in rows.iter().zip(self.run(&ids)?) {

@@ -1,6 +1,6 @@
 """Makes models with random weights in the folders' published form, and what transformers says of pairs: peers.py FOLDER [--small].
 
-FOLDER/hhem and FOLDER/deberta are models with golden.json beside them; FOLDER/positions.json has the rows of the tables of relative
+FOLDER/hhem and FOLDER/deberta are models with golden.json beside them, computed in f64; FOLDER/positions.json has the rows of the tables of relative
 positions. `--small` makes what is committed in tests/small. HHEM's own code is written against an older transformers; `hhem_scores`
 is its `predict`, over the same `T5ForTokenClassification`.
 """
@@ -131,13 +131,13 @@ def hhem_scores(model, tokenizer, pairs):
 def make_hhem(folder, shape, scale):
     torch.manual_seed(1)
     model = T5ForTokenClassification(T5Config(**FLAN_T5, **shape)).eval()
-    randomise(model, scale, torch.float32)
     # The encoder reads the shared table, which is stored under one name.
     model.transformer.encoder.embed_tokens.weight = model.transformer.shared.weight
+    randomise(model, scale, torch.float32)
     weights = {f"t5.{name}": value for name, value in model.state_dict().items() if not name.endswith("embed_tokens.weight")}
     tokenizer = t5_tokenizer()
     write(folder, HHEM, weights, tokenizer)
-    return model, PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
+    return model.double(), PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>")
 
 
 def deberta_scores(model, tokenizer, pairs):
@@ -157,7 +157,7 @@ def make_deberta(folder, shape, scale, labels):
     tokenizer = deberta_tokenizer()
     write(folder, config, weights, tokenizer)
     special = dict(pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", unk_token="[UNK]", mask_token="[MASK]")
-    return model, PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+    return model.double(), PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
 
 
 def golden(folder, answers):
@@ -185,11 +185,13 @@ def main(folder, small):
         deberta = dict(vocab_size=size, hidden_size=192, intermediate_size=384, num_hidden_layers=4, num_attention_heads=6,
                        position_buckets=256, max_position_embeddings=512)
         labels = ["entailment", "neutral", "contradiction"]
-    scores = hhem_scores(*make_hhem(folder / "hhem", t5, 0.25 if small else 0.1), pairs())
-    golden(folder / "hhem", [dict(entail=round(score.item(), 6)) for score in scores])
-    scores = deberta_scores(*make_deberta(folder / "deberta", deberta, 0.3 if small else 0.12, labels), pairs())
+    hhem = make_hhem(folder / "hhem", t5, 0.25 if small else 0.1)
+    scores = [hhem_scores(*hhem, [pair])[0] for pair in pairs()]  # one at a time, so that nothing is padded
+    golden(folder / "hhem", [dict(entail=round(score.item(), 7)) for score in scores])
+    model = make_deberta(folder / "deberta", deberta, 0.3 if small else 0.12, labels)
+    scores = [deberta_scores(*model, [pair])[0] for pair in pairs()]
     short = {"entailment": "entail", "neutral": "neutral", "contradiction": "contradict"}
-    golden(folder / "deberta", [{short[label]: round(p.item(), 6) for label, p in zip(labels, row)} for row in scores])
+    golden(folder / "deberta", [{short[label]: round(p.item(), 7) for label, p in zip(labels, row)} for row in scores])
     (folder / "positions.json").write_text(json.dumps(positions()) + "\n")
 
 
