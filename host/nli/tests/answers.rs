@@ -22,6 +22,21 @@ fn answers_are_those_of_transformers() {
 }
 
 #[test]
+fn an_exported_graph_answers_alike() {
+    for family in FAMILIES {
+        for place in ["onnx/model.onnx", "model.onnx"] {
+            let folder = tempfile::tempdir().unwrap();
+            std::fs::create_dir(folder.path().join("onnx")).unwrap();
+            for name in ["config.json", "tokenizer.json", "golden.json"] {
+                std::fs::copy(small(family).join(name), folder.path().join(name)).unwrap();
+            }
+            std::fs::copy(small(family).join("onnx/model.onnx"), folder.path().join(place)).unwrap();
+            check(folder.path(), Settings::default(), 2e-6);
+        }
+    }
+}
+
+#[test]
 fn an_answer_does_not_depend_on_its_batch() {
     for family in FAMILIES {
         for (batch_size, max_batch_tokens) in [(1, 8192), (32, 16_384), (3, 8192), (32, 300), (32, 1)] {

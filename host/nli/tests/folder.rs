@@ -145,6 +145,21 @@ fn weights_have_to_fit() {
 }
 
 #[test]
+fn an_exported_graph_has_to_fit() {
+    let with = |graph: &[u8]| {
+        let folder = copy("hhem");
+        std::fs::write(folder.path().join("model.onnx"), graph).unwrap();
+        broken(&folder)
+    };
+    let (_, said) = with(&std::fs::read(small("deberta").join("onnx/model.onnx")).unwrap());
+    assert!(said.contains("model.onnx") && said.contains("logits of 2 classes"), "{said}");
+    let (error, said) = with(b"no graph");
+    assert!(matches!(error, NliError::Onnx(OnnxError::Load { .. })) && said.contains("model.onnx"), "{said}");
+    let (_, said) = with(&std::fs::read(small("").join("../../../extract/tests/exported/model.onnx")).unwrap());
+    assert!(said.contains("inputs input_ids and attention_mask alone"), "{said}");
+}
+
+#[test]
 fn damaged_files_are_named() {
     for (file, named) in
         [("config.json", "JSON"), ("tokenizer.json", "a tokenizer"), ("model.safetensors", "a safetensors file")]

@@ -161,7 +161,8 @@ def make_deberta(folder, shape, scale, labels):
 
 
 def golden(folder, answers):
-    rows = [dict(premise=a, hypothesis=b, **answer) for (a, b), answer in zip(pairs(), answers)]
+    rounded = [{name: round(share, 7) for name, share in answer.items()} for answer in answers]
+    rows = [dict(premise=a, hypothesis=b, **answer) for (a, b), answer in zip(pairs(), rounded)]
     (folder / "golden.json").write_text("[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]\n")
 
 
@@ -173,27 +174,33 @@ def positions():
     return dict(t5=t5.tolist(), deberta=deberta.tolist())
 
 
-def main(folder, small):
-    size = len(unigram(["<pad>"] * 4, ["[MASK]"]))
-    if small:
-        t5 = dict(vocab_size=size + 3, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=3)
-        deberta = dict(vocab_size=size, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
-                       position_buckets=16, max_position_embeddings=64)
-        labels = ["contradiction", "entailment", "neutral"]
-    else:
-        t5 = dict(vocab_size=size, d_model=192, d_kv=32, d_ff=256, num_layers=4, num_heads=5)
-        deberta = dict(vocab_size=size, hidden_size=192, intermediate_size=384, num_hidden_layers=4, num_attention_heads=6,
-                       position_buckets=256, max_position_embeddings=512)
-        labels = ["entailment", "neutral", "contradiction"]
-    hhem = make_hhem(folder / "hhem", t5, 0.25 if small else 0.1)
-    scores = [hhem_scores(*hhem, [pair])[0] for pair in pairs()]  # one at a time, so that nothing is padded
-    golden(folder / "hhem", [dict(entail=round(score.item(), 7)) for score in scores])
-    model = make_deberta(folder / "deberta", deberta, 0.3 if small else 0.12, labels)
-    scores = [deberta_scores(*model, [pair])[0] for pair in pairs()]
+VOCABULARY = len(unigram(["<pad>"] * 4, ["[MASK]"]))
+
+
+def small(folder):
+    """The models that are committed; their table of positions is so short that texts reach its end."""
+    hhem = dict(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=40, num_layers=2, num_heads=3)
+    deberta = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=40, num_hidden_layers=2, num_attention_heads=4,
+                   position_buckets=16, max_position_embeddings=64)
+    return make_hhem(folder / "hhem", hhem, 0.25), make_deberta(folder / "deberta", deberta, 0.3, ["contradiction", "entailment", "neutral"])
+
+
+def larger(folder):
+    hhem = dict(vocab_size=VOCABULARY, d_model=192, d_kv=32, d_ff=256, num_layers=4, num_heads=5)
+    deberta = dict(vocab_size=VOCABULARY, hidden_size=192, intermediate_size=384, num_hidden_layers=4, num_attention_heads=6,
+                   position_buckets=256, max_position_embeddings=512)
+    return make_hhem(folder / "hhem", hhem, 0.1), make_deberta(folder / "deberta", deberta, 0.12, ["entailment", "neutral", "contradiction"])
+
+
+def main(folder, models):
+    hhem, deberta = models(folder)
+    # One pair at a time, so that nothing is padded.
+    golden(folder / "hhem", [dict(entail=hhem_scores(*hhem, [pair]).item()) for pair in pairs()])
     short = {"entailment": "entail", "neutral": "neutral", "contradiction": "contradict"}
-    golden(folder / "deberta", [{short[label]: round(p.item(), 7) for label, p in zip(labels, row)} for row in scores])
+    labels = [short[label] for _, label in sorted(deberta[0].config.id2label.items())]
+    golden(folder / "deberta", [dict(zip(labels, deberta_scores(*deberta, [pair])[0].tolist())) for pair in pairs()])
     (folder / "positions.json").write_text(json.dumps(positions()) + "\n")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), "--small" in sys.argv[2:])
+    main(Path(sys.argv[1]), small if "--small" in sys.argv[2:] else larger)
