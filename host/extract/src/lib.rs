@@ -1,6 +1,6 @@
 //! Sentences → triplets: a decoder-only language model with a KV cache, run by ONNX Runtime.
 //!
-//! The model is a Hugging Face folder, whose graph is written here ([`graph`]), or a graph that Optimum exported; nothing about a
+//! The model is a Hugging Face folder, whose graph is written here (`graph`), or a graph that Optimum exported; nothing about a
 //! particular extractor is known. [`Extractor`] puts sentences behind a prompt, decodes greedily, and reads the replies with
 //! [`corver_core::triplet::triplets_from_reply`].
 //!

@@ -136,6 +136,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_prompt_keeps_its_frame_when_its_texts_are_cut() {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/small/hhem/tokenizer.json");
+        let encoder = Encoder::prompt(corver_pretrained::read_tokenizer(&path).unwrap(), 200).unwrap();
+        let encode = |premise: usize, hypothesis: usize| {
+            let text = |words: usize| "moon ".repeat(words);
+            encoder.encode(&Pair { premise: text(premise), hypothesis: text(hypothesis) }).unwrap()
+        };
+        let empty = encode(0, 0);
+        let (frame, moon) = (empty.ids.len(), encode(0, 1).ids[empty.ids.len() - 1]);
+        assert!(!empty.is_cut && encode(3, 2).ids.len() == frame + 5);
+        for (premise, hypothesis, kept) in [(500, 5, 5), (5, 500, 195 - frame), (500, 500, (200 - frame) / 2)] {
+            let Encoded { ids, is_cut } = encode(premise, hypothesis);
+            assert!(is_cut && ids.len() == 200 && ids[0] == 0 && ids[199] == 1, "{premise} {hypothesis}");
+            assert_eq!(ids[..199].iter().rev().take_while(|id| **id == moon).count(), kept, "{premise} {hypothesis}");
+        }
+    }
+
+    #[test]
     fn the_longer_text_is_cut_first() {
         assert_eq!(left_out(10..30, 40..45, 7), [23..30, 45..45]);
         assert_eq!(left_out(10..14, 20..26, 5), [13..14, 22..26]);
