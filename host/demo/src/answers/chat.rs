@@ -16,7 +16,17 @@ const NONE: &str = "NONE";
 /// Characters of a token: the demo's model has no tokenizer.
 const TOKEN: usize = 4;
 
-/// Reads the fields of a task ([`Request`]) and knows all facts of a world.
+/// Knows all facts of a world, and understands these fields of the user's last message, as `<name>…</name>`:
+///
+/// | fields | reply |
+/// | --- | --- |
+/// | `question` (may be empty), `text` | the statements of the text: a line each that begins with `- `, or `NONE` |
+/// | `question`, `gold` once or more, `answer` | `A`: the string match finds a gold in it; `B`: none; `C`: a refusal, or nothing |
+/// | `statement`, `passage` any number of times | `Correct` or `Wrong` where a passage names whom it is about, `Vague` elsewhere |
+/// | `question`, `statement` | `5`: about what is asked; `3`: about whom is asked; `1` |
+///
+/// A statement is a clause that says something of somebody, with its subject and as a sentence of its own. A wrong reply is another one
+/// of the list; to a text, one that leaves out a statement, or takes a text without any for one.
 ///
 /// Temperature and bounds of a prompt change nothing; another seed of the prompt may make a right answer wrong. Usage is counted as one
 /// token for 4 characters of the messages, rounded up.
