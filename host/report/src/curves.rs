@@ -128,18 +128,36 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
             ],
         },
         Group {
-            title: "Time",
-            curves: vec![curve(
-                "Step",
-                "seconds",
-                Number,
-                vec![
-                    metric("step", "step_time"),
-                    metric("rollout", "seconds/rollout"),
-                    metric("reward", "seconds/reward"),
-                    metric("update", "seconds/update"),
-                ],
-            )],
+            title: "Cost",
+            curves: vec![
+                curve(
+                    "Step",
+                    "seconds",
+                    Number,
+                    vec![
+                        metric("step", "step_time"),
+                        metric("rollout", "seconds/rollout"),
+                        metric("reward", "seconds/reward"),
+                        metric("update", "seconds/update"),
+                    ],
+                ),
+                curve(
+                    "Verifiers",
+                    "questions",
+                    Number,
+                    vec![
+                        metric("NLI", "verify/nli"),
+                        metric("chat", "verify/chat"),
+                        metric("passages", "verify/passages"),
+                    ],
+                ),
+                curve(
+                    "Chat",
+                    "tokens",
+                    Number,
+                    vec![metric("to the model", "verify/prompt_tokens"), metric("from it", "verify/completion_tokens")],
+                ),
+            ],
         },
     ]
 }

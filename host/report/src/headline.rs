@@ -1,7 +1,7 @@
 //! The top of a report: what a run was, and what it changed.
 
 use corver_study::eval::Evaluation;
-use corver_study::run::RewardNames;
+use corver_study::run::{Asked, RewardNames};
 use maud::{Markup, html};
 
 use crate::number;
@@ -75,10 +75,27 @@ fn state(run: &Run) -> Markup {
                 (summary.steps) " steps of " (format!("{:.2}", summary.seconds_per_step)) " s, of which "
                 (format!("{:.0}", 1000.0 * summary.reward_seconds_per_step)) " ms are the reward; "
                 (format!("{:.0}", summary.seconds_total)) " s in all"
+                @if let Some(asked) = &summary.asked_per_step { (asks(asked, summary.cost_per_step)) }
             },
             None => p.warn { "Not finished: " (done) " of " (all) " steps" },
         }
     }
+}
+
+/// What a step asks, of every kind that it asks at all.
+fn asks(asked: &Asked, cost: Option<f64>) -> String {
+    let Asked { count, nli, chat, passages, prompt_tokens, completion_tokens } = asked;
+    let kinds = [
+        (*count, "counts"),
+        (*nli, "pairs of texts for NLI"),
+        (*chat, "chats"),
+        (prompt_tokens + completion_tokens, "tokens of chats"),
+        (*passages, "searches for passages"),
+    ];
+    let asked = kinds.iter().filter(|(number, _)| *number > 0.0).map(|(number, kind)| format!("{number:.0} {kind}"));
+    let money = cost.filter(|cost| *cost > 0.0).map(|cost| format!("money: {}", number::short(cost)));
+    let parts: Vec<String> = asked.chain(money).collect();
+    if parts.is_empty() { String::new() } else { format!("; a step asks: {}", parts.join(", ")) }
 }
 
 fn before_and_after(run: &Run) -> Markup {

@@ -125,23 +125,26 @@ fn best_and_worst(reported: &Reported, is_named: bool) -> Markup {
     }
 }
 
-/// The stages of a step, and what of the reward is none of the named ones.
-const STAGES: [(&str, &str); 6] = [
-    ("rollout", "sampling completions"),
+/// The stages of the reward; those that took no time may not have been asked for.
+const REWARD_STAGES: [(&str, &str); 6] = [
     ("extract", "reward: triplets"),
     ("count", "reward: counts"),
+    ("nli", "reward: NLI"),
+    ("chat", "reward: chat"),
+    ("passages", "reward: passages"),
     ("rule", "reward: the rule"),
-    ("prepare", "the base model's log-probabilities"),
-    ("update", "loss, gradients, optimiser"),
 ];
 
 fn timing(reported: &Reported, is_named: bool) -> Markup {
     let mean = |name: &str| reported.run.mean(name);
     let step = mean("step_time");
-    let mut rows: Vec<(&str, f64)> =
-        STAGES.iter().map(|(stage, what)| (*what, mean(&format!("seconds/{stage}")))).collect();
-    let in_reward = ["extract", "count", "rule"].map(|stage| mean(&format!("seconds/{stage}"))).iter().sum::<f64>();
-    rows.insert(4, ("reward: splitting, judge and format", (mean("seconds/reward") - in_reward).max(0.0)));
+    let reward = REWARD_STAGES.map(|(stage, what)| (what, mean(&format!("seconds/{stage}"))));
+    let in_reward: f64 = reward.iter().map(|(_, seconds)| seconds).sum();
+    let mut rows = vec![("sampling completions", mean("seconds/rollout"))];
+    rows.extend(reward.into_iter().filter(|(_, seconds)| *seconds > 0.0));
+    rows.push(("reward: the rest of it", (mean("seconds/reward") - in_reward).max(0.0)));
+    rows.push(("the base model's log-probabilities", mean("seconds/prepare")));
+    rows.push(("loss, gradients, optimiser", mean("seconds/update")));
     let share = |seconds: f64| if step > 0.0 { (100.0 * seconds / step).clamp(0.0, 100.0) } else { 0.0 };
     html! {
         @if is_named { h3 { (reported.name) } }

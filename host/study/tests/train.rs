@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use corver_core::{
-    Advantages, Completion, Extractor, Graders, Learner, PartError, Question, Rollout, Sampler, Sampling, Scorers,
-    SentenceScorer, StepError, StepSettings, Trainee, Triplet, UpdateReport, Verdict, Verifiers,
+    Advantages, Completion, Entailment, Extractor, Graders, Learner, NliModel, Pair, PartError, Question, Rollout,
+    Sampler, Sampling, Scorers, SentenceScorer, StepError, StepSettings, Trainee, Triplet, UpdateReport, Verdict,
+    Verifiers,
 };
 use corver_study::data::Curriculum;
 use corver_study::eval::Evaluation;
-use corver_study::run::{Observer, Plan, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, train};
+use corver_study::run::{
+    Asked, Observer, Plan, Prices, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, train,
+};
 use serde_json::{Map, Value};
 
 /// Answers right with a share of its samples that grows with every update.
@@ -72,8 +75,22 @@ impl Extractor for Nothing {
     }
 }
 
+impl NliModel for Nothing {
+    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+        Ok(vec![Entailment { entail: 0.5, neutral: None, contradict: None }; pairs.len()])
+    }
+}
+
+/// Asks about every completion, and pays all alike.
 impl SentenceScorer for Nothing {
-    fn score(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, PartError> {
+    fn score(
+        &mut self,
+        completions: &[Completion<'_>],
+        verifiers: &mut Verifiers<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, PartError> {
+        let pair =
+            |completion: &Completion<'_>| Pair { premise: String::new(), hypothesis: completion.text.to_owned() };
+        verifiers.entail(&completions.iter().map(pair).collect::<Vec<_>>())?;
         let verdict = Verdict { reward: Some(0.1), count: Some(30), ..Verdict::default() };
         Ok(completions.iter().map(|completion| vec![verdict.clone(); completion.sentences.len()]).collect())
     }
@@ -125,11 +142,12 @@ fn plan(steps: usize) -> Plan {
         checkpoint_every: 2,
         checkpoints_kept: 9,
         rewards: RewardNames { rule: "attested".into(), ..RewardNames::default() },
+        prices: Prices { nli: 0.5, ..Prices::default() },
     }
 }
 
 fn go(pupil: &mut Pupil, run: &RunDir, from: usize, listener: &mut Listener) -> Result<Summary, TrainError> {
-    let (mut extractor, mut verifiers, mut rules) = (Nothing, Verifiers::default(), Nothing);
+    let (mut extractor, mut verifiers, mut rules) = (Nothing, Verifiers::default().with_nli(Nothing), Nothing);
     let mut graders = Graders::default();
     let mut scorers = Scorers {
         extractor: &mut extractor,
@@ -162,6 +180,9 @@ fn a_run_leaves_everything_behind() {
     assert_eq!((summary.steps, summary.rewards.rule.as_str()), (6, "attested"));
     assert!(summary.accuracy_after > summary.accuracy_before, "{summary:?}");
     assert_eq!(summary.supported_rate_after, Some(1.0));
+    // Two questions with four completions each; the questions of the evaluations are no step's.
+    assert_eq!(summary.asked_per_step, Some(Asked { nli: 8.0, ..Asked::default() }));
+    assert_eq!(summary.cost_per_step, Some(0.004));
     let kept: Summary = run.read_json("summary.json").unwrap().unwrap();
     assert_eq!(kept, summary);
     assert_eq!(run.read_lines::<Value>("traces.jsonl").unwrap().len(), 6 * 2 * 4);
@@ -197,6 +218,20 @@ fn an_interrupted_run_ends_where_it_would_have() {
         without_times(&straight.path().join("metrics.jsonl"))
     );
     assert_eq!((summary.accuracy_before, summary.accuracy_after), (expected.accuracy_before, expected.accuracy_after));
+    assert_eq!((summary.asked_per_step, summary.cost_per_step), (expected.asked_per_step, expected.cost_per_step));
+}
+
+#[test]
+fn a_run_that_an_earlier_version_began_does_not_say_what_it_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
+    run.append("metrics.jsonl", [serde_json::json!({"step": 1.0, "num_tokens": 9.0, "step_time": 1.0})]).unwrap();
+    let summary = go(&mut Pupil { skill: 1, ..Pupil::default() }, &run, 1, &mut Listener::default()).unwrap();
+    assert_eq!((summary.steps, summary.asked_per_step, summary.cost_per_step), (6, None, None));
+
+    let mut kept = run.read_json::<Map<String, Value>>("summary.json").unwrap().unwrap();
+    kept.retain(|name, _| !name.starts_with("asked") && !name.starts_with("cost"));
+    assert_eq!(serde_json::from_value::<Summary>(kept.into()).unwrap(), summary, "nor does its summary");
 }
 
 #[test]

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use corver_core::{Channel, Rollout, SentenceTrace, StepReport, Trace};
 use serde_json::{Map, Value, json};
 
+use super::cost;
+
 /// A step's metrics, flat. `num_tokens` is the number of completion tokens since the run began.
 #[must_use]
 pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, report: &StepReport) -> Map<String, Value> {
@@ -66,7 +68,7 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
     put("corver/lookups", looked_up as f64);
     put("seconds/rollout", stages.rollout);
     put("seconds/extract", stages.extract);
-    put("seconds/count", asked.count.seconds);
+    cost::record(asked, &mut put);
     put("seconds/rule", stages.rule);
     put("seconds/reward", stages.reward);
     put("seconds/prepare", stages.prepare);

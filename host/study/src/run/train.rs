@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::data::Curriculum;
 
+use super::cost::{Asked, Prices};
 use super::data_order::{questions_of_step, seed_of_step};
 use super::folder::{METRICS, RunDir, RunDirError, TRACES};
 use super::metrics::step_metrics;
@@ -42,6 +43,8 @@ pub struct Plan {
     pub checkpoints_kept: usize,
     /// What pays the completions.
     pub rewards: RewardNames,
+    /// What verifiers cost.
+    pub prices: Prices,
 }
 
 /// What pays the completions of a run, by name.
@@ -138,6 +141,10 @@ pub struct Summary {
     pub seconds_per_step: f64,
     /// Of that, the reward.
     pub reward_seconds_per_step: f64,
+    /// What rules asked; `None` in runs of versions that did not count it.
+    pub asked_per_step: Option<Asked>,
+    /// What that cost, at the prices that were set.
+    pub cost_per_step: Option<f64>,
 }
 
 /// Why a run stopped.
@@ -348,12 +355,14 @@ struct StepLog {
     num_tokens: u64,
     seconds: f64,
     reward_seconds: f64,
+    /// `None` where a step was logged by a version that did not count questions.
+    asked: Option<Asked>,
     warnings: Warnings,
 }
 
 impl StepLog {
     fn read(run: &RunDir) -> Result<Self, TrainError> {
-        let mut log = Self::default();
+        let mut log = Self { asked: Some(Asked::default()), ..Self::default() };
         for metrics in run.read_lines::<Map<String, Value>>(METRICS)? {
             log.num_tokens = metrics.get("num_tokens").and_then(Value::as_f64).unwrap_or(0.0) as u64;
             log.add(&metrics);
@@ -367,12 +376,14 @@ impl StepLog {
         self.steps += 1;
         self.seconds += number("step_time");
         self.reward_seconds += number("seconds/reward");
+        self.asked = self.asked.zip(Asked::of(metrics)).map(|(before, now)| before + now);
     }
 }
 
 fn summarize(plan: &Plan, log: &StepLog, before: Option<&Kept>, after: Option<&Kept>) -> Summary {
     let of = |kept: Option<&Kept>, field: fn(&Evaluation) -> f64| kept.map(|kept| field(&kept.evaluation));
     let steps = log.steps.max(1) as f64;
+    let asked_per_step = log.asked.map(|asked| asked.per_step(steps));
     let evaluations: f64 = [before, after].into_iter().flatten().map(|kept| kept.seconds).sum();
     Summary {
         rewards: plan.rewards.clone(),
@@ -400,5 +411,7 @@ fn summarize(plan: &Plan, log: &StepLog, before: Option<&Kept>, after: Option<&K
         seconds_total: log.seconds + evaluations,
         seconds_per_step: log.seconds / steps,
         reward_seconds_per_step: log.reward_seconds / steps,
+        asked_per_step,
+        cost_per_step: asked_per_step.map(|asked| asked.cost(&plan.prices)),
     }
 }
