@@ -125,8 +125,7 @@ test-languages: build ## rules in Python, JavaScript, C and Go against the same 
 	@host/setup/languages.sh
 	node --test sdk/js
 	python3 -m unittest discover --quiet --start-directory sdk/python
-	$(HOST) plugin build sdk/python/example
-	$(HOST) plugin build sdk/js/example
+	@for rule in sdk/{python,js}/example{,/entailed,/judge}; do $(HOST) plugin build $$rule || exit; done
 	PATH="$(CURDIR)/.deps/wit-bindgen/bin:$$PATH" $(MAKE) -C sdk/c/example
 	@ln -sfn ../../../.deps/componentize-js/node_modules sdk/go/example/node_modules
 	PATH="$(CURDIR)/.deps/wit-bindgen/bin:$(CURDIR)/.deps/go/bin:$$PATH" $(MAKE) -C sdk/go/example
@@ -194,4 +193,4 @@ lint: setup ## formatting, clippy and links in the documentation; warnings are e
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(PROFILE) --workspace --no-deps
 
 clean: ## everything that was built or installed here
-	rm -rf target plugins/target plugins/dist .deps sdk/*/example/*.wasm sdk/*/example/bindings sdk/go/example/node_modules
+	rm -rf target plugins/target plugins/dist .deps sdk/*/example/*.wasm sdk/*/example/*/*.wasm sdk/*/example/bindings sdk/go/example/node_modules

@@ -1,9 +1,9 @@
 /**
  * What a reward rule is written with, in JavaScript.
  *
- * A rule is a module whose default export is {@link sentenceRule}; `corver-host plugin build` compiles it. It is a pure
- * function: it imports nothing from the host, keeps no state and reads no clock. `example/rule.js` is a whole one. This
- * module follows `corver-sdk` for Rust, name by name.
+ * A rule is a module `rule.js` whose default export is a {@link sentenceRule}, or `response.js` with a {@link responseRule};
+ * `corver-host plugin build` compiles it. It is a pure function: it keeps no state, reads no clock, and asks the host through its
+ * {@link Corpus} alone. `example/rule.js` is a whole one. This module follows `corver-sdk` for Rust, name by name.
  *
  * **Settings** are the rule's `settings`, a key each: its kind, its default and its meaning. `corver-host plugin check` shows
  * them, and a value of another kind or an unknown key is refused by name. `score` gets what was set, or the default.
@@ -30,14 +30,41 @@
  *
  * @typedef {{head: string, relation: string, tail: string}} Triplet
  * @typedef {{text: string, section: 'think' | 'answer' | 'body', triplets: Triplet[]}} Sentence
+ * @typedef {object} Completion
+ * @property {string} question
+ * @property {string[]} golds
+ * @property {string} [title] where the answer was found, if the question's file says so
+ * @property {string[]} evidence texts that hold the answer, if the question's file brings them
+ * @property {string} text what was generated, tags included
+ * @property {string} answer what stands in the answer block; all of `text` where there is none
+ * @property {Sentence[]} sentences
+ *
  * @typedef {{tokens?: bigint, documents?: bigint}} CorpusSize
  * @typedef {{allOf: string[][], enough?: bigint}} Query
  *   Clauses that must all occur near each other, each a list of words of which one is enough. The count matters up to
  *   `enough` only.
  * @typedef {{occurrences?: bigint, exact: boolean}} Count
- * @typedef {{tag: 'count', val: Query}} Request
- * @typedef {{reward: number, count?: bigint, triplet?: number, note?: string}} Verdict
+ * @typedef {'nli' | 'chat' | 'passages'} Verifier
+ *   What a rule may ask beside counts, if its `asks` says so.
+ * @typedef {{premise: string, hypothesis: string}} Pair
+ * @typedef {{entail: number, neutral?: number, contradict?: number}} Entailment
+ *   Probabilities. A model that knows only whether the hypothesis follows gives the first alone.
+ * @typedef {{role: 'system' | 'user' | 'assistant', content: string}} Message
+ * @typedef {{messages: Message[], temperature: number, topP: number, maxTokens: number, seed?: number}} Prompt
+ *   See {@link prompt}. One that was asked before is answered as before, unless its seed is another.
+ * @typedef {{title?: string, query: string, k: number}} Search
+ *   At most `k` passages, in documents of this title or in all.
+ * @typedef {{title: string, text: string}} Passage
+ * @typedef {{tag: 'count', val: Query} | {tag: 'nli', val: Pair} | {tag: 'chat', val: Prompt} | {tag: 'passages', val: Search}} Request
+ * @typedef {{tag: 'count', val: Count} | {tag: 'nli', val: Entailment} | {tag: 'chat', val: string} | {tag: 'passages', val: Passage[]}} Reply
+ * @typedef {{character: number, reward: number}} Point
+ *   A share of the reward, for the token that holds this character (a code point) of the sentence, counted from 0.
+ * @typedef {{tag: 'points', val: Point[]} | {tag: 'sign'}} Credit
+ *   Which tokens get a reward, where it is not every token of the sentence: see {@link points} and {@link label}.
+ * @typedef {{reward: number, count?: bigint, triplet?: number, note?: string, credit?: Credit}} Verdict
  * @typedef {{tag: 'score', val: Verdict} | {tag: 'abstain', val?: string} | {tag: 'ask', val: Request[]}} Outcome
+ * @typedef {{reward: number, label: string, note?: string}} Grade
+ * @typedef {{tag: 'graded', val: Grade} | {tag: 'ask', val: Request[]}} Assessment
  */
 
 const STOP_WORDS = new Set(
@@ -57,32 +84,38 @@ const SPACES =
 const BETWEEN_WORDS = new RegExp(`[,${SPACES}]+`);
 
 /**
- * The counts that a rule still needs. The host looks them up and calls the rule again. It is thrown, but is no `Error`: to
- * gather the stack of one takes longer than all else that a rule does.
+ * The replies that a rule still needs. The host gets them and calls the rule again. It is thrown, but is no `Error`: to gather
+ * the stack of one takes longer than all else that a rule does.
  */
 export class Ask {
-  /** @param {Query[]} queries */
-  constructor(queries) {
-    this.queries = queries;
+  /** @param {Request[]} requests */
+  constructor(requests) {
+    this.requests = requests;
   }
 }
 
 /**
- * Answers a sentence's queries with its counts, in order: the first count is the answer to the first query. A query beyond
- * them throws an {@link Ask}. A rule starts over whenever more counts are there, so it must put the same queries in the same
- * order.
+ * Answers a rule's questions with the replies so far, in order: the first reply is the answer to the first question. A question
+ * beyond them throws an {@link Ask}. A rule starts over whenever more replies are there, so it must ask the same in the same
+ * order. Counts are always answered; what else a rule asks, its `asks` must name.
  */
 export class Corpus {
-  #counts;
+  #replies;
+  #check;
   #answered = 0;
 
-  /** @param {CorpusSize} size  @param {Count[]} counts */
-  constructor({ tokens, documents }, counts) {
+  /**
+   * @param {CorpusSize} size
+   * @param {Reply[]} replies
+   * @param {(request: Request, place: number) => void} [check] is told each request that is answered, for tests
+   */
+  constructor({ tokens, documents }, replies, check = () => {}) {
     /** How many tokens the counts come from; `undefined` where the source does not say. */
     this.tokens = tokens;
     /** How many documents the counts come from; `undefined` where the source does not say. */
     this.documents = documents;
-    this.#counts = counts;
+    this.#replies = replies;
+    this.#check = check;
   }
 
   /**
@@ -100,11 +133,59 @@ export class Corpus {
    * @returns {(bigint | undefined)[]}
    */
   countAll(queries) {
-    const known = this.#counts.slice(this.#answered, this.#answered + queries.length);
-    if (known.length < queries.length) throw new Ask(queries.slice(known.length));
-    this.#answered += queries.length;
-    return known.map(({ occurrences }) => occurrences);
+    return this.#answers('count', queries).map(({ occurrences }) => occurrences);
   }
+
+  /**
+   * What each hypothesis is to its premise, all asked for at once. Needs `asks: ['nli']`.
+   * @param {Pair[]} pairs
+   * @returns {Entailment[]}
+   */
+  entailments(pairs) {
+    return this.#answers('nli', pairs);
+  }
+
+  /**
+   * What a chat model replies to each prompt, all asked for at once. Needs `asks: ['chat']`.
+   * @param {Prompt[]} prompts
+   * @returns {string[]}
+   */
+  chats(prompts) {
+    return this.#answers('chat', prompts);
+  }
+
+  /**
+   * The passages of each search, best first, all asked for at once. Needs `asks: ['passages']`.
+   * @param {Search[]} searches
+   * @returns {Passage[][]}
+   */
+  passages(searches) {
+    return this.#answers('passages', searches);
+  }
+
+  #answers(tag, questions) {
+    const requests = questions.map((val) => ({ tag, val }));
+    const replies = this.#replies.slice(this.#answered, this.#answered + requests.length);
+    replies.forEach((reply, i) => {
+      if (reply.tag !== tag) throw new Error('called again, the rule asks something else than before');
+      this.#check(requests[i], this.#answered + i);
+    });
+    if (replies.length < requests.length) throw new Ask(requests.slice(replies.length));
+    this.#answered += replies.length;
+    return replies.map(({ val }) => val);
+  }
+}
+
+/**
+ * One message of the user, after one of the system if there is any; for the most probable reply of at most 512 tokens.
+ * @param {string} content
+ * @param {{system?: string, temperature?: number, topP?: number, maxTokens?: number, seed?: number}} [how]
+ * @returns {Prompt}
+ */
+export function prompt(content, { system, temperature = 0, topP = 1, maxTokens = 512, seed } = {}) {
+  const messages = [{ role: 'user', content }];
+  if (system !== undefined) messages.unshift({ role: 'system', content: system });
+  return { messages, temperature, topP, maxTokens, seed };
 }
 
 // The engine has no Unicode properties. Mathematical capitals, which have no small form, are the ones missed.
@@ -201,12 +282,47 @@ export function verdict(reward, because = {}) {
 }
 
 /**
+ * Rewards single tokens of the sentence: those that hold these characters (code points) of its text, counted from 0. Shares of one
+ * token add up.
+ * @param {[character: number, reward: number][]} shares
+ * @param {Omit<Verdict, 'reward' | 'credit'>} [because]
+ * @returns {Outcome}
+ */
+export function points(shares, because) {
+  const val = shares.map(([character, reward]) => ({ character, reward }));
+  const reward = val.reduce((sum, { reward }) => sum + reward, 0);
+  return verdict(reward, { ...because, credit: { tag: 'points', val } });
+}
+
+/**
+ * Says whether the sentence is right. Nobody earns anything: after the advantages were normalised, those of the sentence's tokens
+ * become positive where it is right, and negative where it is wrong.
+ * @param {boolean} isRight
+ * @param {Omit<Verdict, 'reward' | 'credit'>} [because]
+ * @returns {Outcome}
+ */
+export function label(isRight, because) {
+  return verdict(isRight ? 1 : -1, { ...because, credit: { tag: 'sign' } });
+}
+
+/**
  * Says nothing about the sentence, which then earns 0.
  * @param {string} why
  * @returns {Outcome}
  */
 export function abstain(why) {
   return { tag: 'abstain', val: why };
+}
+
+/**
+ * A reward for the whole completion, and one word for it, such as GOOD or BROKEN. The reward must be finite.
+ * @param {number} reward
+ * @param {string} label
+ * @param {string} [note]
+ * @returns {Assessment}
+ */
+export function grade(reward, label, note) {
+  return { tag: 'graded', val: { reward, label, note } };
 }
 
 /** Settings that make no sense. The message names the key. */
@@ -380,69 +496,82 @@ export const tiers = (thresholds = [5, 20], rewards = [-0.3, -0.1, 0, 0.1]) =>
   );
 
 /**
- * A rule. `score` judges one sentence with the settings and the corpus; `validate` may throw a {@link SettingsError}.
- * @param {{
- *   name: string, version: string, summary: string, settings?: Record<string, Setting<any>>,
- *   validate?: (settings: any) => void,
- *   score: (settings: any, sentence: Sentence, corpus: Corpus) => Outcome,
- * }} rule
+ * @typedef {object} About
+ * @property {string} name
+ * @property {string} version
+ * @property {string} summary
+ * @property {Verifier[]} [asks] what it asks beside counts; a run that does not grant all of it does not begin
+ * @property {Record<string, Setting<any>>} [settings]
+ * @property {(settings: any) => void} [validate] may throw a {@link SettingsError}
  */
-export function sentenceRule({ name, version, summary, settings = {}, validate = () => {}, score }) {
+
+/**
+ * A rule for sentences: `score` judges one of them with the settings and the corpus.
+ * @param {About & {score: (settings: any, sentence: Sentence, corpus: Corpus) => Outcome}} rule
+ */
+export const sentenceRule = ({ score, ...about }) => rule(about, score);
+
+/**
+ * A rule for whole completions, a judge of answers or a check of their format: `grade` judges one of them with the settings and
+ * the corpus.
+ * @param {About & {grade: (settings: any, completion: Completion, corpus: Corpus) => Assessment}} rule
+ */
+export const responseRule = ({ grade, ...about }) => rule(about, grade);
+
+function rule({ name, version, summary, asks = [], settings = {}, validate = () => {} }, decide) {
   const all = group(settings, undefined, (read) => {
     validate(read);
     return read;
   });
   return {
-    manifest: { name, version, summary, settingsSchema: JSON.stringify(all.schema) },
+    manifest: { name, version, summary, settingsSchema: JSON.stringify(all.schema), asks },
     /** @param {string} json  @throws {SettingsError} */
     configure: (json) => all.read(JSON.parse(json), ''),
-    /** @param {any} settings  @param {Sentence} sentence  @param {Corpus} corpus  @returns {Outcome} */
-    judge(settings, sentence, corpus) {
+    /** @param {any} settings  @param {any} subject a sentence or a completion  @param {Corpus} corpus */
+    judge(settings, subject, corpus) {
       try {
-        return score(settings, sentence, corpus);
+        return decide(settings, subject, corpus);
       } catch (error) {
-        if (error instanceof Ask) return { tag: 'ask', val: error.queries.map((val) => ({ tag: 'count', val })) };
+        if (error instanceof Ask) return { tag: 'ask', val: error.requests };
         throw error;
       }
     },
   };
 }
 
-/** The completions that a component judges, from the contract's `score` over every `resume`. */
+/** The completions that a component judges, from the contract's first call over every `resume`. */
 export class Batch {
   #judge;
   #open;
 
   /**
-   * @param {{sentences: Sentence[]}[]} completions
-   * @param {(sentence: Sentence, counts: Count[]) => Outcome} judge
+   * @template S, J
+   * @param {S[][]} completions each a list of what is judged: its sentences, or itself alone
+   * @param {(subject: S, replies: Reply[]) => J} judge
    */
   constructor(completions, judge) {
     this.#judge = judge;
-    this.#open = completions.map(({ sentences }) => sentences.map((sentence) => ({ sentence, counts: [], asked: 0 })));
+    this.#open = completions.map((subjects) => subjects.map((subject) => ({ subject, replies: [], asked: 0 })));
   }
 
   /**
-   * Takes the answers to the queries of the last outcomes.
-   * @param {Count[]} counts
+   * Takes the replies to the requests of the last judgements.
+   * @param {Reply[]} replies
    */
-  reply(counts) {
+  reply(replies) {
     let answered = 0;
-    for (const one of this.#open.flat()) one.counts.push(...counts.slice(answered, (answered += one.asked)));
+    for (const one of this.#open.flat()) one.replies.push(...replies.slice(answered, (answered += one.asked)));
   }
 
-  /**
-   * One outcome per sentence of each open completion; those in which a sentence asks stay open.
-   * @returns {Outcome[][]}
-   */
+  /** What the rule says of each subject of each open completion; those in which a subject asks stay open. */
   judge() {
     const judge = (one) => {
-      const outcome = this.#judge(one.sentence, one.counts);
-      one.asked = outcome.tag === 'ask' ? outcome.val.length : 0;
-      return outcome;
+      const said = this.#judge(one.subject, one.replies);
+      one.asked = said.tag === 'ask' ? said.val.length : 0;
+      return said;
     };
-    const outcomes = this.#open.map((sentences) => sentences.map(judge));
-    this.#open = this.#open.filter((sentences) => sentences.some(({ asked }) => asked > 0));
-    return outcomes;
+    const said = this.#open.map((subjects) => subjects.map(judge));
+    this.#open = this.#open.filter((subjects) => subjects.some(({ asked }) => asked > 0));
+    return said;
   }
 }

@@ -1,9 +1,23 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { Batch, abstain, contentWords, isPronoun, sentenceRule, tiers, verdict, wordQuery } from './corver-sdk.js';
+import {
+  Batch,
+  abstain,
+  contentWords,
+  grade,
+  isPronoun,
+  label,
+  points,
+  prompt,
+  responseRule,
+  sentenceRule,
+  tiers,
+  verdict,
+  wordQuery,
+} from './corver-sdk.js';
 import first from './example/rule.js';
-import { run, sentence } from './testing.js';
+import { counts, response, run, runResponse, sentence } from './testing.js';
 
 const film = sentence('It is so.', [
   ['He', 'directed', 'Il Seduttore'],
@@ -32,16 +46,16 @@ test('a query has each word once and at least two', () => {
 test('the corpus tells its size', () => {
   const score = (_, sentence, { tokens, documents }) => (tokens ? verdict(Number(tokens / documents)) : abstain('unknown'));
   const rule = sentenceRule({ name: 'size', version: '0.1.0', summary: 'the mean length of a document', score });
-  assert.equal(run(rule, film, {}, {}, { tokens: 300n, documents: 4n }).reward, 75);
-  assert.equal(run(rule, film, {}).note, 'unknown');
+  assert.equal(run(rule, film, counts({}).ofSize(300n, 4n)).reward, 75);
+  assert.equal(run(rule, film, counts({})).note, 'unknown');
 });
 
 test('the first valid triplet decides', () => {
-  const judged = run(first, film, { [query]: 50n });
+  const judged = run(first, film, counts({ [query]: 50n }));
   assert.deepEqual(judged, { reward: 0.1, count: 50n, triplet: 1, asked: [query] });
-  assert.equal(run(first, film, { [query]: undefined }).reward, 0);
-  assert.equal(run(first, sentence('Well.', []), {}).note, 'no valid triplet');
-  assert.throws(() => run(first, film, {}), /does not hold "Mario AND/);
+  assert.equal(run(first, film, counts({ [query]: undefined })).reward, 0);
+  assert.equal(run(first, sentence('Well.', []), counts({})).note, 'no valid triplet');
+  assert.throws(() => run(first, film, counts({})), /does not hold "Mario AND/);
 });
 
 test('steps begin at their thresholds', () => {
@@ -61,13 +75,77 @@ test('settings that do not fit together are refused by name', () => {
   refused({ tiers: { thresholds: [5] } }, 'tiers: `rewards` must have 3 entries; got [-0.3,-0.1,0,0.1]');
 });
 
+const about = { name: 'asks', version: '0.1.0', summary: 'asks all it may' };
+
+test('all of one kind is asked at once, and kinds one after the other', () => {
+  const rule = sentenceRule({
+    ...about,
+    asks: ['nli', 'passages'],
+    score(_, { text }, corpus) {
+      const [found] = corpus.passages([{ title: 'Rome', query: text, k: 2 }]);
+      const pairs = found.map((passage) => ({ premise: passage.text, hypothesis: text }));
+      return label(corpus.entailments(pairs).some(({ entail }) => entail > 0.5));
+    },
+  });
+  const text = 'Rome is old.';
+  const corpus = () => counts({}).finds('Rome', text, ['It is.', 'No.', 'Third.']).entails('It is.', text, 0.9);
+  const judged = run(rule, sentence(text, []), corpus().entails('No.', text, 0.1));
+  const asked = [`passages of Rome: ${text}`, `nli: It is. => ${text}`, `nli: No. => ${text}`];
+  assert.deepEqual(judged, { reward: 1, credit: { tag: 'sign' }, asked });
+  assert.throws(() => run(rule, sentence(text, []), corpus()), /does not hold "nli: No\./);
+  assert.throws(() => run({ ...rule, manifest: { asks: ['nli'] } }, sentence(text, []), corpus()), /does not name/);
+});
+
+test('single tokens are paid', () => {
+  const pays = (outcome) => run(sentenceRule({ ...about, score: () => outcome }), sentence('Öl 🎻.', []), counts({}));
+  const { reward, credit } = pays(points([[0, 0.5], [3, -2]]));
+  const shares = [{ character: 0, reward: 0.5 }, { character: 3, reward: -2 }];
+  assert.deepEqual([reward, credit], [-1.5, { tag: 'points', val: shares }]);
+  assert.throws(() => pays(points([[5, 1]])), /beyond the 5 of the sentence/);
+  assert.throws(() => pays(verdict(2, { credit: { tag: 'points', val: shares } })), /add up to -1.5/);
+  assert.throws(() => pays(points([[0, NaN]])), /must be finite/);
+});
+
+test('a response rule asks and grades', () => {
+  const rule = responseRule({
+    ...about,
+    asks: ['chat'],
+    grade(_, { question, answer }, corpus) {
+      const [reply] = corpus.chats([prompt(`${question} ${answer}?`, { system: 'Say yes or no.', maxTokens: 3 })]);
+      return reply === 'yes' ? grade(2, 'GOOD', 'so it says') : grade(-1, 'BAD');
+    },
+  });
+  const corpus = counts({}).replies('Rome?', 'yes').replies('Where?', 'no');
+  const graded = (answer) => runResponse(rule, response('Where?', [], `<think>Hm.</think><answer>${answer}`), corpus);
+  assert.deepEqual(graded('Rome'), { reward: 2, label: 'GOOD', note: 'so it says', asked: ['chat: Where? Rome?'] });
+  assert.equal(graded('Oslo').label, 'BAD');
+  const wordy = responseRule({ ...about, grade: () => grade(0, 'two words') });
+  assert.throws(() => runResponse(wordy, response('', [], ''), corpus), /not one word/);
+});
+
+test('another question than before is found', () => {
+  let calls = 0n;
+  const rule = sentenceRule({ ...about, score: (_, _sentence, corpus) => corpus.count({ allOf: [['a']], enough: calls++ }) });
+  assert.throws(() => run(rule, film, counts({ a: 1n })), /asks something else than before/);
+});
+
+test('a response is cut as the host cuts it', () => {
+  const sections = (text) => response('', [], text).sentences.map(({ section, text }) => `${section}: ${text}`);
+  assert.deepEqual(sections('<think>A.</think><answer> B </answer> C'), ['think: A.', 'answer: B']);
+  assert.deepEqual(sections('A.</think><answer>B'), ['think: A.', 'answer: B']);
+  assert.deepEqual(sections('Well. <answer></answer>'), []);
+  assert.deepEqual(sections('<think>A.'), ['think: A.']);
+  assert.deepEqual(sections(' A. B'), ['body: A. B']);
+  assert.equal(response('', [], ' Rome ').answer, 'Rome');
+  assert.equal(response('', [], 'Well. <answer></answer>').answer, '');
+});
+
 test('a completion stays as long as a sentence of it asks', () => {
-  const texts = (...texts) => ({ sentences: texts.map((text) => ({ text })) });
   // One asks for two counts at once, the other for one after the other.
-  const asks = { both: (counts) => counts.length < 2 && 2, each: (counts) => counts.length < 2 && 1, none: () => 0 };
-  const batch = new Batch([texts('both'), texts(), texts('none', 'each'), texts('both')], ({ text }, counts) => {
-    const asked = asks[text](counts);
-    return asked ? { tag: 'ask', val: Array(asked).fill({}) } : { tag: 'score', val: counts };
+  const asks = { both: (replies) => replies.length < 2 && 2, each: (replies) => replies.length < 2 && 1, none: () => 0 };
+  const batch = new Batch([['both'], [], ['none', 'each'], ['both']], (text, replies) => {
+    const asked = asks[text](replies);
+    return asked ? { tag: 'ask', val: Array(asked).fill({}) } : { tag: 'score', val: replies };
   });
   const shown = () => batch.judge().map((outcomes) => outcomes.map(({ tag, val }) => (tag === 'ask' ? val.length : val)));
   assert.deepEqual(shown(), [[2], [], [[], 1], [2]]);

@@ -1,14 +1,16 @@
 """What a reward rule is written with, in Python.
 
 A rule is a dataclass of settings with a method ``score``; a module ``rule.py`` holds it as ``rule``, made by
-``sentence_rule``, and ``corver-host plugin build`` compiles that. It is a pure function: it imports nothing from the host,
-keeps no state and reads no clock. ``example/rule.py`` is a whole one, ``corver_testing`` runs it without the host. This module
-follows ``corver-sdk`` for Rust, name by name.
+``sentence_rule``, and ``corver-host plugin build`` compiles that. A response rule has a method ``grade``, and ``response.py``
+holds it as ``rule``, made by ``response_rule``. A rule is a pure function: it keeps no state, reads no clock, and asks the host
+through its ``Corpus`` alone. ``example/rule.py`` is a whole one, ``corver_testing`` runs it without the host. This module follows
+``corver-sdk`` for Rust, name by name.
 """
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
 from itertools import chain, islice
 from typing import Any, Optional, Union, get_args, get_origin, get_type_hints
@@ -41,6 +43,20 @@ class Sentence:
 
 
 @dataclass
+class Completion:
+    """One completion, whole. ``answer`` is what stands in the answer block; all of ``text`` where there is none. ``title`` says
+    where the answer was found and ``evidence`` holds it, if the question's file says so."""
+
+    question: str
+    golds: list[str]
+    title: Optional[str]
+    evidence: list[str]
+    text: str
+    answer: str
+    sentences: list[Sentence]
+
+
+@dataclass
 class CorpusSize:
     """How much text the counts come from; ``None`` where the source does not say."""
 
@@ -65,14 +81,115 @@ class Count:
     exact: bool = True
 
 
+class Verifier(Enum):
+    """What a rule may ask beside counts."""
+
+    NLI = 0
+    CHAT = 1
+    PASSAGES = 2
+
+
+@dataclass
+class Pair:
+    """Does the hypothesis follow from the premise?"""
+
+    premise: str
+    hypothesis: str
+
+
+@dataclass
+class Entailment:
+    """Probabilities. A model that knows only whether the hypothesis follows gives the first alone."""
+
+    entail: float
+    neutral: Optional[float] = None
+    contradict: Optional[float] = None
+
+
+class Role(Enum):
+    """Who says a message."""
+
+    SYSTEM = 0
+    USER = 1
+    ASSISTANT = 2
+
+
+@dataclass
+class Message:
+    """One message of a conversation."""
+
+    role: Role
+    content: str
+
+
+@dataclass
+class Prompt:
+    """A conversation to be continued; ``Prompt.user`` makes one. A prompt that was asked before is answered as before, unless its
+    seed is another."""
+
+    messages: list[Message]
+    temperature: float = 0.0
+    top_p: float = 1.0
+    max_tokens: int = 512
+    seed: Optional[int] = None
+
+    @staticmethod
+    def user(content: str, **how: Any) -> "Prompt":
+        """One message of the user, for the most probable reply of at most 512 tokens; ``how`` are other fields."""
+        return Prompt([Message(Role.USER, content)], **how)
+
+    def system(self, content: str) -> "Prompt":
+        """With a system message before the others."""
+        return replace(self, messages=[Message(Role.SYSTEM, content), *self.messages])
+
+
+@dataclass
+class Search:
+    """At most ``k`` passages of the corpus, in documents of this title or in all."""
+
+    query: str
+    k: int
+    title: Optional[str] = None
+
+
+@dataclass
+class Passage:
+    """A piece of a document; the title is empty where it has none."""
+
+    title: str
+    text: str
+
+
+# What a rule asks, and what it is answered: a count, an entailment, a chat model's words, passages.
+Request = Union[Query, Pair, Prompt, Search]
+Reply = Union[Count, Entailment, str, list[Passage]]
+
+
+@dataclass
+class Point:
+    """A share of a sentence's reward, for the token that holds this character of its text, counted from 0."""
+
+    character: int
+    reward: float
+
+
+class Sign:
+    """The reward is a label: see ``label``."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sign)
+
+
 @dataclass
 class Verdict:
-    """A reward, and the count and the triplet that decided."""
+    """A reward, and the count and the triplet that decided. ``credit`` says which tokens get it: every token of the sentence
+    (``None``), those of ``points``, or those that ``label`` is about."""
 
     reward: float
     count: Optional[int] = None
     triplet: Optional[int] = None
     note: Optional[str] = None
+    credit: Union[None, list[Point], Sign] = None
 
 
 @dataclass
@@ -80,6 +197,15 @@ class Abstention:
     """Nothing to say about the sentence, and why."""
 
     why: str
+
+
+@dataclass
+class Grade:
+    """A reward for a whole completion, and one word for it."""
+
+    reward: float
+    label: str
+    note: Optional[str] = None
 
 
 STOP_WORDS = frozenset(
@@ -94,21 +220,22 @@ PRONOUNS = frozenset(
 
 
 class Ask(Exception):
-    """The counts that a rule still needs. The host looks them up and calls the rule again."""
+    """The replies that a rule still needs. The host gets them and calls the rule again."""
 
-    def __init__(self, queries: list[Query]):
-        super().__init__(f"{len(queries)} queries")
-        self.queries = queries
+    def __init__(self, requests: list[Request]):
+        super().__init__(f"{len(requests)} questions")
+        self.requests = requests
 
 
 class Corpus:
-    """Answers a sentence's queries with its counts, in order: the first count is the answer to the first query. A query
-    beyond them becomes an ``Ask``. A rule starts over whenever more counts are there, so it must put the same queries in the
-    same order."""
+    """Answers a rule's questions with the replies so far, in order: the first reply is the answer to the first question. A
+    question beyond them becomes an ``Ask``. A rule starts over whenever more replies are there, so it must ask the same in the
+    same order. Counts are always answered; what else a rule asks, its ``asks`` must name."""
 
-    def __init__(self, size: CorpusSize, counts: list[Count]):
+    def __init__(self, size: CorpusSize, replies: list[Reply], requests: list[Request]):
+        """``requests`` are those that ``replies`` answer."""
         self._size = size
-        self._counts = iter(counts)
+        self._answered = zip(requests, replies)
 
     @property
     def tokens(self) -> Optional[int]:
@@ -124,51 +251,71 @@ class Corpus:
         """How often ``query`` matches; ``None`` where the corpus cannot answer it."""
         return self.count_all([query])[0]
 
-    def count_all(self, queries: list[Query]) -> list[Optional[int]]:
+    def count_all(self, queries: Iterable[Query]) -> list[Optional[int]]:
         """One count per query; all that is missing is asked for at once, which spares rounds."""
-        counts = [count.occurrences for count in islice(self._counts, len(queries))]
-        if len(counts) < len(queries):
-            raise Ask(queries[len(counts) :])
-        return counts
+        return [count.occurrences for count in self._answers(queries)]
+
+    def entailments(self, pairs: Iterable[Pair]) -> list[Entailment]:
+        """What each hypothesis is to its premise, all asked for at once. Needs ``Verifier.NLI``."""
+        return self._answers(pairs)
+
+    def chats(self, prompts: Iterable[Prompt]) -> list[str]:
+        """What a chat model replies to each prompt, all asked for at once. Needs ``Verifier.CHAT``."""
+        return self._answers(prompts)
+
+    def passages(self, searches: Iterable[Search]) -> list[list[Passage]]:
+        """The passages of each search, best first, all asked for at once. Needs ``Verifier.PASSAGES``."""
+        return self._answers(searches)
+
+    def _answers(self, requests: Iterable[Any]) -> list[Any]:
+        requests = list(requests)
+        answered = list(islice(self._answered, len(requests)))
+        if any(asked != request for (asked, _), request in zip(answered, requests)):
+            raise RuntimeError("called again, the rule asks something else than before")
+        if len(answered) < len(requests):
+            raise Ask(requests[len(answered) :])
+        return [reply for _, reply in answered]
 
 
 class Batch:
-    """The completions that a component judges, each a list of sentences, from the contract's ``score`` over every
-    ``resume``."""
+    """The completions that a component judges, each a list of what the rule judges of it (its sentences, or itself alone), from
+    the contract's first call over every ``resume``. ``decide`` is the rule's ``score`` or ``grade``."""
 
-    def __init__(self, rule: Any, completions: list[list[Sentence]], size: CorpusSize):
-        self._rule = rule
+    def __init__(self, decide: Callable[[Any, Corpus], Any], completions: list[list[Any]], size: CorpusSize):
+        self._decide = decide
         self._size = size
-        self._open = [[_Open(sentence) for sentence in sentences] for sentences in completions]
+        self._open = [[_Open(subject) for subject in subjects] for subjects in completions]
 
-    def reply(self, counts: list[Count]) -> None:
-        """Takes the answers to the queries of the last outcomes."""
-        replies = iter(counts)
+    def reply(self, replies: list[Reply]) -> None:
+        """Takes the replies to the requests of the last judgements."""
+        all_replies = iter(replies)
         for one in chain.from_iterable(self._open):
-            one.counts += islice(replies, one.asked)
+            one.replies += islice(all_replies, len(one.requests) - len(one.replies))
 
-    def judge(self) -> list[list[Union[Verdict, Abstention, Ask]]]:
-        """One outcome per sentence of each open completion; those in which a sentence asks stay open."""
-        outcomes = [[self._judge(one) for one in completion] for completion in self._open]
-        self._open = [completion for completion in self._open if any(one.asked for one in completion)]
-        return outcomes
+    def judge(self) -> list[list[Union[Verdict, Abstention, Grade, Ask]]]:
+        """What the rule says of each subject of each open completion; those in which a subject asks stay open."""
+        said = [[self._judge(one) for one in completion] for completion in self._open]
+        self._open = [completion for completion in self._open if any(one.waits() for one in completion)]
+        return said
 
-    def _judge(self, one: "_Open") -> Union[Verdict, Abstention, Ask]:
-        one.asked = 0
+    def _judge(self, one: "_Open") -> Union[Verdict, Abstention, Grade, Ask]:
         try:
-            return self._rule.score(one.sentence, Corpus(self._size, one.counts))
+            return self._decide(one.subject, Corpus(self._size, one.replies, one.requests))
         except Ask as ask:
-            one.asked = len(ask.queries)
+            one.requests += ask.requests
             return ask
 
 
 @dataclass
 class _Open:
-    """A sentence, its counts so far, and the number of queries that wait for an answer."""
+    """What is judged, what was asked about it, and the replies so far."""
 
-    sentence: Sentence
-    counts: list[Count] = field(default_factory=list)
-    asked: int = 0
+    subject: Any
+    requests: list[Request] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
+
+    def waits(self) -> bool:
+        return len(self.replies) < len(self.requests)
 
 
 def is_pronoun(entity: str) -> bool:
@@ -240,18 +387,37 @@ def verdict(
     return Verdict(reward, count, triplet, note)
 
 
+def points(shares: Iterable[tuple[int, float]], note: Optional[str] = None) -> Verdict:
+    """Rewards single tokens of the sentence: those that hold these characters of its text, counted from 0. Shares of one token add
+    up."""
+    credit = [Point(character, reward) for character, reward in shares]
+    return Verdict(math.fsum(point.reward for point in credit), note=note, credit=credit)
+
+
+def label(is_right: bool, note: Optional[str] = None) -> Verdict:
+    """Says whether the sentence is right. Nobody earns anything: after the advantages were normalised, those of the sentence's
+    tokens become positive where it is right, and negative where it is wrong."""
+    return Verdict(1.0 if is_right else -1.0, note=note, credit=Sign())
+
+
+def grade(reward: float, label: str, note: Optional[str] = None) -> Grade:
+    """A reward for the whole completion, and one word for it, such as GOOD or BROKEN. The reward must be finite."""
+    return Grade(reward, label, note)
+
+
 def abstain(why: str) -> Abstention:
     """Says nothing about the sentence, which then earns 0."""
     return Abstention(why)
 
 
 @dataclass
-class SentenceRule:
-    """See ``sentence_rule``."""
+class Rule:
+    """See ``sentence_rule`` and ``response_rule``."""
 
     settings: type
     name: str
     version: str
+    asks: Sequence[Verifier]
 
     @property
     def summary(self) -> str:
@@ -267,11 +433,17 @@ class SentenceRule:
         return _read(self.settings, settings, "")
 
 
-def sentence_rule(settings: type, name: str, version: str) -> SentenceRule:
+def sentence_rule(settings: type, name: str, version: str, asks: Sequence[Verifier] = ()) -> Rule:
     """A rule: a dataclass of settings whose method ``score(sentence, corpus)`` judges one sentence. The first line of its
-    docstring is the rule's summary. ``setting`` makes a field, which needs a default; the dataclass may have a method
-    ``validate`` that raises ``ValueError``."""
-    return SentenceRule(settings, name, version)
+    docstring is the rule's summary. ``asks`` is what it asks beside counts; a run that does not grant all of it does not begin.
+    ``setting`` makes a field, which needs a default; the dataclass may have a method ``validate`` that raises ``ValueError``."""
+    return Rule(settings, name, version, asks)
+
+
+def response_rule(settings: type, name: str, version: str, asks: Sequence[Verifier] = ()) -> Rule:
+    """A rule for whole completions, a judge of answers or a check of their format: as ``sentence_rule``, with a method
+    ``grade(completion, corpus)``."""
+    return Rule(settings, name, version, asks)
 
 
 def setting(default: Any, meaning: str) -> Any:

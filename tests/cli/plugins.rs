@@ -265,12 +265,13 @@ fn a_benchmark_has_all_its_figures() {
     assert!(bench["other_work"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)), "{bench}");
 }
 
-/// The names of the files of a new project in this language, whose rule holds all these texts.
-fn project_in(language: &str, rule: &str, holds: &[&str]) -> BTreeSet<String> {
+/// The names of the files of a new project of this kind in this language, whose rule holds all these texts.
+fn project_in(language: &str, kind: &str, rule: &str, holds: &[&str]) -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
     let project = folder.path().join("well-attested");
-    let new =
-        |project: &Path, more: &[&str]| host(&[&["plugin", "new", text(project), "--lang", language], more].concat());
+    let new = |project: &Path, more: &[&str]| {
+        host(&[&["plugin", "new", text(project), "--lang", language, "--kind", kind], more].concat())
+    };
     new(&project, &[]).good();
     let names =
         fs::read_dir(&project).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -278,31 +279,45 @@ fn project_in(language: &str, rule: &str, holds: &[&str]) -> BTreeSet<String> {
     assert!(holds.iter().all(|part| rule.contains(part)) && !rule.contains("{{"), "{rule}");
     let other = folder.path().join("other");
     new(&other, &["--sdk", text(&project)]).bad("--sdk is for Rust");
-    new(&other, &["--kind", "response"]).bad("response rules can be written only in Rust so far");
     assert!(!other.exists());
     names
 }
 
 #[test]
 fn a_project_may_be_in_another_language() {
-    let files = project_in("python", "rule.py", &["class WellAttested:", "name=\"well-attested\""]);
-    assert_eq!(files, [".gitignore", "rule.py", "test_rule.py"].map(str::to_owned).into());
-    let files = project_in("js", "rule.js", &["/** WellAttested:", "name: 'well-attested'"]);
-    assert_eq!(files, [".gitignore", "package.json", "rule.js", "rule.test.js"].map(str::to_owned).into());
+    for (kind, module) in [("sentence", "rule"), ("response", "response")] {
+        let rule = format!("{module}.py");
+        let files = project_in("python", kind, &rule, &["class WellAttested:", "name=\"well-attested\""]);
+        assert_eq!(files, [".gitignore".to_owned(), format!("test_{rule}"), rule].into());
+        let rule = format!("{module}.js");
+        let files = project_in("js", kind, &rule, &["/** WellAttested:", "name: 'well-attested'"]);
+        let tests = format!("{module}.test.js");
+        assert_eq!(files, [".gitignore".to_owned(), "package.json".to_owned(), tests, rule].into());
+    }
 }
 
-/// Follows what `plugin new` says comes next, up to training.
-fn new_project_is_good(language: &str, [what, complaint, place]: [&str; 3]) {
-    let folder = tempfile::tempdir().unwrap();
-    let project = folder.path().join("well-attested");
-    let told = host(&["plugin", "new", text(&project), "--lang", language]).good().stdout;
+/// Starts a project and follows what is said to come next, up to building.
+fn build_new_project(project: &Path, language: &str, kind: &str) {
+    let told = host(&["plugin", "new", text(project), "--lang", language, "--kind", kind]).good().stdout;
     let tests: Vec<&str> = told.lines().filter(|line| line.contains("unittest") || line.contains("npm")).collect();
     assert!(!tests.is_empty(), "{told}");
     for command in tests {
         let run = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
         assert!(run.status.success(), "{command}: {}", String::from_utf8_lossy(&run.stdout));
     }
-    host(&["plugin", "build", text(&project)]).good();
+    host(&["plugin", "build", text(project)]).good();
+}
+
+/// Follows what `plugin new` says comes next, up to training.
+fn new_project_is_good(language: &str, [what, complaint, place]: [&str; 3]) {
+    let folder = tempfile::tempdir().unwrap();
+    let judge = folder.path().join("verbatim");
+    build_new_project(&judge, language, "response");
+    let check = host(&["plugin", "check", text(&judge.join("verbatim.wasm")), "--json"]).good().json();
+    assert_eq!((&check["kind"], &check["conformance"]["highest"]), (&json!("response"), &json!(2.0)), "{check}");
+
+    let project = folder.path().join("well-attested");
+    build_new_project(&project, language, "sentence");
     let check = host(&["plugin", "check", text(&project.join("well-attested.wasm")), "--json"]).good().json();
     assert_eq!(check["imports"], json!(["corver:reward/diagnostics@0.1.0"]));
     assert!(check["conformance"]["scored"].as_u64().unwrap() > 20, "{check}");
@@ -340,7 +355,8 @@ fn projects_are_not_started_or_built_where_that_cannot_work() {
     host(&["plugin", "new", &path("taken")]).bad("exists already");
     host(&["plugin", "new", &path("other"), "--sdk", &path("nowhere")]).bad("--sdk");
     assert!(!folder.path().join("other").exists(), "nothing is left behind");
-    host(&["plugin", "build", &path("nowhere")]).bad("has no Cargo.toml, rule.py or rule.js");
+    host(&["plugin", "build", &path("nowhere")])
+        .bad("has no Cargo.toml, and no rule or response in Python or JavaScript");
     fs::write(folder.path().join("taken/src/lib.rs"), "compile_error!(\"on purpose\");").unwrap();
     let failed = host(&["plugin", "build", &path("taken")]);
     assert!(failed.stderr.contains("on purpose") && failed.stderr.contains("does not compile"), "{}", failed.stderr);

@@ -6,8 +6,12 @@ mod golden;
 
 use std::path::{Path, PathBuf};
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers};
-use corver_rules::{LoadOptions, Rule};
+use corver_core::{
+    ChatModel, ChatReply, Completion, CorpusSize, Count, Counter, Credit, Entailment, Exchange, Grade, NliModel, Pair,
+    PartError, Passage, Point, Prompt, Query, Retriever, Role, Search, Section, Sentence, Triplet, Usage, Verdict,
+    Verifiers,
+};
+use corver_rules::{LoadOptions, ResponseRule, Rule};
 use serde_json::{Value, json};
 
 /// A number of its own for every query, and none for some.
@@ -32,9 +36,13 @@ fn repository() -> PathBuf {
 }
 
 fn load(path: &Path, settings: Value) -> Result<Rule, corver_rules::RuleError> {
-    // An interpreter takes long to compile: the result is kept.
+    Rule::load(path, options(settings))
+}
+
+/// An interpreter takes long to compile: the result is kept.
+fn options(settings: Value) -> LoadOptions {
     let cache_dir = Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("rules"));
-    Rule::load(path, LoadOptions { settings, cache_dir, ..LoadOptions::default() })
+    LoadOptions { settings, cache_dir, ..LoadOptions::default() }
 }
 
 /// The published code's choices of triplets, as sentences.
@@ -56,9 +64,13 @@ fn sentences() -> Vec<Sentence> {
     rows.iter().zip(texts).map(sentence).collect()
 }
 
-/// What was built from `sdk/LANGUAGE/example`; `None`, said aloud, where nothing was.
+/// First, as it was built from `sdk/LANGUAGE/example`; `None`, said aloud, where nothing was.
 fn built(language: &str) -> Option<PathBuf> {
-    let path = repository().join(format!("sdk/{language}/example/first-{language}.wasm"));
+    built_at(&format!("sdk/{language}/example/first-{language}.wasm"))
+}
+
+fn built_at(path: &str) -> Option<PathBuf> {
+    let path = repository().join(path);
     if !path.exists() {
         eprintln!("skipped: {} is not built (`make test-languages`)", path.display());
         return None;
@@ -143,4 +155,109 @@ fn first_is_the_same_rule_in_c() {
 #[test]
 fn first_is_the_same_rule_in_go() {
     is_first_for_names("go");
+}
+
+/// Finds two passages for all but "nothing", knows that Rome is old, and says yes to it.
+struct Rome;
+
+impl Retriever for Rome {
+    fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
+        let passage = |text: &str| Passage { title: "Öl".to_owned(), text: text.to_owned() };
+        let found = |search: &Search| match search.query.as_str() {
+            "nothing" => Vec::new(),
+            query => vec![passage("Who knows?"), passage(query)],
+        };
+        Ok(searches.iter().map(found).collect())
+    }
+}
+
+impl NliModel for Rome {
+    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+        let entail = |pair: &Pair| if pair.premise.contains("Rome") { 0.75 } else { 0.25 };
+        let answer = |pair: &Pair| Entailment { entail: entail(pair), neutral: Some(0.25), contradict: None };
+        Ok(pairs.iter().map(answer).collect())
+    }
+}
+
+impl ChatModel for Rome {
+    fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
+        let reply = |prompt: &Prompt| {
+            let roles: Vec<Role> = prompt.messages.iter().map(|message| message.role).collect();
+            assert_eq!((roles, prompt.max_tokens, prompt.seed), (vec![Role::System, Role::User], 4, None));
+            let is_right = prompt.messages[1].content == "Italy: It has Rome. It is old.\nWhere? Rome?";
+            ChatReply { content: if is_right { "yes" } else { "nö" }.to_owned(), usage: Usage::default() }
+        };
+        Ok(prompts.iter().map(reply).collect())
+    }
+}
+
+/// The rule in this language asks for passages and entailments, and gives labels or pays single tokens.
+fn asks_and_labels(language: &str) {
+    let Some(path) = built_at(&format!("sdk/{language}/example/entailed/entailed-{language}.wasm")) else { return };
+    let sentence =
+        |text: &str| Sentence { text: text.to_owned(), section: Section::Think, span: None, triplets: Vec::new() };
+    let sentences = ["Rome is old.", "nothing", "Öl 🎻."].map(sentence);
+    let batch = [
+        Completion { sentences: &sentences[..2], ..Completion::default() },
+        Completion { sentences: &sentences[2..], ..Completion::default() },
+    ];
+    let judge = |settings| {
+        let rule = load(&path, settings).unwrap();
+        rule.conform().unwrap();
+        let mut verifiers = Verifiers::counting(Hashed).with_nli(Rome).with_passages(Rome);
+        rule.score(&batch, &mut verifiers).unwrap().concat()
+    };
+    let labels = judge(json!({}));
+    assert_eq!(labels.iter().map(Verdict::label).collect::<Vec<_>>(), [1, 0, -1], "{labels:?}");
+    assert_eq!((labels[1].reward, labels[1].note.as_deref()), (None, Some("no passage was found")));
+    let kinds = |verdict: &Verdict| {
+        let kind = |exchange: &Exchange| matches!(exchange, Exchange::Nli { .. });
+        verdict.exchanges.iter().map(kind).collect::<Vec<_>>()
+    };
+    assert_eq!([kinds(&labels[0]), kinds(&labels[1])], [vec![false, true, true], vec![false]]);
+
+    assert_eq!(judge(json!({"threshold": 0.8}))[0].label(), -1);
+    let paid = judge(json!({"pay": true}));
+    let last = |character, reward| Credit::Points(vec![Point { character, reward }]);
+    assert_eq!([&paid[0].credit, &paid[2].credit], [&last(11, 1.0), &last(4, -1.0)]);
+    assert_eq!([paid[0].reward, paid[2].reward], [Some(1.0), Some(-1.0)]);
+}
+
+#[test]
+fn a_rule_in_python_asks_and_labels() {
+    asks_and_labels("python");
+}
+
+#[test]
+fn a_rule_in_javascript_asks_and_labels() {
+    asks_and_labels("js");
+}
+
+/// The response rule in this language asks a chat model.
+fn judges_by_chat(language: &str) {
+    let Some(path) = built_at(&format!("sdk/{language}/example/judge/judge-{language}.wasm")) else { return };
+    let rule = ResponseRule::load(&path, options(json!({}))).unwrap();
+    rule.conform().unwrap();
+    let evidence = ["It has Rome.", "It is old."].map(str::to_owned);
+    let completion = |text| Completion {
+        question: "Where?",
+        title: Some("Italy"),
+        evidence: &evidence,
+        text,
+        ..Completion::default()
+    };
+    let batch = ["<answer>Rome</answer>", "<answer></answer>", "<answer>Öl</answer>"].map(completion);
+    let grades = rule.grade(&batch, &mut Verifiers::counting(Hashed).with_chat(Rome)).unwrap();
+    let wrong = Grade { note: Some("it says nö".to_owned()), ..Grade::new(-1.0, "BAD") };
+    assert_eq!(grades, [Grade::new(2.0, "GOOD"), Grade::new(-1.0, "NOT_ATTEMPTED"), wrong]);
+}
+
+#[test]
+fn a_judge_in_python_asks_a_chat_model() {
+    judges_by_chat("python");
+}
+
+#[test]
+fn a_judge_in_javascript_asks_a_chat_model() {
+    judges_by_chat("js");
 }

@@ -19,6 +19,7 @@ func Describe() Manifest {
 		Version:        "0.1.0",
 		Summary:        "the count of the first fact with two names, through four tiers, in Go",
 		SettingsSchema: `{"type": "object", "additionalProperties": false}`,
+		Asks:           nil, // counts alone
 	}
 }
 
@@ -71,6 +72,7 @@ func judge(sentence Sentence, replies *[]Reply) Outcome {
 		Count:   count,
 		Triplet: wit_types.Some(triplet),
 		Note:    wit_types.None[string](),
+		Credit:  wit_types.None[Credit](), // every token of the sentence
 	})
 }
 

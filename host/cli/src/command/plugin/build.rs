@@ -16,12 +16,15 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
     let scratch = tempfile::tempdir().context("making a folder for what the compiler writes")?;
     let compiled = if dir.join("Cargo.toml").is_file() {
         rust(&dir.join("Cargo.toml"))?
-    } else if dir.join("rule.py").is_file() {
-        python(dir, &scratch.path().join("rule.wasm"))?
-    } else if dir.join("rule.js").is_file() {
-        javascript(dir, scratch.path())?
+    } else if let Some(source) = Source::find(dir, &PYTHON) {
+        python(dir, &source, &scratch.path().join("rule.wasm"))?
+    } else if let Some(source) = Source::find(dir, &JAVASCRIPT) {
+        javascript(dir, &source, scratch.path())?
     } else {
-        bail!("{} has no Cargo.toml, rule.py or rule.js: `corver-host plugin new NAME` starts a project", dir.display())
+        bail!(
+            "{} has no Cargo.toml, and no rule or response in Python or JavaScript (rule.py, response.py, rule.js, response.js): `corver-host plugin new NAME` starts a project",
+            dir.display()
+        )
     };
     // Loaded before it is put in place, so that every file there can be trained with.
     let config = Config::resolve(Settings::default())?;
@@ -34,6 +37,29 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
     }
     output::line(format_args!("{}: {name} {version}, {bytes} bytes", wasm.display()));
     Ok(())
+}
+
+/// A rule's file, the world of the contract that it is for, and the SDK's module that exports it.
+type Kind = (&'static str, &'static str, &'static str);
+
+const PYTHON: [Kind; 2] =
+    [("rule.py", "sentence-rule", "corver_component"), ("response.py", "response-rule", "corver_response_component")];
+const JAVASCRIPT: [Kind; 2] =
+    [("rule.js", "sentence-rule", "component.js"), ("response.js", "response-rule", "response-component.js")];
+
+/// A rule in a language that brings an interpreter along.
+struct Source {
+    path: PathBuf,
+    world: &'static str,
+    entry: &'static str,
+}
+
+impl Source {
+    /// The first of these that is in `dir`.
+    fn find(dir: &Path, kinds: &[Kind]) -> Option<Self> {
+        let source = |&(file, world, entry): &Kind| Self { path: dir.join(file), world, entry };
+        kinds.iter().map(source).find(|source| source.path.is_file())
+    }
 }
 
 /// The checkout that this binary was built from: it has the SDK and knows the WebAssembly toolchain.
@@ -75,32 +101,32 @@ fn rust(manifest: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Runs componentize-py on `rule.py`. The WASI functions that Python's library names become stubs, so that the rule imports
+/// Runs componentize-py on the SDK's entry and the rule. The WASI functions that Python's library names become stubs, so that the rule imports
 /// nothing either.
-fn python(dir: &Path, component: &Path) -> Result<PathBuf> {
+fn python(dir: &Path, source: &Source, component: &Path) -> Result<PathBuf> {
     let checkout = checkout()?;
     let installed = checkout.join(".deps/componentize-py/bin/componentize-py");
     let program = if installed.is_file() { installed } else { PathBuf::from("componentize-py") };
     let mut componentize = Command::new(&program);
     componentize.arg("-d").arg(checkout.join("wit")).args([
         "-w",
-        "sentence-rule",
+        source.world,
         "componentize",
         "--stub-wasi",
-        "corver_component",
+        source.entry,
     ]);
     componentize.arg("-p").arg(dir).arg("-p").arg(checkout.join("sdk/python")).arg("-o").arg(component);
     let run = componentize
         .stdout(Stdio::null())
         .status()
         .with_context(|| format!("running {}; `pip install componentize-py` installs it", program.display()))?;
-    ensure!(run.success(), "{} does not compile; componentize-py says why above", dir.join("rule.py").display());
+    ensure!(run.success(), "{} does not compile; componentize-py says why above", source.path.display());
     Ok(component.to_owned())
 }
 
-/// Runs componentize-js on the SDK's entry, `rule.js` and the modules in its folder. All of WASI is switched off in the engine
+/// Runs componentize-js on the SDK's entry, the rule and the modules in its folder. All of WASI is switched off in the engine
 /// that it adds.
-fn javascript(dir: &Path, scratch: &Path) -> Result<PathBuf> {
+fn javascript(dir: &Path, source: &Source, scratch: &Path) -> Result<PathBuf> {
     let checkout = checkout()?;
     // The SDK's come last: no module of the rule replaces one of them.
     for folder in [dir, &checkout.join("sdk/js")] {
@@ -111,13 +137,13 @@ fn javascript(dir: &Path, scratch: &Path) -> Result<PathBuf> {
     let program = if installed.is_file() { installed } else { PathBuf::from("componentize-js") };
     let mut componentize = Command::new(&program);
     // It looks for imports under the current folder alone.
-    componentize.current_dir(scratch).arg("component.js").arg("--wit").arg(checkout.join("wit"));
-    componentize.args(["--world-name", "sentence-rule", "--out"]).arg(&component);
+    componentize.current_dir(scratch).arg(source.entry);
+    componentize.arg("--wit").arg(checkout.join("wit")).args(["--world-name", source.world, "--out"]).arg(&component);
     componentize.args(["--disable", "stdio", "random", "clocks", "http", "fetch-event"]);
     let run = componentize.stdout(Stdio::null()).status().with_context(|| {
         format!("running {}; `npm install --global @bytecodealliance/componentize-js` installs it", program.display())
     })?;
-    ensure!(run.success(), "{} does not compile; componentize-js says why above", dir.join("rule.js").display());
+    ensure!(run.success(), "{} does not compile; componentize-js says why above", source.path.display());
     Ok(component)
 }
 

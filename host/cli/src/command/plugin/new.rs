@@ -27,16 +27,28 @@ const RUST: Template = &[
 
 const SENTENCE: &str = include_str!("../../../templates/rust/src/sentence.rs");
 const RESPONSE: &str = include_str!("../../../templates/rust/src/response.rs");
-const PYTHON: Template = &[
+
+const PYTHON: Template = &[(".gitignore", include_str!("../../../templates/python/gitignore"))];
+const PYTHON_SENTENCE: Template = &[
     ("rule.py", include_str!("../../../templates/python/rule.py")),
     ("test_rule.py", include_str!("../../../templates/python/test_rule.py")),
-    (".gitignore", include_str!("../../../templates/python/gitignore")),
 ];
+const PYTHON_RESPONSE: Template = &[
+    ("response.py", include_str!("../../../templates/python/response.py")),
+    ("test_response.py", include_str!("../../../templates/python/test_response.py")),
+];
+
 const JS: Template = &[
-    ("rule.js", include_str!("../../../templates/js/rule.js")),
-    ("rule.test.js", include_str!("../../../templates/js/rule.test.js")),
     ("package.json", include_str!("../../../templates/js/package.json")),
     (".gitignore", include_str!("../../../templates/js/gitignore")),
+];
+const JS_SENTENCE: Template = &[
+    ("rule.js", include_str!("../../../templates/js/rule.js")),
+    ("rule.test.js", include_str!("../../../templates/js/rule.test.js")),
+];
+const JS_RESPONSE: Template = &[
+    ("response.js", include_str!("../../../templates/js/response.js")),
+    ("response.test.js", include_str!("../../../templates/js/response.test.js")),
 ];
 
 pub fn run(args: &NewArgs, json: bool) -> Result<()> {
@@ -93,25 +105,34 @@ fn project(args: &NewArgs) -> Result<Project> {
                 test: format!("  (cd {dir} && cargo test)\n"),
             }
         }
-        (_, RuleKind::Response) => bail!("response rules can be written only in Rust so far"),
         (Language::Python | Language::Js, _) if args.sdk.is_some() => {
             bail!("--sdk is for Rust: a rule in Python or JavaScript is built with the checkout's SDK")
         }
-        (Language::Python, _) => {
+        (Language::Python, kind) => {
             let sdk = checkout()?.join("sdk/python");
+            let (rule, own) = match kind {
+                RuleKind::Sentence => ("rule.py", PYTHON_SENTENCE),
+                RuleKind::Response => ("response.py", PYTHON_RESPONSE),
+            };
             Project {
-                files: PYTHON.to_vec(),
+                files: [PYTHON, own].concat(),
                 sdk: String::new(),
-                edit: format!("{dir}/rule.py, including its summary"),
+                edit: format!("{dir}/{rule}, including its summary"),
                 test: format!("  PYTHONPATH={} python3 -m unittest discover {dir}\n", sdk.display()),
             }
         }
-        (Language::Js, _) => Project {
-            files: JS.to_vec(),
-            sdk: quotable(&checkout()?.join("sdk/js"))?,
-            edit: format!("{dir}/rule.js, including its summary"),
-            test: format!("  npm install --prefix {dir}\n  npm test --prefix {dir}\n"),
-        },
+        (Language::Js, kind) => {
+            let (rule, own) = match kind {
+                RuleKind::Sentence => ("rule.js", JS_SENTENCE),
+                RuleKind::Response => ("response.js", JS_RESPONSE),
+            };
+            Project {
+                files: [JS, own].concat(),
+                sdk: quotable(&checkout()?.join("sdk/js"))?,
+                edit: format!("{dir}/{rule}, including its summary"),
+                test: format!("  npm install --prefix {dir}\n  npm test --prefix {dir}\n"),
+            }
+        }
     })
 }
 

@@ -1,0 +1,20 @@
+/** {{type}}: is the answer one of the golds, and nothing more? */
+
+import { grade, number, responseRule } from 'corver-sdk';
+
+export default responseRule({
+  name: '{{name}}',
+  version: '0.1.0',
+  summary: '{{summary}}', // the host shows it
+  settings: {
+    right: number(2, 'The reward of a right answer.'),
+    wrong: number(-1, 'The reward of any other, and of none.'),
+  },
+
+  grade({ right, wrong }, completion, corpus) {
+    const answer = completion.answer.toLowerCase();
+    if (answer === '') return grade(wrong, 'NOT_ATTEMPTED');
+    const isRight = completion.golds.some((gold) => gold.trim().toLowerCase() === answer);
+    return isRight ? grade(right, 'GOOD') : grade(wrong, 'BAD');
+  },
+});

@@ -1,0 +1,22 @@
+// The rule's tests, without the host.
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { counts, response, runResponse } from 'corver-sdk/testing.js';
+
+import rule from './response.js';
+
+const graded = (answer) => {
+  const text = `<think>I read it.</think><answer>${answer}</answer>`;
+  return runResponse(rule, response('Where?', ['Rome', 'Roma'], text), counts({}));
+};
+
+test('a gold and nothing more is right', () => {
+  const labels = ['roma', 'Rome, Italy', ''].map((answer) => graded(answer).label);
+  assert.deepEqual(labels, ['GOOD', 'BAD', 'NOT_ATTEMPTED']);
+});
+
+test('an unknown setting is refused', () => {
+  assert.throws(() => rule.configure('{"rihgt": 5}'), /unknown field `rihgt`/);
+});
