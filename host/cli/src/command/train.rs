@@ -12,7 +12,7 @@ use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_reward::{Config, Settings};
 use corver_study::eval::Evaluation;
 use corver_study::run::{
-    Observer, Plan, Prices, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
+    Observer, Plan, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
     text_fingerprint, train,
 };
 use indicatif::ProgressBar;
@@ -245,7 +245,7 @@ fn plan(config: &Config, rule: &str) -> Result<Plan> {
             judge: config.judge.as_ref().map_or_else(|| "string-match".to_owned(), Grader::name),
             format: config.format.as_ref().map_or_else(|| "think-then-answer".to_owned(), Grader::name),
         },
-        prices: Prices::default(),
+        prices: config.verification.prices,
     })
 }
 

@@ -375,9 +375,19 @@ mod tests {
             settings.engine.url = "http://host:8000".into();
             settings.engine.model = "base".into();
             settings.engine.adapters = "shared/adapters".into();
+            settings.verify.nli.model = Some("models/nli".into());
+            settings.verify.chat.endpoint = "http://localhost:8000/v1".into();
+            settings.verify.chat.model = "judge".into();
+            settings.verify.chat.prices.prompt = 0.15;
+            settings.verify.passages.index = vec!["wiki".into(), DEMO.into()];
+            settings.verify.price.nli = 0.5;
+            settings.verify.demo.error_rate = 0.25;
+            settings.question.phases = vec![vec![ShareSection { file: "easy.jsonl".into(), take: 3 }]];
         }))
         .unwrap();
         assert!(Path::new(&config.engine.adapters).is_absolute());
+        assert!(matches!(&config.verification.nli, Some(DemoOr::Own(path)) if path.is_absolute()));
+        assert!(matches!(&config.train_phases[0][0], (DemoOr::Own(path), 3) if path.is_absolute()));
         assert_eq!(config.update.loss.importance_cap, Some(IMPORTANCE_CAP));
         assert!(matches!(&config.eval_questions, Some(DemoOr::Own(path)) if path.is_absolute()));
         assert_eq!((&config.train_questions, &config.model), (&None, &Some(DemoOr::Demo)));

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use corver_chat::ChatSettings;
 use corver_passages::{PassageSettings, Place as PassagePlace};
+use corver_study::run::Prices;
 
 use super::place::{DemoOr, Place, absolute, model};
 use super::problems::Problems;
-use crate::settings::{DEMO, DemoSection, VerifySection};
+use crate::settings::{DEMO, DemoSection, PriceSection, VerifySection};
 
 /// What rules may ask beside counts, and of whom.
 #[derive(Debug, Clone, Default)]
@@ -22,11 +23,15 @@ pub struct Verification {
     pub passages: Vec<DemoOr<PassagePlace>>,
     /// Share of the questions that the demo's world answers wrongly.
     pub error_rate: f64,
+    /// What all of it costs.
+    pub prices: Prices,
 }
 
 impl Verification {
     pub(super) fn understand(section: VerifySection, problems: &mut Problems) -> Self {
-        let VerifySection { nli, chat, passages, demo: DemoSection { error_rate } } = section;
+        let VerifySection { nli, chat, passages, demo: DemoSection { error_rate }, price } = section;
+        let PriceSection { count, nli: per_pair, passages: per_search } = price;
+        let corver_chat::Prices { prompt, completion } = chat.prices;
         problems.take("verify.nli", nli.check());
         let name = nli.model.as_deref().map_or_else(String::new, |path| path.display().to_string());
         Self {
@@ -35,16 +40,19 @@ impl Verification {
             chat: chat_model(chat, problems),
             passages: places(&passages, problems),
             error_rate,
+            prices: Prices { count, nli: per_pair, passages: per_search, prompt, completion },
         }
     }
 
     /// The settings that mean this in any folder.
     pub(super) fn to_section(&self) -> VerifySection {
-        let Self { nli, nli_settings, chat, passages, error_rate } = self;
+        let Self { nli, nli_settings, chat, passages, error_rate, prices } = self;
+        let Prices { count, nli: per_pair, passages: per_search, prompt, completion } = *prices;
+        let unused = ChatSettings { prices: corver_chat::Prices { prompt, completion }, ..ChatSettings::default() };
         let model = nli.as_ref().map(|place| place.written(|path| path.display().to_string()).into());
         let chat = match chat {
-            None => ChatSettings::default(),
-            Some(DemoOr::Demo) => ChatSettings { endpoint: DEMO.to_owned(), ..ChatSettings::default() },
+            None => unused,
+            Some(DemoOr::Demo) => ChatSettings { endpoint: DEMO.to_owned(), ..unused },
             Some(DemoOr::Own(settings)) => settings.clone(),
         };
         let index = |place: &DemoOr<PassagePlace>| place.written(|place| place.index().display().to_string()).into();
@@ -57,6 +65,7 @@ impl Verification {
             chat,
             passages: PassageSettings { index: passages.iter().map(index).collect(), dir },
             demo: DemoSection { error_rate: *error_rate },
+            price: PriceSection { count, nli: per_pair, passages: per_search },
         }
     }
 }

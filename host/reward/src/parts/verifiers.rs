@@ -30,7 +30,7 @@ fn with_models(
     verification: &Verification,
     seed: u64,
 ) -> Result<Verifiers<'static>> {
-    let Verification { nli, nli_settings, chat, passages, error_rate } = verification;
+    let Verification { nli, nli_settings, chat, passages, error_rate, .. } = verification;
     let errors = Errors::new(*error_rate, seed).context("`verify.demo.error_rate`")?;
     verifiers = match nli {
         None => verifiers,

@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 98] = [
+const BOUNDS: [(&str, f64, f64); 101] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -49,6 +49,9 @@ const BOUNDS: [(&str, f64, f64); 98] = [
     ("verify.chat.prices.prompt", 0.0, 1e9),
     ("verify.chat.prices.completion", 0.0, 1e9),
     ("verify.demo.error_rate", 0.0, 1.0),
+    ("verify.price.count", 0.0, 1e9),
+    ("verify.price.nli", 0.0, 1e9),
+    ("verify.price.passages", 0.0, 1e9),
     ("rule.limits.file_bytes", 1.0, GIB),
     ("rule.limits.compile_s", 0.0, DAY),
     ("rule.limits.compile_bytes", 1.0, 1024.0 * GIB),

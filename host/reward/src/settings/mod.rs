@@ -18,7 +18,7 @@ use crate::check::CheckSettings;
 
 pub use bounds::out_of_bounds;
 pub use keys::differences;
-pub use verify::{DemoSection, VerifySection};
+pub use verify::{DemoSection, PriceSection, VerifySection};
 
 /// Stands for the built-in demo, in place of a path.
 pub const DEMO: &str = "demo";

@@ -16,6 +16,20 @@ pub struct VerifySection {
     pub passages: PassageSettings,
     /// How the demo's world answers.
     pub demo: DemoSection,
+    /// What the others cost, for a run to say what its reward cost; a chat model's prices are `chat.prices`.
+    pub price: PriceSection,
+}
+
+/// In any currency, for a thousand each; nothing by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PriceSection {
+    /// Counts.
+    pub count: f64,
+    /// Pairs of texts for the NLI model.
+    pub nli: f64,
+    /// Searches for passages.
+    pub passages: f64,
 }
 
 /// How the demo's world answers.
