@@ -322,8 +322,7 @@ impl<'a> Verifiers<'a> {
     /// Where it is not granted, or the model fails.
     pub fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
         let _span = info_span!("nli", pairs = pairs.len()).entered();
-        let model = self.nli.as_mut().ok_or(VerifyError::NotGranted(Verifier::Nli))?;
-        ask("the NLI model", pairs, &mut self.tallies.nli, |pairs| model.entail(pairs))
+        ask("the NLI model", pairs, &mut self.tallies.nli, |pairs| granted(&mut self.nli, Verifier::Nli)?.entail(pairs))
     }
 
     /// One reply per prompt, in order.
@@ -332,8 +331,9 @@ impl<'a> Verifiers<'a> {
     /// Where it is not granted, or the model does not reply.
     pub fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
         let _span = info_span!("chat", prompts = prompts.len()).entered();
-        let model = self.chat.as_mut().ok_or(VerifyError::NotGranted(Verifier::Chat))?;
-        let replies = ask("the chat model", prompts, &mut self.tallies.chat, |prompts| model.reply(prompts))?;
+        let replies = ask("the chat model", prompts, &mut self.tallies.chat, |prompts| {
+            granted(&mut self.chat, Verifier::Chat)?.reply(prompts)
+        })?;
         for ChatReply { usage, .. } in &replies {
             self.tallies.usage.prompt_tokens += usage.prompt_tokens;
             self.tallies.usage.completion_tokens += usage.completion_tokens;
@@ -347,14 +347,20 @@ impl<'a> Verifiers<'a> {
     /// Where it is not granted, or the search fails.
     pub fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
         let _span = info_span!("passages", searches = searches.len()).entered();
-        let retriever = self.retriever.as_mut().ok_or(VerifyError::NotGranted(Verifier::Passages))?;
-        ask("the retriever", searches, &mut self.tallies.passages, |searches| retriever.passages(searches))
+        ask("the retriever", searches, &mut self.tallies.passages, |searches| {
+            granted(&mut self.retriever, Verifier::Passages)?.passages(searches)
+        })
     }
 
     /// What was asked since this was called last.
     pub fn take_tallies(&mut self) -> Tallies {
         std::mem::take(&mut self.tallies)
     }
+}
+
+/// Whoever answers this kind of question.
+fn granted<T>(verifier: &mut Option<T>, kind: Verifier) -> Result<&mut T, VerifyError> {
+    verifier.as_mut().ok_or(VerifyError::NotGranted(kind))
 }
 
 /// Asks, checks that there is an answer to each question, and counts and times them.
@@ -432,6 +438,12 @@ mod tests {
             verifiers.entail(&[pair]).unwrap_err().to_string(),
             "nli is not granted: the configuration's section `verify.nli` is not set"
         );
+    }
+
+    #[test]
+    fn what_nobody_asks_need_not_be_granted() {
+        let mut verifiers = Verifiers::counting(Nothing);
+        assert!(verifiers.entail(&[]).is_ok() && verifiers.reply(&[]).is_ok() && verifiers.passages(&[]).is_ok());
     }
 
     #[test]
