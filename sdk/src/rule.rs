@@ -4,6 +4,42 @@
 use crate::{Completion, Corpus, Outcome, Sentence, Settings, Verifier};
 
 /// A reward for single sentences. The implementing type holds the rule's settings; [`crate::settings!`] declares it.
+///
+/// One that asks more than counts:
+///
+/// ```
+/// use corver_sdk::prelude::*;
+///
+/// settings! {
+///     /// Labels a sentence right where the corpus has a passage that entails it, else wrong.
+///     pub struct Entailed {
+///         /// From this probability on, a passage entails the sentence.
+///         pub threshold: f64 = 0.5,
+///     }
+/// }
+///
+/// impl SentenceRule for Entailed {
+///     const ASKS: &'static [Verifier] = &[Verifier::Passages, Verifier::Nli];
+///
+///     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
+///         let search = Search { title: None, query: sentence.text.clone(), k: 3 };
+///         let found = corpus.passages([search])?.concat();
+///         if found.is_empty() {
+///             return abstain("no passage was found");
+///         }
+///         let pairs = found.iter().map(|passage| Pair::new(&passage.text, &sentence.text));
+///         let answers = corpus.entailments(pairs)?;
+///         label(answers.iter().any(|answer| f64::from(answer.entail) >= self.threshold))
+///     }
+/// }
+///
+/// corver_sdk::export!(Entailed);
+/// # use corver_sdk::testing::{counts, run, sentence};
+/// # let rome = sentence("Rome is old.", &[]);
+/// # let found = counts(&[]).finds(None, "Rome is old.", &["Rome was founded long ago."]);
+/// # let judged = run(&Entailed::default(), &rome, &found.entails("Rome was founded long ago.", "Rome is old.", 0.9));
+/// # assert_eq!(judged.reward, Some(1.0));
+/// ```
 pub trait SentenceRule: Settings {
     /// What it asks beside counts. A run that does not grant all of it does not begin.
     const ASKS: &'static [Verifier] = &[];

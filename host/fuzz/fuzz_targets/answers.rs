@@ -27,8 +27,8 @@ impl Counter for Nothing {
 /// Takes the completion's text for bytes, two characters each, puts them into its memory from `ANSWER` on, and answers with them.
 static RULE: LazyLock<Rule> = LazyLock::new(|| {
     let answer = "(local $at i32) (local $from i32) (local $to i32)
-        (local.set $from (i32.load offset=16 (local.get $completions)))
-        (local.set $to (i32.add (local.get $from) (i32.load offset=20 (local.get $completions))))
+        (local.set $from (i32.load offset=36 (local.get $completions)))
+        (local.set $to (i32.add (local.get $from) (i32.load offset=40 (local.get $completions))))
         (local.set $at (i32.const 4096))
         (block (loop
             (br_if 1 (i32.ge_u (local.get $from) (local.get $to)))
@@ -57,7 +57,7 @@ fuzz_target!(|answer: &[u8]| {
         triplets: vec![Triplet { head: "a".into(), relation: "b".into(), tail: "c".into() }],
     };
     let sentences = [sentence("One."), sentence("Two.")];
-    let completion = Completion { question: "", golds: &[], text: &text, sentences: &sentences };
+    let completion = Completion { text: &text, sentences: &sentences, ..Completion::default() };
     match RULE.score(&[completion], &mut Verifiers::counting(Nothing)) {
         Ok(verdicts) => assert_eq!(verdicts.concat().len(), 2),
         Err(error) => assert!(matches!(error, RuleError::Broken { .. }), "{error}"),

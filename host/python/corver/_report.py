@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from corver import CorverError
+
 _NAMES = ("judge", "format", "sentences", "num_sentences", "num_counted", "error")
 
 
@@ -17,6 +19,16 @@ def numbers(trace: dict[str, Any]) -> dict[str, float]:
     counted = [one for one in sentences if one["verdict"] and one["verdict"]["count"] is not None]
     values = (*(trace["return_parts"][part] for part in _NAMES[:3]), len(sentences), len(counted), 0)
     return _named(values)
+
+
+def refuse_labels(trace: dict[str, Any], trainer: str) -> None:
+    """Raises where the rule labelled a sentence: the reward of a completion leaves labels out."""
+    verdicts = [one["verdict"] for one in trace["sentences"]]
+    if any(verdict is not None and verdict.get("credit") == "sign" for verdict in verdicts):
+        raise CorverError(
+            f"the rule labels sentences, and {trainer} cannot apply labels to the advantages of their tokens; use another rule, or "
+            "corver.trl.CorverGRPOTrainer, which can"
+        )
 
 
 def neutral() -> dict[str, float]:

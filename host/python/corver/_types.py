@@ -1,6 +1,6 @@
 """What a score is made of. All of them are named tuples: fields by name or by place."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Grade(NamedTuple):
@@ -34,13 +34,18 @@ class Sentence(NamedTuple):
     triplets: list[tuple[str, str, str]]
     """The facts found in it: (head, relation, tail)."""
     reward: float | None
-    """What its tokens earn, before the weight; None where the rule abstained, which pays nothing."""
+    """What its tokens earn, before the weight; None where the rule abstained, which pays nothing. See credit."""
+    credit: list[tuple[int, float]] | str | None
+    """Which tokens get the reward. None: each earns it. A list: those that hold these characters of the text earn these shares of it.
+    "sign": nobody earns it, and the advantages take its sign (`Score.labels`)."""
     count: int | None
     """The count that decided."""
     note: str | None
     """The rule's own words."""
     lookups: list[Lookup]
     """Everything that was asked of the corpus."""
+    exchanges: list[dict[str, Any]]
+    """Everything else that was asked, with the answer; `kind` is "nli", "chat" or "passages"."""
     tokens: tuple[int, int] | None
     """From its first to past its last token: `ids[slice(*sentence.tokens)]`. Of characters where a text was scored."""
 
@@ -55,9 +60,10 @@ class Baseline(NamedTuple):
     scale: float | None
     """What centred returns are divided by; None where the group is skipped."""
 
-    def advantage(self, token_return: float) -> float:
-        """The advantage of a token that earned this."""
-        return 0.0 if self.scale is None else (token_return - self.centre) / self.scale
+    def advantage(self, token_return: float, label: int = 0) -> float:
+        """The advantage of a token that earned this; a label of 1 or -1, from `Score.labels`, decides its sign."""
+        advantage = 0.0 if self.scale is None else (token_return - self.centre) / self.scale
+        return -advantage if label * advantage < 0 else advantage
 
 
 class Question(NamedTuple):

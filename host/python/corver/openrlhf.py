@@ -32,7 +32,8 @@ def reward_function(*, strict: bool = False, **scorer: Any) -> RewardFunction:
 
     It returns ``rewards`` (mean returns), ``scores`` (1 where the judge pays, else 0: what dynamic filtering looks at) and
     ``extra_logs``: numbers where one query came, which is how OpenRLHF calls it, else lists. A completion that cannot be scored
-    is logged, gets 0, and has ``corver/error`` 1; with ``strict`` it is an error, after which OpenRLHF has no reward for it.
+    is logged, gets 0, and has ``corver/error`` 1; with ``strict`` it is an error, after which OpenRLHF has no reward for it. A rule
+    that labels sentences is an error in any case: OpenRLHF cannot apply labels.
     """
     batches = Batches(corver.Scorer(**scorer))
 
@@ -69,6 +70,7 @@ def _paid(future: Future, strict: bool) -> tuple[float, float, dict[str, float]]
         _log.error("a completion could not be scored, and is paid 0: %s", error)
         return 0.0, 0.0, _report.neutral()
     trace = score.to_dict()
+    _report.refuse_labels(trace, "OpenRLHF")
     return score.reward, _report.is_right(trace), _report.numbers(trace)
 
 

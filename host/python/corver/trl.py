@@ -25,7 +25,7 @@ import torch
 from accelerate.utils import gather_object
 from trl import GRPOConfig, GRPOTrainer
 
-from . import Score, Scorer, baselines
+from . import CorverError, Score, Scorer, baselines
 
 __all__ = ["CorverGRPOTrainer", "CorverReward", "paper_config", "paper_lora"]
 
@@ -38,6 +38,8 @@ class CorverReward:
     answers: the dataset's column with the golds, a list or one text that `;` separates. None where there is none: the judge
         then pays nothing.
     question: the dataset's column with the question. Without it, the last thing that the user says in the prompt.
+    takes_labels: the trainer applies `Score.labels` to its advantages, as CorverGRPOTrainer does. Without it, a rule that labels
+        sentences is an error: the number for a completion leaves labels out.
 
     Scores of the last call stay in `scores`, and its token ids in `completion_ids`.
     """
@@ -45,12 +47,19 @@ class CorverReward:
     __name__ = "corver"  # what TRL calls its metrics
 
     def __init__(
-        self, scorer: Scorer, tokenizer: Any = None, *, answers: str | None = "answers", question: str | None = None
+        self,
+        scorer: Scorer,
+        tokenizer: Any = None,
+        *,
+        answers: str | None = "answers",
+        question: str | None = None,
+        takes_labels: bool = False,
     ) -> None:
         self.scorer = scorer
         self.tokenizer = tokenizer
         self.answers = answers
         self.question = question
+        self.takes_labels = takes_labels
         self.scores: list[Score] = []
         self.completion_ids: list[list[int]] = []
 
@@ -74,6 +83,11 @@ class CorverReward:
                 questions=questions, answers=answers, completion_ids=completion_ids, tokenizer=self.tokenizer
             )
         self.completion_ids = [list(ids) for ids in completion_ids]
+        if not self.takes_labels and any(s.credit == "sign" for score in self.scores for s in score.sentences):
+            raise CorverError(
+                "the rule labels sentences, and a reward function cannot apply labels to the advantages of their tokens; use "
+                "CorverGRPOTrainer"
+            )
         if log_metric is not None:
             log_metric("corver/seconds", time.perf_counter() - started)
             for name, value in _metrics(self.scores).items():
@@ -89,7 +103,8 @@ class CorverGRPOTrainer(GRPOTrainer):
     """TRL's GRPO trainer, with an advantage for each token.
 
     A token's advantage is what it earned, less the mean reward of its group, over the standard deviation of the group's
-    rewards; groups are gathered over all processes. Everything else is TRL's.
+    rewards; groups are gathered over all processes. Where the rule labels a sentence, the advantages of its tokens then take the
+    label's sign. Everything else is TRL's.
 
     scorer: the reward.
     reward_funcs: more reward functions. What they pay a completion is added to each of its tokens. `args.reward_weights` has
@@ -117,7 +132,7 @@ class CorverGRPOTrainer(GRPOTrainer):
         _refuse(args, trl, allow_sequence_ratio)
         others = list(reward_funcs) if isinstance(reward_funcs, (list, tuple)) else [reward_funcs]
         self.min_spread = min_spread
-        self.corver = CorverReward(scorer, answers=answers, question=question)
+        self.corver = CorverReward(scorer, answers=answers, question=question, takes_labels=True)
         super().__init__(model, reward_funcs=[self.corver, *others], args=args, **trl)
         self.corver.tokenizer = self._tokenizer
 
@@ -149,7 +164,8 @@ class CorverGRPOTrainer(GRPOTrainer):
         rows = torch.zeros(len(scores), width)
         for row, score in enumerate(scores):
             group, other = groups[(first + row) // num_generations], self._others[first + row]
-            earned = [group.advantage(weight * token_return + other) for token_return in score.returns or []]
+            tokens = zip(score.returns or [], score.labels or [], strict=True)
+            earned = [group.advantage(weight * token_return + other, label) for token_return, label in tokens]
             rows[row, : len(earned)] = torch.tensor(earned)
         return rows
 

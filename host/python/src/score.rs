@@ -1,6 +1,8 @@
 //! A score, as Python sees it.
 
-use corver_core::{Explained, Grade, Lookup, ReturnParts, Section, SentenceTrace, Trace, Triplet};
+use corver_core::{
+    Credit, Exchange, Explained, Grade, Lookup, Point, ReturnParts, Section, SentenceTrace, Trace, Triplet,
+};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
@@ -14,13 +16,26 @@ use crate::error;
 pub struct Score {
     trace: Trace,
     parts: ReturnParts,
-    /// `[T]`; `None` where a text was scored.
-    returns: Option<Vec<f64>>,
+    /// `None` where a text was scored.
+    tokens: Option<Tokens>,
+}
+
+/// What a completion's tokens get.
+pub struct Tokens {
+    /// `[T]`.
+    pub returns: Vec<f64>,
+    /// `[T]`.
+    pub labels: Vec<i8>,
 }
 
 impl Score {
-    pub fn new(trace: Trace, parts: ReturnParts, returns: Option<Vec<f64>>) -> Self {
-        Self { trace, parts, returns }
+    pub fn new(parts: ReturnParts, trace: Trace, tokens: Tokens) -> Self {
+        Self { trace, parts, tokens: Some(tokens) }
+    }
+
+    /// Of a text, each character of which stood for a token.
+    pub fn without_tokens(self) -> Self {
+        Self { tokens: None, ..self }
     }
 }
 
@@ -35,7 +50,14 @@ impl Score {
     /// What each token earned, `[T]` floats in the order of its ids; None where a text was scored. A new list every time.
     #[getter]
     fn returns(&self) -> Option<Vec<f64>> {
-        self.returns.clone()
+        self.tokens.as_ref().map(|tokens| tokens.returns.clone())
+    }
+
+    /// The sign that each token's advantage is to take once it was normalised, `[T]` of 1, -1 and 0 (as it is), where the rule labels
+    /// sentences; None where a text was scored. `Baseline.advantage` takes one. A new list every time.
+    #[getter]
+    fn labels(&self) -> Option<Vec<i8>> {
+        self.tokens.as_ref().map(|tokens| tokens.labels.clone())
     }
 
     /// The question, as it was given.
@@ -84,7 +106,7 @@ impl Score {
         Ok(parts)
     }
 
-    /// Its sentences, think first: `[Sentence(text, section, triplets, reward, count, note, lookups, tokens)]`.
+    /// Its sentences, think first: `[Sentence(text, section, triplets, reward, credit, count, note, lookups, exchanges, tokens)]`.
     #[getter]
     fn sentences<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.trace.sentences.iter().map(|one| sentence(py, one)).collect()
@@ -98,8 +120,8 @@ impl Score {
     }
 
     fn __repr__(&self) -> String {
-        let Self { trace, returns, .. } = self;
-        let tokens = returns.as_ref().map_or("a text".to_owned(), |returns| format!("{} tokens", returns.len()));
+        let Self { trace, tokens, .. } = self;
+        let tokens = tokens.as_ref().map_or("a text".to_owned(), |tokens| format!("{} tokens", tokens.returns.len()));
         let (judge, format) = (&trace.response.judge.label, &trace.response.format.label);
         let (reward, sentences) = (trace.mean_return, trace.sentences.len());
         format!("<corver.Score {reward:+.3}: judge {judge}, format {format}, {sentences} sentences, {tokens}>")
@@ -114,14 +136,18 @@ fn sentence<'py>(py: Python<'py>, sentence: &SentenceTrace) -> PyResult<Bound<'p
     let verdict = verdict.as_ref();
     let lookups = verdict.into_iter().flat_map(|verdict| &verdict.lookups).map(|one| lookup(py, one));
     let lookups: Vec<Bound<'_, PyAny>> = lookups.collect::<PyResult<_>>()?;
+    let exchanges = verdict.into_iter().flat_map(|verdict| &verdict.exchanges).map(|one| exchange(py, one));
+    let exchanges: Vec<Bound<'_, PyAny>> = exchanges.collect::<PyResult<_>>()?;
     SENTENCE.import(py, "corver._types", "Sentence")?.call1((
         text,
         name(*section),
         triplets,
         verdict.and_then(|verdict| verdict.reward).map(f64::from),
+        verdict.map_or(Ok(None), |verdict| credit(py, &verdict.credit))?,
         verdict.and_then(|verdict| verdict.count),
         verdict.and_then(|verdict| verdict.note.as_deref()),
         lookups,
+        exchanges,
         tokens.as_ref().map(|tokens| (tokens.start, tokens.end)),
     ))
 }
@@ -138,6 +164,24 @@ fn lookup<'py>(py: Python<'py>, lookup: &Lookup) -> PyResult<Bound<'py, PyAny>> 
     static LOOKUP: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let Lookup { query, count } = lookup;
     LOOKUP.import(py, "corver._types", "Lookup")?.call1((query.to_string(), count.occurrences, count.exact))
+}
+
+/// As `Score.to_dict` has it.
+fn exchange<'py>(py: Python<'py>, exchange: &Exchange) -> PyResult<Bound<'py, PyAny>> {
+    let json = serde_json::to_string(exchange).map_err(|error| error::corver(error.into()))?;
+    py.import("json")?.call_method1("loads", (json,))
+}
+
+/// `None` where every token of the sentence earns its reward.
+fn credit<'py>(py: Python<'py>, credit: &Credit) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match credit {
+        Credit::Sentence => Ok(None),
+        Credit::Sign => Ok(Some("sign".into_pyobject(py)?.into_any())),
+        Credit::Points(points) => {
+            let point = |point: &Point| (point.character, f64::from(point.reward));
+            Ok(Some(points.iter().map(point).collect::<Vec<_>>().into_pyobject(py)?.into_any()))
+        }
+    }
 }
 
 fn grade<'py>(py: Python<'py>, grade: &Grade) -> PyResult<Bound<'py, PyAny>> {

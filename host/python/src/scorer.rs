@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 use serde_json::Value;
 
 use crate::input::{self, Completions, Golds};
-use crate::score::Score;
+use crate::score::{Score, Tokens};
 use crate::tokens::Tokenizers;
 use crate::{error, thread};
 
@@ -140,8 +140,7 @@ impl Scorer {
         let (shared, compatibility) = (Arc::clone(&self.shared), self.compatibility);
         let work = move || scored(&shared, completions.rollouts(compatibility)?, &questions);
         let scored = thread::without_gil(py, work)?.map_err(error::corver)?;
-        let score = |(trace, parts, returns)| Score::new(trace, parts, (!are_texts).then_some(returns));
-        Ok(scored.into_iter().map(score).collect())
+        Ok(if are_texts { scored.into_iter().map(Score::without_tokens).collect() } else { scored })
     }
 
     /// The rule's name; of several, joined with "+".
@@ -168,18 +167,15 @@ impl Scorer {
     }
 }
 
-/// Of each completion: why it earned what it earned, what adds up to it, and what each token earned.
-fn scored(
-    shared: &Mutex<corver_reward::Scorer>,
-    rollouts: Vec<Rollout>,
-    questions: &[Question],
-) -> Result<Vec<(Trace, ReturnParts, Vec<f64>)>> {
+/// Of each completion.
+fn scored(shared: &Mutex<corver_reward::Scorer>, rollouts: Vec<Rollout>, questions: &[Question]) -> Result<Vec<Score>> {
     let broken = |_| anyhow!("an earlier call of this Scorer ended in a panic; open another one");
     let mut scorer = shared.lock().map_err(broken)?;
     let scored = scorer.score(&rollouts, questions).context("scoring the completions")?;
     let settings = scorer.settings();
-    let explained = scored.traces.into_iter().map(|trace| (ReturnParts::of(&trace, settings), trace));
-    Ok(explained.zip(scored.returns).map(|((parts, trace), returns)| (trace, parts, returns)).collect())
+    let tokens = scored.returns.into_iter().zip(scored.labels).map(|(returns, labels)| Tokens { returns, labels });
+    let score = |(trace, tokens): (Trace, Tokens)| Score::new(ReturnParts::of(&trace, settings), trace, tokens);
+    Ok(scored.traces.into_iter().zip(tokens).map(score).collect())
 }
 
 /// `{"section.key": value}` as the command line's `--set` has it.

@@ -88,6 +88,8 @@ class Scores(unittest.TestCase):
             self.assertEqual(len(sentence.triplets[0]), 3)
             self.assertTrue(0 <= first < end <= len(row["tokens"]))
             self.assertIn(sentence.section, ("think", "answer", "body"))
+            self.assertEqual((sentence.credit, sentence.exchanges), (None, []))
+            self.assertEqual(score.labels, [0] * len(row["tokens"]))
 
     def test_without_golds_the_judge_pays_nothing(self):
         for answers in (None, [[]], [None]):
@@ -100,6 +102,7 @@ class Scores(unittest.TestCase):
     def test_a_text_has_no_tokens(self):
         (score,) = self.scorer.score(["A b."])
         self.assertIsNone(score.returns)
+        self.assertIsNone(score.labels)
         self.assertEqual((score.text, score.question), ("A b.", ""))
         self.assertIn("a text", repr(score))
 

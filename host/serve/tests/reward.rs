@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Completion, Extractor, Graders, PartError, Question, RewardSettings, Rollout, Scored, Scorers, SentenceScorer,
-    StepError, Triplet, Verdict, Verifiers,
+    Completion, Credit, Extractor, Graders, PartError, Question, RewardSettings, Rollout, Scored, Scorers,
+    SentenceScorer, StepError, Triplet, Verdict, Verifiers,
 };
 use corver_serve::{Health, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, get_reward, score};
 use http::{Answer, Running, post, read_answer};
 use serde_json::{Value, json};
 
-/// Pays a sentence half a point for the word “true”. It fails at “poison”, panics at “bomb”, and at “wait” says that it has begun
+/// Pays a sentence half a point for the word “true”, and labels one with the word “right”. It fails at “poison”, panics at “bomb”, and at “wait” says that it has begun
 /// and waits for a word from the test.
 struct Words {
     begin: mpsc::Sender<()>,
@@ -40,6 +40,9 @@ impl SentenceScorer for Words {
             if text.contains("wait") {
                 self.begin.send(()).unwrap();
                 self.words.lock().unwrap().recv_timeout(Duration::from_secs(20)).unwrap();
+            }
+            if text.contains("right") {
+                return Ok(Verdict { reward: Some(1.0), credit: Credit::Sign, ..Verdict::default() });
             }
             Ok(Verdict { reward: text.contains("true").then_some(0.5), ..Verdict::default() })
         };
@@ -241,6 +244,33 @@ fn our_own_protocol_tells_everything() {
     {
         let refused = with_tokens(tokens);
         assert!(refused.status == 400 && refused.error().contains(says), "{refused:?}");
+    }
+}
+
+#[test]
+fn labels_are_told_or_refused() {
+    let text = "It is right. It is true.";
+    let mut request = completions(&[text]);
+    request["completions"][0]["tokens"] = json!([[0, 12], [13, 24], null]);
+    let answer = |strict| {
+        let server = serve(strict, QueueLimits::default(), Limits::default());
+        let told = server.score(&request).json();
+        let [completion] = told["completions"].as_array().unwrap().as_slice() else { panic!("{told}") };
+        assert_eq!(completion["labels"], json!([1, 0, 0]));
+        assert_eq!(completion["sentences"][0]["verdict"]["credit"], "sign");
+        let returns: Vec<f64> = completion["returns"].as_array().unwrap().iter().map(number).collect();
+        assert!(
+            returns[0] == returns[2] && (returns[1] - returns[0] - 0.5).abs() < 1e-9,
+            "a label pays nothing: {returns:?}"
+        );
+        let unlabelled = server.score(&completions(&["It is true."])).json();
+        assert_eq!(unlabelled["completions"][0].get("labels"), None);
+        server.get_reward(&rollout(text, &json!("Ada")))
+    };
+    for strict in [false, true] {
+        let refused = answer(strict);
+        assert_eq!(refused.status, 500);
+        assert!(refused.error().contains("the rule labels sentences"), "{refused:?}");
     }
 }
 

@@ -42,7 +42,8 @@ async def compute_score(
 
     ``scorer`` are the arguments of `corver.Scorer`, from ``reward_kwargs``, or the ``url`` of a `corver-host serve`. Each
     worker opens it once; what is wrong with them is an error. A completion that cannot be scored is logged, gets 0, and has
-    ``corver/error`` 1; with ``strict`` it is an error, which ends its rollout.
+    ``corver/error`` 1; with ``strict`` it is an error, which ends its rollout. A rule that labels sentences is an error in any
+    case: verl hands its estimators rewards alone.
 
     ``ground_truth`` is read as `corver._golds.golds` says. The question is ``extra_info["question"]``, or what the agent loop
     hands over. The two ``reward_…`` arguments are verl's, for other reward functions.
@@ -71,6 +72,7 @@ async def compute_score(
         returns = [0.0] * len(token_ids or [])
     else:
         trace = score.to_dict()
+        _report.refuse_labels(trace, "verl")
         result = {"score": score.reward, "acc": _report.is_right(trace), **_report.numbers(trace)}
         returns = score.returns
     if token_ids is not None:

@@ -64,6 +64,26 @@ class Recording(CorverGRPOTrainer):
         return super()._compute_loss(model, inputs)
 
 
+class Labelling:
+    """The scorer, as if its rule had labelled every sentence; the tokens are right and wrong in turns."""
+
+    def __init__(self, scorer):
+        self.scorer = scorer
+
+    def score(self, *args, **given):
+        return [Labelled(score) for score in self.scorer.score(*args, **given)]
+
+
+class Labelled:
+    def __init__(self, score):
+        self.score = score
+        self.labels = score.returns and [(1, -1, 0)[place % 3] for place in range(len(score.returns))]
+        self.sentences = [sentence._replace(credit="sign") for sentence in score.sentences]
+
+    def __getattr__(self, name):
+        return getattr(self.score, name)
+
+
 def by_hand(returns, num_generations):
     """The paper's advantages, [B][T], as its equations have them."""
     rows = []
@@ -193,6 +213,23 @@ class Trainer(unittest.TestCase):
         found = output["advantages"][mask]
         right = torch.tensor([value for row in expected for value in row])
         self.assertLess(((found - right).abs() / right.abs().clamp(min=1)).max().item(), 1e-3, "TRL keeps rewards in f32")
+
+    def test_advantages_take_the_signs_of_labels(self):
+        trainer = Recording(
+            DEMO, Labelling(self.scorer), config(self.folder, max_steps=1), train_dataset=questions(4),
+            peft_config=paper_lora(r=8, lora_alpha=16),
+        )
+        trainer.train()
+        ((_, output, scores),) = trainer.outputs
+        expected = by_hand([score.returns for score in scores], 4)
+        signed = [[abs(a) * label or a for a, label in zip(row, score.labels)] for row, score in zip(expected, scores)]
+        self.assertNotEqual(signed, expected)
+        self.assert_advantages(output, signed)
+
+    def test_a_plain_reward_function_refuses_labels(self):
+        reward = CorverReward(Labelling(self.scorer), answers=None)
+        with self.assertRaisesRegex(corver.CorverError, "labels sentences, and a reward function cannot"):
+            reward(["q"], ["<think>Rome is old.</think>"], [[1]])
 
     def test_a_group_may_lie_in_two_processes(self):
         script = Path(__file__).with_name("two_processes.py")

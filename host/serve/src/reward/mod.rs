@@ -39,7 +39,16 @@ struct Completion {
 struct Paid {
     /// `[T]`.
     returns: Vec<f64>,
+    /// `[T]` the signs that the advantages are to take, 1 or −1; 0 where there is none.
+    labels: Vec<i8>,
     trace: Trace,
+}
+
+impl Paid {
+    /// Whether the rule labelled a sentence, so that the returns are not all there is to its reward.
+    fn is_labelled(&self) -> bool {
+        self.labels.iter().any(|label| *label != 0)
+    }
 }
 
 impl Completion {

@@ -35,13 +35,15 @@ struct Scores<'a> {
     completions: Vec<Score<'a>>,
 }
 
-/// What `corver-host score --json` prints, and the returns where there are tokens.
+/// What `corver-host score --json` prints, and, where there are tokens, the returns, and the labels if the rule gave any.
 #[derive(Serialize)]
 struct Score<'a> {
     #[serde(flatten)]
     explained: Explained<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     returns: Option<&'a [f64]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    labels: Option<&'a [i8]>,
 }
 
 /// `POST /v1/score`.
@@ -74,8 +76,12 @@ async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, body: Bytes) -> Result<
 }
 
 impl<'a> Score<'a> {
-    fn of(Paid { returns, trace }: &'a Paid, has_tokens: bool, settings: &RewardSettings) -> Self {
-        Self { explained: Explained::of(trace, settings), returns: has_tokens.then_some(returns) }
+    fn of(paid: &'a Paid, has_tokens: bool, settings: &RewardSettings) -> Self {
+        Self {
+            explained: Explained::of(&paid.trace, settings),
+            returns: has_tokens.then_some(&paid.returns),
+            labels: (has_tokens && paid.is_labelled()).then_some(&paid.labels),
+        }
     }
 }
 

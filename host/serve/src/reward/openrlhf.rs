@@ -3,6 +3,9 @@
 //! Its client repeats a request that got a 4xx or 5xx four times, a second apart, and then trains without a reward, which ends in an
 //! error. So a completion that cannot be scored gets a neutral reward and raises `corver/error`, unless the server is strict, and
 //! a request waits where the queue is full.
+//!
+//! A rule that labels sentences is refused, strict or not: the protocol has one number for a completion, and labels act on the
+//! advantages of single tokens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use super::queue::{Unanswered, WhenFull};
 use super::{Completion, Paid, Queue, QueueLimits, read};
 use crate::{Refusal, Reply, Route};
 
+const LABELLED: &str = "the rule labels sentences, which OpenRLHF cannot apply to the advantages of their tokens; use another rule or another trainer";
 const FORM: &str = r#"{"query": [prompt and response, …], "prompts": [prompt, …], "labels": [gold answers, …]}"#;
 
 #[derive(Deserialize)]
@@ -87,6 +91,9 @@ async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, strict: bool, body: Byt
         }
         scored => Some(scored?),
     };
+    if scored.iter().flatten().any(Paid::is_labelled) {
+        return Err(Refusal::failed(LABELLED));
+    }
     let mut paid = scored.into_iter().flatten();
     let figures = readable.into_iter().map(|readable| {
         let earned = if readable { paid.next() } else { None };

@@ -99,7 +99,8 @@ impl<S> Worker<S> {
             return Err("a return is not a finite number".to_owned());
         }
         self.metrics.scored(&scored);
-        let mut paid = scored.returns.into_iter().zip(scored.traces).map(|(returns, trace)| Paid { returns, trace });
+        let all = scored.returns.into_iter().zip(scored.labels).zip(scored.traces);
+        let mut paid = all.map(|((returns, labels), trace)| Paid { returns, labels, trace });
         Ok(jobs.iter().map(|job| paid.by_ref().take(job.completions.len()).collect()).collect())
     }
 

@@ -1,0 +1,48 @@
+"""Labels, which act on advantages and on nothing else."""
+
+import asyncio
+import unittest
+from types import SimpleNamespace
+from unittest import mock
+
+import corver
+from corver import openrlhf
+from corver.verl import compute_score
+
+TRACE = {
+    "sentences": [{"verdict": None}, {"verdict": {"reward": -1.0, "count": None, "credit": "sign"}}],
+    "return_parts": {"judge": 0.0, "format": 0.0, "sentences": 0.0},
+    "response": {"judge": {"reward": 0.0}},
+}
+
+
+class Labelling:
+    """A scorer whose rule labels a sentence of every completion."""
+
+    def __init__(self, **settings):
+        pass
+
+    def score(self, *texts, questions, **completions):
+        score = SimpleNamespace(reward=0.0, returns=None, to_dict=lambda: TRACE)
+        return [score for _ in questions]
+
+
+class Labels(unittest.TestCase):
+    def test_an_advantage_takes_the_sign_of_its_label(self):
+        group = corver.Baseline(centre=1.0, spread=0.5, scale=0.5)
+        self.assertEqual([group.advantage(2.0, label) for label in (1, 0, -1)], [2.0, 2.0, -2.0])
+        self.assertEqual([group.advantage(0.0, label) for label in (1, 0, -1)], [2.0, -2.0, -2.0])
+        self.assertEqual(corver.Baseline(1.0, 0.0, None).advantage(2.0, -1), 0.0)
+
+    def test_trainers_that_cannot_apply_them_refuse_them(self):
+        for strict in (False, True):
+            with mock.patch("corver.Scorer", Labelling):
+                reward = openrlhf.reward_function(strict=strict)
+                with self.assertRaisesRegex(corver.CorverError, "labels sentences, and OpenRLHF cannot"):
+                    reward(["Who? Ada"], ["Who? "], ["Ada"])
+                with self.assertRaisesRegex(corver.CorverError, "labels sentences, and verl cannot"):
+                    asyncio.run(compute_score("", "Ada", "Ada", plugin=f"labels-{strict}", strict=strict))
+
+
+if __name__ == "__main__":
+    unittest.main()
