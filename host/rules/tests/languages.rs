@@ -7,7 +7,7 @@ mod golden;
 use std::path::{Path, PathBuf};
 
 use corver_core::{
-    ChatModel, ChatReply, Completion, CorpusSize, Count, Counter, Credit, Entailment, Exchange, Grade, NliModel, Pair,
+    ChatModel, ChatReply, Completion, CorpusSize, Count, Counter, Credit, Entailment, Exchange, NliModel, Pair,
     PartError, Passage, Point, Prompt, Query, Retriever, Role, Search, Section, Sentence, Triplet, Usage, Verdict,
     Verifiers,
 };
@@ -248,8 +248,9 @@ fn judges_by_chat(language: &str) {
     };
     let batch = ["<answer>Rome</answer>", "<answer></answer>", "<answer>Öl</answer>"].map(completion);
     let grades = rule.grade(&batch, &mut Verifiers::counting(Hashed).with_chat(Rome)).unwrap();
-    let wrong = Grade { note: Some("it says nö".to_owned()), ..Grade::new(-1.0, "BAD") };
-    assert_eq!(grades, [Grade::new(2.0, "GOOD"), Grade::new(-1.0, "NOT_ATTEMPTED"), wrong]);
+    let said: Vec<_> = grades.iter().map(|grade| (grade.reward, grade.label.as_str(), grade.note.as_deref())).collect();
+    assert_eq!(said, [(2.0, "GOOD", None), (-1.0, "NOT_ATTEMPTED", None), (-1.0, "BAD", Some("it says nö"))]);
+    assert_eq!(grades.iter().map(|grade| grade.exchanges.len()).collect::<Vec<_>>(), [1, 0, 1]);
 }
 
 #[test]
