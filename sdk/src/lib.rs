@@ -35,7 +35,8 @@
 //! What a rule sees is a [`Completion`] of [`Sentence`]s with their [`Triplet`]s, and the [`Corpus`], which answers a
 //! [`Query`] with a count; where the rule's `ASKS` says so, also a [`Pair`] of texts with its [`Entailment`], a [`Prompt`] with a chat
 //! model's reply, and a [`Search`] with [`Passage`]s. Ready-made parts: [`Sentence::first_valid_triplet`], [`Triplet::word_query`],
-//! [`Corpus::count_facts`], [`first_fact`], [`mean_fact`], [`Tiers`], [`content_words`].
+//! [`Corpus::count_facts`], [`first_fact`], [`mean_fact`], [`Tiers`], [`content_words`]; for questions to models [`Prompt::tagged`],
+//! [`statements`], [`listed`], [`has_word`]; for texts [`between_tags`], [`keeps_template`], [`token_f1`], [`subsequence_end`].
 //!
 //! `cargo build --release --target wasm32-unknown-unknown` makes the file that `corver-host train --plugin` takes.
 //! `cargo test` is native: [`testing`] has a corpus to fill in by hand, and [`testing::check()`], which tries a rule on
@@ -47,11 +48,14 @@ mod corpus;
 #[doc(hidden)]
 pub mod glue;
 mod outcome;
+mod overlap;
 mod query;
 mod question;
+mod replies;
 mod response;
 mod rule;
 mod settings;
+mod tags;
 pub mod testing;
 mod text;
 mod tiers;
@@ -68,9 +72,12 @@ pub use bindings::{
 };
 pub use corpus::{Ask, Corpus};
 pub use outcome::{Judgement, Outcome, OutcomeExt, abstain, first_fact, label, mean_fact, points, verdict};
+pub use overlap::{subsequence_end, token_f1};
+pub use replies::{LIST_STATEMENTS, has_word, listed, statements};
 pub use response::{Graded, GradedExt, ResponseRule, grade};
 pub use rule::{CompletionRule, SentenceRule};
-pub use settings::{Settings, configured, configured_response, finite};
+pub use settings::{Settings, Variant, at_least_one, configured, configured_response, finite, probability};
+pub use tags::{between_tags, keeps_template};
 pub use tiers::{Tiers, TiersError};
 pub use words::{content_words, is_pronoun, relation_words, word_query};
 

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::{CompletionRule, ResponseRule};
 
@@ -64,6 +65,33 @@ pub fn finite(setting: &str, reward: f64) -> Result<(), String> {
     } else {
         Err(format!("`{setting}` must be a finite 32-bit number; got {reward:e}"))
     }
+}
+
+/// Refuses a number that is no probability.
+///
+/// # Errors
+/// A message that names the setting.
+pub fn probability(setting: &str, value: f64) -> Result<(), String> {
+    if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(format!("`{setting}` must be 0 to 1; got {value}")) }
+}
+
+/// Refuses 0.
+///
+/// # Errors
+/// A message that names the setting.
+pub fn at_least_one(setting: &str, number: u64) -> Result<(), String> {
+    if number > 0 { Ok(()) } else { Err(format!("`{setting}` must be at least 1")) }
+}
+
+/// A setting of rules whose method has a paper and published code that differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Variant {
+    /// As the paper describes it.
+    #[default]
+    Paper,
+    /// As the published code does it.
+    Upstream,
 }
 
 impl<T: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static> Settings for T {}

@@ -1,4 +1,5 @@
 //! Brief: a format reward for completions that think, answer, close both blocks, and do not ramble.
+use corver_sdk::at_least_one;
 use corver_sdk::prelude::*;
 
 settings! {
@@ -30,7 +31,7 @@ impl ResponseRule for Brief {
     fn validate(&self) -> Result<(), String> {
         finite("kept", self.kept)?;
         finite("broken", self.broken)?;
-        if self.limit > 0 { Ok(()) } else { Err("`limit` must be at least 1".to_owned()) }
+        at_least_one("limit", self.limit)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Token-f1: a judge that pays an answer for the words that it shares with a gold (the F1 of SQuAD), not for containing it.
-use std::collections::HashMap;
-
 use corver_sdk::prelude::*;
+use corver_sdk::{probability, token_f1};
 
 settings! {
     /// Pays an answer by the overlap of its words with the nearest gold.
@@ -24,7 +23,7 @@ impl ResponseRule for TokenF1 {
         if answer.is_empty() || ["i dont know", "i do not know"].contains(&answer.join(" ").as_str()) {
             return grade(self.worst, "NOT_ATTEMPTED");
         }
-        let f1 = completion.golds.iter().map(|gold| f1(&answer, &words(gold))).fold(0.0, f64::max);
+        let f1 = completion.golds.iter().map(|gold| token_f1(&answer, &words(gold))).fold(0.0, f64::max);
         let label = if f1 >= self.good { "GOOD" } else { "BAD" };
         grade(self.worst + f1 * (self.best - self.worst), label).note(&format!("F1 {f1:.2}"))
     }
@@ -32,7 +31,7 @@ impl ResponseRule for TokenF1 {
     fn validate(&self) -> Result<(), String> {
         finite("best", self.best)?;
         finite("worst", self.worst)?;
-        if (0.0..=1.0).contains(&self.good) { Ok(()) } else { Err(format!("`good` must be 0 to 1; got {}", self.good)) }
+        probability("good", self.good)
     }
 }
 
@@ -41,14 +40,6 @@ fn words(text: &str) -> Vec<String> {
     let bare = |word: &str| word.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
     let words = text.split_whitespace().map(bare);
     words.filter(|word| !word.is_empty() && !["a", "an", "the"].contains(&word.as_str())).collect()
-}
-
-/// Harmonic mean of the shares that the words in common have of the answer and of the gold.
-fn f1(answer: &[String], gold: &[String]) -> f64 {
-    let mut left: HashMap<&String, i64> = HashMap::new();
-    gold.iter().for_each(|word| *left.entry(word).or_default() += 1);
-    let common = answer.iter().filter(|word| left.get_mut(word).is_some_and(|left| (*left -= 1, *left >= 0).1)).count();
-    2.0 * common as f64 / (answer.len() + gold.len()) as f64
 }
 
 corver_sdk::export_response_rule!(TokenF1);

@@ -130,6 +130,9 @@ impl Case {
             },
         };
         let mut completion = of((0..sentences).map(&mut sentence).collect());
+        if draw.pick(&[false, true]) {
+            completion.text = in_blocks(&completion.sentences);
+        }
         completion.title = draw.pick(&[None, Some("Rome")]).map(str::to_owned);
         completion.evidence = (0..draw.below(3)).map(|_| draw.pick(texts).to_owned()).collect();
         let size = CorpusSize { tokens: draw.pick(&SIZES), documents: draw.pick(&SIZES) };
@@ -155,6 +158,15 @@ impl Case {
             }
         }
     }
+}
+
+/// Think and answer block with their sentences.
+fn in_blocks(sentences: &[Sentence]) -> String {
+    let block = |section| {
+        let inside = sentences.iter().filter(|sentence| sentence.section == section);
+        inside.map(|sentence| sentence.text.as_str()).collect::<Vec<_>>().join(" ")
+    };
+    format!("<think>{}</think><answer>{}</answer>", block(Section::Think), block(Section::Answer))
 }
 
 impl Drop for Case {

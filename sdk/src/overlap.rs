@@ -1,0 +1,80 @@
+//! What two texts have in common.
+
+use std::collections::HashMap;
+
+/// Harmonic mean of the shares that the words in common have of the answer and of the gold (the F1 of SQuAD); 0 where there are none.
+#[must_use]
+pub fn token_f1(answer: &[String], gold: &[String]) -> f64 {
+    let mut left: HashMap<&String, usize> = HashMap::new();
+    gold.iter().for_each(|word| *left.entry(word).or_default() += 1);
+    let mut take = |word| match left.get_mut(word) {
+        Some(left) if *left > 0 => {
+            *left -= 1;
+            true
+        }
+        _ => false,
+    };
+    let common = answer.iter().filter(|word| take(*word)).count();
+    if common == 0 { 0.0 } else { 2.0 * common as f64 / (answer.len() + gold.len()) as f64 }
+}
+
+/// The character of `text`, counted from 0, with which a longest common subsequence of the two ends; the first such character where
+/// there are several. `None` where they have no character in common. The work is the product of the lengths.
+///
+/// ```
+/// // "Rome is old", with which the sentence goes on, is not part of it.
+/// let end = corver_sdk::subsequence_end("Rome is in Italy", "Rome is in Italy, and it is old.");
+/// assert_eq!(end, Some(15));
+/// ```
+#[must_use]
+pub fn subsequence_end(part: &str, text: &str) -> Option<usize> {
+    let part: Vec<char> = part.chars().collect();
+    // Of the text so far, and of as many characters of `part` as the index says: the length of their longest common subsequence.
+    let mut lengths = vec![0_usize; part.len() + 1];
+    let mut end = None;
+    for (place, character) in text.chars().enumerate() {
+        let longest = lengths[part.len()];
+        let mut diagonal = 0;
+        for (i, &wanted) in part.iter().enumerate() {
+            let before = lengths[i + 1];
+            lengths[i + 1] = if wanted == character { diagonal + 1 } else { before.max(lengths[i]) };
+            diagonal = before;
+        }
+        if lengths[part.len()] > longest {
+            end = Some(place);
+        }
+    }
+    end
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f1(answer: &str, gold: &str) -> f64 {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        token_f1(&words(answer), &words(gold))
+    }
+
+    #[test]
+    fn a_word_counts_as_often_as_both_have_it() {
+        assert_eq!(f1("a b", "a b"), 1.0);
+        assert_eq!(f1("a", "a b"), 2.0 / 3.0);
+        assert_eq!(f1("a a", "a"), 2.0 / 3.0);
+        assert_eq!((f1("a", "b"), f1("", "b"), f1("", "")), (0.0, 0.0, 0.0));
+    }
+
+    #[test]
+    fn a_subsequence_ends_at_its_last_character() {
+        assert_eq!(subsequence_end("abc", "a-b-c-d"), Some(4));
+        // "ab" is there twice: the first.
+        assert_eq!(subsequence_end("ab", "abab"), Some(1));
+        // "acd", which skips the b, is longer than "ab".
+        assert_eq!(subsequence_end("abcd", "acd"), Some(2));
+        assert_eq!(subsequence_end("東京は", "それは東京。"), Some(4));
+        assert_eq!(
+            (subsequence_end("abc", "xyz"), subsequence_end("", "a"), subsequence_end("a", "")),
+            (None, None, None)
+        );
+    }
+}
