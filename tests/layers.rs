@@ -71,7 +71,7 @@ fn core_is_light_and_everything_points_towards_it() {
     );
     let serve = ["corver-core", "corver-corpus", "corver-counts", "corver-http", "corver-pretrained"];
     assert_eq!(ours("corver-serve"), BTreeSet::from(serve), "it is handed what scores");
-    for part in ["corver-rules", "corver-pretrained"] {
+    for part in ["corver-rules", "corver-pretrained", "corver-recording"] {
         assert_eq!(ours(part), BTreeSet::from(["corver-core"]), "{part}");
     }
     let learn = BTreeSet::from(["corver-core", "corver-pretrained"]);

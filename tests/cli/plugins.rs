@@ -208,7 +208,7 @@ fn a_recording_takes_the_place_of_the_index() {
     let recorded = run(&[text(&facts), "--set", &set, "--record", text(&counts), "--json"]).good();
     assert_eq!(rewards(&recorded), [Some(-0.1), None]);
     run(&[text(&facts), "--set", &set, "--record", text(&counts)])
-        .bad("exists already: delete it, or take its counts with --replay");
+        .bad("exists already: delete it, or take its answers with --replay");
 
     // From here on there is no index. A threshold may change all the same: the recording holds full counts.
     fs::remove_dir_all(&index).unwrap();

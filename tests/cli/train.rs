@@ -137,6 +137,29 @@ fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
 }
 
 #[test]
+fn a_recorded_run_is_replayed_without_its_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("answers.jsonl");
+    let record = ["--record", recording.to_str().unwrap()];
+    let run = run_dir("recorded");
+    kill_when(&short_run_args(&run, "8", &record), || lines(&run.join("metrics.jsonl")).len() >= 3);
+    let other = run_dir("recorded-again");
+    short_run(&other, 8, &record).bad("exists already");
+    assert!(!other.exists(), "said before the run has a folder");
+    host(&[&["train", "--out", run.to_str().unwrap(), "--resume"], &record[..]].concat()).good();
+
+    let replay = ["--replay", recording.to_str().unwrap(), "--set", "corpus.index=/nowhere"];
+    let replayed = run_dir("replayed");
+    short_run(&replayed, 8, &replay).good();
+    assert_eq!(without_times(&replayed), without_times(&run));
+    // It stays a replayed run: there is no index to go on with.
+    let resume = ["train", "--out", replayed.to_str().unwrap(), "--resume", "--steps", "9"];
+    host(&resume).bad("/nowhere");
+    host(&[&resume[..], &replay[..2]].concat()).bad("does not hold the query");
+    short_run(&run_dir("both"), 1, &[&record[..], &replay[..]].concat()).usage("--replay");
+}
+
+#[test]
 fn a_killed_run_resumes_to_the_same_end() {
     let killed = resumes_to_the_same_end("straight", &[]);
     short_run(&killed, 16, &["--resume", "--plugin", "min.wasm"]).bad("this run began with other");

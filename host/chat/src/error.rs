@@ -66,8 +66,8 @@ pub enum ChatError {
     },
     /// So much is not to be spent.
     #[error(
-        "{cost:.4} is spent of at most {max_cost} ({section}.max_cost); the same command goes on with a higher ceiling (a run: with --resume), \
-         and nothing is asked twice"
+        "{cost:.4} is spent of at most {max_cost} ({section}.max_cost); a higher ceiling goes on (a run, with --resume), and nothing is \
+         asked twice"
     )]
     Ceiling {
         /// The settings' section.

@@ -1,17 +1,71 @@
 //! What answers a rule's questions on a command line.
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
 use corver_core::Verifiers;
-use corver_counts::{Recorder, Recording};
+use corver_counts::Source;
+use corver_recording::{Recording, go_on, record};
 use corver_reward::{Config, parts};
+use corver_study::run::{RunManifest, fingerprint};
 
 use crate::args::RecordingArgs;
 
-/// The verifiers of the configuration, the same with a recorder, or a recording.
-pub fn verifiers(config: &Config, recording: &RecordingArgs) -> Result<Verifiers<'static>> {
-    Ok(match (&recording.replay, &recording.record) {
-        (Some(path), _) => Verifiers::counting(Recording::open(path)?),
-        (None, Some(path)) => Verifiers::counting(Recorder::create(path, parts::corpus(config)?.1)?),
-        (None, None) => parts::verifiers(config)?.1,
+/// Where answers come from.
+pub enum Origin {
+    /// The corpus, and models beside it.
+    Corpus(Vec<Source>),
+    /// A recording, of this hash.
+    Recording(String),
+}
+
+impl Origin {
+    /// What decides the counts.
+    pub fn tell(&self, manifest: &mut RunManifest) -> Result<()> {
+        match self {
+            Self::Corpus(sources) => manifest.set("index", corver_counts::fingerprint(sources)?),
+            Self::Recording(hash) => manifest.set("recording", hash),
+        }
+        Ok(())
+    }
+}
+
+/// The verifiers of the configuration, or a recording.
+pub fn open(config: &Config, args: &RecordingArgs) -> Result<(Origin, Verifiers<'static>)> {
+    match &args.replay {
+        Some(path) => {
+            let hash = fingerprint(path).with_context(|| format!("reading the recording {}", path.display()))?;
+            Ok((Origin::Recording(hash), Recording::open(path)?.verifiers()))
+        }
+        None => {
+            let (sources, verifiers) = parts::verifiers(config)?;
+            Ok((Origin::Corpus(sources), verifiers))
+        }
+    }
+}
+
+/// Refuses to record into a file that exists, unless what began it goes on.
+pub fn check(args: &RecordingArgs, resumes: bool) -> Result<()> {
+    match &args.record {
+        Some(path) if !resumes && path.exists() => {
+            bail!(corver_recording::RecordingError::Exists { path: path.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same verifiers, with a recorder where one is asked for. Where a run goes on, so does its recording.
+pub fn recorded<'a>(args: &RecordingArgs, resumes: bool, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>> {
+    let begun = |path: &Path| resumes && path.exists();
+    Ok(match &args.record {
+        Some(path) if begun(path) => go_on(path, verifiers)?,
+        Some(path) => record(path, verifiers)?,
+        None => verifiers,
     })
+}
+
+/// For a command that does one thing.
+pub fn verifiers(config: &Config, args: &RecordingArgs) -> Result<Verifiers<'static>> {
+    check(args, false)?;
+    recorded(args, false, open(config, args)?.1)
 }

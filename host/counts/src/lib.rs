@@ -1,8 +1,6 @@
 //! How often words occur together, wherever the corpus lies. Everything here is a [`corver_core::Counter`]:
 //!
 //! ```text
-//!            Recorder ─▶ a file          what was asked, for Recording to answer without a corpus
-//!               │
 //!             Memo                       each query goes further once
 //!               │
 //!              Sum                       several corpora counted as one
@@ -19,7 +17,6 @@
 mod client;
 mod local;
 mod memo;
-mod recording;
 #[cfg(feature = "client")]
 mod source;
 mod sum;
@@ -31,7 +28,6 @@ pub use client::{Remote, RemoteError, RemoteSettings};
 pub use corver_http::{Token, TokenError};
 pub use local::{Local, TooSlow};
 pub use memo::Memo;
-pub use recording::{Recorder, Recording, RecordingError};
 #[cfg(feature = "client")]
 pub use source::{OpenSettings, Opened, Source, SourceError, check_token, fingerprint, open};
 pub use sum::Sum;

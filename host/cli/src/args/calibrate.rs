@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::ConfigArgs;
+use super::{ConfigArgs, RecordingArgs};
 
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
@@ -94,4 +94,6 @@ pub struct AuditArgs {
     /// New folder for audit.json and every sentence with its rewards.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub recording: RecordingArgs,
 }

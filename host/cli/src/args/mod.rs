@@ -224,9 +224,11 @@ pub struct TrainArgs {
     /// Folder of the run. Default: the next free runs/RULE-NNN.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Resume the run in --out from its newest checkpoint, with the settings it began with.
+    /// Resume the run in --out from its newest checkpoint, with the settings it began with. A --record of the run goes on in its file.
     #[arg(long, requires = "out")]
     pub resume: bool,
+    #[command(flatten)]
+    pub recording: RecordingArgs,
     /// Optimiser steps.
     #[arg(long)]
     pub steps: Option<usize>,
@@ -290,6 +292,8 @@ pub struct EvalArgs {
     /// Go on in --out, with the same command line: a question file that was finished is not answered again.
     #[arg(long, requires = "out")]
     pub resume: bool,
+    #[command(flatten)]
+    pub recording: RecordingArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -355,13 +359,13 @@ pub struct ScoreArgs {
     pub recording: RecordingArgs,
 }
 
-/// Where counts are recorded, or replayed from.
-#[derive(Debug, Args)]
+/// Where what rules are answered is recorded, or replayed from.
+#[derive(Debug, Clone, Default, Args)]
 pub struct RecordingArgs {
-    /// Write every count that is looked up to this new file.
+    /// Write everything that rules ask, with the answers (counts, NLI, chats, passages), to this new file.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub record: Option<PathBuf>,
-    /// Take all counts from this recording, and open no index.
+    /// Take all answers from this recording: no index, no verifying model and no network.
     #[arg(long, value_name = "FILE")]
     pub replay: Option<PathBuf>,
 }

@@ -24,6 +24,7 @@ use crate::engine::{self, EngineTrainee};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::policy::{self, MemoryPlan, Policy};
+use crate::recording;
 use crate::resumed;
 use crate::settings;
 
@@ -117,6 +118,7 @@ struct Opened {
     plan: Plan,
     rules: SentenceRules,
     graders: Graders,
+    /// Not recorded yet.
     verifiers: Verifiers<'static>,
     extractor: Extractor,
     /// What decides the run.
@@ -132,7 +134,8 @@ impl Opened {
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
         let plan = plan(config, &rules.name)?;
         plan.check()?;
-        let (sources, verifiers) = parts::verifiers(config)?;
+        recording::check(&args.recording, args.resume)?;
+        let (origin, verifiers) = recording::open(config, &args.recording)?;
         parts::check_granted(&verifiers, &rules, &graders)?;
         let (extractor_folder, extractor) = parts::extractor(config)?;
 
@@ -142,7 +145,7 @@ impl Opened {
         manifest.set("plugin", &rules.hash);
         manifest.set("judge", Grader::fingerprint(config.judge.as_ref())?);
         manifest.set("format", Grader::fingerprint(config.format.as_ref())?);
-        manifest.set("index", corver_counts::fingerprint(&sources)?);
+        origin.tell(&mut manifest)?;
         manifest.set("extractor", fingerprint(&extractor_folder)?);
         if let Some(prompt) = &config.extraction.prompt {
             manifest.set("extractor's prompt", fingerprint(prompt)?);
@@ -172,7 +175,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     if let Some(like) = surroundings.like {
         opened.check_like(like)?;
     }
-    let Opened { prepared, plan, mut rules, mut graders, mut verifiers, mut extractor, manifest } = opened;
+    let Opened { prepared, plan, mut rules, mut graders, verifiers, mut extractor, manifest } = opened;
     let resolved = prepared.as_toml()?;
     let Prepared { config, model, memory, .. } = prepared;
 
@@ -183,6 +186,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     // From here on there is something to go on with.
     let interrupt = surroundings.interrupt.map_or_else(Interrupt::listen, |interrupt| Ok(interrupt.clone()))?;
     let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
+    let mut verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
     policy.keep_failures(run.path());
     let mut scorers = Scorers {
         extractor: &mut extractor,

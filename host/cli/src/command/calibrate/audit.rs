@@ -22,6 +22,7 @@ use crate::args::AuditArgs;
 use crate::engine::{self, Answering};
 use crate::output;
 use crate::policy;
+use crate::recording;
 use crate::settings;
 
 /// What came of the audit.
@@ -69,7 +70,7 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
         ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
     }
     let rules = Loader::new(&config)?.each_sentence_rule()?;
-    let mut verifiers = parts::verifiers(&config)?.1;
+    let mut verifiers = recording::verifiers(&config, &args.recording)?;
     let sampled = match source {
         Source::Sheets(annotated) => Sampled::labelled(&annotated),
         Source::World(truth) => sample(args, &mut config, truth.as_ref())?,

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use corver_core::{Graders, Question, Sampler, Sampling, Scorers, Verifiers};
-use corver_counts::Source;
 use corver_extract::Extractor;
 use corver_reward::Config;
 use corver_reward::parts::{self, Loader, SentenceRules};
@@ -22,6 +21,7 @@ use crate::args::{EvalArgs, EvalCommand};
 use crate::engine::{self, Answering};
 use crate::output;
 use crate::policy;
+use crate::recording::{self, Origin};
 use crate::resumed;
 use crate::settings;
 
@@ -55,7 +55,9 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
     let model = parts::model(&config)?;
-    let mut scoring = args.supported.then(|| Scoring::open(&config)).transpose()?;
+    let records = args.recording.record.is_some() || args.recording.replay.is_some();
+    ensure!(args.supported || !records, "--record and --replay are for what --supported asks");
+    let mut scoring = args.supported.then(|| Scoring::open(args, &config)).transpose()?;
     let folder = match &args.out {
         Some(out) => {
             let manifest = manifest(args, &config, device, &model, &sets, scoring.as_ref())?;
@@ -178,18 +180,20 @@ fn open_sampler(
 struct Scoring {
     rules: SentenceRules,
     graders: Graders,
-    sources: Vec<Source>,
+    origin: Origin,
     verifiers: Verifiers<'static>,
     extractor_folder: PathBuf,
     extractor: Extractor,
 }
 
 impl Scoring {
-    fn open(config: &Config) -> Result<Self> {
+    fn open(args: &EvalArgs, config: &Config) -> Result<Self> {
         let rules = Loader::new(config)?.sentence_rules()?;
-        let (sources, verifiers) = parts::verifiers(config)?;
+        recording::check(&args.recording, args.resume)?;
+        let (origin, verifiers) = recording::open(config, &args.recording)?;
         let (extractor_folder, extractor) = parts::extractor(config)?;
-        Ok(Self { rules, graders: Graders::default(), sources, verifiers, extractor_folder, extractor })
+        let verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
+        Ok(Self { rules, graders: Graders::default(), origin, verifiers, extractor_folder, extractor })
     }
 
     fn scorers(&mut self) -> Scorers<'_, 'static> {
@@ -220,9 +224,9 @@ fn manifest(
     manifest.set(resumed::CONFIGURATION, text_fingerprint(&toml::to_string(&config.to_settings())?));
     manifest.set("device", device);
     manifest.set("model", fingerprint(model)?);
-    if let Some(Scoring { rules, sources, extractor_folder, .. }) = scoring {
+    if let Some(Scoring { rules, origin, extractor_folder, .. }) = scoring {
         manifest.set("plugin", &rules.hash);
-        manifest.set("index", corver_counts::fingerprint(sources)?);
+        origin.tell(&mut manifest)?;
         manifest.set("extractor", fingerprint(extractor_folder)?);
     }
     for (name, adapter) in policies(args) {
