@@ -20,8 +20,8 @@ use crate::manifest::MANIFEST;
 use crate::schema::{Fields, NUMBER, key, tokenizers};
 use crate::{PassageError, PassageManifest, Place};
 
-/// Documents that are read together.
-const BATCH: usize = 1_024;
+/// Documents are read together until they hold so many tokens.
+const BATCH_TOKENS: u64 = 1 << 20;
 /// Threads that index, at most: the library's own limit.
 const MAX_THREADS: usize = 8;
 /// Memory of a thread that indexes, before it writes a segment.
@@ -65,12 +65,12 @@ pub fn build(place: &Place, options: &BuildOptions<'_>) -> Result<PassageManifes
     let total = corpus.index().info().documents;
     let mut documents = corpus.index().documents();
     loop {
-        let batch: Vec<Document> = documents.by_ref().take(BATCH).collect::<Result<_, _>>()?;
+        let batch = next_batch(&mut documents)?;
         if batch.is_empty() {
             break;
         }
-        let read: Vec<Read> =
-            batch.par_iter().map(|document| Read::new(&corpus, document)).collect::<Result<_, _>>()?;
+        let read: Vec<Titled> =
+            batch.par_iter().map(|document| Titled::read(&corpus, document)).collect::<Result<_, _>>()?;
         for document in &read {
             manifest.documents += 1;
             manifest.titled += u64::from(!document.title.is_empty());
@@ -98,15 +98,29 @@ fn check_target(target: &Path) -> Result<(), PassageError> {
     }
 }
 
+/// The next documents; none at the end.
+fn next_batch(
+    documents: &mut impl Iterator<Item = Result<Document, corver_corpus::Error>>,
+) -> Result<Vec<Document>, corver_corpus::Error> {
+    let (mut batch, mut tokens) = (Vec::new(), 0);
+    while tokens < BATCH_TOKENS
+        && let Some(document) = documents.next().transpose()?
+    {
+        tokens += document.tokens.end - document.tokens.start + 1; // with its separator
+        batch.push(document);
+    }
+    Ok(batch)
+}
+
 /// A document as it is indexed.
-struct Read {
+struct Titled {
     /// Empty where it has none.
     title: String,
     text: String,
 }
 
-impl Read {
-    fn new(corpus: &Corpus, document: &Document) -> Result<Self, corver_corpus::Error> {
+impl Titled {
+    fn read(corpus: &Corpus, document: &Document) -> Result<Self, corver_corpus::Error> {
         let metadata = corpus.index().document_metadata(document)?;
         let title = metadata.as_deref().and_then(title).unwrap_or_default();
         Ok(Self { title, text: corpus.text(document)? })
