@@ -29,8 +29,9 @@ use crate::resumed;
 use crate::settings;
 
 /// The settings that a resumed run may have changed: it may go on for longer (the second is the same
-/// number, for the schedule), and with another server of the same model. The last section is not about training.
-const FREE: [&str; 11] = [
+/// number, for the schedule), with another server of the same model, and with more money for its verifier's replies. The last section
+/// is not about training.
+const FREE: [&str; 19] = [
     "run.steps",
     "update.total_steps",
     "engine.url",
@@ -41,6 +42,14 @@ const FREE: [&str; 11] = [
     "engine.concurrency",
     "engine.timeout_s",
     "engine.patience_s",
+    "verify.chat.key_file",
+    "verify.chat.key_variable",
+    "verify.chat.connections",
+    "verify.chat.requests_per_second",
+    "verify.chat.timeout_s",
+    "verify.chat.patience_s",
+    "verify.chat.prices",
+    "verify.chat.max_cost",
     "check",
 ];
 /// The entry of a manifest that has the seed; the configuration has it too.
