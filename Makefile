@@ -55,7 +55,7 @@ infini-gram: # the official engine, in an environment of its own
 test-peer: infini-gram ## index files and answers both ways, against the official engine
 	CORVER_PEER_PYTHON=$(PEER_PYTHON) $(CARGO) test --locked $(PROFILE) --workspace --test peer -- --ignored
 
-test-peers: setup ## decoding, log-probabilities and a training step, against transformers, peft and trl; MODEL=DIR: of that model too, and with CORVER_SHARED=DIR on real text
+test-peers: setup ## decoding, log-probabilities, a training step and entailment, against transformers, peft and trl; MODEL=DIR: of that model too, and with CORVER_SHARED=DIR on real text
 	@host/setup/peers.sh
 	CORVER_PEERS=$(CURDIR)/.deps/peers/bin/python CORVER_MODEL=$(abspath $(MODEL)) \
 	  $(CARGO) test --locked $(PROFILE) --workspace --test peers -- --ignored --nocapture
