@@ -9,6 +9,7 @@ mod responses;
 
 pub use responses::ResponseConformance;
 
+use corver_core::template::{ANSWER, THINK, Tags};
 use corver_core::{Completion, Section, Sentence, Triplet, Verdict, Verifiers};
 use serde::Serialize;
 
@@ -45,6 +46,9 @@ const ENTITIES: [&str; 12] = [
     "June 5, 1967",
     "İstanbul 東京 🎻",
 ];
+
+/// What was asked, by completion.
+const QUESTIONS: [&str; 5] = ["Where is Rome?", "", "Who directed Il Seduttore?", "東京?", "What do you know of Lima?"];
 
 /// What a rule made of the batch.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -120,17 +124,19 @@ fn conform(
     score: impl Fn(&[Completion<'_>], &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, RuleError>,
 ) -> Result<Conformance, NotConformant> {
     let sentences: Vec<Vec<Sentence>> = (0..COMPLETIONS).map(sentences).collect();
-    let texts: Vec<String> = sentences.iter().map(|sentences| text(sentences)).collect();
+    let texts: Vec<String> = sentences.iter().enumerate().map(|(place, sentences)| text(place, sentences)).collect();
     let golds = ["Rome".to_owned(), String::new()];
-    let completion = |(sentences, text)| Completion {
-        question: "Where is Rome?",
+    let evidence = ["Rome is in Italy.".to_owned(), "Il Seduttore is a film.".to_owned()];
+    let completion = |place: usize| Completion {
+        question: QUESTIONS[place % QUESTIONS.len()],
         golds: &golds,
-        text,
-        sentences,
-        ..Completion::default()
+        title: Some("Rome"),
+        evidence: &evidence[..place % 3],
+        text: &texts[place],
+        sentences: &sentences[place],
     };
-    let batch: Vec<Completion<'_>> =
-        sentences.iter().map(Vec::as_slice).zip(texts.iter().map(String::as_str)).map(completion).collect();
+    let places: Vec<usize> = (0..COMPLETIONS).collect();
+    let batch: Vec<Completion<'_>> = places.iter().copied().map(completion).collect();
     let verdicts = score(&batch, &mut Oracle::Exact.verifiers())?;
 
     // These completions of the batch, judged once more, must earn what they earned.
@@ -149,7 +155,6 @@ fn conform(
         }
         Ok(())
     };
-    let places: Vec<usize> = (0..COMPLETIONS).collect();
     same("judged again", &places, Oracle::Exact)?;
     same("after other completions", &places.iter().copied().rev().collect::<Vec<_>>(), Oracle::Exact)?;
     places.chunks(1).try_for_each(|place| same("without the other completions", place, Oracle::Exact))?;
@@ -202,8 +207,18 @@ fn sentences(completion: usize) -> Vec<Sentence> {
     (0..draw(&format!("{completion} sentences"), 6) + 1).map(sentence).collect()
 }
 
-fn text(sentences: &[Sentence]) -> String {
-    sentences.iter().map(|sentence| sentence.text.as_str()).collect::<Vec<_>>().join(" ")
+/// Every other one has a think and an answer block.
+fn text(completion: usize, sentences: &[Sentence]) -> String {
+    let joined = |is_part: fn(&Sentence) -> bool| {
+        let part = sentences.iter().filter(|sentence| is_part(sentence));
+        part.map(|sentence| sentence.text.as_str()).collect::<Vec<_>>().join(" ")
+    };
+    if completion.is_multiple_of(2) {
+        return joined(|_| true);
+    }
+    let block = |Tags { open, close }, inside: String| [open, &inside, close].concat();
+    let think = block(THINK, joined(|sentence| sentence.section == Section::Think));
+    think + &block(ANSWER, joined(|sentence| sentence.section == Section::Answer))
 }
 
 #[cfg(test)]

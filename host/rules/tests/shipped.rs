@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use corver_core::{
-    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verdict, Verifiers,
+    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verdict, Verifier, Verifiers,
 };
 use corver_rules::{Kind, Limits, LoadOptions, ResponseRule, Rule, RuleError};
 use serde_json::{Value, json};
@@ -101,18 +101,19 @@ fn every_shipped_rule_conforms() {
             let rule = ResponseRule::load(&built(&name), LoadOptions::default()).unwrap();
             assert_eq!(rule.name(), name);
             let conformance = rule.conform().unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert!(conformance.lowest < 0.0 && conformance.highest > 0.0, "{name}: {conformance:?}");
+            assert!(conformance.lowest <= 0.0 && conformance.highest > 0.0, "{name}: {conformance:?}");
             continue;
         }
         let rule = load(&name, Value::Null).unwrap();
         assert_eq!(rule.name(), name);
         let conformance = rule.conform().unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(
-            conformance.scored > 0 && conformance.lowest < Some(0.0) && conformance.highest > Some(0.0),
-            "{name}: {conformance:?}"
-        );
+        // What a chat model replies at random is rarely worth anything.
+        let is_judged_by_chat = rule.manifest().asks.contains(&Verifier::Chat);
+        let both_ways = conformance.lowest < Some(0.0) && conformance.highest > Some(0.0);
+        let says_something = conformance.scored > 0 && conformance.lowest < conformance.highest;
+        assert!(says_something && (both_ways || is_judged_by_chat), "{name}: {conformance:?}");
     }
-    assert!(seen >= 14, "only {seen} rules found");
+    assert!(seen >= 19, "only {seen} rules found");
 }
 
 #[test]

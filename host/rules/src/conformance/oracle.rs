@@ -9,8 +9,23 @@ use corver_core::{
 const COUNTS: [Option<u64>; 9] =
     [None, Some(0), Some(1), Some(4), Some(5), Some(19), Some(20), Some(1_000_000), Some(u64::MAX)];
 const PROBABILITIES: [f32; 6] = [0.0, 0.25, 0.3, 0.5, 0.75, 1.0];
-const REPLIES: [&str; 8] =
-    ["", " \t", "A", "CORRECT", "Yes.", "[]", "1. Rome is in Italy.\n2. It is old. (5)", "\u{202e}東京 {\"\0\": ["];
+const REPLIES: [&str; 15] = [
+    "",
+    " \t",
+    "A",
+    "CORRECT",
+    "Wrong",
+    "Yes.",
+    "5",
+    "[]",
+    "NONE",
+    "- Rome is in Italy.\n- It is old.",
+    "- Paris is in Peru.",
+    "- 東京は日本の首都です。",
+    "* Lima is in Peru.\n* Lima is in Chile.\n* Lima is in Peru.",
+    "1. Rome is in Italy.\n2. It is old. (5)",
+    "\u{202e}東京 {\"\0\": [",
+];
 const PASSAGES: [&str; 3] = ["", "Rome is in Italy.", "Dvořák naît à Nelahozeves 🎻."];
 
 /// Answers whatever a rule may ask.
