@@ -36,15 +36,18 @@ fn arms_are_compared_seed_by_seed_and_resumed() {
     host(&[&arms[..], &SMALL].concat()).bad("holds a comparison; go on with it by --resume");
     let resumed = host(&["compare", "--out", folder, "--resume"]).good();
     assert_eq!(fs::read_to_string(&first_summary).unwrap(), of_first, "what was finished is left alone");
-    for said in ["before training", "against first", "min against first: ", "true sentences", "s/step"] {
+    let said =
+        ["before training", "against first", "min against first: ", "true sentences", "s/step", "reward time, s"];
+    for said in said.into_iter().chain(["counts"]) {
         assert!(resumed.stdout.contains(said), "no {said:?} in\n{}", resumed.stdout);
     }
+    assert!(!resumed.stdout.contains("chats "), "no arm asks a chat model:\n{}", resumed.stdout);
     let arms = comparison(&out)["arms"].as_array().unwrap().clone();
-    let accuracy = |arm: &Value| -> Vec<f64> {
-        let figures = arm["figures"].as_array().unwrap();
-        let accuracy = figures.iter().find(|spread| spread["figure"] == "accuracy").unwrap();
-        serde_json::from_value(accuracy["values"].clone()).unwrap()
+    let figure = |arm: &Value, name: &str| -> Option<Vec<f64>> {
+        let spread = arm["figures"].as_array().unwrap().iter().find(|spread| spread["figure"] == name)?;
+        Some(serde_json::from_value(spread["values"].clone()).unwrap())
     };
+    let accuracy = |arm: &Value| figure(arm, "accuracy").unwrap();
     assert_eq!((arms[0]["name"].as_str(), arms[1]["name"].as_str()), (Some("first"), Some("min")));
     for arm in &arms {
         let of_run = |seed: u64| {
@@ -54,9 +57,15 @@ fn arms_are_compared_seed_by_seed_and_resumed() {
             summary["accuracy_after"].as_f64().unwrap()
         };
         assert_eq!(accuracy(arm), [of_run(42), of_run(43)]);
+        assert!(figure(arm, "asked_per_step.count").unwrap().iter().all(|counts| *counts > 0.0));
+        assert_eq!(figure(arm, "asked_per_step.nli").unwrap(), [0.0, 0.0]);
+        assert_eq!(figure(arm, "cost_per_step").unwrap(), [0.0, 0.0]);
     }
 
-    assert!(fs::read_to_string(out.join("comparison.html")).unwrap().contains("Differences from first"));
+    let page = fs::read_to_string(out.join("comparison.html")).unwrap();
+    for part in ["Differences from first", "What a step costs", "seconds of reward in a step"] {
+        assert!(page.contains(part), "no {part}");
+    }
 
     // A rule that was built anew would be another arm.
     let manifest = out.join("min/seed-42/manifest.json");
@@ -66,14 +75,25 @@ fn arms_are_compared_seed_by_seed_and_resumed() {
     };
     other["plugin"] = "another".into();
     fs::write(&manifest, other.to_string()).unwrap();
-    let more = ["compare", "--out", folder, "--resume", "--seeds", "3", "--json"];
-    host(&more).bad("another plugin (another, now ");
+    let resume = ["compare", "--out", folder, "--resume", "--seeds", "3", "--json"];
+    host(&resume).bad("another plugin (another, now ");
     assert!(!out.join("first/seed-44").exists(), "it is said before anything is trained");
 
     fs::write(&manifest, as_trained).unwrap();
-    let more = host(&more).good().json();
+    let more = host(&resume).good().json();
     assert_eq!(more["seeds"], serde_json::json!([42, 43, 44]));
     assert_eq!(accuracy(&more["arms"][1])[..2], accuracy(&arms[1]));
+
+    // An earlier version did not count what rules ask.
+    let summary = out.join("min/seed-42/summary.json");
+    let mut old: Value = serde_json::from_str(&fs::read_to_string(&summary).unwrap()).unwrap();
+    let fields = old.as_object_mut().unwrap();
+    assert!(fields.remove("asked_per_step").is_some() && fields.remove("cost_per_step").is_some());
+    fs::write(&summary, old.to_string()).unwrap();
+    let with_old = host(&resume).good().json();
+    assert!(figure(&with_old["arms"][0], "asked_per_step.count").is_some());
+    assert_eq!(figure(&with_old["arms"][1], "asked_per_step.count"), None);
+    assert_eq!(accuracy(&with_old["arms"][1]), accuracy(&more["arms"][1]));
 }
 
 #[test]

@@ -70,17 +70,17 @@ pub struct Bucket {
 }
 
 /// Hundredths of the size that a chart has beside others on a page: coordinates are whole numbers.
-const FINE: u32 = 4;
+pub(crate) const FINE: u32 = 4;
 const SIZE: (u32, u32) = (380 * FINE, 220 * FINE);
-const FONT: u32 = 11 * FINE;
+pub(crate) const FONT: u32 = 11 * FINE;
 /// plotters makes letters smaller by this factor than they are asked for.
 const SHRINKS: f64 = 1.24;
 /// Labels on an axis, at most.
-const TICKS: usize = 6;
+pub(crate) const TICKS: usize = 6;
 /// Points of a line, at most: more cannot be told apart.
 const POINTS: usize = 400;
 /// Beyond it the arithmetic of ticks overflows.
-const LARGEST: f64 = 1e30;
+pub(crate) const LARGEST: f64 = 1e30;
 
 /// Lines over steps, with a legend that has the last value of each. One without points has its colour, but no entry.
 #[must_use]
@@ -108,7 +108,7 @@ pub fn reliability(labels: Labels<'_>, buckets: &[Bucket]) -> Markup {
     figure(labels, None, &drawn(|area| draw_buckets(area, labels.x, buckets)))
 }
 
-fn figure(labels: Labels<'_>, legend: Option<Markup>, svg: &str) -> Markup {
+pub(crate) fn figure(labels: Labels<'_>, legend: Option<Markup>, svg: &str) -> Markup {
     html! {
         figure.chart {
             figcaption { b { (labels.title) } span.unit { (labels.y) } }
@@ -118,7 +118,7 @@ fn figure(labels: Labels<'_>, legend: Option<Markup>, svg: &str) -> Markup {
     }
 }
 
-fn nothing_to_draw(labels: Labels<'_>) -> Markup {
+pub(crate) fn nothing_to_draw(labels: Labels<'_>) -> Markup {
     html! {
         figure.chart {
             figcaption { b { (labels.title) } span.unit { (labels.y) } }
@@ -128,7 +128,7 @@ fn nothing_to_draw(labels: Labels<'_>) -> Markup {
 }
 
 /// A piece of a line, as it is in the chart.
-fn swatch(series: usize) -> Markup {
+pub(crate) fn swatch(series: usize) -> Markup {
     let RGBColor(r, g, b) = ink::SERIES[series % ink::SERIES.len()];
     html! {
         svg.swatch viewBox="0 0 88 16" aria-hidden="true" {
@@ -137,10 +137,10 @@ fn swatch(series: usize) -> Markup {
     }
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-fn drawn(draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
+pub(crate) fn drawn(draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
     draw(&area).and_then(|()| area.present()).expect("a String takes everything");
@@ -221,7 +221,7 @@ fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
     Ok(())
 }
 
-fn text() -> TextStyle<'static> {
+pub(crate) fn text() -> TextStyle<'static> {
     TextStyle::from(("sans-serif", f64::from(FONT) * SHRINKS)).color(&ink::TEXT)
 }
 
@@ -243,7 +243,7 @@ impl Series {
     }
 }
 
-fn bounds<T: PartialOrd + Copy>(values: impl Iterator<Item = T>) -> Option<(T, T)> {
+pub(crate) fn bounds<T: PartialOrd + Copy>(values: impl Iterator<Item = T>) -> Option<(T, T)> {
     values.fold(None, |bounds, value| match bounds {
         None => Some((value, value)),
         Some((low, high)) => Some((if value < low { value } else { low }, if value > high { value } else { high })),
@@ -251,7 +251,7 @@ fn bounds<T: PartialOrd + Copy>(values: impl Iterator<Item = T>) -> Option<(T, T
 }
 
 /// A range in which the values do not lie on the border; that of shares ends at 0 and 1.
-fn widened((low, high): (f64, f64), unit: Unit) -> (f64, f64) {
+pub(crate) fn widened((low, high): (f64, f64), unit: Unit) -> (f64, f64) {
     let size = low.abs().max(high.abs()).max(1e-9);
     let room = if high - low > 1e-6 * size { 0.06 * (high - low) } else { 0.1 * size };
     match unit {
@@ -262,7 +262,7 @@ fn widened((low, high): (f64, f64), unit: Unit) -> (f64, f64) {
 }
 
 /// The fewest decimals that tell ticks apart exactly.
-fn decimals(ticks: &[f64], unit: Unit) -> usize {
+pub(crate) fn decimals(ticks: &[f64], unit: Unit) -> usize {
     let factor = if unit == Unit::Share { 100.0 } else { 1.0 };
     let is_whole = |value: &f64, decimals: i32| {
         let scaled = value * factor * 10f64.powi(decimals);
@@ -271,7 +271,7 @@ fn decimals(ticks: &[f64], unit: Unit) -> usize {
     (0..9).find(|&decimals| ticks.iter().all(|value| is_whole(value, decimals as i32))).unwrap_or(9)
 }
 
-fn tick(value: f64, decimals: usize, unit: Unit) -> String {
+pub(crate) fn tick(value: f64, decimals: usize, unit: Unit) -> String {
     match unit {
         Unit::Share => number::signed(format!("{:.decimals$} %", 100.0 * value)),
         Unit::Number if decimals > 4 || value.abs() >= 1e6 => number::signed(format!("{value:.1e}")),
@@ -279,7 +279,7 @@ fn tick(value: f64, decimals: usize, unit: Unit) -> String {
     }
 }
 
-fn written(value: f64, unit: Unit) -> String {
+pub(crate) fn written(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Share => number::percent(value),
         Unit::Number => number::short(value),

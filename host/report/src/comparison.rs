@@ -9,6 +9,7 @@ use crate::chart::{Labels, Series, Unit, lines};
 use crate::number;
 use crate::page::{page, table};
 use crate::run::Run;
+use crate::scatter::{Mark, scatter};
 
 /// A heading for each column, and rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,10 +23,14 @@ pub struct Table {
 /// A comparison in words and figures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tables {
-    /// Every figure before training, and of each arm: mean ± standard deviation; the time of a step.
+    /// Every figure before training, and of each arm: mean ± standard deviation.
     pub figures: Table,
     /// Differences from the first arm; without a row for it.
     pub differences: Table,
+    /// What a step of each arm takes: time, questions, tokens, money.
+    pub costs: Table,
+    /// Differences in time and money from the first arm; without a row for it.
+    pub cost_differences: Table,
     /// What is better or worse than in the first arm, one sentence for each other.
     pub verdicts: Vec<String>,
 }
@@ -33,7 +38,11 @@ pub struct Tables {
 /// How the cells are to be read.
 pub const LEGEND: &str = "mean ± standard deviation over the seeds; differences seed by seed ± half of their 95 % interval, * where that leaves out 0; supported: by each arm's own rule and corpus";
 
+/// How the cells of costs are to be read.
+pub const COST_LEGEND: &str = "of one step: seconds; questions of rules by kind (NLI: pairs of texts; searches: for passages), repeated ones included; tokens to and from the chat model; money: at the stated prices, for questions and tokens alone; time: a step's, first arm = 1";
+
 /// How a figure is shown.
+#[derive(Clone, Copy)]
 struct Column {
     figure: &'static str,
     title: &'static str,
@@ -41,8 +50,11 @@ struct Column {
     decimals: usize,
     /// Which way is better, where one is.
     better: Option<Direction>,
+    /// With its deviation and its difference from the first arm.
+    has_spread: bool,
 }
 
+#[derive(Clone, Copy)]
 enum Direction {
     Up,
     Down,
@@ -54,7 +66,12 @@ const fn column(
     (factor, decimals): (f64, usize),
     better: Option<Direction>,
 ) -> Column {
-    Column { figure, title, factor, decimals, better }
+    Column { figure, title, factor, decimals, better, has_spread: true }
+}
+
+/// A number that only needs to be known, and would make the table too wide for a terminal with more.
+const fn number_of(figure: &'static str, title: &'static str) -> Column {
+    Column { has_spread: false, ..column(figure, title, (1.0, 0), None) }
 }
 
 const PERCENT: (f64, usize) = (100.0, 1);
@@ -65,6 +82,28 @@ const COLUMNS: [Column; 6] = [
     column("false_sentences", "false sentences", (1.0, 2), Some(Direction::Down)),
     column("refusal_rate", "refusals, %", PERCENT, None),
     column("mean_length", "tokens", (1.0, 1), None),
+];
+
+const MONEY: &str = "cost_per_step";
+/// Those that are 0 in every arm are left out.
+const COSTS: [Column; 9] = [
+    column("reward_seconds_per_step", "reward time, s", (1.0, 3), Some(Direction::Down)),
+    column("seconds_per_step", "s/step", (1.0, 2), None),
+    number_of("asked_per_step.count", "counts"),
+    number_of("asked_per_step.nli", "NLI"),
+    number_of("asked_per_step.chat", "chats"),
+    number_of("asked_per_step.passages", "searches"),
+    number_of("asked_per_step.prompt_tokens", "tokens to"),
+    number_of("asked_per_step.completion_tokens", "tokens from"),
+    column(MONEY, "money", (1.0, 0), Some(Direction::Down)),
+];
+
+/// What is drawn over what: cost, and what it is called under the axis; figure, title and unit.
+const COST_AXES: [(&str, &str); 2] =
+    [("reward_seconds_per_step", "seconds of reward in a step"), (MONEY, "money for a step")];
+const QUALITY_AXES: [(&str, &str, &str, Unit); 2] = [
+    ("accuracy", "Accuracy", "of the held-out questions", Unit::Share),
+    ("true_sentences", "True sentences", "of an answer", Unit::Number),
 ];
 
 /// Means over the seeds that are drawn step by step: metric, title, unit of the vertical axis.
@@ -86,33 +125,48 @@ impl Tables {
     #[must_use]
     pub fn of(arms: &[Arm], untrained: &BTreeMap<&str, f64>, seeds: usize) -> Self {
         let (first, others) = arms.split_first().expect("there is an arm to compare with");
-        let columns: Vec<&Column> = COLUMNS.iter().filter(|column| first.figure(column.figure).is_some()).collect();
-        let row = |name: &str, cell: &dyn Fn(&Column) -> Option<String>| -> Vec<String> {
-            let cells = columns.iter().map(|column| cell(column).unwrap_or_else(absent));
-            std::iter::once(name.to_owned()).chain(cells).collect()
-        };
-        let header = |corner: &str| row(corner, &|column| Some(column.title.to_owned()));
-
+        let columns: Vec<Column> = COLUMNS.into_iter().filter(|column| first.figure(column.figure).is_some()).collect();
+        let costs: Vec<Column> = COSTS.into_iter().filter_map(|column| column.fitted(arms)).collect();
         let corner = format!("{seeds} {}", if seeds == 1 { "seed" } else { "seeds" });
-        let before = row("before training", &|column| untrained.get(column.figure).map(|value| column.number(*value)));
-        let after = arms.iter().map(|arm| {
-            let seconds = arm.figure("seconds_per_step").map(|spread| format!("{:.2}", spread.mean));
-            let times = [seconds.unwrap_or_else(absent), format!("{:.2}×", arm.relative_time)];
-            [row(&arm.name, &|column| Some(column.value(arm.figure(column.figure)?))), times.to_vec()].concat()
-        });
-        let differences = |arm: &Arm| row(&arm.name, &|column| column.difference(arm.figure(column.figure)?));
+        let against = format!("against {}", first.name);
+
+        let before = row("before training", &columns, |column| Some(column.number(*untrained.get(column.figure)?)));
+        let after = |columns: &[Column], arm: &Arm| {
+            row(&arm.name, columns, |column| Some(column.value(arm.figure(column.figure)?)))
+        };
+        let differences = |columns: &[Column]| Table {
+            header: header(&against, columns),
+            rows: others
+                .iter()
+                .map(|arm| row(&arm.name, columns, |column| column.difference(arm.figure(column.figure)?)))
+                .collect(),
+        };
+        let timed = |arm: &Arm| [after(&costs, arm), vec![format!("{:.2}×", arm.relative_time)]].concat();
+        let spread: Vec<Column> = costs.iter().filter(|column| column.has_spread).copied().collect();
+        let judged: Vec<Column> = columns.iter().chain(&costs).copied().collect();
         Self {
             figures: Table {
-                header: [header(&corner), ["s/step", "time"].map(str::to_owned).to_vec()].concat(),
-                rows: std::iter::once([before, vec![absent(), absent()]].concat()).chain(after).collect(),
+                header: header(&corner, &columns),
+                rows: std::iter::once(before).chain(arms.iter().map(|arm| after(&columns, arm))).collect(),
             },
-            differences: Table {
-                header: header(&format!("against {}", first.name)),
-                rows: others.iter().map(differences).collect(),
+            differences: differences(&columns),
+            costs: Table {
+                header: [header("a step", &costs), vec!["time".to_owned()]].concat(),
+                rows: arms.iter().map(timed).collect(),
             },
-            verdicts: others.iter().map(|arm| verdict(arm, &first.name, &columns, seeds)).collect(),
+            cost_differences: differences(&spread),
+            verdicts: others.iter().map(|arm| verdict(arm, &first.name, &judged, seeds)).collect(),
         }
     }
+}
+
+fn row(name: &str, columns: &[Column], cell: impl Fn(&Column) -> Option<String>) -> Vec<String> {
+    let cells = columns.iter().map(|column| cell(column).unwrap_or_else(absent));
+    std::iter::once(name.to_owned()).chain(cells).collect()
+}
+
+fn header(corner: &str, columns: &[Column]) -> Vec<String> {
+    row(corner, columns, |column| Some(column.title.to_owned()))
 }
 
 fn absent() -> String {
@@ -120,13 +174,22 @@ fn absent() -> String {
 }
 
 impl Column {
+    /// `None` where no arm has anything of it. Money, of any currency, gets three significant digits.
+    fn fitted(self, arms: &[Arm]) -> Option<Self> {
+        let means = arms.iter().filter_map(|arm| Some(arm.figure(self.figure)?.mean));
+        let largest = means.reduce(f64::max).filter(|largest| *largest > 0.0)?;
+        let digits = (2.0 - largest.log10().floor()).clamp(0.0, 9.0) as usize;
+        Some(if self.figure == MONEY { Self { decimals: digits, ..self } } else { self })
+    }
+
     fn number(&self, value: f64) -> String {
         format!("{:.*}", self.decimals, self.factor * value)
     }
 
     fn value(&self, spread: &Spread) -> String {
         let mean = self.number(spread.mean);
-        if spread.values.len() > 1 { format!("{mean} ± {}", self.number(spread.deviation)) } else { mean }
+        let has_spread = self.has_spread && spread.values.len() > 1;
+        if has_spread { format!("{mean} ± {}", self.number(spread.deviation)) } else { mean }
     }
 
     fn difference(&self, spread: &Spread) -> Option<String> {
@@ -143,7 +206,7 @@ impl Column {
     }
 }
 
-fn verdict(arm: &Arm, first: &str, columns: &[&Column], seeds: usize) -> String {
+fn verdict(arm: &Arm, first: &str, columns: &[Column], seeds: usize) -> String {
     let name = &arm.name;
     if seeds < 2 {
         return format!("{name}: one seed cannot say whether it is better than {first}; --resume --seeds 3 adds two");
@@ -188,8 +251,23 @@ pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<Run>]) -> String {
         (shown(&tables.figures))
         h2 { "Differences from " (arms[0].name) }
         (shown(&tables.differences))
-        ul { @for verdict in &tables.verdicts { li { (verdict) } } }
         p.unit { (LEGEND) }
+        h2 { "What a step costs" }
+        (shown(&tables.costs))
+        (shown(&tables.cost_differences))
+        p.unit { (COST_LEGEND) }
+        h2 { "In words" }
+        ul { @for verdict in &tables.verdicts { li { (verdict) } } }
+        h2 { "Cost against quality" }
+        p.unit { "One point for each arm: means over the seeds, with lines of one standard deviation" }
+        div.charts {
+            @for (cost, x) in COST_AXES {
+                @for (figure, title, y, unit) in QUALITY_AXES {
+                    @let marks = marks(arms, cost, figure);
+                    @if marks.iter().any(|mark| mark.x.0 > 0.0) { (scatter(Labels { title, x, y }, unit, &marks)) }
+                }
+            }
+        }
         h2 { "While training" }
         p.unit { "Means over the seeds" }
         div.charts {
@@ -199,6 +277,15 @@ pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<Run>]) -> String {
         }
     };
     page(&format!("Comparison of {names}"), &body)
+}
+
+/// Every arm that has both figures, in the colour that it has in the curves.
+fn marks(arms: &[Arm], cost: &str, figure: &str) -> Vec<Mark> {
+    let spread = |arm: &Arm, name: &str| arm.figure(name).map(|spread| (spread.mean, spread.deviation));
+    let mark = |(series, arm): (usize, &Arm)| {
+        Some(Mark { series, name: arm.name.clone(), x: spread(arm, cost)?, y: spread(arm, figure)? })
+    };
+    arms.iter().enumerate().filter_map(mark).collect()
 }
 
 /// The mean over the runs at every step that all of them have.
@@ -212,7 +299,7 @@ fn mean_curve(runs: &[Run], metric: &str) -> Vec<(u64, f64)> {
 #[cfg(test)]
 mod tests {
     use corver_study::compare::compare;
-    use corver_study::run::Summary;
+    use corver_study::run::{Asked, Summary};
 
     use super::*;
     use crate::testing::{run_folder, trace};
@@ -233,14 +320,58 @@ mod tests {
         let tables = |falsehoods, seeds| Tables::of(&arms(falsehoods), &BTreeMap::from([("accuracy", 0.5)]), seeds);
         let clear = tables([&[0.6, 0.7, 0.65], &[0.5, 0.6, 0.56]], 3);
         assert_eq!(clear.verdicts, ["mine against first: better in false sentences; no clear difference in accuracy"]);
-        assert_eq!(clear.figures.rows[0], ["before training", "50.0", "–", "–", "–"]);
-        assert_eq!(clear.figures.rows[1], ["first", "75.0 ± 0.0", "0.65 ± 0.05", "2.00", "1.00×"]);
+        assert_eq!(clear.figures.rows[0], ["before training", "50.0", "–"]);
+        assert_eq!(clear.figures.rows[1], ["first", "75.0 ± 0.0", "0.65 ± 0.05"]);
+        assert_eq!(clear.costs.header, ["a step", "s/step", "time"], "what no arm has is left out");
+        assert_eq!(clear.costs.rows[0], ["first", "2.00 ± 0.00", "1.00×"]);
         assert_eq!(clear.differences.rows, [["mine", "+0.0 ± 0.0", "−0.10 ± 0.01*"]]);
         let unclear = tables([&[0.6, 0.7], &[0.5, 0.9]], 2);
         assert_eq!(unclear.verdicts, ["mine against first: no clear difference in accuracy, false sentences"]);
         let one = tables([&[0.6], &[0.5]], 1);
         assert!(one.verdicts[0].contains("one seed cannot say"), "{:?}", one.verdicts);
         assert_eq!(one.differences.rows, [["mine", "+0.0", "−0.10"]]);
+    }
+
+    /// Of `first`, which counts, and `asks`, which asks an NLI model for money; `[arm][seed]` has the pairs of a step.
+    fn asking(pairs: [&[f64]; 2]) -> Vec<Arm> {
+        let run = |&nli: &f64| Summary {
+            accuracy_after: Some(0.5 + nli / 1000.0),
+            seconds_per_step: 1.0,
+            reward_seconds_per_step: 0.02 + nli / 100.0,
+            asked_per_step: Some(Asked { count: 1200.0, nli, ..Asked::default() }),
+            cost_per_step: Some(nli / 5000.0),
+            ..Summary::default()
+        };
+        compare(&["first".into(), "<asks>".into()], &pairs.map(|of_arm| of_arm.iter().map(run).collect::<Vec<_>>()))
+    }
+
+    #[test]
+    fn costs_have_the_columns_that_an_arm_has() {
+        let tables = Tables::of(&asking([&[0.0, 0.0, 0.0], &[95.0, 97.0, 96.0]]), &BTreeMap::new(), 3);
+        assert_eq!(tables.costs.header, ["a step", "reward time, s", "s/step", "counts", "NLI", "money", "time"]);
+        let of_first = ["first", "0.020 ± 0.000", "1.00 ± 0.00", "1200", "0", "0.0000 ± 0.0000", "1.00×"];
+        let other = ["<asks>", "0.980 ± 0.010", "1.00 ± 0.00", "1200", "96", "0.0192 ± 0.0002", "1.00×"];
+        assert_eq!(tables.costs.rows, [of_first, other]);
+        assert_eq!(tables.cost_differences.header, ["against first", "reward time, s", "s/step", "money"]);
+        let difference = ["<asks>", "+0.960 ± 0.025*", "+0.00 ± 0.00", "+0.0192 ± 0.0005*"];
+        assert_eq!(tables.cost_differences.rows, [difference]);
+        assert_eq!(tables.verdicts, ["<asks> against first: better in accuracy; worse in reward time, money"]);
+    }
+
+    #[test]
+    fn cost_is_drawn_against_quality() {
+        for pairs in [[&[0.0][..], &[96.0]], [&[0.0, 0.0], &[95.0, 97.0]]] {
+            let arms = asking(pairs);
+            let page =
+                comparison(&arms, &Tables::of(&arms, &BTreeMap::new(), pairs[0].len()), &[Vec::new(), Vec::new()]);
+            for axis in ["seconds of reward in a step", "money for a step"] {
+                assert_eq!(page.matches(axis).count(), 1, "{axis}: there are no true sentences to draw");
+            }
+            assert!(page.contains("&lt;asks&gt;") && !page.contains("<asks>"), "{page}");
+        }
+        let free = asking([&[0.0], &[0.0]]);
+        let page = comparison(&free, &Tables::of(&free, &BTreeMap::new(), 1), &[Vec::new(), Vec::new()]);
+        assert!(page.contains("seconds of reward in a step") && !page.contains("money for a step"));
     }
 
     #[test]

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! `run` reads a run's folder, `tally` its traces, `hacks` says what is suspicious. `comparison` sets arms side by side, `calibration`
-//! shows what labels say. `chart` draws, `completion` colours, and `page` has what every page has: its frame, its style, and how it
-//! becomes a file.
+//! shows what labels say. `chart` and `scatter` draw, `completion` colours, and `page` has what every page has: its frame, its style, and
+//! how it becomes a file.
 
 pub mod calibration;
 pub mod chart;
@@ -23,6 +23,7 @@ pub mod page;
 pub mod report;
 mod reported;
 pub mod run;
+pub mod scatter;
 pub mod tally;
 #[cfg(test)]
 mod testing;

@@ -14,7 +14,7 @@ const CONFIDENCE: f64 = 0.95;
 /// One figure of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Figure {
-    /// As `summary.json` has it, without `_after`.
+    /// As `summary.json` has it, without `_after`; with a dot where it is a part of another.
     pub name: &'static str,
     /// `None` where the run does not have it.
     pub of: fn(&Summary) -> Option<f64>,
@@ -33,7 +33,7 @@ impl Figure {
 }
 
 /// What arms are compared by.
-pub const FIGURES: [Figure; 9] = [
+pub const FIGURES: [Figure; 16] = [
     Figure::trained("accuracy", |run| run.accuracy_before, |run| run.accuracy_after),
     Figure::trained("supported_rate", |run| run.supported_rate_before, |run| run.supported_rate_after),
     Figure::trained("true_sentences", |run| run.true_sentences_before, |run| run.true_sentences_after),
@@ -43,6 +43,13 @@ pub const FIGURES: [Figure; 9] = [
     Figure::trained("mean_length", |run| run.mean_length_before, |run| run.mean_length_after),
     Figure::of_steps("seconds_per_step", |run| Some(run.seconds_per_step)),
     Figure::of_steps("reward_seconds_per_step", |run| Some(run.reward_seconds_per_step)),
+    Figure::of_steps("asked_per_step.count", |run| Some(run.asked_per_step?.count)),
+    Figure::of_steps("asked_per_step.nli", |run| Some(run.asked_per_step?.nli)),
+    Figure::of_steps("asked_per_step.chat", |run| Some(run.asked_per_step?.chat)),
+    Figure::of_steps("asked_per_step.passages", |run| Some(run.asked_per_step?.passages)),
+    Figure::of_steps("asked_per_step.prompt_tokens", |run| Some(run.asked_per_step?.prompt_tokens)),
+    Figure::of_steps("asked_per_step.completion_tokens", |run| Some(run.asked_per_step?.completion_tokens)),
+    Figure::of_steps("cost_per_step", |run| run.cost_per_step),
 ];
 
 /// The figures of the policy that every run began with, by name.
@@ -147,6 +154,7 @@ fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::Asked;
 
     fn runs(accuracies: &[f64], seconds: f64) -> Vec<Summary> {
         let run = |&accuracy_after: &f64| Summary {
@@ -199,6 +207,20 @@ mod tests {
     #[test]
     fn what_a_run_does_not_have_is_left_out() {
         let arms = of(&[runs(&[0.7], 1.0), runs(&[0.9], 1.0)]);
-        assert!(arms[0].figure("true_sentences").is_none());
+        assert!(arms[0].figure("true_sentences").is_none() && arms[0].figure("asked_per_step.nli").is_none());
+    }
+
+    #[test]
+    fn questions_and_money_are_compared_too() {
+        let run = |nli: f64| Summary {
+            asked_per_step: Some(Asked { nli, ..Asked::default() }),
+            cost_per_step: Some(nli / 1000.0),
+            ..Summary::default()
+        };
+        let arms = of(&[vec![run(0.0), run(0.0)], vec![run(96.0), run(98.0)]]);
+        let of_second = |name: &str| arms[1].figure(name).unwrap();
+        assert!((of_second("cost_per_step").mean - 0.097).abs() < 1e-12);
+        assert!(of_second("asked_per_step.nli").difference.is_some_and(|one| one.mean == 97.0 && one.is_clear()));
+        assert_eq!(of_second("asked_per_step.chat").mean, 0.0);
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_report::comparison::{LEGEND, Table, Tables, comparison};
+use corver_report::comparison::{COST_LEGEND, LEGEND, Table, Tables, comparison};
 use corver_report::run::Run;
 use corver_reward::Config;
 use corver_reward::Settings;
@@ -98,11 +98,13 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn show(Tables { figures, differences, verdicts }: &Tables) {
-    for Table { header, rows } in [figures, differences] {
-        output::table(header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
+fn show(Tables { figures, differences, costs, cost_differences, verdicts }: &Tables) {
+    for (tables, legend) in [([figures, differences], LEGEND), ([costs, cost_differences], COST_LEGEND)] {
+        for Table { header, rows } in tables {
+            output::table(header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
+        }
+        output::line(legend);
     }
-    output::line(LEGEND);
     verdicts.iter().for_each(output::line);
 }
 

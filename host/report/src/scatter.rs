@@ -1,0 +1,170 @@
+//! Points with a spread and a name: what something costs against how good it is.
+
+use maud::{Markup, html};
+use plotters::coord::ranged1d::{BoldPoints, Ranged};
+use plotters::coord::types::RangedCoordf64;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::chart::{
+    Area, Drawn, FINE, FONT, LARGEST, Labels, TICKS, Unit, bounds, decimals, drawn, figure, ink, nothing_to_draw,
+    swatch, text, tick, widened, written,
+};
+
+/// Letters of a name that are drawn beside its point, at most; the legend has all of it.
+const LETTERS: usize = 18;
+
+/// A point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mark {
+    /// Which colour it has, as in [`crate::chart::lines`].
+    pub series: usize,
+    /// Beside it, and in the legend.
+    pub name: String,
+    /// Across, 0 or more: mean and standard deviation.
+    pub x: (f64, f64),
+    /// Upwards, likewise.
+    pub y: (f64, f64),
+}
+
+/// Points on a plane; the horizontal axis begins at 0.
+#[must_use]
+pub fn scatter(labels: Labels<'_>, unit: Unit, marks: &[Mark]) -> Markup {
+    let marks: Vec<&Mark> = marks.iter().filter(|mark| mark.is_drawable()).collect();
+    let ends = |(mean, deviation): (f64, f64)| [mean - deviation, mean + deviation];
+    let Some(values) = bounds(marks.iter().flat_map(|mark| ends(mark.y))) else { return nothing_to_draw(labels) };
+    let largest = marks.iter().map(|mark| mark.x.0 + mark.x.1).fold(0.0, f64::max);
+    let across = if largest > 0.0 { 1.08 * largest } else { 1.0 };
+    let legend = html! {
+        @for mark in &marks {
+            li { (swatch(mark.series)) (mark.name) " " b { (written(mark.y.0, unit)) " at " (written(mark.x.0, Unit::Number)) } }
+        }
+    };
+    let svg = drawn(|area| draw(area, labels.x, unit, &marks, across, widened(values, unit)));
+    figure(labels, Some(legend), &svg)
+}
+
+impl Mark {
+    fn is_drawable(&self) -> bool {
+        [self.x, self.y].iter().all(|(mean, deviation)| mean.abs() < LARGEST && deviation.abs() < LARGEST)
+    }
+}
+
+fn draw(area: &Area<'_>, x: &str, unit: Unit, marks: &[&Mark], across: f64, values: (f64, f64)) -> Drawn {
+    let key_points = |(low, high): (f64, f64)| RangedCoordf64::from(low..high).key_points(BoldPoints(TICKS));
+    let (x_ticks, y_ticks) = (key_points((0.0, across)), key_points(values));
+    let (x_decimals, y_decimals) = (decimals(&x_ticks, Unit::Number), decimals(&y_ticks, unit));
+    let y_label = |value: &f64| tick(*value, y_decimals, unit);
+    let widest = y_ticks.iter().map(|value| y_label(value).chars().count()).max().unwrap_or(0) as u32;
+    let mut chart = ChartBuilder::on(area)
+        .margin_top(7 * FINE)
+        .margin_right(13 * FINE)
+        .x_label_area_size(34 * FINE)
+        .y_label_area_size((widest * 65 / 10 + 10) * FINE)
+        .build_cartesian_2d(0.0..across, values.0..values.1)?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(ink::GRID.stroke_width(FINE))
+        .axis_style(ink::GRID.stroke_width(FINE))
+        .set_all_tick_mark_size(3 * FINE)
+        .label_style(text())
+        .x_labels(TICKS)
+        .x_label_formatter(&|value| tick(*value, x_decimals, Unit::Number))
+        .y_labels(TICKS)
+        .y_label_formatter(&y_label)
+        .x_desc(x)
+        .draw()?;
+    let mut names = Names::default();
+    for mark in marks {
+        let ((x, x_spread), (y, y_spread)) = (mark.x, mark.y);
+        let colour = ink::SERIES[mark.series % ink::SERIES.len()];
+        let spreads = [[(x - x_spread, y), (x + x_spread, y)], [(x, y - y_spread), (x, y + y_spread)]];
+        for line in spreads.into_iter().filter(|[start, end]| start != end) {
+            chart.draw_series([PathElement::new(line.to_vec(), colour.stroke_width(2 * FINE))])?;
+        }
+        chart.draw_series([Circle::new((x, y), 4 * FINE, colour.filled())])?;
+        names.write(area, &mark.name, chart.backend_coord(&(x, y)), x > 0.6 * across)?;
+    }
+    Ok(())
+}
+
+/// The names that stand beside points already.
+#[derive(Default)]
+struct Names {
+    /// Left and right end, and the middle of the line.
+    taken: Vec<(i32, i32, i32)>,
+}
+
+impl Names {
+    /// Beside and a little above the point, or below names that are there.
+    fn write(&mut self, area: &Area<'_>, name: &str, (x, y): (i32, i32), on_the_left: bool) -> Drawn {
+        let [fine, font] = [FINE, FONT].map(|size| size as i32);
+        let mut name: String = name.to_owned();
+        if name.chars().count() > LETTERS {
+            name = name.chars().take(LETTERS - 1).chain(['…']).collect();
+        }
+        let width = name.chars().count() as i32 * font * 6 / 10;
+        let (anchor, start) = if on_the_left { (HPos::Right, x - 7 * fine) } else { (HPos::Left, x + 7 * fine) };
+        let (left, right) = if on_the_left { (start - width, start) } else { (start, start + width) };
+        let mut line = y - 9 * fine;
+        while self.taken.iter().any(|&(l, r, at)| l < right && left < r && (at - line).abs() < font) {
+            line += fine;
+        }
+        self.taken.push((left, right, line));
+        let style = text().with_anchor::<RGBColor>(Pos::new(anchor, VPos::Center)).into_text_style(area);
+        area.draw_text(&name, &style, (start, line))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LABELS: Labels<'_> = Labels { title: "Accuracy", x: "seconds", y: "share" };
+
+    fn mark(series: usize, name: &str, x: (f64, f64), y: (f64, f64)) -> Mark {
+        Mark { series, name: name.into(), x, y }
+    }
+
+    #[test]
+    fn every_arm_is_a_point_with_its_spread_and_name() {
+        let marks = [mark(0, "first", (0.02, 0.001), (0.75, 0.01)), mark(2, "<b>", (1.5, 0.1), (0.5, 0.0))];
+        let chart = scatter(LABELS, Unit::Share, &marks).0;
+        assert_eq!(chart.matches("<circle").count(), 2);
+        assert!(chart.contains("75.0\u{a0}% at 0.020") && chart.contains("50.0\u{a0}% at 1.50"), "{chart}");
+        assert!(chart.contains("&lt;b&gt;") && !chart.contains("<b>&lt;b") && !chart.contains("><b><"), "{chart}");
+        let drawn = |n: usize| {
+            let RGBColor(r, g, b) = ink::SERIES[n];
+            let svg = chart.split("<ul").next().unwrap();
+            svg.matches(&format!("<polyline fill=\"none\" opacity=\"1\" stroke=\"#{r:02X}{g:02X}{b:02X}\"")).count()
+        };
+        assert_eq!((drawn(0), drawn(2)), (2, 1), "a spread of 0 has no line: {chart}");
+    }
+
+    #[test]
+    fn names_do_not_cover_each_other() {
+        let same = |name| mark(0, name, (1.0, 0.0), (0.5, 0.0));
+        let chart = scatter(LABELS, Unit::Share, &[same("one"), same("two"), same("three")]).0;
+        let heights: Vec<&str> = ["one", "two", "three"]
+            .iter()
+            .map(|name| {
+                let before = chart.split(&format!("\n{name}\n")).next().unwrap();
+                before.rsplit("<text").next().unwrap().split(" y=\"").nth(1).unwrap().split('"').next().unwrap()
+            })
+            .collect();
+        assert!(heights[0] != heights[1] && heights[1] != heights[2], "{heights:?}");
+    }
+
+    #[test]
+    fn any_values_can_be_drawn() {
+        for value in [0.0, 1e-300, 1e29, 5.0] {
+            let chart = scatter(LABELS, Unit::Number, &[mark(0, "a", (value, value), (value, 0.0))]).0;
+            assert!(chart.contains("<svg") && !chart.contains("NaN"), "{value}");
+        }
+        for marks in [vec![], vec![mark(0, "a", (f64::NAN, 0.0), (1.0, 0.0))]] {
+            assert!(scatter(LABELS, Unit::Number, &marks).0.contains("nothing recorded"));
+        }
+    }
+}
