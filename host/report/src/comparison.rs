@@ -254,6 +254,7 @@ pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<Run>]) -> String {
         p.unit { (LEGEND) }
         h2 { "What a step costs" }
         (shown(&tables.costs))
+        h3 { "Differences from " (arms[0].name) }
         (shown(&tables.cost_differences))
         p.unit { (COST_LEGEND) }
         h2 { "In words" }

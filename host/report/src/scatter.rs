@@ -76,7 +76,8 @@ fn draw(area: &Area<'_>, x: &str, unit: Unit, marks: &[&Mark], across: f64, valu
         .y_label_formatter(&y_label)
         .x_desc(x)
         .draw()?;
-    let mut names = Names::default();
+    let points = marks.iter().map(|mark| chart.backend_coord(&(mark.x.0, mark.y.0)));
+    let mut names = Names::beside(points);
     for mark in marks {
         let ((x, x_spread), (y, y_spread)) = (mark.x, mark.y);
         let colour = ink::SERIES[mark.series % ink::SERIES.len()];
@@ -90,15 +91,19 @@ fn draw(area: &Area<'_>, x: &str, unit: Unit, marks: &[&Mark], across: f64, valu
     Ok(())
 }
 
-/// The names that stand beside points already.
-#[derive(Default)]
+/// Points, and the names that stand beside them already.
 struct Names {
     /// Left and right end, and the middle of the line.
     taken: Vec<(i32, i32, i32)>,
 }
 
 impl Names {
-    /// Beside and a little above the point, or below names that are there.
+    fn beside(points: impl Iterator<Item = (i32, i32)>) -> Self {
+        let radius = 4 * FINE as i32;
+        Self { taken: points.map(|(x, y)| (x - radius, x + radius, y)).collect() }
+    }
+
+    /// Beside and a little above the point, or below what is there.
     fn write(&mut self, area: &Area<'_>, name: &str, (x, y): (i32, i32), on_the_left: bool) -> Drawn {
         let [fine, font] = [FINE, FONT].map(|size| size as i32);
         let mut name: String = name.to_owned();
