@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use corver_corpus::{BuildOptions, Tokenizer};
-use corver_demo::{DemoPaths, Truth};
+use corver_demo::{Article, DemoPaths, Truth};
 use corver_study::eval;
 use corver_study::run::text_fingerprint;
 
@@ -37,15 +37,19 @@ pub fn demo() -> Result<DemoPaths> {
 /// The index of the articles.
 pub fn demo_index() -> Result<PathBuf> {
     let tokenizer = Tokenizer::from_file(demo()?.policy.join("tokenizer.json"))?;
-    let articles = corver_demo::demo_corpus();
-    let texts: Vec<&str> = articles.iter().map(|article| article.text.as_str()).collect();
+    let line = |article: &Article| serde_json::json!({"title": article.title, "text": article.text}).to_string();
+    let lines: Vec<String> = corver_demo::demo_corpus().iter().map(line).collect();
+    let articles = lines.join("\n");
     // Named by its content, so that another version's articles are never counted.
-    let content = text_fingerprint(&format!("{}\n{}", tokenizer.fingerprint(), texts.join("\n")));
+    let content = text_fingerprint(&format!("{}\n{articles}", tokenizer.fingerprint()));
     let path = folders::cache()?.join(format!("demo-index-{}", &content[..16]));
     if path.exists() {
         return Ok(path);
     }
-    match corver_corpus::build_from_documents(texts, &tokenizer, &path, &BuildOptions::default()) {
+    let folder = tempfile::tempdir().context("a folder for the demo's articles")?;
+    let file = folder.path().join("articles.jsonl");
+    std::fs::write(&file, articles).with_context(|| format!("writing {}", file.display()))?;
+    match corver_corpus::build(&[file], &tokenizer, &path, &BuildOptions::default()) {
         // Another process was faster.
         Err(_) if path.exists() => Ok(path),
         built => built.map(|_| path).context("indexing the demo's articles"),

@@ -145,15 +145,17 @@ mod tests {
     fn every_shipped_configuration_is_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
         let mut seen = 0;
-        for folder in [".", "ablations", "aggregations", "rules", "windows"].map(|name| folder.join(name)) {
+        let folders = [".", "ablations", "aggregations", "baselines", "baselines/paper", "rules", "windows"];
+        for folder in folders.map(|name| folder.join(name)) {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 if path.extension().is_some_and(|extension| extension == "toml") {
-                    load(&[&path], &[]).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()));
+                    let resolved = load(&[&path], &[]).and_then(crate::config::Config::resolve);
+                    assert!(resolved.is_ok(), "{}: {:#}", path.display(), resolved.unwrap_err());
                     seen += 1;
                 }
             }
         }
-        assert!(seen >= 26, "only {seen} configurations found");
+        assert!(seen >= 36, "only {seen} configurations found");
     }
 }
