@@ -89,7 +89,11 @@ impl Prepared {
         if args.resume {
             resumed::take_settings(&mut args.config.settings, args.out.as_deref());
         }
-        let mut config = Config::resolve_for_training(settings::of_train(&args)?)?;
+        let settings = settings::of_train(&args)?;
+        let mut config = match args.recording.replay {
+            Some(_) => Config::resolve_for_replay(settings)?,
+            None => Config::resolve_for_training(settings)?,
+        };
         let model = parts::model(&config)?;
         let memory = policy::plan_memory(&mut config, &model)?;
         policy::choose_threads(&mut config)?;

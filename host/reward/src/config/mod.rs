@@ -166,7 +166,19 @@ impl Config {
     pub fn resolve_for_training(settings: Settings) -> Result<Self> {
         let mut problems = Problems::default();
         let config = Self::understand(settings, &mut problems);
-        config.find_everything(&mut problems);
+        config.find_what_trains(&mut problems);
+        config.find_verifiers(&mut problems);
+        problems.none().map(|()| config)
+    }
+
+    /// The same for a run whose rules are answered from a recording: corpus and verifiers need not be there.
+    ///
+    /// # Errors
+    /// As [`Self::resolve_for_training`].
+    pub fn resolve_for_replay(settings: Settings) -> Result<Self> {
+        let mut problems = Problems::default();
+        let config = Self::understand(settings, &mut problems);
+        config.find_what_trains(&mut problems);
         problems.none().map(|()| config)
     }
 
@@ -231,7 +243,7 @@ impl Config {
     }
 
     /// Adds what is not named or not there.
-    fn find_everything(&self, problems: &mut Problems) {
+    fn find_what_trains(&self, problems: &mut Problems) {
         let needed = [("policy.model", self.model.as_ref()), ("extract.model", self.extractor.as_ref())];
         for (key, _) in needed.into_iter().filter(|(_, place)| place.is_none()) {
             problems.add_first(key, UNSET);
@@ -242,9 +254,6 @@ impl Config {
                 problems.add("question.phases", "they take the place of `question.train`: set one of the two")
             }
             _ => {}
-        }
-        if self.sources.is_empty() {
-            problems.add_first("corpus.index", UNSET);
         }
         let train = self.train_questions.iter().map(|place| ("question.train", place));
         let phases = self.train_phases.iter().flatten().map(|(place, _)| ("question.phases", place));
@@ -257,11 +266,6 @@ impl Config {
                 }
             }
         }
-        if let Some(DemoOr::Own(folder)) = &self.verification.nli
-            && !folder.exists()
-        {
-            problems.add("verify.nli.model", hub::missing(hub::Kind::Model, folder));
-        }
         if let Some(path) = &self.extraction.prompt {
             problems.look_for("extract.prompt", path);
         }
@@ -272,16 +276,27 @@ impl Config {
                 problems.add(key, hub::missing(hub::Kind::Model, folder));
             }
         }
-        for source in &self.sources {
-            if let DemoOr::Own(Source::Folder(path)) = source {
-                problems.look_for("corpus.index", path);
-            }
-        }
         for plugin in &self.plugins {
             problems.take("rule.plugin", plugin::find(&plugin.path));
         }
         for (key, grader) in [("judge.plugin", &self.judge), ("format.plugin", &self.format)] {
             grader.iter().for_each(|grader| drop(problems.take(key, plugin::find(&grader.plugin))));
+        }
+    }
+
+    fn find_verifiers(&self, problems: &mut Problems) {
+        if self.sources.is_empty() {
+            problems.add_first("corpus.index", UNSET);
+        }
+        for source in &self.sources {
+            if let DemoOr::Own(Source::Folder(path)) = source {
+                problems.look_for("corpus.index", path);
+            }
+        }
+        if let Some(DemoOr::Own(folder)) = &self.verification.nli
+            && !folder.exists()
+        {
+            problems.add("verify.nli.model", hub::missing(hub::Kind::Model, folder));
         }
     }
 }
