@@ -80,7 +80,7 @@ fn core_is_light_and_everything_points_towards_it() {
     for part in ["corver-extract", "corver-nli"] {
         assert_eq!(ours(part), BTreeSet::from(["corver-core", "corver-onnx", "corver-pretrained"]), "{part}");
     }
-    let reward = ["chat", "core", "corpus", "counts", "demo", "extract", "nli", "onnx", "passages", "rules", "study"]
+    let reward = ["chat", "core", "corpus", "counts", "demo", "extract", "nli", "passages", "rules", "study"]
         .map(|part| format!("corver-{part}"));
     assert_eq!(ours("corver-reward"), reward.iter().map(String::as_str).collect(), "no policy: others train with it");
     assert_eq!(ours("corver-demo"), BTreeSet::from(["corver-core"]), "the demo is read without what made it");

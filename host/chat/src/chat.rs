@@ -37,13 +37,6 @@ impl Chat {
         Ok(Self { client, patience, kept: Kept::open(kept)?, settings, section })
     }
 
-    /// Counts what this job took before, in steps that it will not repeat, towards the ceiling.
-    #[must_use]
-    pub fn having_spent(self, usage: Usage) -> Self {
-        self.kept.add_before(usage);
-        self
-    }
-
     /// Asks every prompt, as many at a time as there are connections; equal prompts are asked once. A reply that `accepts` does not
     /// take is asked for once more. Replies come in the order of the prompts; what they took is told once, however often they are asked
     /// for. `progress` is given the number of prompts that have a reply.
@@ -174,6 +167,11 @@ impl Chat {
 impl ChatModel for Chat {
     fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
         Ok(self.ask_all(prompts, |_| true, |_| ())?)
+    }
+
+    /// Counts towards the ceiling.
+    fn having_spent(&mut self, usage: Usage) {
+        self.kept.add_before(usage);
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Paid {
 pub struct Spent {
     /// Those that this job asked for.
     pub now: Paid,
-    /// Those that were in the cache, and what [`Chat::having_spent`](crate::Chat::having_spent) was told.
+    /// Those that were in the cache, and what [`corver_core::ChatModel::having_spent`] was told.
     pub before: Paid,
 }
 

@@ -212,10 +212,12 @@ fn a_run_that_met_the_ceiling_goes_on_with_a_higher_one() {
     assert_eq!(endpoint.num_requests(), 4);
     // The first three replies belong to steps that are not repeated.
     let three = Usage { prompt_tokens: 300, completion_tokens: 6 };
-    let mut same = open(settings(0.008), folder.path()).having_spent(three);
+    let mut same = open(settings(0.008), folder.path());
+    same.having_spent(three);
     assert!(same.reply(&prompts(8)[2..]).is_err());
     assert_eq!(endpoint.num_requests(), 4, "the same ceiling stops at once");
-    let mut higher = open(settings(0.016), folder.path()).having_spent(three);
+    let mut higher = open(settings(0.016), folder.path());
+    higher.having_spent(three);
     assert!(higher.reply(&prompts(8)[3..]).is_ok());
     assert_eq!(endpoint.num_requests(), 8, "nothing is asked twice");
     assert!((higher.spent().cost(prices) - 0.016).abs() < 1e-9);

@@ -14,16 +14,24 @@ use crate::args::RecordingArgs;
 /// Where answers come from.
 pub enum Origin {
     /// The corpus, and models beside it.
-    Corpus(Vec<Source>),
+    Corpus {
+        /// Of counts.
+        sources: Vec<Source>,
+        /// Of the models and the searches.
+        others: Vec<(&'static str, String)>,
+    },
     /// A recording, of this hash.
     Recording(String),
 }
 
 impl Origin {
-    /// What decides the counts.
+    /// What decides the answers.
     pub fn tell(&self, manifest: &mut RunManifest) -> Result<()> {
         match self {
-            Self::Corpus(sources) => manifest.set("index", corver_counts::fingerprint(sources)?),
+            Self::Corpus { sources, others } => {
+                manifest.set("index", corver_counts::fingerprint(sources)?);
+                others.iter().for_each(|(name, hash)| manifest.set(name, hash));
+            }
             Self::Recording(hash) => manifest.set("recording", hash),
         }
         Ok(())
@@ -39,7 +47,7 @@ pub fn open(config: &Config, args: &RecordingArgs) -> Result<(Origin, Verifiers<
         }
         None => {
             let (sources, verifiers) = parts::verifiers(config)?;
-            Ok((Origin::Corpus(sources), verifiers))
+            Ok((Origin::Corpus { sources, others: parts::fingerprints(config)? }, verifiers))
         }
     }
 }

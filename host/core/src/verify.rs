@@ -144,6 +144,11 @@ pub trait ChatModel: Send {
     /// # Errors
     /// Where the model does not reply, or the money for it is spent.
     fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError>;
+
+    /// Told what the run took before this process went on with it: a model with a ceiling of cost counts it.
+    fn having_spent(&mut self, usage: Usage) {
+        let _ = usage;
+    }
 }
 
 /// Finds passages of the corpus.
@@ -350,6 +355,13 @@ impl<'a> Verifiers<'a> {
         ask("the retriever", searches, &mut self.tallies.passages, |searches| {
             granted(&mut self.retriever, Verifier::Passages)?.passages(searches)
         })
+    }
+
+    /// Tells the chat model what the run took before this process went on with it.
+    pub fn having_spent(&mut self, usage: Usage) {
+        if let Some(model) = &mut self.chat {
+            model.having_spent(usage);
+        }
     }
 
     /// What was asked since this was called last.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use corver_core::{
     ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, Exchange, Lookup, NliModel, Pair, PartError, Passage,
-    Prompt, Query, Retriever, Search, Verifier, Verifiers,
+    Prompt, Query, Retriever, Search, Usage, Verifier, Verifiers,
 };
 use serde::Serialize;
 
@@ -152,6 +152,10 @@ impl ChatModel for Shared<'_> {
         };
         recorder.keep(prompts.iter().zip(&replies).map(line))?;
         Ok(replies)
+    }
+
+    fn having_spent(&mut self, usage: Usage) {
+        self.lock().inner.having_spent(usage);
     }
 }
 

@@ -21,7 +21,7 @@ use crate::hub;
 pub use demo::{demo, demo_index};
 pub use questions::{eval_questions, graded_questions, named_questions, read_files, train_questions, truth};
 pub use rules::{AnyRule, Loader, SentenceRules};
-pub use verifiers::{check_granted, verifiers};
+pub use verifiers::{check_granted, fingerprints, verifiers};
 
 /// The triplet model, and its folder.
 pub fn extractor(config: &Config) -> Result<(PathBuf, Extractor)> {

@@ -7,6 +7,7 @@ use corver_counts::Source;
 use corver_demo::{DemoChat, DemoNli, Errors, demo_world};
 use corver_nli::Nli;
 use corver_passages::{BuildOptions, Passages, Place as PassagePlace, build};
+use corver_study::run::fingerprint;
 
 use super::{SentenceRules, corpus, demo_index, runtime_library};
 use crate::config::{Config, DemoOr, Verification};
@@ -70,6 +71,26 @@ fn demo_passages() -> Result<PassagePlace> {
         }
     }
     Ok(place)
+}
+
+/// What decides the answers of models and searches, by name.
+///
+/// # Errors
+/// Where a folder cannot be read.
+pub fn fingerprints(config: &Config) -> Result<Vec<(&'static str, String)>> {
+    let mut all = Vec::new();
+    if let Some(DemoOr::Own(folder)) = &config.verification.nli {
+        all.push(("NLI model", fingerprint(folder)?));
+    }
+    let searched = config.verification.passages.iter().filter_map(|place| match place {
+        DemoOr::Own(place) => Some(corver_corpus::fingerprint(place.index())),
+        DemoOr::Demo => None,
+    });
+    let searched: Vec<String> = searched.collect::<Result<_, _>>()?;
+    if !searched.is_empty() {
+        all.push(("passages", searched.join("+")));
+    }
+    Ok(all)
 }
 
 /// Refuses rules that ask what is not granted, before anything is computed.

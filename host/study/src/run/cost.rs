@@ -49,6 +49,11 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// The tokens, of a sum over steps.
+    pub(super) fn usage(&self) -> Usage {
+        Usage { prompt_tokens: self.prompt_tokens as u64, completion_tokens: self.completion_tokens as u64 }
+    }
+
     /// Money, in the currency of the prices.
     #[must_use]
     pub fn cost(&self, prices: &Prices) -> f64 {

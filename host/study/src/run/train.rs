@@ -223,6 +223,7 @@ pub fn train(
     plan.check()?;
     run.rewind_logs(steps_done)?;
     let mut log = StepLog::read(run)?;
+    scorers.verifiers.having_spent(log.asked.unwrap_or_default().usage());
     let before = match run.read_json::<Kept>(BEFORE)? {
         Some(kept) => Some(kept),
         None => evaluated(policy, scorers, plan, ("raw", BEFORE), run, steps_done, observer)?,
