@@ -1,5 +1,6 @@
 //! The built binary, driven as a person would drive it.
 
+mod algorithms;
 mod attack;
 mod browser;
 mod calibrate;

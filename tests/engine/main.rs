@@ -65,7 +65,7 @@ fn largest_gap(one: &[Rollout], other: &[Rollout]) -> f64 {
 fn update(policy: &mut Policy, rollouts: &[Rollout]) -> UpdateReport {
     let values = |rollout: &Rollout| (0..rollout.tokens.len()).map(|n| if n % 2 == 0 { 1.0 } else { -1.0 }).collect();
     let values = rollouts.iter().map(values).collect();
-    policy.update(rollouts, &Advantages { values, reward: 0.0, reward_std: 0.0, frac_reward_zero_std: 0.0 }).unwrap()
+    policy.update(rollouts, &Advantages { values, ..Advantages::default() }).unwrap()
 }
 
 fn publish(engine: &mut Engine, policy: &Policy) -> String {

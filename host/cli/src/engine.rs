@@ -143,7 +143,7 @@ impl Sampler for EngineTrainee {
 }
 
 impl Learner for EngineTrainee {
-    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<(), PartError> {
+    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<Option<Vec<Vec<f64>>>, PartError> {
         Learner::prepare(&mut self.policy, rollouts)
     }
 

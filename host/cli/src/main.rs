@@ -71,6 +71,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
     match arguments.command {
         Command::Train(args) => command::train::run(&args, json)?,
+        Command::Sft(args) => command::sft::run(&args, json)?,
         Command::Filter(args) => command::filter::run(&args, json)?,
         Command::Data(args) => command::data::run(&args, json)?,
         Command::Eval(args) => command::eval::run(&args, json)?,

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use corver_core::{
-    Advantages, Decoding, Device, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling, Trainee,
-    UpdateReport,
+    Advantages, Decoding, Demonstration, Device, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling,
+    Student, Trainee, UpdateReport,
 };
 use corver_reward::Config;
 
@@ -41,6 +41,10 @@ pub fn load_policy(_: &Config, _: &Path, _: Option<&Path>) -> Result<Policy> {
     bail!(NO_LIBTORCH)
 }
 
+pub fn load_trainee(_: &Config, _: &Path) -> Result<Policy> {
+    bail!(NO_LIBTORCH)
+}
+
 pub fn merge(_: &Config, _: &Path, _: &Path, _: &Path) -> Result<()> {
     bail!(NO_LIBTORCH)
 }
@@ -62,11 +66,21 @@ impl Policy {
         match *self {}
     }
 
+    pub fn lengths(&self, _: &[Demonstration]) -> Result<Vec<usize>> {
+        match *self {}
+    }
+
     pub fn sampled_elsewhere(&mut self, _: &[Question], _: &Sampling) -> Result<()> {
         match *self {}
     }
 
     pub fn save_adapter(&self, _: &Path, _: Precision) -> Result<()> {
+        match *self {}
+    }
+}
+
+impl Student for Policy {
+    fn imitate(&mut self, _: &[Demonstration]) -> Result<UpdateReport, PartError> {
         match *self {}
     }
 }

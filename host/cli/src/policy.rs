@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
+use anyhow::ensure;
 use anyhow::{Context, Result};
-use corver_core::Device;
+use corver_core::{Algorithm, Device};
 use corver_learn::{Load, Model};
 use corver_reward::Config;
 use corver_reward::settings::EngineKind;
@@ -28,6 +29,8 @@ pub fn plan_memory(config: &mut Config, model: &Path) -> Result<Option<MemoryPla
         micro_batch_tokens: config.update.micro_batch_tokens,
         rank: config.update.lora.r,
         moments: config.update.optimizer.moments,
+        rows_together: if config.update.algorithm == Algorithm::Dpo { 2 } else { 1 },
+        reference_adapter: config.adapter.is_some(),
     };
     let plan = MemoryPlan::for_folder(model, config.precision, config.device, &load, config.memory)
         .context("planning the memory of the run")?;
@@ -62,6 +65,23 @@ pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Res
     }
     let policy = Policy::new(weights, tokenizer, config.update, config.seed).with_context(of_policy)?;
     Ok(policy.with_compatibility(config.reward.compatibility).with_max_rows(config.max_rows))
+}
+
+/// Loads the policy that a run trains: with fresh adapters, or with those of `policy.adapter`, which are then its reference too.
+pub fn load_trainee(config: &Config, model: &Path) -> Result<Policy> {
+    let Some(adapter) = &config.adapter else { return load_policy(config, model, None) };
+    let policy = load_policy(config, model, Some(adapter))?;
+    let (stored, set) = (policy.model().lora().copied().unwrap_or_default(), config.update.lora);
+    ensure!(
+        stored == set,
+        "`policy.adapter`: {} has r = {} and alpha = {}, and `update.lora` asks for r = {} and alpha = {}; set those of the adapter",
+        adapter.display(),
+        stored.r,
+        stored.alpha,
+        set.r,
+        set.alpha
+    );
+    Ok(policy.with_itself_as_reference()?)
 }
 
 /// Folds an adapter into a model, in a new folder.

@@ -5,7 +5,7 @@ use corver_reward::Settings;
 
 use crate::args::{
     AuditArgs, CheckArgs, ConfigArgs, EvalArgs, FilterArgs, GraderArgs, MergeArgs, PoolArgs, RuleArgs, ScoreArgs,
-    ServeArgs, SettingsArgs, TrainArgs,
+    ServeArgs, SettingsArgs, SftArgs, TrainArgs,
 };
 
 pub fn of_train(args: &TrainArgs) -> Result<Settings> {
@@ -37,6 +37,14 @@ pub fn of_filter(args: &FilterArgs) -> Result<Settings> {
         settings.question.train = questions.to_str().context("--questions is not UTF-8")?.to_owned();
     }
     settings.filter.anchors = args.anchors.unwrap_or(settings.filter.anchors);
+    Ok(settings)
+}
+
+pub fn of_sft(args: &SftArgs) -> Result<Settings> {
+    let mut settings = load(&args.settings)?;
+    if let Some(device) = &args.device {
+        settings.run.device.clone_from(device);
+    }
     Ok(settings)
 }
 

@@ -14,6 +14,7 @@
 use std::error::Error;
 
 pub mod advantage;
+pub mod algorithm;
 pub mod completion;
 pub mod count;
 pub mod golds;
@@ -34,7 +35,8 @@ pub mod update;
 pub mod verdict;
 pub mod verify;
 
-pub use advantage::{AdvantageSettings, Advantages, Baseline, ScaleRewards, baselines};
+pub use advantage::{AdvantageSettings, Advantages, Baseline, Estimator, ScaleRewards, baselines};
+pub use algorithm::{Algorithm, DpoSettings, PpoSettings, unused};
 pub use completion::Completion;
 pub use count::{CorpusSize, Count, Counter, Lookup, Query};
 pub use question::Question;
@@ -46,7 +48,7 @@ pub use sentence::{Alignment, Compatibility, Section, Sentence};
 pub use stage::{StageSeconds, StepError};
 pub use step::{StepReport, StepSettings, step};
 pub use trace::{SentenceTrace, Trace};
-pub use trainee::Trainee;
+pub use trainee::{Demonstration, Student, Trainee};
 pub use triplet::{Claim, Extractor, Triplet};
 pub use update::{Device, InvalidSetting, LearnSettings, Learner, Mismatch, Precision, UpdateReport};
 pub use verdict::{Blend, Channel, Credit, Point, SentenceScorer, Verdict, Weighted};

@@ -234,6 +234,8 @@ pub struct TracedReturns {
     pub outside: f64,
     /// Of each sentence's tokens, in the order of the trace.
     pub sentences: Vec<f64>,
+    /// Of each sentence: the sign that its tokens' advantages take, 1 or −1; 0 where they keep their own.
+    pub labels: Vec<i8>,
 }
 
 /// What [`token_returns`] paid the tokens of `trace` under these settings.
@@ -249,7 +251,12 @@ pub fn traced_returns(trace: &Trace, settings: &RewardSettings) -> TracedReturns
         Ablation::None | Ablation::NoJudge => base + settings.lambda_corver * sentence.reward_per_token(),
         Ablation::ResponseLevel | Ablation::NoCooccurrence => outside,
     };
-    TracedReturns { outside, sentences: trace.sentences.iter().map(of_sentence).collect() }
+    let label = |sentence: &SentenceTrace| sentence.verdict.as_ref().map_or(0, Verdict::label);
+    TracedReturns {
+        outside,
+        sentences: trace.sentences.iter().map(of_sentence).collect(),
+        labels: trace.sentences.iter().map(label).collect(),
+    }
 }
 
 fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[SentenceReward]) -> f64 {

@@ -6,10 +6,12 @@ use std::thread;
 
 use tracing::{Span, info_span};
 
-use crate::advantage::{self, AdvantageSettings};
+use crate::advantage::take_signs;
 use crate::score::{Scored, Scorers, pay, read_all};
 use crate::stage::{StageSeconds, StepError, timed};
-use crate::{Advantages, Learner, Question, RewardSettings, Rollout, Sampler, Sampling, Tallies, Trace, UpdateReport};
+use crate::{
+    Advantages, Estimator, Learner, Question, RewardSettings, Rollout, Sampler, Sampling, Tallies, Trace, UpdateReport,
+};
 
 /// How a step samples, rewards and normalises.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -19,7 +21,7 @@ pub struct StepSettings {
     /// Returns.
     pub rewards: RewardSettings,
     /// Advantages.
-    pub advantages: AdvantageSettings,
+    pub estimator: Estimator,
 }
 
 /// What one step did.
@@ -38,8 +40,8 @@ pub struct StepReport {
     pub seconds: StageSeconds,
 }
 
-/// One GRPO step on `questions`: sample, and extract triplets from what has ended meanwhile; score while the update is prepared;
-/// normalise; update. `seed` decides every draw of the step.
+/// One training step on `questions`: sample, and extract triplets from what has ended meanwhile; score while the update is prepared;
+/// make advantages of the returns; update. `seed` decides every draw of the step.
 ///
 /// # Errors
 /// Where a part fails; the policy is then unchanged.
@@ -50,7 +52,7 @@ pub fn step<P: Sampler + Learner + ?Sized>(
     settings: &StepSettings,
     seed: u64,
 ) -> Result<StepReport, StepError> {
-    let StepSettings { sampling, rewards, advantages } = settings;
+    let StepSettings { sampling, rewards, estimator } = settings;
     let (sender, ended) = mpsc::channel();
     let (sampler, extractor) = (&mut *policy, &mut *scorers.extractor);
     let sample = move || {
@@ -66,10 +68,11 @@ pub fn step<P: Sampler + Learner + ?Sized>(
     let prepare = || timed(info_span!("prepare"), || policy.prepare(&rollouts));
     let ((scored, reward_seconds), (prepared, prepare_seconds)) = at_once(reward, prepare);
     let Scored { returns, labels, traces, asked, mut seconds } = scored?;
-    prepared.map_err(StepError::Update)?;
+    let values = prepared.map_err(StepError::Update)?;
 
-    let mut advantages = advantage::normalize(&returns, sampling.num_generations, advantages);
-    advantage::take_signs(&mut advantages.values, &labels);
+    let advantages = estimator.advantages(&returns, values.as_deref(), sampling.num_generations);
+    let mut advantages = advantages.map_err(StepError::Update)?;
+    take_signs(&mut advantages.values, &labels);
     let (update, update_seconds) = timed(info_span!("update"), || policy.update(&rollouts, &advantages));
     let update = update.map_err(StepError::Update)?;
     seconds.rollout = rollout_seconds;

@@ -1,4 +1,4 @@
-//! Stage 9: rollouts and advantages → one optimiser step.
+//! Stage 9: rollouts and advantages → one optimiser step. [`crate::algorithm`] says which algorithms there are.
 //!
 //! Its settings are plain numbers and names, so that a build without libtorch reads and checks them as well.
 
@@ -7,14 +7,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::algorithm::{Algorithm, DpoSettings, PpoSettings};
 use crate::{Advantages, PartError, Rollout};
 
 /// What an update did; of several iterations, the last. Names are TRL's where TRL has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct UpdateReport {
-    /// Clipped surrogate plus the weighted KL term.
+    /// Of the policy: clipped surrogate plus the weighted KL term, or DPO's.
     pub loss: f64,
-    /// k3 estimate against the base model, nats per token; `None` where β is 0.
+    /// k3 estimate against the reference, nats per token; `None` where nothing is compared with it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kl: Option<f64>,
     /// Global L2 norm before clipping.
@@ -32,6 +33,40 @@ pub struct UpdateReport {
     /// Of the first iteration; `None` where there was no token.
     #[serde(flatten)]
     pub mismatch: Option<Mismatch>,
+    /// `None` where there is no critic.
+    #[serde(flatten)]
+    pub critic: Option<CriticReport>,
+    /// `None` where nothing is learned from pairs.
+    #[serde(flatten)]
+    pub preference: Option<PreferenceReport>,
+}
+
+/// How well the critic expects what comes. The first two have the names of TRL's PPO.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct CriticReport {
+    /// Its loss.
+    #[serde(rename = "loss/value_avg")]
+    pub loss: f64,
+    /// Share of tokens whose value was clipped.
+    #[serde(rename = "val/clipfrac_avg")]
+    pub clip_ratio: f64,
+    /// 1 − var(target − V) ⁄ var(target), of the values before the update: 1 where all is foreseen, 0 where nothing is.
+    #[serde(rename = "val/explained_variance")]
+    pub explained_variance: f64,
+}
+
+/// What DPO made of the pairs of a step. Names are TRL's, but for the number of pairs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct PreferenceReport {
+    /// Pairs: groups whose completions did not all earn the same.
+    #[serde(rename = "rewards/pairs")]
+    pub pairs: f64,
+    /// Mean of β times the difference of the log-ratios, before the update.
+    #[serde(rename = "rewards/margins")]
+    pub margin: f64,
+    /// Share of pairs for which that is above 0.
+    #[serde(rename = "rewards/accuracies")]
+    pub accuracy: f64,
 }
 
 /// How far the sampler was from the policy: log-probabilities noted while sampling (μ) against those of the policy before the update
@@ -57,17 +92,17 @@ pub struct Mismatch {
 
 /// The policy, as something to improve.
 pub trait Learner {
-    /// May compute what the update on these rollouts needs besides their advantages: it runs beside the reward, which computes
-    /// those.
+    /// May compute what the update on these rollouts needs besides their returns: it runs beside the reward, which computes those.
+    /// A learner with a critic says what that expects of every token, `[B][T]`.
     ///
     /// # Errors
     /// Where the device fails.
-    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<(), PartError> {
+    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<Option<Vec<Vec<f64>>>, PartError> {
         let _ = rollouts;
-        Ok(())
+        Ok(None)
     }
 
-    /// One GRPO update from the rollouts of a step.
+    /// One update from the rollouts of a step.
     ///
     /// # Errors
     /// Where the device fails or the loss is not finite; the iteration that meets it leaves the weights as they are.
@@ -78,6 +113,12 @@ pub trait Learner {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LearnSettings {
+    /// What is learned from the returns, and how.
+    pub algorithm: Algorithm,
+    /// PPO's own constants.
+    pub ppo: PpoSettings,
+    /// DPO's own constants.
+    pub dpo: DpoSettings,
     /// Size of the adapters.
     pub lora: LoraSettings,
     /// The loss.
@@ -104,6 +145,9 @@ pub struct LearnSettings {
 impl Default for LearnSettings {
     fn default() -> Self {
         Self {
+            algorithm: Algorithm::Grpo,
+            ppo: PpoSettings::default(),
+            dpo: DpoSettings::default(),
             lora: LoraSettings::default(),
             loss: LossSettings::default(),
             old_log_probs: OldLogProbs::Recomputed,
@@ -125,12 +169,19 @@ impl LearnSettings {
     /// The first setting that is out of range.
     pub fn check(&self) -> Result<(), InvalidSetting> {
         let rate = |x: f64| x.is_finite() && x >= 0.0;
+        let share = |x: f64| (0.0..=1.0).contains(&x);
+        let PpoSettings { gamma, lambda, value_clip, value_learning_rate } = self.ppo;
         let checks = [
+            (share(gamma), "ppo.gamma", gamma, "a number from 0 to 1"),
+            (share(lambda), "ppo.lambda", lambda, "a number from 0 to 1"),
+            (value_clip > 0.0, "ppo.value_clip", value_clip, "a number above 0"),
+            (rate(value_learning_rate), "ppo.value_learning_rate", value_learning_rate, "a finite number, 0 or more"),
+            (self.dpo.beta > 0.0 && rate(self.dpo.beta), "dpo.beta", self.dpo.beta, "a finite number above 0"),
             (self.lora.r > 0, "lora.r", self.lora.r as f64, "a rank of 1 or more"),
             (rate(self.loss.beta), "loss.beta", self.loss.beta, "a finite number, 0 or more"),
             (self.num_iterations > 0, "num_iterations", self.num_iterations as f64, "1 or more"),
             (rate(self.learning_rate), "learning_rate", self.learning_rate, "a finite number, 0 or more"),
-            ((0.0..=1.0).contains(&self.warmup_ratio), "warmup_ratio", self.warmup_ratio, "a number from 0 to 1"),
+            (share(self.warmup_ratio), "warmup_ratio", self.warmup_ratio, "a number from 0 to 1"),
             (self.max_grad_norm > 0.0, "max_grad_norm", self.max_grad_norm, "a number above 0"),
             (self.micro_batch_tokens > 0, "micro_batch_tokens", self.micro_batch_tokens as f64, "1 or more"),
         ];
@@ -215,7 +266,7 @@ pub enum ImportanceLevel {
     /// Each token has its own.
     #[default]
     Token,
-    /// One for the completion: the exponential of the mean log-ratio.
+    /// One for the completion: the exponential of the mean log-ratio. This is GSPO (Zheng et al. 2025).
     Sequence,
 }
 
@@ -357,6 +408,14 @@ mod tests {
             ("learning_rate", LearnSettings { learning_rate: f64::NAN, ..LearnSettings::default() }),
             ("max_grad_norm", LearnSettings { max_grad_norm: f64::NAN, ..LearnSettings::default() }),
             ("warmup_ratio", LearnSettings { warmup_ratio: 1.5, ..LearnSettings::default() }),
+            (
+                "ppo.lambda",
+                LearnSettings {
+                    ppo: PpoSettings { lambda: 1.5, ..PpoSettings::default() },
+                    ..LearnSettings::default()
+                },
+            ),
+            ("dpo.beta", LearnSettings { dpo: DpoSettings { beta: 0.0 }, ..LearnSettings::default() }),
             ("lora.r", LearnSettings { lora: LoraSettings { r: 0, alpha: 1.0 }, ..LearnSettings::default() }),
         ];
         for (key, settings) in wrong {

@@ -5,10 +5,12 @@ use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use corver_core::advantage::{GaeSettings, whiten};
 use corver_core::{
-    Ablation, AdvantageSettings, Advantages, Completion, CorpusSize, Count, Counter, Extractor, Graders, Learner,
-    Lookup, PartError, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer,
-    StepError, StepReport, StepSettings, Triplet, UpdateReport, Verdict, Verifiers, baselines, step, traced_returns,
+    Ablation, AdvantageSettings, Advantages, Completion, CorpusSize, Count, Counter, Estimator, Extractor, Graders,
+    Learner, Lookup, PartError, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence,
+    SentenceScorer, StepError, StepReport, StepSettings, Triplet, UpdateReport, Verdict, Verifiers, baselines, step,
+    traced_returns,
 };
 
 /// Answers from a script; one character is one token.
@@ -128,11 +130,20 @@ fn run<P: Sampler + Learner>(
     sentence_scorer: &mut dyn SentenceScorer,
     rewards: RewardSettings,
 ) -> Result<StepReport, StepError> {
+    run_with(policy, extractor, sentence_scorer, StepSettings { rewards, ..StepSettings::default() })
+}
+
+fn run_with<P: Sampler + Learner>(
+    policy: &mut P,
+    extractor: &mut dyn Extractor,
+    sentence_scorer: &mut dyn SentenceScorer,
+    settings: StepSettings,
+) -> Result<StepReport, StepError> {
     let mut graders = Graders::default();
     let mut verifiers = Verifiers::counting(Atlas);
     let mut scorers = Scorers { extractor, verifiers: &mut verifiers, sentence_scorer, graders: &mut graders };
     let sampling = Sampling { num_generations: 2, ..Sampling::default() };
-    let settings = StepSettings { sampling, rewards, ..StepSettings::default() };
+    let settings = StepSettings { sampling, ..settings };
     let question =
         Question { question: "What is the capital?".into(), golds: vec!["Paris".into()], ..Question::default() };
     step(policy, &mut scorers, &[question], &settings, 1)
@@ -176,6 +187,44 @@ fn the_traces_of_a_step_tell_what_every_token_was_taught() {
             }
         }
     }
+}
+
+/// Expects the same of every token.
+struct Critical(ScriptedPolicy, f64);
+
+impl Sampler for Critical {
+    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
+        self.0.sample(questions, sampling, seed)
+    }
+}
+
+impl Learner for Critical {
+    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<Option<Vec<Vec<f64>>>, PartError> {
+        Ok(Some(rollouts.iter().map(|rollout| vec![self.1; rollout.tokens.len()]).collect()))
+    }
+
+    fn update(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {
+        self.0.update(rollouts, advantages)
+    }
+}
+
+#[test]
+fn what_a_critic_expects_reaches_the_advantages() {
+    let gae =
+        StepSettings { estimator: Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 1.0 }), ..StepSettings::default() };
+    let (mut extractor, mut scorer) = (IsIn::default(), Attested);
+    let mut critical = Critical(policy(), 0.5);
+    let report = run_with(&mut critical, &mut extractor, &mut scorer, gae).unwrap();
+    // With λ = 1 the targets are the returns; whitening takes off what was expected, since that is the same everywhere.
+    let mut expected = report.advantages.targets.unwrap();
+    whiten(&mut expected);
+    let apart =
+        critical.0.learned.concat().iter().zip(expected.concat()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(apart < 1e-9, "{apart}");
+
+    let mut without = policy();
+    let error = run_with(&mut without, &mut extractor, &mut scorer, gae).err().unwrap();
+    assert!(matches!(error, StepError::Update(_)) && without.learned.is_empty(), "{error}");
 }
 
 #[test]
@@ -244,9 +293,9 @@ impl Sampler for Directed<'_> {
 }
 
 impl Learner for Directed<'_> {
-    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<(), PartError> {
+    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<Option<Vec<Vec<f64>>>, PartError> {
         (self.prepare)(rollouts);
-        Ok(())
+        Ok(None)
     }
 
     fn update(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {

@@ -63,7 +63,7 @@ fn updating(c: &mut Criterion) {
     let questions: Vec<Question> = (0..PROMPTS).map(question).collect();
     let rollouts = policy.sample(&questions, &SAMPLING, 7).expect("the prompts fit");
     let values = rollouts.iter().enumerate().map(|(n, r)| vec![(n % 3) as f64 - 1.0; r.tokens.len()]).collect();
-    let advantages = Advantages { values, reward: 0.0, reward_std: 0.0, frac_reward_zero_std: 0.0 };
+    let advantages = Advantages { values, ..Advantages::default() };
     let mut group = c.benchmark_group("update");
     group.sample_size(10);
     group.throughput(Throughput::Elements(rollouts.iter().map(|r| r.tokens.len() as u64).sum()));

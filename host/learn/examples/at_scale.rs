@@ -129,6 +129,8 @@ fn run(name: &str, config: ModelConfig, step: &Step, device: Device, machine: &M
         micro_batch_tokens: 16_384.min(prompts * (prompt_tokens + samples * tokens)),
         rank,
         moments: MomentPrecision::F32,
+        rows_together: 1,
+        reference_adapter: false,
     };
     let plan = MemoryPlan::new(&config, kind, device, &load, free(device)?)?;
     println!("\n{name}\n{plan}");
@@ -158,7 +160,7 @@ fn run(name: &str, config: ModelConfig, step: &Step, device: Device, machine: &M
             timed(device, || policy.sample(&questions, &sampling, 7).expect("a rollout"))?;
         let value = |n: usize| (n % 3) as f64 - 1.0;
         let values = rollouts.iter().enumerate().map(|(n, r)| vec![value(n); r.tokens.len()]).collect();
-        let advantages = Advantages { values, reward: 0.0, reward_std: 0.0, frac_reward_zero_std: 0.0 };
+        let advantages = Advantages { values, ..Advantages::default() };
         let (_, update, update_peak) = timed(device, || policy.update(&rollouts, &advantages).expect("an update"))?;
 
         let drawn: usize = rollouts.iter().map(|r| r.tokens.len()).sum();

@@ -3,6 +3,7 @@
 //! ```text
 //! step-000050/adapter_model.safetensors, adapter_config.json   usable by itself
 //! step-000050/optimizer.safetensors                            AdamW's moments
+//! step-000050/critic.safetensors                               PPO's critic and its moments
 //! step-000050/state.json                                       steps done, settings
 //! step-000050/checksums.b3                                     of all of these; `b3sum --check` reads it too
 //! ```
@@ -17,12 +18,15 @@ use corver_core::LearnSettings;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
+use crate::critic::{self, Critic};
 use crate::error::{LearnError, Result};
 use crate::files;
+use crate::optimizer::AdamW;
 use crate::policy::Policy;
 
 const FORMAT: u32 = 1;
 const PREFIX: &str = "step-";
+const CRITIC: &str = "critic.safetensors";
 /// A folder with this file is a checkpoint.
 pub(crate) const STATE: &str = "state.json";
 
@@ -46,11 +50,14 @@ impl Policy {
         files::write_folder(&folder, |temporary| {
             self.model().save_adapter(temporary)?;
             let names: Vec<String> = self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
-            let moments = self.optimizer().state();
-            let moments: Vec<(String, Tensor)> =
-                moments.map(|(n, part, tensor)| (format!("{}.{part}", names[n]), tensor.shallow_clone())).collect();
             let steps = self.optimizer().steps();
-            files::write_tensors(&temporary.join("optimizer.safetensors"), &moments)?;
+            files::write_tensors(&temporary.join("optimizer.safetensors"), &moments(self.optimizer(), &names))?;
+            if let Some(critic) = self.critic() {
+                let named = |(name, tensor): (&str, &Tensor)| (name.to_owned(), tensor.shallow_clone());
+                let mut tensors: Vec<_> = critic::NAMES.into_iter().zip(critic.parameters()).map(named).collect();
+                tensors.extend(moments(critic.optimizer(), &critic::NAMES));
+                files::write_tensors(&temporary.join(CRITIC), &tensors)?;
+            }
             let state = State { format: FORMAT, steps, settings: *self.settings() };
             let state = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
             files::write_whole(&temporary.join(STATE), state.as_bytes())?;
@@ -89,19 +96,39 @@ impl Policy {
         let mut adapter = stored.into_tensors();
         let path = checkpoint.join("optimizer.safetensors");
         let mut moments = files::read_tensors(&path, None, self.model().device())?;
+        let critic = self.critic().is_some().then(|| self.critic_of(checkpoint, state.steps)).transpose()?;
         let names: Vec<String> = self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
-        let take = |from: &mut BTreeMap<String, Tensor>, name: String| {
-            from.remove(&name).ok_or_else(|| LearnError::Weight {
-                path: checkpoint.into(),
-                name,
-                expected: "a tensor of this name".into(),
-                got: "none".into(),
-            })
-        };
+        let take = |from: &mut BTreeMap<String, Tensor>, name: String| take(from, name, checkpoint);
         let weights = names.iter().map(|name| take(&mut adapter, name.clone())).collect::<Result<Vec<_>>>()?;
         let moment = |n: usize, part: &str| take(&mut moments, format!("{}.{part}", names[n]));
-        self.optimizer_mut().restore(&weights, moment, state.steps)
+        self.optimizer_mut().restore(&weights, moment, state.steps)?;
+        self.set_critic(critic);
+        Ok(())
     }
+
+    /// The critic as a checkpoint has it.
+    fn critic_of(&self, checkpoint: &Path, steps: usize) -> Result<Critic> {
+        let (path, device) = (checkpoint.join(CRITIC), self.model().device());
+        let mut tensors = files::read_tensors(&path, None, device)?;
+        let mut critic = Critic::new(self.model().config().hidden_size, self.settings(), device)?;
+        critic.restore(|name| take(&mut tensors, name.to_owned(), &path), steps)?;
+        Ok(critic)
+    }
+}
+
+/// An optimiser's moments, named after its parameters.
+fn moments<S: std::fmt::Display>(optimizer: &AdamW, names: &[S]) -> Vec<(String, Tensor)> {
+    let named = |(n, part, tensor): (usize, String, &Tensor)| (format!("{}.{part}", names[n]), tensor.shallow_clone());
+    optimizer.state().map(named).collect()
+}
+
+fn take(from: &mut BTreeMap<String, Tensor>, name: String, path: &Path) -> Result<Tensor> {
+    from.remove(&name).ok_or_else(|| LearnError::Weight {
+        path: path.into(),
+        name,
+        expected: "a tensor of this name".into(),
+        got: "none".into(),
+    })
 }
 
 /// Settings as they come back from a state file, where the last bit of a number may differ.

@@ -1,4 +1,4 @@
-//! libtorch: models, LoRA, sampling, the GRPO update.
+//! libtorch: models, LoRA, sampling, the update.
 //!
 //! [`Policy`] is the whole of it: it draws rollouts ([`corver_core::Sampler`]) and improves on them
 //! ([`corver_core::Learner`]). Underneath, in the order of a training step:
@@ -10,10 +10,11 @@
 //! libtorch                    what libtorch has and tch does not pass on
 //! sample, cache, prompts      prompts ─▶ completions, each prompt run once for all its samples
 //! update, packed, scores,
-//! loss                        rollouts + advantages ─▶ gradient, in micro-batches
+//! loss, dpo, critic           rollouts + advantages ─▶ gradient, in micro-batches
 //! optimizer, moments,
 //! schedule                    gradient ─▶ adapters
 //! checkpoint                  adapters and optimiser state ─▶ folder, and back
+//! imitation                   demonstrations ─▶ gradient
 //! merge                       model + adapter ─▶ a model for serving
 //! sft                         examples ─▶ a model (how the demo's models are made)
 //! values                      a model ─▶ plain numbers
@@ -27,9 +28,12 @@
 mod attention;
 mod cache;
 pub mod checkpoint;
+pub mod critic;
 pub mod device;
+pub mod dpo;
 pub mod error;
 mod files;
+pub mod imitation;
 mod layer;
 mod libtorch;
 mod linear;

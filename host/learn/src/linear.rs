@@ -47,8 +47,10 @@ impl Linear {
         Ok(Self { name, weight, bias, adapter: None })
     }
 
-    fn active(&self) -> Option<&Adapter> {
-        self.adapter.as_ref().filter(|adapter| adapter.on)
+    /// A, B and scaling of the adapter that takes part.
+    fn active(&self) -> Option<(&Tensor, &Tensor, f64)> {
+        let adapter = self.adapter.as_ref()?;
+        adapter.active().map(|(a, b)| (a, b, adapter.scaling))
     }
 }
 
@@ -91,9 +93,9 @@ impl<const N: usize> Linears<N> {
         for linear in &self.each {
             b.push(match linear.active() {
                 None => None,
-                Some(adapter) => {
-                    a.push(adapter.a.f_to_kind(kind)?);
-                    Some(adapter.b.f_mul_scalar(adapter.scaling)?.f_to_kind(kind)?)
+                Some((own_a, own_b, scaling)) => {
+                    a.push(own_a.f_to_kind(kind)?);
+                    Some(own_b.f_mul_scalar(scaling)?.f_to_kind(kind)?)
                 }
             });
         }

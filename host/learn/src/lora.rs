@@ -26,6 +26,8 @@ pub(crate) struct Adapter {
     pub(crate) b: Tensor,
     pub(crate) scaling: f64,
     pub(crate) on: bool,
+    /// A and B of the reference, which take part while this adapter is off; `None`: the reference is the base model.
+    reference: Option<(Tensor, Tensor)>,
 }
 
 impl Adapter {
@@ -48,7 +50,21 @@ impl Adapter {
 
     pub(crate) fn new(a: Tensor, b: Tensor, lora: &LoraSettings) -> Self {
         let (a, b) = (a.set_requires_grad(true), b.set_requires_grad(true));
-        Self { a, b, scaling: lora.alpha / lora.r as f64, on: true }
+        Self { a, b, scaling: lora.alpha / lora.r as f64, on: true, reference: None }
+    }
+
+    /// A and B that take part now.
+    pub(crate) fn active(&self) -> Option<(&Tensor, &Tensor)> {
+        match self.on {
+            true => Some((&self.a, &self.b)),
+            false => self.reference.as_ref().map(|(a, b)| (a, b)),
+        }
+    }
+
+    pub(crate) fn keep_as_reference(&mut self) -> Result<()> {
+        let kept = |tensor: &Tensor| Ok::<_, tch::TchError>(tensor.f_detach_copy()?.set_requires_grad(false));
+        self.reference = Some((kept(&self.a)?, kept(&self.b)?));
+        Ok(())
     }
 }
 

@@ -52,6 +52,13 @@ pub struct Loss {
     pub clipped_high: f64,
 }
 
+impl Loss {
+    /// A loss without anything else to log.
+    pub(crate) fn alone(loss: Tensor) -> Self {
+        Self { loss, kl_sum: None, clipped_low: 0.0, clipped_high: 0.0 }
+    }
+}
+
 /// The weight of every token of each row, for a step whose completions have these `lengths` (empty ones included).
 /// `tokens_in_step` is what `dapo` divides by: the tokens of all micro-batches that share this optimiser step.
 #[must_use]

@@ -210,7 +210,16 @@ impl Model {
         Ok(())
     }
 
-    /// Whether the adapters take part; without them the model is the base model. Returns whether they did before.
+    /// From now on the model without its adapters is what it is now, in place of the base model.
+    ///
+    /// # Errors
+    /// Where the device has no room for another adapter.
+    pub fn keep_as_reference(&mut self) -> Result<()> {
+        self.linears_mut().filter_map(|linear| linear.adapter.as_mut()).try_for_each(Adapter::keep_as_reference)
+    }
+
+    /// Whether the adapters take part; without them the model is the base model, or what [`Self::keep_as_reference`] kept. Returns
+    /// whether they did before.
     pub fn set_adapters(&mut self, on: bool) -> bool {
         let mut were = false;
         for adapter in self.linears_mut().filter_map(|linear| linear.adapter.as_mut()) {

@@ -34,6 +34,10 @@ pub struct Load {
     pub rank: usize,
     /// The optimiser's two.
     pub moments: MomentPrecision,
+    /// Completions of a question that go through the update together, at least: a pair's two.
+    pub rows_together: usize,
+    /// The reference is an adapter too, which is kept beside the one that is trained.
+    pub reference_adapter: bool,
 }
 
 /// Bytes by what takes them, and what they allow.
@@ -104,7 +108,8 @@ impl MemoryPlan {
             MomentPrecision::F32 => 2 * 4 * shape.adapter_elements,
             MomentPrecision::Eight => 2 * shape.adapter_elements + 2 * 4 * shape.adapter_elements / 256,
         };
-        let (weights, adapters) = (shape.weights, 4 * shape.adapter_elements + moments);
+        let copies = 1 + u64::from(load.reference_adapter);
+        let (weights, adapters) = (shape.weights, 4 * copies * shape.adapter_elements + moments);
         let chunk = LOGITS * 4 * (chunk_rows(device, config.vocab_size) * config.vocab_size) as u64;
         let learning = 2 * 4 * shape.adapter_elements + shape.factors + chunk;
         let refuse = |what, needs: u64, remedy| LearnError::Memory { what, needs, budget, remedy };
@@ -125,10 +130,11 @@ impl MemoryPlan {
 
         let fixed = weights + adapters + learning;
         let tokens = budget.saturating_sub(fixed) / shape.graph_per_token;
-        if tokens < prompt + completion {
+        let least = prompt + load.rows_together as u64 * completion;
+        if tokens < least {
             let remedy = "lower update.lora.r or rollout.max_completion_length";
-            let needs = fixed + (prompt + completion) * shape.graph_per_token;
-            return Err(refuse("the update by one completion", needs, remedy));
+            let needs = fixed + least * shape.graph_per_token;
+            return Err(refuse("the update by the fewest completions that go together", needs, remedy));
         }
         Ok(Self {
             available,
@@ -267,6 +273,8 @@ mod tests {
         micro_batch_tokens: 16_384,
         rank: 128,
         moments: MomentPrecision::F32,
+        rows_together: 1,
+        reference_adapter: false,
     };
 
     const GIB: f64 = (1u64 << 30) as f64;

@@ -4,12 +4,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use corver_core::{
-    Advantages, Compatibility, Decoding, LearnSettings, Learner, PartError, Precision, Question, Rollout, Sampler,
-    Sampling, Trainee, UpdateReport,
+    Advantages, Algorithm, Compatibility, Decoding, LearnSettings, Learner, PartError, Precision, Question, Rollout,
+    Sampler, Sampling, Trainee, UpdateReport,
 };
 use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::json;
 
+use crate::critic::Critic;
 use crate::error::{LearnError, Result};
 use crate::files;
 use crate::memory::Peak;
@@ -17,7 +18,7 @@ use crate::model::Model;
 use crate::optimizer::{AdamW, clip_gradients};
 use crate::sample::{MAX_ROWS, Surroundings, Watch, sample_within};
 use crate::schedule::CosineSchedule;
-use crate::update::{Gradient, Prepared, Row, gradient, prepare};
+use crate::update::{Gradient, Lesson, Objective, Prepared, Row, gradient, prepare};
 
 /// What the last call of `sample` was about: an update needs the prompts, and the temperature that the log-probabilities
 /// belong to.
@@ -35,6 +36,8 @@ pub struct Policy {
     settings: LearnSettings,
     optimizer: AdamW,
     schedule: CosineSchedule,
+    /// Of PPO.
+    critic: Option<Critic>,
     drawn: Option<Drawn>,
     /// For the next update.
     prepared: Option<Prepared>,
@@ -70,8 +73,13 @@ impl Policy {
         let optimizer = AdamW::new(parameters, settings.optimizer)?;
         let steps = settings.total_steps * settings.num_iterations;
         let schedule = CosineSchedule::new(settings.learning_rate, steps, settings.warmup_ratio);
+        let critic = match settings.algorithm {
+            Algorithm::Ppo => Some(Critic::new(model.config().hidden_size, &settings, model.device())?),
+            _ => None,
+        };
         Ok(Self {
             model,
+            critic,
             dialogue: Dialogue::new(tokenizer),
             settings,
             optimizer,
@@ -115,6 +123,15 @@ impl Policy {
         self.watch = Box::new(watch);
     }
 
+    /// The same policy, whose reference is what it is now, in place of the base model: for one that goes on from an adapter.
+    ///
+    /// # Errors
+    /// Where the device has no room for another adapter.
+    pub fn with_itself_as_reference(mut self) -> Result<Self> {
+        self.model.keep_as_reference()?;
+        Ok(self)
+    }
+
     /// Whether the adapters take part in sampling; without them the base model answers. Returns whether they did before.
     pub fn set_adapters(&mut self, on: bool) -> bool {
         self.model.set_adapters(on)
@@ -148,8 +165,24 @@ impl Policy {
         &self.optimizer
     }
 
+    pub(crate) fn model_mut(&mut self) -> &mut Model {
+        &mut self.model
+    }
+
+    pub(crate) fn dialogue(&self) -> &Dialogue {
+        &self.dialogue
+    }
+
+    pub(crate) fn critic(&self) -> Option<&Critic> {
+        self.critic.as_ref()
+    }
+
     pub(crate) fn optimizer_mut(&mut self) -> &mut AdamW {
         &mut self.optimizer
+    }
+
+    pub(crate) fn set_critic(&mut self, critic: Option<Critic>) {
+        self.critic = critic;
     }
 
     /// That no prompt of these questions is refused for its length.
@@ -236,19 +269,32 @@ impl Policy {
             });
         };
         let rows = rows(rollouts, drawn)?;
-        prepare(&mut self.model, &rows, &self.settings, drawn.temperature, drawn.max_completion_length)
+        let (temperature, longest) = (drawn.temperature, drawn.max_completion_length);
+        prepare(&mut self.model, self.critic.as_ref(), &rows, &self.settings, temperature, longest)
     }
 
     fn learn(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport> {
+        check_shape(rollouts, advantages)?;
+        match self.settings.algorithm {
+            Algorithm::Dpo => {
+                let (rollouts, advantages) = paired(rollouts, advantages);
+                self.learn_from(&rollouts, &advantages)
+            }
+            _ => self.learn_from(rollouts, advantages),
+        }
+    }
+
+    fn learn_from(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport> {
         let peak = Peak::begin(self.model.device());
         let lengths: Vec<usize> = rollouts.iter().map(|rollout| rollout.tokens.len()).collect();
         let prepared = self.prepared.take().filter(|prepared| prepared.lengths == lengths);
         let mut prepared = prepared.map_or_else(|| self.prepare(rollouts), Ok)?;
-        check_shape(&lengths, advantages)?;
+        let (settings, objective) = (self.settings, Objective::of(self.settings.algorithm));
+        let temperature = self.drawn.as_ref().map_or(1.0, |drawn| drawn.temperature);
         let mut report = UpdateReport::default();
         for _ in 0..self.settings.num_iterations {
-            let next =
-                self.iterate(&mut prepared, advantages).map_err(|error| self.keep(error, rollouts, advantages))?;
+            let next = self.iterate(&mut prepared, objective, advantages, &settings, temperature);
+            let next = next.map_err(|error| self.keep(error, rollouts, advantages))?;
             report = UpdateReport { mismatch: report.mismatch.or(next.mismatch), ..next };
         }
         log_peak("update", peak);
@@ -268,19 +314,32 @@ impl Policy {
     }
 
     /// One optimiser step.
-    fn iterate(&mut self, prepared: &mut Prepared, advantages: &Advantages) -> Result<UpdateReport> {
-        let temperature = self.drawn.as_ref().map_or(1.0, |drawn| drawn.temperature);
-        let Gradient { mut gradients, mut report } =
-            gradient(&mut self.model, prepared, &advantages.values, &self.settings, temperature)?;
+    pub(crate) fn iterate(
+        &mut self,
+        prepared: &mut Prepared,
+        objective: Objective,
+        advantages: &Advantages,
+        settings: &LearnSettings,
+        temperature: f64,
+    ) -> Result<UpdateReport> {
+        let critic = self.critic.as_ref().filter(|_| objective == Objective::Clipped);
+        let lesson = Lesson { objective, advantages, settings, temperature, critic };
+        let Gradient { mut gradients, mut of_critic, mut report } = gradient(&mut self.model, prepared, &lesson)?;
         let step = self.optimizer.steps();
         let finite = |what, got: f64| match got.is_finite() {
             true => Ok(got),
             false => Err(LearnError::NotFinite { what, got, step, batch: None }),
         };
         finite("loss", report.loss)?;
+        if let Some(critic) = report.critic {
+            finite("loss of the critic", critic.loss)?;
+        }
         report.grad_norm = finite("gradient norm", clip_gradients(&mut gradients, self.settings.max_grad_norm)?)?;
         report.learning_rate = self.schedule.rate(step);
         self.optimizer.step(&gradients, report.learning_rate)?;
+        if let Some(critic) = self.critic.as_mut().filter(|_| !of_critic.is_empty()) {
+            critic.step(&mut of_critic)?;
+        }
         Ok(report)
     }
 }
@@ -310,13 +369,21 @@ fn rows<'a>(rollouts: &'a [Rollout], drawn: &'a Drawn) -> Result<Vec<Row<'a>>> {
     Ok(rows)
 }
 
-/// That there is an advantage for each of the `lengths[r]` tokens of row r.
-fn check_shape(lengths: &[usize], advantages: &Advantages) -> Result<()> {
+/// That there is an advantage for each token.
+fn check_shape(rollouts: &[Rollout], advantages: &Advantages) -> Result<()> {
+    let lengths: Vec<usize> = rollouts.iter().map(|rollout| rollout.tokens.len()).collect();
     let got: Vec<usize> = advantages.values.iter().map(Vec::len).collect();
     if got == lengths {
         return Ok(());
     }
     Err(LearnError::Input { what: "advantages", expected: format!("{lengths:?} by row"), got: format!("{got:?}") })
+}
+
+/// The rollouts that belong to a pair: those with an advantage.
+fn paired(rollouts: &[Rollout], advantages: &Advantages) -> (Vec<Rollout>, Advantages) {
+    let taught = rollouts.iter().zip(&advantages.values).filter(|(_, values)| values.iter().any(|value| *value != 0.0));
+    let (rollouts, values) = taught.map(|(rollout, values)| (rollout.clone(), values.clone())).unzip();
+    (rollouts, Advantages { values, ..advantages.clone() })
 }
 
 impl Sampler for Policy {
@@ -342,12 +409,17 @@ impl Sampler for Policy {
 }
 
 impl Learner for Policy {
-    /// The reference's log-probabilities, on a GPU. On the CPU they would take from the reward what they would save.
-    fn prepare(&mut self, rollouts: &[Rollout]) -> std::result::Result<(), PartError> {
-        if self.model.device().is_cuda() {
-            self.prepared = Some(Policy::prepare(self, rollouts)?);
+    /// The reference's log-probabilities, on a GPU; on the CPU they would take from the reward what they would save. A critic's values
+    /// in any case. Nothing for DPO, whose pairs are not known before the reward.
+    fn prepare(&mut self, rollouts: &[Rollout]) -> std::result::Result<Option<Vec<Vec<f64>>>, PartError> {
+        let is_worth_it = self.model.device().is_cuda() && self.settings.algorithm != Algorithm::Dpo;
+        if self.critic.is_none() && !is_worth_it {
+            return Ok(None);
         }
-        Ok(())
+        let prepared = Policy::prepare(self, rollouts)?;
+        let values = prepared.values.clone();
+        self.prepared = Some(prepared);
+        Ok(values)
     }
 
     /// The rollouts must be those of the last call of [`Sampler::sample`], or some of them.

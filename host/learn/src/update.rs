@@ -2,12 +2,15 @@
 
 use std::cmp::Reverse;
 
-use corver_core::update::OldLogProbs;
-use corver_core::{LearnSettings, Mismatch, Rollout, UpdateReport};
+use corver_core::update::{CriticReport, OldLogProbs, PreferenceReport};
+use corver_core::{Advantages, Algorithm, LearnSettings, Mismatch, Rollout, UpdateReport};
 use tch::{Kind, Tensor};
 
-use crate::error::Result;
-use crate::loss::{LossInputs, grpo_loss, row_weights};
+use crate::critic::{Critic, explained_variance};
+use crate::dpo::{PairInputs, dpo_loss, kl_sum, margins};
+use crate::error::{LearnError, Result};
+use crate::imitation::imitation_loss;
+use crate::loss::{Loss, LossInputs, grpo_loss, row_weights};
 use crate::model::Model;
 use crate::packed::Packed;
 use crate::scores::{log_probs, score};
@@ -22,12 +25,16 @@ pub(crate) struct Row<'a> {
 pub(crate) struct Prepared {
     /// `[B]` tokens of each row.
     pub(crate) lengths: Vec<usize>,
+    /// `[B][T]` what the critic expects, where there is one.
+    pub(crate) values: Option<Vec<Vec<f64>>>,
     batches: Vec<Batch>,
 }
 
 /// The loss's gradient by the adapters, and the report so far.
 pub(crate) struct Gradient {
     pub(crate) gradients: Vec<Tensor>,
+    /// That of the critic's loss by its parameters; empty where there is no critic.
+    pub(crate) of_critic: Vec<Tensor>,
     /// Without gradient norm and learning rate.
     pub(crate) report: UpdateReport,
 }
@@ -35,6 +42,8 @@ pub(crate) struct Gradient {
 /// What the micro-batches add up.
 #[derive(Default)]
 struct Totals {
+    /// Of the whole step, known from the beginning.
+    questions: usize,
     loss: f64,
     kl: f64,
     entropy: f64,
@@ -42,11 +51,16 @@ struct Totals {
     clipped_high: f64,
     /// Of the first iteration.
     mismatch: Vec<(usize, Mismatch)>,
+    /// DPO's, one per pair.
+    margins: Vec<f64>,
+    critic: CriticReport,
 }
 
-/// Cuts the rows into micro-batches, and asks the base model for its log-probabilities where the loss compares with them.
+/// Cuts the rows into micro-batches, and asks the reference for its log-probabilities where the loss compares with them, and the
+/// critic for its values.
 pub(crate) fn prepare(
     model: &mut Model,
+    critic: Option<&Critic>,
     rows: &[Row<'_>],
     settings: &LearnSettings,
     temperature: f64,
@@ -55,83 +69,162 @@ pub(crate) fn prepare(
     let lengths: Vec<usize> = rows.iter().map(|row| row.rollout.tokens.len()).collect();
     let weights = row_weights(settings.loss.loss_type, &lengths, max_completion_length, lengths.iter().sum());
     let were_on = model.set_adapters(false);
-    let batches = micro_batches(rows, settings.micro_batch_tokens).into_iter().map(|members| {
+    let whole_questions = settings.algorithm == Algorithm::Dpo;
+    let batches = micro_batches(rows, settings.micro_batch_tokens, whole_questions).into_iter().map(|members| {
         let mut batch = Batch::new(model, rows, &weights, members)?;
-        if settings.loss.beta != 0.0 {
+        if settings.needs_reference() {
             let _guard = tch::no_grad_guard();
             batch.reference = Some(log_probs(model, &batch.hidden(model)?, &batch.targets, temperature)?);
         }
         Ok(batch)
     });
     let batches = batches.collect::<Result<Vec<_>>>();
+    model.set_adapters(true);
+    let prepared = batches.and_then(|batches| {
+        let mut prepared = Prepared { lengths, values: None, batches };
+        prepared.ask(critic, model)?;
+        Ok(prepared)
+    });
     model.set_adapters(were_on);
-    Ok(Prepared { lengths, batches: batches? })
+    prepared
 }
 
-/// The gradient of the loss; `advantages` are one list per row, of its length.
-pub(crate) fn gradient(
-    model: &mut Model,
-    prepared: &mut Prepared,
-    advantages: &[Vec<f64>],
-    settings: &LearnSettings,
-    temperature: f64,
-) -> Result<Gradient> {
+impl Prepared {
+    /// Asks the critic, where there is one, what it expects of every token.
+    fn ask(&mut self, critic: Option<&Critic>, model: &Model) -> Result<()> {
+        let Some(critic) = critic else { return Ok(()) };
+        let _guard = tch::no_grad_guard();
+        let mut by_row: Vec<Vec<f64>> = vec![Vec::new(); self.lengths.len()];
+        for batch in &mut self.batches {
+            let values = critic.values(&batch.hidden(model)?)?;
+            let mut flat = Vec::<f64>::try_from(&values.f_to_kind(Kind::Double)?)?.into_iter();
+            for &member in &batch.members {
+                by_row[member] = flat.by_ref().take(self.lengths[member]).collect();
+            }
+            batch.values = Some(values);
+        }
+        self.values = Some(by_row);
+        Ok(())
+    }
+
+    fn num_questions(&self) -> usize {
+        self.batches.iter().map(|batch| batch.num_questions).sum()
+    }
+}
+
+/// What is made small.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Objective {
+    /// [`grpo_loss`]
+    Clipped,
+    /// [`dpo_loss`]
+    Preference,
+    /// [`imitation_loss`]
+    Imitation,
+}
+
+impl Objective {
+    pub(crate) fn of(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Grpo | Algorithm::Reinforce | Algorithm::Rloo | Algorithm::Ppo => Self::Clipped,
+            Algorithm::Dpo => Self::Preference,
+        }
+    }
+}
+
+/// What all micro-batches of a step learn from.
+pub(crate) struct Lesson<'a> {
+    pub(crate) objective: Objective,
+    /// One list per row, of its length; those of demonstrations are not looked at.
+    pub(crate) advantages: &'a Advantages,
+    pub(crate) settings: &'a LearnSettings,
+    pub(crate) temperature: f64,
+    pub(crate) critic: Option<&'a Critic>,
+}
+
+/// The gradient of the loss.
+pub(crate) fn gradient(model: &mut Model, prepared: &mut Prepared, lesson: &Lesson<'_>) -> Result<Gradient> {
     let were_on = model.set_adapters(true);
-    let result = accumulate(model, prepared, advantages, settings, temperature);
+    let result = accumulate(model, prepared, lesson);
     model.set_adapters(were_on);
     result
 }
 
-fn accumulate(
-    model: &Model,
-    prepared: &mut Prepared,
-    advantages: &[Vec<f64>],
-    settings: &LearnSettings,
-    temperature: f64,
-) -> Result<Gradient> {
-    let num_tokens: usize = prepared.lengths.iter().sum();
+fn accumulate(model: &Model, prepared: &mut Prepared, lesson: &Lesson<'_>) -> Result<Gradient> {
+    let Lesson { advantages, settings, critic, .. } = *lesson;
     let parameters: Vec<Tensor> = model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
-    let mut gradients = parameters.iter().map(|p| Ok(p.f_zeros_like()?)).collect::<Result<Vec<_>>>()?;
-    let mut totals = Totals::default();
+    let zeros = |of: &[Tensor]| of.iter().map(|p| Ok(p.f_zeros_like()?)).collect::<Result<Vec<_>>>();
+    let mut gradients = zeros(&parameters)?;
+    let mut of_critic = zeros(critic.map_or(&[], Critic::parameters))?;
+    let mut totals = Totals { questions: prepared.num_questions(), ..Totals::default() };
     for batch in &mut prepared.batches {
-        let surrogate = batch.surrogate(model, advantages, settings, temperature, &mut totals)?;
-        let part = Tensor::f_run_backward(&[surrogate], &parameters, false, false)?;
-        for (sum, part) in gradients.iter_mut().zip(&part) {
-            let _ = sum.f_add_(part)?;
+        let (surrogate, value_loss) = batch.surrogate(model, lesson, &mut totals)?;
+        add(&mut gradients, &Tensor::f_run_backward(&[surrogate], &parameters, false, false)?)?;
+        if let (Some(loss), Some(critic)) = (value_loss, critic) {
+            add(&mut of_critic, &Tensor::f_run_backward(&[loss], critic.parameters(), false, false)?)?;
         }
     }
+    let num_tokens: usize = prepared.lengths.iter().sum();
     let per_token = |sum: f64| sum / num_tokens.max(1) as f64;
+    let explained =
+        |values: &Vec<Vec<f64>>| advantages.targets.as_ref().map(|targets| explained_variance(values, targets));
     let report = UpdateReport {
         loss: totals.loss,
-        kl: (settings.loss.beta != 0.0).then(|| per_token(totals.kl)),
+        kl: settings.needs_reference().then(|| per_token(totals.kl)),
         entropy: per_token(totals.entropy),
         clip_ratio_low: per_token(totals.clipped_low),
         clip_ratio_high: per_token(totals.clipped_high),
         mismatch: joined(&totals.mismatch),
+        critic: prepared.values.as_ref().and_then(explained).map(|explained_variance| CriticReport {
+            clip_ratio: per_token(totals.critic.clip_ratio),
+            explained_variance,
+            ..totals.critic
+        }),
+        preference: (lesson.objective == Objective::Preference).then(|| of_margins(&totals.margins)),
         ..UpdateReport::default()
     };
-    Ok(Gradient { gradients, report })
+    Ok(Gradient { gradients, of_critic, report })
+}
+
+fn add(sums: &mut [Tensor], parts: &[Tensor]) -> Result<()> {
+    for (sum, part) in sums.iter_mut().zip(parts) {
+        let _ = sum.f_add_(part)?;
+    }
+    Ok(())
+}
+
+fn of_margins(margins: &[f64]) -> PreferenceReport {
+    let pairs = margins.len() as f64;
+    let mean = |sum: f64| sum / pairs.max(1.0);
+    PreferenceReport {
+        pairs,
+        margin: mean(margins.iter().sum()),
+        accuracy: mean(margins.iter().filter(|margin| **margin > 0.0).count() as f64),
+    }
 }
 
 /// Row numbers, those of one question next to each other and the longest first, cut so that no part has more than `limit` tokens
-/// (one row always fits). A prompt counts once in each part. Rows without tokens have no gradient and are left out.
-fn micro_batches(rows: &[Row<'_>], limit: usize) -> Vec<Vec<usize>> {
-    let length = |n: usize| rows[n].rollout.tokens.len();
+/// (one row always fits, or one question where these stay whole). A prompt counts once in each part. Rows without tokens have no
+/// gradient and are left out.
+fn micro_batches(rows: &[Row<'_>], limit: usize, whole_questions: bool) -> Vec<Vec<usize>> {
+    let (length, question) = (|n: usize| rows[n].rollout.tokens.len(), |n: usize| rows[n].rollout.question);
     let mut order: Vec<usize> = (0..rows.len()).filter(|&n| length(n) > 0).collect();
-    order.sort_by_key(|&n| (rows[n].rollout.question, Reverse(length(n))));
+    order.sort_by_key(|&n| (question(n), Reverse(length(n))));
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut tokens = 0;
-    for n in order {
-        let shares_prompt = |part: &Vec<usize>| rows[part[part.len() - 1]].rollout.question == rows[n].rollout.question;
-        let more = |part: &Vec<usize>| length(n) + if shares_prompt(part) { 0 } else { rows[n].prompt.len() };
+    for unit in order.chunk_by(|&a, &b| whole_questions && question(a) == question(b)) {
+        let own: usize = unit.iter().map(|&n| length(n)).sum();
+        let prompt = rows[unit[0]].prompt.len();
+        let shares_prompt = |part: &Vec<usize>| question(part[part.len() - 1]) == question(unit[0]);
+        let more = |part: &Vec<usize>| own + if shares_prompt(part) { 0 } else { prompt };
         match parts.last_mut().filter(|part| tokens + more(part) <= limit) {
             Some(part) => {
                 tokens += more(part);
-                part.push(n);
+                part.extend(unit);
             }
             None => {
-                tokens = rows[n].prompt.len() + length(n);
-                parts.push(vec![n]);
+                tokens = prompt + own;
+                parts.push(unit.to_vec());
             }
         }
     }
@@ -150,14 +243,19 @@ struct Batch {
     targets: Tensor,
     /// `[n]` f32, the log-probabilities that the importance ratio compares with; `None`: the policy's own.
     old: Option<Tensor>,
-    /// `[n]` f32, the base model's.
+    /// `[n]` f32, the reference's.
     reference: Option<Tensor>,
+    /// `[n]` f32, what the critic expected before the update.
+    values: Option<Tensor>,
     /// `[n]` f32
     sampled: Tensor,
     /// `[n]` f32
     weights: Tensor,
     /// `[n]` i64
     rows: Tensor,
+    /// `[n]` i64, the question that each token answers, from 0.
+    questions: Tensor,
+    num_questions: usize,
     /// `[B]` i64
     lengths: Tensor,
 }
@@ -176,13 +274,15 @@ impl Batch {
             .collect();
         let packed = Packed::new(model, &groups)?;
         let (mut next, mut last_of_prompt) = (0, 0); // in the flat list
-        let (mut places, mut targets, mut rows) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut places, mut targets, mut rows, mut questions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut num_questions = 0;
         let (mut sampled, mut weights) = (Vec::new(), Vec::new());
         for (n, member) in members.iter().enumerate() {
             let Row { prompt, rollout } = row(member);
             if n == 0 || row(&members[n - 1]).rollout.question != rollout.question {
                 next += prompt.len() as i64;
                 last_of_prompt = next - 1;
+                num_questions += 1;
             }
             let behind = seen(row(member)) as i64;
             places.push(last_of_prompt);
@@ -190,6 +290,7 @@ impl Batch {
             next += behind;
             targets.extend(rollout.tokens.iter().map(|&id| i64::from(id)));
             rows.resize(places.len(), n as i64);
+            questions.resize(places.len(), num_questions as i64 - 1);
             sampled.extend_from_slice(&rollout.log_probs);
             weights.resize(places.len(), weight_of[*member] as f32);
         }
@@ -203,9 +304,12 @@ impl Batch {
             targets: integers(&targets)?,
             old: None,
             reference: None,
+            values: None,
             sampled: floats(&sampled)?,
             weights: floats(&weights)?,
             rows: integers(&rows)?,
+            questions: integers(&questions)?,
+            num_questions,
             lengths: integers(&lengths)?,
             members,
         })
@@ -216,59 +320,118 @@ impl Batch {
         Ok(model.hidden_packed(&self.packed)?.f_index_select(0, &self.places)?)
     }
 
-    /// A scalar whose gradient by the adapters is the loss's. (Its value is not the loss, which goes into `totals`.)
+    /// A scalar whose gradient by the adapters is the loss's (its value is not the loss, which goes into `totals`); and the critic's
+    /// loss, where there is one.
     fn surrogate(
         &mut self,
         model: &Model,
-        advantages: &[Vec<f64>],
-        settings: &LearnSettings,
-        temperature: f64,
+        lesson: &Lesson<'_>,
         totals: &mut Totals,
-    ) -> Result<Tensor> {
-        let advantages: Vec<f32> = self.members.iter().flat_map(|&n| &advantages[n]).map(|&a| a as f32).collect();
-        let advantages = Tensor::f_from_slice(&advantages)?.f_to_device(model.device())?;
+    ) -> Result<(Tensor, Option<Tensor>)> {
         let hidden = self.hidden(model)?;
-        let scores = score(model, &hidden, &self.targets, temperature)?;
+        let scores = score(model, &hidden, &self.targets, lesson.temperature)?;
         let new = scores.log_probs.set_requires_grad(true);
-        // What further iterations compare with is the policy before the first one.
-        let before = match &self.old {
-            Some(before) => before,
-            None => {
-                let before = self.old.insert(new.f_detach()?);
-                totals.mismatch.push((self.weights.numel(), mismatch(before, &self.sampled)?));
-                before
+        let advantages = || self.flat(&lesson.advantages.values, model);
+        let loss = match lesson.objective {
+            Objective::Clipped => {
+                let advantages = advantages()?;
+                self.clipped(&new, &advantages, lesson.settings, totals)?
             }
+            Objective::Preference => {
+                let signs = advantages()?;
+                self.preference(&new, &signs, lesson, totals)?
+            }
+            Objective::Imitation => Loss::alone(imitation_loss(&new, &self.weights)?),
         };
-        let (old, cap) = match settings.old_log_probs {
-            OldLogProbs::Sampled => (&self.sampled, 0.0),
-            OldLogProbs::Recomputed => (before, settings.loss.importance_cap.unwrap_or(0.0)),
-        };
-        let correction = match cap > 0.0 {
-            true => Some(before.f_sub(&self.sampled)?.f_exp()?.f_clamp_max(cap)?),
-            false => None,
-        };
-        let loss = grpo_loss(
-            &settings.loss,
-            &LossInputs {
-                new: &new,
-                old: Some(old),
-                correction: correction.as_ref(),
-                reference: self.reference.as_ref(),
-                advantages: &advantages,
-                weights: &self.weights,
-                rows: &self.rows,
-                lengths: &self.lengths,
-            },
-        )?;
         totals.loss += loss.loss.f_double_value(&[])?;
         totals.kl += loss.kl_sum.unwrap_or(0.0);
         totals.entropy += scores.entropy.f_sum(Kind::Double)?.f_double_value(&[])?;
         totals.clipped_low += loss.clipped_low;
         totals.clipped_high += loss.clipped_high;
+        let value_loss = self.value_loss(model, &hidden, lesson, totals)?;
         let outer = Tensor::f_run_backward(&[loss.loss], &[&new], false, false)?.remove(0); // [n]
         let pull = scores.slopes.f_mul(&outer.f_unsqueeze(1)?)?; // [n, D]: derivative of the loss by `hidden`
-        Ok(hidden.f_to_kind(Kind::Float)?.f_mul(&pull)?.f_sum(Kind::Float)?)
+        Ok((hidden.f_to_kind(Kind::Float)?.f_mul(&pull)?.f_sum(Kind::Float)?, value_loss))
     }
+
+    /// `[n]` f32 of one list per row of the step.
+    fn flat(&self, rows: &[Vec<f64>], model: &Model) -> Result<Tensor> {
+        let flat: Vec<f32> = self.members.iter().flat_map(|&n| &rows[n]).map(|&value| value as f32).collect();
+        Ok(Tensor::f_from_slice(&flat)?.f_to_device(model.device())?)
+    }
+
+    /// The log-probabilities before the update. What further iterations compare with is the policy before the first one.
+    fn before(&mut self, new: &Tensor, totals: &mut Totals) -> Result<Tensor> {
+        if self.old.is_none() {
+            let before = new.f_detach()?;
+            totals.mismatch.push((self.weights.numel(), mismatch(&before, &self.sampled)?));
+            self.old = Some(before);
+        }
+        Ok(self.old.as_ref().map_or_else(|| new.f_detach(), |old| Ok(old.shallow_clone()))?)
+    }
+
+    /// See [`grpo_loss`].
+    fn clipped(
+        &mut self,
+        new: &Tensor,
+        advantages: &Tensor,
+        settings: &LearnSettings,
+        totals: &mut Totals,
+    ) -> Result<Loss> {
+        let before = self.before(new, totals)?;
+        let (old, cap) = match settings.old_log_probs {
+            OldLogProbs::Sampled => (&self.sampled, 0.0),
+            OldLogProbs::Recomputed => (&before, settings.loss.importance_cap.unwrap_or(0.0)),
+        };
+        let correction = match cap > 0.0 {
+            true => Some(before.f_sub(&self.sampled)?.f_exp()?.f_clamp_max(cap)?),
+            false => None,
+        };
+        grpo_loss(
+            &settings.loss,
+            &LossInputs {
+                new,
+                old: Some(old),
+                correction: correction.as_ref(),
+                reference: self.reference.as_ref(),
+                advantages,
+                weights: &self.weights,
+                rows: &self.rows,
+                lengths: &self.lengths,
+            },
+        )
+    }
+
+    /// See [`dpo_loss`].
+    fn preference(&mut self, new: &Tensor, signs: &Tensor, lesson: &Lesson<'_>, totals: &mut Totals) -> Result<Loss> {
+        let _ = self.before(new, totals)?; // notes how far the sampler was from the policy
+        let reference = self.reference.as_ref().ok_or_else(|| missing("reference"))?;
+        let inputs = PairInputs { new, reference, signs, pairs: &self.questions, num_pairs: self.num_questions };
+        let margins = margins(&inputs, lesson.settings.dpo.beta)?;
+        totals.margins.extend(Vec::<f64>::try_from(&margins.f_detach()?.f_to_kind(Kind::Double)?)?);
+        Ok(Loss { kl_sum: Some(kl_sum(&inputs)?), ..Loss::alone(dpo_loss(&margins, totals.questions)?) })
+    }
+
+    fn value_loss(
+        &self,
+        model: &Model,
+        hidden: &Tensor,
+        lesson: &Lesson<'_>,
+        totals: &mut Totals,
+    ) -> Result<Option<Tensor>> {
+        let Some(critic) = lesson.critic else { return Ok(None) };
+        let targets = lesson.advantages.targets.as_ref().ok_or_else(|| missing("targets"))?;
+        let old = self.values.as_ref().ok_or_else(|| missing("values"))?;
+        let value_loss = critic.loss(hidden, old, &self.flat(targets, model)?, &self.weights)?;
+        totals.critic.loss += value_loss.loss.f_double_value(&[])?;
+        totals.critic.clip_ratio += value_loss.clipped;
+        Ok(Some(value_loss.loss))
+    }
+}
+
+/// What an update of this algorithm needs is not there.
+fn missing(what: &'static str) -> LearnError {
+    LearnError::Input { what, expected: "one number for each token".into(), got: "none".into() }
 }
 
 /// `policy` and `sampled` `[n]`, n > 0.
@@ -309,6 +472,7 @@ fn joined(parts: &[(usize, Mismatch)]) -> Option<Mismatch> {
 mod tests {
     use super::*;
     use crate::testing::{stirred, tiny};
+    use corver_core::DpoSettings;
     use corver_core::update::{LoraSettings, LossSettings, LossType};
 
     fn rollout(question: usize, tokens: &[u32], log_probs: f32) -> Rollout {
@@ -338,8 +502,14 @@ mod tests {
     }
 
     fn run(model: &mut Model, (prompts, rollouts, advantages): &Data, settings: &LearnSettings) -> Gradient {
-        let mut prepared = prepare(model, &rows(prompts, rollouts), settings, 0.8, 10).unwrap();
-        gradient(model, &mut prepared, advantages, settings, 0.8).unwrap()
+        let mut prepared = prepare(model, None, &rows(prompts, rollouts), settings, 0.8, 10).unwrap();
+        learned(model, &mut prepared, advantages, settings)
+    }
+
+    fn learned(model: &mut Model, prepared: &mut Prepared, values: &[Vec<f64>], settings: &LearnSettings) -> Gradient {
+        let advantages = &Advantages { values: values.to_vec(), ..Advantages::default() };
+        let objective = Objective::of(settings.algorithm);
+        gradient(model, prepared, &Lesson { objective, advantages, settings, temperature: 0.8, critic: None }).unwrap()
     }
 
     fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<Row<'a>> {
@@ -353,6 +523,26 @@ mod tests {
         LearnSettings { loss, old_log_probs, ..LearnSettings::default() }
     }
 
+    /// The gradient by a weight of every third adapter matrix against the loss around it.
+    fn agrees_with_finite_differences(family: &str, data: &Data, settings: &LearnSettings) {
+        let mut model = stirred(family, &LoraSettings { r: 2, alpha: 4.0 });
+        let got = run(&mut model, data, settings).gradients;
+        let parameters: Vec<Tensor> = model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
+        let h = 4e-3;
+        for (parameter, gradient) in parameters.iter().zip(&got).step_by(3) {
+            let mut place = parameter.detach().view(-1).narrow(0, parameter.numel() as i64 / 2, 1);
+            let loss_at = |model: &mut Model, place: &mut Tensor, shift: f64| {
+                let _ = place.g_add_scalar_(shift);
+                let loss = run(model, data, settings).report.loss;
+                let _ = place.g_add_scalar_(-shift);
+                loss
+            };
+            let slope = (loss_at(&mut model, &mut place, h) - loss_at(&mut model, &mut place, -h)) / (2.0 * h);
+            let got = gradient.view(-1).double_value(&[parameter.numel() as i64 / 2]);
+            assert!((slope - got).abs() < 2e-3 + 0.02 * got.abs(), "{family}: {slope} {got}");
+        }
+    }
+
     #[test]
     fn gradients_agree_with_finite_differences() {
         for (family, loss_type) in [
@@ -361,25 +551,96 @@ mod tests {
             ("qwen3", LossType::DrGrpo),
             ("olmo2", LossType::Dapo),
         ] {
-            let settings = settings(loss_type, OldLogProbs::Sampled);
-            let mut model = stirred(family, &LoraSettings { r: 2, alpha: 4.0 });
-            let data = data();
-            let got = run(&mut model, &data, &settings).gradients;
-            let parameters: Vec<Tensor> = model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
-            let h = 4e-3;
-            for (parameter, gradient) in parameters.iter().zip(&got).step_by(3) {
-                let mut place = parameter.detach().view(-1).narrow(0, parameter.numel() as i64 / 2, 1);
-                let loss_at = |model: &mut Model, place: &mut Tensor, shift: f64| {
-                    let _ = place.g_add_scalar_(shift);
-                    let loss = run(model, &data, &settings).report.loss;
-                    let _ = place.g_add_scalar_(-shift);
-                    loss
-                };
-                let slope = (loss_at(&mut model, &mut place, h) - loss_at(&mut model, &mut place, -h)) / (2.0 * h);
-                let got = gradient.view(-1).double_value(&[parameter.numel() as i64 / 2]);
-                assert!((slope - got).abs() < 2e-3 + 0.02 * got.abs(), "{family}: {slope} {got}");
-            }
+            agrees_with_finite_differences(family, &data(), &settings(loss_type, OldLogProbs::Sampled));
         }
+    }
+
+    /// A pair for each of two questions.
+    fn pairs() -> Data {
+        let (prompts, mut rollouts, _) = data();
+        rollouts[3] = rollout(1, &[20, 2, 6, 1], -3.1);
+        (prompts, rollouts, vec![vec![1.0; 4], vec![-1.0; 2], vec![-1.0; 3], vec![1.0; 4]])
+    }
+
+    fn dpo() -> LearnSettings {
+        LearnSettings { algorithm: Algorithm::Dpo, dpo: DpoSettings { beta: 0.7 }, ..LearnSettings::default() }
+    }
+
+    #[test]
+    fn dpos_gradients_agree_with_finite_differences() {
+        for family in ["llama", "qwen3"] {
+            agrees_with_finite_differences(family, &pairs(), &dpo());
+        }
+    }
+
+    #[test]
+    fn dpo_compares_the_policy_with_the_reference_pair_by_pair() {
+        let mut fresh = tiny("llama", 1);
+        fresh.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 3).unwrap();
+        let report = run(&mut fresh, &pairs(), &dpo()).report;
+        assert!((report.loss - 2f64.ln()).abs() < 1e-6, "the policy is the reference: {report:?}");
+        assert!(report.preference.is_some_and(|of| of.pairs == 2.0 && of.margin.abs() < 1e-5), "{report:?}");
+
+        let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+        let whole = run(&mut model, &pairs(), &dpo());
+        let split = run(&mut model, &pairs(), &LearnSettings { micro_batch_tokens: 1, ..dpo() });
+        assert!((whole.report.loss - split.report.loss).abs() < 1e-5);
+        assert_eq!(split.report.preference.unwrap().pairs, 2.0);
+        for (a, b) in whole.gradients.iter().zip(&split.gradients) {
+            assert!((a - b).abs().max().double_value(&[]) < 1e-5);
+        }
+    }
+
+    #[test]
+    fn without_pairs_there_is_no_gradient() {
+        let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+        let Gradient { gradients, report, .. } = run(&mut model, &(vec![vec![1, 2]], vec![], vec![]), &dpo());
+        assert_eq!((report.loss, report.preference), (0.0, Some(PreferenceReport::default())));
+        assert!(gradients.iter().all(|gradient| gradient.abs().max().double_value(&[]) == 0.0));
+    }
+
+    fn with_critic(model: &mut Model, critic: &Critic, settings: &LearnSettings) -> (Prepared, Gradient) {
+        let (prompts, rollouts, values) = data();
+        let mut prepared = prepare(model, Some(critic), &rows(&prompts, &rollouts), settings, 0.8, 10).unwrap();
+        let targets = vec![vec![1.0, 0.5, 0.0, -1.0], vec![2.0, 2.0], vec![0.5, 1.0, 3.0], vec![]];
+        let advantages = &Advantages { values, targets: Some(targets), ..Advantages::default() };
+        let (objective, critic) = (Objective::Clipped, Some(critic));
+        let lesson = Lesson { objective, advantages, settings, temperature: 0.8, critic };
+        let gradient = gradient(model, &mut prepared, &lesson).unwrap();
+        (prepared, gradient)
+    }
+
+    #[test]
+    fn a_critic_learns_beside_the_policy_and_does_not_change_its_gradient() {
+        let settings = LearnSettings { algorithm: Algorithm::Ppo, ..settings(LossType::Bnpo, OldLogProbs::Recomputed) };
+        let mut model = stirred("qwen3", &LoraSettings { r: 2, alpha: 4.0 });
+        let critic = Critic::new(16, &settings, tch::Device::Cpu).unwrap();
+        {
+            let _guard = tch::no_grad_guard();
+            critic.parameters()[0]
+                .shallow_clone()
+                .copy_(&(Tensor::arange(16, (Kind::Float, tch::Device::Cpu)) * 0.1).sin());
+        }
+        let (prepared, whole) = with_critic(&mut model, &critic, &settings);
+        let alone = run(&mut model, &data(), &settings);
+        for (a, b) in whole.gradients.iter().zip(&alone.gradients) {
+            assert_eq!(a, b);
+        }
+        let (split_prepared, split) =
+            with_critic(&mut model, &critic, &LearnSettings { micro_batch_tokens: 1, ..settings });
+        let flat = |prepared: &Prepared| prepared.values.clone().unwrap().concat();
+        assert_eq!(prepared.values.as_ref().unwrap().iter().map(Vec::len).collect::<Vec<_>>(), [4, 2, 3, 0]);
+        assert!(flat(&prepared).iter().zip(flat(&split_prepared)).all(|(a, b)| (a - b).abs() < 1e-5));
+        assert!(flat(&prepared).iter().any(|value| value.abs() > 1e-3));
+        let (a, b) = (whole.report.critic.unwrap(), split.report.critic.unwrap());
+        assert!((a.loss - b.loss).abs() < 1e-5 && (a.explained_variance - b.explained_variance).abs() < 1e-5);
+        for (a, b) in whole.of_critic.iter().zip(&split.of_critic) {
+            assert!((a - b).abs().max().double_value(&[]) < 1e-5);
+        }
+        // Of the bias, by hand: each of the 9 tokens has weight 1/9.
+        let targets = [1.0, 0.5, 0.0, -1.0, 2.0, 2.0, 0.5, 1.0, 3.0];
+        let slope: f64 = flat(&prepared).iter().zip(targets).map(|(value, target)| (value - target) / 9.0).sum();
+        assert!((whole.of_critic[1].double_value(&[0]) - slope).abs() < 1e-5);
     }
 
     #[test]
@@ -403,8 +664,8 @@ mod tests {
         let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
         let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
         let (prompts, mut rollouts, advantages) = data();
-        let mut prepared = prepare(&mut model, &rows(&prompts, &rollouts), &settings, 0.8, 10).unwrap();
-        gradient(&mut model, &mut prepared, &advantages, &settings, 0.8).unwrap();
+        let mut prepared = prepare(&mut model, None, &rows(&prompts, &rollouts), &settings, 0.8, 10).unwrap();
+        learned(&mut model, &mut prepared, &advantages, &settings);
         // The same log-probabilities, noted in the rollouts.
         for batch in &prepared.batches {
             let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
@@ -416,7 +677,7 @@ mod tests {
             let _guard = tch::no_grad_guard();
             let _ = parameter.shallow_clone().g_mul_scalar_(1.5);
         }
-        let second = gradient(&mut model, &mut prepared, &advantages, &settings, 0.8).unwrap();
+        let second = learned(&mut model, &mut prepared, &advantages, &settings);
         let sampled = LearnSettings { old_log_probs: OldLogProbs::Sampled, ..settings };
         let expected = run(&mut model, &(prompts, rollouts, advantages), &sampled);
         assert!((second.report.loss - expected.report.loss).abs() < 1e-6);
@@ -432,8 +693,8 @@ mod tests {
         let plain = LearnSettings { loss: LossSettings { beta: 0.0, ..plain.loss }, ..plain };
         let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
         let (prompts, mut rollouts, advantages) = data();
-        let mut prepared = prepare(&mut model, &rows(&prompts, &rollouts), &plain, 0.8, 10).unwrap();
-        gradient(&mut model, &mut prepared, &advantages, &plain, 0.8).unwrap();
+        let mut prepared = prepare(&mut model, None, &rows(&prompts, &rollouts), &plain, 0.8, 10).unwrap();
+        learned(&mut model, &mut prepared, &advantages, &plain);
         let gap = 2f32.ln(); // the sampler found every token half as probable
         for batch in &prepared.batches {
             let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
@@ -482,10 +743,16 @@ mod tests {
     fn the_split_honours_the_limit() {
         let (prompts, rollouts, _) = data();
         let rows = rows(&prompts, &rollouts);
-        assert_eq!(micro_batches(&rows, 1000), [vec![0, 1, 2]]);
-        assert_eq!(micro_batches(&rows, 17), [vec![0, 1, 2]], "3 + 4 + 2 of the first question, 5 + 3 of the second");
-        assert_eq!(micro_batches(&rows, 16), [vec![0, 1], vec![2]]);
-        assert_eq!(micro_batches(&rows, 8), [vec![0], vec![1], vec![2]]);
-        assert_eq!(micro_batches(&rows, 1), [vec![0], vec![1], vec![2]]);
+        assert_eq!(micro_batches(&rows, 1000, false), [vec![0, 1, 2]]);
+        assert_eq!(
+            micro_batches(&rows, 17, false),
+            [vec![0, 1, 2]],
+            "3 + 4 + 2 of the first question, 5 + 3 of the second"
+        );
+        assert_eq!(micro_batches(&rows, 16, false), [vec![0, 1], vec![2]]);
+        assert_eq!(micro_batches(&rows, 8, false), [vec![0], vec![1], vec![2]]);
+        assert_eq!(micro_batches(&rows, 1, false), [vec![0], vec![1], vec![2]]);
+        assert_eq!(micro_batches(&rows, 17, true), [vec![0, 1, 2]]);
+        assert_eq!(micro_batches(&rows, 1, true), [vec![0, 1], vec![2]], "questions stay whole");
     }
 }

@@ -72,6 +72,8 @@ fn plan(model: &ModelConfig, kind: Kind, rank: usize, max_completion_length: usi
         micro_batch_tokens: 16_384,
         rank,
         moments: MomentPrecision::F32,
+        rows_together: 1,
+        reference_adapter: false,
     };
     MemoryPlan::new(model, kind, Device::Cpu, &load, 64 << 30).unwrap()
 }
@@ -91,7 +93,7 @@ fn taken_of_planned(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
         rollout.log_probs = vec![-2.0; tokens];
     }
     let values = (0..SAMPLES).map(|row| vec![row as f64 / 8.0 - 1.0; tokens]).collect();
-    let advantages = Advantages { values, reward: 0.0, reward_std: 0.0, frac_reward_zero_std: 0.0 };
+    let advantages = Advantages { values, ..Advantages::default() };
 
     let before = memory::Peak::begin(Device::Cpu).unwrap().bytes().unwrap();
     let peak = memory::Peak::begin(Device::Cpu).unwrap();

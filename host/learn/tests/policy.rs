@@ -4,7 +4,10 @@ mod common;
 
 use common::write_folder;
 use corver_core::sentence::spans_of_pieces;
-use corver_core::{Advantages, Compatibility, Learner, Question, Rollout, Sampler, Sampling};
+use corver_core::{
+    AdvantageSettings, Advantages, Algorithm, Compatibility, Demonstration, Estimator, Learner, PpoSettings, Question,
+    Rollout, Sampler, Sampling, Student,
+};
 use corver_learn::{
     AdamWSettings, LearnError, LearnSettings, LoraSettings, LossSettings, Model, MomentPrecision, Policy, Precision,
     checkpoints,
@@ -61,15 +64,24 @@ fn questions() -> Vec<Question> {
 const SAMPLING: Sampling = Sampling { num_generations: 8, max_completion_length: 6, ..Sampling::PAPER };
 
 /// Rewards the letter `c`, token by token.
-fn advantages(rollouts: &[Rollout]) -> Advantages {
+fn returns(rollouts: &[Rollout]) -> Vec<Vec<f64>> {
     let value = |rollout: &Rollout| rollout.tokens.iter().map(|&t| if t == 2 { 1.0 } else { -0.15 }).collect();
-    let values = rollouts.iter().map(value).collect();
-    Advantages { values, reward: 0.0, reward_std: 0.0, frac_reward_zero_std: 0.0 }
+    rollouts.iter().map(value).collect()
 }
 
+fn advantages(rollouts: &[Rollout]) -> Advantages {
+    Advantages { values: returns(rollouts), ..Advantages::default() }
+}
+
+/// As the step of a run does it; GRPO's advantages are the returns themselves.
 fn step(policy: &mut Policy, n: u64) -> corver_core::UpdateReport {
     let rollouts = policy.sample(&questions(), &SAMPLING, n).unwrap();
-    policy.update(&rollouts, &advantages(&rollouts)).unwrap()
+    let values = Learner::prepare(policy, &rollouts).unwrap();
+    let advantages = match policy.settings().estimator(AdvantageSettings::default()) {
+        Estimator::Grpo(_) => advantages(&rollouts),
+        estimator => estimator.advantages(&returns(&rollouts), values.as_deref(), SAMPLING.num_generations).unwrap(),
+    };
+    policy.update(&rollouts, &advantages).unwrap()
 }
 
 fn weights(policy: &Policy) -> Vec<f32> {
@@ -98,22 +110,27 @@ fn rollouts_are_whole() {
 
 #[test]
 fn learns_what_is_rewarded() {
-    let mut policy = policy(fast());
-    let share = |policy: &mut Policy| {
-        let rollouts = policy.sample(&questions(), &SAMPLING, 1000).unwrap();
-        let tokens: Vec<u32> = rollouts.into_iter().flat_map(|r| r.tokens).collect();
-        tokens.iter().filter(|&&t| t == 2).count() as f64 / tokens.len() as f64
-    };
-    let before = share(&mut policy);
-    let mut last = None;
-    for n in 0..25 {
-        last = Some(step(&mut policy, n));
+    for algorithm in [Algorithm::Grpo, Algorithm::Reinforce, Algorithm::Rloo, Algorithm::Ppo, Algorithm::Dpo] {
+        let ppo = PpoSettings { value_learning_rate: 1e-2, ..PpoSettings::default() };
+        let mut policy = policy(LearnSettings { algorithm, ppo, ..fast() });
+        let share = |policy: &mut Policy| {
+            let rollouts = policy.sample(&questions(), &SAMPLING, 1000).unwrap();
+            let tokens: Vec<u32> = rollouts.into_iter().flat_map(|r| r.tokens).collect();
+            tokens.iter().filter(|&&t| t == 2).count() as f64 / tokens.len() as f64
+        };
+        let before = share(&mut policy);
+        let mut last = None;
+        for n in 0..25 {
+            last = Some(step(&mut policy, n));
+        }
+        let (after, report) = (share(&mut policy), last.unwrap());
+        assert!(before < 0.3 && after > 0.7, "{algorithm:?}: {before} {after}");
+        assert!(report.kl.unwrap() > 0.0 && report.entropy < 2.0, "{algorithm:?}: {report:?}");
+        assert_eq!(report.critic.is_some(), algorithm == Algorithm::Ppo);
+        assert_eq!(report.preference.is_some(), algorithm == Algorithm::Dpo);
+        policy.set_adapters(false);
+        assert!((share(&mut policy) - before).abs() < 1e-9, "without adapters it is the base model again");
     }
-    let (after, report) = (share(&mut policy), last.unwrap());
-    assert!(before < 0.3 && after > 0.7, "{before} {after}");
-    assert!(report.kl.unwrap() > 0.0 && report.entropy < 2.0 && report.grad_norm > 0.0, "{report:?}");
-    policy.set_adapters(false);
-    assert!((share(&mut policy) - before).abs() < 1e-9, "without adapters it is the base model again");
 }
 
 #[test]
@@ -132,6 +149,27 @@ fn a_resumed_run_with_moments_of_8_bits_is_the_run() {
     assert_ne!(eight, full);
     let apart: f32 = eight.iter().zip(&full).map(|(a, b)| (a - b).abs()).sum();
     assert!(apart < 0.2 * full.iter().map(|x| x.abs()).sum::<f32>(), "{apart}");
+}
+
+#[test]
+fn a_resumed_run_with_a_critic_is_the_run() {
+    let ppo = PpoSettings { value_learning_rate: 1e-2, ..PpoSettings::default() };
+    let settings = LearnSettings { total_steps: 4, algorithm: Algorithm::Ppo, ppo, num_iterations: 2, ..fast() };
+    resumed_is_straight(settings);
+
+    let root = tempfile::tempdir().unwrap();
+    let mut policy = policy(settings);
+    let report = step(&mut policy, 0);
+    assert!(report.critic.unwrap().loss > 0.0, "{report:?}");
+    let checkpoint = policy.save_checkpoint(root.path(), 1).unwrap();
+    std::fs::remove_file(checkpoint.join("critic.safetensors")).unwrap();
+    let error = self::policy(settings).resume(&checkpoint).unwrap_err();
+    assert!(error.to_string().contains("critic.safetensors"), "{error}");
+}
+
+#[test]
+fn a_resumed_run_of_pairs_is_the_run() {
+    resumed_is_straight(LearnSettings { total_steps: 4, algorithm: Algorithm::Dpo, ..fast() });
 }
 
 /// Four steps in a row, and with another process after two of them; returns the adapters.
@@ -158,6 +196,68 @@ fn resumed_is_straight(settings: LearnSettings) -> Vec<f32> {
     }
     assert_eq!(weights(&straight), weights(&second));
     weights(&straight)
+}
+
+fn demonstrations() -> Vec<Demonstration> {
+    let one = |(question, completion): (&str, &str)| Demonstration {
+        question: question.into(),
+        completion: completion.into(),
+    };
+    [("Q a", "cab"), ("Q bb b", "ccc a"), ("Q c", "b")].map(one).into()
+}
+
+#[test]
+fn demonstrations_are_learned_by_heart() {
+    let mut policy = policy(fast());
+    let first = policy.imitate(&demonstrations()).unwrap();
+    let mut last = first;
+    for _ in 0..39 {
+        last = policy.imitate(&demonstrations()).unwrap();
+    }
+    assert!(first.loss > 1.5 && last.loss < 0.2, "{first:?} {last:?}");
+    assert_eq!((policy.steps(), last.kl, last.mismatch), (40, None, None));
+    let question = Question { question: "Q a".into(), golds: Vec::new(), ..Question::default() };
+    let answer = policy.sample(&[question], &Sampling::greedy(8), 0).unwrap().remove(0);
+    assert_eq!((answer.text.as_str(), answer.finished), ("cab", true), "the end of an answer is learned too");
+    assert_eq!(policy.lengths(&demonstrations()).unwrap().len(), 3);
+}
+
+#[test]
+fn a_resumed_cold_start_is_the_cold_start() {
+    let (mut straight, mut first, root) = (policy(fast()), policy(fast()), tempfile::tempdir().unwrap());
+    for _ in 0..3 {
+        straight.imitate(&demonstrations()).unwrap();
+    }
+    first.imitate(&demonstrations()).unwrap();
+    let checkpoint = first.save_checkpoint(root.path(), 1).unwrap();
+    let mut second = policy(fast());
+    second.resume(&checkpoint).unwrap();
+    for _ in 0..2 {
+        second.imitate(&demonstrations()).unwrap();
+    }
+    assert_eq!(weights(&straight), weights(&second));
+}
+
+#[test]
+fn a_policy_that_goes_on_from_an_adapter_is_compared_with_it() {
+    let root = tempfile::tempdir().unwrap();
+    let mut cold = policy(fast());
+    for _ in 0..5 {
+        cold.imitate(&demonstrations()).unwrap();
+    }
+    let adapter = cold.save_checkpoint(root.path(), 1).unwrap();
+    let warm = || {
+        let folder = tempfile::tempdir().unwrap();
+        write_folder(folder.path(), &SMALL);
+        let mut model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
+        model.load_adapter(&adapter).unwrap();
+        Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), fast(), 9).unwrap()
+    };
+    let mut policy = warm().with_itself_as_reference().unwrap();
+    assert_eq!(weights(&policy), weights(&cold));
+    assert!(step(&mut policy, 0).kl.unwrap().abs() < 1e-6, "it is its own reference");
+    assert!(step(&mut warm(), 0).kl.unwrap() > 1e-3, "the base model is far away");
+    assert!(step(&mut policy, 1).kl.unwrap() > 1e-6, "and the reference stays behind");
 }
 
 #[test]

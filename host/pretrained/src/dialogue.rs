@@ -76,6 +76,18 @@ impl Dialogue {
         }
     }
 
+    /// The ids of a question's prompt, and of an answer to it with the token that ends it.
+    ///
+    /// # Errors
+    /// Those of [`ChatTokenizer::prompt`].
+    pub fn demonstration(&self, question: &str, completion: &str) -> Result<(Vec<u32>, Vec<u32>)> {
+        let mut tokens = self.tokenizer.encode(completion)?;
+        if !self.tokenizer.ends(&tokens)? {
+            tokens.push(self.tokenizer.end_token());
+        }
+        Ok((self.tokenizer.prompt(self.system_prompt.as_deref(), question)?, tokens))
+    }
+
     /// The rollout of drawn tokens, with their log-probabilities.
     ///
     /// # Errors
@@ -108,6 +120,20 @@ mod tests {
         let cut = Sampling { long_prompts: LongPrompts::Cut, ..bounded };
         assert_eq!(dialogue.prompts(&[question("u")], &cut).unwrap(), [&whole[1..]]);
         dialogue.check_prompts(&[question("u")], &cut).unwrap();
+    }
+
+    #[test]
+    fn a_demonstration_ends_as_an_answer_does() {
+        let mut dialogue = Dialogue::new(load(&byte_level_json()));
+        dialogue.set_system_prompt("s");
+        let end = dialogue.tokenizer().id("<|im_end|>").unwrap();
+        let (prompt, completion) = dialogue.demonstration("u", "ab").unwrap();
+        assert_eq!(prompt, dialogue.tokenizer().prompt(Some("s"), "u").unwrap());
+        assert_eq!(completion, [dialogue.tokenizer().encode("ab").unwrap(), vec![end]].concat());
+        assert_eq!(dialogue.demonstration("u", "ab<|im_end|>").unwrap().1, completion, "it has its end already");
+        let stopping = load(&byte_level_json()).with_stop_texts(vec!["b".into()]).unwrap();
+        let (_, completion) = Dialogue::new(stopping).demonstration("u", "ab").unwrap();
+        assert!(!completion.contains(&end), "a stop text ends it too");
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct ChatTokenizer {
     text: TextTokenizer,
     chat: Chat,
     stop: Vec<u32>,
+    /// The one that ends what a chat has written.
+    end: u32,
     stop_texts: Vec<String>,
 }
 
@@ -53,7 +55,8 @@ impl ChatTokenizer {
         let stop = stop_tokens(&tokenizer, folder)?;
         let chat = Chat::find(folder, &config, renderer, switches)?;
         let text = TextTokenizer::new(tokenizer, cleans_up(&config));
-        Ok(Self { text, chat, stop, stop_texts: Vec::new() })
+        let end = end_token(&text, &config).filter(|end| stop.contains(end)).unwrap_or(stop[0]);
+        Ok(Self { text, chat, stop, end, stop_texts: Vec::new() })
     }
 
     /// The ids of a chat up to where the assistant's words begin; `system` as the template places it.
@@ -118,6 +121,13 @@ impl ChatTokenizer {
         &self.stop
     }
 
+    /// The id that an answer to imitate ends with: the tokenizer's own, or where that ends no answer the first of
+    /// [`Self::stop_tokens`].
+    #[must_use]
+    pub fn end_token(&self) -> u32 {
+        self.end
+    }
+
     /// Texts that end an answer.
     #[must_use]
     pub fn stop_texts(&self) -> &[String] {
@@ -171,6 +181,12 @@ impl ChatTokenizer {
     pub fn vocab_size(&self) -> usize {
         self.text.vocab_size()
     }
+}
+
+/// `eos_token` of a tokenizer_config.json.
+fn end_token(text: &TextTokenizer, config: &Json) -> Option<u32> {
+    let token = config.get("eos_token")?;
+    text.id(token.as_str().or_else(|| token.get("content")?.as_str())?)
 }
 
 /// Ids that end an answer, ascending: the usual ones that the vocabulary has, and those of generation_config.json.

@@ -1,8 +1,8 @@
 //! The page about a completion: what every sentence earned, why, and what its tokens were taught.
 
+use corver_core::advantage::signed;
 use corver_core::{
-    Baseline, Lookup, ResponseGrades, ReturnParts, RewardSettings, SentenceTrace, Trace, TracedReturns, baselines,
-    traced_returns,
+    Baseline, Lookup, ResponseGrades, ReturnParts, RewardSettings, SentenceTrace, Trace, TracedReturns, traced_returns,
 };
 use maud::{Markup, html};
 use serde::Serialize;
@@ -45,7 +45,8 @@ impl Group {
     /// The group of a completion among those of a step; `place` is that in the group.
     #[must_use]
     pub fn new(baseline: Baseline, mean_returns: Vec<f64>, place: usize, returns: &TracedReturns) -> Self {
-        let sentences = returns.sentences.iter().map(|value| baseline.advantage(*value)).collect();
+        let of_sentence = |(value, label): (&f64, &i8)| signed(baseline.advantage(*value), *label);
+        let sentences = returns.sentences.iter().zip(&returns.labels).map(of_sentence).collect();
         Self { baseline, mean_returns, place, outside: baseline.advantage(returns.outside), sentences }
     }
 }
@@ -118,7 +119,8 @@ pub fn of_step(run: &Run, step: Option<usize>, completion: Option<usize>) -> Res
         Some(completion) => vec![completion],
         None => best_and_worst(&means),
     };
-    let baselines = baselines(&means, size, &run.settings.advantage);
+    // PPO's critic and DPO's pairs leave nothing to show here.
+    let baselines = run.settings.estimator().baselines(&means, size);
     let explained = |place: usize| {
         let which = match (completion, place == places[0]) {
             (Some(_), _) => "",
@@ -127,9 +129,10 @@ pub fn of_step(run: &Run, step: Option<usize>, completion: Option<usize>) -> Res
         };
         let origin = format!("{}, step {step}, completion {place}{which}", run.name);
         let mut explained = Explained::new(origin, traces[place].clone(), &run.settings.reward);
-        let (group, first) = (place / size, place / size * size);
-        let of_group = means[first..first + size].to_vec();
-        explained.group = Some(Group::new(baselines[group], of_group, place - first, &explained.returns));
+        let first = place / size * size;
+        let of_group = || means[first..first + size].to_vec();
+        let group = |all: &Vec<Baseline>| Group::new(all[place], of_group(), place - first, &explained.returns);
+        explained.group = baselines.as_ref().map(group);
         explained
     };
     Ok(places.iter().map(|place| explained(*place)).collect())
@@ -206,7 +209,7 @@ fn compared(group: &Group) -> Markup {
     let others: Vec<String> = group.mean_returns.iter().map(|value| number::with_sign(*value)).collect();
     html! {
         ul.figures {
-            li { span { "mean of its group " } (number::with_sign(group.baseline.centre)) }
+            li { span { "baseline " } (number::with_sign(group.baseline.centre)) }
             li { span { "deviation " } (number::short(group.baseline.spread)) }
             li { span { "advantage of tokens outside sentences " } (number::with_sign(group.outside)) }
         }
@@ -347,7 +350,7 @@ mod tests {
         let page = explain(&[one], &RewardSettings::default());
         for part in [
             "<td>judge</td><td>GOOD</td><td>+2.00</td>",
-            "mean of its group </span>+2.05",
+            "baseline </span>+2.05",
             "return </span>+3.10",
             "Paris AND &lt;b&gt;France</code><span> occurs </span>34 times<span>, not exact",
             "is &lt;in&gt;",

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use corver_core::{AdvantageSettings, RewardSettings, Sampling, Trace};
+use corver_core::{AdvantageSettings, Estimator, LearnSettings, RewardSettings, Sampling, Trace};
 use corver_study::eval::Evaluation;
 use corver_study::run::folder::{CONFIG, MANIFEST, METRICS, SUMMARY, TRACES};
 use corver_study::run::{RewardNames, RunManifest, Summary};
@@ -49,14 +49,24 @@ pub struct RunSettings {
     /// Weights of the returns.
     #[serde(default)]
     pub reward: RewardSettings,
-    /// How returns became advantages.
+    /// How returns were normalised.
     #[serde(default)]
     pub advantage: AdvantageSettings,
+    #[serde(default)]
+    update: LearnSettings,
     rule: PluginSection,
     #[serde(default)]
     judge: PluginSection,
     #[serde(default)]
     format: PluginSection,
+}
+
+impl RunSettings {
+    /// How returns became advantages.
+    #[must_use]
+    pub fn estimator(&self) -> Estimator {
+        self.update.estimator(self.advantage)
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -65,6 +65,16 @@ pub enum Command {
     ///   corver-host train --out runs/first-001 --resume
     #[command(verbatim_doc_comment)]
     Train(TrainArgs),
+    /// Fine-tune a policy's adapter on demonstrations, a cold start: `train --set policy.adapter=…` goes on from it.
+    ///
+    /// The file has one JSON object per line: {"question", "completion"}. The completions alone are learned, each with the token
+    /// that ends an answer. How long and how fast: the settings `sft.*`; the adapter's size: `update.lora`.
+    ///
+    ///   corver-host sft demonstrations.jsonl --set policy.model=Qwen/Qwen3-4B --out runs/sft-001
+    ///   corver-host sft demonstrations.jsonl --out runs/sft-001 --resume
+    ///   corver-host train --set policy.adapter=runs/sft-001/checkpoints/step-000120
+    #[command(verbatim_doc_comment)]
+    Sft(SftArgs),
     /// Keep the questions that can teach a policy anything: those that it sometimes answers right.
     ///
     /// Every question is answered 16 times. Those that were right once at least and not always go into questions.jsonl in
@@ -238,6 +248,23 @@ pub struct TrainArgs {
     /// Check and print the resolved configuration, then stop.
     #[arg(long)]
     pub dry_run: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct SftArgs {
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    /// Where the policy runs: auto, cpu, cuda or cuda:N.
+    #[arg(long)]
+    pub device: Option<String>,
+    /// Demonstrations, one JSON object per line.
+    pub file: PathBuf,
+    /// Folder of the run. Default: the next free runs/sft-NNN.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Resume the run in --out from its newest checkpoint, with the settings it began with.
+    #[arg(long, requires = "out")]
+    pub resume: bool,
 }
 
 #[derive(Debug, Clone, Args)]

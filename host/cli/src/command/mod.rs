@@ -17,4 +17,5 @@ pub mod plugin;
 pub mod report;
 pub mod score;
 pub mod serve;
+pub mod sft;
 pub mod train;

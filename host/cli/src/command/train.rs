@@ -164,6 +164,9 @@ impl Opened {
             manifest.set("extractor's prompt", fingerprint(prompt)?);
         }
         manifest.set("model", fingerprint(model)?);
+        if let Some(adapter) = &config.adapter {
+            manifest.set("adapter", fingerprint(adapter)?);
+        }
         manifest.set("questions", text_fingerprint(&serde_json::to_string(&(&plan.train.questions, &plan.eval))?));
         manifest.set(SEED, config.seed.to_string());
         manifest.set("device", device);
@@ -193,7 +196,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     let Prepared { config, model, memory, .. } = prepared;
 
     let engine = engine::open(&config, &model)?;
-    let mut policy = policy::load_policy(&config, &model, None)?;
+    let mut policy = policy::load_trainee(&config, &model)?;
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train.questions, &plan.step.sampling)?;
     // From here on there is something to go on with.
@@ -246,7 +249,11 @@ fn plan(config: &Config, rule: &str) -> Result<Plan> {
         steps: config.steps,
         prompts_per_step: config.prompts_per_step,
         seed: config.seed,
-        step: StepSettings { sampling: config.rollout, rewards: config.reward, advantages: config.advantage },
+        step: StepSettings {
+            sampling: config.rollout,
+            rewards: config.reward,
+            estimator: config.update.estimator(config.advantage),
+        },
         evaluate: config.eval.answers,
         truth: parts::truth(config),
         prompts: SystemPrompts {

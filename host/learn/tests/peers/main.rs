@@ -1,11 +1,15 @@
 //! The policy against `transformers`, `peft` and `trl`, on a small random model of every architecture: `make test-peers`. What is
 //! compared is written here and read by `peers.py`, which computes the same.
 
+mod algorithms;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use corver_core::{Advantages, Learner, Question, Rollout, Sampler, Sampling};
-use corver_learn::{AdamWSettings, LearnSettings, LoraSettings, LossSettings, LossType, Model, Policy, Precision};
+use corver_learn::{
+    AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, Model, Policy, Precision,
+};
 use corver_pretrained::{ChatTokenizer, Family, Llama3Scaling, ModelConfig};
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
@@ -80,12 +84,14 @@ fn write_model(folder: &Path, config: ModelConfig) {
     write_tokenizer(folder);
 }
 
+type Loss = (LossType, ImportanceLevel);
+
 /// Writes what this crate makes of the model in `folder`.
-fn compute(folder: &Path, loss_type: LossType, precision: Precision) {
+fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precision: Precision) {
     let mut model = Model::load(folder, precision, Device::Cpu).unwrap();
     let settings = LearnSettings {
         lora: LoraSettings { r: 4, alpha: 8.0 },
-        loss: LossSettings { loss_type, beta: 0.05, ..LossSettings::default() },
+        loss: LossSettings { loss_type, importance_sampling_level, beta: 0.05, ..LossSettings::default() },
         learning_rate: 1e-3,
         warmup_ratio: 0.0,
         // With the usual eps a gradient of 1e-8, which is rounding, would move a weight as far as any other.
@@ -102,7 +108,7 @@ fn compute(folder: &Path, loss_type: LossType, precision: Precision) {
     let advantage = |n: usize, t: usize| ((n * 5 + t * 3) % 11) as f64 / 4.0 - 1.2;
     let values: Vec<Vec<f64>> =
         rollouts.iter().enumerate().map(|(n, r)| (0..r.tokens.len()).map(|t| advantage(n, t)).collect()).collect();
-    let advantages = Advantages { values: values.clone(), reward: 0.0, reward_std: 0.0, frac_reward_zero_std: 0.0 };
+    let advantages = Advantages { values: values.clone(), ..Advantages::default() };
     let report = policy.update(&rollouts, &advantages).unwrap();
     policy.model().save_adapter(&folder.join("after")).unwrap();
     let prompts: Vec<Vec<u32>> =
@@ -116,11 +122,11 @@ fn compute(folder: &Path, loss_type: LossType, precision: Precision) {
 }
 
 /// Both sides, and what each reads of the other's files.
-fn compare(name: &str, folder: &Path, loss_type: LossType) {
+fn compare(name: &str, folder: &Path, loss: Loss) {
     let python = PathBuf::from(std::env::var_os("CORVER_PEERS").expect("make test-peers sets it"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/peers.py");
     for precision in [Precision::F32, Precision::Bf16] {
-        compute(folder, loss_type, precision);
+        compute(folder, loss, precision);
         let output = Command::new(&python).arg(&script).arg(folder).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{name}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -147,17 +153,19 @@ fn every_architecture_decodes_scores_and_learns_as_its_peers_do() {
         high_freq_factor: 4.0,
         original_max_position_embeddings: 32.0,
     };
-    for (name, config, loss_type) in [
-        ("llama-3.1", config(Family::Llama, 2, false, Some(scaling)), LossType::Grpo),
-        ("llama-3.2", config(Family::Llama, 1, true, None), LossType::DrGrpo),
-        ("qwen2.5", config(Family::Qwen2, 2, true, None), LossType::Bnpo),
-        ("qwen3-4b", config(Family::Qwen3, 2, true, None), LossType::Grpo),
-        ("qwen3-8b", config(Family::Qwen3, 2, false, None), LossType::Dapo),
-        ("olmo-2", config(Family::Olmo2, 4, false, None), LossType::Grpo),
+    let (token, gspo) = (ImportanceLevel::Token, ImportanceLevel::Sequence);
+    for (name, config, loss_type, level) in [
+        ("llama-3.1", config(Family::Llama, 2, false, Some(scaling)), LossType::Grpo, token),
+        ("llama-3.2", config(Family::Llama, 1, true, None), LossType::DrGrpo, token),
+        ("qwen2.5", config(Family::Qwen2, 2, true, None), LossType::Bnpo, token),
+        ("qwen3-4b", config(Family::Qwen3, 2, true, None), LossType::Grpo, token),
+        ("qwen3-8b", config(Family::Qwen3, 2, false, None), LossType::Dapo, token),
+        ("olmo-2", config(Family::Olmo2, 4, false, None), LossType::Grpo, token),
+        ("qwen3-4b, gspo", config(Family::Qwen3, 2, true, None), LossType::Grpo, gspo),
     ] {
         let folder = tempfile::tempdir().unwrap();
         write_model(folder.path(), config);
-        compare(name, folder.path(), loss_type);
+        compare(name, folder.path(), (loss_type, level));
     }
 }
 
@@ -173,5 +181,5 @@ fn a_real_model_decodes_scores_and_learns_as_its_peers_do() {
         let file = std::fs::canonicalize(entry.path()).unwrap();
         std::os::unix::fs::symlink(file, folder.path().join(entry.file_name())).unwrap();
     }
-    compare(&model.to_string_lossy(), folder.path(), LossType::Grpo);
+    compare(&model.to_string_lossy(), folder.path(), (LossType::Grpo, ImportanceLevel::Token));
 }

@@ -82,14 +82,14 @@ def in_f32(folder, computed, tokenizer):
     check("losses", abs(report["loss"] - step64.loss), REPORT)
     check("gradient norms", abs(report["grad_norm"] / step64.norm - 1.0), REPORT)
 
-    def apart(adapters):
-        """From the step in f64, in shares of the largest move of each adapter."""
-        right = step64.adapters
-        return max(((adapters[n] - right[n]).abs().max() / (right[n] - before[n]).abs().max()).item() for n in before)
-
     check("adapters after a step", max((ours[n] - step64.adapters[n]).abs().max().item() for n in ours), ADAPTER)
-    check("in shares of their moves they", apart(ours), MOVE)
-    print(f"where trl in f32 differs by {apart(step32.adapters):.1e}")
+    check("in shares of their moves they", apart(ours, step64.adapters, before), MOVE)
+    print(f"where trl in f32 differs by {apart(step32.adapters, step64.adapters, before):.1e}")
+
+
+def apart(adapters, right, before):
+    """From the right ones, in shares of the largest move of each adapter."""
+    return max(((adapters[n] - right[n]).abs().max() / (right[n] - before[n]).abs().max()).item() for n in before)
 
 
 def in_bf16(folder, computed, tokenizer):
@@ -133,6 +133,7 @@ def step(folder, computed, tokenizer, dtype):
     config = GRPOConfig(
         output_dir=str(folder / "trl"), use_cpu=True, bf16=False, report_to=[], loss_type=loss["loss_type"], beta=loss["beta"],
         epsilon=loss["epsilon_low"], epsilon_high=loss["epsilon_high"], temperature=1.0, num_generations=4,
+        importance_sampling_level=loss["importance_sampling_level"],
         max_completion_length=computed["max_completion_length"], per_device_train_batch_size=len(rollouts),
         gradient_accumulation_steps=1, learning_rate=settings["learning_rate"], adam_beta1=adam["beta1"],
         adam_beta2=adam["beta2"], adam_epsilon=adam["eps"], weight_decay=adam["weight_decay"],
@@ -170,4 +171,5 @@ def step(folder, computed, tokenizer, dtype):
     return Step(value.item(), norm.item(), get_peft_model_state_dict(model))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -17,12 +17,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use corver_core::{AdvantageSettings, Device, LearnSettings, Precision, RewardSettings, Sampling};
+use corver_core::{AdvantageSettings, Algorithm, Device, LearnSettings, Precision, RewardSettings, Sampling, unused};
 use corver_corpus::CnfOptions;
 use corver_counts::{RemoteSettings, Source};
 use corver_rules::Limits;
 use corver_study::data::QuestionPlace;
 use corver_study::eval::FilterSettings;
+use corver_study::sft::SftSettings;
 use serde_json::{Map, Value};
 
 use crate::check::CheckSettings;
@@ -72,6 +73,8 @@ pub struct Config {
     pub prompts_per_step: usize,
     /// The policy.
     pub model: Option<Place>,
+    /// What training goes on from.
+    pub adapter: Option<PathBuf>,
     /// Switches of the chat template.
     pub chat: Map<String, Value>,
     /// Texts that end an answer.
@@ -118,6 +121,8 @@ pub struct Config {
     pub advantage: AdvantageSettings,
     /// How the policy learns.
     pub update: LearnSettings,
+    /// How demonstrations are imitated.
+    pub sft: SftSettings,
     /// When checkpoints are written.
     pub checkpoint: CheckpointSection,
     /// Which questions are kept.
@@ -194,7 +199,10 @@ impl Config {
             problems.add_first("rule.plugin", "not set; name a rule, such as \"first.wasm\"");
         }
         let mut update = LearnSettings { total_steps: run.steps, ..settings.update };
-        if settings.engine.kind != EngineKind::None {
+        for (key, problem) in unused(&update, &settings.advantage) {
+            problems.add(key, problem);
+        }
+        if settings.engine.kind != EngineKind::None && update.algorithm != Algorithm::Dpo {
             update.loss.importance_cap.get_or_insert(IMPORTANCE_CAP);
         }
         let max_diff_tokens = corpus.max_diff_tokens.unwrap_or_else(|| window(&sources));
@@ -212,6 +220,7 @@ impl Config {
             eval_limit: question.eval_limit,
             prompts_per_step: question.prompts_per_step,
             model: problems.take("policy.model", model(&policy.model)).flatten(),
+            adapter: problems.take("policy.adapter", file(&policy.adapter)).flatten(),
             chat: policy.chat,
             stop: policy.stop,
             system_prompt: policy.system_prompt,
@@ -235,6 +244,7 @@ impl Config {
             reward: settings.reward,
             advantage: settings.advantage,
             update,
+            sft: settings.sft,
             checkpoint: settings.checkpoint,
             filter: settings.filter,
             eval: settings.eval,
@@ -265,6 +275,9 @@ impl Config {
                     problems.add(key, hub::missing(hub::Kind::Dataset, &folder));
                 }
             }
+        }
+        if let Some(path) = &self.adapter {
+            problems.look_for("policy.adapter", &path.join("adapter_config.json"));
         }
         if let Some(path) = &self.extraction.prompt {
             problems.look_for("extract.prompt", path);
@@ -382,6 +395,7 @@ mod tests {
             settings.question.eval = "e.json".into();
             settings.policy.model = DEMO.into();
             settings.rule.plugin = vec!["mine/r.wasm:0.5".into(), "min.wasm".into()].into();
+            settings.policy.adapter = "runs/sft-001/checkpoints/step-000010".into();
             settings.judge.plugin = "mine/judge.wasm".into();
             settings.corpus.index = vec!["wiki".into(), "http://host/#books".into()].into();
             settings.run.device = "cuda".into();
@@ -404,6 +418,7 @@ mod tests {
         assert!(matches!(&config.verification.nli, Some(DemoOr::Own(path)) if path.is_absolute()));
         assert!(matches!(&config.train_phases[0][0], (DemoOr::Own(path), 3) if path.is_absolute()));
         assert_eq!(config.update.loss.importance_cap, Some(IMPORTANCE_CAP));
+        assert!(config.adapter.as_ref().is_some_and(|path| path.is_absolute()));
         assert!(matches!(&config.eval_questions, Some(DemoOr::Own(path)) if path.is_absolute()));
         assert_eq!((&config.train_questions, &config.model), (&None, &Some(DemoOr::Demo)));
         assert!(config.plugins[0].path.is_absolute() && config.plugins[0].weight == 0.5, "{:?}", config.plugins);
@@ -413,6 +428,29 @@ mod tests {
         let again = Config::resolve(toml::from_str(&written).unwrap()).unwrap();
         assert_eq!(toml::to_string(&again.to_settings()).unwrap(), written);
         assert_eq!((again.sources, again.update), (config.sources, config.update));
+    }
+
+    #[test]
+    fn settings_that_the_algorithm_does_not_use_are_refused() {
+        let told = |change: fn(&mut Settings)| Config::resolve(settings(change)).unwrap_err().to_string();
+        let both = told(|settings| {
+            settings.update.algorithm = Algorithm::Rloo;
+            settings.advantage.min_spread = 0.1;
+            settings.update.dpo.beta = 0.3;
+        });
+        assert!(both.contains("`advantage.min_spread`: not used by `update.algorithm = \"rloo\"`"), "{both}");
+        assert!(both.contains("`update.dpo`: not used"), "{both}");
+        let dpo = told(|settings| {
+            settings.update.algorithm = Algorithm::Dpo;
+            settings.update.loss.beta = 0.04;
+        });
+        assert!(dpo.contains("`update.loss.beta`: 0.04, which DPO does not use"), "{dpo}");
+        let engine = settings(|settings| {
+            settings.update.algorithm = Algorithm::Dpo;
+            settings.engine.kind = EngineKind::Vllm;
+            (settings.engine.url, settings.engine.model) = ("http://host:8000".into(), "base".into());
+        });
+        assert_eq!(Config::resolve(engine).unwrap().update.loss.importance_cap, None);
     }
 
     #[test]

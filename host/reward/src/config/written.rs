@@ -44,6 +44,7 @@ impl Config {
             },
             policy: PolicySection {
                 model: place(&self.model),
+                adapter: self.adapter.as_ref().map_or_else(String::new, path),
                 chat: self.chat.clone(),
                 stop: self.stop.clone(),
                 system_prompt: self.system_prompt.clone(),
@@ -73,6 +74,7 @@ impl Config {
             reward: self.reward,
             advantage: self.advantage,
             update: self.update,
+            sft: self.sft,
             checkpoint: self.checkpoint,
             filter: self.filter,
             eval: self.eval.clone(),

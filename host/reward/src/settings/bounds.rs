@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 101] = [
+const BOUNDS: [(&str, f64, f64); 110] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -79,6 +79,11 @@ const BOUNDS: [(&str, f64, f64); 101] = [
     ("reward.lambda_corver", -1e6, 1e6),
     ("reward.min_alignment", 0.0, 1.0),
     ("advantage.min_spread", 0.0, 1e6),
+    ("update.ppo.gamma", 0.0, 1.0),
+    ("update.ppo.lambda", 0.0, 1.0),
+    ("update.ppo.value_clip", 1e-9, 1e9),
+    ("update.ppo.value_learning_rate", 0.0, 1.0),
+    ("update.dpo.beta", 1e-9, 1e6),
     ("update.lora.r", 1.0, 4096.0),
     ("update.lora.alpha", 0.0, 1e6),
     ("update.loss.beta", 0.0, 1e6),
@@ -96,6 +101,10 @@ const BOUNDS: [(&str, f64, f64); 101] = [
     ("update.optimizer.eps", 1e-30, 1.0),
     ("update.optimizer.weight_decay", 0.0, 100.0),
     ("update.micro_batch_tokens", 1.0, 1e9),
+    ("sft.epochs", 1.0, 1e6),
+    ("sft.per_step", 1.0, 1e5),
+    ("sft.learning_rate", 0.0, 1.0),
+    ("sft.max_length", 2.0, 1e6),
     ("checkpoint.every", 1.0, 1e9),
     ("checkpoint.keep", 1.0, 1e6),
     ("filter.num_generations", 1.0, 1e5),

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use corver_core::{AdvantageSettings, LearnSettings, Precision, RewardSettings, Sampling};
 use corver_counts::RemoteSettings;
 use corver_study::eval::{EvaluateSettings, FilterSettings};
+use corver_study::sft::SftSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -55,6 +56,8 @@ pub struct Settings {
     pub advantage: AdvantageSettings,
     /// How the policy learns.
     pub update: LearnSettings,
+    /// How `sft` imitates demonstrations.
+    pub sft: SftSettings,
     /// When checkpoints are written.
     pub checkpoint: CheckpointSection,
     /// Which questions `filter` keeps.
@@ -126,6 +129,8 @@ pub struct ShareSection {
 pub struct PolicySection {
     /// Hugging Face folder, the name of a model that was downloaded (`Qwen/Qwen3-8B`), or "demo".
     pub model: String,
+    /// Folder of an adapter or a checkpoint that training goes on from, and that it is compared with; empty begins with a fresh one.
+    pub adapter: String,
     /// Switches of the model's chat template, by their names: `{ enable_thinking = false }`.
     pub chat: Map<String, Value>,
     /// Texts that end an answer, beside the model's stop tokens. The text stays in the answer.
@@ -142,6 +147,7 @@ impl Default for PolicySection {
     fn default() -> Self {
         Self {
             model: String::new(),
+            adapter: String::new(),
             chat: Map::new(),
             stop: Vec::new(),
             system_prompt: String::new(),

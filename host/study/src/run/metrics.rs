@@ -36,6 +36,17 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
         put("sampling/importance_sampling_ratio/max", mismatch.ratio_max);
     }
 
+    if let Some(critic) = update.critic {
+        put("loss/value_avg", critic.loss);
+        put("val/clipfrac_avg", critic.clip_ratio);
+        put("val/explained_variance", critic.explained_variance);
+    }
+    if let Some(preference) = update.preference {
+        put("rewards/pairs", preference.pairs);
+        put("rewards/margins", preference.margin);
+        put("rewards/accuracies", preference.accuracy);
+    }
+
     put("reward", advantages.reward);
     put("reward_std", advantages.reward_std);
     put("frac_reward_zero_std", advantages.frac_reward_zero_std);

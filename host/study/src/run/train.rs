@@ -302,8 +302,7 @@ impl Plan {
         let settings = [
             ("run.steps", self.steps, 1),
             ("question.prompts_per_step", self.prompts_per_step, 1),
-            // A completion alone has no group to be compared with.
-            ("rollout.num_generations", self.step.sampling.num_generations, 2),
+            ("rollout.num_generations", self.step.sampling.num_generations, self.step.estimator.least_generations()),
             ("rollout.max_completion_length", self.step.sampling.max_completion_length, 1),
             ("checkpoint.every", self.checkpoint_every, 1),
             ("checkpoint.keep", self.checkpoints_kept, 1),

@@ -1,0 +1,115 @@
+//! `corver-host sft`: a cold start on demonstrations.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use corver_core::update::LossSettings;
+use corver_core::{Algorithm, LearnSettings, Sampling, Trainee};
+use corver_reward::Config;
+use corver_reward::parts;
+use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
+use corver_study::sft::{Demonstrations, SftError, SftPlan, SftSummary, sft};
+use serde_json::{Value, json};
+
+use crate::args::SftArgs;
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::policy;
+use crate::resumed;
+use crate::settings;
+
+pub fn run(args: &SftArgs, json: bool) -> Result<()> {
+    let mut args = args.clone();
+    if args.resume {
+        resumed::take_settings(&mut args.settings, args.out.as_deref());
+    }
+    let mut config = Config::resolve(settings::of_sft(&args)?)?;
+    let demonstrations = Demonstrations::read(&args.file)?;
+    let steps = config.sft.steps(demonstrations.all.len());
+    let model = parts::model(&config)?;
+    let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
+
+    let mut manifest = RunManifest::default();
+    manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
+    manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(&config.to_settings(), &[])?));
+    manifest.set("model", fingerprint(&model)?);
+    if let Some(adapter) = &config.adapter {
+        manifest.set("adapter", fingerprint(adapter)?);
+    }
+    manifest.set("demonstrations", text_fingerprint(&serde_json::to_string(&demonstrations.all)?));
+    manifest.set("device", policy::find_device(config.device)?);
+
+    config.update = learning(&config, steps);
+    config.rollout = Sampling { num_generations: 1, max_completion_length: config.sft.max_length, ..config.rollout };
+    let memory = policy::plan_memory(&mut config, &model)?;
+    policy::choose_threads(&mut config)?;
+    let mut policy = policy::load_trainee(&config, &model)?;
+    policy.set_system_prompt(&config.system_prompt);
+    demonstrations.check_lengths(&policy.lengths(&demonstrations.all)?, config.sft.max_length)?;
+
+    let interrupt = Interrupt::listen()?;
+    let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "sft"));
+    let (run, steps_done) = if args.resume {
+        let run = resumed::open(&path, &manifest, &resolved, &[])?;
+        let steps_done = policy::resume(&mut policy, &run.checkpoints())?;
+        run.go_on(&resolved, steps_done, steps)?;
+        (run, steps_done)
+    } else {
+        (RunDir::create(&path, &resolved, &manifest)?, 0)
+    };
+    let plan = SftPlan {
+        demonstrations: demonstrations.all,
+        settings: config.sft,
+        seed: config.seed,
+        checkpoint_every: config.checkpoint.every,
+        checkpoints_kept: config.checkpoint.keep,
+    };
+    let bar = output::progress(steps as u64, "imitating");
+    bar.set_position(steps_done as u64);
+    memory.iter().for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&bar, line)));
+    output::note(
+        &bar,
+        &format!("{} demonstrations, {steps} steps, into {}", plan.demonstrations.len(), path.display()),
+    );
+    let trained = sft(&mut policy, &plan, &run, steps_done, &mut |metrics| {
+        let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
+        let [step, loss, seconds] = ["step", "loss", "step_time"].map(number);
+        output::note(&bar, &format!("step {step:>3}/{steps}  loss {loss:.4}  {seconds:.2} s"));
+        bar.inc(1);
+        !interrupt.asked()
+    });
+    bar.finish_and_clear();
+    let go_on = format!("`corver-host sft {} --out {} --resume` goes on", args.file.display(), path.display());
+    match trained {
+        Err(SftError::Stopped { step }) => {
+            output::note(&bar, &format!("stopped after step {step} of {steps}; {go_on}"));
+            Ok(())
+        }
+        trained => show(&trained.with_context(|| format!("the run is unfinished; {go_on}"))?, &run, json),
+    }
+}
+
+/// How the policy learns from demonstrations: nothing of it is about rewards.
+fn learning(config: &Config, steps: usize) -> LearnSettings {
+    LearnSettings {
+        algorithm: Algorithm::Grpo,
+        loss: LossSettings::default(),
+        num_iterations: 1,
+        learning_rate: config.sft.learning_rate,
+        total_steps: steps,
+        ..config.update
+    }
+}
+
+fn show(summary: &SftSummary, run: &RunDir, json: bool) -> Result<()> {
+    let adapter = run.checkpoints().join(format!("step-{:06}", summary.steps));
+    if json {
+        return output::json(&json!({"summary": summary, "adapter": adapter}));
+    }
+    let SftSummary { demonstrations, steps, loss_first, loss_last, seconds_total } = summary;
+    output::line(format_args!(
+        "{demonstrations} demonstrations in {steps} steps, {seconds_total:.0} s: loss {loss_first:.3} → {loss_last:.3} nats a token"
+    ));
+    output::line(format_args!("train --set policy.adapter={} goes on from there", adapter.display()));
+    Ok(())
+}

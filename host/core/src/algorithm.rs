@@ -1,0 +1,205 @@
+//! Which algorithm learns from the returns. All of them take the same return per token; they differ in the advantages that are made
+//! of it ([`crate::advantage`]) and in the loss.
+//!
+//! | | advantage of a token | loss |
+//! | --- | --- | --- |
+//! | GRPO | its return against the group's mean, over its spread | clipped surrogate + β·k3 |
+//! | REINFORCE | against the mean of the batch | the same |
+//! | RLOO | against the mean of the group's other completions | the same |
+//! | PPO | GAE against a critic, whitened | the same, and the critic's own |
+//! | DPO | 1 for the group's best completion, −1 for its worst | −log σ of β times the difference of the log-ratios |
+//!
+//! GSPO is GRPO with `loss.importance_sampling_level = "sequence"`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::advantage::GaeSettings;
+use crate::update::LossSettings;
+use crate::{AdvantageSettings, Estimator, LearnSettings};
+
+/// What is learned from the returns, and how.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Algorithm {
+    /// The paper's.
+    #[default]
+    Grpo,
+    /// With the mean of the batch as its baseline.
+    Reinforce,
+    /// With the mean of the others as its baseline.
+    Rloo,
+    /// With a critic on the policy's hidden states.
+    Ppo,
+    /// On pairs drawn from the returns.
+    Dpo,
+}
+
+impl Algorithm {
+    /// As a setting spells it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Grpo => "grpo",
+            Self::Reinforce => "reinforce",
+            Self::Rloo => "rloo",
+            Self::Ppo => "ppo",
+            Self::Dpo => "dpo",
+        }
+    }
+}
+
+/// PPO's own constants. Its clipping is that of [`LossSettings`], its epochs are [`LearnSettings::num_iterations`].
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PpoSettings {
+    /// γ of the advantages.
+    pub gamma: f64,
+    /// λ of the advantages.
+    pub lambda: f64,
+    /// How far a value may move from what it was before the update until its loss no longer pulls it.
+    pub value_clip: f64,
+    /// Peak rate of the critic, which is a linear layer; it has the policy's schedule.
+    pub value_learning_rate: f64,
+}
+
+impl Default for PpoSettings {
+    /// γ, λ and the clip are TRL's; λ is RLFH's too.
+    fn default() -> Self {
+        Self { gamma: 1.0, lambda: 0.95, value_clip: 0.2, value_learning_rate: 1e-3 }
+    }
+}
+
+/// DPO's own constant.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DpoSettings {
+    /// β: the larger, the nearer the policy stays to the reference.
+    pub beta: f64,
+}
+
+impl Default for DpoSettings {
+    /// TRL's.
+    fn default() -> Self {
+        Self { beta: 0.1 }
+    }
+}
+
+impl LearnSettings {
+    /// What makes advantages of the returns; `normalization` is GRPO's.
+    #[must_use]
+    pub fn estimator(&self, normalization: AdvantageSettings) -> Estimator {
+        let PpoSettings { gamma, lambda, .. } = self.ppo;
+        match self.algorithm {
+            Algorithm::Grpo => Estimator::Grpo(normalization),
+            Algorithm::Reinforce => Estimator::Reinforce,
+            Algorithm::Rloo => Estimator::Rloo,
+            Algorithm::Ppo => Estimator::Gae(GaeSettings { gamma, lambda }),
+            Algorithm::Dpo => Estimator::Pairs,
+        }
+    }
+
+    /// Whether the update compares the policy with the reference.
+    #[must_use]
+    pub fn needs_reference(&self) -> bool {
+        self.algorithm == Algorithm::Dpo || self.loss.beta != 0.0
+    }
+}
+
+/// Settings that were changed and that the algorithm does not use, by their names, each with what to do about it.
+#[must_use]
+pub fn unused(update: &LearnSettings, advantage: &AdvantageSettings) -> Vec<(&'static str, String)> {
+    let algorithm = update.algorithm;
+    let (loss, plain) = (update.loss, LossSettings::default());
+    let default = LearnSettings::default();
+    let (grpo, dpo) = (algorithm == Algorithm::Grpo, algorithm == Algorithm::Dpo);
+    let normalization = AdvantageSettings::default();
+    let settings = [
+        (!grpo && advantage.scale_rewards != normalization.scale_rewards, "advantage.scale_rewards"),
+        (!grpo && advantage.min_spread != normalization.min_spread, "advantage.min_spread"),
+        (algorithm != Algorithm::Ppo && update.ppo != default.ppo, "update.ppo"),
+        (!dpo && update.dpo != default.dpo, "update.dpo"),
+        (dpo && loss.loss_type != plain.loss_type, "update.loss.loss_type"),
+        (dpo && loss.epsilon_low != plain.epsilon_low, "update.loss.epsilon_low"),
+        (dpo && loss.epsilon_high != plain.epsilon_high, "update.loss.epsilon_high"),
+        (dpo && loss.delta.is_some(), "update.loss.delta"),
+        (
+            dpo && loss.importance_sampling_level != plain.importance_sampling_level,
+            "update.loss.importance_sampling_level",
+        ),
+        (dpo && loss.importance_cap.is_some(), "update.loss.importance_cap"),
+        (dpo && update.old_log_probs != default.old_log_probs, "update.old_log_probs"),
+    ];
+    let leave_out = |(_, key)| (key, format!("not used by `update.algorithm = {:?}`; leave it out", algorithm.name()));
+    let mut unused: Vec<_> = settings.into_iter().filter(|(changed, _)| *changed).map(leave_out).collect();
+    if dpo && loss.beta != plain.beta && loss.beta != 0.0 {
+        let told = format!("{}, which DPO does not use: its own β is `update.dpo.beta`; set this one to 0", loss.beta);
+        unused.push(("update.loss.beta", told));
+    }
+    if dpo && update.num_iterations != 1 {
+        let told = format!(
+            "{}; DPO takes one step on the pairs of a step, then draws new ones; set it to 1",
+            update.num_iterations
+        );
+        unused.push(("update.num_iterations", told));
+    }
+    unused
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ScaleRewards;
+    use crate::update::{ImportanceLevel, LossType};
+
+    const ALL: [Algorithm; 5] =
+        [Algorithm::Grpo, Algorithm::Reinforce, Algorithm::Rloo, Algorithm::Ppo, Algorithm::Dpo];
+
+    fn with(algorithm: Algorithm) -> LearnSettings {
+        LearnSettings { algorithm, ..LearnSettings::default() }
+    }
+
+    fn keys(update: &LearnSettings, advantage: &AdvantageSettings) -> Vec<&'static str> {
+        unused(update, advantage).into_iter().map(|(key, _)| key).collect()
+    }
+
+    #[test]
+    fn an_algorithm_is_named_as_it_is_written() {
+        for algorithm in ALL {
+            assert_eq!(serde_json::to_value(algorithm).unwrap(), algorithm.name());
+        }
+    }
+
+    #[test]
+    fn the_defaults_go_with_every_algorithm() {
+        for algorithm in ALL {
+            assert_eq!(keys(&with(algorithm), &AdvantageSettings::default()), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn what_an_algorithm_does_not_use_is_named() {
+        let batch = AdvantageSettings { scale_rewards: ScaleRewards::Batch, min_spread: 0.1 };
+        assert_eq!(keys(&with(Algorithm::Rloo), &batch), ["advantage.scale_rewards", "advantage.min_spread"]);
+        assert_eq!(keys(&with(Algorithm::Grpo), &batch), [""; 0]);
+        let changed = LearnSettings {
+            ppo: PpoSettings { lambda: 1.0, ..PpoSettings::default() },
+            dpo: DpoSettings { beta: 0.2 },
+            ..with(Algorithm::Grpo)
+        };
+        assert_eq!(keys(&changed, &AdvantageSettings::default()), ["update.ppo", "update.dpo"]);
+        let loss = LossSettings {
+            beta: 0.04,
+            loss_type: LossType::Dapo,
+            importance_sampling_level: ImportanceLevel::Sequence,
+            ..LossSettings::default()
+        };
+        let changed = LearnSettings { loss, num_iterations: 2, ..with(Algorithm::Dpo) };
+        let expected = [
+            "update.loss.loss_type",
+            "update.loss.importance_sampling_level",
+            "update.loss.beta",
+            "update.num_iterations",
+        ];
+        assert_eq!(keys(&changed, &AdvantageSettings::default()), expected);
+    }
+}

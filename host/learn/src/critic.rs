@@ -1,0 +1,165 @@
+//! PPO's critic: what it expects the return of a token to be, from the policy's last hidden state before that token.
+//!
+//! ```text
+//! V_t = w · h_t + b
+//! L = ½ Σ_t c_t · max((V_t − T_t)², (clip(V_t, V_t^old − ε, V_t^old + ε) − T_t)²)
+//! ```
+//!
+//! T_t is the target ([`corver_core::advantage::gae`]: the advantage plus V_t^old), c_t the weight that the token has in the policy's
+//! loss. The clipped loss is TRL's (`PPOTrainer`, TRL 0.24; Schulman et al. 2017 leave it open). Unlike there the critic is a linear
+//! layer that reads the policy's hidden states and does not change them: no second model, and no gradient into the adapters.
+
+use corver_core::LearnSettings;
+use tch::{Device, Kind, Tensor};
+
+use crate::error::Result;
+use crate::optimizer::{AdamW, clip_gradients};
+use crate::schedule::CosineSchedule;
+
+/// A linear layer in f32, with its optimiser. It begins with V = 0.
+#[derive(Debug)]
+pub(crate) struct Critic {
+    /// `[D]`
+    weight: Tensor,
+    /// `[1]`
+    bias: Tensor,
+    optimizer: AdamW,
+    schedule: CosineSchedule,
+    clip: f64,
+    max_grad_norm: f64,
+}
+
+/// Its parameters in a checkpoint.
+pub(crate) const NAMES: [&str; 2] = ["weight", "bias"];
+
+impl Critic {
+    pub(crate) fn new(hidden_size: usize, settings: &LearnSettings, device: Device) -> Result<Self> {
+        let zeros = |n: i64| Tensor::f_zeros([n], (Kind::Float, device)).map(|tensor| tensor.set_requires_grad(true));
+        let (weight, bias) = (zeros(hidden_size as i64)?, zeros(1)?);
+        let steps = settings.total_steps * settings.num_iterations;
+        Ok(Self {
+            optimizer: AdamW::new(vec![weight.shallow_clone(), bias.shallow_clone()], settings.optimizer)?,
+            weight,
+            bias,
+            schedule: CosineSchedule::new(settings.ppo.value_learning_rate, steps, settings.warmup_ratio),
+            clip: settings.ppo.value_clip,
+            max_grad_norm: settings.max_grad_norm,
+        })
+    }
+
+    /// `hidden` `[n, D]` → V `[n]` f32. The graph ends at the critic's own parameters.
+    pub(crate) fn values(&self, hidden: &Tensor) -> Result<Tensor> {
+        Ok(hidden.f_detach()?.f_to_kind(Kind::Float)?.f_mv(&self.weight)?.f_add(&self.bias)?)
+    }
+
+    /// The loss of one micro-batch; `old`, `targets` and `weights` are `[n]` f32.
+    pub(crate) fn loss(&self, hidden: &Tensor, old: &Tensor, targets: &Tensor, weights: &Tensor) -> Result<ValueLoss> {
+        value_loss(&self.values(hidden)?, old, targets, weights, self.clip)
+    }
+
+    /// Weight and bias.
+    pub(crate) fn parameters(&self) -> &[Tensor] {
+        self.optimizer.parameters()
+    }
+
+    pub(crate) fn optimizer(&self) -> &AdamW {
+        &self.optimizer
+    }
+
+    /// Takes one step along `gradients`, whose norm is limited as the policy's.
+    pub(crate) fn step(&mut self, gradients: &mut [Tensor]) -> Result<()> {
+        clip_gradients(gradients, self.max_grad_norm)?;
+        let rate = self.schedule.rate(self.optimizer.steps());
+        self.optimizer.step(gradients, rate)
+    }
+
+    /// Takes over what a checkpoint holds; `take` finds a tensor by its name.
+    pub(crate) fn restore(&mut self, mut take: impl FnMut(&str) -> Result<Tensor>, steps: usize) -> Result<()> {
+        let parameters = NAMES.into_iter().map(&mut take).collect::<Result<Vec<_>>>()?;
+        self.optimizer.restore(&parameters, |n, part| take(&format!("{}.{part}", NAMES[n])), steps)
+    }
+}
+
+/// A batch's loss of the critic; sums, so that micro-batches add up.
+#[derive(Debug)]
+pub struct ValueLoss {
+    /// Scalar with a graph to the values.
+    pub loss: Tensor,
+    /// Tokens whose loss is the clipped one.
+    pub clipped: f64,
+}
+
+/// L of values V, those `old` before the update, targets T and weights c, all `[n]`; `clip` is ε. Gradients go to `values`.
+///
+/// # Errors
+/// Where the tensors' shapes do not fit.
+pub fn value_loss(values: &Tensor, old: &Tensor, targets: &Tensor, weights: &Tensor, clip: f64) -> Result<ValueLoss> {
+    let square = |values: &Tensor| values.f_sub(targets)?.f_square();
+    let near = old.f_add(&values.f_sub(old)?.f_clamp(-clip, clip)?)?;
+    let (free, clipped) = (square(values)?, square(&near)?);
+    Ok(ValueLoss {
+        loss: free.f_maximum(&clipped)?.f_mul(weights)?.f_sum(values.f_kind()?)?.f_mul_scalar(0.5)?,
+        clipped: clipped.f_gt_tensor(&free)?.f_sum(Kind::Double)?.f_double_value(&[])?,
+    })
+}
+
+/// 1 − var(T − V) ⁄ var(T) over all tokens; 0 where every target is the same.
+pub(crate) fn explained_variance(values: &[Vec<f64>], targets: &[Vec<f64>]) -> f64 {
+    let variance = |numbers: Vec<f64>| {
+        let mean = numbers.iter().sum::<f64>() / numbers.len().max(1) as f64;
+        numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>()
+    };
+    let misses = targets.iter().flatten().zip(values.iter().flatten()).map(|(target, value)| target - value).collect();
+    let all = variance(targets.concat());
+    if all == 0.0 { 0.0 } else { 1.0 - variance(misses) / all }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(values: &[f64]) -> Tensor {
+        Tensor::from_slice(values)
+    }
+
+    #[test]
+    fn a_value_that_has_moved_far_enough_is_no_longer_pulled() {
+        // Three tokens with the target 1: not moved; moved past the clip towards it; moved past the clip away from it.
+        let (old, targets) = (numbers(&[0.0, 0.0, 0.0]), numbers(&[1.0, 1.0, 1.0]));
+        let values = numbers(&[0.0, 0.5, -0.5]).set_requires_grad(true);
+        let ValueLoss { loss, clipped } =
+            value_loss(&values, &old, &targets, &numbers(&[0.5, 0.25, 0.25]), 0.2).unwrap();
+        let expected = 0.5 * (0.5 * 1.0 + 0.25 * 0.8f64.powi(2) + 0.25 * 1.5f64.powi(2));
+        assert!((loss.double_value(&[]) - expected).abs() < 1e-12);
+        assert_eq!(clipped, 1.0);
+        let slopes = Tensor::run_backward(&[loss], &[&values], false, false).remove(0);
+        assert_eq!(Vec::<f64>::try_from(slopes).unwrap(), [-0.5, 0.0, -0.375]);
+    }
+
+    #[test]
+    fn it_learns_a_linear_function_of_the_hidden_states() {
+        let mut settings = LearnSettings { total_steps: 300, warmup_ratio: 0.0, ..LearnSettings::default() };
+        settings.ppo.value_learning_rate = 3e-2;
+        let mut critic = Critic::new(3, &settings, Device::Cpu).unwrap();
+        let hidden = (Tensor::arange(60, (Kind::Float, Device::Cpu)) * 0.7).sin().view([20, 3]);
+        let targets = hidden.mv(&Tensor::from_slice(&[1.0f32, -2.0, 0.5])) + 0.3;
+        let weights = Tensor::full([20], 0.05, (Kind::Float, Device::Cpu));
+        let mut last = f64::NAN;
+        for _ in 0..300 {
+            let old = critic.values(&hidden).unwrap().detach();
+            let ValueLoss { loss, .. } = critic.loss(&hidden, &old, &targets, &weights).unwrap();
+            last = loss.double_value(&[]);
+            let mut gradients = Tensor::run_backward(&[loss], critic.parameters(), false, false);
+            critic.step(&mut gradients).unwrap();
+        }
+        assert!(last < 1e-4, "{last}");
+    }
+
+    #[test]
+    fn variance_is_explained_by_foresight_alone() {
+        let targets = [vec![1.0, 3.0], vec![5.0]];
+        assert_eq!(explained_variance(&targets, &targets), 1.0);
+        assert_eq!(explained_variance(&[vec![7.0, 7.0], vec![7.0]], &targets), 0.0);
+        assert_eq!(explained_variance(&[vec![7.0]], &[vec![2.0]]), 0.0);
+    }
+}

@@ -1,0 +1,89 @@
+//! One step of RLOO, DPO and SFT against TRL's trainers of those names, which `algorithms.py` runs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use corver_core::{AdvantageSettings, Algorithm, Demonstration, Learner, Sampler, Sampling, Student};
+use corver_learn::{AdamWSettings, LearnSettings, LoraSettings, LossSettings, LossType, Model, Policy, Precision};
+use corver_pretrained::{ChatTokenizer, Family};
+use serde_json::{Value, json};
+use tch::Device;
+
+use super::{config, questions, stir, write_model, written};
+
+fn settings(algorithm: Algorithm) -> LearnSettings {
+    // TRL's RLOO adds up the tokens of a completion: that is dr_grpo, but for a constant. It has no KL term in its loss.
+    let rloo = LossSettings { loss_type: LossType::DrGrpo, beta: 0.0, ..LossSettings::default() };
+    LearnSettings {
+        algorithm,
+        lora: LoraSettings { r: 4, alpha: 8.0 },
+        loss: if algorithm == Algorithm::Rloo { rloo } else { LossSettings::default() },
+        learning_rate: 1e-3,
+        warmup_ratio: 0.0,
+        // With the usual eps a gradient of 1e-8, which is rounding, would move a weight as far as any other.
+        optimizer: AdamWSettings { weight_decay: 0.01, eps: 1e-3, ..AdamWSettings::default() },
+        ..LearnSettings::default()
+    }
+}
+
+/// A policy whose adapters do something, as they are in `before`.
+fn policy(folder: &Path, algorithm: Algorithm) -> Policy {
+    let mut model = Model::load(folder, Precision::F32, Device::Cpu).unwrap();
+    let settings = settings(algorithm);
+    model.add_lora(&settings.lora, 1).unwrap();
+    stir(&model);
+    model.save_adapter(&folder.join("before")).unwrap();
+    Policy::new(model, ChatTokenizer::load(folder).unwrap(), settings, 1).unwrap()
+}
+
+/// A step on samples; every completion earns the same for all of its tokens, as TRL has it.
+fn on_samples(folder: &Path, algorithm: Algorithm) -> Value {
+    let mut policy = policy(folder, algorithm);
+    let sampling = Sampling { num_generations: 4, max_completion_length: 9, ..Sampling::PAPER };
+    let rollouts = policy.sample(&questions(), &sampling, 5).unwrap();
+    let reward = |n: usize| ((n * 5) % 11) as f64 / 4.0 - 1.2;
+    let returns: Vec<Vec<f64>> = rollouts.iter().enumerate().map(|(n, r)| vec![reward(n); r.tokens.len()]).collect();
+    let estimator = policy.settings().estimator(AdvantageSettings::default());
+    let advantages = estimator.advantages(&returns, None, sampling.num_generations).unwrap();
+    let report = policy.update(&rollouts, &advantages).unwrap();
+    policy.model().save_adapter(&folder.join("after")).unwrap();
+    let prompt = |question: &corver_core::Question| policy.tokenizer().prompt(None, &question.question).unwrap();
+    let prompts: Vec<Vec<u32>> = questions().iter().map(prompt).collect();
+    json!({
+        "algorithm": algorithm, "settings": policy.settings(), "prompts": prompts, "report": report,
+        "rollouts": written(&rollouts, &advantages.values), "max_completion_length": sampling.max_completion_length,
+    })
+}
+
+/// A step on demonstrations.
+fn on_demonstrations(folder: &Path) -> Value {
+    let mut policy = policy(folder, Algorithm::Grpo);
+    let demonstrations = [("abcab", "ttab"), ("tsrq", "k"), ("kkkkkkkkl", "abcdefgh")];
+    let demonstrations = demonstrations
+        .map(|(question, completion)| Demonstration { question: question.into(), completion: completion.into() });
+    let report = policy.imitate(&demonstrations).unwrap();
+    policy.model().save_adapter(&folder.join("after")).unwrap();
+    let texts: Vec<[&String; 2]> = demonstrations.iter().map(|one| [&one.question, &one.completion]).collect();
+    json!({ "algorithm": "sft", "settings": policy.settings(), "report": report, "demonstrations": texts })
+}
+
+#[test]
+#[ignore = "needs transformers, peft and trl: make test-peers"]
+fn every_algorithm_takes_the_step_of_trls_trainer_of_that_name() {
+    let python = PathBuf::from(std::env::var_os("CORVER_PEERS").expect("make test-peers sets it"));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/algorithms.py");
+    for name in ["rloo", "dpo", "sft"] {
+        let folder = tempfile::tempdir().unwrap();
+        write_model(folder.path(), config(Family::Qwen3, 2, true, None));
+        let computed = match name {
+            "rloo" => on_samples(folder.path(), Algorithm::Rloo),
+            "dpo" => on_samples(folder.path(), Algorithm::Dpo),
+            _ => on_demonstrations(folder.path()),
+        };
+        std::fs::write(folder.path().join("computed.json"), computed.to_string()).unwrap();
+        let output = Command::new(&python).arg(&script).arg(folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{name}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
+        eprintln!("{name}: {}", said.trim());
+    }
+}

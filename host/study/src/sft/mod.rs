@@ -1,0 +1,165 @@
+//! Supervised fine-tuning on demonstrations: the cold start of a policy that `train` then goes on with (paper, L1).
+
+mod demonstrations;
+
+use std::time::Instant;
+
+use corver_core::{Demonstration, PartError, Student, UpdateReport};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::run::data_order::questions_of_step;
+use crate::run::folder::METRICS;
+use crate::run::{RunDir, RunDirError};
+
+pub use demonstrations::{Demonstrations, DemonstrationsError};
+
+/// How demonstrations are imitated. Adapters, optimiser and warm-up are those of `update`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SftSettings {
+    /// How often each demonstration is seen.
+    pub epochs: usize,
+    /// Demonstrations of a step.
+    pub per_step: usize,
+    /// Peak rate.
+    pub learning_rate: f64,
+    /// Tokens of a demonstration with its prompt; a longer one is refused.
+    pub max_length: usize,
+}
+
+impl Default for SftSettings {
+    /// The rate is the usual one for adapters; the paper names none.
+    fn default() -> Self {
+        Self { epochs: 1, per_step: 32, learning_rate: 2e-4, max_length: 1024 }
+    }
+}
+
+impl SftSettings {
+    /// Optimiser steps for so many demonstrations.
+    #[must_use]
+    pub fn steps(&self, demonstrations: usize) -> usize {
+        (demonstrations * self.epochs).div_ceil(self.per_step.max(1))
+    }
+}
+
+/// What a run does.
+#[derive(Debug)]
+pub struct SftPlan {
+    /// What is imitated; not empty.
+    pub demonstrations: Vec<Demonstration>,
+    /// How.
+    pub settings: SftSettings,
+    /// Decides their order.
+    pub seed: u64,
+    /// Steps between checkpoints.
+    pub checkpoint_every: usize,
+    /// Newest checkpoints kept.
+    pub checkpoints_kept: usize,
+}
+
+/// What `summary.json` says.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SftSummary {
+    /// Demonstrations.
+    pub demonstrations: usize,
+    /// Optimiser steps taken.
+    pub steps: usize,
+    /// Mean of −log p over the tokens of the first step, nats.
+    pub loss_first: f64,
+    /// The same of the last step.
+    pub loss_last: f64,
+    /// Of all steps, over all processes where the run was resumed.
+    pub seconds_total: f64,
+}
+
+/// Why a run stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SftError {
+    /// A step failed.
+    #[error("step {step}")]
+    Step {
+        /// Counted from 1.
+        step: usize,
+        /// Why.
+        source: PartError,
+    },
+    /// A checkpoint could not be written.
+    #[error("writing the checkpoint of step {step}")]
+    Checkpoint {
+        /// Counted from 1.
+        step: usize,
+        /// Why.
+        source: PartError,
+    },
+    /// The run's folder could not be written.
+    #[error(transparent)]
+    RunDir(#[from] RunDirError),
+    /// It was asked for. There is a checkpoint of every step that was taken.
+    #[error("stopped after step {step}, as asked")]
+    Stopped {
+        /// The last step taken, counted from 1.
+        step: usize,
+    },
+}
+
+/// Runs `plan` from step `steps_done` on (0 for a new run) and writes `summary.json` at the end. `go_on` hears of every step and says
+/// whether to take the next one. Each epoch has an order of its own, which the seed decides, so that a resumed run sees the same.
+///
+/// # Errors
+/// Where a step fails, the folder cannot be written, or `go_on` stops the run; the run can be resumed.
+pub fn sft(
+    student: &mut dyn Student,
+    plan: &SftPlan,
+    run: &RunDir,
+    steps_done: usize,
+    go_on: &mut dyn FnMut(&Map<String, Value>) -> bool,
+) -> Result<SftSummary, SftError> {
+    run.rewind_logs(steps_done)?;
+    let SftPlan { demonstrations, settings, seed, .. } = plan;
+    let (total, steps) = (demonstrations.len() * settings.epochs, settings.steps(demonstrations.len()));
+    for number in steps_done..steps {
+        let start = Instant::now();
+        let left = total - number * settings.per_step;
+        let order = questions_of_step(demonstrations.len(), settings.per_step, number, *seed);
+        let batch: Vec<Demonstration> =
+            order.into_iter().take(left).map(|place| demonstrations[place].clone()).collect();
+        let report = student.imitate(&batch).map_err(|source| SftError::Step { step: number + 1, source })?;
+        let metrics = metrics(number, start.elapsed().as_secs_f64(), &report);
+        run.append_metrics(&metrics)?;
+        let last = number + 1 == steps;
+        let stop = !go_on(&metrics) && !last;
+        if last || stop || (number + 1).is_multiple_of(plan.checkpoint_every) {
+            let saved = student.save(&run.checkpoints(), plan.checkpoints_kept);
+            saved.map_err(|source| SftError::Checkpoint { step: number + 1, source })?;
+        }
+        if stop {
+            return Err(SftError::Stopped { step: number + 1 });
+        }
+    }
+    let log: Vec<Map<String, Value>> = run.read_lines(METRICS)?;
+    let of = |step: Option<&Map<String, Value>>, name| step.and_then(|step| step.get(name)?.as_f64()).unwrap_or(0.0);
+    let summary = SftSummary {
+        demonstrations: demonstrations.len(),
+        steps,
+        loss_first: of(log.first(), "loss"),
+        loss_last: of(log.last(), "loss"),
+        seconds_total: log.iter().map(|step| of(Some(step), "step_time")).sum(),
+    };
+    run.finish(&summary)?;
+    Ok(summary)
+}
+
+/// A step's metrics, under the names that TRL's logs use.
+fn metrics(step: usize, seconds: f64, report: &UpdateReport) -> Map<String, Value> {
+    let figures = [
+        ("step", (step + 1) as f64),
+        ("step_time", seconds),
+        ("loss", report.loss),
+        ("grad_norm", report.grad_norm),
+        ("learning_rate", report.learning_rate),
+        ("entropy", report.entropy),
+    ];
+    figures.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect()
+}

@@ -1,0 +1,87 @@
+//! The algorithms beside GRPO, and the cold start before training.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::host::{host, lines, run_dir, short_run};
+
+#[test]
+fn every_algorithm_trains_and_logs_what_is_its_own() {
+    let of = |algorithm: &str, own: &[&str]| {
+        let out = run_dir(algorithm);
+        short_run(&out, 2, &["--set", &format!("update.algorithm={algorithm}")]).good();
+        let metrics = lines(&out.join("metrics.jsonl"));
+        assert_eq!(metrics.len(), 2, "{algorithm}");
+        for name in own {
+            assert!(metrics[1][name].is_number(), "{algorithm}: no {name} in {}", metrics[1]);
+        }
+        (out, metrics)
+    };
+    let (_, rloo) = of("rloo", &["loss", "kl"]);
+    assert!(rloo[0].get("loss/value_avg").is_none() && rloo[0].get("rewards/margins").is_none());
+    let (out, ppo) = of("ppo", &["kl", "loss/value_avg", "val/explained_variance"]);
+    let (_, dpo) = of("dpo", &["kl", "rewards/margins", "rewards/accuracies", "rewards/pairs"]);
+    // The same policy answers the same questions before anything is learned.
+    assert!(rloo[0]["reward"] == ppo[0]["reward"] && ppo[0]["reward"] == dpo[0]["reward"]);
+    host(&["explain", out.to_str().unwrap(), "--step", "2"]).good();
+}
+
+#[test]
+fn settings_that_contradict_the_algorithm_are_refused() {
+    let refused = |set: &[&str], told: &str| {
+        let set = set.iter().flat_map(|set| ["--set", set]);
+        let args: Vec<&str> = ["train", "--dry-run"].into_iter().chain(set).collect();
+        host(&args).bad(told);
+    };
+    refused(&["update.algorithm=rloo", "advantage.scale_rewards=batch"], "`advantage.scale_rewards`: not used by");
+    refused(&["update.ppo.lambda=1.0"], "`update.ppo`: not used by `update.algorithm = \"grpo\"`");
+    refused(&["update.algorithm=dpo", "update.num_iterations=2"], "`update.num_iterations`: 2; DPO takes one step");
+    refused(&["update.algorithm=sarsa"], "setting `update.algorithm`: unknown variant `sarsa`");
+    refused(&["policy.adapter=nowhere"], "`policy.adapter`: there is no");
+}
+
+#[test]
+fn a_cold_start_is_resumed_and_trained_on() {
+    let folder = run_dir("cold-start");
+    fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("demonstrations.jsonl");
+    let answer = |n: usize| format!("<think>Old Riavuck lies in Denwick, number {n}.</think><answer>Denwick</answer>");
+    let line =
+        |n: usize| json!({"question": format!("Where does Old Riavuck lie? {n}"), "completion": answer(n)}).to_string();
+    fs::write(&file, (0..24).map(line).collect::<Vec<_>>().join("\n")).unwrap();
+    let sft = |out: &str, more: &[&str]| {
+        let (out, file) = (folder.join(out).display().to_string(), file.display().to_string());
+        let args = ["sft", &file, "--json", "--out", &out, "--set", "sft.per_step=4", "--set", "checkpoint.every=2"];
+        host(&[&args, more].concat())
+    };
+    let whole = sft("whole", &[]).good().json();
+    assert_eq!((&whole["summary"]["demonstrations"], &whole["summary"]["steps"]), (&json!(24), &json!(6)));
+    assert!(whole["summary"]["loss_last"].as_f64() < whole["summary"]["loss_first"].as_f64(), "{whole}");
+    sft("whole", &["--resume"]).bad("has finished its 6 steps");
+
+    // As if it had been killed after the fourth step.
+    sft("cut", &[]).good();
+    fs::remove_dir_all(folder.join("cut/checkpoints/step-000006")).unwrap();
+    fs::remove_file(folder.join("cut/summary.json")).unwrap();
+    sft("cut", &["--resume"]).good();
+    let adapter =
+        |out: &str| fs::read(folder.join(out).join("checkpoints/step-000006/adapter_model.safetensors")).unwrap();
+    assert!(adapter("cut") == adapter("whole"), "resumed to the same end");
+
+    let from = format!("policy.adapter={}", whole["adapter"].as_str().unwrap());
+    let trained = run_dir("warm");
+    short_run(&trained, 1, &["--set", &from]).good();
+    let kl = lines(&trained.join("metrics.jsonl"))[0]["kl"].as_f64().unwrap();
+    assert!(kl.abs() < 1e-5, "the policy is compared with what it began with: {kl}");
+    let manifest: Value = serde_json::from_str(&fs::read_to_string(trained.join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["adapter"].as_str().unwrap().len(), 64);
+    short_run(&run_dir("warm-other"), 1, &["--set", &from, "--set", "update.lora.r=8"])
+        .bad("`update.lora` asks for r = 8");
+
+    fs::write(&file, "{\"question\": \"a?\", \"completion\": \"b\"}\n{\"question\": \"c?\"}\n").unwrap();
+    sft("bad", &[]).bad("line 2: missing field `completion`");
+    assert!(!folder.join("bad").exists(), "nothing is left of it");
+    fs::write(&file, json!({"question": "a?", "completion": "b ".repeat(600)}).to_string()).unwrap();
+    sft("long", &["--set", "sft.max_length=64"]).bad("line 1:");
+}
