@@ -63,9 +63,10 @@ pub struct PpoSettings {
 }
 
 impl Default for PpoSettings {
-    /// γ, λ and the clip are TRL's; λ is RLFH's too.
+    /// γ, λ and the clip are TRL's; λ is RLFH's too. The rate is for hidden states of some thousand numbers, each of which moves a
+    /// value.
     fn default() -> Self {
-        Self { gamma: 1.0, lambda: 0.95, value_clip: 0.2, value_learning_rate: 1e-3 }
+        Self { gamma: 1.0, lambda: 0.95, value_clip: 0.2, value_learning_rate: 1e-4 }
     }
 }
 

@@ -39,7 +39,8 @@ fn generalised_advantages() {
     for case in cases::<Case>(include_str!("../../../tests/vectors/trl/ppo.json")) {
         let settings = GaeSettings { gamma: case.gamma, lambda: case.lambda };
         let got = Estimator::Gae(settings).advantages(&case.returns, Some(&case.values), 1).unwrap();
-        assert!(close(&got.values.concat(), &case.advantages.concat(), 1e-9), "{:?}", got.values);
+        // TRL's n ⁄ (n − 1) is an f32.
+        assert!(close(&got.values.concat(), &case.advantages.concat(), 1e-7), "{:?}", got.values);
         assert!(close(&got.targets.unwrap().concat(), &case.targets.concat(), 1e-12));
         if case.lambda == 1.0 {
             let own = gae(&case.returns[0], &case.values[0], &settings);

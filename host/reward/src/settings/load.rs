@@ -145,7 +145,8 @@ mod tests {
     fn every_shipped_configuration_is_valid() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
         let mut seen = 0;
-        let folders = [".", "ablations", "aggregations", "baselines", "baselines/paper", "rules", "windows"];
+        let folders =
+            [".", "ablations", "aggregations", "algorithms", "baselines", "baselines/paper", "rules", "windows"];
         for folder in folders.map(|name| folder.join(name)) {
             for entry in std::fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
