@@ -501,6 +501,8 @@ export const tiers = (thresholds = [5, 20], rewards = [-0.3, -0.1, 0, 0.1]) =>
  * @property {string} version
  * @property {string} summary
  * @property {Verifier[]} [asks] what it asks beside counts; a run that does not grant all of it does not begin
+ * @property {boolean} [readsTriplets] whether it looks at sentences' triplets, true by default; where no rule of a run does, nothing is
+ *   extracted
  * @property {Record<string, Setting<any>>} [settings]
  * @property {(settings: any) => void} [validate] may throw a {@link SettingsError}
  */
@@ -518,13 +520,13 @@ export const sentenceRule = ({ score, ...about }) => rule(about, score);
  */
 export const responseRule = ({ grade, ...about }) => rule(about, grade);
 
-function rule({ name, version, summary, asks = [], settings = {}, validate = () => {} }, decide) {
+function rule({ name, version, summary, asks = [], readsTriplets = true, settings = {}, validate = () => {} }, decide) {
   const all = group(settings, undefined, (read) => {
     validate(read);
     return read;
   });
   return {
-    manifest: { name, version, summary, settingsSchema: JSON.stringify(all.schema), asks },
+    manifest: { name, version, summary, settingsSchema: JSON.stringify(all.schema), asks, readsTriplets },
     /** @param {string} json  @throws {SettingsError} */
     configure: (json) => all.read(JSON.parse(json), ''),
     /** @param {any} settings  @param {any} subject a sentence or a completion  @param {Corpus} corpus */

@@ -41,7 +41,7 @@ class State:
 
 def described(rule: Rule) -> types.Manifest:
     asks = [types.Verifier[verifier.name] for verifier in rule.asks]
-    return types.Manifest(rule.name, rule.version, rule.summary, json.dumps(rule.schema()), asks)
+    return types.Manifest(rule.name, rule.version, rule.summary, json.dumps(rule.schema()), asks, rule.reads_triplets)
 
 
 def configure(rule: Rule, settings: str) -> None:

@@ -418,6 +418,7 @@ class Rule:
     name: str
     version: str
     asks: Sequence[Verifier]
+    reads_triplets: bool
 
     @property
     def summary(self) -> str:
@@ -433,17 +434,20 @@ class Rule:
         return _read(self.settings, settings, "")
 
 
-def sentence_rule(settings: type, name: str, version: str, asks: Sequence[Verifier] = ()) -> Rule:
+def sentence_rule(
+    settings: type, name: str, version: str, asks: Sequence[Verifier] = (), reads_triplets: bool = True
+) -> Rule:
     """A rule: a dataclass of settings whose method ``score(sentence, corpus)`` judges one sentence. The first line of its
     docstring is the rule's summary. ``asks`` is what it asks beside counts; a run that does not grant all of it does not begin.
+    A rule that does not look at triplets says ``reads_triplets=False``: where no rule of a run does, nothing is extracted.
     ``setting`` makes a field, which needs a default; the dataclass may have a method ``validate`` that raises ``ValueError``."""
-    return Rule(settings, name, version, asks)
+    return Rule(settings, name, version, asks, reads_triplets)
 
 
 def response_rule(settings: type, name: str, version: str, asks: Sequence[Verifier] = ()) -> Rule:
     """A rule for whole completions, a judge of answers or a check of their format: as ``sentence_rule``, with a method
     ``grade(completion, corpus)``."""
-    return Rule(settings, name, version, asks)
+    return Rule(settings, name, version, asks, False)
 
 
 def setting(default: Any, meaning: str) -> Any:

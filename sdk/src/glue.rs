@@ -61,6 +61,7 @@ macro_rules! component {
                         env!("CARGO_PKG_VERSION"),
                         env!("CARGO_PKG_DESCRIPTION"),
                         <$rule as $kind>::ASKS,
+                        <$rule as $kind>::READS_TRIPLETS,
                     )
                 }
 
@@ -78,10 +79,16 @@ macro_rules! component {
     };
 }
 
-pub fn describe<R: Settings>(name: &str, version: &str, summary: &str, asks: &[Verifier]) -> Manifest {
+pub fn describe<R: Settings>(
+    name: &str,
+    version: &str,
+    summary: &str,
+    asks: &[Verifier],
+    reads_triplets: bool,
+) -> Manifest {
     hand_over_panics();
     let [name, version, summary] = [name, version, summary].map(str::to_owned);
-    Manifest { name, version, summary, settings_schema: R::schema(), asks: asks.to_vec() }
+    Manifest { name, version, summary, settings_schema: R::schema(), asks: asks.to_vec(), reads_triplets }
 }
 
 pub fn configure<R: Settings>(

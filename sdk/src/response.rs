@@ -32,6 +32,10 @@ pub trait ResponseRule: Settings {
     /// As [`crate::SentenceRule::ASKS`].
     const ASKS: &'static [Verifier] = &[];
 
+    /// A response rule sees triplets where the run's sentence rule reads them.
+    #[doc(hidden)]
+    const READS_TRIPLETS: bool = false;
+
     /// Grades one completion. Called again with more answers until it no longer asks; each call must decide, and ask, from its
     /// arguments alone.
     ///

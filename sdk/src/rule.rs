@@ -44,6 +44,9 @@ pub trait SentenceRule: Settings {
     /// What it asks beside counts. A run that does not grant all of it does not begin.
     const ASKS: &'static [Verifier] = &[];
 
+    /// Whether it looks at sentences' triplets. Where no rule of a run does, nothing is extracted.
+    const READS_TRIPLETS: bool = true;
+
     /// Judges one sentence. Called again with more answers until it no longer asks; each call must decide, and ask, from
     /// its arguments alone.
     ///
@@ -96,6 +99,9 @@ pub trait CompletionRule: Settings {
     /// As [`SentenceRule::ASKS`].
     const ASKS: &'static [Verifier] = &[];
 
+    /// As [`SentenceRule::READS_TRIPLETS`].
+    const READS_TRIPLETS: bool = true;
+
     /// Judges a whole completion: one outcome per sentence, in order. Each sentence has a corpus of its own. Called again,
     /// with the whole completion, until no outcome asks; each call must decide, and ask, from its arguments alone.
     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome>;
@@ -111,6 +117,7 @@ pub trait CompletionRule: Settings {
 
 impl<R: SentenceRule> CompletionRule for R {
     const ASKS: &'static [Verifier] = <R as SentenceRule>::ASKS;
+    const READS_TRIPLETS: bool = <R as SentenceRule>::READS_TRIPLETS;
 
     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
         completion.sentences.iter().zip(corpora).map(|(sentence, corpus)| self.score(sentence, corpus)).collect()

@@ -50,7 +50,8 @@ pub fn score(
 ) -> Result<Scored, StepError> {
     let (scored, reward) = timed(info_span!("reward"), || {
         let mut all = std::iter::once(rollouts.iter().cloned().enumerate().collect());
-        let (readings, extract) = read_all(&mut all, scorers.extractor, settings)?;
+        let reads_triplets = scorers.sentence_scorer.reads_triplets();
+        let (readings, extract) = read_all(&mut all, scorers.extractor, settings, reads_triplets)?;
         let mut scored = pay(rollouts, readings, questions, scorers, settings)?;
         scored.seconds.extract = extract;
         Ok(scored)
@@ -62,27 +63,29 @@ pub fn score(
 pub(crate) struct Reading {
     split: Split,
     alignment: Alignment,
-    /// Its sentences are extracted, judged and paid: the settings want it, and enough of its tokens were aligned.
+    /// Its sentences are judged and paid: the settings want it, and enough of its tokens were aligned.
     scores_sentences: bool,
+    /// Its sentences need triplets.
+    is_extracted: bool,
 }
 
 impl Reading {
-    fn of(rollout: &Rollout, settings: &RewardSettings) -> Self {
+    fn of(rollout: &Rollout, settings: &RewardSettings, reads_triplets: bool) -> Self {
         let split = split(&rollout.text, settings.compatibility);
         let alignment = align(&split, &rollout.token_spans);
         let scores_sentences = settings.sentence_rewards_enabled()
             && !split.sentences.is_empty()
             && alignment.rate >= settings.min_alignment;
-        Self { split, alignment, scores_sentences }
+        Self { split, alignment, scores_sentences, is_extracted: scores_sentences && reads_triplets }
     }
 
     /// The sentences that need triplets.
     fn to_extract(&self) -> &[Sentence] {
-        if self.scores_sentences { &self.split.sentences } else { &[] }
+        if self.is_extracted { &self.split.sentences } else { &[] }
     }
 }
 
-/// Reads rollouts as they end, until none is left; returns the readings by the rollouts' places, and the seconds that extraction
+/// Reads rollouts as they end, until none is left, and extracts triplets where the rule reads them; returns the readings by the rollouts' places, and the seconds that extraction
 /// took beyond the waiting for rollouts.
 ///
 /// # Errors
@@ -91,13 +94,14 @@ pub(crate) fn read_all(
     ended: &mut dyn Iterator<Item = Vec<(usize, Rollout)>>,
     extractor: &mut dyn Extractor,
     settings: &RewardSettings,
+    reads_triplets: bool,
 ) -> Result<(Vec<Reading>, f64), StepError> {
     let mut all: Vec<(usize, Reading)> = Vec::new();
     let mut waited = 0.0;
     let mut sentences = std::iter::from_fn(|| {
         let (together, seconds) = timed(Span::none(), || ended.next());
         waited += seconds;
-        let read = |(place, rollout): (usize, Rollout)| (place, Reading::of(&rollout, settings));
+        let read = |(place, rollout): (usize, Rollout)| (place, Reading::of(&rollout, settings, reads_triplets));
         let readings: Vec<_> =
             info_span!("split").in_scope(|| together.map(|all| all.into_iter().map(read).collect()))?;
         let texts = readings.iter().flat_map(|(_, reading)| reading.to_extract()).map(|sentence| sentence.text.clone());
@@ -112,7 +116,7 @@ pub(crate) fn read_all(
         return Err(StepError::Extract(format!("the extractor answered {} of {asked} sentences", found.len()).into()));
     }
     for (_, reading) in &mut all {
-        let sentences = reading.split.sentences.iter_mut().filter(|_| reading.scores_sentences);
+        let sentences = reading.split.sentences.iter_mut().filter(|_| reading.is_extracted);
         sentences.zip(&mut found).for_each(|(sentence, triplets)| sentence.triplets = triplets);
     }
     all.sort_by_key(|(place, _)| *place);
@@ -191,7 +195,7 @@ fn pay_completion(
     grades: ResponseGrades,
     settings: &RewardSettings,
 ) -> (Vec<f64>, Vec<i8>, Trace) {
-    let Reading { split, alignment, scores_sentences } = reading;
+    let Reading { split, alignment, scores_sentences, .. } = reading;
     let judged = verdicts.as_deref().unwrap_or_default();
     let rewards = sentence_rewards(judged, &split.sentences, &alignment, rollout);
     let labels = token_labels(judged, &alignment);

@@ -60,7 +60,8 @@ pub fn step<P: Sampler + Learner + ?Sized>(
         let mut tell = |rollouts| drop(sender.send(rollouts));
         timed(info_span!("rollout"), || sampler.sample_and_tell(questions, sampling, seed, &mut tell))
     };
-    let read = move || read_all(&mut ended.iter(), extractor, rewards);
+    let reads_triplets = scorers.sentence_scorer.reads_triplets();
+    let read = move || read_all(&mut ended.iter(), extractor, rewards, reads_triplets);
     let (readings, (rollouts, rollout_seconds)) = at_once(read, sample);
     let (rollouts, (readings, extract_seconds)) = (rollouts.map_err(StepError::Rollout)?, readings?);
 

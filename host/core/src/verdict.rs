@@ -82,6 +82,11 @@ pub trait SentenceScorer: Send {
         Vec::new()
     }
 
+    /// Whether it looks at sentences' triplets: if not, none need be extracted.
+    fn reads_triplets(&self) -> bool {
+        true
+    }
+
     /// For each completion, one verdict per sentence, all in order.
     ///
     /// # Errors
@@ -120,6 +125,10 @@ impl SentenceScorer for Blend {
     fn asks(&self) -> Vec<Verifier> {
         let all: BTreeSet<Verifier> = self.0.iter().flat_map(|weighted| weighted.rule.asks()).collect();
         all.into_iter().collect()
+    }
+
+    fn reads_triplets(&self) -> bool {
+        self.0.iter().any(|weighted| weighted.rule.reads_triplets())
     }
 
     fn score(

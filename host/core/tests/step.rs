@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use corver_core::advantage::{GaeSettings, whiten};
 use corver_core::{
-    Ablation, AdvantageSettings, Advantages, Completion, CorpusSize, Count, Counter, Estimator, Extractor, Graders,
-    Learner, Lookup, PartError, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence,
-    SentenceScorer, StepError, StepReport, StepSettings, Triplet, UpdateReport, Verdict, Verifiers, baselines, step,
-    traced_returns,
+    Ablation, AdvantageSettings, Advantages, Completion, CorpusSize, Count, Counter, Credit, Estimator, Extractor,
+    Graders, Learner, Lookup, PartError, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers,
+    Sentence, SentenceScorer, StepError, StepReport, StepSettings, Triplet, UpdateReport, Verdict, Verifiers,
+    baselines, step, traced_returns,
 };
 
 /// Answers from a script; one character is one token.
@@ -187,6 +187,48 @@ fn the_traces_of_a_step_tell_what_every_token_was_taught() {
             }
         }
     }
+}
+
+/// Labels the first sentence of every completion wrong and the others right, without a look at triplets.
+struct Labels;
+
+impl SentenceScorer for Labels {
+    fn reads_triplets(&self) -> bool {
+        false
+    }
+
+    fn score(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, PartError> {
+        let label = |index: usize| Verdict {
+            reward: Some(if index == 0 { -1.0 } else { 1.0 }),
+            credit: Credit::Sign,
+            ..Verdict::default()
+        };
+        Ok(completions.iter().map(|one| (0..one.sentences.len()).map(label).collect()).collect())
+    }
+}
+
+#[test]
+fn labels_decide_the_signs_that_the_policy_learns() {
+    struct Unasked;
+    impl Extractor for Unasked {
+        fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
+            assert!(sentences.is_empty(), "the rule reads no triplets: {sentences:?}");
+            Ok(Vec::new())
+        }
+    }
+    let mut policy = policy();
+    let report = run(&mut policy, &mut Unasked, &mut Labels, RewardSettings::default()).unwrap();
+    let mut signs = [0, 0];
+    for (trace, learned) in report.traces.iter().zip(&policy.learned) {
+        for (index, sentence) in trace.sentences.iter().enumerate() {
+            let tokens = &learned[sentence.tokens.clone().unwrap()];
+            assert!(tokens.iter().all(|value| if index == 0 { *value < 0.0 } else { *value > 0.0 }), "{tokens:?}");
+            signs[index.min(1)] += 1;
+        }
+        // A tag belongs to no sentence and keeps the sign of its completion's return.
+        assert_eq!(learned[0] > 0.0, trace.mean_return > report.advantages.reward);
+    }
+    assert!(signs.iter().all(|&number| number > 0), "{signs:?}");
 }
 
 /// Expects the same of every token.

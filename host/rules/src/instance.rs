@@ -23,6 +23,8 @@ pub struct Manifest {
     pub settings_schema: String,
     /// What it may ask beside counts.
     pub asks: Vec<Verifier>,
+    /// Whether it looks at sentences' triplets.
+    pub reads_triplets: bool,
 }
 
 /// An interface that rules export.
@@ -142,7 +144,8 @@ impl<I: Interface> Ready<I> {
 
 impl<I: Interface> Instance<I> {
     pub(crate) fn describe(&mut self) -> Result<Manifest, Failure> {
-        let types::Manifest { name, version, summary, settings_schema, asks } = self.call(I::describe)?;
+        let types::Manifest { name, version, summary, settings_schema, asks, reads_triplets } =
+            self.call(I::describe)?;
         let texts =
             [("name", &name), ("version", &version), ("summary", &summary), ("settings schema", &settings_schema)];
         for (what, text) in texts {
@@ -154,7 +157,7 @@ impl<I: Interface> Instance<I> {
         let mut asks: Vec<Verifier> = asks.into_iter().map(verifier).collect();
         asks.sort_unstable();
         asks.dedup();
-        Ok(Manifest { name, version, summary, settings_schema, asks })
+        Ok(Manifest { name, version, summary, settings_schema, asks, reads_triplets })
     }
 
     /// The inner error is the rule's own complaint about the settings.

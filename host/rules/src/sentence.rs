@@ -34,6 +34,10 @@ impl SentenceScorer for Rule {
         self.manifest().asks.clone()
     }
 
+    fn reads_triplets(&self) -> bool {
+        self.manifest().reads_triplets
+    }
+
     fn score(
         &mut self,
         completions: &[Completion<'_>],

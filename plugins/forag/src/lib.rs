@@ -39,6 +39,7 @@ impl Forag {
 
 impl CompletionRule for Forag {
     const ASKS: &'static [Verifier] = &[Verifier::Chat, Verifier::Nli];
+    const READS_TRIPLETS: bool = false;
 
     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
         let evidence = completion.evidence.join("\n");

@@ -16,6 +16,7 @@ settings! {
 
 impl CompletionRule for Fspo {
     const ASKS: &'static [Verifier] = &[Verifier::Nli];
+    const READS_TRIPLETS: bool = false;
 
     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
         let evidence = completion.evidence.join("\n");

@@ -201,6 +201,7 @@ fn end_of(statement: &str, sentence: &str) -> Option<usize> {
 
 impl CompletionRule for Rlfh {
     const ASKS: &'static [Verifier] = &[Verifier::Chat, Verifier::Passages];
+    const READS_TRIPLETS: bool = false;
 
     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
         let sentences = completion.sentences.iter().zip(corpora);

@@ -29,6 +29,7 @@ void exports_corver_reward_sentence_scoring_describe(corver_reward_types_manifes
   sentence_rule_string_dup(&manifest->summary, "the count of the first fact with two names, through four tiers, in C");
   sentence_rule_string_dup(&manifest->settings_schema, "{\"type\": \"object\", \"additionalProperties\": false}");
   manifest->asks = (corver_reward_types_list_verifier_t){NULL, 0}; // counts alone
+  manifest->reads_triplets = true;
 }
 
 bool exports_corver_reward_sentence_scoring_configure(string_t *settings, string_t *error) {

@@ -20,6 +20,7 @@ func Describe() Manifest {
 		Summary:        "the count of the first fact with two names, through four tiers, in Go",
 		SettingsSchema: `{"type": "object", "additionalProperties": false}`,
 		Asks:           nil, // counts alone
+		ReadsTriplets:  true,
 	}
 }
 

@@ -45,6 +45,10 @@ impl SentenceScorer for SentenceRules {
         self.rules.asks()
     }
 
+    fn reads_triplets(&self) -> bool {
+        self.rules.reads_triplets()
+    }
+
     fn score(
         &mut self,
         completions: &[Completion<'_>],

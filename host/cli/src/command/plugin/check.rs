@@ -5,6 +5,7 @@ use corver_core::Verifier;
 use corver_reward::Config;
 use corver_reward::parts::{AnyRule, Loader};
 use corver_reward::plugin;
+use corver_rules::Kind;
 use serde_json::{Map, Value, json};
 
 use crate::args::RuleArgs;
@@ -24,7 +25,7 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
         return output::json(&json!({
             "name": manifest.name, "version": manifest.version, "kind": rule.kind(),
             "summary": manifest.summary, "path": path, "bytes": bytes, "blake3": rule.hash(),
-            "imports": rule.imports(), "asks": manifest.asks, "settings": schema, "conformance": conformance,
+            "imports": rule.imports(), "asks": manifest.asks, "reads_triplets": manifest.reads_triplets, "settings": schema, "conformance": conformance,
         }));
     }
     output::line(format_args!("{} {}, a {}: {}", manifest.name, manifest.version, rule.kind(), manifest.summary));
@@ -33,6 +34,9 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     output::line(format_args!("imports {imports}"));
     if !manifest.asks.is_empty() {
         output::line(format_args!("asks {}, which a run must grant", listed(&manifest.asks)));
+    }
+    if rule.kind() == Kind::Sentence && !manifest.reads_triplets {
+        output::line("reads no triplets: none are extracted for it");
     }
     output::line(format_args!("conforms: {words}"));
     show_settings(&schema, &config.rule_settings);
