@@ -167,12 +167,30 @@ fn response_rules_take_the_place_of_judge_and_format() {
     assert_eq!((&check["kind"], &check["conformance"]["highest"]), (&json!("response"), &json!(2.0)));
     assert!(host(&["plugin", "bench", "brief", "--json"]).good().json()["ns_per_completion"].as_f64().unwrap() > 0.0);
 
-    host(&["plugin", "run", "brief", text(&file), "--record", "counts.jsonl"]).bad("asks for no counts");
     let score = |more: &[&str]| host(&[&["score", text(&file)], more].concat());
     score(&["--judge", "first.wasm"]).bad("is a sentence rule, and a response rule is needed here");
     score(&["--plugin", "brief.wasm"]).bad("given with --judge or --format");
     score(&["--set", "judge.settings.x=1"]).bad("`judge.plugin`: not set, but there are `judge.settings`");
     score(&["--judge", "brief", "--set", "judge.settings.limit=0"]).bad("`limit` must be at least 1");
+}
+
+/// KnowRL asks a chat model, NLI and passages: here the demo's world, then the recording of what it said.
+#[test]
+fn a_judge_that_asks_models_is_granted_them_and_replayed_without() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = completion(folder.path());
+    let answers = folder.path().join("answers.jsonl");
+    let grants = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/demo-verifiers.toml");
+    let run = |more: &[&str]| host(&[&["plugin", "run", "knowrl", text(&file), "--json"], more].concat());
+    run(&[]).bad("chat is not granted");
+    let graded = |more: &[&str]| run(more).good().json()["grade"].take();
+    let recorded = graded(&["--config", "demo", "--config", grants, "--record", text(&answers)]);
+    assert!(recorded["exchanges"].as_array().is_some_and(|asked| asked.len() >= 2), "{recorded}");
+    assert_eq!(graded(&["--replay", text(&answers)]), recorded);
+
+    let refused = |more: &[&str]| host(&[&["train", "--steps", "1"], more].concat());
+    refused(&["--plugin", "fspo"]).bad("the rule fspo asks nli, which is not granted: add `verify.nli.model");
+    refused(&["--judge", "knowrl"]).bad("the judge asks");
 }
 
 #[test]

@@ -178,6 +178,19 @@ pub fn token_returns(
     }
 }
 
+/// `[T]` what of each token's return it earned by itself, as a point of its sentence; 0 where none did.
+#[must_use]
+pub fn token_points(alignment: &Alignment, sentences: &[SentenceReward], settings: &RewardSettings) -> Vec<f64> {
+    let of_token = |(token, sentence): (usize, &Option<usize>)| {
+        let sentence = sentence.and_then(|index| sentences.get(index)).filter(|sentence| sentence.shares.is_some());
+        sentence.map_or(0.0, |sentence| settings.lambda_corver * sentence.of_token(token))
+    };
+    match settings.ablation {
+        Ablation::NoCooccurrence | Ablation::ResponseLevel => vec![0.0; alignment.sentence_of.len()],
+        Ablation::None | Ablation::NoJudge => alignment.sentence_of.iter().enumerate().map(of_token).collect(),
+    }
+}
+
 /// What every token of a completion earns, whatever it says.
 #[must_use]
 pub fn response_return(grades: &ResponseGrades, settings: &RewardSettings) -> f64 {
@@ -336,6 +349,8 @@ mod tests {
         let rewards = sentence_rewards(&[verdict], &split.sentences, &alignment, &rollout);
         let settings = RewardSettings { lambda_judge: 0.0, lambda_format: 0.0, ..RewardSettings::default() };
         assert_eq!(token_returns(&right(), &alignment, &rewards, &settings), [0.0, 1.0, 0.0, 2.5, 12.0]);
+        let with_judge = RewardSettings::default();
+        assert_eq!(token_points(&alignment, &rewards, &with_judge), [0.0, 1.0, 0.0, 2.5, 12.0]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use tracing::{Span, info_span};
 
-use crate::returns::{response_return, sentence_rewards, token_labels, token_returns};
+use crate::returns::{response_return, sentence_rewards, token_labels, token_points, token_returns};
 use crate::sentence::{Split, align, split};
 use crate::stage::{StageSeconds, StepError, timed};
 use crate::trace::SentenceTrace;
@@ -28,6 +28,8 @@ pub struct Scorers<'a, 'b> {
 pub struct Scored {
     /// `[B][T]`.
     pub returns: Vec<Vec<f64>>,
+    /// `[B][T]` what of it each token earned by itself: see [`token_points`].
+    pub points: Vec<Vec<f64>>,
     /// `[B][T]` the signs that advantages are to take: see [`token_labels`].
     pub labels: Vec<Vec<i8>>,
     /// One per completion.
@@ -161,12 +163,14 @@ pub(crate) fn pay(
     let parts = rollouts.iter().zip(readings).zip(grades);
     let verify = asked.seconds();
     let seconds = StageSeconds { verify, rule: judge_seconds + grade_seconds - verify, ..StageSeconds::default() };
-    let mut scored = Scored { returns: Vec::new(), labels: Vec::new(), traces: Vec::new(), asked, seconds };
+    let mut scored =
+        Scored { returns: Vec::new(), points: Vec::new(), labels: Vec::new(), traces: Vec::new(), asked, seconds };
     for ((rollout, reading), grades) in parts {
         let verdicts = if reading.scores_sentences { verdicts.next() } else { None };
-        let (returns, labels, trace) =
+        let (returns, points, labels, trace) =
             pay_completion(&questions[rollout.question], rollout, reading, verdicts, grades, settings);
         scored.returns.push(returns);
+        scored.points.push(points);
         scored.labels.push(labels);
         scored.traces.push(trace);
     }
@@ -194,11 +198,12 @@ fn pay_completion(
     verdicts: Option<Vec<Verdict>>,
     grades: ResponseGrades,
     settings: &RewardSettings,
-) -> (Vec<f64>, Vec<i8>, Trace) {
+) -> (Vec<f64>, Vec<f64>, Vec<i8>, Trace) {
     let Reading { split, alignment, scores_sentences, .. } = reading;
     let judged = verdicts.as_deref().unwrap_or_default();
     let rewards = sentence_rewards(judged, &split.sentences, &alignment, rollout);
     let labels = token_labels(judged, &alignment);
+    let points = token_points(&alignment, &rewards, settings);
     let returns = token_returns(&grades, &alignment, &rewards, settings);
     let mean_return = if returns.is_empty() {
         response_return(&grades, settings)
@@ -223,5 +228,5 @@ fn pay_completion(
         fallback: settings.sentence_rewards_enabled() && !scores_sentences,
         mean_return,
     };
-    (returns, labels, trace)
+    (returns, points, labels, trace)
 }

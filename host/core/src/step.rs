@@ -6,7 +6,6 @@ use std::thread;
 
 use tracing::{Span, info_span};
 
-use crate::advantage::take_signs;
 use crate::score::{Scored, Scorers, pay, read_all};
 use crate::stage::{StageSeconds, StepError, timed};
 use crate::{
@@ -68,12 +67,11 @@ pub fn step<P: Sampler + Learner + ?Sized>(
     let reward = || timed(info_span!("reward"), || pay(&rollouts, readings, questions, scorers, rewards));
     let prepare = || timed(info_span!("prepare"), || policy.prepare(&rollouts));
     let ((scored, reward_seconds), (prepared, prepare_seconds)) = at_once(reward, prepare);
-    let Scored { returns, labels, traces, asked, mut seconds } = scored?;
+    let Scored { returns, points, labels, traces, asked, mut seconds } = scored?;
     let values = prepared.map_err(StepError::Update)?;
 
-    let advantages = estimator.advantages(&returns, values.as_deref(), sampling.num_generations);
-    let mut advantages = advantages.map_err(StepError::Update)?;
-    take_signs(&mut advantages.values, &labels);
+    let advantages = estimator.advantages(&returns, &points, values.as_deref(), sampling.num_generations);
+    let advantages = advantages.and_then(|made| estimator.with_signs(made, &labels)).map_err(StepError::Update)?;
     let (update, update_seconds) = timed(info_span!("update"), || policy.update(&rollouts, &advantages));
     let update = update.map_err(StepError::Update)?;
     seconds.rollout = rollout_seconds;

@@ -94,7 +94,7 @@ pub struct Prompt {
 pub struct ChatReply {
     /// Its words; may be empty.
     pub content: String,
-    /// What it took; nothing where the reply was known.
+    /// What it took; nothing where this process told it before.
     #[serde(default)]
     pub usage: Usage,
 }

@@ -231,6 +231,17 @@ fn labels_decide_the_signs_that_the_policy_learns() {
     assert!(signs.iter().all(|&number| number > 0), "{signs:?}");
 }
 
+#[test]
+fn labels_and_preferences_do_not_go_together() {
+    let mut policy = policy();
+    let settings = StepSettings { estimator: Estimator::Pairs, ..StepSettings::default() };
+    let Err(error) = run_with(&mut policy, &mut IsIn::default(), &mut Labels, settings) else {
+        panic!("it is refused")
+    };
+    assert!(corver_core::with_causes(&error).contains("the rule labels sentences"), "{error:?}");
+    assert!(policy.learned.is_empty());
+}
+
 /// Expects the same of every token.
 struct Critical(ScriptedPolicy, f64);
 

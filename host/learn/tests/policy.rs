@@ -79,7 +79,9 @@ fn step(policy: &mut Policy, n: u64) -> corver_core::UpdateReport {
     let values = Learner::prepare(policy, &rollouts).unwrap();
     let advantages = match policy.settings().estimator(AdvantageSettings::default()) {
         Estimator::Grpo(_) => advantages(&rollouts),
-        estimator => estimator.advantages(&returns(&rollouts), values.as_deref(), SAMPLING.num_generations).unwrap(),
+        estimator => {
+            estimator.advantages(&returns(&rollouts), &[], values.as_deref(), SAMPLING.num_generations).unwrap()
+        }
     };
     policy.update(&rollouts, &advantages).unwrap()
 }

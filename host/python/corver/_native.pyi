@@ -55,6 +55,8 @@ class Scorer:
         questions: Sequence[str] | None = None,
         answers: Sequence[Sequence[str] | str | None] | None = None,
         *,
+        titles: Sequence[str | None] | None = None,
+        evidence: Sequence[Sequence[str] | str | None] | None = None,
         completion_ids: Sequence[Sequence[int]] | None = None,
         tokenizer: Any = None,
     ) -> list[Score]: ...

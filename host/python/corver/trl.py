@@ -74,13 +74,14 @@ class CorverReward:
     ) -> list[float]:
         questions = _column(columns, self.question, "question") or [_last_words(prompt) for prompt in prompts]
         answers = _column(columns, self.answers, "answers")
+        beside = {"titles": columns.get("title"), "evidence": columns.get("evidence")}
         started = time.perf_counter()
         if self.tokenizer is None:
             texts = [_text(completion) for completion in completions]
-            self.scores = self.scorer.score(texts, questions, answers)
+            self.scores = self.scorer.score(texts, questions, answers, **beside)
         else:
             self.scores = self.scorer.score(
-                questions=questions, answers=answers, completion_ids=completion_ids, tokenizer=self.tokenizer
+                questions=questions, answers=answers, completion_ids=completion_ids, tokenizer=self.tokenizer, **beside
             )
         self.completion_ids = [list(ids) for ids in completion_ids]
         if not self.takes_labels and any(s.credit == "sign" for score in self.scores for s in score.sentences):

@@ -51,11 +51,29 @@ pub enum Golds {
     Listed(Vec<String>),
 }
 
+/// Texts that hold the answer, as a column of a dataset has them: one, or a list.
+#[derive(FromPyObject)]
+pub enum Evidence {
+    One(String),
+    Listed(Vec<String>),
+}
+
+impl Evidence {
+    fn texts(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::Listed(texts) => texts,
+        }
+    }
+}
+
 /// One question for each of `count` completions.
 pub fn questions(
     count: usize,
     texts: Option<Vec<String>>,
     golds: Option<Vec<Option<Golds>>>,
+    titles: Option<Vec<Option<String>>>,
+    evidence: Option<Vec<Option<Evidence>>>,
 ) -> PyResult<Vec<Question>> {
     let texts = column("questions", texts, count)?;
     let golds = column("answers", golds, count)?;
@@ -67,10 +85,14 @@ pub fn questions(
         };
         golds.map_err(|problem| PyValueError::new_err(format!("answers[{row}]: {problem}")))
     });
-    let question = |(text, golds): (Option<String>, PyResult<Vec<String>>)| {
-        Ok(Question { question: text.unwrap_or_default(), golds: golds?, ..Question::default() })
-    };
-    texts.into_iter().zip(golds).map(question).collect()
+    let titles = column("titles", titles, count)?.into_iter().map(Option::flatten);
+    let evidence = column("lists of evidence", evidence, count)?.into_iter().map(Option::flatten);
+    let rows = texts.into_iter().zip(golds).zip(titles).zip(evidence);
+    rows.map(|(((text, golds), title), evidence)| {
+        let evidence = evidence.map_or_else(Vec::new, Evidence::texts);
+        Ok(Question { question: text.unwrap_or_default(), golds: golds?, title, evidence, ..Question::default() })
+    })
+    .collect()
 }
 
 /// A list with one entry for each completion; nothing in each place where it is not given.

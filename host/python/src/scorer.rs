@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::Value;
 
-use crate::input::{self, Completions, Golds};
+use crate::input::{self, Completions, Evidence, Golds};
 use crate::score::{Score, Tokens};
 use crate::tokens::Tokenizers;
 use crate::{error, thread};
@@ -115,17 +115,22 @@ impl Scorer {
     /// questions: what was asked, one for each completion. Rules and judges may look at it; the built-in ones do not.
     /// answers: golds of each question, as a list or as one text that `;` separates. Where there are none ([] or None), the judge
     ///     pays nothing.
+    /// titles, evidence: where the answer of each question was found, and texts that hold it (one, or a list), for rules that verify
+    ///     against them; None where there are none.
     ///
     /// Other Python threads go on meanwhile. Ctrl-C raises KeyboardInterrupt at once; what was being scored ends in the background.
     ///
     /// Raises ValueError where the lists differ in length, CorverError where a part fails. There is no partial answer.
-    #[pyo3(signature = (completions=None, questions=None, answers=None, *, completion_ids=None, tokenizer=None))]
+    #[pyo3(signature = (completions=None, questions=None, answers=None, *, titles=None, evidence=None, completion_ids=None, tokenizer=None))]
+    #[expect(clippy::too_many_arguments, reason = "one for each column of a dataset")]
     fn score(
         &self,
         py: Python<'_>,
         completions: Option<Vec<String>>,
         questions: Option<Vec<String>>,
         answers: Option<Vec<Option<Golds>>>,
+        titles: Option<Vec<Option<String>>>,
+        evidence: Option<Vec<Option<Evidence>>>,
         completion_ids: Option<Vec<Vec<u32>>>,
         tokenizer: Option<Bound<'_, PyAny>>,
     ) -> PyResult<Vec<Score>> {
@@ -136,7 +141,7 @@ impl Scorer {
             _ => return Err(PyValueError::new_err("give either completions, or completion_ids and their tokenizer")),
         };
         let are_texts = matches!(completions, Completions::Texts(_));
-        let questions = input::questions(completions.len(), questions, answers)?;
+        let questions = input::questions(completions.len(), questions, answers, titles, evidence)?;
         let (shared, compatibility) = (Arc::clone(&self.shared), self.compatibility);
         let work = move || scored(&shared, completions.rollouts(compatibility)?, &questions);
         let scored = thread::without_gil(py, work)?.map_err(error::corver)?;

@@ -3,7 +3,7 @@
 use corver_sdk::prelude::*;
 use corver_sdk::schemars::JsonSchema;
 use corver_sdk::serde::{Deserialize, Serialize};
-use corver_sdk::{Ask, LIST_STATEMENTS, at_least_one, has_word, statements, subsequence_end};
+use corver_sdk::{Ask, LIST_STATEMENTS, at_least_one, statements, subsequence_end};
 
 settings! {
     /// Pays true and helpful statements, token by token.
@@ -181,16 +181,34 @@ impl Rlfh {
     }
 }
 
-/// Vague where it cannot be read.
+/// The first of the words in the reply; Vague where there is none.
 fn read_verdict(reply: &str) -> usize {
-    let reply = reply.to_lowercase();
-    let names = [(1, "hedged correct"), (3, "hedged wrong"), (0, "correct"), (2, "vague"), (4, "wrong")];
-    names.into_iter().find(|(_, name)| has_word(&reply, name)).map_or(2, |(verdict, _)| verdict)
+    let words: Vec<String> = words(reply);
+    let verdict = |(at, word): (usize, &String)| {
+        let is_hedged = at > 0 && words[at - 1] == "hedged";
+        match (word.as_str(), is_hedged) {
+            ("correct", false) => Some(0),
+            ("correct", true) => Some(1),
+            ("vague", _) => Some(2),
+            ("wrong", true) => Some(3),
+            ("wrong", false) => Some(4),
+            _ => None,
+        }
+    };
+    words.iter().enumerate().find_map(verdict).unwrap_or(2)
 }
 
-/// The first digit from 1 to 5, less 1; 0 where there is none.
+/// The first number from 1 to 5, less 1, behind the last colon if there is one: a reply may repeat the scale before it uses it. 0 where
+/// there is none.
 fn read_helpfulness(reply: &str) -> usize {
-    reply.chars().find_map(|c| "12345".find(c)).unwrap_or(0)
+    let told = reply.trim_end_matches(':').rsplit(':').next().unwrap_or(reply);
+    let number = |word: &String| word.parse().ok().filter(|number| (1..=5).contains(number));
+    words(told).iter().find_map(number).map_or(0, |number: usize| number - 1)
+}
+
+fn words(reply: &str) -> Vec<String> {
+    let words = reply.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
 }
 
 /// The character of the sentence at which what it shares with the statement ends. Full stops do not count.
@@ -317,7 +335,12 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_vague_and_helpless() {
         assert_eq!(["Correct.", "It is WRONG", "incorrect", "", "vague"].map(read_verdict), [0, 4, 2, 2, 2]);
+        assert_eq!(
+            ["Wrong. The correct capital is Rome.", "Hedged correct", "hedged, wrong"].map(read_verdict),
+            [4, 1, 3]
+        );
         assert_eq!(["5", "4 out of 5", "", "none", "0.9"].map(read_helpfulness), [4, 3, 0, 0, 0]);
+        assert_eq!(["On a scale of 1 to 5: 4", "**Rating:** 2/5", "10"].map(read_helpfulness), [3, 1, 0]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ use crate::settings;
 /// The settings that a resumed run may have changed: it may go on for longer (the second is the same
 /// number, for the schedule), with another server of the same model, and with more money for its verifier's replies. The last section
 /// is not about training.
-const FREE: [&str; 19] = [
+const FREE: [&str; 20] = [
     "run.steps",
     "update.total_steps",
     "engine.url",
@@ -50,6 +50,7 @@ const FREE: [&str; 19] = [
     "verify.chat.patience_s",
     "verify.chat.prices",
     "verify.chat.max_cost",
+    "verify.price",
     "check",
 ];
 /// The entry of a manifest that has the seed; the configuration has it too.

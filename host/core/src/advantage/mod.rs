@@ -48,6 +48,8 @@ pub struct Advantages {
 impl Advantages {
     /// `spreads` has the standard deviation of R_k for each group.
     fn new(values: Vec<Vec<f64>>, completion_means: &[f64], spreads: &[f64]) -> Self {
+        // A completion alone has no spread to speak of.
+        let spreads = if spreads.len() == completion_means.len() { &[] } else { spreads };
         let zero = spreads.iter().filter(|spread| **spread < ZERO_SPREAD).count();
         Self {
             values,
@@ -100,8 +102,8 @@ impl Default for Estimator {
 }
 
 impl Estimator {
-    /// The advantages of `returns` (`[B][T]`, groups of `num_generations` next to each other); `values` are what a critic
-    /// expected of each token.
+    /// The advantages of `returns` (`[B][T]`, groups of `num_generations` next to each other). `points` are what of it tokens earned by
+    /// themselves, or empty; `values` are what a critic expected of each token.
     ///
     /// # Errors
     /// [`Self::Gae`] without `values`, or with some of another shape.
@@ -111,6 +113,7 @@ impl Estimator {
     pub fn advantages(
         &self,
         returns: &[Vec<f64>],
+        points: &[Vec<f64>],
         values: Option<&[Vec<f64>]>,
         num_generations: usize,
     ) -> Result<Advantages, PartError> {
@@ -123,7 +126,7 @@ impl Estimator {
             Self::Gae(settings) => {
                 let values = values.filter(|values| values.iter().map(Vec::len).eq(returns.iter().map(Vec::len)));
                 let values = values.ok_or("the policy has no critic that says what it expects of each token")?;
-                gae::of_batch(returns, values, settings)
+                gae::of_batch(returns, points, values, settings)
             }
             Self::Pairs => (pairs::signs(returns, &pairs(&completion_means, num_generations)), None),
         };
@@ -145,6 +148,21 @@ impl Estimator {
             Self::Rloo => Some(rloo::baselines(completion_means, num_generations)),
             Self::Gae(_) | Self::Pairs => None,
         }
+    }
+
+    /// Advantages with the signs of their labels (`[B][T]`): see [`take_signs`].
+    ///
+    /// # Errors
+    /// [`Self::Pairs`] with a label: what is chosen or rejected is a whole completion.
+    pub fn with_signs(&self, mut advantages: Advantages, labels: &[Vec<i8>]) -> Result<Advantages, PartError> {
+        if *self == Self::Pairs && labels.iter().flatten().any(|&label| label != 0) {
+            return Err(
+                "the rule labels sentences, and DPO prefers whole completions: choose another `update.algorithm`"
+                    .into(),
+            );
+        }
+        take_signs(&mut advantages.values, labels);
+        Ok(advantages)
     }
 
     /// Completions that a group has at least.
@@ -193,13 +211,13 @@ mod tests {
     }
 
     fn values(estimator: &Estimator) -> Vec<Vec<f64>> {
-        estimator.advantages(&returns(), None, 2).unwrap().values
+        estimator.advantages(&returns(), &[], None, 2).unwrap().values
     }
 
     #[test]
     fn each_algorithm_has_its_baseline() {
         assert_eq!(
-            Estimator::default().advantages(&returns(), None, 2).unwrap(),
+            Estimator::default().advantages(&returns(), &[], None, 2).unwrap(),
             normalize(&returns(), 2, &AdvantageSettings::default())
         );
         assert_eq!(values(&Estimator::Reinforce), [vec![-4.0, -2.0], vec![-1.0], vec![2.0], vec![2.0, 2.0]]);
@@ -211,7 +229,7 @@ mod tests {
     fn all_of_them_log_the_same_spread() {
         for estimator in [Estimator::default(), Estimator::Reinforce, Estimator::Rloo, Estimator::Pairs] {
             let Advantages { reward, reward_std, frac_reward_zero_std, .. } =
-                estimator.advantages(&returns(), None, 2).unwrap();
+                estimator.advantages(&returns(), &[], None, 2).unwrap();
             assert_eq!((reward, reward_std, frac_reward_zero_std), (5.0, 2f64.sqrt() / 2.0, 0.5));
         }
     }
@@ -228,9 +246,9 @@ mod tests {
     #[test]
     fn a_critic_that_says_nothing_is_an_error() {
         let estimator = Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 0.95 });
-        let error = estimator.advantages(&returns(), None, 2).unwrap_err();
+        let error = estimator.advantages(&returns(), &[], None, 2).unwrap_err();
         assert!(error.to_string().contains("no critic"), "{error}");
-        assert!(estimator.advantages(&returns(), Some(&[vec![0.0]]), 2).is_err(), "another shape");
-        assert!(estimator.advantages(&returns(), Some(&returns()), 2).is_ok());
+        assert!(estimator.advantages(&returns(), &[], Some(&[vec![0.0]]), 2).is_err(), "another shape");
+        assert!(estimator.advantages(&returns(), &[], Some(&returns()), 2).is_ok());
     }
 }

@@ -44,7 +44,7 @@ fn on_samples(folder: &Path, algorithm: Algorithm) -> Value {
     let reward = |n: usize| ((n * 5) % 11) as f64 / 4.0 - 1.2;
     let returns: Vec<Vec<f64>> = rollouts.iter().enumerate().map(|(n, r)| vec![reward(n); r.tokens.len()]).collect();
     let estimator = policy.settings().estimator(AdvantageSettings::default());
-    let advantages = estimator.advantages(&returns, None, sampling.num_generations).unwrap();
+    let advantages = estimator.advantages(&returns, &[], None, sampling.num_generations).unwrap();
     let report = policy.update(&rollouts, &advantages).unwrap();
     policy.model().save_adapter(&folder.join("after")).unwrap();
     let prompt = |question: &corver_core::Question| policy.tokenizer().prompt(None, &question.question).unwrap();

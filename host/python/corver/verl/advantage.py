@@ -1,7 +1,7 @@
 """The advantage estimator ``corver``: the paper's, with credit per token.
 
 A completion's R is its mean return. A token's advantage is its return, less the group's mean R, over the group's standard
-deviation of R plus 1e-4 (paper, Eq. advantage; host/core/src/advantage.rs). verl's ``grpo`` adds the tokens' rewards up first.
+deviation of R plus 1e-4 (paper, Eq. advantage; host/core/src/advantage/grpo.rs). verl's ``grpo`` adds the tokens' rewards up first.
 """
 
 from __future__ import annotations

@@ -295,7 +295,7 @@ def test_from_the_agent_loop_to_the_advantages(tokenizer, scorer, monkeypatch):
 
 
 def test_the_estimator_against_numbers_worked_out_by_hand():
-    # Returns (1, 3), (4), (7), (7, 7): the example of host/core/src/advantage.rs, its groups not next to each other.
+    # Returns (1, 3), (4), (7), (7, 7): the example of host/core/src/advantage/grpo.rs, its groups not next to each other.
     returns = torch.tensor([[1.0, 3.0], [7.0, 0.0], [4.0, 0.0], [7.0, 7.0]])
     mask = torch.tensor([[1, 1], [1, 0], [1, 0], [1, 1]])
     rewards = returns / mask.sum(dim=1, keepdim=True)

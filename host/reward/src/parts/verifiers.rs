@@ -1,12 +1,14 @@
 //! What answers a rule's questions, each verifier opened where the configuration grants it.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 use corver_chat::Chat;
 use corver_core::{Graders, SentenceScorer as _, Verifier, Verifiers};
 use corver_counts::Source;
 use corver_demo::{DemoChat, DemoNli, Errors, demo_world};
 use corver_nli::Nli;
-use corver_passages::{BuildOptions, Passages, Place as PassagePlace, build};
+use corver_passages::{BuildOptions, PassageError, Passages, Place as PassagePlace, build};
 use corver_study::run::fingerprint;
 
 use super::{SentenceRules, corpus, demo_index, runtime_library};
@@ -63,9 +65,13 @@ fn with_models(
 /// The passages of the demo's articles, made on first use.
 fn demo_passages() -> Result<PassagePlace> {
     let place = PassagePlace::new(&demo_index()?, None)?;
-    if !place.folder().exists() {
+    // Another process may be at work on the same.
+    for attempt in 0.. {
+        if place.folder().exists() {
+            break;
+        }
         match build(&place, &BuildOptions::default()) {
-            // Another process was faster.
+            Err(PassageError::Busy { .. }) if attempt < 100 => std::thread::sleep(Duration::from_millis(100)),
             Err(_) if place.folder().exists() => {}
             built => drop(built.context("cutting the demo's articles into passages")?),
         }

@@ -12,7 +12,7 @@ use super::queue::WhenFull;
 use super::{Completion, Paid, Queue, compute, read};
 use crate::{Refusal, Reply, Route};
 
-const FORM: &str = r#"{"completions": [{"question", "answers", "completion", "tokens"}]}, where "tokens" may be left out, or are the characters of each token, as [[start, end], null, …]"#;
+const FORM: &str = r#"{"completions": [{"question", "answers", "title", "evidence", "completion", "tokens"}]}, where "title", "evidence" (a list of texts) and "tokens" may be left out; tokens are the characters of each token, as [[start, end], null, …]"#;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,6 +26,9 @@ struct Given {
     #[serde(default)]
     question: String,
     answers: Answers,
+    title: Option<String>,
+    #[serde(default)]
+    evidence: Vec<String>,
     completion: String,
     tokens: Option<Vec<Option<(usize, usize)>>>,
 }
@@ -97,8 +100,31 @@ fn completion(given: Given) -> Result<Completion, String> {
     let spans =
         |spans: Vec<_>| spans.into_iter().enumerate().map(span).collect::<Result<Vec<Option<Range<usize>>>, _>>();
     Ok(Completion {
-        question: Question { question: given.question, golds, ..Question::default() },
+        question: Question {
+            question: given.question,
+            golds,
+            title: given.title,
+            evidence: given.evidence,
+            ..Question::default()
+        },
         tokens: given.tokens.map(spans).transpose()?,
         text: given.completion,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_question_may_bring_a_title_and_evidence() {
+        let read = |given: serde_json::Value| completion(serde_json::from_value(given).unwrap()).unwrap().question;
+        let bare = read(json!({"answers": ["Rome"], "completion": "Rome."}));
+        assert_eq!((bare.title, bare.evidence.len()), (None, 0));
+        let told =
+            read(json!({"answers": [], "completion": "Rome.", "title": "Italy", "evidence": ["Rome is in Italy."]}));
+        assert_eq!((told.title.as_deref(), told.evidence), (Some("Italy"), vec!["Rome is in Italy.".to_owned()]));
+    }
 }

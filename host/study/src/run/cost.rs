@@ -42,7 +42,7 @@ pub struct Asked {
     pub chat: f64,
     /// Searches for passages.
     pub passages: f64,
-    /// Tokens sent to the chat model; a reply that was known takes none.
+    /// Tokens sent to the chat model, once for each prompt of a run.
     pub prompt_tokens: f64,
     /// Tokens of its replies.
     pub completion_tokens: f64,

@@ -221,9 +221,10 @@ pub fn train(
     observer: &mut dyn Observer,
 ) -> Result<Summary, TrainError> {
     plan.check()?;
+    // Steps that are taken again were paid for too.
+    scorers.verifiers.having_spent(StepLog::read(run)?.asked.unwrap_or_default().usage());
     run.rewind_logs(steps_done)?;
     let mut log = StepLog::read(run)?;
-    scorers.verifiers.having_spent(log.asked.unwrap_or_default().usage());
     let before = match run.read_json::<Kept>(BEFORE)? {
         Some(kept) => Some(kept),
         None => evaluated(policy, scorers, plan, ("raw", BEFORE), run, steps_done, observer)?,

@@ -1,0 +1,281 @@
+use super::*;
+use crate::testing::{stirred, tiny};
+use corver_core::DpoSettings;
+use corver_core::update::{LoraSettings, LossSettings, LossType};
+
+fn rollout(question: usize, tokens: &[u32], log_probs: f32) -> Rollout {
+    Rollout {
+        question,
+        tokens: tokens.into(),
+        log_probs: vec![log_probs; tokens.len()],
+        text: String::new(),
+        token_spans: vec![None; tokens.len()],
+        finished: true,
+    }
+}
+
+/// Prompts, rollouts and advantages of three rows of different lengths, and one without tokens.
+type Data = (Vec<Vec<u32>>, Vec<Rollout>, Vec<Vec<f64>>);
+
+fn data() -> Data {
+    let prompts = vec![vec![1, 2, 3], vec![4, 5, 6, 7, 8]];
+    let rollouts = vec![
+        rollout(0, &[9, 10, 11, 12], -3.0),
+        rollout(0, &[13, 2], -3.2),
+        rollout(1, &[3, 17, 5], -2.9),
+        rollout(1, &[], 0.0),
+    ];
+    let advantages = vec![vec![0.5, -1.0, 2.0, 0.25], vec![-0.5, 1.5], vec![1.0, 1.0, -2.0], vec![]];
+    (prompts, rollouts, advantages)
+}
+
+fn run(model: &mut Model, (prompts, rollouts, advantages): &Data, settings: &LearnSettings) -> Gradient {
+    let mut prepared = prepare(model, None, &rows(prompts, rollouts), settings, 0.8, 10).unwrap();
+    learned(model, &mut prepared, advantages, settings)
+}
+
+fn learned(model: &mut Model, prepared: &mut Prepared, values: &[Vec<f64>], settings: &LearnSettings) -> Gradient {
+    let advantages = &Advantages { values: values.to_vec(), ..Advantages::default() };
+    let objective = Objective::of(settings.algorithm);
+    gradient(model, prepared, &Lesson { objective, advantages, settings, temperature: 0.8, critic: None }).unwrap()
+}
+
+fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<Row<'a>> {
+    rollouts.iter().map(|rollout| Row { prompt: &prompts[rollout.question], rollout }).collect()
+}
+
+fn settings(loss_type: LossType, old_log_probs: OldLogProbs) -> LearnSettings {
+    // Wide clipping: a kink of the loss would spoil the finite differences.
+    let loss = LossSettings { loss_type, beta: 0.3, epsilon_low: 0.9, epsilon_high: 9.0, ..LossSettings::default() };
+    LearnSettings { loss, old_log_probs, ..LearnSettings::default() }
+}
+
+/// The gradient by a weight of every third adapter matrix against the loss around it.
+fn agrees_with_finite_differences(family: &str, data: &Data, settings: &LearnSettings) {
+    let mut model = stirred(family, &LoraSettings { r: 2, alpha: 4.0 });
+    let got = run(&mut model, data, settings).gradients;
+    let parameters: Vec<Tensor> = model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
+    let h = 4e-3;
+    for (parameter, gradient) in parameters.iter().zip(&got).step_by(3) {
+        let mut place = parameter.detach().view(-1).narrow(0, parameter.numel() as i64 / 2, 1);
+        let loss_at = |model: &mut Model, place: &mut Tensor, shift: f64| {
+            let _ = place.g_add_scalar_(shift);
+            let loss = run(model, data, settings).report.loss;
+            let _ = place.g_add_scalar_(-shift);
+            loss
+        };
+        let slope = (loss_at(&mut model, &mut place, h) - loss_at(&mut model, &mut place, -h)) / (2.0 * h);
+        let got = gradient.view(-1).double_value(&[parameter.numel() as i64 / 2]);
+        assert!((slope - got).abs() < 2e-3 + 0.02 * got.abs(), "{family}: {slope} {got}");
+    }
+}
+
+#[test]
+fn gradients_agree_with_finite_differences() {
+    for (family, loss_type) in
+        [("llama", LossType::Grpo), ("qwen2", LossType::Bnpo), ("qwen3", LossType::DrGrpo), ("olmo2", LossType::Dapo)]
+    {
+        agrees_with_finite_differences(family, &data(), &settings(loss_type, OldLogProbs::Sampled));
+    }
+}
+
+/// A pair for each of two questions.
+fn pairs() -> Data {
+    let (prompts, mut rollouts, _) = data();
+    rollouts[3] = rollout(1, &[20, 2, 6, 1], -3.1);
+    (prompts, rollouts, vec![vec![1.0; 4], vec![-1.0; 2], vec![-1.0; 3], vec![1.0; 4]])
+}
+
+fn dpo() -> LearnSettings {
+    LearnSettings { algorithm: Algorithm::Dpo, dpo: DpoSettings { beta: 0.7 }, ..LearnSettings::default() }
+}
+
+#[test]
+fn dpos_gradients_agree_with_finite_differences() {
+    for family in ["llama", "qwen3"] {
+        agrees_with_finite_differences(family, &pairs(), &dpo());
+    }
+}
+
+#[test]
+fn dpo_compares_the_policy_with_the_reference_pair_by_pair() {
+    let mut fresh = tiny("llama", 1);
+    fresh.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 3).unwrap();
+    let report = run(&mut fresh, &pairs(), &dpo()).report;
+    assert!((report.loss - 2f64.ln()).abs() < 1e-6, "the policy is the reference: {report:?}");
+    assert!(report.preference.is_some_and(|of| of.pairs == 2.0 && of.margin.abs() < 1e-5), "{report:?}");
+
+    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let whole = run(&mut model, &pairs(), &dpo());
+    let split = run(&mut model, &pairs(), &LearnSettings { micro_batch_tokens: 1, ..dpo() });
+    assert!((whole.report.loss - split.report.loss).abs() < 1e-5);
+    assert_eq!(split.report.preference.unwrap().pairs, 2.0);
+    for (a, b) in whole.gradients.iter().zip(&split.gradients) {
+        assert!((a - b).abs().max().double_value(&[]) < 1e-5);
+    }
+}
+
+#[test]
+fn without_pairs_there_is_no_gradient() {
+    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let Gradient { gradients, report, .. } = run(&mut model, &(vec![vec![1, 2]], vec![], vec![]), &dpo());
+    assert_eq!((report.loss, report.preference), (0.0, Some(PreferenceReport::default())));
+    assert!(gradients.iter().all(|gradient| gradient.abs().max().double_value(&[]) == 0.0));
+}
+
+fn with_critic(model: &mut Model, critic: &Critic, settings: &LearnSettings) -> (Prepared, Gradient) {
+    let (prompts, rollouts, values) = data();
+    let mut prepared = prepare(model, Some(critic), &rows(&prompts, &rollouts), settings, 0.8, 10).unwrap();
+    let targets = vec![vec![1.0, 0.5, 0.0, -1.0], vec![2.0, 2.0], vec![0.5, 1.0, 3.0], vec![]];
+    let advantages = &Advantages { values, targets: Some(targets), ..Advantages::default() };
+    let (objective, critic) = (Objective::Clipped, Some(critic));
+    let lesson = Lesson { objective, advantages, settings, temperature: 0.8, critic };
+    let gradient = gradient(model, &mut prepared, &lesson).unwrap();
+    (prepared, gradient)
+}
+
+#[test]
+fn a_critic_learns_beside_the_policy_and_does_not_change_its_gradient() {
+    let settings = LearnSettings { algorithm: Algorithm::Ppo, ..settings(LossType::Bnpo, OldLogProbs::Recomputed) };
+    let mut model = stirred("qwen3", &LoraSettings { r: 2, alpha: 4.0 });
+    let critic = Critic::new(16, &settings, tch::Device::Cpu).unwrap();
+    {
+        let _guard = tch::no_grad_guard();
+        critic.parameters()[0]
+            .shallow_clone()
+            .copy_(&(Tensor::arange(16, (Kind::Float, tch::Device::Cpu)) * 0.1).sin());
+    }
+    let (prepared, whole) = with_critic(&mut model, &critic, &settings);
+    let alone = run(&mut model, &data(), &settings);
+    for (a, b) in whole.gradients.iter().zip(&alone.gradients) {
+        assert_eq!(a, b);
+    }
+    let (split_prepared, split) =
+        with_critic(&mut model, &critic, &LearnSettings { micro_batch_tokens: 1, ..settings });
+    let flat = |prepared: &Prepared| prepared.values.clone().unwrap().concat();
+    assert_eq!(prepared.values.as_ref().unwrap().iter().map(Vec::len).collect::<Vec<_>>(), [4, 2, 3, 0]);
+    assert!(flat(&prepared).iter().zip(flat(&split_prepared)).all(|(a, b)| (a - b).abs() < 1e-5));
+    assert!(flat(&prepared).iter().any(|value| value.abs() > 1e-3));
+    let (a, b) = (whole.report.critic.unwrap(), split.report.critic.unwrap());
+    assert!((a.loss - b.loss).abs() < 1e-5 && (a.explained_variance - b.explained_variance).abs() < 1e-5);
+    for (a, b) in whole.of_critic.iter().zip(&split.of_critic) {
+        assert!((a - b).abs().max().double_value(&[]) < 1e-5);
+    }
+    // Of the bias, by hand: each of the 9 tokens has weight 1/9.
+    let targets = [1.0, 0.5, 0.0, -1.0, 2.0, 2.0, 0.5, 1.0, 3.0];
+    let slope: f64 = flat(&prepared).iter().zip(targets).map(|(value, target)| (value - target) / 9.0).sum();
+    assert!((whole.of_critic[1].double_value(&[0]) - slope).abs() < 1e-5);
+}
+
+#[test]
+fn micro_batches_add_up_to_the_full_batch() {
+    for loss_type in [LossType::Grpo, LossType::Bnpo, LossType::DrGrpo, LossType::Dapo] {
+        let whole = settings(loss_type, OldLogProbs::Recomputed);
+        let split = LearnSettings { micro_batch_tokens: 1, ..whole };
+        let mut model = stirred("qwen3", &LoraSettings { r: 2, alpha: 4.0 });
+        let (a, b) = (run(&mut model, &data(), &whole), run(&mut model, &data(), &split));
+        assert!((a.report.loss - b.report.loss).abs() < 1e-5);
+        assert!((a.report.kl.unwrap() - b.report.kl.unwrap()).abs() < 1e-5);
+        assert!((a.report.entropy - b.report.entropy).abs() < 1e-5);
+        for (a, b) in a.gradients.iter().zip(&b.gradients) {
+            assert!((a - b).abs().max().double_value(&[]) < 1e-5);
+        }
+    }
+}
+
+#[test]
+fn further_iterations_compare_with_the_policy_before_the_first() {
+    let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
+    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let (prompts, mut rollouts, advantages) = data();
+    let mut prepared = prepare(&mut model, None, &rows(&prompts, &rollouts), &settings, 0.8, 10).unwrap();
+    learned(&mut model, &mut prepared, &advantages, &settings);
+    // The same log-probabilities, noted in the rollouts.
+    for batch in &prepared.batches {
+        let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
+        for &member in &batch.members {
+            rollouts[member].log_probs = old.by_ref().take(rollouts[member].tokens.len()).collect();
+        }
+    }
+    for (_, parameter) in model.lora_parameters() {
+        let _guard = tch::no_grad_guard();
+        let _ = parameter.shallow_clone().g_mul_scalar_(1.5);
+    }
+    let second = learned(&mut model, &mut prepared, &advantages, &settings);
+    let sampled = LearnSettings { old_log_probs: OldLogProbs::Sampled, ..settings };
+    let expected = run(&mut model, &(prompts, rollouts, advantages), &sampled);
+    assert!((second.report.loss - expected.report.loss).abs() < 1e-6);
+    assert!((second.report.loss - run(&mut model, &data(), &settings).report.loss).abs() > 1e-5, "a ratio of 1");
+    for (got, expected) in second.gradients.iter().zip(&expected.gradients) {
+        assert!((got - expected).abs().max().double_value(&[]) < 1e-6);
+    }
+}
+
+#[test]
+fn a_sampler_that_is_not_quite_the_policy_is_measured_and_corrected() {
+    let plain = settings(LossType::Grpo, OldLogProbs::Recomputed);
+    let plain = LearnSettings { loss: LossSettings { beta: 0.0, ..plain.loss }, ..plain };
+    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let (prompts, mut rollouts, advantages) = data();
+    let mut prepared = prepare(&mut model, None, &rows(&prompts, &rollouts), &plain, 0.8, 10).unwrap();
+    learned(&mut model, &mut prepared, &advantages, &plain);
+    let gap = 2f32.ln(); // the sampler found every token half as probable
+    for batch in &prepared.batches {
+        let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
+        for &member in &batch.members {
+            let tokens = rollouts[member].tokens.len();
+            rollouts[member].log_probs = old.by_ref().take(tokens).map(|own| own - gap).collect();
+        }
+    }
+    let data = (prompts, rollouts, advantages);
+    let uncorrected = run(&mut model, &data, &plain);
+    let split = run(&mut model, &data, &LearnSettings { micro_batch_tokens: 1, ..plain });
+    for mismatch in [uncorrected.report.mismatch.unwrap(), split.report.mismatch.unwrap()] {
+        let Mismatch { difference_mean, difference_max, ratio_min, ratio_mean, ratio_max } = mismatch;
+        for (got, expected) in [
+            (difference_mean, f64::from(gap)),
+            (difference_max, f64::from(gap)),
+            (ratio_min, 2.0),
+            (ratio_mean, 2.0),
+            (ratio_max, 2.0),
+        ] {
+            assert!((got - expected).abs() < 1e-4, "{mismatch:?}");
+        }
+    }
+    for (cap, weight) in [(0.0, 1.0), (1.5, 1.5), (8.0, 2.0)] {
+        let loss = LossSettings { importance_cap: Some(cap), ..plain.loss };
+        let corrected = run(&mut model, &data, &LearnSettings { loss, ..plain });
+        for (got, one) in corrected.gradients.iter().zip(&uncorrected.gradients) {
+            assert!((got - one * weight).abs().max().double_value(&[]) < 1e-5, "{cap}");
+        }
+    }
+}
+
+#[test]
+fn the_reference_is_the_model_without_adapters() {
+    let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
+    let mut fresh = tiny("llama", 1);
+    fresh.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 3).unwrap();
+    assert_eq!(run(&mut fresh, &data(), &settings).report.kl, Some(0.0));
+    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    assert!(run(&mut model, &data(), &settings).report.kl.unwrap() > 1e-6);
+    let without = LearnSettings { loss: LossSettings { beta: 0.0, ..settings.loss }, ..settings };
+    assert_eq!(run(&mut model, &data(), &without).report.kl, None);
+}
+
+#[test]
+fn the_split_honours_the_limit() {
+    let (prompts, rollouts, _) = data();
+    let rows = rows(&prompts, &rollouts);
+    assert_eq!(micro_batches(&rows, 1000, false), [vec![0, 1, 2]]);
+    assert_eq!(
+        micro_batches(&rows, 17, false),
+        [vec![0, 1, 2]],
+        "3 + 4 + 2 of the first question, 5 + 3 of the second"
+    );
+    assert_eq!(micro_batches(&rows, 16, false), [vec![0, 1], vec![2]]);
+    assert_eq!(micro_batches(&rows, 8, false), [vec![0], vec![1], vec![2]]);
+    assert_eq!(micro_batches(&rows, 1, false), [vec![0], vec![1], vec![2]]);
+    assert_eq!(micro_batches(&rows, 17, true), [vec![0, 1, 2]]);
+    assert_eq!(micro_batches(&rows, 1, true), [vec![0, 1], vec![2]], "questions stay whole");
+}

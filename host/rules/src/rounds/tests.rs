@@ -1,0 +1,243 @@
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+
+use corver_core::{Count, Counter, Query, Section, Sentence, Verdict};
+
+use super::*;
+use crate::bindings::types;
+
+/// Counts a query's clauses, and keeps what each look-up asked.
+#[derive(Default)]
+struct Clauses(Vec<Vec<String>>);
+
+impl Counter for Clauses {
+    fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+        self.0.push(queries.iter().map(Query::to_string).collect());
+        let count = |query: &Query| Count { occurrences: Some(query.all_of.len() as u64), exact: true };
+        Ok(queries.iter().map(count).collect())
+    }
+
+    fn size(&self) -> CorpusSize {
+        CorpusSize { tokens: Some(1_000), documents: None }
+    }
+}
+
+/// A sentence by its completion and its place there; each completion's text is its number.
+type Name = (usize, usize);
+
+/// What a call was given: each sentence, and its number of counts.
+type Seen = Vec<(Name, usize)>;
+
+/// A rule that keeps its sentences as the SDK does, and answers for one sentence with so many counts like this.
+struct Script<'a, F> {
+    answer: F,
+    /// The completions that are judged next: of each sentence its name, the queries that wait, and its counts.
+    open: Vec<Vec<(Name, usize, Vec<u64>)>>,
+    log: &'a Log,
+}
+
+#[derive(Default)]
+struct Log {
+    seen: Mutex<Vec<Seen>>,
+    alive: AtomicUsize,
+    max_alive: AtomicUsize,
+}
+
+impl<F> Drop for Script<'_, F> {
+    fn drop(&mut self) {
+        self.log.alive.fetch_sub(1, Relaxed);
+    }
+}
+
+impl<F: Fn(Name, &[u64]) -> Outcome<Verdict>> Script<'_, F> {
+    fn outcomes(&mut self) -> Vec<Vec<Outcome<Verdict>>> {
+        let seen = self.open.iter().flatten().map(|(name, _, counts)| (*name, counts.len())).collect();
+        self.log.seen.lock().unwrap().push(seen);
+        let mut all = Vec::new();
+        self.open.retain_mut(|sentences| {
+            let answered = sentences.iter_mut().map(|(name, asked, counts)| {
+                let outcome = (self.answer)(*name, counts);
+                *asked = if let Outcome::Asks(requests) = &outcome { requests.len() } else { 0 };
+                outcome
+            });
+            all.push(answered.collect());
+            sentences.iter().any(|(_, asked, _)| *asked > 0)
+        });
+        all
+    }
+}
+
+impl<F: Fn(Name, &[u64]) -> Outcome<Verdict> + Send> Session for Script<'_, F> {
+    type Judgement = Verdict;
+
+    fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Verdict> {
+        assert_eq!(size.tokens, Some(1_000));
+        let open = |completion: &Completion<'_>| {
+            let number = completion.text.parse().unwrap();
+            (0..completion.sentences.len()).map(|index| ((number, index), 0, Vec::new())).collect()
+        };
+        self.open = completions.iter().map(open).collect();
+        Ok(self.outcomes())
+    }
+
+    fn resume(&mut self, answered: &[Answered]) -> Said<Verdict> {
+        let mut counts = answered.iter().map(|answered| match answered {
+            Answered::Count(lookup) => lookup.count.occurrences.unwrap(),
+            other => panic!("{other:?}"),
+        });
+        for (_, asked, known) in self.open.iter_mut().flatten() {
+            known.extend(counts.by_ref().take(*asked));
+        }
+        assert_eq!(counts.len(), 0);
+        Ok(self.outcomes())
+    }
+
+    fn into_reports(self) -> Vec<String> {
+        vec!["last words".into()]
+    }
+}
+
+/// The verdicts of a rule that answers like this on completions of so many sentences, and what its calls were given.
+fn run(
+    lengths: &[usize],
+    counter: &mut dyn Counter,
+    answer: impl Fn(Name, &[u64]) -> Outcome<Verdict> + Send + Sync,
+) -> Result<(Vec<Vec<Verdict>>, Vec<Seen>), Stop> {
+    let sentence = Sentence { text: "Well.".into(), section: Section::Think, span: None, triplets: Vec::new() };
+    let sentences = vec![sentence; lengths.iter().copied().max().unwrap_or(0)];
+    let texts: Vec<String> = (0..lengths.len()).map(|number| number.to_string()).collect();
+    let completion = |(text, &length)| Completion { text, sentences: &sentences[..length], ..Completion::default() };
+    let completions: Vec<Completion<'_>> = texts.iter().map(String::as_str).zip(lengths).map(completion).collect();
+    let log = Log::default();
+    let start = || {
+        log.max_alive.fetch_max(log.alive.fetch_add(1, Relaxed) + 1, Relaxed);
+        Ok(Script { answer: &answer, open: Vec::new(), log: &log })
+    };
+    let allowed = Allowed { limits: &Limits::default(), asks: &[] };
+    let verdicts = judge(&completions, allowed, &mut Verifiers::counting(counter), start)?;
+    assert!(log.max_alive.into_inner() <= max_waiting());
+    assert!(verdicts.iter().map(Vec::len).eq(lengths.iter().copied()));
+    Ok((verdicts, log.seen.into_inner().unwrap()))
+}
+
+fn ask(words: &[&str]) -> Outcome<Verdict> {
+    let request = |word: &&str| Request::Count(types::Query { all_of: vec![vec![(*word).into()]], enough: None });
+    Outcome::Asks(words.iter().map(request).collect())
+}
+
+fn pay(reward: f32) -> Outcome<Verdict> {
+    Outcome::Judged(Verdict { reward: Some(reward), ..Verdict::default() })
+}
+
+fn rewards(verdicts: &[Vec<Verdict>]) -> Vec<Option<f32>> {
+    verdicts.iter().flatten().map(|verdict| verdict.reward).collect()
+}
+
+fn asked(verdict: &Verdict) -> Vec<String> {
+    verdict.lookups.iter().map(|lookup| lookup.query.to_string()).collect()
+}
+
+#[test]
+fn completions_with_open_questions_are_judged_again_whole() {
+    let mut counter = Clauses::default();
+    // Sentence 1 of completion 1 asks twice; its neighbour's reward changes with every call.
+    let calls = AtomicU32::new(0);
+    let (verdicts, seen) = run(&[1, 2, 0, 1], &mut counter, |name, counts| match name {
+        (1, 1) if counts.len() < 2 => ask(&[["a", "b"][counts.len()]]),
+        (1, 0) => pay(calls.fetch_add(1, Relaxed) as f32),
+        _ => pay(counts.len() as f32),
+    })
+    .unwrap();
+    let [first, second, third] = [0, 1, 2].map(|counts| vec![((1, 0), 0), ((1, 1), counts)]);
+    assert_eq!(seen, [[vec![((0, 0), 0)], first, vec![((3, 0), 0)]].concat(), second, third]);
+    assert_eq!(rewards(&verdicts), [Some(0.0), Some(2.0), Some(2.0), Some(0.0)]);
+    assert_eq!(asked(&verdicts[1][1]), ["a", "b"]);
+    assert_eq!(counter.0, [["a"], ["b"]]);
+}
+
+#[test]
+fn a_verdict_shows_each_look_up_once_in_the_order_asked() {
+    let mut counter = Clauses::default();
+    let (verdicts, _) = run(&[2], &mut counter, |_, counts| match counts.len() {
+        0 => ask(&["a", "b", "a"]),
+        3 => ask(&["b", "c"]),
+        _ => pay(counts.iter().sum::<u64>() as f32),
+    })
+    .unwrap();
+    assert_eq!(counter.0, [vec!["a", "b", "a", "a", "b", "a"], vec!["b", "c", "b", "c"]]);
+    assert_eq!(rewards(&verdicts), [Some(5.0), Some(5.0)], "one count for every query");
+    assert_eq!(asked(&verdicts[0][1]), ["a", "b", "c"]);
+}
+
+#[test]
+fn large_batches_take_several_calls_of_whole_completions() {
+    // 100 completions of 5 sentences, then one that is larger than a call.
+    let lengths = [vec![5; 100], vec![1_000]].concat();
+    let mut counter = Clauses::default();
+    let (verdicts, seen) = run(&lengths, &mut counter, |(completion, index), counts| match (index, counts.len()) {
+        (0, 0) => ask(&[&completion.to_string()]),
+        _ => pay(index as f32),
+    })
+    .unwrap();
+    let mut calls: Vec<usize> = seen.iter().map(Vec::len).collect();
+    calls.sort_unstable();
+    assert_eq!(calls, [260, 260, 1240, 1240], "twice, because every completion asks");
+    let is_its = |verdicts: &Vec<Verdict>| (0..).zip(verdicts).all(|(i, verdict)| verdict.reward == Some(i as f32));
+    assert!(verdicts.iter().all(is_its));
+    let queries: Vec<String> = (0..=100).map(|i| i.to_string()).collect();
+    assert_eq!(counter.0, [queries], "asked in one go, in order");
+}
+
+#[test]
+fn batches_of_any_size_need_a_bounded_number_of_instances() {
+    let lengths = vec![1; CALL_SENTENCES * (max_waiting() + 3)];
+    let mut counter = Clauses::default();
+    let (verdicts, seen) = run(&lengths, &mut counter, |_, counts| match counts {
+        [] => ask(&["a", "b"]),
+        counts => pay(counts.len() as f32),
+    })
+    .unwrap();
+    assert!(rewards(&verdicts).iter().all(|reward| *reward == Some(2.0)));
+    assert_eq!(seen.len(), 2 * (max_waiting() + 3));
+    let asked: Vec<usize> = counter.0.iter().map(Vec::len).collect();
+    let first = CALL_SENTENCES * max_waiting();
+    assert_eq!(asked, [2 * first, 2 * (lengths.len() - first)]);
+}
+
+#[test]
+fn faults_name_the_place_in_the_batch() {
+    let fault = |answer: &(dyn Fn(Name, &[u64]) -> Outcome<Verdict> + Send + Sync)| {
+        // The second call begins with completion 256.
+        let lengths = [vec![1; 257], vec![4]].concat();
+        match run(&lengths, &mut Clauses::default(), answer) {
+            Err(Stop::Broken((fault, said))) => (fault, said.concat()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let words: Vec<String> = (0..30).map(|i| i.to_string()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let at =
+        |wrong: Outcome<Verdict>| move |name: Name, _: &[u64]| if name == (257, 3) { wrong.clone() } else { pay(0.0) };
+    let too_much = Fault::SentenceQuestions { completion: 257, index: 3, limit: 64, got: 90 };
+    assert_eq!(fault(&at(ask(&words))), (too_much, "last words".into()), "they add up over the rounds");
+    let infinite = Fault::NotFinite { completion: 257, index: 3, reward: f32::INFINITY };
+    assert_eq!(fault(&at(pay(f32::INFINITY))).0, infinite);
+    assert_eq!(fault(&at(ask(&["a"]))), (Fault::Rounds { limit: 4, open: 1 }, String::new()));
+}
+
+#[test]
+fn a_verdict_that_turns_into_an_abstention_is_one() {
+    let again = AtomicBool::new(false);
+    let (verdicts, _) = run(&[2], &mut Clauses::default(), |(_, index), counts| match (index, counts) {
+        (0, _) if again.swap(true, Relaxed) => {
+            Outcome::Judged(Verdict { note: Some("on second thoughts".into()), ..Verdict::default() })
+        }
+        (1, []) => ask(&["a"]),
+        _ => pay(1.0),
+    })
+    .unwrap();
+    let [first, second] = &verdicts[0][..] else { panic!("{verdicts:?}") };
+    assert_eq!((first.reward, first.note.as_deref()), (None, Some("on second thoughts")));
+    assert_eq!((second.reward, asked(second)), (Some(1.0), vec!["a".into()]));
+}
