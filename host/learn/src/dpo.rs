@@ -5,7 +5,8 @@
 //! L = −1/P · Σ log σ(m)                          over the P pairs of the step
 //! ```
 //!
-//! This is TRL's `DPOTrainer` with `loss_type="sigmoid"`. The signs are the advantages that the step's estimator made
+//! This is TRL's `DPOTrainer` with `loss_type="sigmoid"`, but that log-probabilities are those of the rollouts' temperature, where TRL
+//! has none. The signs are the advantages that the step's estimator made
 //! ([`corver_core::Estimator::Pairs`]).
 
 use tch::{Kind, Tensor};

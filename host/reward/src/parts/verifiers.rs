@@ -8,8 +8,8 @@ use corver_core::{Graders, SentenceScorer as _, Verifier, Verifiers};
 use corver_counts::Source;
 use corver_demo::{DemoChat, DemoNli, Errors, demo_world};
 use corver_nli::Nli;
-use corver_passages::{BuildOptions, PassageError, Passages, Place as PassagePlace, build};
-use corver_study::run::fingerprint;
+use corver_passages::{BuildOptions, PassageError, PassageManifest, Passages, Place as PassagePlace, build};
+use corver_study::run::{fingerprint, text_fingerprint};
 
 use super::{SentenceRules, corpus, demo_index, runtime_library};
 use crate::config::{Config, DemoOr, Verification};
@@ -89,7 +89,7 @@ pub fn fingerprints(config: &Config) -> Result<Vec<(&'static str, String)>> {
         all.push(("NLI model", fingerprint(folder)?));
     }
     let searched = config.verification.passages.iter().filter_map(|place| match place {
-        DemoOr::Own(place) => Some(corver_corpus::fingerprint(place.index())),
+        DemoOr::Own(place) => Some(cut(place)),
         DemoOr::Demo => None,
     });
     let searched: Vec<String> = searched.collect::<Result<_, _>>()?;
@@ -97,6 +97,11 @@ pub fn fingerprints(config: &Config) -> Result<Vec<(&'static str, String)>> {
         all.push(("passages", searched.join("+")));
     }
     Ok(all)
+}
+
+/// What passages were cut from, and how.
+fn cut(place: &PassagePlace) -> Result<String> {
+    Ok(text_fingerprint(&serde_json::to_string(&PassageManifest::load(place)?)?))
 }
 
 /// Refuses rules that ask what is not granted, before anything is computed.
