@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use serde::Serialize;
@@ -99,12 +100,12 @@ pub(crate) fn component(wasm: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     if Parser::is_component(wasm) {
         return Ok(wasm.into());
     }
-    wit_component::ComponentEncoder::default()
-        .validate(true)
-        .module(wasm)
-        .and_then(|mut encoder| encoder.encode())
-        .map(Cow::from)
-        .map_err(|error| format!("{error:#}"))
+    let encode = || wit_component::ComponentEncoder::default().validate(true).module(wasm)?.encode();
+    // The encoder panics over some damaged contracts, which the module carries.
+    match catch_unwind(encode) {
+        Ok(encoded) => encoded.map(Cow::from).map_err(|error| format!("{error:#}")),
+        Err(_) => Err("the contract that it carries is damaged".to_owned()),
+    }
 }
 
 fn outline(wasm: &[u8]) -> wasmparser::Result<Outline> {

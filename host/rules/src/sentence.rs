@@ -128,8 +128,7 @@ fn check_points(points: &[Point], reward: f32, text: &str, place: Place) -> Resu
     }
     let (sum, size) =
         points.iter().fold((0.0, 1.0), |(sum, size), point| (sum + point.reward, size + point.reward.abs()));
-    // A share that is not finite makes the difference NaN, which is not within anything.
-    if (sum - reward).abs() <= SHARES_TOLERANCE * size {
+    if size.is_finite() && (sum - reward).abs() <= SHARES_TOLERANCE * size {
         Ok(())
     } else {
         Err(Fault::Shares { completion, index, reward, sum })

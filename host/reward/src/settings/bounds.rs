@@ -12,7 +12,7 @@ const DAY: f64 = 86_400.0;
 /// Larger whole numbers are no longer exact in all that reads them.
 const WHOLE: f64 = 9e15;
 
-const BOUNDS: [(&str, f64, f64); 110] = [
+const BOUNDS: [(&str, f64, f64); 112] = [
     ("run.seed", 0.0, i64::MAX as f64),
     ("run.steps", 1.0, 1e9),
     ("run.threads", 0.0, 1024.0),
@@ -42,10 +42,12 @@ const BOUNDS: [(&str, f64, f64); 110] = [
     ("corpus.remote.patience_s", 1e-3, DAY),
     ("verify.nli.batch_size", 1.0, 1e6),
     ("verify.nli.max_batch_tokens", 1.0, 1e9),
+    ("verify.nli.max_tokens", 1.0, 1e9),
     ("verify.chat.connections", 1.0, 1e4),
     ("verify.chat.requests_per_second", 0.0, 1e6),
     ("verify.chat.timeout_s", 0.001, DAY),
     ("verify.chat.patience_s", 0.001, 100.0 * DAY),
+    ("verify.chat.max_cost", 0.0, 1e12),
     ("verify.chat.prices.prompt", 0.0, 1e9),
     ("verify.chat.prices.completion", 0.0, 1e9),
     ("verify.demo.error_rate", 0.0, 1.0),
@@ -180,6 +182,9 @@ mod tests {
         all.update.loss.delta = Some(2.0);
         all.update.loss.importance_cap = Some(2.0);
         all.filter.max_correct = Some(8);
+        all.verify.nli.max_batch_tokens = Some(1_024);
+        all.verify.nli.max_tokens = Some(512);
+        all.verify.chat.max_cost = Some(1.0);
         let mut found = Vec::new();
         numbers("", &Value::try_from(&all).unwrap(), &mut found);
         let mut bounded = BOUNDS.map(|(key, ..)| key.to_owned());

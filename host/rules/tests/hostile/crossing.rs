@@ -23,10 +23,18 @@ fn verdict(score: &str) -> Verdict {
     let film = vec![triplet("x", "y", "z"), triplet("Dvořák", "", "東京 🎻")];
     let second = sentence("\u{feff}Größer.", Section::Answer, film);
     let golds = ["Rome".to_owned(), "Roma".to_owned()];
+    let evidence = ["It is large.".to_owned(), "Größe zählt.".to_owned()];
     let text = "<think>Well.</think><answer> Größer. </answer>";
     let completions = [
         Completion { question: "Where?", text: "Lima.", sentences: &first, ..Completion::default() },
-        Completion { question: "Who?", golds: &golds, text, sentences: &second, ..Completion::default() },
+        Completion {
+            question: "Who?",
+            golds: &golds,
+            title: Some("Italy"),
+            evidence: &evidence,
+            text,
+            sentences: &second,
+        },
     ];
     let verdicts = rule.score(&completions, &mut Verifiers::counting(Nothing)).unwrap().concat();
     assert_eq!(verdicts[0], verdicts[1]);
@@ -44,15 +52,18 @@ fn text_at(address: &str) -> String {
 
 #[test]
 fn every_text_arrives() {
-    // A completion has five lists of an address and a length each: 40 bytes. The second one begins there.
-    let completion = |offset: u32| format!("(i32.add (local.get $completions) (i32.const {}))", 40 + offset);
+    // A completion has six lists of an address and a length each, and a title that may be missing: 60 bytes. The second one begins
+    // there.
+    let completion = |offset: u32| format!("(i32.add (local.get $completions) (i32.const {}))", 60 + offset);
     let within = |list: String, offset: u32| format!("(i32.add (i32.load {list}) (i32.const {offset}))");
     assert_eq!(text_at("(local.get $completions)"), "Where?");
     assert_eq!(text_at(&completion(0)), "Who?");
     assert_eq!(text_at(&within(completion(8), 8)), "Roma");
-    assert_eq!(text_at(&completion(16)), "<think>Well.</think><answer> Größer. </answer>");
-    assert_eq!(text_at(&completion(24)), "Größer.");
-    let sentence = |offset| within(completion(32), offset);
+    assert_eq!(text_at(&completion(20)), "Italy");
+    assert_eq!(text_at(&within(completion(28), 8)), "Größe zählt.");
+    assert_eq!(text_at(&completion(36)), "<think>Well.</think><answer> Größer. </answer>");
+    assert_eq!(text_at(&completion(44)), "Größer.");
+    let sentence = |offset| within(completion(52), offset);
     assert_eq!(text_at(&sentence(0)), "\u{feff}Größer.");
     // A sentence is its text, its section and its triplets; a triplet has three texts: 24 bytes.
     let triplet = |offset| within(sentence(12), offset);
@@ -67,7 +78,10 @@ fn numbers_arrive() {
     assert_eq!([is_there(2), is_there(4)], [Some(1.0), Some(0.0)], "tokens are known, documents are not");
     assert_eq!(paid("(f32.convert_i64_u (local.get $tokens))"), Some((3_u64 << 40) as f32));
     let length = |list: u32| paid(&format!("(f32.convert_i32_u (i32.load offset={list} (local.get $completions)))"));
-    assert_eq!([length(12), length(52)], [Some(0.0), Some(2.0)], "golds");
-    let section = "(i32.load8_u offset=8 (i32.load offset=72 (local.get $completions)))";
+    assert_eq!([length(12), length(72)], [Some(0.0), Some(2.0)], "golds");
+    let is_titled =
+        |title: u32| paid(&format!("(f32.convert_i32_u (i32.load8_u offset={title} (local.get $completions)))"));
+    assert_eq!([is_titled(16), is_titled(76)], [Some(0.0), Some(1.0)], "titles");
+    let section = "(i32.load8_u offset=8 (i32.load offset=112 (local.get $completions)))";
     assert_eq!(paid(&format!("(f32.convert_i32_u {section})")), Some(1.0), "answer");
 }
