@@ -137,10 +137,10 @@ impl Chat {
         Ok(Some(ChatReply { content, usage: self.kept.usage_once(&self.key(request, attempt)) }))
     }
 
-    /// A reply's words. Under a ceiling its cost must be known.
+    /// A reply's words. Where prices are stated, its tokens must be known.
     fn counted(&self, said: Said) -> Result<String, ChatError> {
         match said.usage {
-            None if self.settings.max_cost.is_some() => {
+            None if self.settings.has_prices() => {
                 Err(ChatError::NoUsage { section: self.section, url: self.client.url().to_owned() })
             }
             _ => Ok(said.content),

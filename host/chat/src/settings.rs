@@ -56,12 +56,16 @@ impl Default for ChatSettings {
 }
 
 impl ChatSettings {
+    /// Whether money can be counted.
+    pub(crate) fn has_prices(&self) -> bool {
+        self.prices.prompt > 0.0 || self.prices.completion > 0.0
+    }
+
     /// Refuses values that cannot work.
     pub(crate) fn check(&self, section: &'static str) -> Result<(), ChatError> {
         let seconds = |value: f64| Duration::try_from_secs_f64(value).is_ok_and(|value| !value.is_zero());
         let at_least_0 = |value: f64| value.is_finite() && value >= 0.0;
         let Prices { prompt, completion } = self.prices;
-        let has_prices = self.max_cost.is_none() || prompt > 0.0 || completion > 0.0;
         let checks = [
             (!self.endpoint.is_empty(), "endpoint", "the address of an API, such as https://api.openai.com/v1"),
             (!self.model.is_empty(), "model", "the name of a model of the endpoint"),
@@ -71,7 +75,7 @@ impl ChatSettings {
             (seconds(self.patience_s), "patience_s", "more than 0 seconds"),
             (at_least_0(prompt) && at_least_0(completion), "prices", "0 or more for a million tokens"),
             (self.max_cost.is_none_or(at_least_0), "max_cost", "0 or more"),
-            (has_prices, "prices", "set where there is a `max_cost`"),
+            (self.max_cost.is_none() || self.has_prices(), "prices", "set where there is a `max_cost`"),
         ];
         match checks.into_iter().find(|(good, ..)| !good) {
             Some((_, setting, expected)) => Err(ChatError::Setting { section, setting, expected }),

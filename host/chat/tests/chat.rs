@@ -337,6 +337,8 @@ fn no_more_is_spent_than_may_be() {
     for _ in 0..2 {
         assert!(matches!(ask(&open(blind.clone(), folder.path()), 1), Err(ChatError::NoUsage { .. })));
     }
+    let priced = ChatSettings { prices, ..uncounted.settings() };
+    assert!(matches!(ask(&open(priced, folder.path()), 1), Err(ChatError::NoUsage { .. })));
     assert_eq!(uncounted.num_requests(), 1);
     assert_eq!(ask(&open(uncounted.settings(), folder.path()), 1).unwrap().len(), 1);
 }
