@@ -41,7 +41,12 @@ pub fn go_on<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>,
     let whole = whole_lines(path).map_err(|source| RecordingError::Read { path: path.to_owned(), source })?;
     file.set_len(whole).map_err(write)?;
     let (_, answers) = read(path)?;
-    Ok(Recorder::new(path, file, answers, verifiers).into_verifiers())
+    let header = Header { corpus: verifiers.size() };
+    let mut recorder = Recorder::new(path, file, answers, verifiers);
+    if whole == 0 {
+        recorder.append([header])?;
+    }
+    Ok(recorder.into_verifiers())
 }
 
 /// Bytes of the lines that have an end.
@@ -138,7 +143,9 @@ impl NliModel for Shared<'_> {
         let answers = recorder.inner.entail(pairs)?;
         let line = |(pair, &answer): (&Pair, &Entailment)| Line::exchange(Exchange::Nli { pair: pair.clone(), answer });
         recorder.keep(pairs.iter().zip(&answers).map(line))?;
-        Ok(answers)
+        // Rounding may differ from batch to batch; the rule is given what a replay gives.
+        let recorded = |(pair, answer)| recorder.answers.entailments.get(pair).copied().unwrap_or(answer);
+        Ok(pairs.iter().zip(answers).map(recorded).collect())
     }
 }
 

@@ -185,6 +185,45 @@ fn a_recording_goes_on_after_its_process_was_killed() {
 }
 
 #[test]
+fn a_process_killed_before_the_header_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.jsonl");
+    for torn in ["", r#"{"corpus":{"#] {
+        fs::write(&path, torn).unwrap();
+        ask(&mut go_on(&path, letters()).unwrap(), &["Rome"]);
+        let mut replayed = replay(&path);
+        assert_eq!(replayed.size(), SIZE);
+        ask(&mut replayed, &["Rome"]);
+    }
+}
+
+/// Answers no pair twice alike, as a GPU may.
+struct Rounding(f32);
+
+impl NliModel for Rounding {
+    fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
+        let mut answer = |_| {
+            self.0 += 0.01;
+            Entailment { entail: self.0, neutral: None, contradict: None }
+        };
+        Ok(pairs.iter().map(&mut answer).collect())
+    }
+}
+
+#[test]
+fn a_rule_is_given_the_answer_that_a_replay_gives() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("answers.jsonl");
+    let asked = [pair("a", "b"), pair("c", "d"), pair("a", "b")];
+    let mut recorder = record(&path, letters().with_nli(Rounding(0.0))).unwrap();
+    let [first, second] = [(); 2].map(|()| recorder.entail(&asked).unwrap());
+    let mut resumed = go_on(&path, letters().with_nli(Rounding(0.5))).unwrap();
+    let third = resumed.entail(&asked).unwrap();
+    let replayed = replay(&path).entail(&asked).unwrap();
+    assert_eq!([&first, &second, &third], [&replayed; 3]);
+}
+
+#[test]
 fn a_bad_recording_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("counts.jsonl");
