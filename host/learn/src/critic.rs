@@ -13,7 +13,7 @@ use corver_core::LearnSettings;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Result;
-use crate::optimizer::{AdamW, clip_gradients};
+use crate::optimizer::AdamW;
 use crate::schedule::CosineSchedule;
 
 /// A linear layer in f32, with its optimiser. It begins with V = 0.
@@ -26,7 +26,6 @@ pub(crate) struct Critic {
     optimizer: AdamW,
     schedule: CosineSchedule,
     clip: f64,
-    max_grad_norm: f64,
 }
 
 /// Its parameters in a checkpoint.
@@ -43,7 +42,6 @@ impl Critic {
             bias,
             schedule: CosineSchedule::new(settings.ppo.value_learning_rate, steps, settings.warmup_ratio),
             clip: settings.ppo.value_clip,
-            max_grad_norm: settings.max_grad_norm,
         })
     }
 
@@ -66,9 +64,8 @@ impl Critic {
         &self.optimizer
     }
 
-    /// Takes one step along `gradients`, whose norm is limited as the policy's.
-    pub(crate) fn step(&mut self, gradients: &mut [Tensor]) -> Result<()> {
-        clip_gradients(gradients, self.max_grad_norm)?;
+    /// Takes one step along `gradients`.
+    pub(crate) fn step(&mut self, gradients: &[Tensor]) -> Result<()> {
         let rate = self.schedule.rate(self.optimizer.steps());
         self.optimizer.step(gradients, rate)
     }
@@ -149,8 +146,8 @@ mod tests {
             let old = critic.values(&hidden).unwrap().detach();
             let ValueLoss { loss, .. } = critic.loss(&hidden, &old, &targets, &weights).unwrap();
             last = loss.double_value(&[]);
-            let mut gradients = Tensor::run_backward(&[loss], critic.parameters(), false, false);
-            critic.step(&mut gradients).unwrap();
+            let gradients = Tensor::run_backward(&[loss], critic.parameters(), false, false);
+            critic.step(&gradients).unwrap();
         }
         assert!(last < 1e-4, "{last}");
     }
