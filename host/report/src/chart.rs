@@ -2,6 +2,7 @@
 //! attributes and gives them the colours of its theme.
 
 use maud::{Markup, PreEscaped, html};
+use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{BoldPoints, Ranged};
 use plotters::coord::types::RangedCoordf64;
@@ -152,26 +153,9 @@ fn draw_lines(area: &Area<'_>, x: &str, unit: Unit, series: &[Series], steps: (u
     let ticks = RangedCoordf64::from(values.0..values.1).key_points(BoldPoints(TICKS));
     let decimals = decimals(&ticks, unit);
     let label = |value: &f64| tick(*value, decimals, unit);
-    let widest = ticks.iter().map(|value| label(value).chars().count()).max().unwrap_or(0) as u32;
-    let mut chart = ChartBuilder::on(area)
-        .margin_top(7 * FINE)
-        .margin_right(13 * FINE)
-        .x_label_area_size(34 * FINE)
-        .y_label_area_size((widest * 65 / 10 + 10) * FINE)
+    let mut chart = frame(area, 34, room_for(ticks.iter().map(label)))
         .build_cartesian_2d(steps.0..steps.1.max(steps.0 + 1), values.0..values.1)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(ink::GRID.stroke_width(FINE))
-        .axis_style(ink::GRID.stroke_width(FINE))
-        .set_all_tick_mark_size(3 * FINE)
-        .label_style(text())
-        .x_labels(TICKS)
-        .y_labels(TICKS)
-        .y_label_formatter(&label)
-        .x_desc(x)
-        .draw()?;
+    styled(&mut chart.configure_mesh()).x_labels(TICKS).y_labels(TICKS).y_label_formatter(&label).x_desc(x).draw()?;
     for (n, one) in series.iter().enumerate() {
         let colour = ink::SERIES[n % ink::SERIES.len()];
         match one.points.as_slice() {
@@ -189,20 +173,8 @@ fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
         let bucket = usize::try_from(*at).ok().and_then(|at| buckets.get(at));
         bucket.map_or(String::new(), |bucket| bucket.name.clone())
     };
-    let mut chart = ChartBuilder::on(area)
-        .margin_top(7 * FINE)
-        .margin_right(13 * FINE)
-        .x_label_area_size(48 * FINE)
-        .y_label_area_size(42 * FINE)
-        .build_cartesian_2d(-1..last, 0.0..1.0)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(ink::GRID.stroke_width(FINE))
-        .axis_style(ink::GRID.stroke_width(FINE))
-        .set_all_tick_mark_size(3 * FINE)
-        .label_style(text())
+    let mut chart = frame(area, 48, 42).build_cartesian_2d(-1..last, 0.0..1.0)?;
+    styled(&mut chart.configure_mesh())
         .x_labels(buckets.len() + 2)
         .x_label_formatter(&name)
         .y_labels(TICKS)
@@ -219,6 +191,30 @@ fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
         chart.draw_series([Circle::new((at, share), 4 * FINE, ink::SERIES[0].filled())])?;
     }
     Ok(())
+}
+
+/// A chart with room for what is written below its horizontal axis and left of its vertical one, in pixels of the page.
+pub(crate) fn frame<'a, 'b>(area: &'a Area<'b>, below: u32, left: u32) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut frame = ChartBuilder::on(area);
+    frame.margin_top(7 * FINE).margin_right(13 * FINE).x_label_area_size(below * FINE).y_label_area_size(left * FINE);
+    frame
+}
+
+/// The width of the widest label, in pixels of the page.
+pub(crate) fn room_for(labels: impl Iterator<Item = String>) -> u32 {
+    labels.map(|label| label.chars().count() as u32).max().unwrap_or(0) * 65 / 10 + 10
+}
+
+/// The axes and the grid of every chart.
+pub(crate) fn styled<'m, 'a, 'b, 'c, X: Ranged, Y: Ranged>(
+    mesh: &'m mut MeshStyle<'a, 'b, X, Y, SVGBackend<'c>>,
+) -> &'m mut MeshStyle<'a, 'b, X, Y, SVGBackend<'c>> {
+    mesh.disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(ink::GRID.stroke_width(FINE))
+        .axis_style(ink::GRID.stroke_width(FINE))
+        .set_all_tick_mark_size(3 * FINE)
+        .label_style(text())
 }
 
 pub(crate) fn text() -> TextStyle<'static> {

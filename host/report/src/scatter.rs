@@ -7,8 +7,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::chart::{
-    Area, Drawn, FINE, FONT, LARGEST, Labels, TICKS, Unit, bounds, decimals, drawn, figure, ink, nothing_to_draw,
-    swatch, text, tick, widened, written,
+    Area, Drawn, FINE, FONT, LARGEST, Labels, TICKS, Unit, bounds, decimals, drawn, figure, frame, ink,
+    nothing_to_draw, room_for, styled, swatch, text, tick, widened, written,
 };
 
 /// Letters of a name that are drawn beside its point, at most; the legend has all of it.
@@ -55,21 +55,9 @@ fn draw(area: &Area<'_>, x: &str, unit: Unit, marks: &[&Mark], across: f64, valu
     let (x_ticks, y_ticks) = (key_points((0.0, across)), key_points(values));
     let (x_decimals, y_decimals) = (decimals(&x_ticks, Unit::Number), decimals(&y_ticks, unit));
     let y_label = |value: &f64| tick(*value, y_decimals, unit);
-    let widest = y_ticks.iter().map(|value| y_label(value).chars().count()).max().unwrap_or(0) as u32;
-    let mut chart = ChartBuilder::on(area)
-        .margin_top(7 * FINE)
-        .margin_right(13 * FINE)
-        .x_label_area_size(34 * FINE)
-        .y_label_area_size((widest * 65 / 10 + 10) * FINE)
-        .build_cartesian_2d(0.0..across, values.0..values.1)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(ink::GRID.stroke_width(FINE))
-        .axis_style(ink::GRID.stroke_width(FINE))
-        .set_all_tick_mark_size(3 * FINE)
-        .label_style(text())
+    let mut chart =
+        frame(area, 34, room_for(y_ticks.iter().map(y_label))).build_cartesian_2d(0.0..across, values.0..values.1)?;
+    styled(&mut chart.configure_mesh())
         .x_labels(TICKS)
         .x_label_formatter(&|value| tick(*value, x_decimals, Unit::Number))
         .y_labels(TICKS)
