@@ -65,13 +65,17 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
     lengths(rollouts, &mut put);
 
     let share = |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    let counts: Vec<u64> = sentences(traces).filter_map(|sentence| sentence.verdict.as_ref()?.count).collect();
-    let looked_up: usize =
-        sentences(traces).filter_map(|sentence| sentence.verdict.as_ref()).map(|verdict| verdict.lookups.len()).sum();
+    let verdicts: Vec<_> = sentences(traces).filter_map(|sentence| sentence.verdict.as_ref()).collect();
+    let counts: Vec<u64> = verdicts.iter().filter_map(|verdict| verdict.count).collect();
+    let looked_up: usize = verdicts.iter().map(|verdict| verdict.lookups.len()).sum();
     let rate = traces.iter().map(|trace| trace.alignment_rate).collect::<Vec<_>>();
     put("corver/alignment_rate", mean_and_std(&rate).0);
     put("corver/fallback_rate", share(traces.iter().filter(|trace| trace.fallback).count(), traces.len()));
     put("corver/sentences", sentences(traces).count() as f64);
+    if !verdicts.is_empty() {
+        let abstained = verdicts.iter().filter(|verdict| verdict.reward.is_none()).count();
+        put("corver/abstention_rate", share(abstained, verdicts.len()));
+    }
     put("corver/counted_rate", share(counts.len(), sentences(traces).count()));
     if !counts.is_empty() {
         put("corver/supported_rate", share(counts.iter().filter(|count| **count > 0).count(), counts.len()));

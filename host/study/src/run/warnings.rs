@@ -51,8 +51,17 @@ impl Warnings {
             ),
         );
         look(
+            "abstention",
+            number("corver/abstention_rate") == 1.0,
+            STEPS,
+            format!(
+                "in {STEPS} steps the rule abstained from every sentence; traces.jsonl has its reasons: triplets are the extractor's \
+                 (extract.model, extract.prompt), evidence is the questions' (question.train)"
+            ),
+        );
+        look(
             "count",
-            number("corver/counted_rate") == 0.0 && !asks_models,
+            number("corver/counted_rate") == 0.0 && number("corver/abstention_rate") < 1.0 && !asks_models,
             STEPS,
             format!(
                 "in {STEPS} steps no count decided a sentence: see in traces.jsonl what the extractor finds (extract.model, extract.prompt), and \
@@ -112,8 +121,8 @@ mod tests {
 
     fn step(change: &[(&str, f64)]) -> Map<String, Value> {
         let mut metrics = json!({
-            "learning_rate": 1e-5, "frac_reward_zero_std": 0.9, "corver/counted_rate": 0.1, "corver/fallback_rate": 0.5,
-            "completions/clipped_ratio": 0.5, "rewards/judge/mean": 0.5, "rewards/judge/std": 0.1,
+            "learning_rate": 1e-5, "frac_reward_zero_std": 0.9, "corver/abstention_rate": 0.5, "corver/counted_rate": 0.1,
+            "corver/fallback_rate": 0.5, "completions/clipped_ratio": 0.5, "rewards/judge/mean": 0.5, "rewards/judge/std": 0.1,
         });
         change.iter().for_each(|(name, value)| metrics[*name] = json!(value));
         metrics.as_object().unwrap().clone()
@@ -130,6 +139,7 @@ mod tests {
         for (name, value, steps, said) in [
             ("learning_rate", 0.0, 1, "it changed nothing"),
             ("frac_reward_zero_std", 1.0, 3, "rollout.temperature"),
+            ("corver/abstention_rate", 1.0, 3, "evidence is the questions'"),
             ("corver/counted_rate", 0.0, 3, "corpus.index"),
             ("corver/fallback_rate", 0.6, 3, "corver/alignment_rate"),
             ("completions/clipped_ratio", 0.6, 3, "rollout.max_completion_length"),
