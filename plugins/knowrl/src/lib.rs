@@ -34,7 +34,7 @@ impl ResponseRule for KnowRl {
         let answer = between_tags(&completion.text, "answer").map(str::trim).filter(|answer| !answer.is_empty());
         let judged = answer.filter(|_| !completion.golds.is_empty()).map(|answer| self.ask_judge(completion, answer));
         let mut replies = corpus.chats([self.ask_facts(completion)].into_iter().chain(judged))?.into_iter();
-        let facts = replies.next().and_then(|reply| listed(&reply)).unwrap_or_default();
+        let listed = replies.next().and_then(|reply| listed(&reply));
         let (correct, label) = match (answer, replies.next()) {
             (None, _) => (-1.0, "NO_ANSWER"),
             (Some(_), None) => (0.0, "NO_GOLD"),
@@ -44,6 +44,9 @@ impl ResponseRule for KnowRl {
         if self.variant == Variant::Upstream && correct != -1.0 {
             return grade(format + correct, label).note(&shown);
         }
+        let Some(facts) = &listed else {
+            return grade(format + correct, label).note(&format!("{shown}, no list of facts could be read"));
+        };
         let facts = &facts[..facts.len().min(self.facts as usize)];
         let supported = self.supported(facts, completion, corpus)?;
         let fact = self.fact_reward(supported, facts.len());
