@@ -87,8 +87,8 @@ impl Reading {
     }
 }
 
-/// Reads rollouts as they end, until none is left, and extracts triplets where the rule reads them; returns the readings by the rollouts' places, and the seconds that extraction
-/// took beyond the waiting for rollouts.
+/// Reads rollouts as they end, until none is left, and extracts triplets where the rule reads them. Returns the readings in the order of
+/// the rollouts, and the seconds that extraction took beyond the waiting for rollouts.
 ///
 /// # Errors
 /// Where the extractor fails.

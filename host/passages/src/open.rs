@@ -100,6 +100,6 @@ impl Member {
 fn guarded<T>(place: &Place, work: impl FnOnce() -> Result<T, TantivyError>) -> Result<T, PassageError> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| place.damaged(error)),
-        Err(_) => Err(place.damaged("the search library gave up")),
+        Err(_) => Err(place.damaged("the search library panicked")),
     }
 }

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! P_t is what a token earned by itself, as a point of its sentence; S_t = R_t − P_t is the rest of its return, which it shares with
-//! others. A point is a reward of its moment, and the tokens that lead to it earn it too, as in PPO on rewards. V_t is what the critic
-//! expects before token t. Without points and with λ = 1 an advantage is R_t − V_t: credit stays with the tokens that earned it. With a smaller λ it leans on the critic's later values in place of what was earned later.
+//! others. A point is an immediate reward: the tokens before it earn it too, as in PPO on rewards. V_t is what the critic expects
+//! before token t. Without points and with λ = 1 an advantage is R_t − V_t: credit stays with the tokens that earned it. With a smaller
+//! λ the critic's later values take the place of what was earned later.
 
 /// γ and λ.
 #[derive(Debug, Clone, Copy, PartialEq)]

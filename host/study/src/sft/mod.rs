@@ -104,8 +104,9 @@ pub enum SftError {
     },
 }
 
-/// Runs `plan` from step `steps_done` on (0 for a new run) and writes `summary.json` at the end. `go_on` hears of every step and says
-/// whether to take the next one. Each epoch has an order of its own, which the seed decides, so that a resumed run sees the same.
+/// Runs `plan` from step `steps_done` on (0 for a new run) and writes `summary.json` at the end. `go_on` is called with the metrics of
+/// every step and decides whether to take the next one. Each epoch has an order of its own, which the seed decides, so that a resumed
+/// run sees the same.
 ///
 /// # Errors
 /// Where a step fails, the folder cannot be written, or `go_on` stops the run; the run can be resumed.
