@@ -14,10 +14,20 @@ use crate::index::open::{Index, OpenOptions};
 /// How much of the suffix array [`verify`] checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// The order of this many pairs of neighbouring suffixes per shard, evenly spread.
+    /// The order of this many pairs of neighbouring suffixes per shard, evenly spread, and as many prefixes of a level.
     Sampled(u64),
-    /// The order of all suffixes. Slow on a big index, and very slow where one text repeats through most of it.
+    /// The order of all suffixes, and all prefixes. Slow on a big index, and very slow where one text repeats through most of it.
     Full,
+}
+
+impl Level {
+    /// Every how many of `total` are checked.
+    fn step(self, total: u64) -> u64 {
+        match self {
+            Self::Full | Self::Sampled(0) => 1,
+            Self::Sampled(wanted) => total.div_ceil(wanted).max(1),
+        }
+    }
 }
 
 /// What [`verify`] checked, and found right.
@@ -46,7 +56,7 @@ pub fn verify(dir: impl AsRef<Path>, options: OpenOptions, level: Level) -> Resu
         verified.documents += verify_offsets(shard)?;
         verified.suffix_pairs += verify_order(shard, level)?;
         if let Some(file) = &shard.prefixes {
-            verify_prefixes(shard, file)?;
+            verify_prefixes(shard, file, level)?;
         }
     }
     Ok(verified)
@@ -105,14 +115,10 @@ fn verify_offsets(shard: &Shard) -> Result<u64> {
 /// Every suffix must be smaller than the next. Where all are, no two are the same, and the table is a permutation.
 fn verify_order(shard: &Shard, level: Level) -> Result<u64> {
     let pairs = shard.num_tokens - 1;
-    let step = match level {
-        Level::Full | Level::Sampled(0) => 1,
-        Level::Sampled(wanted) => pairs.div_ceil(wanted).max(1),
-    };
     let width = shard.width.bytes();
     let suffix = |rank: u64| Ok(&shard.stream()[shard.position(rank)? as usize * width..]);
     let mut checked = 0;
-    for rank in (0..pairs).step_by(step as usize) {
+    for rank in (0..pairs).step_by(level.step(pairs) as usize) {
         if suffix(rank)?.cmp(suffix(rank + 1)?) != Ordering::Less {
             return Err(Error::Corrupt {
                 path: shard.table_path().to_owned(),
@@ -127,10 +133,12 @@ fn verify_order(shard: &Shard, level: Level) -> Result<u64> {
 }
 
 /// Every prefix must be that of its suffix.
-fn verify_prefixes(shard: &Shard, file: &PrefixFile) -> Result<()> {
-    for (entry, (rank, prefix)) in prefix_file::ranks(shard.num_tokens).zip(file.prefixes()).enumerate() {
-        if *prefix != prefix_file::prefix(shard.suffix(rank)?) {
-            return Err(file.corrupt(entry));
+fn verify_prefixes(shard: &Shard, file: &PrefixFile, level: Level) -> Result<()> {
+    for (tree_level, prefixes) in file.levels() {
+        for (number, &got) in (0..).zip(prefixes).step_by(level.step(tree_level.len) as usize) {
+            if got != prefix_file::prefix(shard.suffix(number * tree_level.stride)?) {
+                return Err(file.corrupt(tree_level.start + number, got));
+            }
         }
     }
     Ok(())

@@ -157,7 +157,7 @@ impl<'a> Builder<'a> {
         options.check()?;
         let width = options.token_width.or(tokenizer.map(Tokenizer::token_width)).unwrap_or(TokenWidth::U16);
         let recipe = Recipe {
-            version: 1,
+            version: 2,
             from_files: files.is_some(),
             tokenizer: tokenizer.map(|tokenizer| tokenizer.fingerprint().to_owned()),
             text_field: options.text_field.to_owned(),
@@ -231,7 +231,9 @@ impl<'a> Builder<'a> {
             manifest.text_bytes = totals.text_bytes;
         }
         sort::write_tables(&mut self.unfinished, self.width, &self.options)?;
-        (0..self.options.shards).try_for_each(|shard| prefixes::write(&mut self.unfinished, shard, self.width))?;
+        for shard in 0..self.options.shards {
+            prefixes::write(&mut self.unfinished, shard, self.width, &self.options)?;
+        }
         if let Some(tokenizer) = self.tokenizer {
             let mut file = self.unfinished.create_file(TOKENIZER)?;
             file.write(tokenizer.json())?;

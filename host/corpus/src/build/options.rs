@@ -131,4 +131,15 @@ pub enum Progress {
         /// How many of them are done.
         merged: u64,
     },
+    /// The first bytes of a shard's suffixes are being looked up.
+    Prefixes {
+        /// Which shard, from 0.
+        shard: usize,
+        /// How many there are.
+        shards: usize,
+        /// Prefixes of the shard, those of the finest level.
+        prefixes: u64,
+        /// How many of them are written.
+        written: u64,
+    },
 }

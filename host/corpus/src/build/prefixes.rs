@@ -1,44 +1,131 @@
 //! Writing the prefix file of a finished table.
+//!
+//! The suffixes of neighbouring ranks lie anywhere in the stream. Reading them rank by rank would take a read of the disk for
+//! each, so they are read in the order of the stream, as many at a time as the memory has room for.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use rayon::slice::ParallelSliceMut;
+
+use crate::build::memory;
+use crate::build::options::{BuildOptions, Progress};
+use crate::build::output::HashedFile;
 use crate::build::unfinished::Unfinished;
 use crate::error::{Error, Result};
 use crate::files::format::Family;
-use crate::files::prefix_file::{self, PREFIX_BYTES};
+use crate::files::prefix_file::{self, Level, PER_PAGE, PREFIX_BYTES};
 use crate::token_width::TokenWidth;
+
+type Prefix = [u8; PREFIX_BYTES];
+
+/// Suffixes that are looked up at once, at least: each pass reads the stream.
+const MIN_BATCH: usize = 1 << 16;
+/// Bytes that are read at once.
+const CHUNK: usize = 1 << 16;
 
 /// Writes the prefix file of a shard that has none yet and is large enough to need one. Files are read, not mapped: mapped
 /// pages would count as the build's memory.
-pub(super) fn write(unfinished: &mut Unfinished, shard: usize, width: TokenWidth) -> Result<()> {
+pub(super) fn write(
+    unfinished: &mut Unfinished,
+    shard: usize,
+    width: TokenWidth,
+    options: &BuildOptions<'_>,
+) -> Result<()> {
     let name = Family::Prefixes.file_name(shard);
     if unfinished.is_finished(&name) {
         return Ok(());
     }
-    let paths = [Family::Tokenized, Family::Table].map(|family| family.path(unfinished.path(), shard));
-    let [(stream, stream_bytes), (table, table_bytes)] = [open(&paths[0])?, open(&paths[1])?];
-    let num_tokens = stream_bytes / width.bytes() as u64;
-    let mut ranks = prefix_file::ranks(num_tokens).peekable();
-    if ranks.peek().is_none() {
-        return Ok(());
-    }
-    let pointer_width = table_bytes / num_tokens;
+    let path = |family: Family| family.path(unfinished.path(), shard);
+    let stream = path(Family::Tokenized);
+    let num_tokens = open(&stream)?.1 / width.bytes() as u64;
+    let levels = prefix_file::levels(num_tokens);
+    let Some((finest, coarser)) = levels.split_first() else { return Ok(()) };
+    let mut pointers = Pointers::open(path(Family::Table), num_tokens)?;
     let mut file = unfinished.create_file(&name)?;
-    for rank in ranks {
-        let mut pointer = [0; 8];
-        let entry = &mut pointer[..pointer_width as usize];
-        table.read_exact_at(entry, rank * pointer_width).map_err(Error::io("read", &paths[1]))?;
-        let mut suffix = [0; PREFIX_BYTES];
-        let from = u64::from_le_bytes(pointer);
-        let length = stream_bytes.saturating_sub(from).min(PREFIX_BYTES as u64) as usize;
-        stream.read_exact_at(&mut suffix[..length], from).map_err(Error::io("read", &paths[0]))?;
-        file.write(&prefix_file::prefix(&suffix[..length]))?;
+    let mut next_level = Vec::new();
+    let mut written = 0;
+    let batch = batch_len(options).min(finest.len as usize);
+    while written < finest.len {
+        options.report(Progress::Prefixes { shard, shards: options.shards, prefixes: finest.len, written });
+        let count = batch.min((finest.len - written) as usize);
+        let prefixes = lookup(pointers.take(finest.stride, count)?, &stream)?;
+        file.write(prefixes.as_flattened())?;
+        next_level.extend((written..).zip(&prefixes).filter(|(number, _)| number % PER_PAGE == 0).map(|(_, &p)| p));
+        written += count as u64;
+    }
+    for level in coarser {
+        fill_to(level, &mut file)?;
+        file.write(next_level.as_flattened())?;
+        next_level = next_level.into_iter().step_by(PER_PAGE as usize).collect();
     }
     let file = file.finish()?;
     unfinished.update(|state| state.finished.extend([file]))
+}
+
+/// Zeros up to where a level begins.
+fn fill_to(level: &Level, file: &mut HashedFile) -> Result<()> {
+    let missing = level.start * PREFIX_BYTES as u64 - file.num_bytes();
+    file.write(&vec![0; missing as usize])
+}
+
+/// As many suffixes as the memory has room for: a place and its number for each, and what is found there.
+fn batch_len(options: &BuildOptions<'_>) -> usize {
+    let Some(budget) = options.memory else { return usize::MAX };
+    let room = budget.saturating_sub(memory::resident() + memory::reserve());
+    let each = size_of::<(u64, u32)>() + PREFIX_BYTES;
+    (room as usize / each).clamp(MIN_BATCH, u32::MAX as usize)
+}
+
+/// The prefixes of the suffixes at some byte offsets of the stream, in the order of their numbers.
+fn lookup(mut places: Vec<(u64, u32)>, path: &Path) -> Result<Vec<Prefix>> {
+    places.par_sort_unstable();
+    let mut prefixes = vec![Prefix::default(); places.len()];
+    let (file, stream_bytes) = open(path)?;
+    let mut chunk = vec![0; CHUNK];
+    let mut held = 0..0;
+    for (offset, number) in places {
+        let end = (offset + PREFIX_BYTES as u64).min(stream_bytes);
+        if end > held.end {
+            held = offset..stream_bytes.min(offset + CHUNK as u64);
+            let length = (held.end - held.start) as usize;
+            file.read_exact_at(&mut chunk[..length], offset).map_err(Error::io("read", path))?;
+        }
+        let suffix = &chunk[(offset - held.start) as usize..(end - held.start) as usize];
+        prefixes[number as usize] = prefix_file::prefix(suffix);
+    }
+    Ok(prefixes)
+}
+
+/// A finished table, read from its begin to its end.
+struct Pointers {
+    reader: BufReader<File>,
+    path: PathBuf,
+    width: usize,
+}
+
+impl Pointers {
+    fn open(path: PathBuf, num_tokens: u64) -> Result<Self> {
+        let (file, bytes) = open(&path)?;
+        Ok(Self { reader: BufReader::with_capacity(CHUNK, file), path, width: (bytes / num_tokens) as usize })
+    }
+
+    /// The pointer that comes next, and those of every `stride`th rank after it, `count` in all, with their numbers.
+    fn take(&mut self, stride: u64, count: usize) -> Result<Vec<(u64, u32)>> {
+        let skipped = (stride as usize - 1) * self.width;
+        let mut pointers = Vec::with_capacity(count);
+        for number in 0..count as u32 {
+            let mut pointer = [0; 8];
+            self.reader
+                .read_exact(&mut pointer[..self.width])
+                .and_then(|()| self.reader.seek_relative(skipped as i64))
+                .map_err(Error::io("read", &self.path))?;
+            pointers.push((u64::from_le_bytes(pointer), number));
+        }
+        Ok(pointers)
+    }
 }
 
 fn open(path: &Path) -> Result<(File, u64)> {

@@ -14,7 +14,7 @@ use crate::token_width::TokenWidth;
 pub const MANIFEST: &str = "corver-index.json";
 
 const FORMAT: &str = "corver-index";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// The content of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::error::Result;
-use crate::files::prefix_file::{self, PREFIX_BYTES};
+use crate::files::prefix_file::PREFIX_BYTES;
 use crate::files::shard::Shard;
 use crate::suffix::first_tokens::FirstTokenTable;
 use crate::suffix::sampled_prefixes::SampledPrefixes;
@@ -149,15 +149,19 @@ impl SuffixArray {
             }
             before(order)
         };
-        if let Some(file) = &self.shard.prefixes {
+        let mut finest = u64::MAX;
+        for (level, prefixes) in self.shard.prefixes.iter().flat_map(|file| file.levels().rev()) {
             let prefix = |number: u64| {
-                let prefix = u64::from_be_bytes(file.prefixes()[number as usize]);
+                let prefix = u64::from_be_bytes(prefixes[number as usize]);
                 Ok((prefix != 0).then_some(prefix))
             };
-            range = self.narrow(range, prefix_file::STRIDE, prefix, pattern, &mut is_before)?;
+            range = self.narrow(range, level.stride, prefix, pattern, &mut is_before)?;
+            finest = level.stride;
         }
-        let prefix = |number: u64| self.prefixes.get(number, &self.shard);
-        range = self.narrow(range, self.prefixes.stride, prefix, pattern, &mut is_before)?;
+        if self.prefixes.stride < finest {
+            let prefix = |number: u64| self.prefixes.get(number, &self.shard);
+            range = self.narrow(range, self.prefixes.stride, prefix, pattern, &mut is_before)?;
+        }
         let RankRange { mut start, mut end } = range;
         while start < end {
             let middle = start + (end - start) / 2;

@@ -98,6 +98,9 @@ impl StageBar {
             Progress::Merging { shard, shards, tokens, merged } => {
                 self.advance("merging", (shard, shards), TOKENS, merged, tokens);
             }
+            Progress::Prefixes { shard, shards, prefixes, written } => {
+                self.advance("prefixes", (shard, shards), "{human_pos}/{human_len}", written, prefixes);
+            }
             _ => {}
         }
     }

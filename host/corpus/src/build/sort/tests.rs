@@ -10,7 +10,7 @@ use crate::build::unfinished::Recipe;
 /// A stream of u16 tokens in a build of its own.
 fn unfinished(folder: &Path, stream: &[u16]) -> Unfinished {
     let recipe = Recipe {
-        version: 1,
+        version: 2,
         from_files: false,
         tokenizer: None,
         text_field: String::new(),
