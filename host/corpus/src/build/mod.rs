@@ -240,6 +240,7 @@ impl<'a> Builder<'a> {
             let file = file.finish()?;
             self.unfinished.update(|state| state.finished.extend([file]))?;
             manifest.tokenizer = Some(tokenizer.fingerprint().to_owned());
+            manifest.num_ids = Some(tokenizer.num_ids());
         }
         let manifest = self.unfinished.finish(manifest)?;
         tracing::info!(documents = manifest.documents, tokens = manifest.tokens, "built an index");

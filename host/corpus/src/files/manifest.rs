@@ -26,6 +26,8 @@ pub struct IndexManifest {
     pub token_width: TokenWidth,
     /// blake3 of the `tokenizer.json` beside the manifest; absent where the index was built from token ids.
     pub tokenizer: Option<String>,
+    /// All ids in the index are below this; absent where the index was built from token ids.
+    pub num_ids: Option<u32>,
     /// Documents in all shards.
     pub documents: u64,
     /// Tokens in all shards, one separator per document included.
@@ -55,6 +57,7 @@ impl IndexManifest {
             version: VERSION,
             token_width,
             tokenizer: None,
+            num_ids: None,
             documents: 0,
             tokens: 0,
             text_bytes: 0,

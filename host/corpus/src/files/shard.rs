@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::files::bytes::Bytes;
+use crate::files::bytes::{Bytes, PAGE_BYTES};
 use crate::files::format::{Family, pointer_width};
 use crate::files::manifest::IndexManifest;
 use crate::files::prefix_file::PrefixFile;
@@ -158,6 +158,28 @@ impl Shard {
         if ranks.end - ranks.start > MANY_RANKS {
             self.table.will_read(ranks.start as usize * self.pointer_width..ranks.end as usize * self.pointer_width);
         }
+    }
+
+    /// Tells the system that the text between these positions will be read; it is cut at the shard's end.
+    pub(crate) fn will_read_text(&self, positions: Range<u64>) {
+        let [start, end] =
+            [positions.start, positions.end].map(|at| at.min(self.num_tokens) as usize * self.width.bytes());
+        self.stream.will_read(start..end);
+    }
+
+    /// Whether the token at a position is in memory. `position` must be below `num_tokens`.
+    pub(crate) fn text_is_in_memory(&self, position: u64) -> bool {
+        self.stream.is_in_memory(position as usize * self.width.bytes())
+    }
+
+    /// Pages of the table that hold the positions of as many neighbouring ranks.
+    pub(crate) fn pages_of_ranks(&self, ranks: u64) -> u64 {
+        ranks.saturating_mul(self.pointer_width as u64).div_ceil(PAGE_BYTES as u64)
+    }
+
+    /// Pages of the documents' offsets.
+    pub(crate) fn pages_of_offsets(&self) -> u64 {
+        (self.offsets.len() as u64).div_ceil(PAGE_BYTES as u64)
     }
 
     /// Position of a document's leading separator, in tokens. `document` must be below `num_documents`.

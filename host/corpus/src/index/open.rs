@@ -116,7 +116,8 @@ impl Index {
         if num_shards == 0 {
             return Err(Error::NotAnIndex { path: dir.to_owned() });
         }
-        let open = |number| Shard::open(dir, number, width, manifest.as_ref()).map(SuffixArray::new);
+        let num_ids = manifest.as_ref().and_then(|manifest| manifest.num_ids);
+        let open = |number| Ok(SuffixArray::new(Shard::open(dir, number, width, manifest.as_ref())?, num_ids));
         let suffix_arrays = (0..num_shards).map(open).collect::<Result<Vec<_>>>()?;
         if let Some(manifest) = &manifest {
             manifest.check_sizes(dir)?;
@@ -202,11 +203,6 @@ impl Index {
     /// An n-gram as the bytes that it has in the stream.
     pub(crate) fn encode(&self, ngram: &[u32]) -> Result<Vec<u8>> {
         format::encode(ngram, self.width)
-    }
-
-    /// States that all ids in the index are below `num_ids`.
-    pub(crate) fn set_vocabulary(&self, num_ids: u32) {
-        self.suffix_arrays.iter().for_each(|suffix_array| suffix_array.set_vocabulary(num_ids));
     }
 }
 

@@ -11,44 +11,58 @@ use crate::suffix::position_cache::PositionCache;
 use crate::suffix::positions::Positions;
 use crate::suffix::search::SuffixArray;
 
-/// Where documents begin.
-pub(crate) enum Boundaries<'a> {
-    /// Reads the text between a range's ends: best for few ranges.
-    Scan { shard: &'a Shard, mode: Mode },
-    /// Looks up the next document's start: best for many ranges.
-    List(Arc<Positions>),
+/// Looking for the list costs as much as reading the text of a few ranges.
+const MANY_RANGES: usize = 16;
+
+/// Tells which ranges lie in one document: by the text between their ends, or by the list of the documents' starts. Reading
+/// that list takes a while and makes each range cheap, and whether it is worth it depends on how many ranges come. So the
+/// text is read until it was as many pages as the list is, unless the list is kept from an earlier query.
+pub(crate) struct Boundaries<'a> {
+    suffix_array: &'a SuffixArray,
+    mode: Mode,
+    positions: &'a PositionCache,
+    starts: Option<Arc<Positions>>,
+    /// Ranges whose text was read.
+    read: u64,
 }
 
 impl<'a> Boundaries<'a> {
-    pub(crate) fn scan(shard: &'a Shard, mode: Mode) -> Self {
-        Self::Scan { shard, mode }
-    }
-
-    /// A list where one is kept and where the documents' starts are all that the mode takes for boundaries.
-    pub(crate) fn list(suffix_array: &'a SuffixArray, mode: Mode, positions: &PositionCache) -> Result<Self> {
-        let shard = &suffix_array.shard;
-        if mode == Mode::Compatible && suffix_array.may_end_in_ff()? {
-            return Ok(Self::scan(shard, mode));
-        }
-        Ok(positions.documents(shard)?.map_or_else(|| Self::scan(shard, mode), Self::List))
+    pub(crate) fn new(suffix_array: &'a SuffixArray, mode: Mode, positions: &'a PositionCache) -> Self {
+        Self { suffix_array, mode, positions, starts: None, read: 0 }
     }
 
     /// Appends to `whole` the ranges inside which no document begins; one that begins with the last occurrence's token
     /// is not inside.
-    pub(crate) fn keep_whole(&self, ranges: &[MatchRange], whole: &mut Vec<MatchRange>) {
-        match self {
-            Self::Scan { shard, mode } => whole.extend(ranges.iter().filter(|range| {
-                let width = shard.width.bytes();
-                let inside = &shard.stream()[range.left as usize * width..range.right as usize * width];
-                match mode {
-                    Mode::Compatible => !scan::holds_ones(inside, width),
-                    Mode::Exact | Mode::Span => !scan::holds_separator(inside, shard.width),
-                }
-            })),
-            Self::List(starts) => whole.extend(ranges.iter().filter(|range| {
+    pub(crate) fn keep_whole(&mut self, ranges: &[MatchRange], whole: &mut Vec<MatchRange>) -> Result<()> {
+        let shard = &self.suffix_array.shard;
+        self.read += ranges.len() as u64;
+        if self.starts.is_none() && ranges.len() >= MANY_RANGES && self.may_use_list()? {
+            self.starts = match self.read > shard.pages_of_offsets() {
+                true => self.positions.documents(shard)?,
+                false => self.positions.kept_documents(shard),
+            };
+        }
+        match &self.starts {
+            Some(starts) => whole.extend(ranges.iter().filter(|range| {
                 let next = starts.first_at_or_after(range.left);
                 next == starts.len() || starts.get(next) >= range.right
             })),
+            None => whole.extend(ranges.iter().filter(|range| is_whole(shard, self.mode, range))),
         }
+        Ok(())
+    }
+
+    /// Whether the documents' starts are all that the mode takes for boundaries.
+    fn may_use_list(&self) -> Result<bool> {
+        Ok(self.mode != Mode::Compatible || !self.suffix_array.may_end_in_ff()?)
+    }
+}
+
+fn is_whole(shard: &Shard, mode: Mode, range: &MatchRange) -> bool {
+    let width = shard.width.bytes();
+    let inside = &shard.stream()[range.left as usize * width..range.right as usize * width];
+    match mode {
+        Mode::Compatible => !scan::holds_ones(inside, width),
+        Mode::Exact | Mode::Span => !scan::holds_separator(inside, shard.width),
     }
 }

@@ -4,6 +4,7 @@
 //! distance is to the range so far, so a chain of clauses may span far more than the limit. A range that has an occurrence
 //! near enough on both sides takes in both, even where one of them lies in the next document.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::error::Result;
@@ -42,7 +43,8 @@ impl MatchRange {
 ///
 /// Scanning needs no preparation. Sorting all positions of the clause takes a while and makes each search cheap. Which is
 /// better depends on how many ranges get this far, and that is not known. So scanning comes first, and when it has cost as
-/// much as sorting would, the positions are sorted: never more than twice the cost of the better choice.
+/// much as sorting would, the positions are sorted: never more than twice the cost of the better choice. Where the text is not
+/// in memory, what counts is how many pages each choice reads.
 pub(crate) struct Neighbours<'a> {
     shard: &'a Shard,
     clause: &'a ShardClause,
@@ -64,6 +66,10 @@ enum Finder<'a> {
 const SCAN_COST: u64 = 200;
 /// The cost of reading and sorting one position.
 const SORT_COST: u64 = 100;
+/// Pages of text that the scan around a range reads: one on each side of a page's edge.
+const PAGES_PER_SCAN: u64 = 2;
+/// Of how many ranges one is looked at to tell whether the text is in memory.
+const LOOK_EVERY: usize = 64;
 
 impl<'a> Neighbours<'a> {
     pub(crate) fn new(
@@ -97,24 +103,42 @@ impl<'a> Neighbours<'a> {
     fn scan(&mut self, ranges: &[MatchRange], longer: &mut Vec<MatchRange>) -> Result<usize> {
         let Finder::Scan { scanner, cost } = &mut self.finder else { return Ok(0) };
         let max_diff_tokens = self.max_diff_tokens;
+        let window = |range: &MatchRange| {
+            range.left.saturating_sub(max_diff_tokens)..range.right.saturating_add(max_diff_tokens).saturating_add(1)
+        };
         let cost_per_scan = SCAN_COST * self.clause.rank_ranges.len() as u64;
-        let sorting_cost = SORT_COST.saturating_mul(self.clause.count);
-        for (index, &range) in ranges.iter().enumerate() {
-            if *cost > sorting_cost {
+        let mut sorting_cost = SORT_COST.saturating_mul(self.clause.count);
+        if cost.saturating_add(cost_per_scan * ranges.len() as u64) > sorting_cost {
+            sorting_cost = 0; // it will be due before the last range
+        } else if ranges.len() > 1 && is_cold(self.shard, ranges) {
+            if self.shard.pages_of_ranks(self.clause.count) < PAGES_PER_SCAN * ranges.len() as u64 {
+                sorting_cost = 0;
+            } else {
+                ranges.iter().for_each(|range| self.shard.will_read_text(window(range)));
+            }
+        }
+        for (index, range) in ranges.iter().enumerate() {
+            if *cost >= sorting_cost {
                 let sorted = self.positions.get_or_read(self.shard, &self.clause.rank_ranges)?;
                 self.finder = Finder::Search(sorted);
                 return Ok(index);
             }
-            let from = range.left.saturating_sub(max_diff_tokens);
-            let to = range.right.saturating_add(max_diff_tokens).saturating_add(1);
-            let (before, read_before) = scanner.last_in(from, range.right);
-            let (after, read_after) = scanner.first_in(range.left, to);
+            let Range { start, end } = window(range);
+            let (before, read_before) = scanner.last_in(start, range.right);
+            let (after, read_after) = scanner.first_in(range.left, end);
             *cost = cost.saturating_add(cost_per_scan + read_before + read_after);
             let (range, is_near) = range.with(before, after, max_diff_tokens);
             longer.extend(is_near.then_some(range));
         }
         Ok(ranges.len())
     }
+}
+
+/// Whether the text around most of the ranges must be read from the disk, as far as a few of them tell.
+fn is_cold(shard: &Shard, ranges: &[MatchRange]) -> bool {
+    let looked_at = || ranges.iter().step_by(LOOK_EVERY);
+    let in_memory = looked_at().filter(|range| shard.text_is_in_memory(range.left)).count();
+    2 * in_memory < looked_at().count()
 }
 
 /// Extends ranges by searching the clause's positions, without a branch that depends on what is found.

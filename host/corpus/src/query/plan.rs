@@ -88,10 +88,7 @@ impl<'a> Plan<'a> {
             neighbours.push(Neighbours::new(shard, clause, terms, self.positions, max_diff_tokens)?);
         }
         let mut starts = Starts::new(shard, rarest, self.positions, order)?;
-        let boundaries = match starts.are_in_text_order() {
-            true => Boundaries::list(suffix_array, mode, self.positions)?,
-            false => Boundaries::scan(shard, mode),
-        };
+        let mut boundaries = Boundaries::new(suffix_array, mode, self.positions);
         // A block of ranges goes through all clauses before the next: the search can stop after any block.
         let (mut ranges, mut longer) = (Vec::new(), Vec::new());
         while starts.next_block(&mut ranges)? {
@@ -100,7 +97,7 @@ impl<'a> Plan<'a> {
                 std::mem::swap(&mut ranges, &mut longer);
                 longer.clear();
             }
-            boundaries.keep_whole(&ranges, &mut longer);
+            boundaries.keep_whole(&ranges, &mut longer)?;
             ranges.clear();
             for range in longer.drain(..) {
                 if visit(range).is_break() {

@@ -61,10 +61,6 @@ impl<'a> Starts<'a> {
         Ok(Self { shard, clause, sorted, done: 0, block })
     }
 
-    pub(crate) fn are_in_text_order(&self) -> bool {
-        self.sorted.is_some()
-    }
-
     /// Fills an empty block; `false` where no positions are left.
     pub(crate) fn next_block(&mut self, ranges: &mut Vec<MatchRange>) -> Result<bool> {
         let end = (self.clause.num_positions() as usize).min(self.done + self.block);

@@ -58,6 +58,11 @@ impl PositionCache {
         if num_ranks(ranges) < MIN_LENGTH { read() } else { self.lists.get_or_insert_with(&key(shard, ranges), read) }
     }
 
+    /// The starts of a shard's documents, if they are kept.
+    pub(crate) fn kept_documents(&self, shard: &Shard) -> Option<Arc<Positions>> {
+        self.lists.get(&key(shard, &[]))
+    }
+
     /// The starts of a shard's documents; `None` where nothing is kept, as a single query is faster without them.
     pub(crate) fn documents(&self, shard: &Shard) -> Result<Option<Arc<Positions>>> {
         if !self.keeps_lists {

@@ -47,10 +47,14 @@ pub(crate) struct SuffixArray {
 }
 
 impl SuffixArray {
-    pub(crate) fn new(shard: Shard) -> Self {
+    /// `num_ids`: all ids are below it. With few enough, no token ends in FF and none needs to be searched for.
+    pub(crate) fn new(shard: Shard, num_ids: Option<u32>) -> Self {
         let first_tokens = FirstTokenTable::new(shard.width);
         let prefixes = SampledPrefixes::new(shard.num_tokens);
-        Self { shard, first_tokens, prefixes, may_end_in_ff: OnceLock::new() }
+        let width = shard.width.bytes();
+        let none_does = num_ids.is_some_and(|num_ids| width > 1 && num_ids <= 0xFF << (8 * (width - 1)));
+        let may_end_in_ff = if none_does { OnceLock::from(false) } else { OnceLock::new() };
+        Self { shard, first_tokens, prefixes, may_end_in_ff }
     }
 
     /// The ranks of all suffixes that start with `ngram`, given as the stream's bytes. The empty n-gram starts them all.
@@ -86,14 +90,6 @@ impl SuffixArray {
             TokenWidth::U32 => true,
         };
         Ok(*self.may_end_in_ff.get_or_init(|| found))
-    }
-
-    /// States that all ids are below `num_ids`: with few enough, no token ends in FF and none needs to be searched for.
-    pub(crate) fn set_vocabulary(&self, num_ids: u32) {
-        let width = self.shard.width;
-        if width != TokenWidth::U8 && num_ids <= 0xFF << (8 * (width.bytes() - 1)) {
-            let _ = self.may_end_in_ff.set(false); // or it is known already
-        }
     }
 
     /// The ranks of the suffixes that start with one token. `None` where the first-token table does not apply: to u32

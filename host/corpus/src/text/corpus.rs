@@ -56,9 +56,6 @@ impl Corpus {
         if largest > index.token_width().largest_token() {
             return Err(Error::TokenTooLarge { token: largest, width: index.token_width() });
         }
-        if index.manifest().is_some_and(|manifest| manifest.tokenizer.is_some()) {
-            index.set_vocabulary(tokenizer.num_ids()); // this tokenizer made every id in it
-        }
         Ok(Self { index, tokenizer })
     }
 
