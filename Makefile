@@ -15,7 +15,7 @@ override CORVER_SHARED := $(abspath $(CORVER_SHARED))
 export CORVER_SHARED
 endif
 
-.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-serve bench-train bench-wheel lint clean
+.PHONY: help setup plugins build train test test-languages infini-gram test-peer test-peers conformance fuzz fuzz-all attack kills test-engine wheel test-wheel test-trl test-trainers bench bench-build bench-corpus bench-extract bench-gpu bench-nli bench-rules bench-scale bench-serve bench-train bench-wheel lint clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,6 +87,14 @@ endif
 bench-build: infini-gram build ## building an index, against the official indexer; CORVER_SHARED=DIR holds text and tokenizer
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make bench-build CORVER_SHARED=DIR" >&2; exit 2; }
 	$(PEER_PYTHON) host/corpus/benches/peer/build.py --text "$(CORVER_SHARED)/corpora" --tokenizer "$(CORVER_SHARED)/tokenizers/llama2"
+
+# CORVER_SCALE_DIR=DIR holds the text and the index, of 12 bytes a token while it is built. STAGE=text stops behind the text.
+bench-scale: TOKENS ?= 3000000000
+bench-scale: MEMORY ?= 8G
+bench-scale: ## building an index of TOKENS=3000000000 within MEMORY=8G, from made-up text whose counts are known; in target/bench/scale.json
+	@host/setup/system.sh
+	CORVER_SCALE_TOKENS=$(TOKENS) CORVER_SCALE_MEMORY=$(MEMORY) $(if $(CORVER_SCALE_DIR),CORVER_SCALE_DIR=$(abspath $(CORVER_SCALE_DIR))) \
+	  $(CARGO) bench --locked --profile release -p corver-corpus --bench scale -- $(STAGE)
 
 # rustc's sanitiser flags are for nightly compilers; RUSTC_BOOTSTRAP lets the stable one take them.
 FUZZ_TARGETS := damaged_index triplets alignment requests admission answers configuration chat weights
