@@ -180,9 +180,8 @@ impl Clock {
             Progress::Tokenised { read_bytes, input_bytes, .. } => ("tokenising", read_bytes, input_bytes),
             Progress::Sorting { sorted, tokens, .. } => ("sorting", sorted, tokens),
             Progress::Ranking { ranked, tokens, .. } => ("ranking", ranked, tokens),
-            // Nothing is told of what comes behind the merge.
-            Progress::Merging { merged, tokens, .. } if merged == tokens => ("prefix file", 0, 1),
             Progress::Merging { merged, tokens, .. } => ("merging", merged, tokens),
+            Progress::Prefixes { written, prefixes, .. } => ("prefixes", written, prefixes),
             _ => return,
         };
         let mut state = self.state.lock().expect("nobody panics while timing");
