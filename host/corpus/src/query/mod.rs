@@ -1,5 +1,6 @@
 //! How often n-grams occur near each other.
 
+mod batch;
 mod boundary;
 mod clause;
 pub(crate) mod cnf;
