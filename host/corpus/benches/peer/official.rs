@@ -1,4 +1,5 @@
 //! The official engine in a process of its own: `query.py` holds the protocol.
+#![allow(dead_code, reason = "two benches use it, each a part of it")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
@@ -44,6 +45,16 @@ impl Official {
     /// Calls per second of several threads that ask some of the queries over and over, and per second of processor time.
     pub fn rate(&mut self, threads: usize, seconds: f64, queries: &Range<usize>) -> [f64; 2] {
         self.ask(&format!("rate {threads} {seconds} {} {}", queries.start, queries.end))
+    }
+
+    /// As many threads ask each of some queries once.
+    pub fn batch<T: DeserializeOwned>(&mut self, threads: usize, queries: &Range<usize>) -> T {
+        self.ask(&format!("batch {threads} {} {}", queries.start, queries.end))
+    }
+
+    /// The process that the engine runs in.
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// The same queries on a cold index; afterwards only this and the pages can be asked.

@@ -7,6 +7,7 @@ Every line on standard input is a command, every answer one line of JSON:
   pass FROM TO                  for each of the queries FROM..TO the nanoseconds of one call
   rate THREADS SECONDS FROM TO  as many threads ask the queries FROM..TO in turn: [calls per second, calls per second of
                                 processor time]
+  batch THREADS FROM TO         as many threads ask each of the queries FROM..TO once: {"nanoseconds": n, "counts": [...]}
   cold FROM TO                  for each of the queries FROM..TO, asked of an index that was just opened and whose files the
                                 system was told to forget, {"pages": n, "nanoseconds": n}: pages of the files that the query
                                 brought into memory
@@ -87,6 +88,28 @@ def rate(prepared, threads, seconds):
     return [sum(done) / (time.perf_counter() - start), sum(done) / (time.process_time() - processor_start)]
 
 
+def batch(prepared, threads):
+    counts = [None] * len(prepared)
+    left = iter(enumerate(prepared))
+    lock = threading.Lock()
+
+    def work():
+        while True:
+            with lock:
+                number, (function, arguments) = next(left, (None, (None, None)))
+            if function is None:
+                return
+            counts[number] = function(**arguments).count
+
+    workers = [threading.Thread(target=work) for _ in range(threads)]
+    start = time.perf_counter_ns()
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return {"nanoseconds": time.perf_counter_ns() - start, "counts": counts}
+
+
 def pages_in_memory(index):
     """The system's own account (mincore), through a mapping that nobody reads."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -140,6 +163,9 @@ def main():
         elif command == "rate":
             threads, seconds, start, end = arguments
             answer = rate(prepared[int(start) : int(end)], int(threads), float(seconds))
+        elif command == "batch":
+            threads, start, end = arguments
+            answer = batch(prepared[int(start) : int(end)], int(threads))
         elif command == "cold":
             start, end = arguments
             engine = prepared = None

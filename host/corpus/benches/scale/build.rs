@@ -75,7 +75,7 @@ pub fn verify_index() -> Checked {
 }
 
 /// Runs the bench itself, which answers with JSON.
-fn in_a_process<T: DeserializeOwned>(argument: &str) -> T {
+pub fn in_a_process<T: DeserializeOwned>(argument: &str) -> T {
     let bench = std::env::current_exe().expect("the system tells");
     let mut child =
         Command::new(bench).arg(argument).stdout(Stdio::piped()).spawn().expect("the bench can start itself");

@@ -108,18 +108,23 @@ impl World {
 
     /// The name that a document is about.
     pub fn title(&self, document: u64) -> String {
-        let name = self.name(self.subject(&mut Draw::new(Purpose::Body, document)));
-        let words: Vec<&str> = name.iter().flatten().map(|&word| self.name_word(word)).collect();
-        words.join(" ")
+        self.spell(&self.name(self.subject(&mut Draw::new(Purpose::Body, document))))
+    }
+
+    /// The name that a document is about, and one that it mentions.
+    pub fn names(&self, document: u64) -> [String; 2] {
+        let subject = self.subject(&mut Draw::new(Purpose::Body, document));
+        let related = self.related(subject);
+        let which = Draw::new(Purpose::Question, document).skewed(RELATED, 2);
+        [self.name(subject), self.name(related[which])].map(|name| self.spell(&name))
     }
 
     /// The same words whatever is planted.
     fn body(&self, document: u64, shape: Shape, plants: &[Plant]) -> String {
         let mut draw = Draw::new(Purpose::Body, document);
         let subject = self.subject(&mut draw);
-        let mut related = Draw::new(Purpose::Entity, (ENTITIES + subject) as u64);
-        let related: [usize; RELATED] = std::array::from_fn(|_| self.popularity.draw(&mut related));
-        let names = About { subject: self.name(subject), related: related.map(|entity| self.name(entity)) };
+        let related = self.related(subject).map(|entity| self.name(entity));
+        let names = About { subject: self.name(subject), related };
         let mut page = Page::new(shape.words, plants);
         match shape.template {
             Some(template) => self.fill_in(&self.templates[template], &names, &mut draw, &mut page),
@@ -133,6 +138,12 @@ impl World {
 
     fn subject(&self, draw: &mut Draw) -> usize {
         if draw.chance(0.3) { self.popularity.draw(draw) } else { draw.below(ENTITIES) }
+    }
+
+    /// What is often mentioned together with something.
+    fn related(&self, subject: usize) -> [usize; RELATED] {
+        let mut draw = Draw::new(Purpose::Entity, (ENTITIES + subject) as u64);
+        std::array::from_fn(|_| self.popularity.draw(&mut draw))
     }
 
     fn fill_in(&self, template: &[Slot], names: &About, draw: &mut Draw, page: &mut Page<'_>) {
@@ -194,6 +205,11 @@ impl World {
         let family = (NameList::Family, draw.skewed(FAMILY_NAMES, 3));
         let middle = draw.chance(0.2).then(|| (NameList::Family, draw.skewed(FAMILY_NAMES, 3)));
         [Some(given), middle, Some(family)]
+    }
+
+    fn spell(&self, name: &Name) -> String {
+        let words: Vec<&str> = name.iter().flatten().map(|&word| self.name_word(word)).collect();
+        words.join(" ")
     }
 
     fn name_word(&self, (list, word): (NameList, usize)) -> &str {

@@ -3,14 +3,18 @@
 //! `CORVER_SCALE_TOKENS` says of how many; `CORVER_SCALE_MEMORY` (default 8G) is the budget; everything is written to
 //! `CORVER_SCALE_DIR` (default `target/bench/scale`). The text is made up, the same one in every run, and has pairs of
 //! names planted in it, so that it is known what counting them must give. The text and the index stay, and are used
-//! again by the next run with the same settings. The argument `text` stops behind the text. Results go to
-//! `target/bench/scale.json`.
+//! again by the next run with the same settings. The argument `text` stops behind the text. At last a step's questions are
+//! asked of the index when nothing of it is in memory, beside the official engine where `CORVER_PEER_PYTHON` names the Python
+//! that has it. Results go to `target/bench/scale.json`.
 #![allow(clippy::print_stdout)] // the table is what the command is for
 
 mod build;
+mod cold;
 mod counts;
 mod document;
 mod lexicon;
+#[path = "../peer/official.rs"]
+mod official;
 mod pairs;
 mod random;
 mod report;
@@ -36,6 +40,7 @@ fn main() {
     match arguments.first().map(String::as_str) {
         Some(build::BUILD) => println!("{}", json(&build::build_here(&folder, tokens, memory))),
         Some(build::VERIFY) => println!("{}", json(&build::verify_here(&folder))),
+        Some(way @ (cold::BATCH | cold::ONE_BY_ONE)) => println!("{}", json(&cold::ask_here(&folder, way))),
         Some("text") => describe(&text::write(&folder, tokens)),
         Some(other) => panic!("{other} is no stage"),
         None => {
@@ -45,8 +50,10 @@ fn main() {
             assert!(built.tokens >= tokens, "the text has {} tokens", built.tokens);
             let checked = build::verify_index();
             let counted = counts::count(&folder);
+            let python = std::env::var_os("CORVER_PEER_PYTHON").map(PathBuf::from);
+            let cold = cold::compare(&folder, written.documents, python.as_deref());
             let all_right = counted.iter().all(|counted| counted.right == counted.pairs);
-            Report { memory, written, built, checked, counted }.print_and_save(&bench.join("scale.json"));
+            Report { memory, written, built, checked, counted, cold }.print_and_save(&bench.join("scale.json"));
             assert!(all_right, "some counts are wrong");
         }
     }

@@ -19,6 +19,7 @@ pub enum Purpose {
     Passage,
     Pair,
     Place,
+    Question,
 }
 
 /// A source of random numbers.

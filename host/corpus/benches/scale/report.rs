@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 use crate::build::{Built, Checked};
+use crate::cold::Cold;
 use crate::counts::Counted;
 use crate::text::Written;
 
@@ -16,11 +17,12 @@ pub struct Report {
     pub built: Built,
     pub checked: Checked,
     pub counted: Vec<Counted>,
+    pub cold: Cold,
 }
 
 impl Report {
     pub fn print_and_save(&self, path: &Path) {
-        let Self { memory, written, built, checked, counted } = self;
+        let Self { memory, written, built, checked, counted, cold } = self;
         let mut table = Table::new();
         table.load_preset(presets::ASCII_MARKDOWN).set_header(["stage", "seconds", "million tokens/s"]);
         let rate = |seconds: f64| format!("{:.2}", built.tokens as f64 / 1e6 / seconds);
@@ -55,13 +57,35 @@ impl Report {
         for counted in counted {
             println!("{:?}: {} of {} pairs right", counted.mode, counted.right, counted.pairs);
         }
+        print_cold(cold);
         let record = json!({
-            "memory": memory, "text": written, "build": built, "verify": checked, "counts": counted,
+            "memory": memory, "text": written, "build": built, "verify": checked, "counts": counted, "cold": cold,
         });
         std::fs::create_dir_all(path.parent().expect("the file lies in a folder")).expect("target can be written");
         std::fs::write(path, format!("{record:#}\n")).expect("target can be written");
         println!("{}", path.display());
     }
+}
+
+fn print_cold(cold: &Cold) {
+    let mut table = Table::new();
+    let header = ["pairs, cold", "seconds", "pages a pair", "reads/s", "of fio's", "warm, µs a pair"];
+    table.load_preset(presets::ASCII_MARKDOWN).set_header(header);
+    for (name, asked) in &cold.ways {
+        let (pairs, rate) = (cold.pairs as f64, asked.pages / asked.seconds);
+        table.add_row([
+            name.clone(),
+            format!("{:.2}", asked.seconds),
+            format!("{:.1}", asked.pages / pairs),
+            format!("{rate:.0}"),
+            format!("{:.0} %", 100.0 * rate / cold.disk),
+            asked.warm_seconds.map_or_else(String::new, |seconds| format!("{:.1}", 1e6 * seconds / pairs)),
+        ]);
+    }
+    for column in 1..6 {
+        table.column_mut(column).expect("there are six").set_cell_alignment(CellAlignment::Right);
+    }
+    println!("\n{table}\n\n{} pairs; fio: {:.0} reads/s", cold.pairs, cold.disk);
 }
 
 fn gigabytes(bytes: u64) -> String {

@@ -1,0 +1,197 @@
+//! What a training step waits for where the index is not in memory: 1,200 pairs of names, each way of asking in a process of
+//! its own that may hold 4 GB, cached pages included, after the system has forgotten the index.
+//!
+//! Beside them: how many random reads of 4 KiB `fio` gets from the same disk, and the official engine. Needs root, since
+//! memory is limited by a control group.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use corver_corpus::{Cnf, CnfOptions, Corpus, Index};
+use rustix::fs::{Advice, fadvise};
+use serde::{Deserialize, Serialize};
+
+use crate::build::in_a_process;
+use crate::document::World;
+use crate::official::Official;
+use crate::random::{Draw, Purpose};
+use crate::text::Folder;
+
+/// The arguments by which the bench starts itself.
+pub const BATCH: &str = "batch";
+pub const ONE_BY_ONE: &str = "one-by-one";
+
+const PAIRS: usize = 1_200;
+const MEMORY: u64 = 4 << 30;
+/// Reads that `fio` has under way at a time.
+const DEPTH: usize = 32;
+/// Threads that ask the official engine at a time: one, and as many as `fio` has reads.
+const THREADS: [usize; 2] = [1, DEPTH];
+const WARM_PASSES: usize = 5;
+const PAGE: f64 = 4096.0;
+
+/// How some way of asking went.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Asked {
+    pub seconds: f64,
+    /// Pages read from the disk.
+    pub pages: f64,
+    /// The least seconds of a later pass, when all that is needed is in memory.
+    pub warm_seconds: Option<f64>,
+    counts: Vec<u64>,
+}
+
+/// Everything that is compared.
+#[derive(Debug, Clone, Serialize)]
+pub struct Cold {
+    pub pairs: usize,
+    /// Random reads per second, by `fio`.
+    pub disk: f64,
+    /// Each way of asking by its name.
+    pub ways: Vec<(String, Asked)>,
+}
+
+/// Asks in every way, and checks that all give the same counts.
+pub fn compare(folder: &Folder, documents: u64, python: Option<&Path>) -> Cold {
+    write_queries(folder, documents);
+    let group = Group::new();
+    let mut ways = Vec::new();
+    for (name, argument) in [("as a batch", BATCH), ("one by one", ONE_BY_ONE)] {
+        forget(&folder.index());
+        ways.push((name.to_owned(), in_a_process(argument)));
+    }
+    for threads in python.map_or(&[][..], |_| &THREADS) {
+        let asked = ask_official(folder, &group, python.expect("there is one"), *threads);
+        ways.push((format!("official engine, threads: {threads}"), asked));
+    }
+    for (name, asked) in &ways[1..] {
+        assert_eq!(asked.counts, ways[0].1.counts, "{name} counts otherwise");
+    }
+    Cold { pairs: PAIRS, disk: random_reads_per_second(&folder.index().join("table.0")), ways }
+}
+
+/// Pairs of names that stand in one document, chosen evenly among all documents.
+fn write_queries(folder: &Folder, documents: u64) {
+    let (world, corpus) = (World::new(), Corpus::open(folder.index()).expect("it was verified"));
+    let mut draw = Draw::new(Purpose::Question, u64::MAX);
+    let line = |names: [String; 2]| {
+        let clause = |name: &String| vec![corpus.tokenizer().encode_word(name).expect("every byte has a token")];
+        let CnfOptions { max_clause_freq, max_diff_tokens, .. } = CnfOptions::default();
+        let cnf = names.each_ref().map(clause);
+        format!(
+            "{}\n",
+            serde_json::json!({"cnf": cnf, "max_clause_freq": max_clause_freq, "max_diff_tokens": max_diff_tokens})
+        )
+    };
+    let lines: String = (0..PAIRS).map(|_| line(world.names(draw.below(documents as usize) as u64))).collect();
+    std::fs::write(queries_path(folder), lines).expect("the bench's own folder can be written");
+}
+
+fn queries_path(folder: &Folder) -> PathBuf {
+    folder.index().with_file_name("cold-queries.jsonl")
+}
+
+/// Asks in this process, one of those that the bench starts.
+pub fn ask_here(folder: &Folder, argument: &str) -> Asked {
+    #[derive(Deserialize)]
+    struct Line {
+        cnf: Vec<Vec<Vec<u32>>>,
+    }
+
+    let lines = std::fs::read_to_string(queries_path(folder)).expect("they were just written");
+    let query = |line: &str| serde_json::from_str(line).map(|Line { cnf }| Cnf::new(cnf).expect("nothing is empty"));
+    let queries: Vec<Cnf> = lines.lines().map(|line| query(line).expect("they were just written")).collect();
+    Group::new().take_in(std::process::id());
+    let options = CnfOptions::default();
+    let index = Index::open(folder.index()).expect("it was verified");
+    let ask = || -> Vec<u64> {
+        let counts = match argument {
+            BATCH => index.count_cnf_batch(&queries, &options, None, None),
+            _ => queries.iter().map(|query| index.count_cnf(query, &options, None)).collect(),
+        };
+        counts.expect("it was verified").into_iter().map(|count| count.count).collect()
+    };
+    let (counts, seconds, pages) = measured(std::process::id(), ask);
+    let warm_seconds = (0..WARM_PASSES).map(|_| measured(std::process::id(), ask).1).min_by(f64::total_cmp);
+    Asked { seconds, pages, warm_seconds, counts }
+}
+
+fn ask_official(folder: &Folder, group: &Group, python: &Path, threads: usize) -> Asked {
+    #[derive(Deserialize)]
+    struct Answer {
+        nanoseconds: u64,
+        counts: Vec<u64>,
+    }
+
+    const ALL: Range<usize> = 0..PAIRS;
+    forget(&folder.index());
+    let width = Index::open(folder.index()).expect("it was verified").token_width();
+    let mut official = Official::start(python, width, &folder.index(), &queries_path(folder));
+    group.take_in(official.process());
+    let (answer, _, pages) = measured(official.process(), || official.batch::<Answer>(threads, &ALL));
+    let warm: Answer = official.batch(threads, &ALL);
+    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    Asked {
+        seconds: seconds(answer.nanoseconds),
+        pages,
+        warm_seconds: Some(seconds(warm.nanoseconds)),
+        counts: answer.counts,
+    }
+}
+
+/// What a call returns, its seconds, and the pages that a process reads from the disk meanwhile.
+fn measured<T>(process: u32, call: impl FnOnce() -> T) -> (T, f64, f64) {
+    let (before, start) = (bytes_read(process), Instant::now());
+    let returned = call();
+    (returned, start.elapsed().as_secs_f64(), (bytes_read(process) - before) as f64 / PAGE)
+}
+
+/// Bytes that a process has had read from disks.
+fn bytes_read(process: u32) -> u64 {
+    let io = std::fs::read_to_string(format!("/proc/{process}/io")).expect("Linux has it");
+    io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok()).expect("a number")
+}
+
+fn forget(index: &Path) {
+    for entry in std::fs::read_dir(index).expect("it was verified") {
+        let file = std::fs::File::open(entry.expect("it was verified").path()).expect("it was verified");
+        file.sync_all().expect("the disk works"); // what is not yet written cannot be forgotten
+        fadvise(&file, 0, None, Advice::DontNeed).expect("the system takes the advice");
+    }
+}
+
+/// A control group of [`MEMORY`].
+struct Group(PathBuf);
+
+impl Group {
+    fn new() -> Self {
+        let old = Path::new("/sys/fs/cgroup/memory");
+        let (parent, limit) = match old.exists() {
+            true => (old, "memory.limit_in_bytes"),
+            false => (Path::new("/sys/fs/cgroup"), "memory.max"),
+        };
+        let group = parent.join("corver-bench");
+        let limited =
+            std::fs::create_dir_all(&group).and_then(|()| std::fs::write(group.join(limit), MEMORY.to_string()));
+        limited.unwrap_or_else(|e| panic!("cannot limit memory in {}, which takes root: {e}", group.display()));
+        Self(group)
+    }
+
+    fn take_in(&self, process: u32) {
+        std::fs::write(self.0.join("cgroup.procs"), process.to_string()).expect("the group was just made");
+    }
+}
+
+fn random_reads_per_second(file: &Path) -> f64 {
+    let output = Command::new("fio")
+        .args(["--name=reads", "--readonly", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=libaio"])
+        .args(["--runtime=10", "--time_based", "--output-format=json"])
+        .arg(format!("--iodepth={DEPTH}"))
+        .arg(format!("--filename={}", file.display()))
+        .output()
+        .expect("fio is installed; `make bench-scale` does it");
+    let record: serde_json::Value = serde_json::from_slice(&output.stdout).expect("fio answers with JSON");
+    record["jobs"][0]["read"]["iops"].as_f64().expect("fio tells")
+}
