@@ -1,5 +1,6 @@
 //! What can go wrong, with the file, the value and what to do about it.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use crate::token_width::TokenWidth;
@@ -40,6 +41,14 @@ pub enum Error {
     MissingFile {
         /// The missing file.
         path: PathBuf,
+    },
+    /// The index has no such shards.
+    #[error("{} has no shards {} to {}: its shards are numbered from 0, and the lower number comes first", path.display(), asked.start(), asked.end())]
+    Shards {
+        /// The index.
+        path: PathBuf,
+        /// What was asked for.
+        asked: RangeInclusive<usize>,
     },
     /// A file's size contradicts the format, its neighbours or the manifest.
     #[error("{}: {bytes} bytes, but {expected}: truncated, foreign or of another token width", path.display())]

@@ -97,7 +97,7 @@ impl Source {
         let OpenSettings { options, count_time, index: open, remote, cache_dir } = settings;
         Ok(match self {
             Self::Folder(folder) => {
-                Opened::Local(Local::new(Corpus::open_with(folder, *open)?, *options).within(*count_time))
+                Opened::Local(Local::new(Corpus::open_with(folder, open.clone())?, *options).within(*count_time))
             }
             Self::Remote { url, index } => {
                 Opened::Remote(Remote::open(url, index, *options, remote, cache_dir.as_deref())?)

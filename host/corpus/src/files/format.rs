@@ -44,6 +44,11 @@ impl Family {
     }
 }
 
+/// The shard that a file belongs to; `None` where it belongs to the whole index.
+pub(crate) fn shard_of(file_name: &str) -> Option<usize> {
+    file_name.rsplit_once('.').and_then(|(_, number)| number.parse().ok())
+}
+
 /// Bytes per entry of `table.K` for a stream of this many bytes: as many as the largest offset needs.
 pub(crate) fn pointer_width(stream_bytes: u64) -> usize {
     let bits = u64::BITS - stream_bytes.saturating_sub(1).leading_zeros();

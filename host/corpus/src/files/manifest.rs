@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::files::bytes::Bytes;
-use crate::files::format::UNFINISHED;
+use crate::files::format::{UNFINISHED, shard_of};
 use crate::token_width::TokenWidth;
 
 /// The manifest's file name. It is written last: its presence says that the build is complete.
@@ -102,9 +102,14 @@ impl IndexManifest {
         }
     }
 
-    /// Checks that every listed file lies in the folder and has its size.
-    pub(crate) fn check_sizes(&self, dir: &Path) -> Result<()> {
-        for (name, record) in &self.files {
+    /// The files of the shards that are open, and those of the whole index.
+    pub(crate) fn files_of(&self, is_open: impl Fn(usize) -> bool) -> impl Iterator<Item = (&String, &FileRecord)> {
+        self.files.iter().filter(move |(name, _)| shard_of(name).is_none_or(&is_open))
+    }
+
+    /// Checks that every one of [`Self::files_of`] lies in the folder and has its size.
+    pub(crate) fn check_sizes(&self, dir: &Path, is_open: impl Fn(usize) -> bool) -> Result<()> {
+        for (name, record) in self.files_of(is_open) {
             if Path::new(name).file_name() != Some(name.as_ref()) {
                 return Err(Error::FileName { path: dir.join(MANIFEST), name: name.clone() });
             }

@@ -22,7 +22,7 @@ pub struct Document {
 }
 
 impl Index {
-    /// Every document, shard by shard.
+    /// Every document of the open shards, shard by shard.
     pub fn documents(&self) -> impl Iterator<Item = Result<Document>> {
         self.shards().flat_map(|shard| (0..shard.num_documents()).map(|number| self.document(shard, number)))
     }
@@ -43,7 +43,7 @@ impl Index {
     /// # Errors
     /// Where the documents' offsets are damaged.
     pub fn document_at(&self, shard: usize, position: u64) -> Result<Option<Document>> {
-        let Some(shard) = self.shards().nth(shard).filter(|shard| position < shard.num_tokens) else {
+        let Some(shard) = self.shard(shard).filter(|shard| position < shard.num_tokens) else {
             return Ok(None);
         };
         let (mut document, mut after) = (0, shard.num_documents());

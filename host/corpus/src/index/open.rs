@@ -1,6 +1,6 @@
 //! An open index: its shards, exact n-gram counts, and what it says about itself.
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -14,19 +14,21 @@ use crate::suffix::search::SuffixArray;
 use crate::token_width::TokenWidth;
 
 /// How to open an index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Width of the tokens. `None`: what the manifest says, and without a manifest [`TokenWidth::U16`].
     pub token_width: Option<TokenWidth>,
     /// Memory for the sorted positions of frequent clauses, in bytes, so that later queries need not sort them again.
     /// Threads share it. With 0 nothing is kept; the answers are the same.
     pub cache_bytes: u64,
+    /// Opens these shards alone, by their numbers from 0, as if there were no others; their files need not be there. `None`: all.
+    pub shards: Option<RangeInclusive<usize>>,
 }
 
-/// The manifest's token width, and 256 MiB of positions.
+/// The manifest's token width, 256 MiB of positions, and all shards.
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { token_width: None, cache_bytes: 256 << 20 }
+        Self { token_width: None, cache_bytes: 256 << 20, shards: None }
     }
 }
 
@@ -43,7 +45,7 @@ pub struct Index {
     dir: PathBuf,
     width: TokenWidth,
     manifest: Option<IndexManifest>,
-    /// One per shard.
+    /// One per open shard, in order.
     pub(crate) suffix_arrays: Vec<SuffixArray>,
     pub(crate) positions: PositionCache,
 }
@@ -53,19 +55,19 @@ pub struct Index {
 pub struct Info {
     /// The folder.
     pub path: PathBuf,
-    /// Documents in all shards.
+    /// Documents in all open shards.
     pub documents: u64,
-    /// Tokens in all shards, one separator per document included.
+    /// Tokens in all open shards, one separator per document included.
     pub tokens: u64,
-    /// Bytes of text that were tokenised; `None` where the index does not say.
+    /// Bytes of text that were tokenised; `None` where the index does not say, as it does not of some of its shards.
     pub text_bytes: Option<u64>,
-    /// Bytes of all shards' files: streams, tables, offsets, and metadata where it is kept.
+    /// Bytes of these shards' files: streams, tables, offsets, and metadata where it is kept.
     pub index_bytes: u64,
     /// Width of the tokens.
     pub token_width: TokenWidth,
     /// blake3 of the tokenizer that built the index; `None` in an index of another program or of token ids.
     pub tokenizer: Option<String>,
-    /// The shards, in order.
+    /// The open shards, in order.
     pub shards: Vec<ShardInfo>,
 }
 
@@ -93,7 +95,8 @@ impl Index {
     /// Opens an index with other than the default options.
     ///
     /// # Errors
-    /// As [`Index::open`]; and where the option contradicts the manifest.
+    /// As [`Index::open`], but only what belongs to the shards that are opened is looked at; and where an option contradicts the
+    /// manifest.
     pub fn open_with(dir: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let dir = dir.as_ref();
         let manifest = IndexManifest::load(dir)?;
@@ -109,20 +112,14 @@ impl Index {
             (None, Some(manifest)) => manifest.token_width,
             (None, None) => TokenWidth::U16,
         };
-        let num_shards = match &manifest {
-            Some(manifest) => manifest.shards,
-            None => count_shards(dir)?,
-        };
-        if num_shards == 0 {
-            return Err(Error::NotAnIndex { path: dir.to_owned() });
-        }
+        let shards = shards(dir, manifest.as_ref(), options.shards)?;
         let num_ids = manifest.as_ref().and_then(|manifest| manifest.num_ids);
         let open = |number| Ok(SuffixArray::new(Shard::open(dir, number, width, manifest.as_ref())?, num_ids));
-        let suffix_arrays = (0..num_shards).map(open).collect::<Result<Vec<_>>>()?;
+        let suffix_arrays = shards.clone().map(open).collect::<Result<Vec<_>>>()?;
         if let Some(manifest) = &manifest {
-            manifest.check_sizes(dir)?;
+            manifest.check_sizes(dir, |shard| shards.contains(&shard))?;
         }
-        tracing::debug!(dir = %dir.display(), shards = num_shards, "opened an index");
+        tracing::debug!(dir = %dir.display(), ?shards, "opened an index");
         let positions = PositionCache::new(options.cache_bytes);
         Ok(Self { dir: dir.to_owned(), width, manifest, suffix_arrays, positions })
     }
@@ -147,7 +144,7 @@ impl Index {
         self.dir.join(TOKENIZER)
     }
 
-    /// Number of shards.
+    /// Number of open shards.
     pub fn num_shards(&self) -> usize {
         self.suffix_arrays.len()
     }
@@ -172,7 +169,7 @@ impl Index {
 
     /// Tokens of one shard, for showing a passage; the range is cut at the shard's end.
     pub fn tokens(&self, shard: usize, positions: Range<u64>) -> Vec<u32> {
-        let Some(shard) = self.shards().nth(shard) else { return Vec::new() };
+        let Some(shard) = self.shard(shard) else { return Vec::new() };
         positions.map_while(|position| shard.token(position)).collect()
     }
 
@@ -187,7 +184,11 @@ impl Index {
             path: self.dir.clone(),
             documents: self.shards().map(Shard::num_documents).sum(),
             tokens: self.shards().map(|shard| shard.num_tokens).sum(),
-            text_bytes: self.manifest.as_ref().map(|manifest| manifest.text_bytes),
+            text_bytes: self
+                .manifest
+                .as_ref()
+                .filter(|manifest| manifest.shards == self.num_shards())
+                .map(|manifest| manifest.text_bytes),
             index_bytes: self.shards().map(Shard::num_bytes).sum(),
             token_width: self.width,
             tokenizer: self.manifest.as_ref().and_then(|manifest| manifest.tokenizer.clone()),
@@ -195,15 +196,38 @@ impl Index {
         }
     }
 
-    /// The files of every shard, in order.
+    /// The files of every open shard, in order.
     pub(crate) fn shards(&self) -> impl Iterator<Item = &Shard> {
         self.suffix_arrays.iter().map(|suffix_array| &suffix_array.shard)
+    }
+
+    /// The files of the shard with this number; `None` where it is not open.
+    pub(crate) fn shard(&self, number: usize) -> Option<&Shard> {
+        self.shards().find(|shard| shard.number == number)
     }
 
     /// An n-gram as the bytes that it has in the stream.
     pub(crate) fn encode(&self, ngram: &[u32]) -> Result<Vec<u8>> {
         format::encode(ngram, self.width)
     }
+}
+
+/// The numbers of the shards to open. Without a manifest nothing says whether those that were asked for are all there: opening
+/// them finds out.
+fn shards(
+    dir: &Path,
+    manifest: Option<&IndexManifest>,
+    asked: Option<RangeInclusive<usize>>,
+) -> Result<RangeInclusive<usize>> {
+    let Some(asked) = asked else {
+        let count = manifest.map_or_else(|| count_shards(dir), |manifest| Ok(manifest.shards))?;
+        let last = count.checked_sub(1).ok_or_else(|| Error::NotAnIndex { path: dir.to_owned() })?;
+        return Ok(0..=last);
+    };
+    if asked.is_empty() || manifest.is_some_and(|manifest| *asked.end() >= manifest.shards) {
+        return Err(Error::Shards { path: dir.to_owned(), asked });
+    }
+    Ok(asked)
 }
 
 /// The number of the folder's `tokenized.K` files; a gap in their numbers is an error.

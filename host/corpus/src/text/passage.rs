@@ -56,8 +56,8 @@ impl Corpus {
         let cnf = Cnf::new(clauses)?;
         let found = self.index().find_cnf(&cnf, &CnfOptions { mode, ..*options })?;
         let mut places: Vec<(usize, u64)> = Vec::new();
-        for (shard, starts) in found.into_iter().enumerate() {
-            places.extend(starts.into_iter().map(|start| (shard, start)));
+        for (shard, starts) in self.index().shards().zip(found) {
+            places.extend(starts.into_iter().map(|start| (shard.number, start)));
         }
         places.sort_unstable();
         places.dedup(); // one place may begin several matches
