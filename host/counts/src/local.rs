@@ -91,7 +91,7 @@ impl Counter for Local {
 }
 
 /// What a rule hears of an engine's answer. That there is none is no estimate.
-pub(crate) fn count_of(found: Option<CnfCount>) -> Count {
+fn count_of(found: Option<CnfCount>) -> Count {
     Count { occurrences: found.map(|count| count.count), exact: found.is_none_or(|count| count.is_exact()) }
 }
 

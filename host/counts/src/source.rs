@@ -89,10 +89,10 @@ impl fmt::Display for Source {
 }
 
 impl Source {
-    /// Opens it. Nothing is asked of a server yet.
+    /// Opens it. A server is asked what it is.
     ///
     /// # Errors
-    /// Where the folder holds no index, or a setting cannot be used.
+    /// Where the folder holds no index, or as [`Remote::open`].
     pub fn open(&self, settings: &OpenSettings) -> Result<Opened, SourceError> {
         let OpenSettings { options, count_time, index: open, remote, cache_dir } = settings;
         Ok(match self {
@@ -180,19 +180,15 @@ fn server_of(url: &str) -> &str {
     url[host..].find('/').map_or(url, |at| &url[..host + at])
 }
 
-/// Opens some sources for a run: several are counted as one, and servers are asked for their size.
+/// Opens some sources for a run: several are counted as one.
 ///
 /// # Errors
-/// As [`Source::open`], [`Remote::ask_size`] and [`check_token`].
+/// As [`Source::open`] and [`check_token`].
 pub fn open(sources: &[Source], settings: &OpenSettings) -> Result<Box<dyn Counter>, SourceError> {
     check_token(sources, &settings.remote)?;
     let mut members = Vec::with_capacity(sources.len());
     for source in sources {
-        let mut opened = source.open(settings)?;
-        if let Opened::Remote(remote) = &mut opened {
-            remote.ask_size()?;
-        }
-        members.push(Box::new(opened) as Box<dyn Counter>);
+        members.push(Box::new(source.open(settings)?) as Box<dyn Counter>);
     }
     Ok(if members.len() == 1 { members.remove(0) } else { Box::new(Sum::new(members)) })
 }

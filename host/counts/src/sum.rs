@@ -1,15 +1,22 @@
 //! Several corpora counted as one.
 
+use std::panic::resume_unwind;
+
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
 
 /// The sum of several counters.
 ///
-/// Each is asked by itself. `max_clause_freq` therefore holds for each of them, not for their sum, and in
+/// All are asked at the same time, each by itself. `max_clause_freq` therefore holds for each of them, not for their sum, and in
 /// [`Mode::Compatible`](corver_corpus::Mode::Compatible) a sum may differ from the count of one index over all the
-/// documents. A word need only be known to one of them.
+/// documents. And each counts as far as is enough for the sum. A word need only be known to one of them.
 pub struct Sum {
     members: Vec<Box<dyn Counter>>,
 }
+
+/// Several members of a [`Sum`] failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{} corpora failed: {}", .0.len(), .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+struct SeveralFailed(Vec<PartError>);
 
 impl Sum {
     /// Joins some counters.
@@ -17,39 +24,40 @@ impl Sum {
     pub fn new(members: Vec<Box<dyn Counter>>) -> Self {
         Self { members }
     }
+
+    /// What each member answers.
+    fn ask(&mut self, queries: &[Query]) -> Result<Vec<Vec<Count>>, PartError> {
+        let ask = |member: &mut Box<dyn Counter>| {
+            let counts = member.count(queries)?;
+            match counts.len() {
+                got if got == queries.len() => Ok(counts),
+                got => Err(PartError::from(format!("a corpus gave {got} counts for {} queries", queries.len()))),
+            }
+        };
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let asked: Vec<_> = self.members.iter_mut().map(|member| scope.spawn(|| ask(member))).collect();
+            asked.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        });
+        let (mut counts, mut errors) = (Vec::new(), Vec::new());
+        for answer in answers {
+            answer.map_or_else(|error| errors.push(error), |answer| counts.push(answer));
+        }
+        match errors.len() {
+            0 => Ok(counts),
+            1 => Err(errors.remove(0)),
+            _ => Err(SeveralFailed(errors).into()),
+        }
+    }
 }
 
 impl Counter for Sum {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         let mut sums = vec![Count { occurrences: None, exact: true }; queries.len()];
-        // Places of the queries that have not had enough yet.
-        let mut open: Vec<usize> = (0..queries.len()).collect();
-        for member in &mut self.members {
-            // A query that stops before a member was asked may lack that member's matches.
-            open.retain(|&place| {
-                let reached = |enough| sums[place].occurrences.is_some_and(|counted| counted >= enough);
-                let stops = queries[place].enough.is_some_and(reached);
-                sums[place].exact &= !stops;
-                !stops
-            });
-            if open.is_empty() {
-                break;
-            }
-            let missing = |place: usize| {
-                let counted = sums[place].occurrences.unwrap_or_default();
-                let enough = queries[place].enough.map(|enough| enough - counted);
-                queries[place].clone().with_enough(enough)
-            };
-            let asked: Vec<Query> = open.iter().map(|&place| missing(place)).collect();
-            let counts = member.count(&asked)?;
-            if counts.len() != asked.len() {
-                return Err(format!("a corpus gave {} counts for {} queries", counts.len(), asked.len()).into());
-            }
-            for (&place, count) in open.iter().zip(counts) {
-                let Count { occurrences, exact } = &mut sums[place];
-                *exact &= count.exact;
+        for counts in self.ask(queries)? {
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                sum.exact &= count.exact;
                 if let Some(more) = count.occurrences {
-                    *occurrences = Some(occurrences.unwrap_or_default().saturating_add(more));
+                    sum.occurrences = Some(sum.occurrences.unwrap_or_default().saturating_add(more));
                 }
             }
         }
@@ -68,6 +76,8 @@ impl Counter for Sum {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Barrier};
+
     use super::*;
 
     /// Answers every query with this, whatever is enough.
@@ -83,11 +93,43 @@ mod tests {
         }
     }
 
-    struct Broken;
+    /// Fails with these words.
+    struct Broken(&'static str);
 
     impl Counter for Broken {
         fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
-            Err("broken".into())
+            Err(self.0.into())
+        }
+
+        fn size(&self) -> CorpusSize {
+            CorpusSize::default()
+        }
+    }
+
+    /// Answers 1, once as many are asked as the barrier holds.
+    struct Together(Arc<Barrier>);
+
+    impl Counter for Together {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+            self.0.wait();
+            Ok(vec![Count { occurrences: Some(1), exact: true }; queries.len()])
+        }
+
+        fn size(&self) -> CorpusSize {
+            CorpusSize::default()
+        }
+    }
+
+    /// Has as many matches as it says, and stops at what is enough.
+    struct Stopping(u64);
+
+    impl Counter for Stopping {
+        fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
+            let count = |query: &Query| match query.enough {
+                Some(enough) if enough < self.0 => Count { occurrences: Some(enough), exact: false },
+                _ => Count { occurrences: Some(self.0), exact: true },
+            };
+            Ok(queries.iter().map(count).collect())
         }
 
         fn size(&self) -> CorpusSize {
@@ -123,20 +165,46 @@ mod tests {
     }
 
     #[test]
-    fn no_member_is_asked_after_enough() {
-        let stopped = Count { exact: false, ..THREE };
-        assert_eq!(sum(vec![fixed(THREE), Box::new(Broken)], &[Some(3)]).unwrap(), [stopped]);
-        assert!(sum(vec![fixed(THREE), Box::new(Broken)], &[Some(3), Some(4)]).is_err());
-        // Enough only with the last member: nothing is missing.
-        let six = Count { occurrences: Some(6), exact: true };
-        assert_eq!(sum(vec![fixed(THREE), fixed(THREE)], &[Some(5)]).unwrap(), [six]);
+    fn members_are_asked_at_the_same_time() {
+        let barrier = Arc::new(Barrier::new(3)); // one after the other would wait for ever
+        let members = (0..3).map(|_| Box::new(Together(barrier.clone())) as Box<dyn Counter>).collect();
+        assert_eq!(sum(members, &[None, None]).unwrap(), [THREE, THREE]);
+    }
+
+    #[test]
+    fn what_is_enough_for_the_sum_is_enough_for_a_member() {
+        let members = || vec![Box::new(Stopping(5)) as Box<dyn Counter>, Box::new(Stopping(2))];
+        let counts = sum(members(), &[None, Some(7), Some(5), Some(3), Some(1)]).unwrap();
+        let exact = |occurrences| Count { occurrences: Some(occurrences), exact: true };
+        let at_least = |occurrences| Count { occurrences: Some(occurrences), exact: false };
+        assert_eq!(counts, [exact(7), exact(7), exact(7), at_least(5), at_least(2)]);
+    }
+
+    #[test]
+    fn every_failure_is_told() {
+        let failed = |members| sum(members, &[None]).unwrap_err().to_string();
+        let broken = |why| Box::new(Broken(why)) as Box<dyn Counter>;
+        assert_eq!(failed(vec![fixed(THREE), broken("one is gone"), fixed(THREE)]), "one is gone");
+        let several = failed(vec![broken("one is gone"), fixed(THREE), broken("another too")]);
+        assert_eq!(several, "2 corpora failed: one is gone; another too");
+
+        struct Short;
+        impl Counter for Short {
+            fn count(&mut self, _: &[Query]) -> Result<Vec<Count>, PartError> {
+                Ok(Vec::new())
+            }
+            fn size(&self) -> CorpusSize {
+                CorpusSize::default()
+            }
+        }
+        assert_eq!(failed(vec![fixed(THREE), Box::new(Short)]), "a corpus gave 0 counts for 1 queries");
     }
 
     #[test]
     fn sizes_are_added_where_all_are_known() {
         let mut members = vec![fixed(THREE), fixed(THREE)];
         assert_eq!(Sum::new(members).size(), CorpusSize { tokens: Some(20), documents: None });
-        members = vec![fixed(THREE), Box::new(Broken)];
+        members = vec![fixed(THREE), Box::new(Broken("it does not say"))];
         assert_eq!(Sum::new(members).size(), CorpusSize::default());
     }
 }

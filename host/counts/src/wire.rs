@@ -1,24 +1,27 @@
 //! The JSON of Infini-gram's HTTP API, as client and server share it.
 //!
-//! A POST holds a [`Request`], and a [`Reply`] comes back. What goes beyond the public API is optional, so that each side
-//! works with others' programs: `exact` in a request counts every match, `exact` in an answer says whether the count is
-//! the number of matches (`approx` does not always tell), and a GET tells what is served ([`About`]).
+//! A POST holds a [`Request`], and a [`Reply`] comes back. What goes beyond the public API is optional, so that each side works
+//! with others' programs: a request may name a mode, say when a count is large enough, and hold many queries; an answer says
+//! whether the count is the number of matches (`approx` does not always tell). A GET tells what is served ([`About`]), and
+//! only what it says is asked for.
 
 use corver_corpus::{CnfOptions, Mode};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
-/// The one kind of query that there is here.
+/// Asks for the count of one query. An [`Answer`] comes back.
 pub const COUNT: &str = "count";
+/// Asks for the counts of many. [`Counts`] come back. The public API has no such thing.
+pub const COUNTS: &str = "counts";
 
-/// Asks for a count.
+/// Asks for counts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// The index, by the server's name for it.
     #[serde(alias = "corpus")]
     pub index: String,
-    /// [`COUNT`].
+    /// [`COUNT`] or [`COUNTS`].
     pub query_type: String,
     /// `a AND b OR c`, as [`corver_corpus::parse_query`] reads it; or else `query_ids`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,15 +29,21 @@ pub struct Request {
     /// The same in token ids.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub query_ids: Option<TokenIds>,
+    /// Many, each as `query` is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queries: Option<Vec<String>>,
     /// Occurrences of a clause above which it is sampled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_clause_freq: Option<u64>,
     /// The window, in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_diff_tokens: Option<u64>,
-    /// Counts every match. Left out unless wanted: other servers refuse fields that they do not know.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub exact: bool,
+    /// How to count. Left out unless wanted: other servers refuse fields that they do not know.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub mode: Mode,
+    /// Counts matter up to this number only, as [`corver_core::Query::enough`] says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enough: Option<u64>,
     // What some clients send along and the public server ignores.
     #[serde(rename = "engine", default, skip_serializing)]
     _engine: IgnoredAny,
@@ -54,10 +63,26 @@ impl Request {
             query: Some(query.to_owned()),
             max_clause_freq: Some(options.max_clause_freq),
             max_diff_tokens: Some(options.max_diff_tokens),
-            exact: options.mode == Mode::Exact,
+            mode: options.mode,
             ..Self::default()
         }
     }
+
+    /// Asks for counts of many queries, as far as is `enough`.
+    #[must_use]
+    pub fn of_many(index: &str, queries: Vec<String>, options: &CnfOptions, enough: Option<u64>) -> Self {
+        Self {
+            query_type: COUNTS.to_owned(),
+            query: None,
+            queries: Some(queries),
+            enough,
+            ..Self::new(index, "", options)
+        }
+    }
+}
+
+fn is_default(mode: &Mode) -> bool {
+    *mode == Mode::default()
 }
 
 /// One n-gram, or AND of ORs of n-grams.
@@ -73,17 +98,17 @@ pub enum Nested<T> {
 /// A query in token ids.
 pub type TokenIds = Nested<u32>;
 
-/// What comes back: a count, or the reason why there is none.
+/// What comes back: an [`Answer`] or [`Counts`], or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Reply {
-    /// No count.
+pub enum Reply<T> {
+    /// No answer.
     Error {
         /// Why not, for people.
         error: String,
     },
-    /// A count.
-    Count(Answer),
+    /// What was asked for.
+    Answer(T),
 }
 
 /// A count, with what a person may want to see of it; our client reads the count alone.
@@ -106,6 +131,27 @@ pub struct Answer {
     pub tokens: Option<Nested<Option<String>>>,
 }
 
+/// The counts of many queries.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counts {
+    /// One per query, in order; `null` where a word has no tokens.
+    pub counts: Vec<Option<Counted>>,
+    /// Milliseconds.
+    #[serde(skip_deserializing)]
+    pub latency: f64,
+}
+
+/// One of [`Counts`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Matches, or an estimate of them, or so many that it is enough.
+    pub count: u64,
+    /// The official engine's flag: the count was scaled up from a sample.
+    pub approx: bool,
+    /// Whether `count` is the number of matches.
+    pub exact: bool,
+}
+
 /// What a GET tells of a server of ours.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct About {
@@ -119,6 +165,12 @@ pub struct About {
     pub tokenizer: Option<String>,
     /// Which values of [`Request::query_type`] it answers.
     pub query_types: Vec<String>,
+    /// In which modes it counts.
+    pub modes: Vec<Mode>,
+    /// How many queries a request of [`COUNTS`] may hold.
+    pub queries: usize,
+    /// How many bytes a request may have.
+    pub body_bytes: usize,
 }
 
 #[cfg(test)]
@@ -135,17 +187,22 @@ mod tests {
             request(Mode::Compatible),
             r#"{"index":"v4_pileval_llama","query_type":"count","query":"red AND fox","max_clause_freq":500000,"max_diff_tokens":1000}"#
         );
-        assert!(request(Mode::Exact).ends_with(r#","exact":true}"#));
+        assert!(request(Mode::Span).ends_with(r#","mode":"span"}"#));
+        let many = Request::of_many("wiki", vec!["red AND fox".into()], &CnfOptions::default(), Some(20));
+        assert_eq!(
+            serde_json::to_string(&many).unwrap(),
+            r#"{"index":"wiki","query_type":"counts","queries":["red AND fox"],"max_clause_freq":500000,"max_diff_tokens":1000,"enough":20}"#
+        );
     }
 
     #[test]
     fn replies_are_those_of_the_public_api() {
-        let read = |json: &str| serde_json::from_str::<Reply>(json);
+        let read = |json: &str| serde_json::from_str::<Reply<Answer>>(json);
         let public = r#"{"count":2349754,"approx":false,"latency":0.73,"token_ids":[3014],"tokens":["▁University"]}"#;
-        assert_eq!(read(public).unwrap(), Reply::Count(Answer { count: 2_349_754, ..Answer::default() }));
+        assert_eq!(read(public).unwrap(), Reply::Answer(Answer { count: 2_349_754, ..Answer::default() }));
         assert_eq!(
             read(r#"{"count":9,"approx":false,"exact":false,"token_ids":"in another form"}"#).unwrap(),
-            Reply::Count(Answer { count: 9, exact: Some(false), ..Answer::default() })
+            Reply::Answer(Answer { count: 9, exact: Some(false), ..Answer::default() })
         );
         let error = r#"{"error":"no such index","latency":1}"#;
         assert_eq!(read(error).unwrap(), Reply::Error { error: "no such index".into() });

@@ -6,6 +6,7 @@ mod served;
 use std::io::{BufReader, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -37,24 +38,51 @@ fn good(count: u64) -> Act {
     )
 }
 
+/// The counts of a server of ours.
+fn many(counts: &[Option<u64>]) -> Act {
+    let counted = |count: &u64| json!({"count": count, "approx": false, "exact": true});
+    let counts: Vec<_> = counts.iter().map(|count| count.as_ref().map(counted)).collect();
+    Act::Answer(200, "", json!({"counts": counts, "latency": 0.1}).to_string())
+}
+
+/// What a server of ours says about itself.
+fn about(index: &str) -> Value {
+    json!({
+        "index": index, "documents": 3, "tokens": 9, "tokenizer": null, "query_types": ["count", "counts"],
+        "modes": ["compatible", "span"], "queries": 4, "body_bytes": 400,
+    })
+}
+
 /// A server in this process that does as it is told, request by request; the last act repeats.
 struct Unruly {
     url: String,
-    /// When each request came, and what it was.
+    /// When each request came, and what it was. Whether it is ours is asked aside.
     requests: Arc<Mutex<Vec<(Instant, Value)>>>,
 }
 
 impl Unruly {
+    /// One of others.
     fn new(acts: Vec<Act>) -> Self {
+        Self::which_says(vec![Act::Answer(405, "", String::new())], acts)
+    }
+
+    /// One of ours, with the index `wiki`.
+    fn ours(acts: Vec<Act>) -> Self {
+        Self::which_says(vec![Act::Answer(200, "", about("wiki").to_string())], acts)
+    }
+
+    /// One that says this of itself.
+    fn which_says(about: Vec<Act>, acts: Vec<Act>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (seen, acts) = (requests.clone(), Arc::new(acts));
+        let (seen, acts) = (requests.clone(), Arc::new([about, acts]));
+        let asked_what_it_is = Arc::new(AtomicUsize::new(0));
         // The threads end with the test's process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (seen, acts) = (seen.clone(), acts.clone());
-                std::thread::spawn(move || serve(stream.unwrap(), &acts, &seen));
+                let (seen, acts, asked_what_it_is) = (seen.clone(), acts.clone(), asked_what_it_is.clone());
+                std::thread::spawn(move || serve(stream.unwrap(), &acts, &asked_what_it_is, &seen));
             }
         });
         Self { url, requests }
@@ -69,14 +97,16 @@ impl Unruly {
     }
 }
 
-fn serve(stream: TcpStream, acts: &[Act], seen: &Mutex<Vec<(Instant, Value)>>) {
+fn serve(stream: TcpStream, acts: &[Vec<Act>; 2], asked: &AtomicUsize, seen: &Mutex<Vec<(Instant, Value)>>) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
-    while let Some(Request { body, .. }) = next_request(&mut reader) {
-        let number = {
+    while let Some(Request { head, body }) = next_request(&mut reader) {
+        let (acts, number) = if head.starts_with("GET") {
+            (&acts[0], asked.fetch_add(1, Ordering::Relaxed))
+        } else {
             let mut seen = seen.lock().unwrap();
             seen.push((Instant::now(), serde_json::from_slice(&body).unwrap_or_default()));
-            seen.len() - 1
+            (&acts[1], seen.len() - 1)
         };
         let act = acts[number.min(acts.len() - 1)].clone();
         let (status, headers, body) = match act {
@@ -190,9 +220,11 @@ fn a_server_that_stays_away_ends_in_an_error() {
     let server = Unruly::new(vec![Act::Answer(503, "", r#"{"error":"no memory left"}"#.into())]);
     for (url, last) in [(&nobody, "refused"), (&server.url, "no memory left")] {
         let patient = RemoteSettings { patience_s: 2.0, ..settings() };
-        let error = count(&open(url, Mode::Compatible, &patient, None).unwrap(), "red AND fox").unwrap_err();
+        let asked = open(url, Mode::Compatible, &patient, None).and_then(|remote| count(&remote, "red AND fox"));
+        let error = asked.unwrap_err();
         let RemoteError::GaveUp { attempts, last: said, .. } = &error else { panic!("{error}") };
         assert!(*attempts >= 2 && said.contains(last), "{error}");
+        assert!(error.to_string().contains(url) && error.to_string().contains("wiki"), "{error}");
     }
 }
 
@@ -257,45 +289,124 @@ fn waiting_for_ones_turn_takes_no_patience() {
 #[test]
 fn what_is_known_is_not_asked_again() {
     let folder = tempfile::tempdir().unwrap();
-    let server = Unruly::new(vec![good(7), good(8), good(9)]);
+    let server = Unruly::ours([7, 8, 9].map(|count| many(&[Some(count)])).to_vec());
     let ask = |mode, settings| {
         count(&open(&server.url, mode, &settings, Some(folder.path())).unwrap(), "red AND fox").unwrap()
     };
-    let asked = [Mode::Compatible, Mode::Compatible, Mode::Exact, Mode::Exact].map(|mode| ask(mode, settings()));
+    let asked = [Mode::Compatible, Mode::Compatible, Mode::Span, Mode::Span].map(|mode| ask(mode, settings()));
     assert_eq!(asked, [7, 7, 8, 8].map(Some));
     assert_eq!(server.num_requests(), 2);
     assert_eq!(ask(Mode::Compatible, RemoteSettings { cache: false, ..settings() }), Some(9));
 }
 
 #[test]
-fn only_our_server_says_how_large_the_corpus_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let size = |server: &Unruly| {
-        let mut remote = open(&server.url, Mode::Compatible, &settings(), Some(folder.path())).unwrap();
-        remote.ask_size().map(|()| remote.size())
+fn a_server_is_asked_for_no_more_than_it_says() {
+    let says = |about: Act, mode| {
+        let server = Unruly::which_says(vec![about], vec![good(7)]);
+        let remote = open(&server.url, mode, &settings(), None).map(|remote| remote.size());
+        assert_eq!(server.num_requests(), 0);
+        remote
     };
-    let about = |index: &str| {
-        let about = json!({"index": index, "documents": 3, "tokens": 9, "tokenizer": null, "query_types": ["count"]});
-        Act::Answer(200, "", about.to_string())
-    };
-    let ours = Unruly::new(vec![about("wiki")]);
-    for _ in 0..2 {
-        assert_eq!(size(&ours).unwrap(), CorpusSize { tokens: Some(9), documents: Some(3) });
+    let ours = |index| Act::Answer(200, "", about(index).to_string());
+    for mode in [Mode::Compatible, Mode::Span] {
+        assert_eq!(says(ours("wiki"), mode).unwrap(), CorpusSize { tokens: Some(9), documents: Some(3) });
     }
-    assert_eq!(ours.num_requests(), 1, "it is kept with the answers");
-    let refusals = [405, 503].map(|status| Act::Answer(status, "", String::new()));
-    for other in [about("books"), Act::Answer(200, "", "<html>".into()), good(7)].into_iter().chain(refusals) {
-        assert_eq!(size(&Unruly::new(vec![other])).unwrap(), CorpusSize::default());
+    let error = says(ours("wiki"), Mode::Exact).unwrap_err();
+    assert!(matches!(error, RemoteError::Mode { mode: Mode::Exact, .. }), "{error}");
+    let error = says(ours("wiki-0-3"), Mode::Compatible).unwrap_err();
+    assert!(error.to_string().contains("has the index wiki-0-3, not wiki"), "{error}");
+    let refusals = [405, 502, 503].map(|status| Act::Answer(status, "", String::new()));
+    for other in [Act::Answer(200, "", "<html>".into()), good(7)].into_iter().chain(refusals) {
+        assert_eq!(says(other.clone(), Mode::Compatible).unwrap(), CorpusSize::default());
+        for mode in [Mode::Exact, Mode::Span] {
+            let error = says(other.clone(), mode).unwrap_err();
+            assert!(matches!(error, RemoteError::Mode { .. }), "{error}");
+        }
     }
+    // Ours, once it has time.
+    let busy = Act::Answer(503, "Retry-After: 1\r\n", r#"{"error":"busy"}"#.into());
+    let server = Unruly::which_says(vec![busy, ours("wiki")], vec![good(7)]);
+    assert!(open(&server.url, Mode::Span, &settings(), None).is_ok());
 }
 
 #[test]
-fn enough_is_not_sent() {
+fn a_server_of_ours_is_asked_many_at_once() {
+    let server = Unruly::ours(vec![many(&[Some(3); 4]), many(&[Some(3), None, Some(3), Some(3)]), many(&[Some(3)])]);
+    let counts = server.remote(&settings()).count(&queries(9)).unwrap();
+    let occurrences: Vec<_> = counts.iter().map(|count| count.occurrences).collect();
+    assert_eq!(occurrences.iter().filter(|&&count| count == Some(3)).count(), 8);
+    assert_eq!(occurrences[5], None);
+    assert!(counts.iter().all(|count| count.exact));
+    let requests = server.requests.lock().unwrap();
+    assert_eq!(
+        requests[0].1,
+        json!({
+            "index": "wiki", "query_type": "counts", "queries": ["red AND 0", "red AND 1", "red AND 2", "red AND 3"],
+            "max_clause_freq": 500_000, "max_diff_tokens": 1_000,
+        })
+    );
+    assert_eq!(requests[2].1["queries"], json!(["red AND 8"]));
+}
+
+#[test]
+fn every_connection_has_its_part() {
+    let server = Unruly::ours(vec![many(&[Some(3); 2])]);
+    let mut remote = server.remote(&RemoteSettings { connections: 3, ..settings() });
+    assert_eq!(remote.count(&queries(6)).unwrap(), [Count { occurrences: Some(3), exact: true }; 6]);
+    let requests = server.requests.lock().unwrap();
+    assert_eq!(requests.iter().map(|(_, one)| one["queries"].as_array().unwrap().len()).collect::<Vec<_>>(), [2; 3]);
+}
+
+#[test]
+fn a_request_is_no_longer_than_the_server_takes() {
+    let server = Unruly::ours(vec![many(&[Some(3)])]);
+    let queries: Vec<Query> = (0..3).map(|number| Query::new([[number.to_string().repeat(150)]])).collect();
+    server.remote(&settings()).count(&queries).unwrap();
+    assert_eq!(server.num_requests(), 3, "two would have more than 400 bytes");
+}
+
+#[test]
+fn a_hostile_answer_is_none() {
+    for hostile in [
+        many(&[Some(3)]),
+        many(&[Some(3); 3]),
+        many(&[]),
+        good(7),
+        Act::Answer(200, "", "[3, 3]".into()),
+        Act::Answer(200, "", r#"{"counts": [{"count": -1, "approx": false, "exact": true}, null]}"#.into()),
+        Act::Answer(200, "", "\u{0}".repeat(3 << 20)),
+    ] {
+        let server = Unruly::ours(vec![hostile.clone()]);
+        let impatient = RemoteSettings { patience_s: 0.1, ..settings() };
+        let error = server.remote(&impatient).count(&queries(2)).unwrap_err().to_string();
+        assert!(error.contains("did not answer 2 queries on its index wiki"), "{error}");
+        // It is asked again, as any server whose answer was broken on the way.
+        let server = Unruly::ours(vec![hostile, many(&[Some(3); 2])]);
+        assert!(server.remote(&settings()).count(&queries(2)).is_ok());
+    }
+    let server = Unruly::ours(vec![many(&[Some(3)]), many(&[Some(1), Some(2), Some(3)])]);
+    let impatient = RemoteSettings { patience_s: 0.1, ..settings() };
+    let error = server.remote(&impatient).count(&queries(2)).unwrap_err().to_string();
+    assert!(error.contains("1 counts for 2 queries"), "{error}");
+}
+
+#[test]
+fn what_is_enough_is_told_to_our_server_alone() {
+    let asked = || vec![Query::new([["fox"], ["den"]]).with_enough(Some(2)), Query::new([["fox"], ["hen"]])];
     let server = Unruly::new(vec![good(7)]);
-    let query = Query::new([["fox"], ["den"]]).with_enough(Some(2));
-    let counts = server.remote(&settings()).count(&[query]).unwrap();
-    assert_eq!(counts, [Count { occurrences: Some(7), exact: true }]);
-    assert!(server.requests.lock().unwrap()[0].1.get("enough").is_none());
+    assert_eq!(server.remote(&settings()).count(&asked()).unwrap(), [Count { occurrences: Some(7), exact: true }; 2]);
+    assert!(server.requests.lock().unwrap().iter().all(|(_, request)| request.get("enough").is_none()));
+
+    let folder = tempfile::tempdir().unwrap();
+    let stopped = json!({"counts": [{"count": 2, "approx": false, "exact": false}]}).to_string();
+    let server = Unruly::ours(vec![many(&[Some(7)]), Act::Answer(200, "", stopped)]);
+    for _ in 0..2 {
+        let mut remote = open(&server.url, Mode::Compatible, &settings(), Some(folder.path())).unwrap();
+        let counts = remote.count(&asked()).unwrap();
+        assert_eq!(counts, [(2, false), (7, true)].map(|(count, exact)| Count { occurrences: Some(count), exact }));
+    }
+    let requests = server.requests.lock().unwrap();
+    assert_eq!(requests.iter().map(|(_, one)| one.get("enough")).collect::<Vec<_>>(), [None, Some(&json!(2))]);
 }
 
 #[test]
@@ -309,8 +420,6 @@ fn what_cannot_be_asked_has_no_count() {
 
 #[test]
 fn addresses_and_settings_are_checked_beforehand() {
-    let spans = open("http://host/", Mode::Span, &settings(), None);
-    assert!(matches!(spans, Err(RemoteError::Span)), "the API does not count them");
     let open = |url: &str, settings: &RemoteSettings| open(url, Mode::Compatible, settings, None).map(drop);
     assert!(matches!(open("api.infini-gram.io", &settings()), Err(RemoteError::Url { .. })));
     for (wrong, name) in [

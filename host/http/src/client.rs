@@ -162,7 +162,7 @@ impl Client {
         let response = self.quietly(|| self.authorized(self.agent.get(&self.url)).call());
         let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
         let body = response.body_mut().with_config().limit(self.answer_bytes).read_to_vec().unwrap_or_default();
-        Ok(Answer { status: response.status(), body, retry_after: Duration::ZERO })
+        Ok(Answer { status: response.status(), body, retry_after: retry_after(&response) })
     }
 
     /// Makes a request. With a token nothing of it is logged: ureq shows whole exchanges, byte by byte, at the level `trace`.
@@ -183,16 +183,19 @@ impl Client {
 
 fn read(response: Result<Response<Body>, ureq::Error>, most: u64) -> Result<Answer, Failure> {
     let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
-    let status = response.status();
-    let header = response.headers().get("retry-after").and_then(|header| header.to_str().ok());
-    let retry_after = header.and_then(|header| retry_after(header, SystemTime::now())).unwrap_or_default();
     let body = response.body_mut().with_config().limit(most).read_to_vec();
     let body = body.map_err(|error| Failure::passing(format!("the answer broke off: {error}")))?;
-    Ok(Answer { status, body, retry_after })
+    Ok(Answer { status: response.status(), body, retry_after: retry_after(&response) })
+}
+
+/// How long the server asks to wait.
+fn retry_after(response: &Response<Body>) -> Duration {
+    let header = response.headers().get("retry-after").and_then(|header| header.to_str().ok());
+    header.and_then(|header| wait_until(header, SystemTime::now())).unwrap_or_default()
 }
 
 /// What a `Retry-After` header asks for: seconds, or a date. `None` where it is neither.
-fn retry_after(header: &str, now: SystemTime) -> Option<Duration> {
+fn wait_until(header: &str, now: SystemTime) -> Option<Duration> {
     if let Ok(seconds) = header.trim().parse() {
         return Some(Duration::from_secs(seconds));
     }
@@ -216,10 +219,10 @@ mod tests {
     #[test]
     fn servers_may_ask_in_seconds_or_by_date() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
-        assert_eq!(retry_after("7", now), Some(Duration::from_secs(7)));
+        assert_eq!(wait_until("7", now), Some(Duration::from_secs(7)));
         let in_a_minute = httpdate::fmt_http_date(now + Duration::from_secs(60));
-        assert_eq!(retry_after(&in_a_minute, now), Some(Duration::from_secs(60)));
-        assert_eq!(retry_after(&httpdate::fmt_http_date(SystemTime::UNIX_EPOCH), now), Some(Duration::ZERO));
-        assert_eq!(retry_after("soon", now), None);
+        assert_eq!(wait_until(&in_a_minute, now), Some(Duration::from_secs(60)));
+        assert_eq!(wait_until(&httpdate::fmt_http_date(SystemTime::UNIX_EPOCH), now), Some(Duration::ZERO));
+        assert_eq!(wait_until("soon", now), None);
     }
 }

@@ -109,6 +109,13 @@ impl Refusal {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
     }
 
+    /// The same, and what it is about: one text of several.
+    pub(crate) fn about(self, text: &str) -> Self {
+        const SHOWN: usize = 120;
+        let start: String = text.chars().take(SHOWN).collect();
+        Self { message: format!("{start:?}: {}", self.message), ..self }
+    }
+
     /// We are at fault.
     #[must_use]
     pub fn failed(message: impl Into<String>) -> Self {

@@ -4,110 +4,68 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Mutex;
 
-use corver_core::CorpusSize;
-use corver_corpus::{CnfCount, CnfOptions, Mode};
+use corver_corpus::CnfOptions;
 use corver_http::Lines;
 use serde::{Deserialize, Serialize};
 
 use super::RemoteError;
+use crate::wire::Counted;
 
-/// What an answer depends on, the server and its index aside.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Key {
-    query: String,
-    max_clause_freq: u64,
-    max_diff_tokens: u64,
-    exact: bool,
-}
-
-impl Key {
-    fn new(query: &str, options: &CnfOptions) -> Self {
-        let CnfOptions { max_clause_freq, max_diff_tokens, mode } = *options;
-        Self { query: query.to_owned(), max_clause_freq, max_diff_tokens, exact: mode == Mode::Exact }
-    }
-}
-
-/// One line of the file.
+/// One line of the file: what was asked of the index, and the answer.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(untagged)]
-enum Line {
-    Count {
-        #[serde(flatten)]
-        key: Key,
-        count: u64,
-        approx: bool,
-        sampled: bool,
-    },
-    Size {
-        corpus: CorpusSize,
-    },
+struct Line {
+    query: String,
+    options: CnfOptions,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    enough: Option<u64>,
+    #[serde(flatten)]
+    counted: Counted,
 }
 
+/// What the server's index answers with certain options.
 #[derive(Debug)]
 pub(super) struct Cache {
     lines: Lines,
-    known: Mutex<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    counts: HashMap<Key, CnfCount>,
-    size: Option<CorpusSize>,
-}
-
-impl Known {
-    fn learn(&mut self, line: Line) {
-        match line {
-            Line::Count { key, count, approx, sampled } => {
-                self.counts.insert(key, CnfCount { count, approx, sampled, at_least: false });
-            }
-            Line::Size { corpus } => self.size = Some(corpus),
-        }
-    }
+    options: CnfOptions,
+    /// By query, and what is enough.
+    known: Mutex<HashMap<(String, Option<u64>), Counted>>,
 }
 
 impl Cache {
     /// Opens the file of a server's index in `dir`, which is created if need be.
-    pub(super) fn open(dir: &Path, url: &str, index: &str) -> Result<Self, RemoteError> {
+    pub(super) fn open(dir: &Path, url: &str, index: &str, options: CnfOptions) -> Result<Self, RemoteError> {
         let path = dir.join(file_name(url, index));
         let failed = |action| {
             let path = path.clone();
             move |source| RemoteError::Cache { action, path, source }
         };
         std::fs::create_dir_all(dir).map_err(failed("create"))?;
-        let mut known = Known::default();
-        let lines = Lines::open(&path, |line| known.learn(line)).map_err(failed("open"))?;
-        Ok(Self { lines, known: Mutex::new(known) })
+        let mut known = HashMap::new();
+        let learn = |line: Line| {
+            if line.options == options {
+                known.insert((line.query, line.enough), line.counted);
+            }
+        };
+        let lines = Lines::open(&path, learn).map_err(failed("open"))?;
+        Ok(Self { lines, options, known: Mutex::new(known) })
     }
 
-    pub(super) fn count(&self, query: &str, options: &CnfOptions) -> Option<CnfCount> {
-        self.lock().counts.get(&Key::new(query, options)).copied()
+    pub(super) fn get(&self, query: &str, enough: Option<u64>) -> Option<Counted> {
+        self.lock().get(&(query.to_owned(), enough)).copied()
     }
 
-    pub(super) fn put_count(&self, query: &str, options: &CnfOptions, count: CnfCount) -> Result<(), RemoteError> {
-        let CnfCount { count, approx, sampled, .. } = count;
-        self.put(Line::Count { key: Key::new(query, options), count, approx, sampled })
-    }
-
-    pub(super) fn size(&self) -> Option<CorpusSize> {
-        self.lock().size
-    }
-
-    pub(super) fn put_size(&self, corpus: CorpusSize) -> Result<(), RemoteError> {
-        self.put(Line::Size { corpus })
-    }
-
-    fn put(&self, line: Line) -> Result<(), RemoteError> {
+    pub(super) fn put(&self, query: &str, enough: Option<u64>, counted: Counted) -> Result<(), RemoteError> {
+        let line = Line { query: query.to_owned(), options: self.options, enough, counted };
         self.lines.append(&line).map_err(|source| RemoteError::Cache {
             action: "append to",
             path: self.lines.path().to_owned(),
             source,
         })?;
-        self.lock().learn(line);
+        self.lock().insert((line.query, enough), counted);
         Ok(())
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(String, Option<u64>), Counted>> {
         self.known.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) // answers are inserted whole
     }
 }
@@ -126,36 +84,29 @@ fn fnv1a(bytes: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use corver_corpus::Mode;
+
     use super::*;
-
-    const SERVER: (&str, &str) = ("http://host/", "wiki");
-
-    fn open(dir: &Path) -> Cache {
-        Cache::open(dir, SERVER.0, SERVER.1).unwrap()
-    }
 
     #[test]
     fn answers_outlive_the_process_and_depend_on_everything_asked() {
         let folder = tempfile::tempdir().unwrap();
+        let open = |url, index, options| Cache::open(folder.path(), url, index, options).unwrap();
         let (query, options) = ("red AND fox", CnfOptions::default());
-        let about = CnfCount { count: 9, approx: true, sampled: true, at_least: false };
-        let size = CorpusSize { tokens: Some(7), documents: None };
-        let cache = open(folder.path());
-        assert_eq!(cache.size(), None);
-        cache.put_count(query, &options, about).unwrap();
-        cache.put_size(size).unwrap();
-        let cache = open(folder.path());
-        assert_eq!((cache.count(query, &options), cache.size()), (Some(about), Some(size)));
-        assert_eq!(cache.count("red AND hen", &options), None);
-        for other in [
-            CnfOptions { max_clause_freq: 7, ..options },
-            CnfOptions { max_diff_tokens: 7, ..options },
-            CnfOptions { mode: Mode::Exact, ..options },
+        let counted = Counted { count: 9, approx: true, exact: false };
+        open("http://host/", "wiki", options).put(query, None, counted).unwrap();
+        let cache = open("http://host/", "wiki", options);
+        assert_eq!(cache.get(query, None), Some(counted));
+        assert_eq!((cache.get("red AND hen", None), cache.get(query, Some(9))), (None, None));
+        for (url, index, options) in [
+            ("http://other/", "wiki", options),
+            ("http://host/", "wiki2", options),
+            ("http://host/", "wiki", CnfOptions { max_clause_freq: 7, ..options }),
+            ("http://host/", "wiki", CnfOptions { max_diff_tokens: 7, ..options }),
+            ("http://host/", "wiki", CnfOptions { mode: Mode::Exact, ..options }),
+            ("http://host/", "wiki", CnfOptions { mode: Mode::Span, ..options }),
         ] {
-            assert_eq!(cache.count(query, &other), None);
-        }
-        for (url, index) in [("http://other/", "wiki"), ("http://host/", "wiki2")] {
-            assert_eq!(Cache::open(folder.path(), url, index).unwrap().count(query, &options), None);
+            assert_eq!(open(url, index, options).get(query, None), None);
         }
     }
 }

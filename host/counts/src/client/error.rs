@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use corver_corpus::Mode;
 use corver_http::UrlError;
 
 use crate::TokenError;
@@ -10,9 +11,27 @@ use crate::TokenError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// The API has no words for what `span` counts.
-    #[error("servers cannot count in the mode `span`; use `compatible` or `exact`, or an index on this machine")]
-    Span,
+    /// The server does not say that it counts in this mode. The public API has no words for `exact` and `span`.
+    #[error(
+        "{url} does not say that it counts in the mode `{}`, as `corver-host index serve` does; use `compatible`, or an index on this machine",
+        format!("{mode:?}").to_lowercase()
+    )]
+    Mode {
+        /// The server.
+        url: String,
+        /// The mode.
+        mode: Mode,
+    },
+    /// The server has another index than the one that is asked for.
+    #[error("{url} has the index {has}, not {index}: write it as {url}#{has}")]
+    OtherIndex {
+        /// The server.
+        url: String,
+        /// What is asked for.
+        index: String,
+        /// What it has.
+        has: String,
+    },
     /// The address of the server cannot be used.
     #[error(transparent)]
     Url(#[from] UrlError),

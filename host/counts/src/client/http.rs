@@ -1,17 +1,33 @@
 //! One exchange with a server of counts.
 
 use corver_http::{Client, Failure, excerpt};
+use serde::de::DeserializeOwned;
 
-use crate::wire::{About, Answer, Reply, Request};
+use crate::wire::{About, Answer, Counted, Counts, Reply, Request};
 
-pub(super) fn count(client: &Client, request: &Request) -> Result<Answer, Failure> {
+/// Asks for one count.
+pub(super) fn count(client: &Client, request: &Request) -> Result<Counted, Failure> {
+    let Answer { count, approx, exact, .. } = post(client, request)?;
+    Ok(Counted { count, approx, exact: exact.unwrap_or(!approx) })
+}
+
+/// Asks for so many counts.
+pub(super) fn counts(client: &Client, request: &Request, number: usize) -> Result<Vec<Option<Counted>>, Failure> {
+    let Counts { counts, .. } = post(client, request)?;
+    match counts.len() {
+        got if got == number => Ok(counts),
+        got => Err(Failure::passing(format!("{got} counts for {number} queries"))),
+    }
+}
+
+fn post<T: DeserializeOwned>(client: &Client, request: &Request) -> Result<T, Failure> {
     let answer = client.post(request)?;
     if let Some(passing) = answer.passing() {
         return Err(passing);
     }
     match serde_json::from_slice(&answer.body) {
         Ok(Reply::Error { error }) => Err(Failure::Refused(error)),
-        Ok(Reply::Count(count)) if answer.is_success() => Ok(count),
+        Ok(Reply::Answer(told)) if answer.is_success() => Ok(told),
         _ if answer.is_success() => {
             Err(Failure::passing(format!("no answer of Infini-gram's API, but {}", excerpt(&answer.body))))
         }
@@ -24,6 +40,12 @@ pub(super) fn about(client: &Client) -> Result<Option<About>, Failure> {
     let answer = client.get()?;
     if answer.is_unauthorized() {
         return Err(Failure::Refused(excerpt(&answer.body)));
+    }
+    // Ours says when to come back where it is busy.
+    if let Some(passing) = answer.passing()
+        && matches!(passing, Failure::Passing { retry_after, .. } if !retry_after.is_zero())
+    {
+        return Err(passing);
     }
     Ok(serde_json::from_slice(&answer.body).ok().filter(|_| answer.is_success()))
 }

@@ -1,10 +1,12 @@
 //! An index behind Infini-gram's HTTP API.
 
+mod batch;
 mod cache;
 mod error;
 mod http;
 mod settings;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -13,9 +15,9 @@ use corver_core::{CorpusSize, Count, Counter, PartError, Query};
 use corver_corpus::{CnfCount, CnfOptions, Mode};
 use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each};
 
-use crate::local::count_of;
-use crate::wire::{About, Answer, Request};
+use crate::wire::{About, Counted, Request};
 use crate::{TOKEN_VARIABLE, Token};
+use batch::Asked;
 use cache::Cache;
 
 pub use error::RemoteError;
@@ -26,6 +28,8 @@ pub use settings::RemoteSettings;
 /// An attempt fails in passing where the connection is lost or takes too long, where the answer is none, and with the states
 /// 408, 429 and 5xx. It is then repeated, after a wait that doubles and follows `Retry-After`, until the patience of
 /// [`RemoteSettings`] is at its end. A refusal is final. A batch ends with its first final failure.
+///
+/// A server of ours is asked many queries at once, with what is enough for each; any other one by one, and for whole counts.
 #[derive(Debug)]
 pub struct Remote {
     client: Client,
@@ -34,15 +38,17 @@ pub struct Remote {
     patience: Patience,
     connections: usize,
     cache: Option<Cache>,
-    size: CorpusSize,
+    /// What a server of ours says about itself.
+    about: Option<About>,
 }
 
 impl Remote {
-    /// Prepares to ask for an index by its name, always with the same options. Nothing is sent yet. Answers are kept in files
-    /// in `cache_dir`, where one is given and the settings want it.
+    /// Prepares to ask for an index by its name, always with the same options. The server is asked what it is. Answers are kept
+    /// in files in `cache_dir`, where one is given and the settings want it.
     ///
     /// # Errors
-    /// Where the URL, the mode, the token or a setting cannot be used, or the cache not be opened.
+    /// Where the URL, the token or a setting cannot be used, or the cache not be opened; where the server does not answer at all,
+    /// has another index, or cannot count in this mode.
     pub fn open(
         url: &str,
         index: &str,
@@ -50,9 +56,6 @@ impl Remote {
         settings: &RemoteSettings,
         cache_dir: Option<&Path>,
     ) -> Result<Self, RemoteError> {
-        if options.mode == Mode::Span {
-            return Err(RemoteError::Span);
-        }
         if let Some((setting, expected)) = settings.problem() {
             return Err(RemoteError::Setting { setting, expected });
         }
@@ -60,84 +63,121 @@ impl Remote {
         let token = Token::load(settings.token_file.as_deref(), Some(TOKEN_VARIABLE))?;
         let client = Client::new(url, settings.connections, timeout, token.as_ref())?;
         let cache_dir = cache_dir.filter(|_| settings.cache);
-        Ok(Self {
+        let mut remote = Self {
             client,
             index: index.to_owned(),
             options,
             patience: Patience::new(Duration::from_secs_f64(settings.patience_s), settings.requests_per_second),
             connections: settings.connections,
-            cache: cache_dir.map(|dir| Cache::open(dir, url, index)).transpose()?,
-            size: CorpusSize::default(),
-        })
+            cache: cache_dir.map(|dir| Cache::open(dir, url, index, options)).transpose()?,
+            about: None,
+        };
+        let ask = || http::about(&remote.client);
+        remote.about = remote.ask("what it serves", &FirstFailure::default(), ask)?.flatten();
+        remote.check()?;
+        Ok(remote)
     }
 
-    /// Asks how large the corpus is. Only our server says; with another the size stays unknown, whatever it answers.
-    ///
-    /// # Errors
-    /// Where the server does not answer at all.
-    pub fn ask_size(&mut self) -> Result<(), RemoteError> {
-        if let Some(size) = self.cache.as_ref().and_then(Cache::size) {
-            self.size = size;
-            return Ok(());
+    /// That the server can be asked for what is to be asked.
+    fn check(&self) -> Result<(), RemoteError> {
+        let (url, mode) = (self.client.url().to_owned(), self.options.mode);
+        match &self.about {
+            Some(About { index, .. }) if *index != self.index => {
+                Err(RemoteError::OtherIndex { url, index: self.index.clone(), has: index.clone() })
+            }
+            Some(about) if about.modes.contains(&mode) => Ok(()),
+            None if mode == Mode::Compatible => Ok(()),
+            _ => Err(RemoteError::Mode { url, mode }),
         }
-        let about =
-            self.ask("a request for the corpus's size", &FirstFailure::default(), || http::about(&self.client))?;
-        if let Some(About { index, tokens, documents, .. }) = about.flatten()
-            && index == self.index
-        {
-            self.size = CorpusSize { tokens: Some(tokens), documents: Some(documents) };
-            self.keep(|cache| cache.put_size(self.size));
-        }
-        Ok(())
     }
 
-    /// A count with everything that the server says about it; `None` for a query that the API has no words for.
+    /// A count with everything that the server says about it; `None` for a query that the API has no words for, or a word
+    /// without tokens.
     ///
     /// # Errors
     /// Where the server refuses the query, or gives no answer for as long as patience lasts.
     pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, RemoteError> {
-        Ok(self.count_all(&[all_of])?.pop().flatten())
+        let counted = self.count_all(&[Query { all_of: all_of.to_vec(), enough: None }])?.pop().flatten();
+        Ok(counted.map(|Counted { count, approx, exact }| CnfCount { count, approx, sampled: !exact, at_least: false }))
     }
 
-    fn count_all(&self, queries: &[&[Vec<String>]]) -> Result<Vec<Option<CnfCount>>, RemoteError> {
+    fn count_all(&self, queries: &[Query]) -> Result<Vec<Option<Counted>>, RemoteError> {
         let mut counts = vec![None; queries.len()];
-        let mut unknown = Vec::new();
-        for (place, all_of) in queries.iter().enumerate() {
-            let Some(text) = query_text(all_of) else { continue };
-            counts[place] = self.cache.as_ref().and_then(|cache| cache.count(&text, &self.options));
+        // The queries of a batch nearly always stop alike.
+        let mut unknown: BTreeMap<Option<u64>, Vec<Asked>> = BTreeMap::new();
+        for (place, query) in queries.iter().enumerate() {
+            let Some(text) = query_text(&query.all_of) else { continue };
+            let enough = query.enough.filter(|_| self.about.is_some());
+            counts[place] = self.cache.as_ref().and_then(|cache| cache.get(&text, enough));
             if counts[place].is_none() {
-                unknown.push((place, text));
+                unknown.entry(enough).or_default().push(Asked { place, text });
             }
         }
-        for (place, count) in self.ask_all(unknown)? {
-            counts[place] = Some(count);
+        let divide = |(enough, asked)| self.divide(asked).into_iter().map(move |part| (enough, part));
+        for (place, counted) in self.ask_all(unknown.into_iter().flat_map(divide).collect())? {
+            counts[place] = counted;
         }
         Ok(counts)
     }
 
-    /// Asks for all of these, as many at a time as there are connections. The answers come in any order, with their places.
-    fn ask_all(&self, queries: Vec<(usize, String)>) -> Result<Vec<(usize, CnfCount)>, RemoteError> {
-        let answers = Mutex::new(Vec::with_capacity(queries.len()));
-        each(queries, self.connections, |(place, query), failure| {
-            if let Some(count) = self.ask_count(&query, failure)? {
-                answers.lock().expect("no thread panics with it").push((place, count));
+    /// As many at a time as one request may ask.
+    fn divide(&self, asked: Vec<Asked>) -> Vec<Vec<Asked>> {
+        let Some(About { queries, body_bytes, .. }) = self.about else {
+            return asked.into_iter().map(|one| vec![one]).collect();
+        };
+        let empty = Request::of_many(&self.index, Vec::new(), &self.options, Some(u64::MAX));
+        let around = serde_json::to_string(&empty).expect("a request is plain JSON").len();
+        // Every connection has its part.
+        let most = asked.len().div_ceil(self.connections).min(queries);
+        batch::divide(asked, most, body_bytes.saturating_sub(around))
+    }
+
+    /// Asks for all of these, as many requests at a time as there are connections. The answers come in any order, with their
+    /// places.
+    fn ask_all(&self, parts: Vec<(Option<u64>, Vec<Asked>)>) -> Result<Vec<(usize, Option<Counted>)>, RemoteError> {
+        let answers = Mutex::new(Vec::new());
+        each(parts, self.connections, |(enough, part), failure| {
+            if let Some(counts) = self.ask_part(&part, enough, failure)? {
+                let mut answers = answers.lock().expect("no thread panics with it");
+                answers.extend(part.iter().map(|asked| asked.place).zip(counts));
             }
             Ok(())
         })?;
         Ok(answers.into_inner().expect("no thread panics with it"))
     }
 
-    fn ask_count(&self, query: &str, failure: &FirstFailure<RemoteError>) -> Result<Option<CnfCount>, RemoteError> {
-        let request = Request::new(&self.index, query, &self.options);
-        let answer = self.ask(&format!("the query {query:?}"), failure, || http::count(&self.client, &request))?;
-        let count = answer.map(|Answer { count, approx, exact, .. }| {
-            let sampled = exact.map_or(approx, |exact| !exact);
-            CnfCount { count, approx, sampled, at_least: false }
-        });
-        if let Some(count) = count {
-            self.keep(|cache| cache.put_count(query, &self.options, count));
+    /// One request.
+    fn ask_part(
+        &self,
+        part: &[Asked],
+        enough: Option<u64>,
+        failure: &FirstFailure<RemoteError>,
+    ) -> Result<Option<Vec<Option<Counted>>>, RemoteError> {
+        let what = match part {
+            [only] => format!("the query {:?}", only.text),
+            _ => format!("{} queries", part.len()),
+        };
+        let counts = match (&self.about, part) {
+            (None, [only]) => {
+                let request = Request::new(&self.index, &only.text, &self.options);
+                self.ask(&what, failure, || http::count(&self.client, &request).map(|counted| vec![Some(counted)]))?
+            }
+            _ => {
+                let texts = part.iter().map(|asked| asked.text.clone()).collect();
+                let request = Request::of_many(&self.index, texts, &self.options, enough);
+                self.ask(&what, failure, || http::counts(&self.client, &request, part.len()))?
+            }
+        };
+        if let Some(cache) = &self.cache {
+            for (asked, counted) in part.iter().zip(counts.iter().flatten()) {
+                let Some(counted) = counted else { continue };
+                // A cache that cannot be written does not stop a run.
+                if let Err(error) = cache.put(&asked.text, enough, *counted) {
+                    tracing::warn!(%error, "an answer is not kept");
+                }
+            }
         }
-        Ok(count)
+        Ok(counts)
     }
 
     /// Repeats an attempt until there is an answer, a refusal, or no patience left. `None` where another request of the batch
@@ -158,24 +198,21 @@ impl Remote {
             }
         })
     }
-
-    /// Writes to the cache, if there is one. A cache that cannot be written does not stop a run.
-    fn keep(&self, write: impl FnOnce(&Cache) -> Result<(), RemoteError>) {
-        if let Some(Err(error)) = self.cache.as_ref().map(write) {
-            tracing::warn!(%error, "an answer is not kept");
-        }
-    }
 }
 
 impl Counter for Remote {
-    /// Every count is whole: the API has no word for `enough`.
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-        let all_of: Vec<_> = queries.iter().map(|query| query.all_of.as_slice()).collect();
-        Ok(self.count_all(&all_of)?.into_iter().map(count_of).collect())
+        let count_of = |counted: Option<Counted>| Count {
+            occurrences: counted.map(|counted| counted.count),
+            exact: counted.is_none_or(|counted| counted.exact),
+        };
+        Ok(self.count_all(queries)?.into_iter().map(count_of).collect())
     }
 
+    /// Only our server says.
     fn size(&self) -> CorpusSize {
-        self.size
+        let about = self.about.as_ref();
+        CorpusSize { tokens: about.map(|about| about.tokens), documents: about.map(|about| about.documents) }
     }
 }
 

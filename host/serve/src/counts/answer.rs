@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
-use corver_corpus::{Cnf, CnfCount, CnfOptions, Corpus, Error, Mode, parse_query};
-use corver_counts::wire::{Answer, COUNT, Nested, Request, TokenIds};
+use corver_corpus::{Cnf, CnfCount, CnfOptions, Corpus, Error, parse_query};
+use corver_counts::wire::{Answer, COUNT, COUNTS, Counted, Counts, Nested, Request, TokenIds};
 
 use super::CountLimits;
-use crate::Refusal;
+use crate::{Refusal, Reply};
 
 /// What the public API takes where a request does not say.
 const DEFAULT_CLAUSE_FREQ: u64 = 50_000;
@@ -18,6 +18,7 @@ impl From<Error> for Refusal {
             Error::EmptyQuery { .. } | Error::TokenTooLarge { .. } | Error::Option { .. } | Error::Encode { .. } => {
                 Self::bad(error.to_string())
             }
+            Error::Deadline { .. } => Self::busy(error.to_string()),
             _ => Self::failed(error.to_string()),
         }
     }
@@ -39,43 +40,131 @@ fn pieces(ids: &TokenIds, corpus: &Corpus) -> Nested<Option<String>> {
     }
 }
 
-/// Answers a request for the index called `name`.
-pub(super) fn answer(corpus: &Corpus, name: &str, limits: &CountLimits, body: &[u8]) -> Result<Answer, Refusal> {
-    let request: Request =
+/// What is served, and to whom.
+pub(super) struct Served {
+    pub(super) corpus: Corpus,
+    /// What clients call it.
+    pub(super) name: String,
+    pub(super) limits: CountLimits,
+}
+
+/// Answers a request. Counting many queries ends at the deadline.
+pub(super) fn answer(served: &Served, body: &[u8], deadline: Instant) -> Result<Reply, Refusal> {
+    let mut request: Request =
         serde_json::from_slice(body).map_err(|error| Refusal::bad(format!("Invalid request: {error}")))?;
-    if request.query_type != COUNT {
-        return Err(Refusal::bad(format!("Invalid query_type: {} (this server answers {COUNT})", request.query_type)));
+    if ![COUNT, COUNTS].contains(&request.query_type.as_str()) {
+        let asked = request.query_type;
+        return Err(Refusal::bad(format!("Invalid query_type: {asked} (this server answers {COUNT} and {COUNTS})")));
     }
-    if request.index != name {
-        return Err(Refusal::bad(format!("Invalid index: {} (this server has {name})", request.index)));
+    if request.index != served.name {
+        return Err(Refusal::bad(format!("Invalid index: {} (this server has {})", request.index, served.name)));
     }
-    let options = options(&request, limits)?;
-    let ids = match (&request.query, request.query_ids) {
-        (Some(text), None) => read(corpus, text, limits)?,
-        (None, Some(ids)) => ids,
-        _ => return Err(Refusal::bad("Exactly one of query and query_ids must be present")),
-    };
-    let at_most = |what: &str, got: usize, limit: usize| match got {
-        _ if got <= limit => Ok(()),
-        _ => Err(Refusal::bad(format!("{got} {what}; at most {limit} are taken"))),
-    };
-    at_most("tokens", num_tokens(&ids), limits.tokens)?;
-    if let Nested::Cnf(clauses) = &ids {
-        let terms = || clauses.iter().map(Vec::len);
-        at_most("terms", terms().sum(), limits.terms)?;
-        at_most("terms in a clause", terms().max().unwrap_or_default(), limits.terms_per_clause)?;
-        at_most("clauses", clauses.len(), limits.terms)?; // one may be empty
+    let options = options(&request, &served.limits)?;
+    let (query, ids, queries) = (request.query.take(), request.query_ids.take(), request.queries.take());
+    match (request.query_type == COUNTS, query, ids, queries) {
+        (false, Some(text), None, None) => {
+            let ids = served.read(&text)?.ok_or_else(|| Refusal::bad(format!("a word of {text:?} has no tokens")))?;
+            served.count(ids, &options, request.enough).map(|answer| Reply::json(&answer))
+        }
+        (false, None, Some(ids), None) => {
+            served.check(&ids)?;
+            served.count(ids, &options, request.enough).map(|answer| Reply::json(&answer))
+        }
+        (true, None, None, Some(queries)) => {
+            served.count_many(&queries, &options, request.enough, deadline).map(|counts| Reply::json(&counts))
+        }
+        (false, ..) => Err(Refusal::bad("Exactly one of query and query_ids must be present")),
+        (true, ..) => Err(Refusal::bad("queries must be present, and neither query nor query_ids")),
+    }
+}
+
+impl Served {
+    fn count(&self, ids: TokenIds, options: &CnfOptions, enough: Option<u64>) -> Result<Answer, Refusal> {
+        let (start, index) = (Instant::now(), self.corpus.index());
+        let found = match &ids {
+            Nested::Ngram(ids) => CnfCount { count: index.count(ids)?, ..CnfCount::default() },
+            Nested::Cnf(clauses) => index.count_cnf(&Cnf::new(clauses.clone())?, options, enough)?,
+        };
+        index.check_sizes()?;
+        let (count, approx, exact) = (found.count, found.approx, Some(found.is_exact()));
+        let tokens = Some(pieces(&ids, &self.corpus));
+        Ok(Answer { count, approx, exact, latency: millis(start), tokens, token_ids: Some(ids) })
     }
 
-    let start = Instant::now();
-    let found = match &ids {
-        Nested::Ngram(ids) => CnfCount { count: corpus.index().count(ids)?, ..CnfCount::default() },
-        Nested::Cnf(clauses) => corpus.index().count_cnf(&Cnf::new(clauses.clone())?, &options, None)?,
-    };
-    corpus.index().check_sizes()?;
-    let latency = start.elapsed().as_secs_f64() * 1e3;
-    let (count, approx, exact) = (found.count, found.approx, Some(found.is_exact()));
-    Ok(Answer { count, approx, exact, latency, tokens: Some(pieces(&ids, corpus)), token_ids: Some(ids) })
+    fn count_many(
+        &self,
+        queries: &[String],
+        options: &CnfOptions,
+        enough: Option<u64>,
+        deadline: Instant,
+    ) -> Result<Counts, Refusal> {
+        at_most("queries", queries.len(), self.limits.queries)?;
+        let (start, index) = (Instant::now(), self.corpus.index());
+        let mut found = vec![None; queries.len()];
+        let (mut places, mut batch) = (Vec::new(), Vec::new());
+        for (place, text) in queries.iter().enumerate() {
+            match self.read(text).map_err(|refusal| refusal.about(text))? {
+                None => {}
+                Some(Nested::Ngram(ids)) => {
+                    found[place] = Some(CnfCount { count: index.count(&ids)?, ..CnfCount::default() })
+                }
+                Some(Nested::Cnf(clauses)) => {
+                    places.push(place);
+                    batch.push(Cnf::new(clauses)?);
+                }
+            }
+        }
+        let counts = index.count_cnf_batch(&batch, options, enough, Some(deadline))?;
+        places.into_iter().zip(counts).for_each(|(place, count)| found[place] = Some(count));
+        index.check_sizes()?;
+        let counted = |found: CnfCount| Counted { count: found.count, approx: found.approx, exact: found.is_exact() };
+        Ok(Counts { counts: found.into_iter().map(|found| found.map(counted)).collect(), latency: millis(start) })
+    }
+
+    /// A query's text as token ids; `None` where a word has none. The empty text is the empty n-gram, which occurs at every token.
+    fn read(&self, text: &str) -> Result<Option<TokenIds>, Refusal> {
+        at_most("bytes", text.len(), self.limits.query_bytes)?;
+        if text.is_empty() {
+            return Ok(Some(Nested::Ngram(Vec::new())));
+        }
+        let mut clauses = Vec::new();
+        for terms in parse_query(text)? {
+            let terms = terms.iter().map(|term| self.corpus.tokenizer().encode_word(term));
+            clauses.push(terms.collect::<Result<Vec<_>, _>>()?);
+        }
+        if clauses.iter().flatten().any(Vec::is_empty) {
+            return Ok(None);
+        }
+        let ids = match clauses.as_mut_slice() {
+            [clause] if clause.len() == 1 => Nested::Ngram(clause.remove(0)),
+            _ => Nested::Cnf(clauses),
+        };
+        self.check(&ids).map(|()| Some(ids))
+    }
+
+    /// That a query is no larger than it may be.
+    fn check(&self, ids: &TokenIds) -> Result<(), Refusal> {
+        let limits = &self.limits;
+        at_most("tokens", num_tokens(ids), limits.tokens)?;
+        if let Nested::Cnf(clauses) = ids {
+            let terms = || clauses.iter().map(Vec::len);
+            at_most("terms", terms().sum(), limits.terms)?;
+            at_most("terms in a clause", terms().max().unwrap_or_default(), limits.terms_per_clause)?;
+            at_most("clauses", clauses.len(), limits.terms)?; // one may be empty
+        }
+        Ok(())
+    }
+}
+
+fn at_most(what: &str, got: usize, limit: usize) -> Result<(), Refusal> {
+    match got {
+        _ if got <= limit => Ok(()),
+        _ => Err(Refusal::bad(format!("{got} {what}; at most {limit} are taken"))),
+    }
+}
+
+fn millis(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
 }
 
 fn options(request: &Request, limits: &CountLimits) -> Result<CnfOptions, Refusal> {
@@ -96,32 +185,6 @@ fn options(request: &Request, limits: &CountLimits) -> Result<CnfOptions, Refusa
             DEFAULT_DIFF_TOKENS,
             limits.max_diff_tokens,
         )?,
-        mode: if request.exact { Mode::Exact } else { Mode::Compatible },
+        mode: request.mode,
     })
-}
-
-/// A query's text as token ids. The empty text is the empty n-gram, which occurs at every token.
-fn read(corpus: &Corpus, text: &str, limits: &CountLimits) -> Result<TokenIds, Refusal> {
-    if text.len() > limits.query_bytes {
-        return Err(Refusal::bad(format!(
-            "the query has {} bytes; at most {} are taken",
-            text.len(),
-            limits.query_bytes
-        )));
-    }
-    if text.is_empty() {
-        return Ok(Nested::Ngram(Vec::new()));
-    }
-    let encode = |term: &String| -> Result<Vec<u32>, Refusal> {
-        let ids = corpus.tokenizer().encode_word(term)?;
-        if ids.is_empty() { Err(Refusal::bad(format!("{term:?} has no tokens"))) } else { Ok(ids) }
-    };
-    let clauses = parse_query(text)?;
-    if let [clause] = clauses.as_slice()
-        && let [term] = clause.as_slice()
-    {
-        return encode(term).map(Nested::Ngram);
-    }
-    let encoded = clauses.iter().map(|clause| clause.iter().map(encode).collect());
-    encoded.collect::<Result<_, _>>().map(Nested::Cnf)
 }

@@ -4,16 +4,16 @@
 mod answer;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use corver_corpus::Corpus;
-use corver_counts::wire::{About, COUNT};
+use corver_corpus::{Corpus, Mode};
+use corver_counts::wire::{About, COUNT, COUNTS};
 use hyper::body::Bytes;
 
 use crate::route::{Blocking, Reply, Route};
-use answer::answer;
+use answer::{Served, answer};
 
-/// What a request for a count may be.
+/// What a request for counts may be.
 ///
 /// The public server takes four clauses of four terms, too few for a rule that asks with every content word of two names.
 /// These take what `rule.limits` lets a rule ask.
@@ -21,9 +21,11 @@ use answer::answer;
 pub struct CountLimits {
     /// Bytes of a request's body: JSON may write a character of the query with several.
     pub body_bytes: usize,
+    /// Queries of a request.
+    pub queries: usize,
     /// Bytes of a query's text.
     pub query_bytes: usize,
-    /// Tokens of all its terms.
+    /// Tokens of all terms of a query.
     pub tokens: usize,
     /// Terms of a query, all clauses together.
     pub terms: usize,
@@ -33,14 +35,15 @@ pub struct CountLimits {
     pub max_clause_freq: u64,
     /// Largest `max_diff_tokens`.
     pub max_diff_tokens: u64,
-    /// How long a count may take, waiting for a processor included.
+    /// How long a request may take, waiting for a processor included.
     pub time: Duration,
 }
 
 impl Default for CountLimits {
     fn default() -> Self {
         Self {
-            body_bytes: 128 << 10,
+            body_bytes: 1 << 20,
+            queries: 1_024,
             query_bytes: 32 << 10,
             tokens: 4_000,
             terms: 256,
@@ -52,30 +55,30 @@ impl Default for CountLimits {
     }
 }
 
-/// `POST /`: a count in `corpus`, which clients know as `name`. `GET /`: what is served.
+/// `POST /`: counts in `corpus`, which clients know as `name`. `GET /`: what is served.
 #[must_use]
 pub fn counts(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Route> {
-    let about = about(&corpus, name);
+    let about = about(&corpus, name, &limits);
     let blocking = Blocking::within(limits.time);
-    let served = Arc::new((corpus, name.to_owned()));
+    let served = Arc::new(Served { corpus, name: name.to_owned(), limits });
     let count = move |body: Bytes| {
-        let (blocking, served) = (blocking.clone(), served.clone());
-        async move {
-            let count = move || answer(&served.0, &served.1, &limits, &body);
-            blocking.run(count).await.map(|answer| Reply::json(&answer))
-        }
+        let (blocking, served, deadline) = (blocking.clone(), served.clone(), Instant::now() + limits.time);
+        async move { blocking.run(move || answer(&served, &body, deadline)).await }
     };
     vec![Route::post("/", limits.body_bytes, count), Route::get("/", move || Ok(Reply::json(&about)))]
 }
 
 /// That the server is there, and what it has.
-fn about(corpus: &Corpus, name: &str) -> About {
+fn about(corpus: &Corpus, name: &str, limits: &CountLimits) -> About {
     let info = corpus.index().info();
     About {
         index: name.to_owned(),
         documents: info.documents,
         tokens: info.tokens,
         tokenizer: info.tokenizer,
-        query_types: vec![COUNT.to_owned()],
+        query_types: vec![COUNT.to_owned(), COUNTS.to_owned()],
+        modes: vec![Mode::Compatible, Mode::Exact, Mode::Span],
+        queries: limits.queries,
+        body_bytes: limits.body_bytes,
     }
 }
