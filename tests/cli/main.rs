@@ -24,4 +24,5 @@ mod plugins;
 mod real_text;
 mod score;
 mod serve;
+mod shards;
 mod train;

@@ -30,7 +30,7 @@ const QUICK: &str = r#"{"index":"wiki","query_type":"count","query":"red fox"}"#
 fn costly() -> String {
     let query = ["red AND fox AND den AND hen"; 8].join(" AND ");
     format!(
-        r#"{{"index":"wiki","query_type":"count","query":"{query}","exact":true,"max_clause_freq":5000000,"max_diff_tokens":9}}"#
+        r#"{{"index":"wiki","query_type":"count","query":"{query}","mode":"exact","max_clause_freq":5000000,"max_diff_tokens":9}}"#
     )
 }
 

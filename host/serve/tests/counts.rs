@@ -5,11 +5,11 @@ mod http;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use corver_core::{Counter, Query};
-use corver_corpus::{BuildOptions, CnfOptions, Corpus, Mode, Tokenizer, build_from_documents};
-use corver_counts::{Local, Remote, RemoteError, RemoteSettings, Token};
+use corver_corpus::{BuildOptions, CnfOptions, Corpus, Mode, OpenOptions, Tokenizer, build_from_documents};
+use corver_counts::{Local, Remote, RemoteError, RemoteSettings, Sum, Token};
 use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
 use http::{Answer, Running, read_answer};
 use serde_json::{Value, json};
@@ -78,21 +78,41 @@ fn answers_are_those_of_the_public_api() {
     assert_eq!(count(r#""query":"""#), corpus(server.folder.path()).index().info().tokens);
     assert_eq!(count(r#""query_ids":[4,4]"#), 3);
     // Above the cap: an estimate, which one may refuse.
-    let capped = |exact| {
+    let capped = |mode| {
         let rest = format!(
-            r#"{{"index":"wiki","query_type":"count","query":"hen OR den","max_clause_freq":2,"exact":{exact}}}"#
+            r#"{{"index":"wiki","query_type":"count","query":"hen OR den","max_clause_freq":2,"mode":"{mode}"}}"#
         );
         let answer = server.post(&rest).1;
         (answer["count"].clone(), answer["exact"].clone())
     };
-    assert_eq!(capped(true), (json!(6), json!(true)));
-    assert_eq!(capped(false).1, json!(false));
+    assert_eq!([capped("exact"), capped("span")], [(json!(6), json!(true)), (json!(6), json!(true))]);
+    assert_eq!(capped("compatible").1, json!(false));
+    let enough =
+        r#"{"index":"wiki","query_type":"count","query":"red AND fox","max_diff_tokens":10,"mode":"span","enough":1}"#;
+    assert_eq!(server.post(enough).1["exact"], false);
+}
+
+#[test]
+fn many_queries_are_answered_in_one_request() {
+    let server = Counting::new(Limits::default());
+    let queries = ["red AND fox", "hen", "", "fox AND den OR hen", "red fox"];
+    for rest in [r#""max_diff_tokens":10"#, r#""mode":"exact""#, r#""mode":"span","enough":2"#] {
+        let ask = |what: &str| server.post(&format!(r#"{{"index":"wiki",{what},{rest}}}"#));
+        let (status, answer) = ask(&format!(r#""query_type":"counts","queries":{}"#, json!(queries)));
+        assert!(answer["latency"].as_f64().unwrap() >= 0.0);
+        let alone = queries.map(|query| {
+            let answer = ask(&format!(r#""query_type":"count","query":"{query}""#)).1;
+            json!({"count": answer["count"], "approx": answer["approx"], "exact": answer["exact"]})
+        });
+        assert_eq!((status, &answer["counts"]), (200, &json!(alone)), "{rest}");
+    }
 }
 
 #[test]
 fn what_is_wrong_is_said_in_the_apis_form() {
     let of_counts = CountLimits {
         body_bytes: 4_096,
+        queries: 2,
         query_bytes: 1_000,
         terms: 3,
         terms_per_clause: 2,
@@ -101,6 +121,7 @@ fn what_is_wrong_is_said_in_the_apis_form() {
     };
     let server = Counting::guarded(Limits::default(), of_counts, None);
     let request = |rest: &str| format!(r#"{{"index":"wiki","query_type":"count",{rest}}}"#);
+    let many = |rest: &str| format!(r#"{{"index":"wiki","query_type":"counts",{rest}}}"#);
     for (body, status, says) in [
         (r#"{"index":"wiki","query_type":"find","query":"red"}"#.to_owned(), 400, "Invalid query_type: find"),
         (r#"{"index":"pile","query_type":"count","query":"red"}"#.to_owned(), 400, "Invalid index: pile"),
@@ -108,6 +129,16 @@ fn what_is_wrong_is_said_in_the_apis_form() {
         (request(r#""querry":"red""#), 400, "querry"),
         (request(r#""max_diff_tokens":5"#), 400, "Exactly one of query and query_ids"),
         (request(r#""query":"red","query_ids":[1]"#), 400, "Exactly one of query and query_ids"),
+        (request(r#""query":"red","queries":["red"]"#), 400, "Exactly one of query and query_ids"),
+        (request(r#""query":"red","mode":"often""#), 400, "unknown variant `often`"),
+        (request(r#""query":"red","exact":true"#), 400, "unknown field `exact`"),
+        (many(r#""query":"red""#), 400, "queries must be present"),
+        (many(r#""queries":["red"],"query_ids":[1]"#), 400, "queries must be present, and neither"),
+        (many(r#""queries":["red","fox","den"]"#), 400, "3 queries; at most 2"),
+        (many(r#""queries":["red","red AND fox AND den AND hen"]"#), 400, r#""red AND fox AND den AND hen": 4 terms;"#),
+        (many(r#""queries":["red AND "]"#), 400, r#""red AND ": an empty term"#),
+        (many(&format!(r#""queries":["{}"]"#, "r".repeat(1_001))), 400, "1001 bytes"),
+        (many(&format!(r#""queries":["{}"]"#, "r".repeat(5_000))), 413, "4096 bytes"),
         (request(r#""query":"red","max_diff_tokens":0"#), 400, "max_diff_tokens is 0"),
         (request(r#""query":"red","max_clause_freq":true"#), 400, "invalid type"),
         (request(r#""query":"red AND ""#), 400, "empty term"),
@@ -129,26 +160,110 @@ fn what_is_wrong_is_said_in_the_apis_form() {
     let get = |path: &str, method: &str| {
         told(&server.server.exchange(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")))
     };
-    assert_eq!(get("/", "GET").1["index"], "wiki");
+    let about = get("/", "GET").1;
+    assert_eq!((&about["index"], &about["queries"], &about["body_bytes"]), (&json!("wiki"), &json!(2), &json!(4_096)));
     assert_eq!((get("/", "PUT").0, get("/wiki", "POST").0), (405, 404));
+}
+
+/// Some queries of every kind.
+fn queries() -> Vec<Query> {
+    let words = ["red", "fox", "den", "hen", "red fox", "weasel"];
+    let mut texts: Vec<String> = words.map(str::to_owned).to_vec();
+    for one in words {
+        for other in words {
+            texts.push(format!("{one} AND {other}"));
+            texts.push(format!("{one} OR {other}"));
+            texts.push(format!("hen OR {one} AND {other} OR den AND red"));
+        }
+    }
+    let mut queries: Vec<Query> =
+        texts.iter().map(|text| Query::new(corver_corpus::parse_query(text).unwrap())).collect();
+    queries.push(Query::new([["red"], [" "]])); // it has no words
+    queries
 }
 
 #[test]
 fn the_client_gets_what_the_index_says() {
-    let server = Counting::new(Limits::default());
-    let queries = ["red AND fox", "hen", "red fox", "fox AND den OR hen", "weasel AND red", "red AND red AND fox"]
-        .map(|query| Query::new(corver_corpus::parse_query(query).unwrap()));
-    for mode in [Mode::Compatible, Mode::Exact] {
-        for max_clause_freq in [1, 2, 500_000] {
-            let options = CnfOptions { mode, max_clause_freq, ..CnfOptions::default() };
+    // A batch of these takes several requests.
+    let of_counts = CountLimits { queries: 7, body_bytes: 300, ..CountLimits::default() };
+    let server = Counting::guarded(Limits::default(), of_counts, None);
+    for mode in [Mode::Compatible, Mode::Exact, Mode::Span] {
+        for (max_clause_freq, enough) in [(1, None), (2, None), (500_000, None), (500_000, Some(2))] {
+            let options = CnfOptions { mode, max_clause_freq, max_diff_tokens: 3 };
             let mut remote =
                 Remote::open(&server.server.url(), "wiki", options, &RemoteSettings::default(), None).unwrap();
-            remote.ask_size().unwrap();
             let mut local = Local::new(corpus(server.folder.path()), options);
-            assert_eq!(remote.count(&queries).unwrap(), local.count(&queries).unwrap());
+            let asked: Vec<Query> = queries().into_iter().map(|query| query.with_enough(enough)).collect();
+            assert_eq!(remote.count(&asked).unwrap(), local.count(&asked).unwrap(), "{options:?} {enough:?}");
             assert_eq!(remote.size(), local.size());
         }
     }
+}
+
+#[test]
+fn the_shards_of_an_index_on_several_servers_count_as_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("index");
+    let texts: Vec<String> = (0..60)
+        .map(|number: usize| {
+            let words = ["red", "fox", "den", "hen", "and", "a"];
+            (0..3 + number % 7).map(|at| words[(number * 5 + at * at) % 6]).collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
+    let shards = BuildOptions::with_shards(3);
+    build_from_documents(texts.iter().map(String::as_str), &tokenizer, &path, &shards).unwrap();
+    let mut servers: Vec<Running> = (0..3)
+        .map(|shard| {
+            let part = OpenOptions { shards: Some(shard..=shard), ..OpenOptions::default() };
+            let address = "127.0.0.1:0".parse().unwrap();
+            let mut server = Server::bind(address, Limits::default(), None, Metrics::default()).unwrap();
+            let corpus = Corpus::open_with(&path, part).unwrap();
+            server.route(counts(corpus, &format!("wiki-{shard}"), CountLimits::default()));
+            Running::new(server)
+        })
+        .collect();
+    let sum = |options, patience_s| {
+        let settings = RemoteSettings { patience_s, ..RemoteSettings::default() };
+        let remote = |(shard, server): (usize, &Running)| {
+            let remote = Remote::open(&server.url(), &format!("wiki-{shard}"), options, &settings, None).unwrap();
+            Box::new(remote) as Box<dyn Counter>
+        };
+        Sum::new(servers.iter().enumerate().map(remote).collect())
+    };
+    for mode in [Mode::Exact, Mode::Span] {
+        for max_diff_tokens in [1, 2, 5, 1_000] {
+            let options = CnfOptions { mode, max_diff_tokens, ..CnfOptions::default() };
+            let mut whole = Local::new(Corpus::open(&path).unwrap(), options);
+            let mut parts = sum(options, 20.0);
+            let counts = parts.count(&queries()).unwrap();
+            assert_eq!(counts, whole.count(&queries()).unwrap(), "{options:?}");
+            assert_eq!(parts.size(), whole.size());
+            // What is enough is found, or all is counted.
+            let enough: Vec<Query> = queries().into_iter().map(|query| query.with_enough(Some(4))).collect();
+            for (count, whole) in parts.count(&enough).unwrap().iter().zip(&counts) {
+                assert!(count.occurrences.min(Some(4)) == whole.occurrences.min(Some(4)), "{count:?} {whole:?}");
+                assert!(!count.exact || count == whole, "{count:?} {whole:?}");
+            }
+        }
+    }
+
+    // Two are gone: both are named, and neither is waited for after the other.
+    let mut parts = sum(CnfOptions::default(), 2.0);
+    servers.drain(1..).for_each(drop);
+    let start = Instant::now();
+    let error = parts.count(&queries()).unwrap_err().to_string();
+    assert!(error.contains("on its index wiki-1") && error.contains("on its index wiki-2"), "{error}");
+    assert!(!error.contains("wiki-0"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_request_ends_with_its_time() {
+    let of_counts = CountLimits { time: Duration::ZERO, ..CountLimits::default() };
+    let server = Counting::guarded(Limits::default(), of_counts, None);
+    let body = r#"{"index":"wiki","query_type":"counts","queries":["red AND fox"]}"#;
+    assert_eq!(server.post(body).0, 503);
 }
 
 #[test]
@@ -193,7 +308,7 @@ fn a_server_that_is_told_to_stop_does() {
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
     write!(kept_alive, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
     read_answer(&mut kept_alive);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     drop(server);
     assert!(start.elapsed() < Duration::from_secs(9), "open connections are not waited for: {:?}", start.elapsed());
     assert!(TcpStream::connect(address).is_err());
@@ -207,7 +322,7 @@ fn a_client_that_leaves_its_answers_unread_is_closed() {
     for reads_a_little in [false, true] {
         let mut stream = TcpStream::connect(server.server.address).unwrap();
         stream.set_nonblocking(true).unwrap();
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         loop {
             assert!(start.elapsed() < Duration::from_secs(20), "the server waits for ever");
             match stream.write(request.repeat(100).as_bytes()) {
@@ -240,8 +355,7 @@ fn a_token_opens_the_server_to_those_who_show_it() {
     let server = Counting::guarded(Limits::default(), CountLimits::default(), Token::load(Some(&ours), None).unwrap());
     let ask = |token_file: Option<&Path>| {
         let settings = RemoteSettings { token_file: token_file.map(Path::to_owned), ..RemoteSettings::default() };
-        let mut remote = Remote::open(&server.server.url(), "wiki", CnfOptions::default(), &settings, None).unwrap();
-        remote.ask_size()?;
+        let remote = Remote::open(&server.server.url(), "wiki", CnfOptions::default(), &settings, None)?;
         remote.count_words(&[vec!["hen".to_owned()]]).map(|count| count.unwrap().count)
     };
     assert_eq!(ask(Some(&ours)).unwrap(), 4);

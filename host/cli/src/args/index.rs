@@ -1,5 +1,6 @@
 //! `corver-host index`: what its commands take. Each names the index with `--index`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -123,9 +124,12 @@ pub struct IndexServeArgs {
     /// tokenizer.json, for an index that does not hold its own.
     #[arg(long)]
     pub tokenizer: Option<PathBuf>,
+    /// Serve these shards alone, as 3 or 0-3, numbered from 0. Of the others no file need be there.
+    #[arg(long, value_name = "N|FIRST-LAST", value_parser = shards)]
+    pub shards: Option<RangeInclusive<usize>>,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// The index's name for clients. Default: the folder's name.
+    /// The index's name for clients. Default: the folder's name, and with --shards their numbers: wiki-0-3.
     #[arg(long)]
     pub name: Option<String>,
     /// Memory for the sorted positions of frequent words, as 2G or 500M, so that they are sorted once.
@@ -176,9 +180,19 @@ pub struct VerifyArgs {
     /// Index folder. Default: the demo's.
     #[arg(long, value_name = "DIR")]
     pub index: Option<PathBuf>,
+    /// Check these shards alone, as 3 or 0-3, numbered from 0. Of the others no file need be there.
+    #[arg(long, value_name = "N|FIRST-LAST", value_parser = shards)]
+    pub shards: Option<RangeInclusive<usize>>,
     /// Check the order of every pair of suffixes instead of a sample.
     #[arg(long)]
     pub full: bool,
+}
+
+/// A shard or a range of them, the last included.
+fn shards(text: &str) -> Result<RangeInclusive<usize>, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let number = |text: &str| text.parse().map_err(|_| "not the numbers of shards; write 3 or 0-3".to_owned());
+    Ok(number(first)?..=number(last)?)
 }
 
 /// A number of bytes, with K, M, G or T for powers of 1,024.
@@ -200,6 +214,12 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shards_are_one_or_a_range() {
+        assert_eq!(["3", "0-3", "7-7"].map(|text| shards(text).unwrap()), [3..=3, 0..=3, 7..=7]);
+        assert!(["", "-", "0-", "-1", "0-3-5", "all", "1..2"].iter().all(|text| shards(text).is_err()));
+    }
 
     #[test]
     fn sizes_have_units() {

@@ -73,7 +73,7 @@ impl Remote {
             about: None,
         };
         let ask = || http::about(&remote.client);
-        remote.about = remote.ask("what it serves", &FirstFailure::default(), ask)?.flatten();
+        remote.about = remote.ask("the question what it serves", &FirstFailure::default(), ask)?.flatten();
         remote.check()?;
         Ok(remote)
     }

@@ -13,6 +13,9 @@ use super::open::open_folder;
 use crate::args::CountArgs;
 use crate::output;
 
+/// Seconds that a server is asked again.
+const PATIENCE_S: f64 = 5.0;
+
 pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } = args;
     let words = parse_query(query)?;
@@ -23,19 +26,23 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
         max_diff_tokens: max_diff_tokens.unwrap_or_else(|| config::window(&sources)),
     };
     let sources = parts::sources(&sources)?;
-    // A count by hand is always a fresh one.
-    let remote = RemoteSettings { cache: false, token_file: args.token_file.clone(), ..RemoteSettings::default() };
+    // A count by hand is always a fresh one, and somebody waits for it.
+    let (cache, patience_s, token_file) = (false, PATIENCE_S, args.token_file.clone());
+    let remote = RemoteSettings { cache, patience_s, token_file, ..RemoteSettings::default() };
     corver_counts::check_token(&sources, &remote)?;
+    if *show > 0
+        && let Some(server) = sources.iter().find(|source| matches!(source, Source::Remote { .. }))
+    {
+        bail!("{server} has no text to --show: the API only counts");
+    }
     let open = |source| open(source, tokenizer.as_deref(), options, &remote);
     let corpora: Vec<Opened> = sources.iter().map(open).collect::<Result<_>>()?;
-    // Before the count, so that a source without text is reported at once.
-    let passages = passages(&sources, &corpora, &words, &options, *show)?;
-
     let start = Instant::now();
     let counts = corpora.iter().map(|corpus| corpus.count_words(&words)).collect::<Result<Vec<_>, _>>()?;
     let micros = start.elapsed().as_secs_f64() * 1e6;
     let answer = counts.into_iter().flatten().reduce(sum);
     let answer = answer.with_context(|| format!("a word of {query:?} has no tokens in this index's tokenizer"))?;
+    let passages = passages(&corpora, &words, &options, *show)?;
     if json {
         let mut result = json!({
             "query": query, "count": answer.count, "approx": answer.approx, "exact": answer.is_exact(), "micros": micros,
@@ -82,21 +89,17 @@ fn sum(one: CnfCount, other: CnfCount) -> CnfCount {
     }
 }
 
-/// Up to `limit` matches: as many as the first source has, then the second, and so on.
+/// Up to `limit` matches: as many as the first folder has, then the second, and so on.
 fn passages(
-    sources: &[Source],
     corpora: &[Opened],
     words: &[Vec<String>],
     options: &CnfOptions,
     limit: usize,
 ) -> Result<Vec<Passage>> {
     let mut passages = Vec::new();
-    for (source, corpus) in sources.iter().zip(corpora) {
-        let wanted = limit - passages.len();
-        match corpus {
-            _ if wanted == 0 => break,
-            Opened::Local(local) => passages.extend(local.corpus().passages(words, options, wanted)?),
-            Opened::Remote(_) => bail!("{source} has no text to --show: the API only counts"),
+    for corpus in corpora {
+        if let Opened::Local(local) = corpus {
+            passages.extend(local.corpus().passages(words, options, limit - passages.len())?);
         }
     }
     Ok(passages)

@@ -1,5 +1,7 @@
 //! `corver-host index serve`: an index, for other machines to count in.
 
+use std::ops::RangeInclusive;
+
 use anyhow::Result;
 use corver_corpus::OpenOptions;
 use corver_serve::{CountLimits, Metrics, counts};
@@ -12,9 +14,13 @@ use crate::output;
 
 pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     let path = folder(args.index.as_deref())?;
-    let options = OpenOptions { cache_bytes: args.cache, ..OpenOptions::default() };
+    let shards = args.shards.clone();
+    let options = OpenOptions { cache_bytes: args.cache, shards, ..OpenOptions::default() };
     let corpus = open_folder(&path, args.tokenizer.as_deref(), options)?;
-    let name = name_of(&path, args.name.as_deref(), args.index.is_none())?;
+    let mut name = name_of(&path, args.name.as_deref(), args.index.is_none())?;
+    if let (Some(shards), None) = (&args.shards, &args.name) {
+        name = part_name(&name, shards);
+    }
     let info = corpus.index().info();
     let mut server = bind(&args.server, args.server.limits(), Metrics::default())?;
     server.route(counts(corpus, &name, CountLimits::default()));
@@ -27,4 +33,10 @@ pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     }
     server.run(interrupted);
     Ok(())
+}
+
+/// What clients call some shards of an index: those who divide it anew then ask for another name, and are not given old answers.
+fn part_name(index: &str, shards: &RangeInclusive<usize>) -> String {
+    let (first, last) = (shards.start(), shards.end());
+    if first == last { format!("{index}-{first}") } else { format!("{index}-{first}-{last}") }
 }

@@ -1,0 +1,153 @@
+//! One index on several machines: a process for each shard.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::host::{Server, host, lines, run_dir, short_run};
+
+const SHARDS: usize = 3;
+
+/// The demo's world, indexed in shards.
+fn world(folder: &Path) -> PathBuf {
+    let (world, index) = (folder.join("world"), folder.join("index"));
+    host(&["demo", "world", world.to_str().unwrap()]).good();
+    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
+    let articles = world.join("articles.jsonl");
+    let [articles, tokenizer, out] = [&articles, &tokenizer, &index].map(|path| path.to_str().unwrap());
+    let shards = SHARDS.to_string();
+    host(&["index", "build", articles, "--tokenizer", tokenizer, "--out", out, "--shards", &shards]).good();
+    index
+}
+
+/// What a machine needs of an index to serve one shard, in another folder.
+fn copy_shard(index: &Path, shard: usize, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(index).unwrap().map(Result::unwrap) {
+        let name = entry.file_name().into_string().unwrap();
+        if name.ends_with(".json") || name.ends_with(&format!(".{shard}")) {
+            fs::copy(entry.path(), to.join(name)).unwrap();
+        }
+    }
+}
+
+/// A server for each shard, each with the files of its own shard alone.
+fn servers(index: &Path, machines: &Path) -> Vec<Server> {
+    let start = |shard: usize| {
+        let folder = machines.join(shard.to_string()).join("wiki");
+        copy_shard(index, shard, &folder);
+        Server::start(&["--index", folder.to_str().unwrap(), "--shards", &shard.to_string()], "127.0.0.1:0")
+    };
+    (0..SHARDS).map(start).collect()
+}
+
+/// `corpus.index` as a list.
+fn list(servers: &[Server]) -> String {
+    format!("corpus.index={:?}", servers.iter().map(|server| &server.url).collect::<Vec<_>>())
+}
+
+#[test]
+fn three_processes_count_as_one_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = world(folder.path());
+    let mut servers = servers(&index, folder.path());
+    let urls: Vec<String> = servers.iter().map(|server| server.url.clone()).collect();
+    let here = ["--index", index.to_str().unwrap()];
+    let there: Vec<&str> = urls.iter().flat_map(|url| ["--index", url.as_str()]).collect();
+    assert!(servers[1].url.ends_with("/#wiki-1"), "{}", servers[1].url);
+
+    let article = lines(&folder.path().join("world/articles.jsonl")).swap_remove(7);
+    let text = article["text"].as_str().unwrap();
+    let names: Vec<&str> = text.split([' ', '.', ',']).filter(|word| word.starts_with(char::is_uppercase)).collect();
+    let mut queries: Vec<String> = names.windows(2).map(|pair| pair.join(" AND ")).take(4).collect();
+    queries.extend([names[0].to_owned(), format!("the AND of OR in AND {}", names[0]), "the AND weasel".to_owned()]);
+    let mut found = 0;
+    for mode in ["exact", "span"] {
+        for query in &queries {
+            let count = |sources: &[&str]| {
+                let ask = ["index", "count", query, "--json", "--mode", mode, "--max-diff-tokens", "40"];
+                let counted = host(&[&ask[..], sources].concat()).good().json();
+                (counted["count"].clone(), counted["exact"].clone())
+            };
+            let counted = count(&there);
+            assert_eq!(counted, count(&here), "{mode}: {query}");
+            found += counted.0.as_u64().unwrap();
+        }
+    }
+    assert!(found > 0);
+
+    servers[1].signal("-KILL");
+    let gone = format!("http://{}/ did not answer", servers[1].address);
+    host(&[&["index", "count", &queries[0]], &there[..]].concat()).bad(&gone);
+}
+
+#[test]
+fn a_run_counts_on_three_processes_and_names_the_one_that_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = world(folder.path());
+    let mut servers = servers(&index, folder.path());
+    let window = format!("corpus.max_diff_tokens={}", corver_demo::WINDOW);
+    let counting = |source: &str| {
+        let set = [source, &window, "corpus.mode=span", "corpus.remote.cache=false", "corpus.remote.patience_s=1"];
+        set.iter().flat_map(|set| ["--set".to_owned(), (*set).to_owned()]).collect::<Vec<_>>()
+    };
+    let run = |name: &str, steps: usize, source: &str| {
+        let (out, set) = (run_dir(name), counting(source));
+        let finished = short_run(&out, steps, &set.iter().map(String::as_str).collect::<Vec<_>>());
+        (out, finished)
+    };
+    let rewards = |out: &Path| -> Vec<Value> {
+        lines(&out.join("metrics.jsonl")).iter().map(|line| line["reward"].clone()).collect()
+    };
+    let (here, finished) = run("shards-here", 2, &format!("corpus.index={}", index.display()));
+    finished.good();
+    let (there, finished) = run("shards-there", 2, &list(&servers));
+    finished.good();
+    assert_eq!(rewards(&there), rewards(&here));
+    let manifest = fs::read_to_string(there.join("manifest.json")).unwrap();
+    assert!(servers.iter().all(|server| manifest.contains(&server.address)), "{manifest}");
+
+    let out = run_dir("shards-gone");
+    let sources = list(&servers);
+    let (url, stopped) = std::thread::scope(|scope| {
+        let set = counting(&sources);
+        let run = {
+            let out = &out;
+            scope.spawn(move || short_run(out, 60, &set.iter().map(String::as_str).collect::<Vec<_>>()))
+        };
+        while lines(&out.join("metrics.jsonl")).is_empty() && !run.is_finished() {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        servers[2].signal("-KILL");
+        (servers[2].url.clone(), run.join().unwrap())
+    });
+    let (server, name) = url.split_once('#').unwrap();
+    stopped.bad(&format!("{server} did not answer"));
+    assert!(stopped.stderr.contains(&format!("on its index {name} ")), "{}", stopped.stderr);
+    let error = stopped.stderr.lines().find(|line| line.starts_with("error")).unwrap();
+    assert!(servers[..2].iter().all(|other| !error.contains(&other.address)), "{error}");
+}
+
+#[test]
+fn a_part_is_checked_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let index = world(folder.path());
+    let part = folder.path().join("part");
+    copy_shard(&index, 1, &part);
+    let verify =
+        |path: &Path, more: &[&str]| host(&[&["index", "verify", "--index", path.to_str().unwrap()], more].concat());
+    verify(&index, &["--shards", "0-2"]).good();
+    verify(&part, &["--shards", "1", "--full"]).good();
+    verify(&part, &[]).bad("tokenized.0 is missing");
+    verify(&part, &["--shards", "1-2"]).bad("tokenized.2 is missing");
+    verify(&part, &["--shards", "0-3"]).bad("has no shards 0 to 3");
+    verify(&part, &["--shards", "one"]).usage("write 3 or 0-3");
+
+    // A server says which part it has, and is not taken for another.
+    let server = Server::start(&["--index", index.to_str().unwrap(), "--shards", "0-1"], "127.0.0.1:0");
+    assert!(server.url.ends_with("/#index-0-1"), "{}", server.url);
+    let other = server.url.replace("#index-0-1", "#index-0-2");
+    host(&["index", "count", "the", "--index", &other]).bad("has the index index-0-1, not index-0-2");
+}
