@@ -77,7 +77,8 @@ impl Indexes {
             }
         }
         let width = (flags & 2 == 0).then_some(index.width);
-        ask(&index.path, OpenOptions { token_width: width, cache_bytes: 1 << 12 }, &question, &self.tokenizer);
+        let options = OpenOptions { token_width: width, cache_bytes: 1 << 12, ..OpenOptions::default() };
+        ask(&index.path, options, &question, &self.tokenizer);
         for (name, bytes) in &index.files {
             if damaged.contains_key(name) {
                 fs::write(index.path.join(name), bytes).expect("the folder is writable");
@@ -145,7 +146,7 @@ impl Question {
 
 /// Whatever comes of it is right, but for a panic; and if the index was found whole, its counts must be.
 fn ask(path: &Path, options: OpenOptions, question: &Question, tokenizer: &Tokenizer) {
-    let whole = verify(path, options, Level::Full).is_ok();
+    let whole = verify(path, options.clone(), Level::Full).is_ok();
     let Ok(index) = Index::open_with(path, options) else {
         assert!(!whole, "verified, but not to be opened");
         return;

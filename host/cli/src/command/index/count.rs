@@ -98,8 +98,11 @@ fn passages(
 ) -> Result<Vec<Passage>> {
     let mut passages = Vec::new();
     for corpus in corpora {
-        if let Opened::Local(local) = corpus {
-            passages.extend(local.corpus().passages(words, options, limit - passages.len())?);
+        let wanted = limit - passages.len();
+        if wanted > 0
+            && let Opened::Local(local) = corpus
+        {
+            passages.extend(local.corpus().passages(words, options, wanted)?);
         }
     }
     Ok(passages)
