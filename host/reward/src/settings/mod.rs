@@ -255,7 +255,8 @@ impl Default for ExtractSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CorpusSection {
-    /// Index folder, "demo", `URL#NAME` of an index on a server, or a list of those whose counts are added.
+    /// Index folder, "demo", `URL#NAME` of an index on a server, or a list of those, such as the shards of one index on several
+    /// servers: all are asked at the same time, and their counts are added.
     pub index: OneOrMany,
     /// `compatible` equals the official engine, sub-sampling included; `exact` counts every match of the same rule; `span`
     /// counts the stretches of `max_diff_tokens` tokens that hold all words.
