@@ -41,8 +41,8 @@ pub struct Verified {
     pub suffix_pairs: u64,
 }
 
-/// Verifies the index in a folder, or those of its shards that the options open: sizes, checksums where there is a manifest, the documents' offsets, the order of the
-/// suffix array, and the prefix files.
+/// Verifies the index in a folder, or those of its shards that the options open: sizes, checksums where there is a manifest, the
+/// documents' offsets, the order of the suffix array, and the prefix files.
 ///
 /// # Errors
 /// The first thing that is wrong, with file and place.

@@ -366,6 +366,24 @@ fn a_request_is_no_longer_than_the_server_takes() {
 }
 
 #[test]
+fn what_is_too_much_at_once_is_asked_in_parts() {
+    let too_large = || Act::Answer(413, "", r#"{"error":"ask fewer at once"}"#.into());
+    let (one, two) = (many(&[Some(3)]), many(&[Some(3); 2]));
+    let server = Unruly::ours(vec![too_large(), two, too_large(), one.clone(), one]);
+    let counts = server.remote(&settings()).count(&queries(4)).unwrap();
+    assert_eq!(counts, [Count { occurrences: Some(3), exact: true }; 4]);
+    let requests = server.requests.lock().unwrap();
+    let lengths = requests.iter().map(|(_, one)| one["queries"].as_array().unwrap().len());
+    assert_eq!(lengths.collect::<Vec<_>>(), [4, 2, 2, 1, 1]);
+    drop(requests);
+
+    let server = Unruly::ours(vec![too_large()]);
+    let error = server.remote(&settings()).count(&queries(4)).unwrap_err().to_string();
+    assert!(error.contains(r#"refuses the query "red AND 0" on its index wiki"#), "{error}");
+    assert_eq!(server.num_requests(), 3);
+}
+
+#[test]
 fn a_hostile_answer_is_none() {
     for hostile in [
         many(&[Some(3)]),

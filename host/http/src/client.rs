@@ -62,6 +62,12 @@ impl Answer {
         self.status == StatusCode::NOT_FOUND
     }
 
+    /// Whether the server asks for smaller requests.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        self.status == StatusCode::PAYLOAD_TOO_LARGE
+    }
+
     /// The failure of a request that the server will not answer.
     #[must_use]
     pub fn refusal(&self) -> Failure {

@@ -7,21 +7,28 @@ use crate::wire::{About, Answer, Counted, Counts, Reply, Request};
 
 /// Asks for one count.
 pub(super) fn count(client: &Client, request: &Request) -> Result<Counted, Failure> {
-    let Answer { count, approx, exact, .. } = post(client, request)?;
+    let Answer { count, approx, exact, .. } = read(&client.post(request)?)?;
     Ok(Counted { count, approx, exact: exact.unwrap_or(!approx) })
 }
 
-/// Asks for so many counts.
-pub(super) fn counts(client: &Client, request: &Request, number: usize) -> Result<Vec<Option<Counted>>, Failure> {
-    let Counts { counts, .. } = post(client, request)?;
+/// Asks for so many counts; `None` where they are too many at once.
+pub(super) fn counts(
+    client: &Client,
+    request: &Request,
+    number: usize,
+) -> Result<Option<Vec<Option<Counted>>>, Failure> {
+    let answer = client.post(request)?;
+    if number > 1 && answer.is_too_large() {
+        return Ok(None);
+    }
+    let Counts { counts, .. } = read(&answer)?;
     match counts.len() {
-        got if got == number => Ok(counts),
+        got if got == number => Ok(Some(counts)),
         got => Err(Failure::passing(format!("{got} counts for {number} queries"))),
     }
 }
 
-fn post<T: DeserializeOwned>(client: &Client, request: &Request) -> Result<T, Failure> {
-    let answer = client.post(request)?;
+fn read<T: DeserializeOwned>(answer: &corver_http::Answer) -> Result<T, Failure> {
     if let Some(passing) = answer.passing() {
         return Err(passing);
     }

@@ -146,7 +146,8 @@ impl Remote {
         Ok(answers.into_inner().expect("no thread panics with it"))
     }
 
-    /// One request.
+    /// One request, or several smaller ones where the server says that it is too large. `None` where another request of the
+    /// batch failed first.
     fn ask_part(
         &self,
         part: &[Asked],
@@ -157,10 +158,11 @@ impl Remote {
             [only] => format!("the query {:?}", only.text),
             _ => format!("{} queries", part.len()),
         };
-        let counts = match (&self.about, part) {
+        let answer = match (&self.about, part) {
             (None, [only]) => {
                 let request = Request::new(&self.index, &only.text, &self.options);
-                self.ask(&what, failure, || http::count(&self.client, &request).map(|counted| vec![Some(counted)]))?
+                let ask = || http::count(&self.client, &request).map(|counted| Some(vec![Some(counted)]));
+                self.ask(&what, failure, ask)?
             }
             _ => {
                 let texts = part.iter().map(|asked| asked.text.clone()).collect();
@@ -168,16 +170,28 @@ impl Remote {
                 self.ask(&what, failure, || http::counts(&self.client, &request, part.len()))?
             }
         };
-        if let Some(cache) = &self.cache {
-            for (asked, counted) in part.iter().zip(counts.iter().flatten()) {
-                let Some(counted) = counted else { continue };
-                // A cache that cannot be written does not stop a run.
-                if let Err(error) = cache.put(&asked.text, enough, *counted) {
-                    tracing::warn!(%error, "an answer is not kept");
-                }
+        let Some(counts) = answer else { return Ok(None) };
+        if let Some(counts) = counts {
+            self.keep(part, enough, &counts);
+            return Ok(Some(counts));
+        }
+        let (first, second) = part.split_at(part.len() / 2);
+        let Some(mut counts) = self.ask_part(first, enough, failure)? else { return Ok(None) };
+        let Some(more) = self.ask_part(second, enough, failure)? else { return Ok(None) };
+        counts.extend(more);
+        Ok(Some(counts))
+    }
+
+    /// Writes answers to the cache, if there is one. A cache that cannot be written does not stop a run.
+    fn keep(&self, part: &[Asked], enough: Option<u64>, counts: &[Option<Counted>]) {
+        let Some(cache) = &self.cache else { return };
+        for (asked, counted) in part.iter().zip(counts) {
+            if let Some(counted) = counted
+                && let Err(error) = cache.put(&asked.text, enough, *counted)
+            {
+                tracing::warn!(%error, "an answer is not kept");
             }
         }
-        Ok(counts)
     }
 
     /// Repeats an attempt until there is an answer, a refusal, or no patience left. `None` where another request of the batch

@@ -48,8 +48,8 @@ pub(super) struct Served {
     pub(super) limits: CountLimits,
 }
 
-/// Answers a request. Counting many queries ends at the deadline.
-pub(super) fn answer(served: &Served, body: &[u8], deadline: Instant) -> Result<Reply, Refusal> {
+/// Answers a request.
+pub(super) fn answer(served: &Served, body: &[u8]) -> Result<Reply, Refusal> {
     let mut request: Request =
         serde_json::from_slice(body).map_err(|error| Refusal::bad(format!("Invalid request: {error}")))?;
     if ![COUNT, COUNTS].contains(&request.query_type.as_str()) {
@@ -71,7 +71,7 @@ pub(super) fn answer(served: &Served, body: &[u8], deadline: Instant) -> Result<
             served.count(ids, &options, request.enough).map(|answer| Reply::json(&answer))
         }
         (true, None, None, Some(queries)) => {
-            served.count_many(&queries, &options, request.enough, deadline).map(|counts| Reply::json(&counts))
+            served.count_many(&queries, &options, request.enough).map(|counts| Reply::json(&counts))
         }
         (false, ..) => Err(Refusal::bad("Exactly one of query and query_ids must be present")),
         (true, ..) => Err(Refusal::bad("queries must be present, and neither query nor query_ids")),
@@ -91,13 +91,7 @@ impl Served {
         Ok(Answer { count, approx, exact, latency: millis(start), tokens, token_ids: Some(ids) })
     }
 
-    fn count_many(
-        &self,
-        queries: &[String],
-        options: &CnfOptions,
-        enough: Option<u64>,
-        deadline: Instant,
-    ) -> Result<Counts, Refusal> {
+    fn count_many(&self, queries: &[String], options: &CnfOptions, enough: Option<u64>) -> Result<Counts, Refusal> {
         at_most("queries", queries.len(), self.limits.queries)?;
         let (start, index) = (Instant::now(), self.corpus.index());
         let mut found = vec![None; queries.len()];
@@ -114,7 +108,12 @@ impl Served {
                 }
             }
         }
-        let counts = index.count_cnf_batch(&batch, options, enough, Some(deadline))?;
+        let deadline = start.checked_add(self.limits.time / 2);
+        let counts = index.count_cnf_batch(&batch, options, enough, deadline).map_err(|error| match error {
+            // The client can do better than to wait and ask the same again.
+            Error::Deadline { .. } if queries.len() > 1 => Refusal::too_large(format!("{error}: ask fewer at once")),
+            error => error.into(),
+        })?;
         places.into_iter().zip(counts).for_each(|(place, count)| found[place] = Some(count));
         index.check_sizes()?;
         let counted = |found: CnfCount| Counted { count: found.count, approx: found.approx, exact: found.is_exact() };
@@ -187,4 +186,33 @@ fn options(request: &Request, limits: &CountLimits) -> Result<CnfOptions, Refusa
         )?,
         mode: request.mode,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use corver_corpus::{BuildOptions, Tokenizer, build_from_documents};
+    use hyper::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn queries_that_take_too_long_together_are_to_be_asked_apart() {
+        const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
+            "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
+            "vocab":{"[UNK]":0,"red":1,"fox":2},"unk_token":"[UNK]"}}"#;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("index");
+        let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
+        build_from_documents(["red fox"], &tokenizer, &path, &BuildOptions::default()).unwrap();
+        let limits = CountLimits { time: Duration::ZERO, ..CountLimits::default() };
+        let served = Served { corpus: Corpus::open(&path).unwrap(), name: "wiki".to_owned(), limits };
+        let status = |queries: &str| {
+            let body = format!(r#"{{"index":"wiki","query_type":"counts","queries":{queries}}}"#);
+            answer(&served, body.as_bytes()).map(|_| ()).unwrap_err().status
+        };
+        assert_eq!(status(r#"["red AND fox","red AND red"]"#), StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(status(r#"["red AND fox"]"#), StatusCode::SERVICE_UNAVAILABLE);
+    }
 }

@@ -4,7 +4,7 @@
 mod answer;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use corver_corpus::{Corpus, Mode};
 use corver_counts::wire::{About, COUNT, COUNTS};
@@ -35,7 +35,7 @@ pub struct CountLimits {
     pub max_clause_freq: u64,
     /// Largest `max_diff_tokens`.
     pub max_diff_tokens: u64,
-    /// How long a request may take, waiting for a processor included.
+    /// How long a request may take, waiting for a processor included. Many queries may be counted for half of it.
     pub time: Duration,
 }
 
@@ -62,8 +62,8 @@ pub fn counts(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Route> {
     let blocking = Blocking::within(limits.time);
     let served = Arc::new(Served { corpus, name: name.to_owned(), limits });
     let count = move |body: Bytes| {
-        let (blocking, served, deadline) = (blocking.clone(), served.clone(), Instant::now() + limits.time);
-        async move { blocking.run(move || answer(&served, &body, deadline)).await }
+        let (blocking, served) = (blocking.clone(), served.clone());
+        async move { blocking.run(move || answer(&served, &body)).await }
     };
     vec![Route::post("/", limits.body_bytes, count), Route::get("/", move || Ok(Reply::json(&about)))]
 }

@@ -90,12 +90,7 @@ fn sum(one: CnfCount, other: CnfCount) -> CnfCount {
 }
 
 /// Up to `limit` matches: as many as the first folder has, then the second, and so on.
-fn passages(
-    corpora: &[Opened],
-    words: &[Vec<String>],
-    options: &CnfOptions,
-    limit: usize,
-) -> Result<Vec<Passage>> {
+fn passages(corpora: &[Opened], words: &[Vec<String>], options: &CnfOptions, limit: usize) -> Result<Vec<Passage>> {
     let mut passages = Vec::new();
     for corpus in corpora {
         let wanted = limit - passages.len();
