@@ -34,7 +34,7 @@ impl Local {
         Self { corpus, options, time: None }
     }
 
-    /// The same, but a batch of queries fails where it takes longer than this, at most one query late. `None`: never.
+    /// The same, but a batch of queries fails where it takes longer than this, at most by the queries that are being counted then. `None`: never.
     #[must_use]
     pub fn within(self, time: Option<Duration>) -> Self {
         Self { time, ..self }

@@ -1,5 +1,5 @@
 //! The official engine in a process of its own: `query.py` holds the protocol.
-#![allow(dead_code, reason = "two benches use it, each a part of it")]
+#![allow(dead_code, reason = "two benches and a test use it, each a part of it")]
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;

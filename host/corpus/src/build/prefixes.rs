@@ -34,20 +34,28 @@ pub(super) fn write(
     width: TokenWidth,
     options: &BuildOptions<'_>,
 ) -> Result<()> {
-    let name = Family::Prefixes.file_name(shard);
-    if unfinished.is_finished(&name) {
+    if unfinished.is_finished(&Family::Prefixes.file_name(shard)) {
         return Ok(());
     }
+    write_in_batches(unfinished, shard, width, options, batch_len(options))
+}
+
+fn write_in_batches(
+    unfinished: &mut Unfinished,
+    shard: usize,
+    width: TokenWidth,
+    options: &BuildOptions<'_>,
+    batch: usize,
+) -> Result<()> {
     let path = |family: Family| family.path(unfinished.path(), shard);
     let stream = path(Family::Tokenized);
     let num_tokens = open(&stream)?.1 / width.bytes() as u64;
     let levels = prefix_file::levels(num_tokens);
     let Some((finest, coarser)) = levels.split_first() else { return Ok(()) };
     let mut pointers = Pointers::open(path(Family::Table), num_tokens)?;
-    let mut file = unfinished.create_file(&name)?;
+    let mut file = unfinished.create_file(&Family::Prefixes.file_name(shard))?;
     let mut next_level = Vec::new();
     let mut written = 0;
-    let batch = batch_len(options).min(finest.len as usize);
     while written < finest.len {
         options.report(Progress::Prefixes { shard, shards: options.shards, prefixes: finest.len, written });
         let count = batch.min((finest.len - written) as usize);
@@ -131,4 +139,48 @@ impl Pointers {
 fn open(path: &Path) -> Result<(File, u64)> {
     let with_size = |file: File| -> io::Result<_> { file.metadata().map(|metadata| (file, metadata.len())) };
     File::open(path).and_then(with_size).map_err(Error::io("open", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::sort;
+    use crate::build::unfinished::Recipe;
+
+    /// The prefix file of a stream, with so many suffixes looked up at once.
+    fn prefixes(stream: &[u8], batch: usize) -> Vec<u8> {
+        let folder = tempfile::tempdir().unwrap();
+        let recipe = Recipe {
+            version: 2,
+            from_files: false,
+            tokenizer: None,
+            text_field: String::new(),
+            shards: 1,
+            metadata: false,
+            token_width: TokenWidth::U16,
+            pointer_width: None,
+        };
+        let mut unfinished = Unfinished::open(&folder.path().join("index"), recipe, &[], false).unwrap();
+        let mut file = unfinished.create_file("tokenized.0").unwrap();
+        file.write(stream).unwrap();
+        file.finish().unwrap();
+        let options = BuildOptions::default();
+        sort::write_tables(&mut unfinished, TokenWidth::U16, &options).unwrap();
+        write_in_batches(&mut unfinished, 0, TokenWidth::U16, &options, batch).unwrap();
+        std::fs::read(unfinished.path().join("prefixes.0")).unwrap()
+    }
+
+    #[test]
+    fn each_level_has_the_first_bytes_of_its_suffixes_however_many_are_looked_up_at_once() {
+        let stream: Vec<u8> = (0..70_000_u32).flat_map(|at| ((at * at / 7 % 3_001) as u16).to_le_bytes()).collect();
+        let mut suffixes: Vec<&[u8]> = (0..stream.len()).step_by(2).map(|start| &stream[start..]).collect();
+        suffixes.sort_unstable();
+        let level = |stride: usize| suffixes.iter().step_by(stride).map(|suffix| prefix_file::prefix(suffix));
+        let mut expected: Vec<Prefix> = level(64).collect();
+        expected.resize(expected.len().next_multiple_of(512), Prefix::default());
+        expected.extend(level(64 * 512));
+        for batch in [usize::MAX, 1_000, 64] {
+            assert!(prefixes(&stream, batch) == expected.as_flattened(), "{batch}");
+        }
+    }
 }

@@ -8,9 +8,7 @@ use memmap2::{Advice, Mmap};
 
 use crate::error::{Error, Result};
 use crate::files::lost::Named;
-
-/// Bytes that the system reads from a file at least.
-pub(crate) const PAGE_BYTES: usize = 4096;
+use crate::files::system;
 
 /// A read-only mapped file. Empty files are refused: no file of the format is empty, and they cannot be mapped.
 #[derive(Debug)]
@@ -58,16 +56,9 @@ impl Bytes {
         let _ = self.map.advise_range(Advice::WillNeed, part.start, part.len());
     }
 
-    /// Whether the page of a byte is in memory. Yes where the system does not tell: it does not tell those who may not write
-    /// the file.
-    #[allow(unsafe_code)] // neither memmap2 nor rustix has this call
+    /// Whether a byte is in memory, as far as the system tells.
     pub(crate) fn is_in_memory(&self, at: usize) -> bool {
-        let page = self.map[at..].as_ptr().map_addr(|address| address & !(PAGE_BYTES - 1));
-        let mut held = 1_u8;
-        // SAFETY: the page holds a byte of the map, which is mapped for as long as `self` lives, and the call writes one byte
-        // for one page. It neither reads nor writes the page, and takes the pointer as mutable only in its signature.
-        let answered = unsafe { libc::mincore(page.cast_mut().cast(), 1, &raw mut held) } == 0;
-        !answered || held & 1 == 1
+        system::is_in_memory(&self.map[at])
     }
 
     /// That the file is as long as when it was opened.

@@ -6,3 +6,4 @@ pub(crate) mod lost;
 pub(crate) mod manifest;
 pub(crate) mod prefix_file;
 pub(crate) mod shard;
+pub(crate) mod system;

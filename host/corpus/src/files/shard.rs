@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use crate::error::{Error, Result};
-use crate::files::bytes::{Bytes, PAGE_BYTES};
+use crate::files::bytes::Bytes;
 use crate::files::format::{Family, pointer_width};
 use crate::files::manifest::IndexManifest;
 use crate::files::prefix_file::PrefixFile;
+use crate::files::system::PAGE_BYTES;
 use crate::token_width::TokenWidth;
 
 /// With more ranks than this, the system is told to fetch their pages together.
@@ -175,6 +176,11 @@ impl Shard {
     /// Pages of the table that hold the positions of as many neighbouring ranks.
     pub(crate) fn pages_of_ranks(&self, ranks: u64) -> u64 {
         ranks.saturating_mul(self.pointer_width as u64).div_ceil(PAGE_BYTES as u64)
+    }
+
+    /// Pages that as many neighbouring tokens of the text lie on, at most.
+    pub(crate) fn pages_of_text(&self, tokens: u64) -> u64 {
+        tokens.saturating_mul(self.width.bytes() as u64).div_ceil(PAGE_BYTES as u64) + 1
     }
 
     /// Pages of the documents' offsets.

@@ -2,6 +2,7 @@
 
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use serde::Serialize;
 
@@ -48,6 +49,8 @@ pub struct Index {
     /// One per open shard, in order.
     pub(crate) suffix_arrays: Vec<SuffixArray>,
     pub(crate) positions: PositionCache,
+    /// Held by the batch that many threads count.
+    pub(crate) readers: Mutex<()>,
 }
 
 /// What [`Index::info`] returns.
@@ -121,7 +124,7 @@ impl Index {
         }
         tracing::debug!(dir = %dir.display(), ?shards, "opened an index");
         let positions = PositionCache::new(options.cache_bytes);
-        Ok(Self { dir: dir.to_owned(), width, manifest, suffix_arrays, positions })
+        Ok(Self { dir: dir.to_owned(), width, manifest, suffix_arrays, positions, readers: Mutex::default() })
     }
 
     /// The folder.

@@ -3,33 +3,30 @@
 //! In memory a query takes microseconds, and the queries are counted one after the other. A query of a cold index waits for
 //! some twenty reads, one after the other, and a disk answers many reads in the time of one. So where a thread has to wait for
 //! the disk, many threads count the rest of the batch: each waits for its own reads, and the disk always has as many
-//! to answer as there are threads. No search knows of another.
+//! to answer as there are threads.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::thread::Builder;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
+use crate::files::system;
 use crate::index::open::Index;
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions};
-use crate::query::plan::Plan;
 
-/// Threads that count in a cold index. With half as many, the disk measured in `docs/performance.md` gives an eighth less;
-/// with twice as many, it gives hardly more.
+/// Threads that count in a cold index: enough for most of what a disk can give. The threads of one batch of an index at a time:
+/// the others go on by themselves.
 const READERS: usize = 32;
 /// Queries after which a look is taken at whether the disk was waited for.
 const LOOK_EVERY: usize = 16;
-/// Queries that may have to sort more positions than this are counted one at a time, so that the memory does not grow with
-/// the number of threads.
-const MANY_POSITIONS: u64 = 1 << 20;
 
 impl Index {
     /// Counts the matches of many queries. Those that begin alike are counted one after the other, as they read the same
     /// parts of the index; where that means to wait for the disk, many are counted at the same time. The answers are those of
-    /// [`Index::count_cnf`], in the order of the queries.
+    /// [`Index::count_cnf`], in the order of the queries; a query of a single term is answered as by [`Index::count`].
     ///
     /// # Errors
-    /// As [`Index::count_cnf`], for any of the queries; where the deadline has passed before the last of them.
+    /// As [`Index::count_cnf`], for any of the queries; where the deadline has passed before the last of them was begun.
     pub fn count_cnf_batch(
         &self,
         queries: &[Cnf],
@@ -39,7 +36,7 @@ impl Index {
     ) -> Result<Vec<CnfCount>> {
         let batch = Batch::new(self, queries, options, enough, deadline);
         let mut counts = vec![CnfCount::default(); queries.len()];
-        for (number, count) in batch.count_while_warm()?.into_iter().chain(batch.count_by_readers()?) {
+        for (number, count) in batch.count_all()? {
             counts[number] = count;
         }
         Ok(counts)
@@ -57,9 +54,12 @@ struct Batch<'a> {
     deadline: Option<Instant>,
     /// How many were taken.
     next: AtomicUsize,
-    /// Held while many positions are sorted.
-    turn: Mutex<()>,
+    /// How many were counted.
+    counted: AtomicUsize,
 }
+
+/// A query's number, and its count.
+type Numbered = (usize, CnfCount);
 
 impl<'a> Batch<'a> {
     fn new(
@@ -71,72 +71,72 @@ impl<'a> Batch<'a> {
     ) -> Self {
         let mut order: Vec<usize> = (0..queries.len()).collect();
         order.sort_unstable_by_key(|&number| queries[number].clauses());
-        Self { index, queries, order, options, enough, deadline, next: AtomicUsize::new(0), turn: Mutex::default() }
+        let [next, counted] = [(); 2].map(|()| AtomicUsize::new(0));
+        Self { index, queries, order, options, enough, deadline, next, counted }
     }
 
-    /// Counts until none is left, or until every query waits for the disk.
-    fn count_while_warm(&self) -> Result<Vec<(usize, CnfCount)>> {
+    fn count_all(&self) -> Result<Vec<Numbered>> {
         let mut counted = Vec::with_capacity(self.order.len());
-        let mut waited = major_faults();
+        let mut waited = system::major_faults();
         while let Some(count) = self.count_next()? {
             counted.push(count);
             if counted.len() % LOOK_EVERY == 0 {
-                let so_far = major_faults();
-                if so_far - waited >= LOOK_EVERY as u64 {
-                    break;
-                }
+                let so_far = system::major_faults();
+                let is_cold = so_far - waited >= LOOK_EVERY as u64;
                 waited = so_far;
+                if is_cold && let Ok(_alone) = self.index.readers.try_lock() {
+                    counted.extend(self.count_by_readers()?);
+                }
             }
         }
         Ok(counted)
     }
 
-    /// Counts what is left, at most [`READERS`] queries at a time.
-    fn count_by_readers(&self) -> Result<Vec<(usize, CnfCount)>> {
+    /// Counts what is left, at most [`READERS`] queries at a time. This thread is one of the readers, and the only one where
+    /// the system gives no others.
+    fn count_by_readers(&self) -> Result<Vec<Numbered>> {
         let left = self.order.len().saturating_sub(self.next.load(Relaxed));
         let read = || std::iter::from_fn(|| self.count_next().transpose()).collect::<Result<Vec<_>>>();
         std::thread::scope(|scope| {
-            let readers: Vec<_> = (0..READERS.min(left)).map(|_| scope.spawn(read)).collect();
-            let mut counted = Vec::with_capacity(left);
-            for reader in readers {
-                counted.extend(reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            let others = (1..READERS.min(left)).map_while(|_| Builder::new().spawn_scoped(scope, read).ok());
+            let others: Vec<_> = others.collect();
+            let mut counted = read();
+            for reader in others {
+                let more = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                match (&mut counted, more) {
+                    (Ok(counted), Ok(more)) => counted.extend(more),
+                    (Ok(_), Err(error)) => counted = Err(error),
+                    (Err(_), _) => {}
+                }
             }
-            Ok(counted)
+            counted
         })
     }
 
     /// Counts the next query, and says which it was; `None` where none is left. After an error none is.
-    fn count_next(&self) -> Result<Option<(usize, CnfCount)>> {
-        let place = self.next.fetch_add(1, Relaxed);
-        let Some(&number) = self.order.get(place) else { return Ok(None) };
+    fn count_next(&self) -> Result<Option<Numbered>> {
+        let Some(&number) = self.order.get(self.next.fetch_add(1, Relaxed)) else { return Ok(None) };
         let count = match self.deadline {
             Some(deadline) if Instant::now() >= deadline => {
-                Err(Error::Deadline { counted: place, queries: self.order.len() })
+                Err(Error::Deadline { counted: self.counted.load(Relaxed), queries: self.order.len() })
             }
             _ => self.count(&self.queries[number]),
         };
-        if count.is_err() {
-            self.next.store(self.order.len(), Relaxed);
-        }
+        match count {
+            Ok(_) => self.counted.fetch_add(1, Relaxed),
+            Err(_) => self.next.swap(self.order.len(), Relaxed),
+        };
         count.map(|count| Some((number, count)))
     }
 
     fn count(&self, cnf: &Cnf) -> Result<CnfCount> {
-        let Some(plan) = Plan::new(self.index, cnf, self.options)? else { return Ok(CnfCount::default()) };
-        let is_large = plan.num_positions() > MANY_POSITIONS;
-        let _turn = is_large.then(|| self.turn.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
-        plan.count(self.enough)
+        if let [clause] = cnf.clauses()
+            && let [term] = clause.as_slice()
+        {
+            return Ok(CnfCount { count: self.index.count(term)?, ..CnfCount::default() });
+        }
+        self.index.count_cnf(cnf, self.options, self.enough)
     }
-}
-
-/// Pages that this thread has waited for the disk for.
-#[allow(unsafe_code)] // rustix does not have this call
-fn major_faults() -> u64 {
-    // SAFETY: the type is made of integers, for all of which zeros are valid.
-    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: the call writes one `rusage`.
-    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-    usage.ru_majflt as u64
 }
 
 #[cfg(test)]

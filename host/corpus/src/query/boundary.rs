@@ -16,7 +16,7 @@ const MANY_RANGES: usize = 16;
 
 /// Tells which ranges lie in one document: by the text between their ends, or by the list of the documents' starts. Reading
 /// that list takes a while and makes each range cheap, and whether it is worth it depends on how many ranges come. So the
-/// text is read until it was as many pages as the list is, unless the list is kept from an earlier query.
+/// text is read for as many ranges as the list has pages, unless the list is kept from an earlier query.
 pub(crate) struct Boundaries<'a> {
     suffix_array: &'a SuffixArray,
     mode: Mode,
@@ -36,10 +36,13 @@ impl<'a> Boundaries<'a> {
     pub(crate) fn keep_whole(&mut self, ranges: &[MatchRange], whole: &mut Vec<MatchRange>) -> Result<()> {
         let shard = &self.suffix_array.shard;
         self.read += ranges.len() as u64;
-        if self.starts.is_none() && ranges.len() >= MANY_RANGES && self.may_use_list()? {
-            self.starts = match self.read > shard.pages_of_offsets() {
-                true => self.positions.documents(shard)?,
-                false => self.positions.kept_documents(shard),
+        if self.starts.is_none() && ranges.len() >= MANY_RANGES {
+            self.starts = match self.positions.kept_documents(shard) {
+                kept @ Some(_) if self.may_use_list()? => kept,
+                None if self.read > shard.pages_of_offsets() && self.may_use_list()? => {
+                    self.positions.documents(shard)?
+                }
+                _ => None,
             };
         }
         match &self.starts {

@@ -15,10 +15,37 @@ impl Index {
     /// # Errors
     /// Where an option is 0, a token id does not fit the index, or the suffix array is damaged.
     pub fn count_cnf(&self, cnf: &Cnf, options: &CnfOptions, enough: Option<u64>) -> Result<CnfCount> {
-        Plan::new(self, cnf, options)?.map_or_else(|| Ok(CnfCount::default()), |plan| plan.count(enough))
+        let Some(plan) = Plan::new(self, cnf, options)? else { return Ok(CnfCount::default()) };
+        let mut answer = CnfCount {
+            approx: plan.shards.iter().any(|shard| shard.scale() != 1.0),
+            sampled: plan.shards.iter().flat_map(|shard| &shard.clauses).any(|clause| clause.sampled),
+            ..CnfCount::default()
+        };
+        let order = enough.map_or(Order::Any, Order::Enough);
+        for (number, shard) in plan.shards.iter().enumerate() {
+            let scale = shard.scale();
+            let scaled = |matches: u64| (matches as f64 * scale) as u64; // in floating point, as the official engine does
+            let earlier = answer.count;
+            let (mut matches, mut stopped) = (0, false);
+            match shard.clauses.as_slice() {
+                // A range of one position crosses no boundary.
+                [only] if options.mode != Mode::Span => matches = only.num_positions(),
+                _ => plan.visit(shard, order, |_| {
+                    matches += 1;
+                    stopped = enough.is_some_and(|enough| earlier + scaled(matches) >= enough);
+                    if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                })?,
+            }
+            answer.count += scaled(matches);
+            if enough.is_some_and(|enough| answer.count >= enough) {
+                answer.at_least = stopped || number + 1 < plan.shards.len();
+                break;
+            }
+        }
+        Ok(answer)
     }
 
-    /// Where the matches begin: per shard the first token of every match, in the order of the suffix array, or in
+    /// Where the matches begin: per open shard the first token of every match, in the order of the suffix array, or in
     /// [`Mode::Span`] of the text. Except there, several matches may begin at one place.
     ///
     /// # Errors
@@ -34,38 +61,5 @@ impl Index {
             Ok(starts)
         };
         plan.shards.iter().map(find).collect()
-    }
-}
-
-impl Plan<'_> {
-    /// [`Index::count_cnf`].
-    pub(crate) fn count(&self, enough: Option<u64>) -> Result<CnfCount> {
-        let mut answer = CnfCount {
-            approx: self.shards.iter().any(|shard| shard.scale() != 1.0),
-            sampled: self.shards.iter().flat_map(|shard| &shard.clauses).any(|clause| clause.sampled),
-            ..CnfCount::default()
-        };
-        let order = enough.map_or(Order::Any, Order::Enough);
-        for (number, shard) in self.shards.iter().enumerate() {
-            let scale = shard.scale();
-            let scaled = |matches: u64| (matches as f64 * scale) as u64; // in floating point, as the official engine does
-            let earlier = answer.count;
-            let (mut matches, mut stopped) = (0, false);
-            match shard.clauses.as_slice() {
-                // A range of one position crosses no boundary.
-                [only] if self.options.mode != Mode::Span => matches = only.num_positions(),
-                _ => self.visit(shard, order, |_| {
-                    matches += 1;
-                    stopped = enough.is_some_and(|enough| earlier + scaled(matches) >= enough);
-                    if stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-                })?,
-            }
-            answer.count += scaled(matches);
-            if enough.is_some_and(|enough| answer.count >= enough) {
-                answer.at_least = stopped || number + 1 < self.shards.len();
-                break;
-            }
-        }
-        Ok(answer)
     }
 }

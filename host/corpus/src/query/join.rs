@@ -54,10 +54,11 @@ pub(crate) struct Neighbours<'a> {
 }
 
 enum Finder<'a> {
-    /// `cost` is that of all scans so far.
+    /// `cost` is that of all scans so far, and `pages` what they have read from the disk.
     Scan {
         scanner: Scanner<'a>,
         cost: u64,
+        pages: u64,
     },
     Search(Arc<Positions>),
 }
@@ -66,8 +67,8 @@ enum Finder<'a> {
 const SCAN_COST: u64 = 200;
 /// The cost of reading and sorting one position.
 const SORT_COST: u64 = 100;
-/// Pages of text that the scan around a range reads: one on each side of a page's edge.
-const PAGES_PER_SCAN: u64 = 2;
+/// Windows of more pages are read as the scan comes to them: it mostly ends early there.
+const MAX_PAGES_AHEAD: u64 = 4;
 /// Of how many ranges one is looked at to tell whether the text is in memory.
 const LOOK_EVERY: usize = 64;
 
@@ -85,7 +86,7 @@ impl<'a> Neighbours<'a> {
         } else if let Some(sorted) = positions.get(shard, &clause.rank_ranges) {
             Finder::Search(sorted)
         } else {
-            Finder::Scan { scanner: Scanner::new(shard, terms, &clause.rank_ranges), cost: 0 }
+            Finder::Scan { scanner: Scanner::new(shard, terms, &clause.rank_ranges), cost: 0, pages: 0 }
         };
         Ok(Self { shard, clause, positions, max_diff_tokens, finder })
     }
@@ -101,7 +102,7 @@ impl<'a> Neighbours<'a> {
 
     /// Extends ranges by scanning, and returns how many: all of them, or those until sorting is due.
     fn scan(&mut self, ranges: &[MatchRange], longer: &mut Vec<MatchRange>) -> Result<usize> {
-        let Finder::Scan { scanner, cost } = &mut self.finder else { return Ok(0) };
+        let Finder::Scan { scanner, cost, pages } = &mut self.finder else { return Ok(0) };
         let max_diff_tokens = self.max_diff_tokens;
         let window = |range: &MatchRange| {
             range.left.saturating_sub(max_diff_tokens)..range.right.saturating_add(max_diff_tokens).saturating_add(1)
@@ -111,9 +112,11 @@ impl<'a> Neighbours<'a> {
         if cost.saturating_add(cost_per_scan * ranges.len() as u64) > sorting_cost {
             sorting_cost = 0; // it will be due before the last range
         } else if ranges.len() > 1 && is_cold(self.shard, ranges) {
-            if self.shard.pages_of_ranks(self.clause.count) < PAGES_PER_SCAN * ranges.len() as u64 {
+            let pages_per_scan = self.shard.pages_of_text(max_diff_tokens.saturating_mul(2));
+            *pages = pages.saturating_add(pages_per_scan.saturating_mul(ranges.len() as u64));
+            if self.shard.pages_of_ranks(self.clause.count) < *pages {
                 sorting_cost = 0;
-            } else {
+            } else if pages_per_scan <= MAX_PAGES_AHEAD {
                 ranges.iter().for_each(|range| self.shard.will_read_text(window(range)));
             }
         }

@@ -23,7 +23,7 @@ pub(crate) struct Plan<'a> {
     terms: Vec<Vec<Vec<u8>>>,
     pub(crate) shards: Vec<ShardPlan<'a>>,
     positions: &'a PositionCache,
-    pub(crate) options: &'a CnfOptions,
+    options: &'a CnfOptions,
 }
 
 /// A shard, and the clauses in it, rarest first.
@@ -68,11 +68,6 @@ impl<'a> Plan<'a> {
             clauses.sort_by_key(|clause| clause.count);
         }
         Ok(Some(Self { terms, shards, positions: &index.positions, options }))
-    }
-
-    /// Occurrences of all clauses in all shards, without those that were dropped.
-    pub(crate) fn num_positions(&self) -> u64 {
-        self.shards.iter().flat_map(|shard| &shard.clauses).map(ShardClause::num_positions).sum()
     }
 
     /// Shows the matches in a shard to `visit`, until that breaks.

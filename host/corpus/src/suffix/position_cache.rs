@@ -3,7 +3,7 @@
 //! Sorting is what frequent words cost, and the same words come again and again. The part of a frequent clause that the
 //! official engine samples is always the same, so sampled lists are kept as well. Answers never depend on what is kept.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
@@ -15,6 +15,9 @@ use crate::suffix::search::{RankRange, num_ranks};
 
 /// Shorter lists are sorted as fast as they are looked up.
 const MIN_LENGTH: u64 = 256;
+/// Longer lists are read and sorted by one thread at a time: each takes tens of megabytes or more, and the disk reads them ahead
+/// anyway.
+const LONG: u64 = 1 << 20;
 /// An estimate of a list's size. The cache divides itself, for its locks, into parts of at least 32 lists of that size.
 const ESTIMATED_LIST_BYTES: u64 = 1 << 20;
 
@@ -23,6 +26,8 @@ const ESTIMATED_LIST_BYTES: u64 = 1 << 20;
 pub(crate) struct PositionCache {
     lists: Cache<Key, Arc<Positions>, Bytes>,
     keeps_lists: bool,
+    /// Held while a long list is read.
+    long: Mutex<()>,
 }
 
 /// A shard's number, and the ranks of the positions; no ranks for the starts of the documents.
@@ -41,7 +46,11 @@ impl PositionCache {
     /// Keeps at most about so many bytes.
     pub(crate) fn new(budget_bytes: u64) -> Self {
         let lists = (budget_bytes / ESTIMATED_LIST_BYTES).clamp(1, 1 << 20) as usize;
-        Self { lists: Cache::with_weighter(lists, budget_bytes, Bytes), keeps_lists: budget_bytes > 0 }
+        Self {
+            lists: Cache::with_weighter(lists, budget_bytes, Bytes),
+            keeps_lists: budget_bytes > 0,
+            long: Mutex::default(),
+        }
     }
 
     /// The positions at some ranks, if they are kept.
@@ -54,7 +63,11 @@ impl PositionCache {
 
     /// The positions at some ranks. They are kept from now on.
     pub(crate) fn get_or_read(&self, shard: &Shard, ranges: &[RankRange]) -> Result<Arc<Positions>> {
-        let read = || Positions::read(shard, ranges).map(Arc::new);
+        let read = || {
+            let is_long = num_ranks(ranges) > LONG;
+            let _alone = is_long.then(|| self.long.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+            Positions::read(shard, ranges).map(Arc::new)
+        };
         if num_ranks(ranges) < MIN_LENGTH { read() } else { self.lists.get_or_insert_with(&key(shard, ranges), read) }
     }
 

@@ -114,11 +114,8 @@ impl Corpus {
         let (mut numbers, mut batch) = (Vec::new(), Vec::new());
         for (number, all_of) in queries.iter().enumerate() {
             let Some(clauses) = self.encode_clauses(all_of)? else { continue };
-            counts[number] = self.count_lone_term(&clauses)?;
-            if counts[number].is_none() {
-                numbers.push(number);
-                batch.push(Cnf::new(clauses)?);
-            }
+            numbers.push(number);
+            batch.push(Cnf::new(clauses)?);
         }
         let found = self.index.count_cnf_batch(&batch, options, enough, deadline)?;
         numbers.into_iter().zip(found).for_each(|(number, count)| counts[number] = Some(count));

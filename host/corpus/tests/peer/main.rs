@@ -3,7 +3,6 @@
 //! `make test-peer` installs the official package and runs these; a plain `cargo test` lists them as ignored.
 
 #[path = "../../benches/peer/official.rs"]
-#[allow(dead_code)] // the measuring commands
 mod official;
 
 use std::path::{Path, PathBuf};

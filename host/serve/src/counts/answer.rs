@@ -99,12 +99,15 @@ impl Served {
         for (place, text) in queries.iter().enumerate() {
             match self.read(text).map_err(|refusal| refusal.about(text))? {
                 None => {}
-                Some(Nested::Ngram(ids)) => {
-                    found[place] = Some(CnfCount { count: index.count(&ids)?, ..CnfCount::default() })
+                Some(Nested::Ngram(ids)) if ids.is_empty() => {
+                    found[place] = Some(CnfCount { count: index.count(&ids)?, ..CnfCount::default() });
                 }
-                Some(Nested::Cnf(clauses)) => {
+                Some(ids) => {
                     places.push(place);
-                    batch.push(Cnf::new(clauses)?);
+                    batch.push(Cnf::new(match ids {
+                        Nested::Ngram(ids) => vec![vec![ids]],
+                        Nested::Cnf(clauses) => clauses,
+                    })?);
                 }
             }
         }

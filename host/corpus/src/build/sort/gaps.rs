@@ -42,10 +42,17 @@ impl Gaps {
         Self { low, high: Mutex::default() }
     }
 
-    fn add(&self, rank: u32) {
-        if self.low[rank as usize].fetch_add(1, Relaxed) == u8::MAX {
-            let mut high = self.high.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            *high.entry(rank as usize).or_default() += 1;
+    /// Counts one more at each of some ranks. Nothing later is read before a locked addition is done, so the counters
+    /// are all brought near before the first of them: otherwise the walks would wait for memory one after the other.
+    fn add(&self, ranks: &[u32]) {
+        for &rank in ranks {
+            self.low[rank as usize].load(Relaxed);
+        }
+        for &rank in ranks {
+            if self.low[rank as usize].fetch_add(1, Relaxed) == u8::MAX {
+                let mut high = self.high.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                *high.entry(rank as usize).or_default() += 1;
+            }
         }
     }
 
@@ -123,10 +130,12 @@ pub(super) fn count_gaps(
                 walk.read(file)?;
             }
             let Some(steps) = walks.iter().map(|walk| walk.symbols.len()).min() else { return Ok(()) };
+            let mut found = [0; WALKS_PER_THREAD];
             for _ in 0..steps {
-                for walk in &mut walks {
-                    walk.step(ranks, &gaps);
+                for (walk, found) in walks.iter_mut().zip(&mut found) {
+                    *found = walk.step(ranks);
                 }
+                gaps.add(&found[..walks.len()]);
             }
             let new = (steps * walks.len()) as u64;
             report(done.fetch_add(new, Relaxed) + new);
@@ -157,14 +166,15 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn step(&mut self, ranks: &Ranks, gaps: &Gaps) {
-        let Some(symbol) = self.symbols.pop() else { return };
+    /// Goes on by one symbol of those that were read, and returns the rank of the suffix there.
+    fn step(&mut self, ranks: &Ranks) -> u32 {
+        let symbol = self.symbols.pop().expect("no walk takes more steps than the shortest has symbols");
         self.rank = ranks.before(symbol as u32, self.rank, self.greater_than_tail);
         self.left -= 1;
         let (word, bit) = (&mut self.words[(self.left / 64) as usize], self.left % 64);
         self.greater_than_tail = *word >> bit & 1 == 1;
         bits::set(word, bit, self.rank > ranks.rank_of_begin);
-        gaps.add(self.rank);
+        self.rank
     }
 }
 
