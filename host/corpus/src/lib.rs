@@ -52,6 +52,7 @@ pub use files::lost::name_lost_files;
 pub use files::manifest::FileRecord;
 pub use files::manifest::IndexManifest;
 pub use files::manifest::MANIFEST;
+pub use files::manifest::MANIFEST_VERSION;
 pub use fingerprint::fingerprint;
 pub use index::document::Document;
 pub use index::open::Index;

@@ -30,16 +30,18 @@ const DEPTH: usize = 32;
 /// Threads that ask the official engine at a time: one, and as many as `fio` has reads.
 const THREADS: [usize; 2] = [1, DEPTH];
 const WARM_PASSES: usize = 5;
-const PAGE: f64 = 4096.0;
+const PAGE: u64 = 4096;
 
 /// How some way of asking went.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Asked {
     pub seconds: f64,
-    /// Pages read from the disk.
-    pub pages: f64,
-    /// The least seconds of a later pass, when all that is needed is in memory.
-    pub warm_seconds: Option<f64>,
+    /// Pages of 4 KiB that it read from the disk, and with how many requests all processes together did.
+    pub pages: u64,
+    pub requests: u64,
+    /// The least seconds of some later passes, when all that is needed is in memory.
+    pub warm_seconds: f64,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
     counts: Vec<u64>,
 }
 
@@ -51,6 +53,8 @@ pub struct Cold {
     pub disk: f64,
     /// Each way of asking by its name.
     pub ways: Vec<(String, Asked)>,
+    /// Whether all gave the same counts.
+    pub alike: bool,
 }
 
 /// Asks in every way, and checks that all give the same counts.
@@ -66,10 +70,9 @@ pub fn compare(folder: &Folder, documents: u64, python: Option<&Path>) -> Cold {
         let asked = ask_official(folder, &group, python.expect("there is one"), *threads);
         ways.push((format!("official engine, threads: {threads}"), asked));
     }
-    for (name, asked) in &ways[1..] {
-        assert_eq!(asked.counts, ways[0].1.counts, "{name} counts otherwise");
-    }
-    Cold { pairs: PAIRS, disk: random_reads_per_second(&folder.index().join("table.0")), ways }
+    let alike = ways.windows(2).all(|two| two[0].1.counts == two[1].1.counts);
+    ways.iter_mut().for_each(|(_, asked)| asked.counts.clear());
+    Cold { pairs: PAIRS, disk: random_reads_per_second(&folder.index().join("table.0")), ways, alike }
 }
 
 /// Pairs of names that stand in one document, chosen evenly among all documents.
@@ -113,9 +116,12 @@ pub fn ask_here(folder: &Folder, argument: &str) -> Asked {
         };
         counts.expect("it was verified").into_iter().map(|count| count.count).collect()
     };
-    let (counts, seconds, pages) = measured(std::process::id(), ask);
-    let warm_seconds = (0..WARM_PASSES).map(|_| measured(std::process::id(), ask).1).min_by(f64::total_cmp);
-    Asked { seconds, pages, warm_seconds, counts }
+    let folder = folder.index();
+    let read = Reads::so_far(std::process::id(), &folder);
+    let (counts, seconds) = timed(ask);
+    let Reads { pages, requests } = Reads::so_far(std::process::id(), &folder).since(&read);
+    let warm_seconds = (0..WARM_PASSES).map(|_| timed(ask).1).fold(f64::INFINITY, f64::min);
+    Asked { seconds, pages, requests, warm_seconds, counts }
 }
 
 fn ask_official(folder: &Folder, group: &Group, python: &Path, threads: usize) -> Asked {
@@ -130,28 +136,42 @@ fn ask_official(folder: &Folder, group: &Group, python: &Path, threads: usize) -
     let width = Index::open(folder.index()).expect("it was verified").token_width();
     let mut official = Official::start(python, width, &folder.index(), &queries_path(folder));
     group.take_in(official.process());
-    let (answer, _, pages) = measured(official.process(), || official.batch::<Answer>(threads, &ALL));
-    let warm: Answer = official.batch(threads, &ALL);
+    let read = Reads::so_far(official.process(), &folder.index());
+    let Answer { nanoseconds, counts } = official.batch(threads, &ALL);
+    let Reads { pages, requests } = Reads::so_far(official.process(), &folder.index()).since(&read);
+    let warm = (0..WARM_PASSES).map(|_| official.batch::<Answer>(threads, &ALL).nanoseconds).min();
     let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
-    Asked {
-        seconds: seconds(answer.nanoseconds),
-        pages,
-        warm_seconds: Some(seconds(warm.nanoseconds)),
-        counts: answer.counts,
-    }
+    let warm_seconds = seconds(warm.expect("there is a pass"));
+    Asked { seconds: seconds(nanoseconds), pages, requests, warm_seconds, counts }
 }
 
-/// What a call returns, its seconds, and the pages that a process reads from the disk meanwhile.
-fn measured<T>(process: u32, call: impl FnOnce() -> T) -> (T, f64, f64) {
-    let (before, start) = (bytes_read(process), Instant::now());
+fn timed<T>(call: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
     let returned = call();
-    (returned, start.elapsed().as_secs_f64(), (bytes_read(process) - before) as f64 / PAGE)
+    (returned, start.elapsed().as_secs_f64())
 }
 
-/// Bytes that a process has had read from disks.
-fn bytes_read(process: u32) -> u64 {
-    let io = std::fs::read_to_string(format!("/proc/{process}/io")).expect("Linux has it");
-    io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok()).expect("a number")
+/// What was read from the disk so far.
+struct Reads {
+    pages: u64,
+    requests: u64,
+}
+
+impl Reads {
+    /// The pages that a process has had read, and the requests that the disk of a folder has answered to all.
+    fn so_far(process: u32, folder: &Path) -> Self {
+        let io = std::fs::read_to_string(format!("/proc/{process}/io")).expect("Linux has it");
+        let bytes: Option<u64> = io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok());
+        let device = rustix::fs::stat(folder).expect("it was verified").st_dev;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        let disk = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).expect("it lies on a disk");
+        let requests = disk.split_whitespace().next().and_then(|number| number.parse().ok());
+        Self { pages: bytes.expect("a number") / PAGE, requests: requests.expect("a number") }
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self { pages: self.pages - earlier.pages, requests: self.requests - earlier.requests }
+    }
 }
 
 fn forget(index: &Path) {

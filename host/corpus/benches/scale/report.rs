@@ -69,21 +69,22 @@ impl Report {
 
 fn print_cold(cold: &Cold) {
     let mut table = Table::new();
-    let header = ["pairs, cold", "seconds", "pages a pair", "reads/s", "of fio's", "warm, µs a pair"];
+    let header = ["pairs, cold", "seconds", "pages a pair", "pages/s", "requests/s", "of fio's", "warm, µs a pair"];
     table.load_preset(presets::ASCII_MARKDOWN).set_header(header);
     for (name, asked) in &cold.ways {
-        let (pairs, rate) = (cold.pairs as f64, asked.pages / asked.seconds);
+        let (pairs, rate) = (cold.pairs as f64, asked.requests as f64 / asked.seconds);
         table.add_row([
             name.clone(),
             format!("{:.2}", asked.seconds),
-            format!("{:.1}", asked.pages / pairs),
+            format!("{:.1}", asked.pages as f64 / pairs),
+            format!("{:.0}", asked.pages as f64 / asked.seconds),
             format!("{rate:.0}"),
             format!("{:.0} %", 100.0 * rate / cold.disk),
-            asked.warm_seconds.map_or_else(String::new, |seconds| format!("{:.1}", 1e6 * seconds / pairs)),
+            format!("{:.1}", 1e6 * asked.warm_seconds / pairs),
         ]);
     }
-    for column in 1..6 {
-        table.column_mut(column).expect("there are six").set_cell_alignment(CellAlignment::Right);
+    for column in 1..7 {
+        table.column_mut(column).expect("there are seven").set_cell_alignment(CellAlignment::Right);
     }
     println!("\n{table}\n\n{} pairs; fio: {:.0} reads/s", cold.pairs, cold.disk);
 }

@@ -23,6 +23,10 @@ type Prefix = [u8; PREFIX_BYTES];
 
 /// Suffixes that are looked up at once, at least: each pass reads the stream.
 const MIN_BATCH: usize = 1 << 16;
+/// Their numbers have 32 bits.
+const MAX_BATCH: usize = u32::MAX as usize;
+/// Without a budget: 1.6 GB, as much as sorting 270 million tokens takes.
+const DEFAULT_BATCH: usize = 1 << 26;
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 16;
 
@@ -49,10 +53,11 @@ fn write_in_batches(
 ) -> Result<()> {
     let path = |family: Family| family.path(unfinished.path(), shard);
     let stream = path(Family::Tokenized);
-    let num_tokens = open(&stream)?.1 / width.bytes() as u64;
+    let stream_bytes = open(&stream)?.1;
+    let num_tokens = stream_bytes / width.bytes() as u64;
     let levels = prefix_file::levels(num_tokens);
     let Some((finest, coarser)) = levels.split_first() else { return Ok(()) };
-    let mut pointers = Pointers::open(path(Family::Table), num_tokens)?;
+    let mut pointers = Pointers::open(path(Family::Table), num_tokens, stream_bytes)?;
     let mut file = unfinished.create_file(&Family::Prefixes.file_name(shard))?;
     let mut next_level = Vec::new();
     let mut written = 0;
@@ -81,10 +86,9 @@ fn fill_to(level: &Level, file: &mut HashedFile) -> Result<()> {
 
 /// As many suffixes as the memory has room for: a place and its number for each, and what is found there.
 fn batch_len(options: &BuildOptions<'_>) -> usize {
-    let Some(budget) = options.memory else { return usize::MAX };
-    let room = budget.saturating_sub(memory::resident() + memory::reserve());
+    let room = options.memory.map(|budget| budget.saturating_sub(memory::resident() + memory::reserve()));
     let each = size_of::<(u64, u32)>() + PREFIX_BYTES;
-    (room as usize / each).clamp(MIN_BATCH, u32::MAX as usize)
+    room.map_or(DEFAULT_BATCH, |room| (room as usize / each).clamp(MIN_BATCH, MAX_BATCH))
 }
 
 /// The prefixes of the suffixes at some byte offsets of the stream, in the order of their numbers.
@@ -112,12 +116,16 @@ struct Pointers {
     reader: BufReader<File>,
     path: PathBuf,
     width: usize,
+    stream_bytes: u64,
+    /// The rank that comes next.
+    rank: u64,
 }
 
 impl Pointers {
-    fn open(path: PathBuf, num_tokens: u64) -> Result<Self> {
+    fn open(path: PathBuf, num_tokens: u64, stream_bytes: u64) -> Result<Self> {
         let (file, bytes) = open(&path)?;
-        Ok(Self { reader: BufReader::with_capacity(CHUNK, file), path, width: (bytes / num_tokens) as usize })
+        let reader = BufReader::with_capacity(CHUNK, file);
+        Ok(Self { reader, path, width: (bytes / num_tokens) as usize, stream_bytes, rank: 0 })
     }
 
     /// The pointer that comes next, and those of every `stride`th rank after it, `count` in all, with their numbers.
@@ -130,7 +138,13 @@ impl Pointers {
                 .read_exact(&mut pointer[..self.width])
                 .and_then(|()| self.reader.seek_relative(skipped as i64))
                 .map_err(Error::io("read", &self.path))?;
-            pointers.push((u64::from_le_bytes(pointer), number));
+            let offset = u64::from_le_bytes(pointer);
+            if offset >= self.stream_bytes {
+                let expected = "a pointer is the byte offset of a token inside the stream";
+                return Err(Error::Corrupt { path: self.path.clone(), entry: self.rank, got: offset, expected });
+            }
+            pointers.push((offset, number));
+            self.rank += stride;
         }
         Ok(pointers)
     }

@@ -14,7 +14,8 @@ use crate::token_width::TokenWidth;
 pub const MANIFEST: &str = "corver-index.json";
 
 const FORMAT: &str = "corver-index";
-const VERSION: u32 = 2;
+/// The version of what this crate builds. It opens no other.
+pub const MANIFEST_VERSION: u32 = 2;
 
 /// The content of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,7 +55,7 @@ impl IndexManifest {
     pub(crate) fn new(token_width: TokenWidth, shards: usize) -> Self {
         Self {
             format: FORMAT.to_owned(),
-            version: VERSION,
+            version: MANIFEST_VERSION,
             token_width,
             tokenizer: None,
             num_ids: None,
@@ -86,9 +87,9 @@ impl IndexManifest {
         // The header first: a later version may have fields that this one would only call unknown.
         let header: Header =
             serde_json::from_slice(&text).map_err(|source| Error::Json { path: path.clone(), source })?;
-        if header.format != FORMAT || header.version != VERSION {
+        if header.format != FORMAT || header.version != MANIFEST_VERSION {
             let got = format!("{} version {}", header.format, header.version);
-            return Err(Error::ManifestVersion { path, got, expected: format!("{FORMAT} version {VERSION}") });
+            return Err(Error::ManifestVersion { path, got, expected: format!("{FORMAT} version {MANIFEST_VERSION}") });
         }
         serde_json::from_slice(&text).map(Some).map_err(|source| Error::Json { path, source })
     }

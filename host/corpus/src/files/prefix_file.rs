@@ -1,8 +1,8 @@
 //! `prefixes.K`: the first bytes of every 64th suffix, as a search tree whose nodes are pages.
 //!
 //! A search in a cold index reads a page of the table and a page of the stream at nearly every step. This file answers the
-//! first steps: it costs a page per level, of which there are two in a shard of 16 million tokens and three in one of 8
-//! thousand million, and all levels but the finest are small enough to stay in memory. One page of the table and six steps
+//! first steps: it costs a page per level, of which there are two up to 16 million tokens, three up to 8 thousand million, and
+//! four beyond, and all levels but the finest are small enough to stay in memory. One page of the table and six steps
 //! in the stream are left. Indexes of other programs do not have the file, and small indexes do not need it.
 //!
 //! The finest level comes first. Each further one has every 512th prefix of the level before it, down to one page. Levels

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use corver_corpus::{BuildOptions, Tokenizer};
+use corver_corpus::{BuildOptions, MANIFEST_VERSION, Tokenizer};
 use corver_demo::{Article, DemoPaths, Truth};
 use corver_study::eval;
 use corver_study::run::text_fingerprint;
@@ -40,8 +40,8 @@ pub fn demo_index() -> Result<PathBuf> {
     let line = |article: &Article| serde_json::json!({"title": article.title, "text": article.text}).to_string();
     let lines: Vec<String> = corver_demo::demo_corpus().iter().map(line).collect();
     let articles = lines.join("\n");
-    // Named by its content, so that another version's articles are never counted.
-    let content = text_fingerprint(&format!("{}\n{articles}", tokenizer.fingerprint()));
+    // Named by its content, so that neither another version's articles nor its files are taken.
+    let content = text_fingerprint(&format!("{MANIFEST_VERSION}\n{}\n{articles}", tokenizer.fingerprint()));
     let path = folders::cache()?.join(format!("demo-index-{}", &content[..16]));
     if path.exists() {
         return Ok(path);
