@@ -1,7 +1,7 @@
 //! Many queries at once.
 //!
 //! In memory a query takes microseconds, and the queries are counted one after the other. A query of a cold index waits for
-//! some twenty reads, one after the other, and a disk answers many reads in the time of one. So where a thread has to wait for
+//! dozens of reads, one after the other, and a disk answers many reads in the time of one. So where a thread has to wait for
 //! the disk, many threads count the rest of the batch: each waits for its own reads, and the disk always has as many
 //! to answer as there are threads.
 
@@ -14,8 +14,8 @@ use crate::files::system;
 use crate::index::open::Index;
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions};
 
-/// Threads that count in a cold index: enough for most of what a disk can give. The threads of one batch of an index at a time:
-/// the others go on by themselves.
+/// Threads that count in a cold index: enough for most of what a disk can give. One batch has them at a time; other batches of
+/// the same index go on with their own thread.
 const READERS: usize = 32;
 /// Queries after which a look is taken at whether the disk was waited for.
 const LOOK_EVERY: usize = 16;
