@@ -159,25 +159,11 @@ fn open(path: &Path) -> Result<(File, u64)> {
 mod tests {
     use super::*;
     use crate::build::sort;
-    use crate::build::unfinished::Recipe;
 
     /// The prefix file of a stream, with so many suffixes looked up at once.
     fn prefixes(stream: &[u8], batch: usize) -> Vec<u8> {
         let folder = tempfile::tempdir().unwrap();
-        let recipe = Recipe {
-            version: 2,
-            from_files: false,
-            tokenizer: None,
-            text_field: String::new(),
-            shards: 1,
-            metadata: false,
-            token_width: TokenWidth::U16,
-            pointer_width: None,
-        };
-        let mut unfinished = Unfinished::open(&folder.path().join("index"), recipe, &[], false).unwrap();
-        let mut file = unfinished.create_file("tokenized.0").unwrap();
-        file.write(stream).unwrap();
-        file.finish().unwrap();
+        let mut unfinished = Unfinished::of_stream(folder.path(), stream);
         let options = BuildOptions::default();
         sort::write_tables(&mut unfinished, TokenWidth::U16, &options).unwrap();
         write_in_batches(&mut unfinished, 0, TokenWidth::U16, &options, batch).unwrap();

@@ -339,3 +339,25 @@ fn sync_folder(path: &Path) -> Result<()> {
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
+
+#[cfg(test)]
+impl Unfinished {
+    /// A build whose one shard has this stream of u16 tokens.
+    pub(super) fn of_stream(folder: &Path, stream: &[u8]) -> Self {
+        let recipe = Recipe {
+            version: 2,
+            from_files: false,
+            tokenizer: None,
+            text_field: String::new(),
+            shards: 1,
+            metadata: false,
+            token_width: TokenWidth::U16,
+            pointer_width: None,
+        };
+        let unfinished = Self::open(&folder.join("index"), recipe, &[], false).unwrap();
+        let mut file = unfinished.create_file("tokenized.0").unwrap();
+        file.write(stream).unwrap();
+        file.finish().unwrap();
+        unfinished
+    }
+}

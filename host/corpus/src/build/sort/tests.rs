@@ -1,35 +1,14 @@
 //! Sorting in blocks, against a sort that is too simple to be wrong.
 
-use std::path::Path;
-
 use proptest::prelude::*;
 
 use super::*;
-use crate::build::unfinished::Recipe;
-
-/// A stream of u16 tokens in a build of its own.
-fn unfinished(folder: &Path, stream: &[u16]) -> Unfinished {
-    let recipe = Recipe {
-        version: 2,
-        from_files: false,
-        tokenizer: None,
-        text_field: String::new(),
-        shards: 1,
-        metadata: false,
-        token_width: TokenWidth::U16,
-        pointer_width: None,
-    };
-    let unfinished = Unfinished::open(&folder.join("index"), recipe, &[], false).unwrap();
-    let mut file = unfinished.create_file("tokenized.0").unwrap();
-    file.write(&stream.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<u8>>()).unwrap();
-    file.finish().unwrap();
-    unfinished
-}
 
 /// Positions in the order of their suffixes, by blocks of `block_tokens` tokens.
 fn in_blocks(stream: &[u16], block_tokens: u64) -> (Vec<usize>, usize) {
     let folder = tempfile::tempdir().unwrap();
-    let mut unfinished = unfinished(folder.path(), stream);
+    let stream: Vec<u8> = stream.iter().flat_map(|token| token.to_le_bytes()).collect();
+    let mut unfinished = Unfinished::of_stream(folder.path(), &stream);
     let file = SymbolFile::open(&unfinished.path().join("tokenized.0"), TokenWidth::U16).unwrap();
     let parts = std::sync::atomic::AtomicUsize::new(0);
     let count = |progress: Progress| {
