@@ -88,7 +88,7 @@ bench-build: infini-gram build ## building an index, against the official indexe
 	@test -n "$(CORVER_SHARED)" || { echo "usage: make bench-build CORVER_SHARED=DIR" >&2; exit 2; }
 	$(PEER_PYTHON) host/corpus/benches/peer/build.py --text "$(CORVER_SHARED)/corpora" --tokenizer "$(CORVER_SHARED)/tokenizers/llama2"
 
-# CORVER_SCALE_DIR=DIR holds the text and the index, of 15 bytes a token while it is built. STAGE=text stops behind the text.
+# CORVER_SCALE_DIR=DIR holds the text and the index, of 15 bytes a token while it is built. STAGE=text stops after the text.
 bench-scale: TOKENS ?= 3000000000
 bench-scale: MEMORY ?= 8G
 bench-scale: infini-gram ## an index of TOKENS=3000000000 built within MEMORY=8G, from made-up text whose counts are known, and counted in cold within 4 GB, beside fio and the official engine (takes root); in target/bench/scale.json

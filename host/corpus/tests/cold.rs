@@ -1,10 +1,12 @@
 //! Counting when nothing of the index is in memory gives what counting in memory gives, whichever way it takes.
 
-use std::fs::File;
+#[path = "../benches/peer/forget.rs"]
+mod forget;
+
 use std::path::Path;
 
 use corver_corpus::{BuildOptions, Cnf, CnfOptions, Index, Mode, OpenOptions, TokenWidth, build_from_tokens};
-use rustix::fs::{Advice, fadvise};
+use forget::forget;
 
 /// 600 documents of 400 tokens. Token `t` is about as frequent as 1 in `t`.
 fn build(path: &Path) {
@@ -22,15 +24,6 @@ fn queries() -> Vec<Cnf> {
     let tokens = [1, 2, 5, 30, 200, 900, 2_500, 2_900];
     let pairs = tokens.iter().flat_map(|&a| tokens.iter().map(move |&b| [vec![vec![a]], vec![vec![b], vec![b + 1]]]));
     pairs.map(|[one, other]| Cnf::new(vec![one, other]).unwrap()).collect()
-}
-
-/// Has the system forget the files of an index that nobody has open.
-fn forget(path: &Path) {
-    for entry in std::fs::read_dir(path).unwrap() {
-        let file = File::open(entry.unwrap().path()).unwrap();
-        file.sync_all().unwrap();
-        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    }
 }
 
 #[test]

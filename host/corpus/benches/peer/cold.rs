@@ -5,9 +5,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use corver_corpus::{CnfOptions, Index, Mode, OpenOptions};
-use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 
+use crate::forget::forget;
 use crate::mix::{Ask, Query};
 use crate::official::Official;
 
@@ -38,12 +38,4 @@ pub fn ask(path: &Path, queries: &[Query], pages: &mut Official) -> Vec<Cold> {
         Cold { pages: pages.pages_in_memory().saturating_sub(before), nanoseconds }
     };
     queries.iter().map(&mut ask_one).collect()
-}
-
-fn forget(path: &Path) {
-    for name in ["tokenized.0", "table.0", "offset.0", "prefixes.0"] {
-        let file = std::fs::File::open(path.join(name)).expect("the index is sound");
-        file.sync_all().expect("the disk works"); // what is not yet written cannot be forgotten
-        fadvise(&file, 0, None, Advice::DontNeed).expect("the system takes the advice");
-    }
 }

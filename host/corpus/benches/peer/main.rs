@@ -14,6 +14,7 @@
 
 mod cold;
 mod figures;
+mod forget;
 mod mix;
 mod official;
 mod process;

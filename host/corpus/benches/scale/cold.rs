@@ -10,11 +10,11 @@ use std::process::Command;
 use std::time::Instant;
 
 use corver_corpus::{Cnf, CnfOptions, Corpus, Index};
-use rustix::fs::{Advice, fadvise};
 use serde::{Deserialize, Serialize};
 
 use crate::build::in_a_process;
 use crate::document::World;
+use crate::forget::forget;
 use crate::official::Official;
 use crate::random::{Draw, Purpose};
 use crate::text::Folder;
@@ -171,14 +171,6 @@ impl Reads {
 
     fn since(&self, earlier: &Self) -> Self {
         Self { pages: self.pages - earlier.pages, requests: self.requests - earlier.requests }
-    }
-}
-
-fn forget(index: &Path) {
-    for entry in std::fs::read_dir(index).expect("it was verified") {
-        let file = std::fs::File::open(entry.expect("it was verified").path()).expect("it was verified");
-        file.sync_all().expect("the disk works"); // what is not yet written cannot be forgotten
-        fadvise(&file, 0, None, Advice::DontNeed).expect("the system takes the advice");
     }
 }
 

@@ -3,8 +3,8 @@
 //! `CORVER_SCALE_TOKENS` says of how many; `CORVER_SCALE_MEMORY` (default 8G) is the budget; everything is written to
 //! `CORVER_SCALE_DIR` (default `target/bench/scale`). The text is made up, the same one in every run, and has pairs of
 //! names planted in it, so that it is known what counting them must give. The text and the index stay, and are used
-//! again by the next run with the same settings. The argument `text` stops behind the text. At last a step's questions are
-//! asked of the index when nothing of it is in memory, beside the official engine where `CORVER_PEER_PYTHON` names the Python
+//! again by the next run with the same settings. The argument `text` stops after the text. Last, a step's pairs are
+//! counted in the cold index, beside the official engine where `CORVER_PEER_PYTHON` names the Python
 //! that has it. Results go to `target/bench/scale.json`.
 #![allow(clippy::print_stdout)] // the table is what the command is for
 
@@ -12,6 +12,8 @@ mod build;
 mod cold;
 mod counts;
 mod document;
+#[path = "../peer/forget.rs"]
+mod forget;
 mod lexicon;
 #[path = "../peer/official.rs"]
 mod official;

@@ -1,7 +1,7 @@
 //! Writing the prefix file of a finished table.
 //!
-//! The suffixes of neighbouring ranks lie anywhere in the stream. Reading them rank by rank would take a read of the disk for
-//! each, so they are read in the order of the stream, as many at a time as the memory has room for.
+//! The suffixes of neighbouring ranks are scattered over the stream. Reading them in rank order would cost a disk read for
+//! each, so they are read in stream order, as many at a time as fit into memory.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -21,7 +21,7 @@ use crate::token_width::TokenWidth;
 
 type Prefix = [u8; PREFIX_BYTES];
 
-/// Suffixes that are looked up at once, at least: each pass reads the stream.
+/// The fewest suffixes that are looked up at once: each batch reads the whole stream.
 const MIN_BATCH: usize = 1 << 16;
 /// Their numbers have 32 bits.
 const MAX_BATCH: usize = u32::MAX as usize;
@@ -84,7 +84,7 @@ fn fill_to(level: &Level, file: &mut HashedFile) -> Result<()> {
     file.write(&vec![0; missing as usize])
 }
 
-/// As many suffixes as the memory has room for: a place and its number for each, and what is found there.
+/// As many suffixes as fit into memory, each with its offset, its number and its prefix.
 fn batch_len(options: &BuildOptions<'_>) -> usize {
     let room = options.memory.map(|budget| budget.saturating_sub(memory::resident() + memory::reserve()));
     let each = size_of::<(u64, u32)>() + PREFIX_BYTES;
@@ -111,7 +111,7 @@ fn lookup(mut places: Vec<(u64, u32)>, path: &Path) -> Result<Vec<Prefix>> {
     Ok(prefixes)
 }
 
-/// A finished table, read from its begin to its end.
+/// A finished table, read from start to end.
 struct Pointers {
     reader: BufReader<File>,
     path: PathBuf,

@@ -17,8 +17,7 @@ use crate::files::manifest::IndexManifest;
 
 /// Bytes of a suffix that make its prefix. Prefixes are compared as big-endian numbers.
 pub(crate) const PREFIX_BYTES: usize = 8;
-/// Suffixes from one prefix of the finest level to the next: with half as many, the file would be twice as large to save one
-/// step.
+/// Suffixes from one prefix of the finest level to the next. Halving it doubles the file and saves one step of a search.
 pub(crate) const STRIDE: u64 = 64;
 /// Prefixes in a page.
 pub(crate) const PER_PAGE: u64 = 512;

@@ -22,7 +22,7 @@ pub struct OpenOptions {
     /// Memory for the sorted positions of frequent clauses, in bytes, so that later queries need not sort them again.
     /// Threads share it. With 0 nothing is kept; the answers are the same.
     pub cache_bytes: u64,
-    /// Opens these shards alone, by their numbers from 0, as if there were no others; their files need not be there. `None`: all.
+    /// Opens only these shards, by their numbers from 0. The files of the others need not exist. `None`: all.
     pub shards: Option<RangeInclusive<usize>>,
 }
 
@@ -49,7 +49,7 @@ pub struct Index {
     /// One per open shard, in order.
     pub(crate) suffix_arrays: Vec<SuffixArray>,
     pub(crate) positions: PositionCache,
-    /// Held by the batch that many threads count.
+    /// Held by the batch that is being counted by many threads.
     pub(crate) readers: Mutex<()>,
 }
 

@@ -1,9 +1,9 @@
 //! Many queries at once.
 //!
 //! In memory a query takes microseconds, and the queries are counted one after the other. A query of a cold index waits for
-//! dozens of reads, one after the other, and a disk answers many reads in the time of one. So where a thread has to wait for
-//! the disk, many threads count the rest of the batch: each waits for its own reads, and the disk always has as many
-//! to answer as there are threads.
+//! dozens of reads, one after the other, while a disk can serve many reads at once. So where the thread has to wait for the
+//! disk, many threads count the rest of the batch: each waits for its own reads, and the disk has one read per thread in its
+//! queue.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::Builder;
@@ -14,10 +14,10 @@ use crate::files::system;
 use crate::index::open::Index;
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions};
 
-/// Threads that count in a cold index: enough for most of what a disk can give. One batch has them at a time; other batches of
-/// the same index go on with their own thread.
+/// Threads that count in a cold index, the calling one included. Only one batch of an index uses them at a time; others stay on
+/// their own thread.
 const READERS: usize = 32;
-/// Queries after which a look is taken at whether the disk was waited for.
+/// The page faults of this many queries decide whether the index is cold.
 const LOOK_EVERY: usize = 16;
 
 impl Index {

@@ -54,7 +54,7 @@ pub(crate) struct Neighbours<'a> {
 }
 
 enum Finder<'a> {
-    /// `cost` is that of all scans so far, and `pages` what they have read from the disk.
+    /// `cost` is that of all scans so far; `pages` are those that cold scans have read, at most.
     Scan {
         scanner: Scanner<'a>,
         cost: u64,
@@ -67,7 +67,7 @@ enum Finder<'a> {
 const SCAN_COST: u64 = 200;
 /// The cost of reading and sorting one position.
 const SORT_COST: u64 = 100;
-/// Windows of more pages are read as the scan comes to them: it mostly ends early there.
+/// Pages of a window that is read ahead, at most: scans of larger windows mostly end early.
 const MAX_PAGES_AHEAD: u64 = 4;
 /// Of how many ranges one is looked at to tell whether the text is in memory.
 const LOOK_EVERY: usize = 64;
@@ -108,20 +108,19 @@ impl<'a> Neighbours<'a> {
             range.left.saturating_sub(max_diff_tokens)..range.right.saturating_add(max_diff_tokens).saturating_add(1)
         };
         let cost_per_scan = SCAN_COST * self.clause.rank_ranges.len() as u64;
-        let mut sorting_cost = SORT_COST.saturating_mul(self.clause.count);
-        if cost.saturating_add(cost_per_scan * ranges.len() as u64) > sorting_cost {
-            sorting_cost = 0; // it will be due before the last range
-        } else if ranges.len() > 1 && is_cold(self.shard, ranges) {
+        let sorting_cost = SORT_COST.saturating_mul(self.clause.count);
+        // Sorting would become due before the last range.
+        let mut sort_now = cost.saturating_add(cost_per_scan * ranges.len() as u64) > sorting_cost;
+        if !sort_now && ranges.len() > 1 && is_cold(self.shard, ranges) {
             let pages_per_scan = self.shard.pages_of_text(max_diff_tokens.saturating_mul(2));
             *pages = pages.saturating_add(pages_per_scan.saturating_mul(ranges.len() as u64));
-            if self.shard.pages_of_ranks(self.clause.count) < *pages {
-                sorting_cost = 0;
-            } else if pages_per_scan <= MAX_PAGES_AHEAD {
+            sort_now = self.shard.pages_of_ranks(self.clause.count) < *pages;
+            if !sort_now && pages_per_scan <= MAX_PAGES_AHEAD {
                 ranges.iter().for_each(|range| self.shard.will_read_text(window(range)));
             }
         }
         for (index, range) in ranges.iter().enumerate() {
-            if *cost >= sorting_cost {
+            if sort_now || *cost > sorting_cost {
                 let sorted = self.positions.get_or_read(self.shard, &self.clause.rank_ranges)?;
                 self.finder = Finder::Search(sorted);
                 return Ok(index);

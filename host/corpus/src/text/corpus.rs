@@ -89,13 +89,7 @@ impl Corpus {
         options: &CnfOptions,
         enough: Option<u64>,
     ) -> Result<Option<CnfCount>> {
-        let Some(clauses) = self.encode_clauses(all_of)? else { return Ok(None) };
-        let count = match self.count_lone_term(&clauses)? {
-            Some(count) => count,
-            None => self.index.count_cnf(&Cnf::new(clauses)?, options, enough)?,
-        };
-        self.index.check_sizes()?;
-        Ok(Some(count))
+        Ok(self.count_words_batch(&[all_of], options, enough, None)?.pop().flatten())
     }
 
     /// The answers of [`Corpus::count_words`] to many queries, in their order. It reads the index as
@@ -121,13 +115,6 @@ impl Corpus {
         numbers.into_iter().zip(found).for_each(|(number, count)| counts[number] = Some(count));
         self.index.check_sizes()?;
         Ok(counts)
-    }
-
-    /// The count of one clause of one term; `None` where there is more to count.
-    fn count_lone_term(&self, clauses: &[Vec<Vec<u32>>]) -> Result<Option<CnfCount>> {
-        let [clause] = clauses else { return Ok(None) };
-        let [term] = clause.as_slice() else { return Ok(None) };
-        Ok(Some(CnfCount { count: self.index.count(term)?, ..CnfCount::default() }))
     }
 
     /// The token ids of every term; `None` where a word has none.

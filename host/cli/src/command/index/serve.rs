@@ -35,7 +35,8 @@ pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What clients call some shards of an index: those who divide it anew then ask for another name, and are not given old answers.
+/// The default name of some shards of an index. A client that expects other shards asks for another name and is refused, and its
+/// cached counts are kept under that name.
 fn part_name(index: &str, shards: &RangeInclusive<usize>) -> String {
     let (first, last) = (shards.start(), shards.end());
     if first == last { format!("{index}-{first}") } else { format!("{index}-{first}-{last}") }

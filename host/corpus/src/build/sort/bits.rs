@@ -5,7 +5,6 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use crate::build::output::HashedFile;
-use crate::build::sort::huge;
 use crate::error::{Error, Result};
 
 pub(super) struct Bits {
@@ -14,7 +13,7 @@ pub(super) struct Bits {
 
 impl Bits {
     pub(super) fn new(len: u64) -> Self {
-        Self { words: huge::zeros(len.div_ceil(64) as usize) }
+        Self { words: vec![0; len.div_ceil(64) as usize] }
     }
 
     pub(super) fn get(&self, position: u64) -> bool {

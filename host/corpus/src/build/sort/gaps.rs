@@ -16,7 +16,6 @@ use rayon::prelude::*;
 
 use crate::build::output::HashedFile;
 use crate::build::sort::bits::{self, Bits};
-use crate::build::sort::huge;
 use crate::build::sort::ranks::Ranks;
 use crate::build::sort::symbols::SymbolFile;
 use crate::error::{Error, Result};
@@ -37,22 +36,13 @@ pub(super) struct Gaps {
 
 impl Gaps {
     fn new(num_suffixes: usize) -> Self {
-        let mut low = huge::with_capacity(num_suffixes + 1);
-        low.resize_with(num_suffixes + 1, AtomicU8::default);
-        Self { low, high: Mutex::default() }
+        Self { low: (0..=num_suffixes).map(|_| AtomicU8::new(0)).collect(), high: Mutex::default() }
     }
 
-    /// Counts one more at each of some ranks. Nothing later is read before a locked addition is done, so the counters
-    /// are all brought near before the first of them: otherwise the walks would wait for memory one after the other.
-    fn add(&self, ranks: &[u32]) {
-        for &rank in ranks {
-            self.low[rank as usize].load(Relaxed);
-        }
-        for &rank in ranks {
-            if self.low[rank as usize].fetch_add(1, Relaxed) == u8::MAX {
-                let mut high = self.high.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                *high.entry(rank as usize).or_default() += 1;
-            }
+    fn add(&self, rank: u32) {
+        if self.low[rank as usize].fetch_add(1, Relaxed) == u8::MAX {
+            let mut high = self.high.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            *high.entry(rank as usize).or_default() += 1;
         }
     }
 
@@ -130,12 +120,10 @@ pub(super) fn count_gaps(
                 walk.read(file)?;
             }
             let Some(steps) = walks.iter().map(|walk| walk.symbols.len()).min() else { return Ok(()) };
-            let mut found = [0; WALKS_PER_THREAD];
             for _ in 0..steps {
-                for (walk, found) in walks.iter_mut().zip(&mut found) {
-                    *found = walk.step(ranks);
+                for walk in &mut walks {
+                    walk.step(ranks, &gaps);
                 }
-                gaps.add(&found[..walks.len()]);
             }
             let new = (steps * walks.len()) as u64;
             report(done.fetch_add(new, Relaxed) + new);
@@ -166,15 +154,14 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes on by one symbol of those that were read, and returns the rank of the suffix there.
-    fn step(&mut self, ranks: &Ranks) -> u32 {
-        let symbol = self.symbols.pop().expect("no walk takes more steps than the shortest has symbols");
+    fn step(&mut self, ranks: &Ranks, gaps: &Gaps) {
+        let Some(symbol) = self.symbols.pop() else { return };
         self.rank = ranks.before(symbol as u32, self.rank, self.greater_than_tail);
         self.left -= 1;
         let (word, bit) = (&mut self.words[(self.left / 64) as usize], self.left % 64);
         self.greater_than_tail = *word >> bit & 1 == 1;
         bits::set(word, bit, self.rank > ranks.rank_of_begin);
-        self.rank
+        gaps.add(self.rank);
     }
 }
 

@@ -22,7 +22,6 @@
 mod bits;
 mod block;
 mod gaps;
-mod huge;
 mod merge;
 mod pointers;
 mod ranks;
@@ -146,7 +145,7 @@ fn symbol_bytes(file: &SymbolFile) -> u64 {
 }
 
 fn sort_at_once<S: Symbol>(file: &SymbolFile, shard: usize, mut table: PointerFile) -> Result<(String, FileRecord)> {
-    let mut symbols = huge::with_capacity::<S>(file.num_tokens() as usize);
+    let mut symbols = Vec::<S>::new();
     file.read(0..file.num_tokens(), &mut symbols)?;
     for position in suffix_array(&mut symbols, shard)? {
         table.push(position as u64)?;
@@ -242,7 +241,7 @@ fn sort_block<S: Symbol>(
 ) -> Result<Block> {
     let (mut begin, end) = (positions.start, positions.end);
     let is_last = end == file.num_tokens();
-    let mut block = huge::with_capacity::<S>((end - begin) as usize);
+    let mut block = Vec::<S>::new();
     file.read(begin..end, &mut block)?;
     let mut rank_of_tail = 0;
     if !is_last {

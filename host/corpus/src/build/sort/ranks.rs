@@ -4,7 +4,6 @@
 //! `c·x` is the number of those whose continuation is smaller than `x`, and that only takes the rank of `x` and the rank of
 //! every suffix's continuation: one ascending list per symbol, searched in three steps that touch few cache lines.
 
-use crate::build::sort::huge;
 use crate::build::sort::symbols::Symbol;
 use crate::error::Result;
 
@@ -44,7 +43,7 @@ impl Ranks {
         let last_symbol = block.last().map_or(0, |symbol| symbol.number());
 
         let mut next = starts.clone();
-        let mut continuations = huge::zeros(block.len());
+        let mut continuations = vec![0; block.len()];
         let mut place = |symbol: u32, rank: u32| {
             let next = &mut next[symbol as usize];
             continuations[*next as usize] = rank;

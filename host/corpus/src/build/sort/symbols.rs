@@ -9,7 +9,6 @@ use libsais::LibsaisError;
 use libsais::suffix_array::SuffixArrayConstruction;
 use rustc_hash::FxHashMap;
 
-use crate::build::sort::huge;
 use crate::error::{Error, Result};
 use crate::token_width::TokenWidth;
 
@@ -35,9 +34,7 @@ impl Symbol for u16 {
     }
 
     fn sort(text: &mut [Self]) -> Result<Vec<i32>, LibsaisError> {
-        let mut suffixes = huge::zeros(text.len());
-        SuffixArrayConstruction::for_text(text).in_borrowed_buffer(&mut suffixes).single_threaded().run()?;
-        Ok(suffixes)
+        Ok(SuffixArrayConstruction::for_text(text).in_owned_buffer32().single_threaded().run()?.into_vec())
     }
 }
 
@@ -51,9 +48,7 @@ impl Symbol for i32 {
     }
 
     fn sort(text: &mut [Self]) -> Result<Vec<i32>, LibsaisError> {
-        let mut suffixes = huge::zeros(text.len());
-        SuffixArrayConstruction::for_text_mut(text).in_borrowed_buffer(&mut suffixes).single_threaded().run()?;
-        Ok(suffixes)
+        Ok(SuffixArrayConstruction::for_text_mut(text).in_owned_buffer32().single_threaded().run()?.into_vec())
     }
 }
 
