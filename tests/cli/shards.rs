@@ -78,6 +78,19 @@ fn three_processes_count_as_one_index() {
     }
     assert!(found > 0);
 
+    // A shard that two of them count would be counted twice, here and there.
+    let twice = |sources: &[&str], names: &str| {
+        let finished = host(&[&["index", "count", "the", "--mode", "exact"], sources].concat());
+        finished.bad("both count shard 0 of the same index: name each shard once");
+        assert!(finished.stderr.contains(names), "{}", finished.stderr);
+    };
+    twice(&[&there[..], &there[..2]].concat(), &servers[0].address);
+    twice(&[&there[..], &here].concat(), &here[1]);
+    let set = format!("corpus.index={:?}", [&urls[0], &urls[0]]);
+    short_run(&run_dir("shards-twice"), 1, &["--set", &set]).bad("both count shard 0 of the same index");
+    let some = host(&[&["index", "count", "the", "--mode", "exact"], &there[2..]].concat()).good();
+    assert!(some.stderr.contains("shards of this index are not counted"), "{}", some.stderr);
+
     servers[1].signal("-KILL");
     let gone = format!("http://{}/ did not answer", servers[1].address);
     host(&[&["index", "count", &queries[0]], &there[..]].concat()).bad(&gone);

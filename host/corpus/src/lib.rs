@@ -59,6 +59,7 @@ pub use index::open::Index;
 pub use index::open::Info;
 pub use index::open::OpenOptions;
 pub use index::open::ShardInfo;
+pub use index::part::Part;
 pub use query::cnf::Cnf;
 pub use query::cnf::CnfCount;
 pub use query::cnf::CnfOptions;

@@ -18,6 +18,8 @@ mod client;
 mod local;
 mod memo;
 #[cfg(feature = "client")]
+mod parts;
+#[cfg(feature = "client")]
 mod source;
 mod sum;
 pub mod wire;
@@ -28,6 +30,8 @@ pub use client::{Remote, RemoteError, RemoteSettings};
 pub use corver_http::{Token, TokenError};
 pub use local::{Local, TooSlow};
 pub use memo::Memo;
+#[cfg(feature = "client")]
+pub use parts::check_parts;
 #[cfg(feature = "client")]
 pub use source::{OpenSettings, Opened, Source, SourceError, check_token, fingerprint, open};
 pub use sum::Sum;

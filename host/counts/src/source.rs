@@ -6,9 +6,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
-use corver_corpus::{CnfCount, CnfOptions, Corpus, OpenOptions};
+use corver_corpus::{CnfCount, CnfOptions, Corpus, OpenOptions, Part};
 
-use crate::{Local, Remote, RemoteError, RemoteSettings, Sum, TOKEN_VARIABLE, Token};
+use crate::{Local, Remote, RemoteError, RemoteSettings, Sum, TOKEN_VARIABLE, Token, check_parts};
 
 /// One place that counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +38,16 @@ pub enum SourceError {
     #[error("a bearer token is set, but two servers would see it, {one} and {other}: ask one server, or set none")]
     TokenForTwo {
         /// A server.
+        one: String,
+        /// Another.
+        other: String,
+    },
+    /// Two sources have the same shard of the same index.
+    #[error("{one} and {other} both count shard {shard} of the same index: name each shard once")]
+    CountedTwice {
+        /// The shard's number.
+        shard: usize,
+        /// A source that has it.
         one: String,
         /// Another.
         other: String,
@@ -128,6 +138,14 @@ pub enum Opened {
 }
 
 impl Opened {
+    /// The shards that it has, and of which index, where that is recorded.
+    pub(crate) fn part(&self) -> Result<Option<Part>, SourceError> {
+        Ok(match self {
+            Self::Local(local) => local.corpus().index().part()?,
+            Self::Remote(remote) => remote.part(),
+        })
+    }
+
     /// A whole count with everything that the source says about it; `None` where it has none.
     ///
     /// # Errors
@@ -183,13 +201,12 @@ fn server_of(url: &str) -> &str {
 /// Opens some sources for a run: several are counted as one.
 ///
 /// # Errors
-/// As [`Source::open`] and [`check_token`].
+/// As [`Source::open`], [`check_token`] and [`check_parts`].
 pub fn open(sources: &[Source], settings: &OpenSettings) -> Result<Box<dyn Counter>, SourceError> {
     check_token(sources, &settings.remote)?;
-    let mut members = Vec::with_capacity(sources.len());
-    for source in sources {
-        members.push(Box::new(source.open(settings)?) as Box<dyn Counter>);
-    }
+    let opened = sources.iter().map(|source| source.open(settings)).collect::<Result<Vec<_>, _>>()?;
+    check_parts(sources.iter().zip(&opened))?;
+    let mut members: Vec<_> = opened.into_iter().map(|opened| Box::new(opened) as Box<dyn Counter>).collect();
     Ok(if members.len() == 1 { members.remove(0) } else { Box::new(Sum::new(members)) })
 }
 

@@ -5,7 +5,7 @@
 //! whether the count is the number of matches (`approx` does not always tell). A GET tells what is served ([`About`]), and
 //! only what it says is asked for.
 
-use corver_corpus::{CnfOptions, Mode};
+use corver_corpus::{CnfOptions, Mode, Part};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
@@ -163,6 +163,8 @@ pub struct About {
     pub tokens: u64,
     /// blake3 of the tokenizer that built it, where that is recorded.
     pub tokenizer: Option<String>,
+    /// The shards that it has, and of which index, where that is recorded.
+    pub part: Option<Part>,
     /// Which values of [`Request::query_type`] it answers.
     pub query_types: Vec<String>,
     /// In which modes it counts.

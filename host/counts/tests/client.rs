@@ -315,8 +315,11 @@ fn a_server_is_asked_for_no_more_than_it_says() {
     assert!(matches!(error, RemoteError::Mode { mode: Mode::Exact, .. }), "{error}");
     let error = says(ours("wiki-0-3"), Mode::Compatible).unwrap_err();
     assert!(error.to_string().contains("has the index wiki-0-3, not wiki"), "{error}");
-    let refusals = [405, 502, 503].map(|status| Act::Answer(status, "", String::new()));
-    for other in [Act::Answer(200, "", "<html>".into()), good(7)].into_iter().chain(refusals) {
+    let status = |status| Act::Answer(status, "", String::new());
+    for other in [status(502), status(503)] {
+        assert_eq!(says(other, Mode::Compatible).unwrap(), CorpusSize::default());
+    }
+    for other in [Act::Answer(200, "", "<html>".into()), good(7), status(405)] {
         assert_eq!(says(other.clone(), Mode::Compatible).unwrap(), CorpusSize::default());
         for mode in [Mode::Exact, Mode::Span] {
             let error = says(other.clone(), mode).unwrap_err();
@@ -325,8 +328,10 @@ fn a_server_is_asked_for_no_more_than_it_says() {
     }
     // Ours, once it has time.
     let busy = Act::Answer(503, "Retry-After: 1\r\n", r#"{"error":"busy"}"#.into());
-    let server = Unruly::which_says(vec![busy, ours("wiki")], vec![good(7)]);
-    assert!(open(&server.url, Mode::Span, &settings(), None).is_ok());
+    for (first, mode) in [(busy.clone(), Mode::Compatible), (busy, Mode::Span), (status(502), Mode::Span)] {
+        let server = Unruly::which_says(vec![first, ours("wiki")], vec![good(7)]);
+        assert_ne!(open(&server.url, mode, &settings(), None).unwrap().size(), CorpusSize::default());
+    }
 }
 
 #[test]

@@ -2,3 +2,4 @@
 
 pub(crate) mod document;
 pub(crate) mod open;
+pub(crate) mod part;

@@ -42,15 +42,15 @@ fn read<T: DeserializeOwned>(answer: &corver_http::Answer) -> Result<T, Failure>
     }
 }
 
-/// What the server says about itself; `None` where it is none of ours: others may have any status for this.
-pub(super) fn about(client: &Client) -> Result<Option<About>, Failure> {
+/// What the server says about itself; `None` where it is none of ours: others may have any status for this. A server that says
+/// `Retry-After` is busy, and so is any that has a passing failure where it `must_be_ours`.
+pub(super) fn about(client: &Client, must_be_ours: bool) -> Result<Option<About>, Failure> {
     let answer = client.get()?;
     if answer.is_unauthorized() {
         return Err(Failure::Refused(excerpt(&answer.body)));
     }
-    // Ours says when to come back where it is busy.
     if let Some(passing) = answer.passing()
-        && matches!(passing, Failure::Passing { retry_after, .. } if !retry_after.is_zero())
+        && (must_be_ours || matches!(passing, Failure::Passing { retry_after, .. } if !retry_after.is_zero()))
     {
         return Err(passing);
     }

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use corver_core::{CorpusSize, Count, Counter, PartError, Query};
-use corver_corpus::{CnfCount, CnfOptions, Mode};
+use corver_corpus::{CnfCount, CnfOptions, Mode, Part};
 use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each};
 
 use crate::wire::{About, Counted, Request};
@@ -72,7 +72,8 @@ impl Remote {
             cache: cache_dir.map(|dir| Cache::open(dir, url, index, options)).transpose()?,
             about: None,
         };
-        let ask = || http::about(&remote.client);
+        // No other server counts in the other modes.
+        let ask = || http::about(&remote.client, options.mode != Mode::Compatible);
         remote.about = remote.ask("the question what it serves", &FirstFailure::default(), ask)?.flatten();
         remote.check()?;
         Ok(remote)
@@ -89,6 +90,11 @@ impl Remote {
             None if mode == Mode::Compatible => Ok(()),
             _ => Err(RemoteError::Mode { url, mode }),
         }
+    }
+
+    /// The shards that the server says it has.
+    pub(crate) fn part(&self) -> Option<Part> {
+        self.about.as_ref().and_then(|about| about.part.clone())
     }
 
     /// A count with everything that the server says about it; `None` for a query that the API has no words for, or a word

@@ -37,6 +37,7 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     }
     let open = |source| open(source, tokenizer.as_deref(), options, &remote);
     let corpora: Vec<Opened> = sources.iter().map(open).collect::<Result<_>>()?;
+    corver_counts::check_parts(sources.iter().zip(&corpora))?;
     let start = Instant::now();
     let counts = corpora.iter().map(|corpus| corpus.count_words(&words)).collect::<Result<Vec<_>, _>>()?;
     let micros = start.elapsed().as_secs_f64() * 1e6;
