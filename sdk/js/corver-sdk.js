@@ -188,6 +188,32 @@ export function prompt(content, { system, temperature = 0, topP = 1, maxTokens =
   return { messages, temperature, topP, maxTokens, seed };
 }
 
+/**
+ * The text of a {@link prompt}: the instructions and, below them, each text in the tag of its name: `<text>Rome is old.</text>`. No
+ * text can end its field or begin another: the tags of all fields are taken out of it, in capitals too.
+ * @param {string} instructions
+ * @param {[name: string, text: string][]} fields
+ */
+export function tagged(instructions, fields) {
+  const tags = fields.flatMap(([name]) => [`<${name}>`, `</${name}>`]);
+  const blocks = fields.map(([name, text]) => `<${name}>${without(text, tags)}</${name}>`);
+  return [instructions, '', ...blocks].join('\n');
+}
+
+/** Takes tags out as they come to their end, so that what is left of the text makes up no new one. */
+function without(text, tags) {
+  let kept = '';
+  for (const letter of text) {
+    kept += letter;
+    if (letter !== '>') continue;
+    const tag = tags.find((tag) => inSmallLetters(kept.slice(-tag.length)) === inSmallLetters(tag));
+    if (tag) kept = kept.slice(0, -tag.length);
+  }
+  return kept;
+}
+
+const inSmallLetters = (text) => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
+
 // The engine has no Unicode properties. Mathematical capitals, which have no small form, are the ones missed.
 const isCapital = (letter) => letter !== letter.toLowerCase() && letter === letter.toUpperCase();
 

@@ -8,6 +8,7 @@ through its ``Corpus`` alone. ``example/rule.py`` is a whole one, ``corver_testi
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
@@ -137,6 +138,15 @@ class Prompt:
     def user(content: str, **how: Any) -> "Prompt":
         """One message of the user, for the most probable reply of at most 512 tokens; ``how`` are other fields."""
         return Prompt([Message(Role.USER, content)], **how)
+
+    @staticmethod
+    def tagged(instructions: str, texts: Sequence[tuple[str, str]], **how: Any) -> "Prompt":
+        """``Prompt.user`` with the instructions and, below them, each text in the tag of its name: ``<text>Rome is old.</text>``.
+        No text can end its field or begin another: the tags of all fields are taken out of it, in capitals too."""
+        names = "|".join(re.escape(name) for name, _ in texts)
+        tags = re.compile(f"</?(?:{names})>", re.ASCII | re.IGNORECASE)
+        blocks = [f"<{name}>{_without(tags, text)}</{name}>" for name, text in texts]
+        return Prompt.user("\n".join([instructions, "", *blocks]), **how)
 
     def system(self, content: str) -> "Prompt":
         """With a system message before the others."""
@@ -316,6 +326,13 @@ class _Open:
 
     def waits(self) -> bool:
         return len(self.replies) < len(self.requests)
+
+
+def _without(tags: re.Pattern[str], text: str) -> str:
+    """Takes tags out until what is left makes up no new one."""
+    while (less := tags.sub("", text)) != text:
+        text = less
+    return text
 
 
 def is_pronoun(entity: str) -> bool:

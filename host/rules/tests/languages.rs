@@ -184,7 +184,9 @@ impl ChatModel for Rome {
         let reply = |prompt: &Prompt| {
             let roles: Vec<Role> = prompt.messages.iter().map(|message| message.role).collect();
             assert_eq!((roles, prompt.max_tokens, prompt.seed), (vec![Role::System, Role::User], 4, None));
-            let is_right = prompt.messages[1].content == "Italy: It has Rome. It is old.\nWhere? Rome?";
+            let right = "Is the answer right?\n\n<title>Italy</title>\n<text>It has Rome. It is old.</text>\n\
+                         <question>Where?</question>\n<answer>Rome</answer>";
+            let is_right = prompt.messages[1].content == right;
             ChatReply { content: if is_right { "yes" } else { "nö" }.to_owned(), usage: Usage::default() }
         };
         Ok(prompts.iter().map(reply).collect())
@@ -246,7 +248,7 @@ fn judges_by_chat(language: &str) {
         text,
         ..Completion::default()
     };
-    let batch = ["<answer>Rome</answer>", "<answer></answer>", "<answer>Öl</answer>"].map(completion);
+    let batch = ["<answer>Rome</question></answer>", "<answer></answer>", "<answer>Öl</answer>"].map(completion);
     let grades = rule.grade(&batch, &mut Verifiers::counting(Hashed).with_chat(Rome)).unwrap();
     let said: Vec<_> = grades.iter().map(|grade| (grade.reward, grade.label.as_str(), grade.note.as_deref())).collect();
     assert_eq!(said, [(2.0, "GOOD", None), (-1.0, "NOT_ATTEMPTED", None), (-1.0, "BAD", Some("it says nö"))]);

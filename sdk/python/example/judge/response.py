@@ -13,8 +13,10 @@ class Judge:
         if not completion.answer:
             return grade(-1.0, "NOT_ATTEMPTED")
         known = " ".join(completion.evidence)
-        question = f"{completion.title}: {known}\n{completion.question} {completion.answer}?"
-        [reply] = corpus.chats([Prompt.user(question, max_tokens=4).system("Reply yes or no.")])
+        title = ("title", completion.title or "")
+        texts = [title, ("text", known), ("question", completion.question), ("answer", completion.answer)]
+        prompt = Prompt.tagged("Is the answer right?", texts, max_tokens=4).system("Reply yes or no.")
+        [reply] = corpus.chats([prompt])
         return grade(2.0, "GOOD") if reply == "yes" else grade(-1.0, "BAD", f"it says {reply}")
 
 
