@@ -5,6 +5,7 @@ use std::io::{BufReader, Read};
 use std::path::Path;
 
 use crate::build::output::HashedFile;
+use crate::build::sort::large;
 use crate::error::{Error, Result};
 
 pub(super) struct Bits {
@@ -13,7 +14,7 @@ pub(super) struct Bits {
 
 impl Bits {
     pub(super) fn new(len: u64) -> Self {
-        Self { words: vec![0; len.div_ceil(64) as usize] }
+        Self { words: large::zeros(len.div_ceil(64) as usize) }
     }
 
     pub(super) fn get(&self, position: u64) -> bool {

@@ -16,6 +16,7 @@ use rayon::prelude::*;
 
 use crate::build::output::HashedFile;
 use crate::build::sort::bits::{self, Bits};
+use crate::build::sort::large;
 use crate::build::sort::ranks::Ranks;
 use crate::build::sort::symbols::SymbolFile;
 use crate::error::{Error, Result};
@@ -36,7 +37,9 @@ pub(super) struct Gaps {
 
 impl Gaps {
     fn new(num_suffixes: usize) -> Self {
-        Self { low: (0..=num_suffixes).map(|_| AtomicU8::new(0)).collect(), high: Mutex::default() }
+        let mut low = large::with_capacity(num_suffixes + 1);
+        low.resize_with(num_suffixes + 1, AtomicU8::default);
+        Self { low, high: Mutex::default() }
     }
 
     fn add(&self, rank: u32) {

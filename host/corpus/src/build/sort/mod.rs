@@ -22,6 +22,7 @@
 mod bits;
 mod block;
 mod gaps;
+mod large;
 mod merge;
 mod pointers;
 mod ranks;
@@ -145,7 +146,7 @@ fn symbol_bytes(file: &SymbolFile) -> u64 {
 }
 
 fn sort_at_once<S: Symbol>(file: &SymbolFile, shard: usize, mut table: PointerFile) -> Result<(String, FileRecord)> {
-    let mut symbols = Vec::<S>::new();
+    let mut symbols = large::with_capacity::<S>(file.num_tokens() as usize);
     file.read(0..file.num_tokens(), &mut symbols)?;
     for position in suffix_array(&mut symbols, shard)? {
         table.push(position as u64)?;
@@ -241,7 +242,7 @@ fn sort_block<S: Symbol>(
 ) -> Result<Block> {
     let (mut begin, end) = (positions.start, positions.end);
     let is_last = end == file.num_tokens();
-    let mut block = Vec::<S>::new();
+    let mut block = large::with_capacity::<S>((end - begin) as usize);
     file.read(begin..end, &mut block)?;
     let mut rank_of_tail = 0;
     if !is_last {

@@ -4,6 +4,7 @@
 //! `c·x` is the number of those whose continuation is smaller than `x`, and that only takes the rank of `x` and the rank of
 //! every suffix's continuation: one ascending list per symbol, searched in three steps that touch few cache lines.
 
+use crate::build::sort::large;
 use crate::build::sort::symbols::Symbol;
 use crate::error::Result;
 
@@ -43,7 +44,7 @@ impl Ranks {
         let last_symbol = block.last().map_or(0, |symbol| symbol.number());
 
         let mut next = starts.clone();
-        let mut continuations = vec![0; block.len()];
+        let mut continuations = large::zeros(block.len());
         let mut place = |symbol: u32, rank: u32| {
             let next = &mut next[symbol as usize];
             continuations[*next as usize] = rank;

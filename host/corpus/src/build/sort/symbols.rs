@@ -9,6 +9,7 @@ use libsais::LibsaisError;
 use libsais::suffix_array::SuffixArrayConstruction;
 use rustc_hash::FxHashMap;
 
+use crate::build::sort::large;
 use crate::error::{Error, Result};
 use crate::token_width::TokenWidth;
 
@@ -34,7 +35,9 @@ impl Symbol for u16 {
     }
 
     fn sort(text: &mut [Self]) -> Result<Vec<i32>, LibsaisError> {
-        Ok(SuffixArrayConstruction::for_text(text).in_owned_buffer32().single_threaded().run()?.into_vec())
+        let mut suffixes = large::zeros(text.len());
+        SuffixArrayConstruction::for_text(text).in_borrowed_buffer(&mut suffixes).single_threaded().run()?;
+        Ok(suffixes)
     }
 }
 
@@ -48,7 +51,9 @@ impl Symbol for i32 {
     }
 
     fn sort(text: &mut [Self]) -> Result<Vec<i32>, LibsaisError> {
-        Ok(SuffixArrayConstruction::for_text_mut(text).in_owned_buffer32().single_threaded().run()?.into_vec())
+        let mut suffixes = large::zeros(text.len());
+        SuffixArrayConstruction::for_text_mut(text).in_borrowed_buffer(&mut suffixes).single_threaded().run()?;
+        Ok(suffixes)
     }
 }
 
