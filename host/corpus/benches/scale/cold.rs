@@ -30,6 +30,8 @@ const DEPTH: usize = 32;
 /// Threads that ask the official engine at a time: one, and as many as `fio` has reads.
 const THREADS: [usize; 2] = [1, DEPTH];
 const WARM_PASSES: usize = 5;
+/// How often every way takes its turn: a disk is not as fast at one time as at another.
+const ROUNDS: usize = 3;
 const PAGE: u64 = 4096;
 
 /// How some way of asking went.
@@ -45,34 +47,73 @@ pub struct Asked {
     counts: Vec<u64>,
 }
 
+/// A way of asking.
+#[derive(Debug, Clone, Serialize)]
+pub struct Way {
+    pub name: String,
+    /// The slowest first.
+    rounds: Vec<Asked>,
+}
+
+impl Way {
+    pub fn median(&self) -> &Asked {
+        &self.rounds[ROUNDS / 2]
+    }
+}
+
 /// Everything that is compared.
 #[derive(Debug, Clone, Serialize)]
 pub struct Cold {
     pub pairs: usize,
-    /// Random reads per second, by `fio`.
-    pub disk: f64,
-    /// Each way of asking by its name.
-    pub ways: Vec<(String, Asked)>,
+    /// Random reads per second, by `fio`, the fewest first.
+    disk: Vec<f64>,
+    pub ways: Vec<Way>,
     /// Whether all gave the same counts.
     pub alike: bool,
+}
+
+impl Cold {
+    /// The median of the rounds.
+    pub fn disk(&self) -> f64 {
+        self.disk[ROUNDS / 2]
+    }
 }
 
 /// Asks in every way, and checks that all give the same counts.
 pub fn compare(folder: &Folder, documents: u64, python: Option<&Path>) -> Cold {
     write_queries(folder, documents);
-    let group = Group::new();
-    let mut ways = Vec::new();
-    for (name, argument) in [("as a batch", BATCH), ("one by one", ONE_BY_ONE)] {
+    let (mut disk, mut ways) = (Vec::new(), Vec::<Way>::new());
+    for _ in 0..ROUNDS {
+        disk.push(random_reads_per_second(&folder.index().join("table.0")));
+        for (number, (name, asked)) in ask_every_way(folder, python).enumerate() {
+            match ways.get_mut(number) {
+                Some(way) => way.rounds.push(asked),
+                None => ways.push(Way { name, rounds: vec![asked] }),
+            }
+        }
+    }
+    disk.sort_by(f64::total_cmp);
+    let mut answers = ways.iter().flat_map(|way| &way.rounds).map(|asked| &asked.counts);
+    let first = answers.next();
+    let alike = answers.all(|counts| Some(counts) == first);
+    for Way { rounds, .. } in &mut ways {
+        rounds.iter_mut().for_each(|asked| asked.counts.clear());
+        rounds.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+    }
+    Cold { pairs: PAIRS, disk, ways, alike }
+}
+
+/// One round. The index is forgotten before each way.
+fn ask_every_way<'a>(folder: &'a Folder, python: Option<&'a Path>) -> impl Iterator<Item = (String, Asked)> {
+    let ours = [("as a batch", BATCH), ("one by one", ONE_BY_ONE)].into_iter().map(move |(name, argument)| {
         forget(&folder.index());
-        ways.push((name.to_owned(), in_a_process(argument)));
-    }
-    for threads in python.map_or(&[][..], |_| &THREADS) {
-        let asked = ask_official(folder, &group, python.expect("there is one"), *threads);
-        ways.push((format!("official engine, threads: {threads}"), asked));
-    }
-    let alike = ways.windows(2).all(|two| two[0].1.counts == two[1].1.counts);
-    ways.iter_mut().for_each(|(_, asked)| asked.counts.clear());
-    Cold { pairs: PAIRS, disk: random_reads_per_second(&folder.index().join("table.0")), ways, alike }
+        (name.to_owned(), in_a_process(argument))
+    });
+    let official = python.into_iter().flat_map(|python| THREADS.map(move |threads| (python, threads)));
+    let official = official.map(move |(python, threads)| {
+        (format!("official engine, threads: {threads}"), ask_official(folder, python, threads))
+    });
+    ours.chain(official)
 }
 
 /// Pairs of names that stand in one document, chosen evenly among all documents.
@@ -124,7 +165,7 @@ pub fn ask_here(folder: &Folder, argument: &str) -> Asked {
     Asked { seconds, pages, requests, warm_seconds, counts }
 }
 
-fn ask_official(folder: &Folder, group: &Group, python: &Path, threads: usize) -> Asked {
+fn ask_official(folder: &Folder, python: &Path, threads: usize) -> Asked {
     #[derive(Deserialize)]
     struct Answer {
         nanoseconds: u64,
@@ -135,7 +176,7 @@ fn ask_official(folder: &Folder, group: &Group, python: &Path, threads: usize) -
     forget(&folder.index());
     let width = Index::open(folder.index()).expect("it was verified").token_width();
     let mut official = Official::start(python, width, &folder.index(), &queries_path(folder));
-    group.take_in(official.process());
+    Group::new().take_in(official.process());
     let read = Reads::so_far(official.process(), &folder.index());
     let Answer { nanoseconds, counts } = official.batch(threads, &ALL);
     let Reads { pages, requests } = Reads::so_far(official.process(), &folder.index()).since(&read);

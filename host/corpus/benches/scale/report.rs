@@ -71,22 +71,23 @@ fn print_cold(cold: &Cold) {
     let mut table = Table::new();
     let header = ["pairs, cold", "seconds", "pages a pair", "pages/s", "requests/s", "of fio's", "warm, µs a pair"];
     table.load_preset(presets::ASCII_MARKDOWN).set_header(header);
-    for (name, asked) in &cold.ways {
+    for way in &cold.ways {
+        let asked = way.median();
         let (pairs, rate) = (cold.pairs as f64, asked.requests as f64 / asked.seconds);
         table.add_row([
-            name.clone(),
+            way.name.clone(),
             format!("{:.2}", asked.seconds),
             format!("{:.1}", asked.pages as f64 / pairs),
             format!("{:.0}", asked.pages as f64 / asked.seconds),
             format!("{rate:.0}"),
-            format!("{:.0} %", 100.0 * rate / cold.disk),
+            format!("{:.0} %", 100.0 * rate / cold.disk()),
             format!("{:.1}", 1e6 * asked.warm_seconds / pairs),
         ]);
     }
     for column in 1..7 {
         table.column_mut(column).expect("there are seven").set_cell_alignment(CellAlignment::Right);
     }
-    println!("\n{table}\n\n{} pairs; fio: {:.0} reads/s", cold.pairs, cold.disk);
+    println!("\n{table}\n\nThe median of the rounds. {} pairs; fio: {:.0} reads/s", cold.pairs, cold.disk());
 }
 
 fn gigabytes(bytes: u64) -> String {
