@@ -45,12 +45,18 @@ impl<'a> Boundaries<'a> {
                 _ => None,
             };
         }
-        match &self.starts {
-            Some(starts) => whole.extend(ranges.iter().filter(|range| {
+        let is_whole = |range: &MatchRange| match self.starts.as_deref() {
+            Some(starts) => {
                 let next = starts.first_at_or_after(range.left);
                 next == starts.len() || starts.get(next) >= range.right
-            })),
-            None => whole.extend(ranges.iter().filter(|range| is_whole(shard, self.mode, range))),
+            }
+            None => is_whole(shard, self.mode, range),
+        };
+        // A loop: the compiler makes calls of `extend` and `filter`.
+        for range in ranges {
+            if is_whole(range) {
+                whole.push(*range);
+            }
         }
         Ok(())
     }

@@ -69,8 +69,8 @@ const SCAN_COST: u64 = 200;
 const SORT_COST: u64 = 100;
 /// Pages of a window that is read ahead, at most: scans of larger windows mostly end early.
 const MAX_PAGES_AHEAD: u64 = 4;
-/// Of how many ranges one is looked at to tell whether the text is in memory.
-const LOOK_EVERY: usize = 64;
+/// Of how many ranges one is looked at to tell whether the text is in memory: each look is a call of the system.
+const LOOK_EVERY: usize = 256;
 
 impl<'a> Neighbours<'a> {
     pub(crate) fn new(
