@@ -190,29 +190,32 @@ export function prompt(content, { system, temperature = 0, topP = 1, maxTokens =
 
 /**
  * The text of a {@link prompt}: the instructions and, below them, each text in the tag of its name: `<text>Rome is old.</text>`. No
- * text can end its field or begin another: the tags of all fields are taken out of it, in capitals too.
+ * text can end its field or begin another: the tags of all fields are taken out of it, however they are written (`</TEXT >`,
+ * `<text a="b">`).
  * @param {string} instructions
  * @param {[name: string, text: string][]} fields
  */
 export function tagged(instructions, fields) {
-  const tags = fields.flatMap(([name]) => [`<${name}>`, `</${name}>`]);
-  const blocks = fields.map(([name, text]) => `<${name}>${without(text, tags)}</${name}>`);
+  const names = fields.map(([name]) => name.toLowerCase());
+  const blocks = fields.map(([name, text]) => `<${name}>${without(text, names)}</${name}>`);
   return [instructions, '', ...blocks].join('\n');
 }
 
-/** Takes tags out as they come to their end, so that what is left of the text makes up no new one. */
-function without(text, tags) {
+/** Takes the tags of these names out as they come to their end, so that what is left of the text cannot make up a new one. */
+function without(text, names) {
+  const enough = Math.max(...names.map((name) => name.length)) + 3;
   let kept = '';
+  const starts = [];
   for (const letter of text) {
+    if (letter === '<') starts.push(kept.length);
     kept += letter;
-    if (letter !== '>') continue;
-    const tag = tags.find((tag) => inSmallLetters(kept.slice(-tag.length)) === inSmallLetters(tag));
-    if (tag) kept = kept.slice(0, -tag.length);
+    if (letter !== '>' || starts.length === 0) continue;
+    const start = starts.pop();
+    const [, name] = kept.slice(start, start + enough).match(/^<\/?([^\s/>]+)[\s/>]/) ?? [];
+    if (names.includes(name?.toLowerCase())) kept = kept.slice(0, start);
   }
   return kept;
 }
-
-const inSmallLetters = (text) => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 
 // The engine has no Unicode properties. Mathematical capitals, which have no small form, are the ones missed.
 const isCapital = (letter) => letter !== letter.toLowerCase() && letter === letter.toUpperCase();

@@ -140,12 +140,12 @@ class Prompt:
         return Prompt([Message(Role.USER, content)], **how)
 
     @staticmethod
-    def tagged(instructions: str, texts: Sequence[tuple[str, str]], **how: Any) -> "Prompt":
+    def tagged(instructions: str, fields: Sequence[tuple[str, str]], **how: Any) -> "Prompt":
         """``Prompt.user`` with the instructions and, below them, each text in the tag of its name: ``<text>Rome is old.</text>``.
-        No text can end its field or begin another: the tags of all fields are taken out of it, in capitals too."""
-        names = "|".join(re.escape(name) for name, _ in texts)
-        tags = re.compile(f"</?(?:{names})>", re.ASCII | re.IGNORECASE)
-        blocks = [f"<{name}>{_without(tags, text)}</{name}>" for name, text in texts]
+        No text can end its field or begin another: the tags of all fields are taken out of it, however they are written
+        (``</TEXT >``, ``<text a="b">``)."""
+        names = [name for name, _ in fields]
+        blocks = [f"<{name}>{_without(names, text)}</{name}>" for name, text in fields]
         return Prompt.user("\n".join([instructions, "", *blocks]), **how)
 
     def system(self, content: str) -> "Prompt":
@@ -328,11 +328,21 @@ class _Open:
         return len(self.replies) < len(self.requests)
 
 
-def _without(tags: re.Pattern[str], text: str) -> str:
-    """Takes tags out until what is left makes up no new one."""
-    while (less := tags.sub("", text)) != text:
-        text = less
-    return text
+def _without(names: list[str], text: str) -> str:
+    """Takes the tags of these names out as they come to their end, so that what is left of the text cannot make up a new one."""
+    tag = re.compile(f"</?(?:{'|'.join(map(re.escape, names))})[\\s/>]", re.IGNORECASE)
+    enough = max(map(len, names)) + 3
+    kept: list[str] = []
+    starts: list[int] = []
+    for letter in text:
+        if letter == "<":
+            starts.append(len(kept))
+        kept.append(letter)
+        if letter == ">" and starts:
+            start = starts.pop()
+            if tag.match("".join(kept[start : start + enough])):
+                del kept[start:]
+    return "".join(kept)
 
 
 def is_pronoun(entity: str) -> bool:

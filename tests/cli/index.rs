@@ -67,15 +67,21 @@ fn passages_are_made_and_searched() {
 #[test]
 fn counts_come_from_several_indexes_and_from_servers() {
     let folder = tempfile::tempdir().unwrap();
-    let [first, second] = ["first", "second"].map(|name| {
-        let index = folder.path().join(name);
-        small_index(&index);
-        index.to_str().unwrap().to_owned()
-    });
-    let both = ["--index", &first, "--index", &second];
+    let [first, second, copy] = ["first", "second", "copy"].map(|name| folder.path().join(name));
+    small_index(&first);
+    small_index(&copy);
+    let articles = folder.path().join("articles.jsonl");
+    fs::write(&articles, fs::read_to_string(&articles).unwrap() + "\n{\"text\": \"Quito lies in Ecuador.\"}").unwrap();
+    let tokenizer = format!("{}/../demo/assets/policy/tokenizer.json", env!("CARGO_MANIFEST_DIR"));
+    let [articles, first, second, copy] = [&articles, &first, &second, &copy].map(|path| path.to_str().unwrap());
+    host(&["index", "build", articles, "--tokenizer", &tokenizer, "--out", second]).good();
+    let both = ["--index", first, "--index", second];
     let count = |more: &[&str]| host(&[&["index", "count", "Paris AND France", "--json"], &both[..], more].concat());
     assert_eq!(count(&[]).good().json()["count"], 4);
     assert_eq!(count(&["--show", "9"]).good().json()["passages"].as_array().unwrap().len(), 2);
+
+    count(&["--index", first]).bad(&format!("the index {first} would be counted twice"));
+    count(&["--index", copy]).bad(&format!("the index {copy} both count shard 0 of the same index"));
 
     // No server listens there.
     let server = "http://127.0.0.1:1/#wiki";

@@ -14,7 +14,7 @@ pub fn fingerprint(dir: impl AsRef<Path>) -> Result<String> {
     let manifest = dir.join(MANIFEST);
     if manifest.is_file() {
         let content = std::fs::read(&manifest).map_err(Error::io("read", &manifest))?;
-        return Ok(blake3::hash(&content).to_hex().to_string());
+        return Ok(of_manifest(&content));
     }
     let mut sizes = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(Error::io("list", dir))? {
@@ -24,6 +24,11 @@ pub fn fingerprint(dir: impl AsRef<Path>) -> Result<String> {
     }
     sizes.sort();
     Ok(blake3::hash(sizes.join("\n").as_bytes()).to_hex().to_string())
+}
+
+/// The hash of a manifest's content.
+pub(crate) fn of_manifest(content: &[u8]) -> String {
+    blake3::hash(content).to_hex().to_string()
 }
 
 #[cfg(test)]

@@ -1,65 +1,83 @@
 //! Parts of one index in several places: a shard that two of them count would be counted twice.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use corver_corpus::Part;
 
 use crate::{Opened, Source, SourceError};
 
-/// Checks that no two of these count the same shard, and warns where they leave one out. Only an index of ours says what it has,
-/// and only a server of ours.
+/// Checks that nothing is counted twice: that no source is named twice, and that no two have the same shard of an index. Warns where
+/// they leave a shard out. Which shards a source has is known of our indexes, on this machine and behind our servers.
 ///
 /// # Errors
-/// Where two count the same shard, or an index folder cannot be read.
+/// What would be counted twice.
 pub fn check_parts<'s>(opened: impl IntoIterator<Item = (&'s Source, &'s Opened)>) -> Result<(), SourceError> {
+    let mut sources: Vec<&Source> = Vec::new();
     let mut indexes: BTreeMap<String, Vec<(&Source, Part)>> = BTreeMap::new();
     for (source, opened) in opened {
-        if let Some(part) = opened.part()? {
+        if sources.contains(&source) {
+            return Err(SourceError::NamedTwice { name: source.to_string() });
+        }
+        sources.push(source);
+        if let Some(part) = opened.part() {
             indexes.entry(part.index.clone()).or_default().push((source, part));
         }
     }
-    indexes.into_values().try_for_each(check)
-}
-
-/// The parts of one index.
-fn check(mut parts: Vec<(&Source, Part)>) -> Result<(), SourceError> {
-    parts.sort_by_key(|(_, part)| *part.shards.start());
-    for pair in parts.windows(2) {
-        let [(one, before), (other, after)] = pair else { continue };
-        if after.shards.start() <= before.shards.end() {
-            let (one, other) = (one.to_string(), other.to_string());
-            return Err(SourceError::CountedTwice { shard: *after.shards.start(), one, other });
+    for parts in indexes.values_mut() {
+        let missing = missing(parts)?;
+        if !missing.is_empty() {
+            let sources: Vec<String> = parts.iter().map(|(source, _)| source.to_string()).collect();
+            tracing::warn!(?missing, of = parts[0].1.of, ?sources, "some shards of an index are not counted");
         }
     }
-    let Some((source, part)) = parts.first() else { return Ok(()) };
-    let missing: Vec<usize> =
-        (0..part.of).filter(|shard| !parts.iter().any(|(_, part)| part.shards.contains(shard))).collect();
-    if !missing.is_empty() {
-        tracing::warn!(%source, of = part.of, ?missing, "shards of this index are not counted");
-    }
     Ok(())
+}
+
+/// The shards of one index that none of its parts has.
+fn missing(parts: &mut [(&Source, Part)]) -> Result<Vec<RangeInclusive<usize>>, SourceError> {
+    parts.sort_by_key(|(_, part)| *part.shards.start());
+    let (mut missing, mut next, mut before) = (Vec::new(), 0, None);
+    for (source, part) in &*parts {
+        let (&first, &last) = (part.shards.start(), part.shards.end());
+        if let Some(before) = before
+            && first < next
+        {
+            let (one, other) = (Source::to_string(before), source.to_string());
+            return Err(SourceError::CountedTwice { shard: first, one, other });
+        }
+        if first > next {
+            missing.push(next..=first - 1);
+        }
+        next = last.saturating_add(1);
+        before = Some(*source);
+    }
+    missing.extend(parts.first().filter(|(_, part)| next < part.of).map(|(_, part)| next..=part.of - 1));
+    Ok(missing)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn twice(parts: &[(usize, usize)]) -> Option<usize> {
+    fn check(parts: &[RangeInclusive<usize>]) -> Result<Vec<RangeInclusive<usize>>, usize> {
         let source = Source::Folder("wiki".into());
-        let part = |&(first, last)| (&source, Part { index: "wiki".into(), of: 8, shards: first..=last });
-        match check(parts.iter().map(part).collect()) {
-            Ok(()) => None,
-            Err(SourceError::CountedTwice { shard, .. }) => Some(shard),
-            Err(other) => panic!("{other}"),
-        }
+        let part =
+            |shards: &RangeInclusive<usize>| (&source, Part { index: "wiki".into(), of: 8, shards: shards.clone() });
+        missing(&mut parts.iter().map(part).collect::<Vec<_>>()).map_err(|error| match error {
+            SourceError::CountedTwice { shard, .. } => shard,
+            other => panic!("{other}"),
+        })
     }
 
     #[test]
-    fn a_shard_is_counted_once() {
-        assert_eq!(twice(&[(4, 7), (0, 3)]), None);
-        assert_eq!(twice(&[(0, 0), (7, 7)]), None, "some are left out");
-        assert_eq!(twice(&[(4, 7), (0, 4)]), Some(4));
-        assert_eq!(twice(&[(0, 7), (2, 3)]), Some(2));
-        assert_eq!(twice(&[(5, 5), (1, 1), (5, 5)]), Some(5));
+    fn every_shard_is_there_once() {
+        assert_eq!(check(&[4..=7, 0..=3]), Ok(vec![]));
+        assert_eq!(check(&[0..=7]), Ok(vec![]));
+        assert_eq!(check(&[6..=6, 0..=0, 1..=1]), Ok(vec![2..=5, 7..=7]));
+        assert_eq!(check(&[4..=7, 0..=4]), Err(4));
+        assert_eq!(check(&[0..=7, 2..=3]), Err(2));
+        assert_eq!(check(&[5..=5, 1..=1, 5..=5]), Err(5));
+        assert_eq!(check(&[0..=usize::MAX]), Ok(vec![]), "a server may say anything");
     }
 }

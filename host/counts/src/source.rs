@@ -42,6 +42,12 @@ pub enum SourceError {
         /// Another.
         other: String,
     },
+    /// A source stands in the list twice.
+    #[error("{name} would be counted twice: name it once")]
+    NamedTwice {
+        /// It.
+        name: String,
+    },
     /// Two sources have the same shard of the same index.
     #[error("{one} and {other} both count shard {shard} of the same index: name each shard once")]
     CountedTwice {
@@ -139,11 +145,11 @@ pub enum Opened {
 
 impl Opened {
     /// The shards that it has, and of which index, where that is recorded.
-    pub(crate) fn part(&self) -> Result<Option<Part>, SourceError> {
-        Ok(match self {
-            Self::Local(local) => local.corpus().index().part()?,
+    pub(crate) fn part(&self) -> Option<Part> {
+        match self {
+            Self::Local(local) => local.corpus().index().part(),
             Self::Remote(remote) => remote.part(),
-        })
+        }
     }
 
     /// A whole count with everything that the source says about it; `None` where it has none.

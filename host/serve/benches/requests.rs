@@ -27,7 +27,7 @@ fn requests(c: &mut Criterion) {
     let served = Corpus::open(&path).expect("an index");
     let address = "127.0.0.1:0".parse().expect("an address");
     let mut server = Server::bind(address, Limits::default(), None, Metrics::default()).expect("a free port");
-    server.route(counts(served, "bench", CountLimits::default()).unwrap());
+    server.route(counts(served, "bench", CountLimits::default()));
     let url = format!("http://{}/", server.address());
     std::thread::spawn(move || server.run(std::future::pending())); // ends with the process
 

@@ -46,7 +46,7 @@ fn serve(limits: Limits) -> Running {
     build_from_documents([document.as_str(); 40], &tokenizer, &path, &BuildOptions::default()).unwrap();
     let corpus = Corpus::open(&path).unwrap();
     let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
-    server.route(counts(corpus, "wiki", CountLimits::default()).unwrap());
+    server.route(counts(corpus, "wiki", CountLimits::default()));
     let address = server.address();
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));

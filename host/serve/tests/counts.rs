@@ -42,7 +42,7 @@ impl Counting {
     fn guarded(limits: Limits, of_counts: CountLimits, token: Option<Token>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, token, Metrics::default()).unwrap();
-        server.route(counts(corpus(folder.path()), "wiki", of_counts).unwrap());
+        server.route(counts(corpus(folder.path()), "wiki", of_counts));
         Self { server: Running::new(server), folder }
     }
 
@@ -219,7 +219,7 @@ fn the_shards_of_an_index_on_several_servers_count_as_one() {
             let address = "127.0.0.1:0".parse().unwrap();
             let mut server = Server::bind(address, Limits::default(), None, Metrics::default()).unwrap();
             let corpus = Corpus::open_with(&path, part).unwrap();
-            server.route(counts(corpus, &format!("wiki-{shard}"), CountLimits::default()).unwrap());
+            server.route(counts(corpus, &format!("wiki-{shard}"), CountLimits::default()));
             Running::new(server)
         })
         .collect();

@@ -46,7 +46,7 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     if let [Source::Folder(path)] = parts::sources(&config.sources)?.as_slice() {
         let corpus = open_folder(path, None, OpenOptions::default())?;
         let is_demo = matches!(config.sources[..], [DemoOr::Demo]);
-        server.route(counts(corpus, &name_of(path, args.name.as_deref(), is_demo)?, CountLimits::default())?);
+        server.route(counts(corpus, &name_of(path, args.name.as_deref(), is_demo)?, CountLimits::default()));
     }
     let reported = queue.clone();
     server.report(move || reported.health());

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::files::bytes::Bytes;
 use crate::files::format::{UNFINISHED, shard_of};
+use crate::fingerprint;
 use crate::token_width::TokenWidth;
 
 /// The manifest's file name. It is written last: its presence says that the build is complete.
@@ -39,6 +40,9 @@ pub struct IndexManifest {
     pub shards: usize,
     /// Every other file of the folder.
     pub files: BTreeMap<String, FileRecord>,
+    /// The hash of the file that this was read from.
+    #[serde(skip)]
+    pub(crate) fingerprint: String,
 }
 
 /// Size and checksum of one file.
@@ -64,6 +68,7 @@ impl IndexManifest {
             text_bytes: 0,
             shards,
             files: BTreeMap::new(),
+            fingerprint: String::new(),
         }
     }
 
@@ -91,7 +96,8 @@ impl IndexManifest {
             let got = format!("{} version {}", header.format, header.version);
             return Err(Error::ManifestVersion { path, got, expected: format!("{FORMAT} version {MANIFEST_VERSION}") });
         }
-        serde_json::from_slice(&text).map(Some).map_err(|source| Error::Json { path, source })
+        let manifest: Self = serde_json::from_slice(&text).map_err(|source| Error::Json { path, source })?;
+        Ok(Some(Self { fingerprint: fingerprint::of_manifest(&text), ..manifest }))
     }
 
     /// Checks that the manifest lists a file, with the size that it has.

@@ -4,15 +4,13 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
-use crate::fingerprint::fingerprint;
 use crate::index::open::Index;
 
-/// The shards of an index that one process has open. The others may be open elsewhere: the parts tell whether all of them
+/// The shards of an index that one process has open. Others may be open elsewhere: from their parts it is seen whether all of them
 /// together are the index, each shard once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The [`fingerprint`] of the index.
+    /// The [`fingerprint`](crate::fingerprint()) of the index.
     pub index: String,
     /// How many shards the index has.
     pub of: usize,
@@ -22,14 +20,12 @@ pub struct Part {
 
 impl Index {
     /// What is open here. `None` in an index without a manifest: nothing says there what else belongs to it.
-    ///
-    /// # Errors
-    /// Where the manifest cannot be read again.
-    pub fn part(&self) -> Result<Option<Part>> {
-        let numbers = || self.shards().map(|shard| shard.number);
-        let (Some(manifest), Some(first), Some(last)) = (self.manifest(), numbers().min(), numbers().max()) else {
-            return Ok(None);
-        };
-        Ok(Some(Part { index: fingerprint(self.path())?, of: manifest.shards, shards: first..=last }))
+    #[must_use]
+    pub fn part(&self) -> Option<Part> {
+        let manifest = self.manifest()?;
+        let mut numbers = self.shards().map(|shard| shard.number);
+        let first = numbers.next()?;
+        let last = numbers.last().unwrap_or(first);
+        Some(Part { index: manifest.fingerprint.clone(), of: manifest.shards, shards: first..=last })
     }
 }

@@ -45,16 +45,16 @@ impl<'a> Boundaries<'a> {
                 _ => None,
             };
         }
-        let is_whole = |range: &MatchRange| match self.starts.as_deref() {
+        let lies_in_one_document = |range: &MatchRange| match self.starts.as_deref() {
             Some(starts) => {
                 let next = starts.first_at_or_after(range.left);
                 next == starts.len() || starts.get(next) >= range.right
             }
             None => is_whole(shard, self.mode, range),
         };
-        // A loop: the compiler makes calls of `extend` and `filter`.
+        // A plain loop: `extend` and `filter` are not inlined here, and would be called for each range.
         for range in ranges {
-            if is_whole(range) {
+            if lies_in_one_document(range) {
                 whole.push(*range);
             }
         }

@@ -69,7 +69,7 @@ const SCAN_COST: u64 = 200;
 const SORT_COST: u64 = 100;
 /// Pages of a window that is read ahead, at most: scans of larger windows mostly end early.
 const MAX_PAGES_AHEAD: u64 = 4;
-/// Of how many ranges one is looked at to tell whether the text is in memory: each look is a call of the system.
+/// Of how many ranges one is looked at to tell whether the text is in memory. Each look is a call of the system.
 const LOOK_EVERY: usize = 256;
 
 impl<'a> Neighbours<'a> {
@@ -136,9 +136,10 @@ impl<'a> Neighbours<'a> {
     }
 }
 
-/// Whether the text around most of the ranges must be read from the disk, as far as a few of them tell.
+/// Whether the text around the ranges must be read from the disk, as far as the last and a few before it tell. The first may lie
+/// on a page that was just read for an earlier one.
 fn is_cold(shard: &Shard, ranges: &[MatchRange]) -> bool {
-    let looked_at = || ranges.iter().step_by(LOOK_EVERY);
+    let looked_at = || ranges.iter().rev().step_by(LOOK_EVERY);
     let in_memory = looked_at().filter(|range| shard.text_is_in_memory(range.left)).count();
     2 * in_memory < looked_at().count()
 }

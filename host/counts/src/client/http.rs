@@ -49,10 +49,16 @@ pub(super) fn about(client: &Client, must_be_ours: bool) -> Result<Option<About>
     if answer.is_unauthorized() {
         return Err(Failure::Refused(excerpt(&answer.body)));
     }
-    if let Some(passing) = answer.passing()
-        && (must_be_ours || matches!(passing, Failure::Passing { retry_after, .. } if !retry_after.is_zero()))
-    {
-        return Err(passing);
+    match answer.passing() {
+        Some(Failure::Passing { problem, retry_after }) if retry_after.is_zero() && !must_be_ours => {
+            tracing::warn!(
+                url = client.url(),
+                problem,
+                "does not say what it serves, and is asked for one count at a time"
+            );
+        }
+        Some(passing) => return Err(passing),
+        None => {}
     }
     Ok(serde_json::from_slice(&answer.body).ok().filter(|_| answer.is_success()))
 }

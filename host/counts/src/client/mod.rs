@@ -72,9 +72,14 @@ impl Remote {
             cache: cache_dir.map(|dir| Cache::open(dir, url, index, options)).transpose()?,
             about: None,
         };
-        // No other server counts in the other modes.
-        let ask = || http::about(&remote.client, options.mode != Mode::Compatible);
-        remote.about = remote.ask("the question what it serves", &FirstFailure::default(), ask)?.flatten();
+        // Only a server of ours counts in the other modes.
+        let must_be_ours = options.mode != Mode::Compatible;
+        let question = match must_be_ours {
+            true => "the question in which modes it counts",
+            false => "the question what it serves",
+        };
+        let ask = || http::about(&remote.client, must_be_ours);
+        remote.about = remote.ask(question, &FirstFailure::default(), ask)?.flatten();
         remote.check()?;
         Ok(remote)
     }

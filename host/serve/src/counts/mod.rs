@@ -56,32 +56,30 @@ impl Default for CountLimits {
 }
 
 /// `POST /`: counts in `corpus`, which clients know as `name`. `GET /`: what is served.
-///
-/// # Errors
-/// Where the manifest of the index cannot be read.
-pub fn counts(corpus: Corpus, name: &str, limits: CountLimits) -> corver_corpus::Result<Vec<Route>> {
-    let about = about(&corpus, name, &limits)?;
+#[must_use]
+pub fn counts(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Route> {
+    let about = about(&corpus, name, &limits);
     let blocking = Blocking::within(limits.time);
     let served = Arc::new(Served { corpus, name: name.to_owned(), limits });
     let count = move |body: Bytes| {
         let (blocking, served) = (blocking.clone(), served.clone());
         async move { blocking.run(move || answer(&served, &body)).await }
     };
-    Ok(vec![Route::post("/", limits.body_bytes, count), Route::get("/", move || Ok(Reply::json(&about)))])
+    vec![Route::post("/", limits.body_bytes, count), Route::get("/", move || Ok(Reply::json(&about)))]
 }
 
 /// That the server is there, and what it has.
-fn about(corpus: &Corpus, name: &str, limits: &CountLimits) -> corver_corpus::Result<About> {
+fn about(corpus: &Corpus, name: &str, limits: &CountLimits) -> About {
     let info = corpus.index().info();
-    Ok(About {
+    About {
         index: name.to_owned(),
         documents: info.documents,
         tokens: info.tokens,
         tokenizer: info.tokenizer,
-        part: corpus.index().part()?,
+        part: corpus.index().part(),
         query_types: vec![COUNT.to_owned(), COUNTS.to_owned()],
         modes: vec![Mode::Compatible, Mode::Exact, Mode::Span],
         queries: limits.queries,
         body_bytes: limits.body_bytes,
-    })
+    }
 }

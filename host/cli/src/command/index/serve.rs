@@ -23,7 +23,7 @@ pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     }
     let info = corpus.index().info();
     let mut server = bind(&args.server, args.server.limits(), Metrics::default())?;
-    server.route(counts(corpus, &name, CountLimits::default())?);
+    server.route(counts(corpus, &name, CountLimits::default()));
     let interrupted = server.interrupted()?; // before anyone is told of the server
     let url = format!("http://{}/#{name}", server.address());
     if json {
