@@ -209,10 +209,13 @@ function without(text, names) {
   for (const letter of text) {
     if (letter === '<') starts.push(kept.length);
     kept += letter;
-    if (letter !== '>' || starts.length === 0) continue;
-    const start = starts.pop();
-    const [, name] = kept.slice(start, start + enough).match(/^<\/?([^\s/>]+)[\s/>]/) ?? [];
-    if (names.includes(name?.toLowerCase())) kept = kept.slice(0, start);
+    while (letter === '>' && starts.length > 0) {
+      const start = starts.pop();
+      const [, name] = kept.slice(start, start + enough).match(/^<\/?([^\s/>]+)[\s/>]/) ?? [];
+      if (!names.includes(name?.toLowerCase())) continue;
+      kept = kept.slice(0, start);
+      break;
+    }
   }
   return kept;
 }

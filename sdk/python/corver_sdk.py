@@ -338,10 +338,11 @@ def _without(names: list[str], text: str) -> str:
         if letter == "<":
             starts.append(len(kept))
         kept.append(letter)
-        if letter == ">" and starts:
+        while letter == ">" and starts:
             start = starts.pop()
             if tag.match("".join(kept[start : start + enough])):
                 del kept[start:]
+                break
     return "".join(kept)
 
 
