@@ -7,8 +7,8 @@ use corver_corpus::Part;
 
 use crate::{Opened, Source, SourceError};
 
-/// Checks that nothing is counted twice: that no source is named twice, and that no two have the same shard of an index. Warns where
-/// they leave a shard out. Which shards a source has is known of our indexes, on this machine and behind our servers.
+/// Checks that no source is named twice and that no two have the same shard of an index. Warns if a shard is missing. Only indexes
+/// with a manifest report their shards, locally or through our server.
 ///
 /// # Errors
 /// What would be counted twice.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::open::Index;
 
-/// The shards of an index that one process has open. Others may be open elsewhere: from their parts it is seen whether all of them
-/// together are the index, each shard once.
+/// The shards of an index that one process has open. Others may be open elsewhere; comparing the parts shows whether every shard is
+/// open exactly once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The [`fingerprint`](crate::fingerprint()) of the index.
@@ -19,7 +19,7 @@ pub struct Part {
 }
 
 impl Index {
-    /// What is open here. `None` in an index without a manifest: nothing says there what else belongs to it.
+    /// The open shards. `None` for an index without a manifest, which does not say how many shards belong to it.
     #[must_use]
     pub fn part(&self) -> Option<Part> {
         let manifest = self.manifest()?;

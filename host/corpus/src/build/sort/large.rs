@@ -1,7 +1,7 @@
 //! Arrays on large pages.
 //!
-//! Sorting and ranking go through gigabytes in no order. On pages of 4 KiB most of their time is spent on translating addresses
-//! once an array is far larger than what the processor's tables cover, and a virtual machine translates twice.
+//! Sorting and ranking access gigabytes at random. With pages of 4 KiB, accesses to a large array miss the TLB as well as the
+//! caches. docs/performance.md, "A shard larger than memory", has the times with both kinds of pages.
 
 use crate::files::system;
 
