@@ -7,11 +7,12 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use corver_core::advantage::normalize;
-use corver_core::returns::{Ablation, SentenceMean, SentenceReward, token_returns};
+use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::{align, spans_of_pieces, split};
 use corver_core::{
-    AdvantageSettings, Alignment, Compatibility, CorpusSize, Count, Counter, Extractor, Grade, Graders, PartError,
-    Query, Question, ResponseGrades, RewardSettings, Rollout, Scorers, Trace, Triplet, Verifiers, question, score,
+    Ablation, AdvantageSettings, Alignment, Compatibility, CorpusSize, Count, Counter, Extractor, Grade, Graders,
+    PartError, Query, Question, ResponseGrades, RewardSettings, Rollout, Scorers, SentenceMean, Trace, Triplet,
+    Verifiers, question, score,
 };
 use corver_rules::{LoadOptions, Rule};
 use golden::{check_all, close, numbers, same, shared, strings, token_map};

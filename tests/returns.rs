@@ -5,7 +5,9 @@ use std::path::Path;
 
 use corver_core::{Question, Rollout, advantage};
 use corver_pretrained::{ChatTokenizer, Decoded};
-use corver_reward::{Config, Scorer, Settings, folders, parts};
+use corver_reward::config::RewardConfig;
+use corver_reward::{Scorer, config, folders, parts};
+use corver_settings::Layers;
 use serde_json::{Value, json};
 
 #[test]
@@ -13,18 +15,19 @@ fn tokens_earn_what_the_python_package_is_tested_against() {
     folders::set_program(env!("CARGO_BIN_EXE_corver-host").into());
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../python/tests/checked.json");
     let rows: Vec<Value> = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-    let config = Config::resolve(Settings::load(&[], &[]).unwrap()).unwrap();
+    let settings = Layers::default().settings().unwrap();
+    let (settings, config) = config::resolve::<RewardConfig>(settings).unwrap();
     let tokenizer = ChatTokenizer::load(&parts::demo().unwrap().policy).unwrap();
 
     let questions: Vec<Question> = rows.iter().map(question).collect();
     let rollout = |(question, row): (usize, &Value)| {
         let tokens: Vec<u32> = serde_json::from_value(row["tokens"].clone()).unwrap();
-        let Decoded { text, token_spans } = tokenizer.decode_as(&tokens, config.reward.compatibility).unwrap();
+        let Decoded { text, token_spans } = tokenizer.decode_as(&tokens, settings.reward.compatibility).unwrap();
         Rollout { question, log_probs: vec![0.0; tokens.len()], tokens, text, token_spans, finished: true }
     };
     let rollouts: Vec<Rollout> = rows.iter().enumerate().map(rollout).collect();
-    let returns = Scorer::open(&config).unwrap().score(&rollouts, &questions).unwrap().returns;
-    let advantages = advantage::normalize(&returns, 4, &config.advantage).values;
+    let returns = Scorer::open(&config, &settings).unwrap().score(&rollouts, &questions).unwrap().returns;
+    let advantages = advantage::normalize(&returns, 4, &settings.advantage).values;
 
     let mut now = rows.clone();
     for (row, (returns, advantages)) in now.iter_mut().zip(returns.iter().zip(&advantages)) {

@@ -18,6 +18,7 @@ mod host;
 mod index;
 mod judge;
 mod model;
+mod own_model;
 mod pages;
 mod plugins;
 #[cfg(feature = "torch")] // it makes a model

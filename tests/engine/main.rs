@@ -94,7 +94,7 @@ fn the_engine_draws_what_the_policy_would() {
     eprintln!("greedy: {} answers equal, log-probabilities within {gap:.1e} nats", ours.len());
     assert!(gap < NATS, "{gap}");
 
-    let sampling = Sampling { num_generations: 8, max_completion_length: 64, temperature: 0.7, ..Sampling::PAPER };
+    let sampling = Sampling { num_generations: 8, max_completion_length: 64, temperature: 0.7, ..Sampling::default() };
     let mut names = Vec::new();
     for round in 0..3 {
         names.push(publish(&mut engine, &policy));

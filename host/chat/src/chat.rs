@@ -7,16 +7,20 @@ use std::time::Duration;
 
 use corver_core::{ChatModel, ChatReply, PartError, Prompt, Usage};
 use corver_http::{Client, Failure, FirstFailure, Patience, Unanswered, each, excerpt};
+use corver_settings::{ChatSettings, is_temperature, is_top_p};
 
 use crate::kept::{self, Kept, Said};
+use crate::settings::{self, Model};
 use crate::wire::{Completion, Request};
-use crate::{ChatError, ChatSettings, Spent};
+use crate::{ChatError, Spent};
 
 /// A chat model, and one job's account of what it cost.
 #[derive(Debug)]
 pub struct Chat {
     client: Client,
     patience: Patience,
+    /// The endpoint's name for the model.
+    model: String,
     settings: ChatSettings,
     section: &'static str,
     kept: Kept,
@@ -28,13 +32,13 @@ impl Chat {
     /// # Errors
     /// Where a setting, the key or the file cannot be used.
     pub fn open(settings: ChatSettings, section: &'static str, kept: &Path) -> Result<Self, ChatError> {
-        settings.check(section)?;
-        let url = format!("{}/chat/completions", settings.endpoint.trim_end_matches('/'));
-        let key = settings.key(section)?;
+        let Model { endpoint, name } = settings::check(&settings, section)?;
+        let url = format!("{}/chat/completions", endpoint.trim_end_matches('/'));
+        let key = settings::key(&settings, &endpoint, section)?;
         let timeout = Duration::from_secs_f64(settings.timeout_s);
         let client = Client::new(&url, settings.connections, timeout, key.as_ref())?;
         let patience = Patience::new(Duration::from_secs_f64(settings.patience_s), settings.requests_per_second);
-        Ok(Self { client, patience, kept: Kept::open(kept)?, settings, section })
+        Ok(Self { client, patience, kept: Kept::open(kept)?, model: name, settings, section })
     }
 
     /// Asks every prompt, as many at a time as there are connections; equal prompts are asked once. A reply that `accepts` does not
@@ -84,7 +88,7 @@ impl Chat {
         let mut distinct: Vec<(Request<'_>, Vec<usize>)> = Vec::new();
         let mut known: HashMap<String, usize> = HashMap::new();
         for (place, prompt) in prompts.iter().enumerate() {
-            let request = Request::new(&self.settings.model, prompt);
+            let request = Request::new(&self.model, prompt);
             let number = *known.entry(self.key(&request, 0)).or_insert(distinct.len());
             if number == distinct.len() {
                 distinct.push((request, Vec::new()));
@@ -140,7 +144,7 @@ impl Chat {
     /// A reply's words. Where prices are stated, its tokens must be known.
     fn counted(&self, said: Said) -> Result<String, ChatError> {
         match said.usage {
-            None if self.settings.has_prices() => {
+            None if settings::has_prices(&self.settings) => {
                 Err(ChatError::NoUsage { section: self.section, url: self.client.url().to_owned() })
             }
             _ => Ok(said.content),
@@ -158,7 +162,7 @@ impl Chat {
     fn failed(&self, unanswered: Unanswered) -> ChatError {
         let url = self.client.url().to_owned();
         match unanswered {
-            Unanswered::Refused(message) => ChatError::Refused { url, model: self.settings.model.clone(), message },
+            Unanswered::Refused(message) => ChatError::Refused { url, model: self.model.clone(), message },
             Unanswered::GaveUp { attempts, seconds, last } => ChatError::GaveUp { url, attempts, seconds, last },
         }
     }
@@ -180,8 +184,8 @@ fn check(prompt: &Prompt) -> Result<(), ChatError> {
     let Prompt { messages, temperature, top_p, max_tokens, .. } = prompt;
     let checks = [
         (!messages.is_empty(), "messages", "at least one"),
-        (temperature.is_finite() && *temperature >= 0.0, "temperature", "0 or more"),
-        (*top_p > 0.0 && *top_p <= 1.0, "top_p", "more than 0 and at most 1"),
+        (is_temperature(f64::from(*temperature)), "temperature", "from 0 to 2"),
+        (is_top_p(f64::from(*top_p)), "top_p", "above 0 and at most 1"),
         (*max_tokens > 0, "max_tokens", "at least 1"),
     ];
     match checks.into_iter().find(|(good, ..)| !good) {

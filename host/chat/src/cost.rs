@@ -1,17 +1,8 @@
 //! What replies cost.
 
 use corver_core::Usage;
-use serde::{Deserialize, Serialize};
-
-/// In any currency, for a million tokens.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Prices {
-    /// Tokens of prompts.
-    pub prompt: f64,
-    /// Tokens of replies.
-    pub completion: f64,
-}
+use corver_settings::ChatPrices;
+use serde::Serialize;
 
 /// Replies that were paid for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -43,7 +34,7 @@ impl Paid {
 
     /// In the currency of the prices.
     #[must_use]
-    pub fn cost(&self, prices: Prices) -> f64 {
+    pub fn cost(&self, prices: ChatPrices) -> f64 {
         (self.prompt_tokens as f64 * prices.prompt + self.completion_tokens as f64 * prices.completion) / 1e6
     }
 }
@@ -51,7 +42,7 @@ impl Paid {
 impl Spent {
     /// Both, in the currency of the prices.
     #[must_use]
-    pub fn cost(&self, prices: Prices) -> f64 {
+    pub fn cost(&self, prices: ChatPrices) -> f64 {
         self.now.cost(prices) + self.before.cost(prices)
     }
 }

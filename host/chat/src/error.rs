@@ -3,21 +3,15 @@
 use std::path::PathBuf;
 
 use corver_http::{TokenError, UrlError};
+use corver_settings::InvalidSetting;
 
 /// Every failure of a [`Chat`](crate::Chat). Replies that came before it are kept.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChatError {
     /// A setting has a value that cannot work.
-    #[error("{section}.{setting}: it must be {expected}")]
-    Setting {
-        /// The settings' section.
-        section: &'static str,
-        /// Its name.
-        setting: &'static str,
-        /// What it may be.
-        expected: &'static str,
-    },
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
     /// A prompt that no model can answer.
     #[error("a prompt's {part} must be {expected}")]
     Prompt {

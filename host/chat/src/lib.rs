@@ -10,6 +10,6 @@ mod settings;
 mod wire;
 
 pub use chat::Chat;
-pub use cost::{Paid, Prices, Spent};
+pub use corver_settings::{ChatPrices, ChatSettings};
+pub use cost::{Paid, Spent};
 pub use error::ChatError;
-pub use settings::ChatSettings;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corver_chat::{Chat, ChatError, ChatSettings, Prices};
+use corver_chat::{Chat, ChatError, ChatPrices, ChatSettings};
 use corver_core::{ChatModel, ChatReply, Message, Prompt, Role, Usage};
 use serde_json::{Value, json};
 
@@ -66,8 +66,8 @@ impl Endpoint {
 
     fn settings(&self) -> ChatSettings {
         ChatSettings {
-            endpoint: self.url.clone(),
-            model: "judge".into(),
+            endpoint: Some(self.url.clone()),
+            model: Some("judge".into()),
             connections: 1,
             timeout_s: 0.5,
             patience_s: 20.0,
@@ -202,7 +202,7 @@ fn a_run_that_met_the_ceiling_goes_on_with_a_higher_one() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("yes")]);
     // A reply costs 0.002.
-    let prices = Prices { prompt: 10.0, completion: 500.0 };
+    let prices = ChatPrices { prompt: 10.0, completion: 500.0 };
     let settings = |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
     let mut chat = open(settings(0.008), folder.path());
     chat.reply(&prompts(3)).unwrap();
@@ -298,7 +298,7 @@ fn a_batch_that_was_broken_off_goes_on_where_it_was() {
     assert_eq!(ask(&chat, 8).unwrap().len(), 8);
     assert_eq!((chat.spent().before.replies, chat.spent().now.replies, endpoint.num_requests()), (5, 3, 9));
     // Another model's replies are others.
-    let other = open(ChatSettings { model: "other".into(), ..endpoint.settings() }, folder.path());
+    let other = open(ChatSettings { model: Some("other".into()), ..endpoint.settings() }, folder.path());
     ask(&other, 1).unwrap();
     assert_eq!(other.spent().before.replies, 0);
 }
@@ -308,7 +308,7 @@ fn no_more_is_spent_than_may_be() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("CORRECT")]);
     // A reply costs 100 × 10 + 2 × 500 millionths: 0.002.
-    let prices = Prices { prompt: 10.0, completion: 500.0 };
+    let prices = ChatPrices { prompt: 10.0, completion: 500.0 };
     let settings = |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
     let error = ask(&open(settings(0.005), folder.path()), 10).unwrap_err();
     assert!(matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9), "{error}");
@@ -383,7 +383,7 @@ fn a_key_goes_only_where_it_belongs() {
     let key_file = folder.path().join("key");
     std::fs::write(&key_file, "EMPTY").unwrap(); // as local servers want it
     let open = |endpoint: &str, settings: ChatSettings| {
-        let settings = ChatSettings { endpoint: endpoint.into(), model: "m".into(), ..settings };
+        let settings = ChatSettings { endpoint: Some(endpoint.into()), model: Some("m".into()), ..settings };
         Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop)
     };
     let in_file = ChatSettings { key_file: Some(key_file), ..ChatSettings::default() };
@@ -404,18 +404,23 @@ fn a_key_goes_only_where_it_belongs() {
 fn settings_are_checked_beforehand() {
     let folder = tempfile::tempdir().unwrap();
     let open = |settings| Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop);
-    let good = ChatSettings { endpoint: "http://host/v1".into(), model: "m".into(), ..ChatSettings::default() };
+    let good =
+        ChatSettings { endpoint: Some("http://host/v1".into()), model: Some("m".into()), ..ChatSettings::default() };
     open(good.clone()).unwrap();
     for (wrong, name) in [
-        (ChatSettings { model: String::new(), ..good.clone() }, "model"),
+        (ChatSettings { model: None, ..good.clone() }, "model"),
+        (ChatSettings { endpoint: Some(String::new()), ..good.clone() }, "endpoint"),
         (ChatSettings { connections: 0, ..good.clone() }, "connections"),
         (ChatSettings { patience_s: f64::NAN, ..good.clone() }, "patience_s"),
         (ChatSettings { max_cost: Some(1.0), ..good.clone() }, "prices"),
     ] {
-        assert!(matches!(open(wrong), Err(ChatError::Setting { setting, .. }) if setting == name), "{name}");
+        assert!(
+            matches!(open(wrong), Err(ChatError::Setting(problem)) if problem.key == format!("chat.{name}")),
+            "{name}"
+        );
     }
-    assert!(matches!(open(ChatSettings { endpoint: "host".into(), ..good.clone() }), Err(ChatError::Url(_))));
-    let with_password = ChatSettings { endpoint: "https://me:hidden@host/v1".into(), ..good };
+    assert!(matches!(open(ChatSettings { endpoint: Some("host".into()), ..good.clone() }), Err(ChatError::Url(_))));
+    let with_password = ChatSettings { endpoint: Some("https://me:hidden@host/v1".into()), ..good };
     let error = open(with_password).unwrap_err().to_string();
     assert!(error.contains("must not hold a user or password") && !error.contains("hidden"), "{error}");
 }

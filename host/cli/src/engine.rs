@@ -1,7 +1,7 @@
 //! What draws completions: the policy, or the inference server that the settings name in its place.
 
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,47 +11,47 @@ use corver_core::{
 use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
 use corver_http::Token;
 use corver_pretrained::{ChatTokenizer, Dialogue, ModelConfig};
-use corver_reward::settings::{EngineKind, EngineSection};
-use corver_reward::{Config, parts};
+use corver_reward::config::{EngineConfig, PolicyConfig};
+use corver_reward::parts;
+use corver_settings::{EngineKind, EngineSection, Settings};
 
 use crate::policy::{self, Policy};
 
 /// Finds the engine of the settings; `model` is the folder of the model that it serves.
-pub fn open(config: &Config, model: &Path) -> Result<Option<Engine>> {
-    let EngineSection { kind, url, model: name, token_file, concurrency, timeout_s, patience_s, .. } = &config.engine;
-    let kind = match kind {
-        EngineKind::None => return Ok(None),
-        EngineKind::Vllm => Kind::Vllm,
-        EngineKind::Sglang => Kind::Sglang,
-    };
-    let settings = EngineSettings {
-        kind,
+pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<Option<Engine>> {
+    let Some(EngineConfig { kind, url, model: name }) = &policy.engine else { return Ok(None) };
+    let section = &settings.engine;
+    let engine = EngineSettings {
+        kind: match kind {
+            EngineKind::Vllm => Kind::Vllm,
+            EngineKind::Sglang => Kind::Sglang,
+        },
         url: url.clone(),
         model: name.clone(),
-        token: Token::load(token_file.as_deref(), None)?,
-        concurrency: *concurrency,
-        timeout: Duration::from_secs_f64(*timeout_s),
-        patience: Duration::from_secs_f64(*patience_s),
+        token: Token::load(section.token_file.as_deref(), None)?,
+        concurrency: section.concurrency,
+        timeout: Duration::from_secs_f64(section.timeout_s),
+        patience: Duration::from_secs_f64(section.patience_s),
     };
     let of_model = || format!("reading the model {}", model.display());
     let ModelConfig { vocab_size, max_positions, .. } =
         ModelConfig::read(&model.join("config.json")).with_context(of_model)?;
-    let dialogue =
-        Dialogue::new(tokenizer(config, model).with_context(of_model)?).with_compatibility(config.reward.compatibility);
-    Ok(Some(Engine::open(&settings, dialogue, ModelShape { vocab_size, max_positions })?))
+    let dialogue = Dialogue::new(tokenizer(settings, model).with_context(of_model)?);
+    let dialogue = dialogue.with_compatibility(settings.reward.compatibility);
+    Ok(Some(Engine::open(&engine, dialogue, ModelShape { vocab_size, max_positions })?))
 }
 
 /// The tokenizer of the policy's model, with the chat template's switches and the stop texts of the settings.
-pub fn tokenizer(config: &Config, model: &Path) -> Result<ChatTokenizer> {
-    let tokenizer = ChatTokenizer::load_with_child(model, parts::renderer()?, config.chat.clone())?;
-    Ok(tokenizer.with_stop_texts(config.stop.clone())?)
+pub fn tokenizer(settings: &Settings, model: &Path) -> Result<ChatTokenizer> {
+    let tokenizer = ChatTokenizer::load_with_child(model, parts::renderer()?, settings.policy.chat.clone())?;
+    Ok(tokenizer.with_stop_texts(settings.policy.stop.clone())?)
 }
 
 /// Where adapters are written for the server: `otherwise` where no setting names a folder.
 fn adapter_place(section: &EngineSection, otherwise: &Path) -> Result<AdapterPlace> {
-    let or = |text: &str, path: &Path| if text.is_empty() { path.to_owned() } else { PathBuf::from(text) };
-    let here = std::path::absolute(or(&section.adapters, otherwise))?;
-    Ok(AdapterPlace { seen_as: or(&section.adapters_as_seen_by_server, &here), here })
+    let here = std::path::absolute(section.adapters.as_deref().unwrap_or(otherwise))?;
+    let seen_as = section.adapters_as_seen_by_server.clone().unwrap_or_else(|| here.clone());
+    Ok(AdapterPlace { seen_as, here })
 }
 
 /// How questions are answered without learning from it.
@@ -64,23 +64,24 @@ pub struct Answering<'a> {
 
 /// The policy, or the engine that the settings name in its place; no prompt of these questions is too long for it.
 pub fn open_sampler(
-    config: &Config,
+    settings: &Settings,
+    policy: &PolicyConfig,
     model: &Path,
     Answering { adapter, system_prompt, scratch }: Answering<'_>,
     (questions, sampling): (&[Question], &Sampling),
     watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static,
 ) -> Result<Box<dyn Sampler>> {
-    if let Some(mut engine) = open(config, model)? {
+    if let Some(mut engine) = open(settings, policy, model)? {
         engine.set_system_prompt(system_prompt);
         engine.check_prompts(questions, sampling)?;
         engine.set_watch(watch);
         if let Some(adapter) = adapter {
-            engine.publish_into(adapter_place(&config.engine, scratch)?)?;
+            engine.publish_into(adapter_place(&settings.engine, scratch)?)?;
             engine.publish(|folder| Ok(corver_engine::copy_adapter(adapter, folder)?))?;
         }
         return Ok(Box::new(engine));
     }
-    let mut policy = policy::load_policy(config, model, adapter)?;
+    let mut policy = policy::load_policy(settings, model, adapter)?;
     policy.set_system_prompt(system_prompt);
     policy.check_prompts(questions, sampling)?;
     policy.set_watch(watch);
@@ -88,11 +89,11 @@ pub fn open_sampler(
 }
 
 /// What draws completions, for a manifest.
-pub fn device(config: &Config) -> Result<String> {
-    match config.engine.kind {
-        EngineKind::None => policy::find_device(config.device),
-        EngineKind::Vllm => Ok("vllm".to_owned()),
-        EngineKind::Sglang => Ok("sglang".to_owned()),
+pub fn device(settings: &Settings, policy: &PolicyConfig) -> Result<String> {
+    match policy.engine.as_ref().map(|engine| engine.kind) {
+        None => policy::find_device(settings.run.device),
+        Some(EngineKind::Vllm) => Ok("vllm".to_owned()),
+        Some(EngineKind::Sglang) => Ok("sglang".to_owned()),
     }
 }
 
@@ -107,9 +108,9 @@ pub struct EngineTrainee {
 
 impl EngineTrainee {
     /// `run` is the folder of the run.
-    pub fn new(mut engine: Engine, policy: Policy, config: &Config, run: &Path) -> Result<Self> {
-        engine.publish_into(adapter_place(&config.engine, &run.join("adapters"))?)?;
-        Ok(Self { engine, policy, precision: config.engine.adapter_precision, is_behind: true })
+    pub fn new(mut engine: Engine, policy: Policy, settings: &Settings, run: &Path) -> Result<Self> {
+        engine.publish_into(adapter_place(&settings.engine, &run.join("adapters"))?)?;
+        Ok(Self { engine, policy, precision: settings.engine.adapter_precision, is_behind: true })
     }
 
     /// See [`Engine::set_watch`].

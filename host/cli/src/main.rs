@@ -15,8 +15,10 @@ mod interrupt;
 mod output;
 #[cfg_attr(not(feature = "torch"), path = "no_policy.rs")]
 mod policy;
+mod questions;
 mod recording;
 mod resumed;
+mod scoring;
 mod settings;
 
 use std::io::IsTerminal;
@@ -88,6 +90,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Command::Extract(args) => command::extract::run(&args, json)?,
         Command::Plugin(args) => command::plugin::run(&args, json)?,
         Command::Demo(args) => command::demo::run(&args, json)?,
+        Command::Settings => command::settings::run(json)?,
         Command::Doctor => command::doctor::run(json)?,
         Command::CompileRule { limits } => return Ok(corver_rules::compile_as_child(&limits)),
         Command::RenderPrompts => return Ok(corver_pretrained::render_as_child()),

@@ -8,7 +8,8 @@ use corver_core::{
     Advantages, Decoding, Demonstration, Device, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling,
     Student, Trainee, UpdateReport,
 };
-use corver_reward::Config;
+use corver_reward::config::PolicyConfig;
+use corver_settings::Settings;
 
 const NO_LIBTORCH: &str =
     "this corver-host was built without libtorch and has no policy; build it with the feature `torch`";
@@ -29,23 +30,23 @@ impl std::fmt::Display for MemoryPlan {
     }
 }
 
-pub fn plan_memory(_: &mut Config, _: &Path) -> Result<Option<MemoryPlan>> {
+pub fn plan_memory(_: &mut Settings, _: &PolicyConfig, _: &Path) -> Result<Option<MemoryPlan>> {
     Ok(None)
 }
 
-pub fn choose_threads(_: &mut Config) -> Result<()> {
+pub fn choose_threads(_: &mut Settings) -> Result<()> {
     Ok(())
 }
 
-pub fn load_policy(_: &Config, _: &Path, _: Option<&Path>) -> Result<Policy> {
+pub fn load_policy(_: &Settings, _: &Path, _: Option<&Path>) -> Result<Policy> {
     bail!(NO_LIBTORCH)
 }
 
-pub fn load_trainee(_: &Config, _: &Path) -> Result<Policy> {
+pub fn load_trainee(_: &Settings, _: &PolicyConfig, _: &Path) -> Result<Policy> {
     bail!(NO_LIBTORCH)
 }
 
-pub fn merge(_: &Config, _: &Path, _: &Path, _: &Path) -> Result<()> {
+pub fn merge(_: &Settings, _: &Path, _: &Path, _: &Path) -> Result<()> {
     bail!(NO_LIBTORCH)
 }
 

@@ -6,12 +6,15 @@ use anyhow::ensure;
 use anyhow::{Context, Result};
 use corver_core::{Algorithm, Device};
 use corver_learn::{Load, Model};
-use corver_reward::Config;
-use corver_reward::settings::EngineKind;
+use corver_reward::config::PolicyConfig;
+use corver_settings::Settings;
 
 use crate::engine;
 
 pub use corver_learn::{MemoryPlan, Policy};
+
+/// Bytes.
+const GIB: f64 = (1u64 << 30) as f64;
 
 /// The device on this machine, by name.
 pub fn find_device(wanted: Device) -> Result<String> {
@@ -19,59 +22,62 @@ pub fn find_device(wanted: Device) -> Result<String> {
 }
 
 /// Fits a run into the memory of its device: lowers the rows decoded and the tokens learnt from at once to what it can hold.
-pub fn plan_memory(config: &mut Config, model: &Path) -> Result<Option<MemoryPlan>> {
-    let samples_here = config.engine.kind == EngineKind::None;
+pub fn plan_memory(settings: &mut Settings, policy: &PolicyConfig, model: &Path) -> Result<Option<MemoryPlan>> {
+    let samples_here = policy.engine.is_none();
+    let (rollout, update) = (settings.rollout, settings.update);
     let load = Load {
-        num_generations: if samples_here { config.rollout.num_generations } else { 1 },
-        max_prompt_length: config.rollout.max_prompt_length,
-        max_completion_length: config.rollout.max_completion_length.max(config.eval.answers.max_completion_length),
-        max_rows: if samples_here { config.max_rows } else { 1 },
-        micro_batch_tokens: config.update.micro_batch_tokens,
-        rank: config.update.lora.r,
-        moments: config.update.optimizer.moments,
-        rows_together: if config.update.algorithm == Algorithm::Dpo { 2 } else { 1 },
-        reference_adapter: config.adapter.is_some(),
+        num_generations: if samples_here { rollout.num_generations } else { 1 },
+        max_prompt_length: rollout.max_prompt_length,
+        max_completion_length: rollout.max_completion_length.max(settings.eval.answers.max_completion_length),
+        max_rows: if samples_here { settings.policy.max_rows } else { 1 },
+        micro_batch_tokens: update.micro_batch_tokens,
+        rank: update.lora.r,
+        moments: update.optimizer.moments,
+        rows_together: if update.algorithm == Algorithm::Dpo { 2 } else { 1 },
+        reference_adapter: policy.adapter.is_some(),
     };
-    let plan = MemoryPlan::for_folder(model, config.precision, config.device, &load, config.memory)
+    let memory = settings.run.memory_gib.map(|gib| (gib * GIB) as u64);
+    let plan = MemoryPlan::for_folder(model, settings.policy.precision, settings.run.device, &load, memory)
         .context("planning the memory of the run")?;
-    config.update.micro_batch_tokens = plan.micro_batch_tokens;
+    settings.update.micro_batch_tokens = plan.micro_batch_tokens;
     if samples_here {
-        config.max_rows = plan.rows;
+        settings.policy.max_rows = plan.rows;
     }
     Ok(Some(plan))
 }
 
-/// Where the threads are left open, measures how many are fastest on the processor.
-pub fn choose_threads(config: &mut Config) -> Result<()> {
-    if config.threads == 0 && !corver_learn::find_device(config.device).is_ok_and(|device| device.is_cuda()) {
-        config.threads = corver_learn::measure_threads()?;
+/// Measures how many threads are fastest on the processor, unless they are set.
+pub fn choose_threads(settings: &mut Settings) -> Result<()> {
+    let on_gpu = corver_learn::find_device(settings.run.device).is_ok_and(|device| device.is_cuda());
+    if settings.run.threads.is_none() && !on_gpu {
+        settings.run.threads = Some(corver_learn::measure_threads()?);
     }
     Ok(())
 }
 
 /// Loads the policy from a model's folder, with the adapter of a folder or with fresh ones.
-pub fn load_policy(config: &Config, model: &Path, adapter: Option<&Path>) -> Result<Policy> {
-    let device = corver_learn::find_device(config.device)?;
-    if config.threads > 0 {
-        corver_learn::set_num_threads(config.threads);
+pub fn load_policy(settings: &Settings, model: &Path, adapter: Option<&Path>) -> Result<Policy> {
+    let device = corver_learn::find_device(settings.run.device)?;
+    if let Some(threads) = settings.run.threads {
+        corver_learn::set_num_threads(threads);
     }
     let of_policy = || format!("loading the policy {}", model.display());
-    let tokenizer = engine::tokenizer(config, model).with_context(of_policy)?;
-    let mut weights = Model::load(model, config.precision, device).with_context(of_policy)?;
+    let tokenizer = engine::tokenizer(settings, model).with_context(of_policy)?;
+    let mut weights = Model::load(model, settings.policy.precision, device).with_context(of_policy)?;
     if let Some(adapter) = adapter {
         weights.load_adapter(adapter).with_context(|| {
             format!("loading the adapter {} (a run keeps its own in checkpoints/step-NNNNNN)", adapter.display())
         })?;
     }
-    let policy = Policy::new(weights, tokenizer, config.update, config.seed).with_context(of_policy)?;
-    Ok(policy.with_compatibility(config.reward.compatibility).with_max_rows(config.max_rows))
+    let policy = Policy::new(weights, tokenizer, settings.update, settings.run.seed).with_context(of_policy)?;
+    Ok(policy.with_compatibility(settings.reward.compatibility).with_max_rows(settings.policy.max_rows))
 }
 
 /// Loads the policy that a run trains: with fresh adapters, or with those of `policy.adapter`, which are then its reference too.
-pub fn load_trainee(config: &Config, model: &Path) -> Result<Policy> {
-    let Some(adapter) = &config.adapter else { return load_policy(config, model, None) };
-    let policy = load_policy(config, model, Some(adapter))?;
-    let (stored, set) = (policy.model().lora().copied().unwrap_or_default(), config.update.lora);
+pub fn load_trainee(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<Policy> {
+    let Some(adapter) = &policy.adapter else { return load_policy(settings, model, None) };
+    let policy = load_policy(settings, model, Some(adapter))?;
+    let (stored, set) = (policy.model().lora().copied().unwrap_or_default(), settings.update.lora);
     ensure!(
         stored == set,
         "`policy.adapter`: {} has r = {} and alpha = {}, and `update.lora` asks for r = {} and alpha = {}; set those of the adapter",
@@ -85,8 +91,8 @@ pub fn load_trainee(config: &Config, model: &Path) -> Result<Policy> {
 }
 
 /// Folds an adapter into a model, in a new folder.
-pub fn merge(config: &Config, model: &Path, adapter: &Path, out: &Path) -> Result<()> {
-    let device = corver_learn::find_device(config.device)?;
+pub fn merge(settings: &Settings, model: &Path, adapter: &Path, out: &Path) -> Result<()> {
+    let device = corver_learn::find_device(settings.run.device)?;
     let merging = || format!("merging {} into {}", adapter.display(), model.display());
     corver_learn::merge(model, adapter, out, device).with_context(merging)
 }

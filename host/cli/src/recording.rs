@@ -5,9 +5,12 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use corver_core::Verifiers;
 use corver_counts::Source;
+use corver_passages::{PassageManifest, Place as PassagePlace};
 use corver_recording::{Recording, go_on, record};
-use corver_reward::{Config, parts};
-use corver_study::run::{RunManifest, fingerprint};
+use corver_reward::config::{CorpusConfig, DemoOr, Problems, Resolve, VerifierConfig};
+use corver_reward::parts;
+use corver_settings::Settings;
+use corver_study::run::{RunManifest, fingerprint, text_fingerprint};
 
 use crate::args::RecordingArgs;
 
@@ -38,18 +41,53 @@ impl Origin {
     }
 }
 
-/// The verifiers of the configuration, or a recording.
-pub fn open(config: &Config, args: &RecordingArgs) -> Result<(Origin, Verifiers<'static>)> {
+/// Corpus and capabilities that answer the requests of rules. `None`: a recording answers them.
+pub type Answers = Option<(CorpusConfig, VerifierConfig)>;
+
+/// Resolves what answers the requests of rules: with --replay nothing is needed.
+pub fn resolve(args: &RecordingArgs, settings: &mut Settings, problems: &mut Problems) -> Option<Answers> {
     match &args.replay {
-        Some(path) => {
+        Some(_) => Some(None),
+        None => <(CorpusConfig, VerifierConfig)>::resolve(settings, problems).map(Some),
+    }
+}
+
+/// Opens what answers the requests of rules.
+pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Verifiers<'static>)> {
+    match (&args.replay, answers) {
+        (Some(path), _) => {
             let hash = fingerprint(path).with_context(|| format!("reading the recording {}", path.display()))?;
             Ok((Origin::Recording(hash), Recording::open(path)?.verifiers()))
         }
-        None => {
-            let (sources, verifiers) = parts::verifiers(config)?;
-            Ok((Origin::Corpus { sources, others: parts::fingerprints(config)? }, verifiers))
+        (None, Some((corpus, others))) => {
+            let (sources, verifiers) = parts::verifiers(corpus, others)?;
+            Ok((Origin::Corpus { sources, others: fingerprints(others)? }, verifiers))
+        }
+        (None, None) => bail!("rules have neither a corpus nor a recording"),
+    }
+}
+
+/// Returns what decides the answers of models and searches, by name.
+fn fingerprints(config: &VerifierConfig) -> Result<Vec<(&'static str, String)>> {
+    let mut all = Vec::new();
+    if let Some((DemoOr::Own(folder), _)) = &config.nli {
+        all.push(("NLI model", fingerprint(folder)?));
+    }
+    let mut searched = Vec::new();
+    for place in &config.passages {
+        if let DemoOr::Own(place) = place {
+            searched.push(passage_fingerprint(place)?);
         }
     }
+    if !searched.is_empty() {
+        all.push(("passages", searched.join("+")));
+    }
+    Ok(all)
+}
+
+/// Returns the hash of what passages were cut from, and how.
+fn passage_fingerprint(place: &PassagePlace) -> Result<String> {
+    Ok(text_fingerprint(&serde_json::to_string(&PassageManifest::load(place)?)?))
 }
 
 /// Refuses to record into a file that exists, unless what began it goes on.
@@ -73,7 +111,7 @@ pub fn recorded<'a>(args: &RecordingArgs, resumes: bool, verifiers: Verifiers<'a
 }
 
 /// For a command that does one thing.
-pub fn verifiers(config: &Config, args: &RecordingArgs) -> Result<Verifiers<'static>> {
+pub fn verifiers(answers: &Answers, args: &RecordingArgs) -> Result<Verifiers<'static>> {
     check(args, false)?;
-    recorded(args, false, open(config, args)?.1)
+    recorded(args, false, open(answers, args)?.1)
 }

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use corver_reward::Settings;
+use corver_settings::Settings;
+use corver_settings::load::differences;
 use corver_study::run::{RunDir, RunDirError, RunManifest, folder};
 use toml::Value;
 
@@ -45,7 +46,7 @@ pub fn open(path: &Path, manifest: &RunManifest, resolved: &str, free: &[&str]) 
         let is_configuration = matches!(&error, RunDirError::Changed { what, .. } if what == CONFIGURATION);
         let differences = || {
             let recorded = std::fs::read_to_string(path.join(folder::CONFIG)).ok()?;
-            corver_reward::settings::differences(&recorded, resolved).ok()
+            differences(&recorded, resolved).ok()
         };
         let mut different = is_configuration.then(differences).flatten().unwrap_or_default();
         different.retain(|name| !free.iter().any(|free| is_of(name, free)));

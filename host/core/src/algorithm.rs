@@ -11,98 +11,21 @@
 //!
 //! GSPO is GRPO with `loss.importance_sampling_level = "sequence"`.
 
-use serde::{Deserialize, Serialize};
-
 use crate::advantage::GaeSettings;
-use crate::update::LossSettings;
-use crate::{AdvantageSettings, Estimator, LearnSettings};
+use crate::{AdvantageSettings, Algorithm, Estimator, LearnSettings, LossSettings, PpoSettings};
 
-/// What is learned from the returns, and how.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Algorithm {
-    /// The paper's.
-    #[default]
-    Grpo,
-    /// With the mean of the batch as its baseline.
-    Reinforce,
-    /// With the mean of the others as its baseline.
-    Rloo,
-    /// With a critic on the policy's hidden states.
-    Ppo,
-    /// On pairs drawn from the returns.
-    Dpo,
-}
-
-impl Algorithm {
-    /// As a setting spells it.
+impl Estimator {
+    /// Returns the estimator of an algorithm; `normalization` is GRPO's.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Grpo => "grpo",
-            Self::Reinforce => "reinforce",
-            Self::Rloo => "rloo",
-            Self::Ppo => "ppo",
-            Self::Dpo => "dpo",
-        }
-    }
-}
-
-/// PPO's own constants. Its clipping is that of [`LossSettings`], its epochs are [`LearnSettings::num_iterations`].
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PpoSettings {
-    /// γ of the advantages.
-    pub gamma: f64,
-    /// λ of the advantages.
-    pub lambda: f64,
-    /// How far a value may move from what it was before the update until its loss no longer pulls it.
-    pub value_clip: f64,
-    /// Peak rate of the critic, which is a linear layer; it has the policy's schedule.
-    pub value_learning_rate: f64,
-}
-
-impl Default for PpoSettings {
-    /// γ, λ and the clip are TRL's; λ is RLFH's too. The rate is for hidden states of some thousand numbers, each of which moves a
-    /// value.
-    fn default() -> Self {
-        Self { gamma: 1.0, lambda: 0.95, value_clip: 0.2, value_learning_rate: 1e-4 }
-    }
-}
-
-/// DPO's own constant.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct DpoSettings {
-    /// β: the larger, the nearer the policy stays to the reference.
-    pub beta: f64,
-}
-
-impl Default for DpoSettings {
-    /// TRL's.
-    fn default() -> Self {
-        Self { beta: 0.1 }
-    }
-}
-
-impl LearnSettings {
-    /// What makes advantages of the returns; `normalization` is GRPO's.
-    #[must_use]
-    pub fn estimator(&self, normalization: AdvantageSettings) -> Estimator {
-        let PpoSettings { gamma, lambda, .. } = self.ppo;
-        match self.algorithm {
+    pub fn of(update: &LearnSettings, normalization: AdvantageSettings) -> Self {
+        let PpoSettings { gamma, lambda, .. } = update.ppo;
+        match update.algorithm {
             Algorithm::Grpo => Estimator::Grpo(normalization),
             Algorithm::Reinforce => Estimator::Reinforce,
             Algorithm::Rloo => Estimator::Rloo,
             Algorithm::Ppo => Estimator::Gae(GaeSettings { gamma, lambda }),
             Algorithm::Dpo => Estimator::Pairs,
         }
-    }
-
-    /// Whether the update compares the policy with the reference.
-    #[must_use]
-    pub fn needs_reference(&self) -> bool {
-        self.algorithm == Algorithm::Dpo || self.loss.beta != 0.0
     }
 }
 
@@ -149,8 +72,7 @@ pub fn unused(update: &LearnSettings, advantage: &AdvantageSettings) -> Vec<(&'s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ScaleRewards;
-    use crate::update::{ImportanceLevel, LossType};
+    use crate::{DpoSettings, ImportanceLevel, LossType, ScaleRewards};
 
     const ALL: [Algorithm; 5] =
         [Algorithm::Grpo, Algorithm::Reinforce, Algorithm::Rloo, Algorithm::Ppo, Algorithm::Dpo];

@@ -35,22 +35,28 @@ pub mod update;
 pub mod verdict;
 pub mod verify;
 
-pub use advantage::{AdvantageSettings, Advantages, Baseline, Estimator, ScaleRewards, baselines};
-pub use algorithm::{Algorithm, DpoSettings, PpoSettings, unused};
+pub use corver_settings::{
+    Ablation, AdamWSettings, AdvantageSettings, Algorithm, Compatibility, Device, DpoSettings, ImportanceLevel,
+    InvalidSetting, LearnSettings, LongPrompts, LoraSettings, LossSettings, LossType, MomentPrecision, OldLogProbs,
+    PpoSettings, Precision, RewardSettings, Sampling, ScaleRewards, SentenceMean,
+};
+
+pub use advantage::{Advantages, Baseline, Estimator, baselines};
+pub use algorithm::unused;
 pub use completion::Completion;
 pub use count::{CorpusSize, Count, Counter, Lookup, Query};
 pub use question::Question;
 pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};
-pub use returns::{Ablation, Explained, ReturnParts, RewardSettings, SentenceMean, TracedReturns, traced_returns};
-pub use rollout::{Decoding, LongPrompts, Rollout, Sampler, Sampling};
+pub use returns::{Explained, ReturnParts, TracedReturns, traced_returns};
+pub use rollout::{Decoding, Rollout, Sampler};
 pub use score::{Scored, Scorers, score};
-pub use sentence::{Alignment, Compatibility, Section, Sentence};
+pub use sentence::{Alignment, Section, Sentence};
 pub use stage::{StageSeconds, StepError};
 pub use step::{StepReport, StepSettings, step};
 pub use trace::{SentenceTrace, Trace};
 pub use trainee::{Demonstration, Student, Trainee};
 pub use triplet::{Claim, Extractor, Triplet};
-pub use update::{Device, InvalidSetting, LearnSettings, Learner, Mismatch, Precision, UpdateReport};
+pub use update::{Learner, Mismatch, UpdateReport};
 pub use verdict::{Blend, Channel, Credit, Point, SentenceScorer, Verdict, Weighted};
 pub use verify::{
     ChatModel, ChatReply, Entailment, Exchange, Message, NliModel, Pair, Passage, Prompt, Retriever, Role, Search,

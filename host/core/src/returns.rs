@@ -6,84 +6,12 @@
 
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{
-    Alignment, Compatibility, Credit, Point, ResponseGrades, Rollout, Sentence, SentenceTrace, Trace, Verdict,
+    Ablation, Alignment, Credit, Point, ResponseGrades, RewardSettings, Rollout, Sentence, SentenceMean, SentenceTrace,
+    Trace, Verdict,
 };
-
-/// What of the full method a run leaves out (paper, ablation table). A4, no self-filter, is a choice of data.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Ablation {
-    /// The full method.
-    #[default]
-    None,
-    /// A1: no co-occurrence term. Nothing is extracted or counted.
-    NoCooccurrence,
-    /// A2: no judge.
-    NoJudge,
-    /// A3: the sentence rewards become one scalar of the whole response; see [`SentenceMean`].
-    ResponseLevel,
-}
-
-/// How A3 makes one scalar of a completion's sentence rewards. The paper's three descriptions of A3 contradict each
-/// other, so each of its readings is here.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SentenceMean {
-    /// Mean over all sentences, neutral ones included.
-    #[default]
-    OverSentences,
-    /// Mean over the sentences that had a count.
-    OverCounted,
-    /// Weighted by tokens, so that the completion's mean return equals the full method's.
-    TokenWeighted,
-    /// Sum over all sentences.
-    Total,
-}
-
-/// Weights and switches of the reward.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct RewardSettings {
-    /// λ_j, weight of the judge.
-    pub lambda_judge: f64,
-    /// λ_f, weight of the format reward.
-    pub lambda_format: f64,
-    /// λ_c, weight of the sentence rewards.
-    pub lambda_corver: f64,
-    /// Below this alignment rate a completion's sentence rewards are dropped.
-    pub min_alignment: f64,
-    /// What is left out.
-    pub ablation: Ablation,
-    /// How A3 averages.
-    pub sentence_mean: SentenceMean,
-    /// Whose behaviour to follow where the paper and the published code differ.
-    pub compatibility: Compatibility,
-}
-
-impl Default for RewardSettings {
-    fn default() -> Self {
-        Self {
-            lambda_judge: 1.0,
-            lambda_format: 1.0,
-            lambda_corver: 1.0,
-            min_alignment: 0.5,
-            ablation: Ablation::None,
-            sentence_mean: SentenceMean::OverSentences,
-            compatibility: Compatibility::Paper,
-        }
-    }
-}
-
-impl RewardSettings {
-    /// Whether any sentence reward can reach a token: if not, nothing need be extracted or counted.
-    #[must_use]
-    pub fn sentence_rewards_enabled(&self) -> bool {
-        self.ablation != Ablation::NoCooccurrence && self.lambda_corver != 0.0
-    }
-}
 
 /// What a sentence earned.
 #[derive(Debug, Clone, PartialEq)]
@@ -294,6 +222,7 @@ fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[Sente
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Compatibility;
     use crate::response::Grade;
 
     fn right() -> ResponseGrades {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{PartError, Question};
+use crate::{PartError, Question, Sampling};
 
 /// One sampled completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,62 +29,6 @@ impl Rollout {
     pub fn of_text(question: usize, text: String) -> Self {
         let token_spans = (0..text.chars().count()).map(|at| Some(at..at + 1)).collect();
         Self { question, tokens: Vec::new(), log_probs: Vec::new(), text, token_spans, finished: true }
-    }
-}
-
-/// How to draw completions.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Sampling {
-    /// G, completions per prompt.
-    pub num_generations: usize,
-    /// Tokens; longer completions are cut off.
-    pub max_completion_length: usize,
-    /// 0 decodes greedily.
-    pub temperature: f64,
-    /// Nucleus mass; 1 keeps every token.
-    pub top_p: f64,
-    /// Most probable tokens kept; 0 keeps every token.
-    pub top_k: usize,
-    /// Tokens of a prompt, with what the chat template adds; 0 sets no bound.
-    pub max_prompt_length: usize,
-    /// What becomes of longer ones.
-    pub long_prompts: LongPrompts,
-}
-
-/// What becomes of a prompt that is longer than [`Sampling::max_prompt_length`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LongPrompts {
-    /// It is an error that names the question.
-    #[default]
-    Refuse,
-    /// Its first tokens are left out, as TRL does; the first question to lose some is named in a warning.
-    Cut,
-}
-
-impl Default for Sampling {
-    fn default() -> Self {
-        Self::PAPER
-    }
-}
-
-impl Sampling {
-    /// The paper's rollouts (App. hyper-parameters).
-    pub const PAPER: Self = Self {
-        num_generations: 16,
-        max_completion_length: 1024,
-        temperature: 1.0,
-        top_p: 1.0,
-        top_k: 0,
-        max_prompt_length: 256,
-        long_prompts: LongPrompts::Refuse,
-    };
-
-    /// One most probable completion per prompt, of any length.
-    #[must_use]
-    pub fn greedy(max_completion_length: usize) -> Self {
-        Self { num_generations: 1, max_completion_length, temperature: 0.0, max_prompt_length: 0, ..Self::default() }
     }
 }
 

@@ -8,20 +8,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Triplet;
 use crate::template::{ALL_TAGS, ANSWER, THINK, Tags};
 use crate::text::{CharOffsets, is_space, strip};
-
-/// Whose behaviour to follow where the paper and the authors' code differ.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Compatibility {
-    /// The method as the paper describes it.
-    #[default]
-    Paper,
-    /// The published code, drift included.
-    Reference,
-}
+use crate::{Compatibility, Triplet};
 
 /// The block of the template that a sentence stood in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -3,11 +3,14 @@
 #[path = "../../../tests/golden.rs"]
 mod golden;
 
-use corver_core::advantage::{AdvantageSettings, ScaleRewards, normalize};
+use corver_core::advantage::normalize;
 use corver_core::response::{self, format_reward, judge};
-use corver_core::returns::{Ablation, RewardSettings, SentenceMean, SentenceReward, token_returns};
-use corver_core::sentence::{Compatibility, align, spans_of_pieces, split, split_sentences};
-use corver_core::{Alignment, Grade, Label, ResponseGrades, question};
+use corver_core::returns::{SentenceReward, token_returns};
+use corver_core::sentence::{align, spans_of_pieces, split, split_sentences};
+use corver_core::{
+    Ablation, AdvantageSettings, Alignment, Compatibility, Grade, Label, ResponseGrades, RewardSettings, ScaleRewards,
+    SentenceMean, question,
+};
 use golden::{check_all, close, numbers, same, strings, token_map};
 use serde_json::Value;
 

@@ -5,12 +5,15 @@ mod vectors;
 
 use std::ops::Range;
 
-use corver_core::advantage::{AdvantageSettings, ScaleRewards, normalize};
+use corver_core::advantage::normalize;
 use corver_core::response::{self, format_reward, judge};
-use corver_core::returns::{Ablation, RewardSettings, SentenceMean, SentenceReward, token_returns};
-use corver_core::sentence::{Compatibility, align, split, split_sentences};
+use corver_core::returns::{SentenceReward, token_returns};
+use corver_core::sentence::{align, split, split_sentences};
 use corver_core::triplet::{Element, Triplet, read_reply, triplets_from_reply};
-use corver_core::{Alignment, Grade, Label, ResponseGrades, Section, question};
+use corver_core::{
+    Ablation, AdvantageSettings, Alignment, Compatibility, Grade, Label, ResponseGrades, RewardSettings, ScaleRewards,
+    Section, SentenceMean, question,
+};
 use serde::Deserialize;
 use vectors::{cases, close};
 

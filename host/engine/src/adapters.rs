@@ -51,7 +51,7 @@ impl Adapters {
         for entry in fs::read_dir(here).map_err(io("list", here))? {
             let entry = entry.map_err(io("list", here))?;
             if let Some(name) = entry.file_name().to_str().filter(|name| is_version(name)) {
-                forget(server, &entry.path(), name, &Patience::new(Duration::ZERO, 0.0))?;
+                forget(server, &entry.path(), name, &Patience::new(Duration::ZERO, None))?;
             }
         }
         let nanoseconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -120,7 +120,7 @@ impl Adapters {
 
     /// What remains of an adapter that nothing uses any more is no reason to end a run.
     fn forget_or_tell(&self, server: &Server, name: &str) {
-        if let Err(error) = forget(server, &self.place.here.join(name), name, &Patience::new(Duration::ZERO, 0.0)) {
+        if let Err(error) = forget(server, &self.place.here.join(name), name, &Patience::new(Duration::ZERO, None)) {
             tracing::warn!(%error, name, "an adapter was not removed");
         }
     }

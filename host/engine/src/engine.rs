@@ -60,7 +60,7 @@ impl Engine {
         let server = Server::new(settings)?;
         let model = settings.model.clone();
         // At the start nobody waits: whoever started the run is there to start the server.
-        let served = server.models(&Patience::new(Duration::ZERO, 0.0))?;
+        let served = server.models(&Patience::new(Duration::ZERO, None))?;
         let Some(base) = served.iter().find(|served| served.id == model) else {
             let served = served.into_iter().map(|served| served.id).collect();
             return Err(EngineError::NoModel { url: server.url().to_owned(), model, served });

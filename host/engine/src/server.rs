@@ -61,7 +61,7 @@ impl Server {
             Kind::Sglang => "/generate",
         };
         let generate = Client::new(&format!("{root}{route}"), concurrency, timeout, token.as_ref())?;
-        let patience = Patience::new(patience, 0.0);
+        let patience = Patience::new(patience, None);
         Ok(Self { kind, root, model, token, timeout, patience, generate: generate.with_answers_of(REPLY_BYTES) })
     }
 

@@ -17,7 +17,7 @@ pub(crate) fn request(draw: &Draw<'_>, base: &str) -> Value {
             "min_new_tokens": 0,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
-            "top_k": if sampling.top_k == 0 { json!(-1) } else { json!(sampling.top_k) },
+            "top_k": sampling.top_k.map_or(json!(-1), |k| json!(k)),
             "min_p": 0.0,
             "repetition_penalty": 1.0,
             "presence_penalty": 0.0,

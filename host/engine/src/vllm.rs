@@ -17,7 +17,7 @@ pub(crate) fn request(draw: &Draw<'_>) -> Value {
         "min_tokens": 0,
         "temperature": draw.sampling.temperature,
         "top_p": draw.sampling.top_p,
-        "top_k": draw.sampling.top_k,
+        "top_k": draw.sampling.top_k.unwrap_or(0),
         "min_p": 0.0,
         "repetition_penalty": 1.0,
         "presence_penalty": 0.0,

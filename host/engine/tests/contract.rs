@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corver_core::{Question, Sampler, Sampling};
+use corver_core::{LongPrompts, Question, Sampler, Sampling};
 use corver_engine::{AdapterPlace, Engine, EngineError, EngineSettings, Kind, ModelShape};
 use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::{Value, json};
@@ -23,8 +23,10 @@ const GROUP: Sampling = Sampling {
     num_generations: 3,
     max_completion_length: 24,
     temperature: 0.7,
-    max_prompt_length: 0,
-    ..Sampling::PAPER
+    top_p: 1.0,
+    top_k: None,
+    max_prompt_length: None,
+    long_prompts: LongPrompts::Refuse,
 };
 const COMPLETIONS: &str = "/v1/completions";
 const LOAD: &str = "/v1/load_lora_adapter";

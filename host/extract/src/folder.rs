@@ -70,7 +70,7 @@ pub(crate) fn open(folder: &Path, options: Options, device: Device, runtime: &Ru
     let vocabulary = tokenizer.get_vocab_size(true);
     let prompt = Prompt::new(tokenizer, &before, after, folder)?;
     let shared = &prompt.shared;
-    let gpu = device.gpu(runtime)?;
+    let gpu = corver_onnx::gpu(device, runtime)?;
     let (decoder, limits): (Box<dyn Decoder>, _) = if graph.exists() {
         let decoder = Exported::open(&graph, &settings, shared, vocabulary, gpu, runtime)?;
         (Box::new(decoder), settings.limits(usize::MAX))

@@ -5,25 +5,31 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use corver_reward::{Config, Settings};
+use corver_reward::config::{self, CorpusConfig, Resolve};
+use corver_settings::{Layers, Settings};
 use libfuzzer_sys::fuzz_target;
 
 static FOLDER: LazyLock<tempfile::TempDir> =
     LazyLock::new(|| tempfile::tempdir().expect("there is a folder for temporary files"));
 
-fn resolve(file: &str, set: Option<&str>) -> anyhow::Result<Config> {
+fn resolve(file: &str, set: Option<&str>) -> anyhow::Result<Settings> {
     let path: PathBuf = FOLDER.path().join("config.toml");
     std::fs::write(&path, file)?;
     let set: Vec<String> = set.map(str::to_owned).into_iter().collect();
-    Config::resolve(Settings::load(&[path], &set)?)
+    let settings = Layers::new(&[path], &set)?.settings()?;
+    let (settings, _) = config::resolve_with(settings, |settings, problems| {
+        let corpus = !settings.corpus.index.is_empty();
+        if corpus { CorpusConfig::resolve(settings, problems).map(drop) } else { Some(()) }
+    })?;
+    Ok(settings)
 }
 
 fuzz_target!(|input: &str| {
     let (set, file) = input.split_once('\n').unwrap_or(("", input));
-    let Ok(config) = resolve(file, Some(set).filter(|set| !set.is_empty())) else { return };
-    assert!((1..=100_000).contains(&(config.prompts_per_step * config.rollout.num_generations)));
-    assert!(config.update.learning_rate.is_finite() && config.update.lora.r > 0);
-    let written = toml::to_string(&config.to_settings()).expect("settings can be written");
+    let Ok(settings) = resolve(file, Some(set).filter(|set| !set.is_empty())) else { return };
+    assert!((1..=100_000).contains(&(settings.question.prompts_per_step * settings.rollout.num_generations)));
+    assert!(settings.update.learning_rate.is_finite() && settings.update.lora.r > 0);
+    let written = toml::to_string(&settings).expect("settings can be written");
     let again = resolve(&written, None).unwrap_or_else(|error| panic!("{error:#}\n{written}"));
-    assert_eq!(format!("{config:?}"), format!("{again:?}"), "{written}");
+    assert_eq!(settings, again, "{written}");
 });

@@ -15,10 +15,10 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// 0 sets no limit.
-    pub(crate) fn new(requests_per_second: f64) -> Self {
+    /// Returns a rate limiter; `None` sets no limit.
+    pub(crate) fn new(requests_per_second: Option<f64>) -> Self {
         // More than can be counted in nanoseconds is no limit, less than one in an age is one in an age.
-        let interval = if requests_per_second > 0.0 { 1.0 / requests_per_second } else { 0.0 };
+        let interval = requests_per_second.map_or(0.0, |rate| 1.0 / rate);
         let interval = Duration::try_from_secs_f64(interval).unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
         Self { interval, next: Mutex::new(Instant::now()) }
     }

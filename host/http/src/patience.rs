@@ -41,7 +41,7 @@ pub struct Patience {
 impl Patience {
     /// Tries a request again for `limit`. So many requests per second are begun, of all that share this; 0 sets no limit.
     #[must_use]
-    pub fn new(limit: Duration, requests_per_second: f64) -> Self {
+    pub fn new(limit: Duration, requests_per_second: Option<f64>) -> Self {
         Self { pace: Pace::new(requests_per_second), limit }
     }
 

@@ -10,7 +10,7 @@ use tch::Device;
 
 const PROMPTS: usize = 24;
 const LENGTH: usize = 32;
-const SAMPLING: Sampling = Sampling { num_generations: 16, max_completion_length: LENGTH, ..Sampling::PAPER };
+const SAMPLING: Sampling = Sampling { num_generations: 16, max_completion_length: LENGTH, ..Sampling::default() };
 
 /// `CORVER_BENCH_DEVICE` picks the device, as `--device` does.
 fn device() -> Device {
@@ -56,7 +56,11 @@ fn updating(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     write_tokenizer(folder.path());
     let tokenizer = ChatTokenizer::load(folder.path()).expect("the tokenizer written above");
-    let settings = LearnSettings { lora: LoraSettings { r: 16, alpha: 32.0 }, ..LearnSettings::default() };
+    let settings = LearnSettings {
+        lora: LoraSettings { r: 16, alpha: 32.0 },
+        optimizer: AdamWSettings::with_f32_moments(),
+        ..LearnSettings::default()
+    };
     let mut policy = Policy::new(model(), tokenizer, settings, 1).expect("the tokenizer fits the model");
     let question =
         |n: usize| Question { question: "x".repeat(40 + n % 8), golds: vec!["x".into()], ..Question::default() };

@@ -123,7 +123,7 @@ fn run(name: &str, config: ModelConfig, step: &Step, device: Device, machine: &M
     let kind = if device.is_cuda() { Kind::BFloat16 } else { Kind::Float };
     let load = Load {
         num_generations: samples,
-        max_prompt_length: prompt_tokens,
+        max_prompt_length: Some(prompt_tokens),
         max_completion_length: tokens,
         max_rows: prompts * samples,
         micro_batch_tokens: 16_384.min(prompts * (prompt_tokens + samples * tokens)),
@@ -152,7 +152,7 @@ fn run(name: &str, config: ModelConfig, step: &Step, device: Device, machine: &M
 
     let question = Question { question: "x".repeat(prompt_tokens), golds: vec!["x".into()], ..Question::default() };
     let questions = vec![question; prompts];
-    let sampling = Sampling { num_generations: samples, max_completion_length: tokens, ..Sampling::PAPER };
+    let sampling = Sampling { num_generations: samples, max_completion_length: tokens, ..Sampling::default() };
     // The first step pays for what libraries prepare; the second is the one that counts.
     let mut report = json!(null);
     for turn in ["first", "second"] {

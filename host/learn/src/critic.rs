@@ -113,6 +113,8 @@ pub(crate) fn explained_variance(values: &[Vec<f64>], targets: &[Vec<f64>]) -> f
 
 #[cfg(test)]
 mod tests {
+    use corver_core::AdamWSettings;
+
     use super::*;
 
     fn numbers(values: &[f64]) -> Tensor {
@@ -135,7 +137,12 @@ mod tests {
 
     #[test]
     fn it_learns_a_linear_function_of_the_hidden_states() {
-        let mut settings = LearnSettings { total_steps: 300, warmup_ratio: 0.0, ..LearnSettings::default() };
+        let mut settings = LearnSettings {
+            total_steps: 300,
+            warmup_ratio: 0.0,
+            optimizer: AdamWSettings::with_f32_moments(),
+            ..LearnSettings::default()
+        };
         settings.ppo.value_learning_rate = 3e-2;
         let mut critic = Critic::new(3, &settings, Device::Cpu).unwrap();
         let hidden = (Tensor::arange(60, (Kind::Float, Device::Cpu)) * 0.7).sin().view([20, 3]);

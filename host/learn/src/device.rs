@@ -33,11 +33,11 @@ pub fn find_device(wanted: Wanted) -> Result<Device> {
     if count == 0 {
         return Err(no_cuda("libtorch has CUDA but finds no GPU".into(), "check `nvidia-smi`, or use --device cpu"));
     }
-    if index as i64 >= count {
+    if i64::from(index) >= count {
         return Err(no_cuda(format!("this machine has {count} GPU(s), numbered from 0"), "use a smaller number"));
     }
     libtorch::set_up()?;
-    let device = Device::Cuda(index);
+    let device = Device::Cuda(usize::from(index));
     if let Err(reason) = libtorch::check_flash(device) {
         return Err(no_cuda(
             format!("no flash attention there ({reason})"),

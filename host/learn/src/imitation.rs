@@ -6,8 +6,8 @@
 //!
 //! This is TRL's `SFTTrainer` on prompts and completions. The token that ends an answer belongs to its completion.
 
-use corver_core::update::{LossSettings, LossType};
 use corver_core::{Advantages, Demonstration, LearnSettings, PartError, Rollout, Student, UpdateReport};
+use corver_core::{LossSettings, LossType};
 use tch::Tensor;
 
 use crate::error::Result;

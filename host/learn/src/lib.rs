@@ -61,7 +61,7 @@ mod values;
 mod weights;
 
 pub use checkpoint::checkpoints;
-pub use corver_core::update::{
+pub use corver_core::{
     AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, MomentPrecision, OldLogProbs,
     Precision,
 };

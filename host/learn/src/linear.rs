@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::lora::merged_weight;
     use crate::testing::golden::{check_all, close, numbers, same};
-    use corver_core::update::LoraSettings;
+    use corver_core::LoraSettings;
     use serde_json::Value;
 
     fn matrix(value: &Value) -> Tensor {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use corver_core::update::LoraSettings;
+use corver_core::LoraSettings;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 

@@ -13,7 +13,7 @@
 //! computed over the whole step, so that the losses of its micro-batches simply add up: gradient accumulation gives the
 //! gradient of the full batch whatever the split.
 
-use corver_core::update::{ImportanceLevel, LossSettings, LossType};
+use corver_core::{ImportanceLevel, LossSettings, LossType};
 use tch::{Kind, Tensor};
 
 use crate::error::Result;

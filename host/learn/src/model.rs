@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use corver_core::update::LoraSettings;
-use corver_core::{InvalidSetting, Precision};
+use corver_core::LoraSettings;
+use corver_core::Precision;
 use tch::{Device, Kind, Tensor};
 
 use crate::attention::Pass;
@@ -143,8 +143,8 @@ impl Model {
     /// # Errors
     /// A rank of 0, or no memory on the device.
     pub fn add_lora(&mut self, lora: &LoraSettings, seed: u64) -> Result<()> {
-        if lora.r == 0 {
-            return Err(InvalidSetting { key: "lora.r", got: "0".into(), expected: "a rank of 1 or more" }.into());
+        if let Some(problem) = corver_settings::check("update.lora", lora).into_iter().next() {
+            return Err(problem.into());
         }
         let device = self.device;
         for linear in self.linears_mut() {

@@ -1,7 +1,7 @@
 //! A moment of a parameter between two steps: in f32, or in 8 bits with a scale for every 256 numbers (Dettmers et al. 2022,
 //! “8-bit Optimizers via Block-wise Quantization”).
 
-use corver_core::update::MomentPrecision;
+use corver_core::MomentPrecision;
 use tch::{Device, Kind, Tensor};
 
 use crate::error::{LearnError, Result};
@@ -142,7 +142,7 @@ fn levels(signed: bool) -> Vec<f32> {
 mod tests {
     use super::*;
     use crate::optimizer::AdamW;
-    use corver_core::update::AdamWSettings;
+    use corver_core::AdamWSettings;
 
     #[test]
     fn the_levels_are_the_published_ones() {

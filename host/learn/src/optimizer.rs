@@ -2,7 +2,7 @@
 //!
 //! Written out because libtorch's own optimiser does not hand out its moments, and has none of 8 bits.
 
-use corver_core::update::AdamWSettings;
+use corver_core::AdamWSettings;
 use tch::Tensor;
 
 use crate::error::{LearnError, Result};

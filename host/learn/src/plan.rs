@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use corver_core::update::MomentPrecision;
+use corver_core::MomentPrecision;
 use corver_core::{Device as Wanted, Precision};
 use serde::Serialize;
 use tch::{Device, Kind};
@@ -22,8 +22,8 @@ use corver_pretrained::{Family, ModelConfig};
 pub struct Load {
     /// Completions per prompt.
     pub num_generations: usize,
-    /// Tokens of the longest prompt; 0 where no setting bounds them.
-    pub max_prompt_length: usize,
+    /// Longest prompt, in tokens. `None`: no setting bounds it.
+    pub max_prompt_length: Option<usize>,
     /// Tokens of the longest completion.
     pub max_completion_length: usize,
     /// Rows decoded at once, at most.
@@ -89,7 +89,7 @@ impl MemoryPlan {
     ) -> Result<Self> {
         let config = ModelConfig::read(&folder.join("config.json"))?;
         let device = match (device, bytes) {
-            (Wanted::Cuda(index), Some(_)) => Device::Cuda(index),
+            (Wanted::Cuda(index), Some(_)) => Device::Cuda(usize::from(index)),
             _ => find_device(device)?,
         };
         let available = bytes.map_or_else(|| memory::free(device), Ok)?;
@@ -217,7 +217,7 @@ impl Shape {
         let adapter_elements = layers * r * ((d + q) + 2 * (d + kv) + (q + d) + 3 * (d + f));
         let factors = if size == 4 { 0 } else { size * adapter_elements };
 
-        let prompt = if load.max_prompt_length == 0 { UNBOUNDED_PROMPT } else { load.max_prompt_length };
+        let prompt = load.max_prompt_length.unwrap_or(UNBOUNDED_PROMPT);
         let completion = load.max_completion_length.min(config.max_positions);
         // Every completion has a copy of its prompt's keys and values beside its own; as many again stand for short ones.
         let copies = 2 * kv * (1 + 2 * (prompt as u64).div_ceil(completion.max(1) as u64).max(1));
@@ -267,7 +267,7 @@ mod tests {
     /// The paper's step.
     const PAPER: Load = Load {
         num_generations: 16,
-        max_prompt_length: 256,
+        max_prompt_length: Some(256),
         max_completion_length: 1024,
         max_rows: 512,
         micro_batch_tokens: 16_384,

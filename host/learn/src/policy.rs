@@ -58,7 +58,9 @@ impl Policy {
     /// # Errors
     /// Settings out of range, ids that the model's embedding does not have, or no memory on the device.
     pub fn new(mut model: Model, tokenizer: ChatTokenizer, settings: LearnSettings, seed: u64) -> Result<Self> {
-        settings.check()?;
+        if let Some(problem) = corver_settings::check("update", &settings).into_iter().next() {
+            return Err(problem.into());
+        }
         if tokenizer.vocab_size() > model.config().vocab_size {
             return Err(LearnError::Input {
                 what: "tokenizer",

@@ -7,7 +7,7 @@
 
 use std::ops::ControlFlow;
 
-use corver_core::{Decoding, InvalidSetting, Sampling};
+use corver_core::{Decoding, Sampling};
 use tch::{Device, Kind, Tensor};
 
 use crate::cache::KvCache;
@@ -134,17 +134,10 @@ impl Row {
 }
 
 fn check(sampling: &Sampling) -> Result<()> {
-    let wrong = |key, got: f64, expected| Err(InvalidSetting { key, got: got.to_string(), expected }.into());
-    if !(sampling.temperature >= 0.0 && sampling.temperature.is_finite()) {
-        return wrong("temperature", sampling.temperature, "a finite number, 0 or more");
+    match corver_settings::check("rollout", sampling).into_iter().next() {
+        Some(problem) => Err(problem.into()),
+        None => Ok(()),
     }
-    if sampling.num_generations == 0 {
-        return wrong("num_generations", 0.0, "1 or more");
-    }
-    if !(sampling.top_p > 0.0 && sampling.top_p <= 1.0) {
-        return wrong("top_p", sampling.top_p, "above 0 and at most 1");
-    }
-    Ok(())
 }
 
 /// Tokens by which the cache grows; a multiple of every burst.
@@ -246,7 +239,7 @@ fn choose(logits: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<(Tenso
     let log_probs = scaled.f_log_softmax(-1, Kind::Float)?;
     let tokens = if greedy {
         logits.f_argmax(-1, false)?
-    } else if sampling.top_p < 1.0 || sampling.top_k > 0 {
+    } else if sampling.top_p < 1.0 || sampling.top_k.is_some() {
         draw_from_top(&log_probs, sampling, draws)?
     } else {
         invert(&log_probs.f_exp()?, draws)?
@@ -262,15 +255,15 @@ const CANDIDATES: i64 = 256;
 /// `top_p`, as `transformers` does. Without a `top_k` no more of the vocabulary is sorted than it takes to reach `top_p`.
 fn draw_from_top(log_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<Tensor> {
     let vocab = log_probs.size()[1];
-    let top_k = i64::try_from(sampling.top_k).unwrap_or(i64::MAX);
-    let mut k = if top_k == 0 { CANDIDATES } else { top_k };
+    let top_k = sampling.top_k.map(|k| i64::try_from(k).unwrap_or(i64::MAX));
+    let mut k = top_k.unwrap_or(CANDIDATES);
     loop {
         k = k.min(vocab);
         let (values, ids) = log_probs.f_topk(k, -1, true, true)?; // [N, k], falling
-        let probs = if top_k == 0 { values.f_exp()? } else { values.f_softmax(-1, Kind::Float)? };
+        let probs = if top_k.is_none() { values.f_exp()? } else { values.f_softmax(-1, Kind::Float)? };
         let sums = probs.f_cumsum(-1, Kind::Float)?;
         let reached = sums.f_narrow(1, k - 1, 1)?.f_min()?.f_double_value(&[])?;
-        if top_k == 0 && k < vocab && reached < sampling.top_p {
+        if top_k.is_none() && k < vocab && reached < sampling.top_p {
             k *= 8;
             continue;
         }
@@ -467,11 +460,11 @@ mod tests {
             seen.dedup();
             seen
         };
-        assert_eq!(reach(1.0, 2), [1, 3]);
-        assert_eq!(reach(0.5, 0), [1, 3]);
-        assert_eq!(reach(0.75, 0), [1, 2, 3]);
-        assert_eq!(reach(0.3, 0), [1]);
-        assert_eq!(reach(1.0, 0), [0, 1, 2, 3]);
+        assert_eq!(reach(1.0, Some(2)), [1, 3]);
+        assert_eq!(reach(0.5, None), [1, 3]);
+        assert_eq!(reach(0.75, None), [1, 2, 3]);
+        assert_eq!(reach(0.3, None), [1]);
+        assert_eq!(reach(1.0, None), [0, 1, 2, 3]);
     }
 
     #[test]
@@ -479,7 +472,7 @@ mod tests {
         let model = tiny("llama", 9);
         let bad = Sampling { top_p: 0.0, ..settings(1.0, 1, 1) };
         let error = sample(&model, &[&[1]], &bad, &[], 0).unwrap_err();
-        assert!(matches!(error, LearnError::Setting(InvalidSetting { key: "top_p", .. })));
+        assert!(matches!(error, LearnError::Setting(problem) if problem.key == "rollout.top_p"));
         assert!(sample(&model, &[&[]], &settings(1.0, 1, 1), &[], 0).is_err());
         assert!(sample(&model, &[&[99]], &settings(1.0, 1, 1), &[], 0).is_err());
     }

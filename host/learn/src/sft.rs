@@ -2,7 +2,7 @@
 //!
 //! Next-token cross-entropy over the marked tokens, AdamW, cosine schedule, gradient clipping; f32 only.
 
-use corver_core::update::AdamWSettings;
+use corver_core::AdamWSettings;
 use serde::{Deserialize, Serialize};
 use tch::{Kind, Reduction, Tensor};
 
@@ -48,7 +48,7 @@ pub struct FitSettings {
 
 impl Default for FitSettings {
     fn default() -> Self {
-        let optimizer = AdamWSettings { beta2: 0.99, weight_decay: 0.01, ..AdamWSettings::default() };
+        let optimizer = AdamWSettings { beta2: 0.99, weight_decay: 0.01, ..AdamWSettings::with_f32_moments() };
         Self { steps: 1000, learning_rate: 2e-3, warmup_ratio: 0.03, max_grad_norm: 1.0, optimizer }
     }
 }

@@ -3,7 +3,7 @@
 #[path = "../../../tests/golden.rs"]
 pub(crate) mod golden;
 
-use corver_core::update::LoraSettings;
+use corver_core::LoraSettings;
 use tch::{Device, Tensor};
 
 use crate::model::Model;

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use corver_core::update::{CriticReport, OldLogProbs, PreferenceReport};
-use corver_core::{Advantages, Algorithm, LearnSettings, Mismatch, Rollout, UpdateReport};
+use corver_core::update::{CriticReport, PreferenceReport};
+use corver_core::{Advantages, Algorithm, LearnSettings, Mismatch, OldLogProbs, Rollout, UpdateReport};
 use tch::{Kind, Tensor};
 
 use crate::critic::{Critic, explained_variance};

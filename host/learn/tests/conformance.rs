@@ -150,7 +150,7 @@ fn adamw_steps() {
             beta2: betas[1],
             eps: number(row, "eps"),
             weight_decay: number(row, "weight_decay"),
-            ..AdamWSettings::default()
+            ..AdamWSettings::with_f32_moments()
         };
         let mut optimizer =
             AdamW::new(vec![Tensor::from_slice(&numbers(&row["init"]))], settings).map_err(|e| e.to_string())?;

@@ -66,7 +66,7 @@ fn in_a_process_of_its_own(name: &str, test: fn()) {
 fn plan(model: &ModelConfig, kind: Kind, rank: usize, max_completion_length: usize) -> MemoryPlan {
     let load = Load {
         num_generations: SAMPLES,
-        max_prompt_length: 8,
+        max_prompt_length: Some(8),
         max_completion_length,
         max_rows: SAMPLES,
         micro_batch_tokens: 16_384,
@@ -83,10 +83,14 @@ fn taken_of_planned(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), model);
     let weights = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
-    let settings = LearnSettings { lora: LoraSettings { r: rank, alpha: 16.0 }, ..LearnSettings::default() };
+    let settings = LearnSettings {
+        lora: LoraSettings { r: rank, alpha: 16.0 },
+        optimizer: AdamWSettings::with_f32_moments(),
+        ..LearnSettings::default()
+    };
     let mut policy = Policy::new(weights, ChatTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap();
     let question = Question { question: "Q a".into(), golds: vec!["a".into()], ..Question::default() };
-    let sampling = Sampling { num_generations: SAMPLES, max_completion_length: 4, ..Sampling::PAPER };
+    let sampling = Sampling { num_generations: SAMPLES, max_completion_length: 4, ..Sampling::default() };
     let mut rollouts = policy.sample(&[question], &sampling, 1).unwrap();
     for rollout in &mut rollouts {
         rollout.tokens = vec![3; tokens];

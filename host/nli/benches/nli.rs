@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use corver_core::Pair;
-use corver_nli::{Nli, Settings};
+use corver_nli::{Nli, NliSettings};
 use corver_onnx::{Device, RuntimeLibrary};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
@@ -18,7 +18,7 @@ fn pairs(count: usize) -> Vec<Pair> {
 
 fn nli(c: &mut Criterion) {
     let runtime = RuntimeLibrary::find(None).expect("`make setup` has been run");
-    let settings = Settings { device: Device::Cpu, ..Settings::default() };
+    let settings = NliSettings { device: Device::Cpu, ..NliSettings::default() };
     let mut group = c.benchmark_group("nli");
     group.sample_size(10);
     for family in ["hhem", "deberta"] {

@@ -5,14 +5,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use corver_core::Pair;
-use corver_nli::{Nli, Settings};
+use corver_nli::{Nli, NliSettings};
 use corver_onnx::{Device, RuntimeLibrary};
 use cpu_time::ProcessTime;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let folder = std::env::args().nth(1).ok_or("usage: entail FOLDER < pairs.json")?;
     let pairs: Vec<Pair> = serde_json::from_reader(std::io::stdin())?;
-    let settings = Settings { device: Device::Cpu, ..Settings::default() };
+    let settings = NliSettings { device: Device::Cpu, ..NliSettings::default() };
     let mut model = Nli::open(Path::new(&folder), &settings, &RuntimeLibrary::find(None)?)?;
     // The first run makes room in memory.
     model.answers(&pairs[..1])?;

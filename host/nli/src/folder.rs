@@ -9,8 +9,7 @@ use corver_pretrained::{PretrainedError, read_tokenizer, read_weights};
 use crate::config::{Config, Labels};
 use crate::encode::Encoder;
 use crate::graph::{self, T5};
-use crate::settings::Settings;
-use crate::{NliError, Result};
+use crate::{NliError, NliSettings, Result};
 
 /// `model_max_length` of DeBERTa's tokenizer.
 const MOST_OF_DEBERTA: usize = 512;
@@ -29,8 +28,10 @@ pub(crate) struct Opened {
     pub(crate) max_batch_tokens: usize,
 }
 
-pub(crate) fn open(folder: &Path, settings: &Settings, runtime: &RuntimeLibrary) -> Result<Opened> {
-    settings.check()?;
+pub(crate) fn open(folder: &Path, settings: &NliSettings, runtime: &RuntimeLibrary) -> Result<Opened> {
+    if let Some(problem) = corver_settings::check("verify.nli", settings).into_iter().next() {
+        return Err(problem.into());
+    }
     let path = folder.join("config.json");
     if !path.exists() {
         return Err(NliError::NoModel { folder: folder.to_owned() });
@@ -38,7 +39,7 @@ pub(crate) fn open(folder: &Path, settings: &Settings, runtime: &RuntimeLibrary)
     let config = Config::read(&path)?;
     let form = Form::of(folder)?;
     let (encoder, labels) = encoder(folder, &config, settings.max_tokens)?;
-    let gpu = settings.device.gpu(runtime)?;
+    let gpu = corver_onnx::gpu(settings.device, runtime)?;
     let session = match form {
         Form::Graph(path) => {
             let session = session::open(&path, gpu, runtime)?;

@@ -2,7 +2,7 @@
 //! published models, read from the folder that Hugging Face hands out.
 //!
 //! ```text
-//! settings, config     what is asked, and what config.json says
+//! config               what config.json says
 //! folder               a folder ─▶ tokenizer, labels, and a graph that is loaded
 //! graph                writes that graph: the encoders of T5 and DeBERTa-v2
 //! encode               a pair ─▶ tokens
@@ -15,9 +15,8 @@ mod error;
 mod folder;
 mod graph;
 mod nli;
-mod settings;
 
+pub use corver_settings::NliSettings;
 pub use error::NliError;
 pub use error::Result;
 pub use nli::Nli;
-pub use settings::Settings;

@@ -11,8 +11,7 @@ use corver_onnx::{DynValue, RunResult, RuntimeLibrary, Tensor, session, tensor};
 use crate::config::Labels;
 use crate::encode::Encoded;
 use crate::folder::{self, Opened};
-use crate::settings::Settings;
-use crate::{NliError, Result};
+use crate::{NliError, NliSettings, Result};
 
 /// A model for natural language inference, ready to answer.
 ///
@@ -27,7 +26,7 @@ impl Nli {
     ///
     /// # Errors
     /// A folder that is incomplete, does not fit together or holds another model; a device or library that cannot be used.
-    pub fn open(folder: &Path, settings: &Settings, runtime: &RuntimeLibrary) -> Result<Self> {
+    pub fn open(folder: &Path, settings: &NliSettings, runtime: &RuntimeLibrary) -> Result<Self> {
         let opened = folder::open(folder, settings, runtime)?;
         Ok(Self { opened, batch_size: settings.batch_size })
     }

@@ -5,7 +5,7 @@ mod golden;
 use std::path::{Path, PathBuf};
 
 use corver_core::{NliModel as _, Pair};
-use corver_nli::Settings;
+use corver_nli::NliSettings;
 use golden::{check, distance, open, rows};
 
 fn small(family: &str) -> PathBuf {
@@ -17,7 +17,7 @@ const FAMILIES: [&str; 2] = ["hhem", "deberta"];
 #[test]
 fn answers_are_those_of_transformers() {
     for family in FAMILIES {
-        check(&small(family), Settings::default(), 2e-6);
+        check(&small(family), NliSettings::default(), 2e-6);
     }
 }
 
@@ -31,7 +31,7 @@ fn an_exported_graph_answers_alike() {
                 std::fs::copy(small(family).join(name), folder.path().join(name)).unwrap();
             }
             std::fs::copy(small(family).join("onnx/model.onnx"), folder.path().join(place)).unwrap();
-            check(folder.path(), Settings::default(), 2e-6);
+            check(folder.path(), NliSettings::default(), 2e-6);
         }
     }
 }
@@ -42,7 +42,7 @@ fn an_answer_does_not_depend_on_its_batch() {
         for (batch_size, max_batch_tokens) in [(1, 8192), (32, 16_384), (3, 8192), (32, 300), (32, 1)] {
             check(
                 &small(family),
-                Settings { batch_size, max_batch_tokens: Some(max_batch_tokens), ..Settings::default() },
+                NliSettings { batch_size, max_batch_tokens: Some(max_batch_tokens), ..NliSettings::default() },
                 2e-6,
             );
         }
@@ -55,7 +55,7 @@ fn equal_pairs_have_equal_answers_and_keep_their_places() {
         let golden = rows(&small(family));
         let order = [3, 0, 3, 5, 0, 3];
         let pairs: Vec<Pair> = order.iter().map(|&n| golden[n].pair.clone()).collect();
-        let mut model = open(&small(family), Settings::default());
+        let mut model = open(&small(family), NliSettings::default());
         let answers = model.entail(&pairs).unwrap();
         for (answer, n) in answers.iter().zip(order) {
             assert!(distance(answer, &golden[n].answer) < 2e-6, "{family} {n}");
@@ -70,7 +70,7 @@ fn a_long_pair_is_cut_at_the_longer_text() {
     let long = "Asaph Hall discovered the two moons of Mars. ".repeat(40);
     let pair = |premise: &str, hypothesis: &str| Pair { premise: premise.into(), hypothesis: hypothesis.into() };
     for family in FAMILIES {
-        let mut model = open(&small(family), Settings { max_tokens: Some(200), ..Settings::default() });
+        let mut model = open(&small(family), NliSettings { max_tokens: Some(200), ..NliSettings::default() });
         // What is left out can say anything.
         let pairs = [
             pair(&long, "It is not known."),

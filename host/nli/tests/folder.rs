@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use corver_nli::{Nli, NliError, Settings};
+use corver_nli::{Nli, NliError, NliSettings};
 use corver_onnx::{Device, OnnxError, RuntimeLibrary};
 use safetensors::SafeTensors;
 use safetensors::tensor::TensorView;
@@ -21,8 +21,8 @@ fn copy(family: &str) -> tempfile::TempDir {
     folder
 }
 
-fn failure(folder: &Path, settings: &Settings) -> (NliError, String) {
-    let settings = Settings { device: Device::Cpu, ..settings.clone() };
+fn failure(folder: &Path, settings: &NliSettings) -> (NliError, String) {
+    let settings = NliSettings { device: Device::Cpu, ..settings.clone() };
     let Err(error) = Nli::open(folder, &settings, &RuntimeLibrary::find(None).unwrap()) else {
         panic!("this folder is broken")
     };
@@ -31,7 +31,7 @@ fn failure(folder: &Path, settings: &Settings) -> (NliError, String) {
 }
 
 fn broken(folder: &tempfile::TempDir) -> (NliError, String) {
-    failure(folder.path(), &Settings::default())
+    failure(folder.path(), &NliSettings::default())
 }
 
 /// A copy whose config.json is changed.
@@ -183,7 +183,7 @@ fn weights_that_are_no_numbers_are_found_when_they_are_used() {
     let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize + 8;
     bytes[header + 600..].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
-    let settings = Settings { device: Device::Cpu, ..Settings::default() };
+    let settings = NliSettings { device: Device::Cpu, ..NliSettings::default() };
     let mut model = Nli::open(folder.path(), &settings, &RuntimeLibrary::find(None).unwrap()).unwrap();
     let pair = corver_core::Pair { premise: "a".into(), hypothesis: "b".into() };
     assert!(matches!(model.answers(&[pair]), Err(NliError::NotFinite)));
@@ -191,7 +191,7 @@ fn weights_that_are_no_numbers_are_found_when_they_are_used() {
 
 #[test]
 fn settings_are_checked() {
-    let parse = |text: &str| toml::from_str::<Settings>(text);
+    let parse = |text: &str| toml::from_str::<NliSettings>(text);
     let settings = parse("model = \"a\"\ndevice = \"cpu\"\nmax_tokens = 300").unwrap();
     assert_eq!((settings.device, settings.max_tokens, settings.batch_size), (Device::Cpu, Some(300), 32));
     assert_eq!(parse(&toml::to_string(&settings).unwrap()).unwrap(), settings);
@@ -199,7 +199,7 @@ fn settings_are_checked() {
     assert!(parse("device = \"gpu\"").unwrap_err().to_string().contains("auto, cpu, cuda"));
 
     let said = |settings| failure(&small("hhem"), &settings).1;
-    assert!(said(Settings { batch_size: 0, ..Settings::default() }).contains("verify.nli.batch_size"));
-    let cramped = said(Settings { max_tokens: Some(30), ..Settings::default() });
+    assert!(said(NliSettings { batch_size: 0, ..NliSettings::default() }).contains("verify.nli.batch_size"));
+    let cramped = said(NliSettings { max_tokens: Some(30), ..NliSettings::default() });
     assert!(cramped.contains("max_tokens is 30") && cramped.contains("raise it"), "{cramped}");
 }

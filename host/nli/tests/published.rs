@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use corver_core::Pair;
-use corver_nli::{Nli, Settings};
+use corver_nli::{Nli, NliSettings};
 use corver_onnx::RuntimeLibrary;
 
 /// Premise, hypothesis, score.
@@ -29,7 +29,7 @@ const CARD: [(&str, &str, f32); 7] = [
 #[ignore = "needs the folder of vectara/hallucination_evaluation_model in CORVER_HHEM"]
 fn scores_are_those_of_the_model_card() {
     let folder = PathBuf::from(std::env::var_os("CORVER_HHEM").expect("CORVER_HHEM names the folder"));
-    let mut model = Nli::open(&folder, &Settings::default(), &RuntimeLibrary::find(None).unwrap()).unwrap();
+    let mut model = Nli::open(&folder, &NliSettings::default(), &RuntimeLibrary::find(None).unwrap()).unwrap();
     let pairs = CARD.map(|(premise, hypothesis, _)| Pair { premise: premise.into(), hypothesis: hypothesis.into() });
     let scores: Vec<f32> = model.answers(&pairs).unwrap().iter().map(|answer| answer.entail).collect();
     for ((_, hypothesis, expected), score) in CARD.iter().zip(&scores) {

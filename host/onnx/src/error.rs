@@ -33,12 +33,6 @@ pub enum OnnxError {
         /// Asked for.
         asked: PathBuf,
     },
-    /// The device string is none of the known forms.
-    #[error("device `{got}` is not one of auto, cpu, cuda, cuda:N")]
-    UnknownDevice {
-        /// The string.
-        got: String,
-    },
     /// CUDA was asked for and this ONNX Runtime or machine has none.
     #[error(
         "device `{device}` is not available to ONNX Runtime: {reason}. Use an ONNX Runtime built for CUDA (set ORT_DYLIB_PATH), or the device cpu"

@@ -17,7 +17,8 @@ pub mod session;
 pub mod tensor;
 mod weights;
 
-pub use device::Device;
+pub use corver_settings::Device;
+pub use device::gpu;
 pub use error::OnnxError;
 pub use error::Result;
 pub use error::is_out_of_memory;

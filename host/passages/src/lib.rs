@@ -33,5 +33,4 @@ pub use build::build;
 pub use error::PassageError;
 pub use manifest::PassageManifest;
 pub use open::Passages;
-pub use place::PassageSettings;
 pub use place::Place;

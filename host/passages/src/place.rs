@@ -2,32 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use crate::PassageError;
 
 /// Added to the name of an index.
 const SUFFIX: &str = ".passages";
-
-/// The section `verify.passages`: what rules search. A rule may search where an index is named.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PassageSettings {
-    /// Index folders, whose passages were made with `corver-host index passages`; several are searched as one.
-    pub index: Vec<PathBuf>,
-    /// The folder that holds their passages, as `--dir` named it. Not set: they lie beside each index.
-    pub dir: Option<PathBuf>,
-}
-
-impl PassageSettings {
-    /// The places that are searched.
-    ///
-    /// # Errors
-    /// As [`Place::new`].
-    pub fn places(&self) -> Result<Vec<Place>, PassageError> {
-        self.index.iter().map(|index| Place::new(index, self.dir.as_deref())).collect()
-    }
-}
 
 /// An index, and the folder of its passages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,13 +80,5 @@ mod tests {
         std::fs::create_dir_all(folder.path().join("wiki/inside")).unwrap();
         let relative = Place::new(&folder.path().join("wiki/inside/.."), None).unwrap();
         assert_eq!(relative.folder().file_name().unwrap(), "wiki.passages");
-    }
-
-    #[test]
-    fn settings_name_places() {
-        let settings: PassageSettings = serde_json::from_str(r#"{"index": ["a", "b"], "dir": "d"}"#).unwrap();
-        let folders: Vec<PathBuf> = settings.places().unwrap().iter().map(|place| place.folder().to_owned()).collect();
-        assert_eq!(folders, [Path::new("d/a.passages"), Path::new("d/b.passages")]);
-        assert!(serde_json::from_str::<PassageSettings>(r#"{"words": 100}"#).is_err());
     }
 }

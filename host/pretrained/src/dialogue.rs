@@ -52,7 +52,7 @@ impl Dialogue {
         let prompt = |Question { question, .. }: &Question| {
             let mut prompt = self.tokenizer.prompt(self.system_prompt.as_deref(), question)?;
             let tokens = prompt.len();
-            if most > 0 && tokens > most {
+            if let Some(most) = most.filter(|&most| tokens > most) {
                 if sampling.long_prompts == LongPrompts::Refuse {
                     return Err(PretrainedError::LongPrompt { question: question.clone(), tokens, most });
                 }
@@ -71,7 +71,7 @@ impl Dialogue {
     /// The first one that is, and those of [`ChatTokenizer::prompt`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
         match sampling.long_prompts {
-            LongPrompts::Refuse if sampling.max_prompt_length > 0 => self.prompts(questions, sampling).map(drop),
+            LongPrompts::Refuse if sampling.max_prompt_length.is_some() => self.prompts(questions, sampling).map(drop),
             _ => Ok(()),
         }
     }
@@ -113,7 +113,7 @@ mod tests {
         dialogue.set_system_prompt("s");
         let whole = dialogue.prompts(&[question("u")], &Sampling::greedy(1)).unwrap().remove(0);
         assert_eq!(whole, dialogue.tokenizer().prompt(Some("s"), "u").unwrap());
-        let bounded = Sampling { max_prompt_length: whole.len() - 1, ..Sampling::greedy(1) };
+        let bounded = Sampling { max_prompt_length: Some(whole.len() - 1), ..Sampling::greedy(1) };
         let error = dialogue.prompts(&[question("u")], &bounded).unwrap_err();
         assert!(matches!(&error, PretrainedError::LongPrompt { tokens, .. } if *tokens == whole.len()), "{error}");
         assert!(dialogue.check_prompts(&[question("u")], &bounded).is_err());

@@ -141,9 +141,9 @@ impl ChatTokenizer {
     pub fn with_stop_texts(self, texts: Vec<String>) -> Result<Self> {
         match texts.iter().any(String::is_empty) {
             true => Err(InvalidSetting {
-                key: "policy.stop",
+                key: "policy.stop".into(),
                 got: "an empty text".into(),
-                expected: "texts that end an answer",
+                expected: "texts that end an answer".into(),
             }
             .into()),
             false => Ok(Self { stop_texts: texts, ..self }),

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, anyhow};
 use corver_core::{Compatibility, Question, ReturnParts, Rollout, Trace};
-use corver_reward::{Config, Settings};
+use corver_reward::config::{self, RewardConfig};
+use corver_settings::Layers;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -46,8 +47,9 @@ impl OneOrMany {
 /// index: an index folder, a server's `http://HOST:PORT/#NAME`, or "demo". The counts of several are added.
 /// extractor: the model that reads triplets: a Hugging Face folder, the name of a model that was downloaded, or "demo".
 /// judge, format: response rules in place of the built-in string match and format check.
-/// config: settings files (TOML), later ones over earlier ones; "demo" is the built-in one, which is also taken where there is none.
-/// set: single settings over the files, such as {"reward.lambda_corver": 0.5}. docs/real-models.md lists all.
+/// config: settings files (TOML), later ones over earlier ones; "demo" is the built-in one. Default: the demo, if neither an index nor
+///     an extractor nor another part of your own is named.
+/// set: single settings over the files, such as {"reward.lambda_corver": 0.5}. docs/configuration.md lists all.
 ///
 /// Several threads may use one Scorer; they take turns. A forked process needs one of its own.
 ///
@@ -78,26 +80,23 @@ impl Scorer {
         set: Option<Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let files = config.map(OneOrMany::paths).unwrap_or_default();
-        let mut settings = Settings::load(&files, &assignments(set.as_ref())?).map_err(error::settings)?;
-        if let Some(plugin) = plugin {
-            settings.rule.plugin = plugin.texts()?.into();
-        }
-        if let Some(index) = index {
-            settings.corpus.index = index.texts()?.into();
-        }
-        let single = [
-            (extractor, &mut settings.extract.model),
-            (judge, &mut settings.judge.plugin),
-            (format, &mut settings.format.plugin),
-        ];
-        for (given, setting) in single {
-            if let Some(path) = given {
-                *setting = text(path)?;
+        let mut layers = Layers::new(&files, &assignments(set.as_ref())?).map_err(error::settings)?;
+        for (key, given) in [("rule.plugin", plugin), ("corpus.index", index)] {
+            if let Some(given) = given {
+                layers.set(key, given.texts()?);
             }
         }
-        let config = Config::resolve(settings).map_err(error::settings)?;
-        let compatibility = config.reward.compatibility;
-        let opened = thread::without_gil(py, move || corver_reward::Scorer::open(&config))?.map_err(error::corver)?;
+        let single = [("extract.model", extractor), ("judge.plugin", judge), ("format.plugin", format)];
+        for (key, given) in single {
+            if let Some(path) = given {
+                layers.set(key, text(path)?);
+            }
+        }
+        let settings = layers.settings().map_err(error::settings)?;
+        let (settings, config) = config::resolve::<RewardConfig>(settings).map_err(error::settings)?;
+        let compatibility = settings.reward.compatibility;
+        let opened =
+            thread::without_gil(py, move || corver_reward::Scorer::open(&config, &settings))?.map_err(error::corver)?;
         Ok(Self {
             compatibility,
             rule: opened.rule().to_owned(),

@@ -2,7 +2,8 @@
 
 use corver_core::advantage::signed;
 use corver_core::{
-    Baseline, Lookup, ResponseGrades, ReturnParts, RewardSettings, SentenceTrace, Trace, TracedReturns, traced_returns,
+    Baseline, Estimator, Lookup, ResponseGrades, ReturnParts, RewardSettings, SentenceTrace, Trace, TracedReturns,
+    traced_returns,
 };
 use maud::{Markup, html};
 use serde::Serialize;
@@ -120,7 +121,7 @@ pub fn of_step(run: &Run, step: Option<usize>, completion: Option<usize>) -> Res
         None => best_and_worst(&means),
     };
     // PPO's critic and DPO's pairs leave nothing to show here.
-    let baselines = run.settings.estimator().baselines(&means, size);
+    let baselines = Estimator::of(&run.settings.update, run.settings.advantage).baselines(&means, size);
     let explained = |place: usize| {
         let which = match (completion, place == places[0]) {
             (Some(_), _) => "",

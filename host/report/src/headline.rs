@@ -63,12 +63,12 @@ fn paid_by(run: &Run) -> String {
         weights.join(", "),
         reward.lambda_judge,
         reward.lambda_format,
-        run.settings.seed()
+        run.settings.run.seed
     )
 }
 
 fn state(run: &Run) -> Markup {
-    let (done, all) = (run.metrics.len(), run.settings.steps());
+    let (done, all) = (run.metrics.len(), run.settings.run.steps);
     html! {
         @match &run.summary {
             Some(summary) => p.soft {
@@ -142,7 +142,7 @@ pub(crate) fn side_by_side(runs: &[Reported]) -> Markup {
     let row = |reported: &Reported| {
         let steps = match &reported.run.summary {
             Some(summary) => summary.steps.to_string(),
-            None => format!("{} of {}", reported.run.metrics.len(), reported.run.settings.steps()),
+            None => format!("{} of {}", reported.run.metrics.len(), reported.run.settings.run.steps),
         };
         let seconds = reported.run.mean("step_time");
         let flagged: Vec<&str> =

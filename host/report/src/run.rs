@@ -6,7 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use corver_core::{AdvantageSettings, Estimator, LearnSettings, RewardSettings, Sampling, Trace};
+use corver_core::Trace;
+use corver_settings::{GraderSection, Plugin, Settings};
 use corver_study::eval::Evaluation;
 use corver_study::run::folder::{CONFIG, MANIFEST, METRICS, SUMMARY, TRACES};
 use corver_study::run::{RewardNames, RunManifest, Summary};
@@ -23,8 +24,8 @@ pub struct Run {
     pub path: PathBuf,
     /// Its name.
     pub name: String,
-    /// The settings that a page computes with.
-    pub settings: RunSettings,
+    /// Its configuration.
+    pub settings: Settings,
     /// The whole configuration, as text.
     pub config: String,
     /// What decided the run.
@@ -39,102 +40,19 @@ pub struct Run {
     pub summary: Option<Summary>,
 }
 
-/// The sections of `config.toml` that a page computes with.
-#[derive(Debug, Clone, Deserialize)]
-pub struct RunSettings {
-    run: RunSection,
-    /// Of the group that advantages are taken in.
-    #[serde(default)]
-    pub rollout: Sampling,
-    /// Weights of the returns.
-    #[serde(default)]
-    pub reward: RewardSettings,
-    /// How returns were normalised.
-    #[serde(default)]
-    pub advantage: AdvantageSettings,
-    #[serde(default)]
-    update: LearnSettings,
-    rule: PluginSection,
-    #[serde(default)]
-    judge: PluginSection,
-    #[serde(default)]
-    format: PluginSection,
-}
-
-impl RunSettings {
-    /// How returns became advantages.
-    #[must_use]
-    pub fn estimator(&self) -> Estimator {
-        self.update.estimator(self.advantage)
-    }
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct RunSection {
-    seed: u64,
-    steps: usize,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-struct PluginSection {
-    #[serde(default)]
-    plugin: Plugins,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
-enum Plugins {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl Default for Plugins {
-    fn default() -> Self {
-        Self::Many(Vec::new())
-    }
-}
-
-impl RunSettings {
-    /// Steps that the run is to take.
-    #[must_use]
-    pub fn steps(&self) -> usize {
-        self.run.steps
-    }
-
-    /// The run's seed.
-    #[must_use]
-    pub fn seed(&self) -> u64 {
-        self.run.seed
-    }
-
-    /// What pays the completions, by the names of the files.
-    fn names(&self) -> RewardNames {
-        let rules = self.rule.plugins();
-        let one = |section: &PluginSection, built_in: &str| {
-            section.plugins().into_iter().next().map_or_else(|| built_in.to_owned(), |(name, _)| name)
-        };
-        RewardNames {
-            rule: rules.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join("+"),
-            weights: rules.iter().map(|(_, weight)| *weight).collect(),
-            judge: one(&self.judge, "string-match"),
-            format: one(&self.format, "think-then-answer"),
-        }
-    }
-}
-
-impl PluginSection {
-    /// `path/to/first.wasm:0.7` is first with the weight 0.7.
-    fn plugins(&self) -> Vec<(String, f64)> {
-        let texts = match &self.plugin {
-            Plugins::One(text) => std::slice::from_ref(text),
-            Plugins::Many(texts) => texts,
-        };
-        let plugin = |text: &String| {
-            let weighted = text.rsplit_once(':').and_then(|(path, weight)| Some((path, weight.parse().ok()?)));
-            let (path, weight) = weighted.unwrap_or((text.as_str(), 1.0));
-            (Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned(), weight)
-        };
-        texts.iter().filter(|text| !text.is_empty()).map(plugin).collect()
+/// Returns the rules that reward the completions, by the names of their files.
+fn reward_names(settings: &Settings) -> RewardNames {
+    let plugins: Vec<Plugin> = settings.rule.plugin.iter().filter_map(|text| text.parse().ok()).collect();
+    let names: Vec<String> = plugins.iter().map(Plugin::name).collect();
+    let grader = |section: &GraderSection, built_in: &str| match &section.plugin {
+        Some(path) => Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        None => built_in.to_owned(),
+    };
+    RewardNames {
+        rule: names.join("+"),
+        weights: plugins.iter().map(|plugin| plugin.weight).collect(),
+        judge: grader(&settings.judge, "string-match"),
+        format: grader(&settings.format, "think-then-answer"),
     }
 }
 
@@ -151,7 +69,7 @@ impl Run {
         }
         let config = read(&path.join(CONFIG))?.unwrap_or_default();
         let damaged = |source| ReportError::Config { path: path.join(CONFIG), source };
-        let settings: RunSettings = toml::from_str(&config).map_err(damaged)?;
+        let settings: Settings = toml::from_str(&config).map_err(damaged)?;
         let mut metrics = Vec::new();
         for_each_line(&path.join(METRICS), |line| {
             metrics.push(line.parse()?);
@@ -175,7 +93,7 @@ impl Run {
     /// What pays the completions, by name.
     #[must_use]
     pub fn rewards(&self) -> RewardNames {
-        self.summary.as_ref().map_or_else(|| self.settings.names(), |summary| summary.rewards.clone())
+        self.summary.as_ref().map_or_else(|| reward_names(&self.settings), |summary| summary.rewards.clone())
     }
 
     /// A metric over the steps, as far as it was recorded.
@@ -335,7 +253,7 @@ mod tests {
     #[test]
     fn the_names_of_what_pays_come_from_the_configuration_until_the_summary_is_there() {
         let settings = "run = { seed = 7, steps = 2 }\nrule.plugin = [\"a/first.wasm:0.7\", \"min.wasm\"]\njudge.plugin = \"token-f1.wasm\"";
-        let names = toml::from_str::<RunSettings>(settings).unwrap().names();
+        let names = reward_names(&toml::from_str(settings).unwrap());
         assert_eq!((names.rule.as_str(), names.weights.as_slice()), ("first+min", &[0.7, 1.0][..]));
         assert_eq!((names.judge.as_str(), names.format.as_str()), ("token-f1", "think-then-answer"));
     }

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use corver_core::{Question, Rollout, Trace};
 use corver_pretrained::{Decoded, TextTokenizer};
-use corver_reward::{Config, Scorer, Settings, folders, parts};
+use corver_reward::config::RewardConfig;
+use corver_reward::{Scorer, config, folders, parts};
+use corver_settings::Layers;
 use serde_json::Value;
 
 fn main() -> Result<()> {
@@ -16,7 +18,7 @@ fn main() -> Result<()> {
     folders::set_program(next("CORVER_HOST")?);
     let (traces, ids) = (next("TRACES")?, next("IDS")?);
 
-    let config = Config::resolve(Settings::load(&[], &[])?)?;
+    let (settings, config) = config::resolve::<RewardConfig>(Layers::default().settings()?)?;
     let tokenizer = TextTokenizer::open(&parts::demo()?.policy)?;
     let text = std::fs::read_to_string(&traces).with_context(|| format!("reading {}", traces.display()))?;
     let trace = |line: &str| serde_json::from_value(serde_json::from_str::<Value>(line)?["trace"].take());
@@ -33,6 +35,6 @@ fn main() -> Result<()> {
     let question =
         |trace: &Trace| Question { question: trace.question.clone(), golds: Vec::new(), ..Question::default() };
     let questions: Vec<Question> = traces.iter().map(question).collect();
-    println!("{}", Scorer::open(&config)?.score(&rollouts, &questions)?.seconds.reward);
+    println!("{}", Scorer::open(&config, &settings)?.score(&rollouts, &questions)?.seconds.reward);
     Ok(())
 }

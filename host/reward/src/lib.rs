@@ -4,8 +4,8 @@
 //! settings ─▶ config ─▶ parts ─▶ scorer ─▶ returns, or what is unsupported
 //! ```
 //!
-//! [`settings`] merges files and single values, as they are written; [`config`] is what that means, resolved once; [`parts`] opens
-//! what it names; a [`Scorer`] puts them to work. Errors are [`anyhow`]'s: they are messages for whoever wrote the settings.
+//! [`config`] resolves [`corver_settings::Settings`] into the parts that a command needs; [`parts`] opens them; a [`Scorer`] puts them
+//! to work. Errors are [`anyhow`]'s: they are messages for whoever wrote the settings.
 
 pub mod check;
 pub mod config;
@@ -15,9 +15,7 @@ pub mod parts;
 mod passages;
 pub mod plugin;
 mod scorer;
-pub mod settings;
 
-pub use config::Config;
+pub use config::{RewardConfig, resolve};
 pub use passages::Passages;
 pub use scorer::Scorer;
-pub use settings::Settings;

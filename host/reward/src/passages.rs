@@ -7,7 +7,8 @@ use anyhow::{Result, ensure};
 use corver_corpus::{CnfOptions, Corpus, Passage};
 use corver_counts::Source;
 
-use crate::{Config, parts};
+use crate::config::CorpusConfig;
+use crate::parts;
 
 /// The indexes of a configuration that can be read, opened when a passage is first asked for.
 #[derive(Debug)]
@@ -22,7 +23,7 @@ impl Passages {
     ///
     /// # Errors
     /// Where that fails.
-    pub fn new(config: &Config) -> Result<Self> {
+    pub fn new(config: &CorpusConfig) -> Result<Self> {
         let folder = |source| match source {
             Source::Folder(folder) => Some(folder),
             Source::Remote { .. } => None,

@@ -1,49 +1,11 @@
-//! A rule's file: how it is written, where it is looked for.
+//! The search for a rule's file.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::folders;
-
-/// A rule's file and the weight of its rewards, written `FILE.wasm:WEIGHT`, or `FILE.wasm` for a weight of 1.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Plugin {
-    /// Its file.
-    pub path: PathBuf,
-    /// Factor of its rewards.
-    pub weight: f64,
-}
-
-impl FromStr for Plugin {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let (path, weight) = match text.rsplit_once(':').map(|(path, weight)| (path, weight, weight.parse::<f64>())) {
-            Some((path, _, Ok(weight))) => (path, weight),
-            Some((path, weight, Err(_))) if path.ends_with(".wasm") => {
-                bail!("the weight of {path} is {weight:?}; it must be a number")
-            }
-            _ => (text, 1.0),
-        };
-        if !weight.is_finite() {
-            bail!("the weight of {path} is {weight}; it must be a finite number");
-        }
-        Ok(Self { path: path.into(), weight })
-    }
-}
-
-impl fmt::Display for Plugin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display().to_string();
-        f.write_str(&path)?;
-        // A file's name may end like a weight.
-        if path.parse().is_ok_and(|read: Self| read == *self) { Ok(()) } else { write!(f, ":{}", self.weight) }
-    }
-}
 
 /// A plugin's path from the current folder; none for a bare name that is not there, which is a shipped rule's.
 pub fn here(plugin: &Path) -> Option<PathBuf> {
@@ -121,24 +83,6 @@ fn with_extension(plugin: &Path) -> [PathBuf; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_weight_follows_the_last_colon() {
-        let parse = |text: &str| text.parse::<Plugin>().map(|plugin| (plugin.path, plugin.weight));
-        assert_eq!(parse("first.wasm").unwrap(), ("first.wasm".into(), 1.0));
-        assert_eq!(parse("a/b.wasm:-0.3").unwrap(), ("a/b.wasm".into(), -0.3));
-        assert_eq!(parse("c:/d.wasm").unwrap(), ("c:/d.wasm".into(), 1.0));
-        assert!(parse("first.wasm:inf").unwrap_err().to_string().contains("finite"));
-        assert_eq!("first.wasm:0.5".parse::<Plugin>().unwrap().to_string(), "first.wasm:0.5");
-    }
-
-    #[test]
-    fn what_is_written_is_read_as_the_same() {
-        for text in ["first.wasm", "a/b.wasm:-0.3", "./r.wasm:0.5:1"] {
-            let plugin: Plugin = text.parse().unwrap();
-            assert_eq!(plugin.to_string().parse::<Plugin>().unwrap(), plugin, "{text}");
-        }
-    }
 
     #[test]
     fn a_bare_name_is_a_shipped_rules() {

@@ -3,11 +3,10 @@
 use anyhow::Result;
 use corver_core::{Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, Verifiers, score};
 use corver_extract::Extractor;
+use corver_settings::{CheckSettings, Settings};
 
-use crate::check::CheckSettings;
-use crate::config::DemoOr;
 use crate::parts::{self, Loader, SentenceRules};
-use crate::{Config, Passages};
+use crate::{Passages, RewardConfig};
 
 /// Extractor, corpus, rules and graders of a configuration.
 pub struct Scorer {
@@ -21,22 +20,19 @@ pub struct Scorer {
 }
 
 impl Scorer {
-    /// Opens all that `config` names; the policy is not needed.
+    /// Opens all parts of the reward; `settings` are those that they were resolved from.
     ///
     /// # Errors
-    /// Where something is not named, not there or not usable.
-    pub fn open(config: &Config) -> Result<Self> {
-        let own_index = config.sources.iter().any(|source| matches!(source, DemoOr::Own(_)));
-        if own_index && config.extractor == Some(DemoOr::Demo) {
-            tracing::warn!("the extractor is the demo's, which reads the demo's sentences alone: set `extract.model`");
-        }
-        let loader = Loader::new(config)?;
+    /// If a part is not usable.
+    pub fn open(config: &RewardConfig, settings: &Settings) -> Result<Self> {
+        let loader = Loader::new(&config.rules)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
-        let (_, verifiers) = parts::verifiers(config)?;
+        let (_, verifiers) = parts::verifiers(&config.corpus, &config.verifiers)?;
         parts::check_granted(&verifiers, &rules, &graders)?;
-        let (_, extractor) = parts::extractor(config)?;
-        let passages = Passages::new(config)?;
-        Ok(Self { extractor, verifiers, rules, passages, check: config.check, graders, settings: config.reward })
+        let (_, extractor) = parts::extractor(&config.extractor)?;
+        let passages = Passages::new(&config.corpus)?;
+        let (check, settings) = (settings.check, settings.reward);
+        Ok(Self { extractor, verifiers, rules, passages, check, graders, settings })
     }
 
     /// What completions earn; `question` of each is an index into `questions`.

@@ -10,6 +10,7 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use wasmtime::Engine;
 
+use crate::limits::compile_seconds;
 use crate::{Limits, RuleError, admit, engine};
 
 /// Who compiles rules.
@@ -74,7 +75,7 @@ fn code(output: Output, path: &Path, bytes: usize, limits: &Limits) -> Result<Ve
         return Err(RuleError::Invalid { path, detail: said });
     }
     Err(if output.status.signal() == Some(Signal::XCPU.as_raw()) {
-        RuleError::CompileTime { path, limit_s: limits.compile_seconds(bytes) }
+        RuleError::CompileTime { path, limit_s: compile_seconds(limits, bytes) }
     } else if OUT_OF_MEMORY.iter().any(|words| said.contains(words)) {
         RuleError::CompileMemory { path, limit: limits.compile_bytes }
     } else {
@@ -114,7 +115,7 @@ fn limit_this_process(limits: &Limits, bytes: usize) -> std::io::Result<()> {
     let pages = std::fs::read_to_string("/proc/self/statm")?;
     let in_use: u64 = pages.split(' ').nth(5).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     let in_use = in_use * rustix::param::page_size() as u64;
-    let seconds = limits.compile_seconds(bytes);
+    let seconds = compile_seconds(limits, bytes);
     for (resource, limit) in
         [(Resource::Data, in_use.saturating_add(limits.compile_bytes)), (Resource::Cpu, seconds), (Resource::Core, 0)]
     {

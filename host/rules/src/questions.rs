@@ -4,6 +4,7 @@ use corver_core::{
     Count, Entailment, Exchange, Lookup, Message, Pair, PartError, Passage, Prompt, Query, Role, Search, Verifier,
     Verifiers,
 };
+use corver_settings::{is_temperature, is_top_p};
 
 use crate::bindings::types;
 use crate::check::check_text;
@@ -111,7 +112,7 @@ fn check_prompt(prompt: &Prompt, limits: &Limits) -> Result<(), Fault> {
     if !(1..=limit).contains(&got) {
         return Err(Fault::ReplyTokens { limit, got });
     }
-    if !((0.0..=2.0).contains(temperature) && *top_p > 0.0 && *top_p <= 1.0) {
+    if !(is_temperature(f64::from(*temperature)) && is_top_p(f64::from(*top_p))) {
         return Err(Fault::Sampling { temperature: *temperature, top_p: *top_p });
     }
     messages.iter().try_for_each(|message| check_text("message", &message.content, limits.text_bytes))

@@ -5,10 +5,10 @@ use corver_core::{Completion, CorpusSize, Exchange, Grade, Lookup, PartError, Ve
 use crate::bindings::{response_grading, types, with_lowered};
 use crate::check::check_text;
 use crate::instance::{Failure, Instance};
-use crate::limits::defaults::LABEL_BYTES;
 use crate::questions::{Answered, with_replies};
 use crate::rounds::{Judgement, Outcome, Place, Said, Session};
 use crate::{Fault, Limits, ResponseRule, RuleError};
+use corver_settings::limits::LABEL_BYTES;
 
 impl ResponseRule {
     /// One grade per completion, in order. Fresh instances of the rule grade them, as [`crate::Rule::score`] says.

@@ -5,8 +5,9 @@ mod golden;
 
 use corver_core::response::judge;
 use corver_core::{Compatibility, Label, question};
+use corver_settings::FilterSettings;
 use corver_study::eval::grade::{Grades, extract_answer, grade, keeps_format};
-use corver_study::eval::{FilterSettings, Zone, wilson};
+use corver_study::eval::{Zone, wilson};
 use golden::{check_all, close, same, strings};
 
 fn label(name: &str) -> Label {

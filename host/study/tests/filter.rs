@@ -51,7 +51,12 @@ fn questions() -> Vec<Question> {
 
 fn plan(anchors: usize) -> FilterPlan {
     let settings = FilterSettings { num_generations: 10, anchors, batch: 2, ..FilterSettings::default() };
-    FilterPlan { settings, sampling: settings.sampling(Sampling::PAPER), compatibility: Compatibility::Paper, seed: 7 }
+    FilterPlan {
+        settings,
+        sampling: settings.sampling(Sampling::default()),
+        compatibility: Compatibility::Paper,
+        seed: 7,
+    }
 }
 
 fn run(folder: &Path, pupil: &mut Pupil, plan: &FilterPlan) -> Result<Filtered, FilterError> {

@@ -5,8 +5,9 @@ use std::path::Path;
 use corver_core::{
     Advantages, Demonstration, Learner, PartError, Question, Rollout, Sampler, Sampling, Student, Trainee, UpdateReport,
 };
+use corver_settings::SftSettings;
 use corver_study::run::{RunDir, RunManifest};
-use corver_study::sft::{SftError, SftPlan, SftSettings, SftSummary, sft};
+use corver_study::sft::{SftError, SftPlan, SftSummary, sft};
 
 /// Notes what it is shown.
 #[derive(Default)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::{ConfigArgs, RecordingArgs};
+use super::{PolicyArgs, RecordingArgs, RewardArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
@@ -32,7 +32,7 @@ pub enum CalibrateCommand {
     /// judges the same sentences. Elsewhere give sheets that people have labelled.
     ///
     ///   corver-host calibrate audit --plugin first.wasm --plugin min.wasm
-    ///   corver-host calibrate audit --sheet sheet.csv --plugin first.wasm --set corpus.index=wikipedia
+    ///   corver-host calibrate audit --sheet sheet.csv --plugin first.wasm --index wikipedia
     #[command(verbatim_doc_comment)]
     Audit(AuditArgs),
 }
@@ -76,7 +76,14 @@ pub struct ReadArgs {
 #[derive(Debug, Args)]
 pub struct AuditArgs {
     #[command(flatten)]
-    pub config: ConfigArgs,
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+    #[command(flatten)]
+    pub reward: RewardArgs,
+    /// Questions whose truth is known. Default: `question.eval`.
+    #[arg(long, value_name = "FILE", conflicts_with = "sheet")]
+    pub questions: Option<String>,
     /// Take the sentences and their truth from this labelled sheet; repeatable. Each has the one triplet of its row.
     #[arg(long, value_name = "SHEET.csv")]
     pub sheet: Vec<PathBuf>,

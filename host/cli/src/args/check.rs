@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use corver_reward::check::DecidedBy;
+use corver_settings::DecidedBy;
 
-use super::ConfigArgs;
+use super::{RewardArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub struct CheckArgs {
@@ -18,9 +18,6 @@ pub struct CheckArgs {
     /// The question that the text answers: are its entities rare?
     #[arg(long)]
     pub question: Option<String>,
-    /// Index folder, or URL#NAME of an index on a server; repeatable, counts are added. Default: the configuration's.
-    #[arg(long, value_name = "DIR|URL#NAME")]
-    pub index: Vec<String>,
     /// What makes a sentence unsupported: the two-stage test, the rule's reward below 0, or either.
     #[arg(long, value_enum)]
     pub by: Option<By>,
@@ -28,7 +25,9 @@ pub struct CheckArgs {
     #[arg(long, value_name = "N")]
     pub passages: Option<usize>,
     #[command(flatten)]
-    pub config: ConfigArgs,
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub reward: RewardArgs,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]

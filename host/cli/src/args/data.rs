@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use corver_study::data::PoolSettings;
 
-use super::SettingsArgs;
+use super::{CorpusArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub struct DataArgs {
@@ -21,7 +21,7 @@ pub enum DataCommand {
     /// question why it was dropped; and summary.json. Of questions that are the same, the one of the earlier file is kept.
     ///
     ///   corver-host data pool nq_open#train web_questions#train --not-in nq_open#validation popqa.json --out pool
-    ///   corver-host data pool nq.jsonl --set corpus.index=wikipedia --out pool
+    ///   corver-host data pool nq.jsonl --index wikipedia --out pool
     #[command(verbatim_doc_comment)]
     Pool(PoolArgs),
 }
@@ -30,6 +30,8 @@ pub enum DataCommand {
 pub struct PoolArgs {
     #[command(flatten)]
     pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub corpus: CorpusArgs,
     /// Question files, or splits of datasets' folders: FOLDER#train.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,

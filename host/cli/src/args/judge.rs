@@ -20,9 +20,9 @@ pub struct JudgeArgs {
     /// Base of an OpenAI-compatible API, such as http://localhost:8000/v1.
     #[arg(long, value_name = "URL")]
     pub endpoint: Option<String>,
-    /// The model, by the endpoint's name for it.
+    /// The chat model, by the endpoint's name for it.
     #[arg(long, value_name = "NAME")]
-    pub model: Option<String>,
+    pub chat_model: Option<String>,
     /// File with the API's key. Default: what the environment variable OPENAI_API_KEY holds, if anything.
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,

@@ -8,6 +8,7 @@ mod judge;
 mod plugin;
 mod report;
 mod serve;
+mod settings;
 
 use std::path::PathBuf;
 
@@ -24,10 +25,13 @@ pub use judge::JudgeArgs;
 pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
 pub use report::{ExplainArgs, ReportArgs};
 pub use serve::{ServeArgs, ServerArgs};
+pub use settings::{
+    CorpusArgs, Flags, GraderArgs, LengthArgs, PartArgs, PolicyArgs, QuestionArgs, RewardArgs, SettingsArgs,
+};
 
 /// Train language models with reward rules that are WebAssembly plugins.
 ///
-/// Without settings, every command works on a small built-in world, so the shortest tour is `corver-host train`.
+/// A command that names nothing of your own works on a small built-in world, so the shortest tour is `corver-host train`.
 /// Exit codes: 0 success, 1 failure (the message says why), 2 a mistake on the command line, 3 `check` found something unsupported,
 /// 130 interrupted.
 #[derive(Debug, Parser)]
@@ -61,7 +65,7 @@ pub enum Command {
     ///
     ///   corver-host train --plugin min.wasm
     ///   corver-host train --plugin first.wasm:0.7 --plugin anti-repeat.wasm:0.3
-    ///   corver-host train --config configs/qwen3-8b.toml --set question.train=questions.json --device cuda:0
+    ///   corver-host train --config configs/qwen3-8b.toml --model Qwen/Qwen3-8B --extractor extractor --index wikipedia --questions zone/questions.jsonl
     ///   corver-host train --out runs/first-001 --resume
     #[command(verbatim_doc_comment)]
     Train(TrainArgs),
@@ -70,7 +74,7 @@ pub enum Command {
     /// The file has one JSON object per line: {"question", "completion"}. The completions alone are learned, each with the token
     /// that ends an answer. How long and how fast: the settings `sft.*`; the adapter's size: `update.lora`.
     ///
-    ///   corver-host sft demonstrations.jsonl --set policy.model=Qwen/Qwen3-4B --out runs/sft-001
+    ///   corver-host sft demonstrations.jsonl --model Qwen/Qwen3-4B --out runs/sft-001
     ///   corver-host sft demonstrations.jsonl --out runs/sft-001 --resume
     ///   corver-host train --set policy.adapter=runs/sft-001/checkpoints/step-000120
     #[command(verbatim_doc_comment)]
@@ -80,7 +84,7 @@ pub enum Command {
     /// Every question is answered 16 times. Those that were right once at least and not always go into questions.jsonl in
     /// --out, which `question.train` takes.
     ///
-    ///   corver-host filter --set policy.model=Qwen/Qwen3-4B --questions pool.json --out pool-qwen3-4b
+    ///   corver-host filter --model Qwen/Qwen3-4B --questions pool.json --out pool-qwen3-4b
     ///   corver-host filter --out pool-qwen3-4b --resume --anchors 500
     #[command(verbatim_doc_comment)]
     Filter(FilterArgs),
@@ -88,8 +92,8 @@ pub enum Command {
     Data(DataArgs),
     /// Answer and grade question sets, with a raw model or with adapters.
     ///
-    ///   corver-host eval --questions nq.json --questions popqa.json --raw --adapter runs/first-001/checkpoints/step-000060 --out answers
-    ///   corver-host eval diff answers/raw.nq.jsonl answers/first-001-step-000060.nq.jsonl
+    ///   corver-host eval --model Qwen/Qwen3-4B --questions nq.json --questions popqa.json --raw --adapter runs/first-001/checkpoints/step-000100 --out answers
+    ///   corver-host eval diff answers/raw.nq.jsonl answers/first-001-step-000100.nq.jsonl
     #[command(verbatim_doc_comment)]
     Eval(EvalArgs),
     /// Ask a chat model whether graded answers are right, or sentences true, and how far it agrees with string match or people.
@@ -101,8 +105,8 @@ pub enum Command {
     /// was, and nothing is paid for twice.
     ///
     ///   corver-host judge answers/raw.nq.jsonl --questions nq.json --judge my-judge.toml --max-cost 1
-    ///   corver-host judge runs/first-001/answers_trained.jsonl --questions eval.json --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-32B
-    ///   corver-host judge sheet.csv --endpoint http://localhost:8000/v1 --model Qwen/Qwen3-32B --out affirmed
+    ///   corver-host judge runs/first-001/answers_trained.jsonl --questions eval.json --endpoint http://localhost:8000/v1 --chat-model Qwen/Qwen3-32B
+    ///   corver-host judge sheet.csv --endpoint http://localhost:8000/v1 --chat-model Qwen/Qwen3-32B --out affirmed
     #[command(verbatim_doc_comment)]
     Judge(JudgeArgs),
     /// Train in several arms with the same seeds, and say which differ by more than the seeds do.
@@ -124,7 +128,7 @@ pub enum Command {
     Calibrate(CalibrateArgs),
     /// Fold an adapter into a model's weights, for programs that serve models: a Hugging Face folder.
     ///
-    ///   corver-host merge --set policy.model=Qwen/Qwen3-8B runs/first-001/checkpoints/step-000100 qwen3-8b-first
+    ///   corver-host merge --model Qwen/Qwen3-8B runs/first-001/checkpoints/step-000100 qwen3-8b-first
     #[command(verbatim_doc_comment)]
     Merge(MergeArgs),
     /// Score completions and show why each sentence earned its reward: the quickest way to try a rule.
@@ -140,7 +144,7 @@ pub enum Command {
     /// some sentence is unsupported.
     ///
     ///   corver-host check --text 'Old Riavuck lies in Denwick.'
-    ///   corver-host check answer.txt --question 'Where does Old Riavuck lie?' --index wiki --json
+    ///   corver-host check answer.txt --question 'Where does Old Riavuck lie?' --index wiki --extractor extractor --json
     #[command(verbatim_doc_comment)]
     Check(CheckArgs),
     /// Serve rewards over HTTP: OpenRLHF's remote reward model, and everything about each completion for other programs.
@@ -176,6 +180,8 @@ pub enum Command {
     Plugin(PluginArgs),
     /// The built-in demo world, as files to look at.
     Demo(DemoArgs),
+    /// Print every setting with its default, bounds and meaning (--json: as a JSON schema).
+    Settings,
     /// Report what this machine has and what is missing, with the command that fixes it.
     Doctor,
     /// What this program does as the child that compiles a rule.
@@ -189,48 +195,20 @@ pub enum Command {
     RenderPrompts,
 }
 
-/// Where settings come from, later ones overriding earlier ones: defaults, --config files, --set, flags.
-#[derive(Debug, Clone, Default, Args)]
-pub struct SettingsArgs {
-    /// TOML file, or `demo` for the built-in one; repeatable, later files override earlier ones. Default: demo, which a file
-    /// given alone replaces.
-    #[arg(long, value_name = "FILE")]
-    pub config: Vec<PathBuf>,
-    /// One setting, as section.key=value; repeatable.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-}
-
-/// Settings, with flags for those that change most often.
-#[derive(Debug, Clone, Default, Args)]
-pub struct ConfigArgs {
-    #[command(flatten)]
-    pub settings: SettingsArgs,
-    /// The reward rule: a path, or a name in plugins/dist. Repeatable; rewards are added: a.wasm:0.7, b.wasm:0.3.
-    #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
-    pub plugin: Vec<String>,
-    /// Where the policy runs: auto, cpu, cuda or cuda:N. (For the extractor: --set extract.device=cuda:N.)
-    #[arg(long)]
-    pub device: Option<String>,
-}
-
-/// What completions earn as a whole.
-#[derive(Debug, Clone, Default, Args)]
-pub struct GraderArgs {
-    /// A response rule that judges the answers, in place of the built-in string match.
-    #[arg(long, value_name = "FILE.wasm")]
-    pub judge: Option<String>,
-    /// A response rule that checks the format, in place of the built-in check of think and answer blocks.
-    #[arg(long, value_name = "FILE.wasm")]
-    pub format: Option<String>,
-}
-
 #[derive(Debug, Clone, Default, Args)]
 pub struct TrainArgs {
     #[command(flatten)]
-    pub config: ConfigArgs,
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+    #[command(flatten)]
+    pub questions: QuestionArgs,
+    #[command(flatten)]
+    pub reward: RewardArgs,
     #[command(flatten)]
     pub graders: GraderArgs,
+    #[command(flatten)]
+    pub length: LengthArgs,
     /// Folder of the run. Default: the next free runs/RULE-NNN.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -239,24 +217,24 @@ pub struct TrainArgs {
     pub resume: bool,
     #[command(flatten)]
     pub recording: RecordingArgs,
-    /// Optimiser steps.
-    #[arg(long)]
-    pub steps: Option<usize>,
-    /// Seed of every random draw of the run.
-    #[arg(long)]
-    pub seed: Option<u64>,
     /// Check and print the resolved configuration, then stop.
     #[arg(long)]
     pub dry_run: bool,
+}
+
+impl TrainArgs {
+    /// Returns the flags that are short for settings.
+    pub fn flags(&self) -> [&dyn Flags; 5] {
+        [&self.policy, &self.questions, &self.reward, &self.graders, &self.length]
+    }
 }
 
 #[derive(Debug, Clone, Args)]
 pub struct SftArgs {
     #[command(flatten)]
     pub settings: SettingsArgs,
-    /// Where the policy runs: auto, cpu, cuda or cuda:N.
-    #[arg(long)]
-    pub device: Option<String>,
+    #[command(flatten)]
+    pub policy: PolicyArgs,
     /// Demonstrations, one JSON object per line.
     pub file: PathBuf,
     /// Folder of the run. Default: the next free runs/sft-NNN.
@@ -271,12 +249,10 @@ pub struct SftArgs {
 pub struct FilterArgs {
     #[command(flatten)]
     pub settings: SettingsArgs,
-    /// Where the policy runs: auto, cpu, cuda or cuda:N.
-    #[arg(long)]
-    pub device: Option<String>,
-    /// Question file, or a split of a dataset's folder: FOLDER#train. Default: the configuration's `question.train`.
-    #[arg(long, value_name = "FILE")]
-    pub questions: Option<PathBuf>,
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+    #[command(flatten)]
+    pub questions: QuestionArgs,
     /// Keep N questions too that were always answered right.
     #[arg(long, value_name = "N")]
     pub anchors: Option<usize>,
@@ -294,7 +270,11 @@ pub struct EvalArgs {
     #[command(subcommand)]
     pub command: Option<EvalCommand>,
     #[command(flatten)]
-    pub config: ConfigArgs,
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+    #[command(flatten)]
+    pub reward: RewardArgs,
     /// Question file, or a split of a dataset's folder; repeatable. Default: the configuration's `question.eval`.
     #[arg(long, value_name = "FILE")]
     pub questions: Vec<PathBuf>,
@@ -307,8 +287,8 @@ pub struct EvalArgs {
     /// Folder of an adapter or a checkpoint to load into the model; repeatable. Default: the raw model.
     #[arg(long, value_name = "DIR")]
     pub adapter: Vec<PathBuf>,
-    /// The raw model too, before the adapters.
-    #[arg(long, requires = "adapter")]
+    /// The raw model, before the adapters; without --adapter the default.
+    #[arg(long)]
     pub raw: bool,
     /// Also say which share of the sentences the corpus supports: opens the index, the extractor and the rule.
     #[arg(long)]
@@ -338,9 +318,14 @@ pub enum EvalCommand {
 pub struct CompareArgs {
     #[command(flatten)]
     pub settings: SettingsArgs,
-    /// Where the policies run: auto, cpu, cuda or cuda:N.
-    #[arg(long)]
-    pub device: Option<String>,
+    #[command(flatten)]
+    pub policy: PolicyArgs,
+    #[command(flatten)]
+    pub questions: QuestionArgs,
+    #[command(flatten)]
+    pub parts: PartArgs,
+    #[command(flatten)]
+    pub length: LengthArgs,
     /// An arm with this reward rule: a path, or a name in plugins/dist; repeatable.
     #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
     pub plugin: Vec<String>,
@@ -350,24 +335,22 @@ pub struct CompareArgs {
     /// Runs of each arm, from the seed in `run.seed` on. Default: 3, or with --resume as many as before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
-    /// Optimiser steps of each run.
-    #[arg(long)]
-    pub steps: Option<usize>,
-    /// The first seed.
-    #[arg(long)]
-    pub seed: Option<u64>,
     /// Folder for the runs. Default: the next free runs/compare-NNN.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Go on in --out, with the arms it began with.
-    #[arg(long, requires = "out", conflicts_with_all = ["plugin", "arm", "steps", "seed", "device", "config", "set"])]
+    #[arg(long, requires = "out", conflicts_with_all = [
+        "plugin", "arm", "steps", "seed", "device", "config", "set", "model", "extractor", "index", "questions",
+    ])]
     pub resume: bool,
 }
 
 #[derive(Debug, Args)]
 pub struct MergeArgs {
     #[command(flatten)]
-    pub config: ConfigArgs,
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub policy: PolicyArgs,
     /// Folder of an adapter or a checkpoint.
     pub adapter: PathBuf,
     /// New folder for the merged model.
@@ -377,7 +360,9 @@ pub struct MergeArgs {
 #[derive(Debug, Args)]
 pub struct ScoreArgs {
     #[command(flatten)]
-    pub config: ConfigArgs,
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub reward: RewardArgs,
     #[command(flatten)]
     pub graders: GraderArgs,
     /// Completions, one JSON object per line.
@@ -400,8 +385,8 @@ pub struct RecordingArgs {
 #[derive(Debug, Args)]
 pub struct ExtractArgs {
     /// Hugging Face folder, the name of a model that was downloaded, or a folder with an exported graph. Default: the demo's.
-    #[arg(long, value_name = "MODEL")]
-    pub model: Option<String>,
+    #[arg(long, value_name = "DIR|NAME")]
+    pub extractor: Option<String>,
     /// What the model is asked, with {sentence} where the sentence goes. Default: the folder's own.
     #[arg(long, value_name = "FILE")]
     pub prompt: Option<PathBuf>,

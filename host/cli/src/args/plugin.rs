@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::{RecordingArgs, SettingsArgs};
+use super::{PartArgs, RecordingArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub struct PluginArgs {
@@ -79,6 +79,8 @@ pub struct RuleArgs {
 pub struct PluginRunArgs {
     #[command(flatten)]
     pub rule: RuleArgs,
+    #[command(flatten)]
+    pub parts: PartArgs,
     /// Sentences or completions, one JSON object per line.
     pub file: PathBuf,
     #[command(flatten)]

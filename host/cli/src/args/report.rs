@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{ConfigArgs, GraderArgs, RecordingArgs};
+use super::{GraderArgs, RecordingArgs, RewardArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub struct ReportArgs {
@@ -34,7 +34,9 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "FILE.html")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
-    pub config: ConfigArgs,
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub reward: RewardArgs,
     #[command(flatten)]
     pub graders: GraderArgs,
     #[command(flatten)]

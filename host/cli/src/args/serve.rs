@@ -8,12 +8,14 @@ use clap::Args;
 use corver_serve::{Limits, QueueLimits};
 
 use super::index::bytes;
-use super::{ConfigArgs, GraderArgs};
+use super::{GraderArgs, RewardArgs, SettingsArgs};
 
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     #[command(flatten)]
-    pub config: ConfigArgs,
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub reward: RewardArgs,
     #[command(flatten)]
     pub graders: GraderArgs,
     #[command(flatten)]

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
+use corver_reward::Scorer;
 use corver_reward::check::{Checked, CheckedClaim, CheckedSentence, QuestionCheck, Status, Text};
-use corver_reward::{Config, Scorer};
+use corver_reward::config::{self, RewardConfig};
 
 use super::index::count::origin;
 use super::score::show_lookup;
@@ -18,9 +19,11 @@ use crate::settings;
 const UNSUPPORTED: u8 = 3;
 
 pub fn run(args: &CheckArgs, json: bool) -> Result<ExitCode> {
-    let config = Config::resolve(settings::of_check(args)?)?;
+    let mut settings = settings::load(&args.settings, &[&args.reward])?;
+    settings.check.by = args.by.map_or(settings.check.by, Into::into);
+    let (settings, reward) = config::resolve::<RewardConfig>(settings)?;
     let texts = texts(args)?;
-    let mut scorer = Scorer::open(&config)?;
+    let mut scorer = Scorer::open(&reward, &settings)?;
     let passages = args.passages.unwrap_or(usize::from(scorer.has_text()));
     let checked = scorer.check(&texts, passages)?;
     for one in &checked {

@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use corver_report::comparison::{COST_LEGEND, LEGEND, Table, Tables, comparison};
 use corver_report::run::Run;
-use corver_reward::Config;
-use corver_reward::Settings;
-use corver_reward::plugin::Plugin;
+use corver_reward::config;
+use corver_settings::load::differences;
+use corver_settings::{Plugin, Settings};
 use corver_study::compare::{compare, untrained};
 use corver_study::run::{Summary, folder};
 use corver_study::whole;
 use serde::{Deserialize, Serialize};
 
-use crate::args::{CompareArgs, ConfigArgs, TrainArgs};
+use crate::args::{CompareArgs, Flags, LengthArgs, RecordingArgs, RewardArgs, TrainArgs};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::settings;
 
-use super::train::{self, Surroundings};
+use super::train::{self, Surroundings, TrainConfig};
 
 /// What is compared; the arms' settings lie in their folders.
 const PLAN: &str = "compare.json";
@@ -111,7 +111,7 @@ fn show(Tables { figures, differences, costs, cost_differences, verdicts }: &Tab
 /// Settings that decide what is measured and how, or that a comparison sets itself.
 const COMMON: [&str; 5] = ["eval.", "question.eval", "policy.model", "reward.compatibility", "run.seed"];
 
-/// Resolves every arm's settings, and only then makes the folder with them. An arm that is the first one again is left out.
+/// Resolves every arm's settings, and only then makes the folder with them.
 fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
     let seeds = args.seeds.unwrap_or(3);
     let there = out.display();
@@ -127,12 +127,8 @@ fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
         if let Some(key) = different.iter().find(|key| COMMON.iter().any(|common| key.starts_with(common))) {
             bail!("{name} has another `{key}` than {}, but arms are measured alike, with the same seeds", first.0);
         }
-        if different.is_empty() {
-            let note = format!("{name} has the settings of {} and is not run a second time", first.0);
-            eprintln!("{}", output::escaped(&note));
-        } else {
-            arms.push((name, settings));
-        }
+        ensure!(!different.is_empty(), "{name} changes nothing: it has the settings of {}", first.0);
+        arms.push((name, settings));
     }
     ensure!(
         arms.len() > 1,
@@ -156,7 +152,7 @@ fn is_free(out: &Path) -> bool {
 }
 
 fn differing(one: &Settings, other: &Settings) -> Result<Vec<String>> {
-    corver_reward::settings::differences(&toml::to_string(one)?, &toml::to_string(other)?)
+    differences(&toml::to_string(one)?, &toml::to_string(other)?)
 }
 
 /// The comparison that a folder holds; more seeds may be asked for than before.
@@ -170,45 +166,42 @@ fn reopen(out: &Path, args: &CompareArgs) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Names and resolved settings: the rules, then the files; before them the settings as they are, unless a rule was given.
+/// Returns the name and the resolved settings of every arm: the rules, then the files; before them the settings as they are, unless
+/// a rule is named.
 fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
-    let resolved = |config: &[PathBuf], plugin: &[String]| {
-        let mut settings = args.settings.clone();
-        if !config.is_empty() && settings.config.is_empty() {
-            settings.config.push(corver_reward::settings::DEMO.into());
-        }
-        settings.config.extend_from_slice(config);
-        let args = TrainArgs {
-            config: ConfigArgs { settings, plugin: plugin.to_vec(), device: args.device.clone() },
-            steps: args.steps,
-            seed: args.seed,
-            ..TrainArgs::default()
-        };
-        Config::resolve_for_training(settings::of_train(&args)?).map(|config| config.to_settings())
-    };
     let mut arms = Vec::new();
     if args.plugin.is_empty() {
-        arms.push((BASE.to_owned(), resolved(&[], &[])?));
+        arms.push((BASE.to_owned(), of_arm(args, None, None)?));
     }
     for text in &args.plugin {
-        let Plugin { path, weight } = text.parse()?;
-        let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let name = if weight == 1.0 { stem } else { format!("{stem}-{weight}") };
-        arms.push((name, resolved(&[], std::slice::from_ref(text))?));
+        let plugin: Plugin = text.parse()?;
+        let name = if plugin.weight == 1.0 { plugin.name() } else { format!("{}-{}", plugin.name(), plugin.weight) };
+        arms.push((name, of_arm(args, Some(text), None)?));
     }
     for file in &args.arm {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let settings =
-            resolved(std::slice::from_ref(file), &[]).with_context(|| format!("the arm {}", file.display()))?;
+        let settings = of_arm(args, None, Some(file)).with_context(|| format!("the arm {}", file.display()))?;
         arms.push((name, settings));
     }
     Ok(arms)
 }
 
+/// Returns the settings of one arm: those of the command, with the arm's rule, or with its own file last.
+fn of_arm(args: &CompareArgs, plugin: Option<&String>, file: Option<&PathBuf>) -> Result<Settings> {
+    let reward = RewardArgs { plugin: plugin.into_iter().cloned().collect(), parts: args.parts.clone() };
+    let flags: [&dyn Flags; 4] = [&args.policy, &args.questions, &reward, &args.length];
+    let settings = settings::of_arm(&args.settings, &flags, file.map(PathBuf::as_path))?;
+    let (settings, _) = config::resolve_with(settings, |settings, problems| {
+        TrainConfig::resolve(&RecordingArgs::default(), settings, problems)
+    })?;
+    Ok(settings)
+}
+
 fn train_args(out: &Path, arm: &str, seed: u64) -> TrainArgs {
     let run = run_folder(out, arm, seed);
-    let mut args = TrainArgs { seed: Some(seed), resume: run.join(folder::MANIFEST).exists(), ..TrainArgs::default() };
-    args.config.settings.config.push(out.join(arm).join(folder::CONFIG));
+    let length = LengthArgs { seed: Some(seed), steps: None };
+    let mut args = TrainArgs { length, resume: run.join(folder::MANIFEST).exists(), ..TrainArgs::default() };
+    args.settings.config.push(out.join(arm).join(folder::CONFIG));
     args.out = Some(run);
     args
 }

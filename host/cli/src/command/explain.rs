@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail, ensure};
 use corver_core::{ReturnParts, RewardSettings};
 use corver_report::explain::{Evidence, Explained, Passage, Piece};
 use corver_report::{Run, explain, page};
-use corver_reward::Config;
 use corver_reward::Passages;
+use corver_reward::config::{self, CorpusConfig};
 use corver_reward::parts::Loader;
 use corver_study::eval::read_completions;
 use corver_study::run::folder;
@@ -15,9 +15,10 @@ use serde_json::json;
 
 use super::index::count::origin;
 use super::score::{scored, show_return, show_sentence};
-use crate::args::{ConfigArgs, ExplainArgs, GraderArgs};
+use crate::args::{ExplainArgs, SettingsArgs};
 use crate::output;
 use crate::recording;
+use crate::scoring::GivenConfig;
 use crate::settings;
 
 const EXPLAIN: &str = "explain.html";
@@ -26,62 +27,84 @@ const PASSAGES: usize = 3;
 
 pub fn run(args: &ExplainArgs, json: bool) -> Result<()> {
     let of_run = args.subject.is_dir();
-    let (config, mut completions) = if of_run { of_run_folder(args)? } else { of_file(args)? };
+    let Subject { corpus, settings, mut completions } = if of_run { of_run_folder(args)? } else { of_file(args)? };
     for explained in &mut completions {
-        explained.evidence = evidence(explained, &config, args.recording.replay.is_some());
+        explained.evidence = evidence(explained, corpus.as_ref());
     }
     let folder = if of_run { args.subject.as_path() } else { args.subject.parent().unwrap_or(Path::new("")) };
     let out = args.out.clone().unwrap_or_else(|| folder.join(EXPLAIN));
-    page::save(&out, &explain(&completions, &config.reward))?;
+    page::save(&out, &explain(&completions, &settings))?;
     if json {
         return output::json(&json!({ "page": out, "completions": completions }));
     }
-    completions.iter().for_each(|explained| show(explained, &config.reward));
+    completions.iter().for_each(|explained| show(explained, &settings));
     output::line(format_args!("the page is in {}", out.display()));
     Ok(())
 }
 
-/// Completions of a step, with the settings of their run.
-fn of_run_folder(args: &ExplainArgs) -> Result<(Config, Vec<Explained>)> {
+/// Completions to explain.
+struct Subject {
+    /// Corpus of the counts, or the reason why it has no text to show.
+    corpus: Result<CorpusConfig, String>,
+    settings: RewardSettings,
+    completions: Vec<Explained>,
+}
+
+/// Returns the completions of a step, with the settings of their run.
+fn of_run_folder(args: &ExplainArgs) -> Result<Subject> {
     ensure!(args.line.is_none(), "--line is for a file of completions; of a run, say --step and --completion");
-    let ExplainArgs { config: ConfigArgs { settings, plugin, device }, graders, recording, .. } = args;
-    let is_plain = settings.config.is_empty() && settings.set.is_empty() && plugin.is_empty() && device.is_none();
+    let ExplainArgs { settings, reward, graders, recording, .. } = args;
+    let has_settings = !settings.config.is_empty() || !settings.set.is_empty();
+    let has_parts =
+        !reward.plugin.is_empty() || reward.parts.extractor.is_some() || !reward.parts.corpus.index.is_empty();
     let is_recorded = recording.record.is_some() || recording.replay.is_some();
-    if !is_plain || graders.judge.is_some() || graders.format.is_some() || is_recorded {
+    if has_settings || has_parts || graders.judge.is_some() || graders.format.is_some() || is_recorded {
         bail!("a run is explained with the settings that it was trained with; leave the others out");
     }
     let run = Run::open(&args.subject)?;
-    let mut of_run = ConfigArgs::default();
-    of_run.settings.config.push(args.subject.join(folder::CONFIG));
-    let config = Config::resolve(settings::of_explain(&of_run, &GraderArgs::default())?)?;
+    let of_run = SettingsArgs { config: vec![args.subject.join(folder::CONFIG)], set: Vec::new() };
+    let settings = settings::load(&of_run, &[])?;
+    let reward = settings.reward;
+    // An index that is no longer there is no reason to keep the rest of the page back.
+    let corpus = config::resolve::<CorpusConfig>(settings);
+    let corpus = corpus.map(|(_, corpus)| corpus).map_err(|error| format!("{error:#}"));
     let completions = explain::of_step(&run, args.step, args.completion)?;
-    Ok((config, completions))
+    Ok(Subject { corpus, settings: reward, completions })
 }
 
-/// One completion of a file, scored as `score` does.
-fn of_file(args: &ExplainArgs) -> Result<(Config, Vec<Explained>)> {
+/// Returns one completion of a file, scored as `score` does.
+fn of_file(args: &ExplainArgs) -> Result<Subject> {
     let file = args.subject.display();
     let Some(line) = args.line else { bail!("which completion of {file}? Give its line: --line N, counted from 1") };
-    let config = Config::resolve(settings::of_explain(&args.config, &args.graders)?)?;
     let mut completions = read_completions(&args.subject)?;
     completions.keep_line(line).with_context(|| format!("{file} has no completion in line {line}"))?;
-    let mut verifiers = recording::verifiers(&config, &args.recording)?;
-    let loader = Loader::new(&config)?;
+    let settings = settings::load(&args.settings, &[&args.reward, &args.graders])?;
+    let has_triplets = completions.triplets.is_some();
+    let (settings, config) = config::resolve_with(settings, |settings, problems| {
+        GivenConfig::resolve(has_triplets, &args.recording, settings, problems)
+    })?;
+    let mut verifiers = recording::verifiers(&config.answers, &args.recording)?;
+    let loader = Loader::new(&config.rules)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    let traces = scored(completions, &config, &mut verifiers, &mut rules, &mut graders)?.traces;
+    let extractor = config.extractor.as_ref();
+    let scored = scored(completions, extractor, &settings.reward, &mut verifiers, &mut rules, &mut graders)?;
     let origin = format!("line {line} of {}", args.subject.file_name().unwrap_or_default().to_string_lossy());
-    let explained = traces.into_iter().map(|trace| Explained::new(origin.clone(), trace, &config.reward));
-    let explained = explained.collect();
-    Ok((config, explained))
+    let mut explained = Vec::new();
+    for trace in scored.traces {
+        explained.push(Explained::new(origin.clone(), trace, &settings.reward));
+    }
+    let replayed = "The counts were replayed from a recording, which has no text.";
+    let corpus = config.answers.map(|(corpus, _)| corpus).ok_or_else(|| replayed.to_owned());
+    Ok(Subject { corpus, settings: settings.reward, completions: explained })
 }
 
 /// The passages that match what was asked for the sentences of a completion. An index that is no longer there is no reason to
 /// keep the rest of the page back: the page says why there is no passage.
-fn evidence(explained: &Explained, config: &Config, is_replayed: bool) -> Vec<Evidence> {
+fn evidence(explained: &Explained, corpus: Result<&CorpusConfig, &String>) -> Vec<Evidence> {
     let lookups = explained.lookups();
-    let opened = match is_replayed {
-        true => Err("The counts were replayed from a recording, which has no text.".to_owned()),
-        false => open(config).map_err(|error| format!("{error:#}")),
+    let opened = match corpus {
+        Err(why) => Err(why.clone()),
+        Ok(corpus) => open(corpus).map_err(|error| format!("{error:#}")),
     };
     if let (Err(why), false) = (&opened, lookups.is_empty()) {
         tracing::warn!("no passages: {why}");
@@ -98,7 +121,7 @@ fn evidence(explained: &Explained, config: &Config, is_replayed: bool) -> Vec<Ev
     lookups.into_iter().map(|lookup| of_query(&lookup.query)).collect()
 }
 
-fn open(config: &Config) -> Result<Passages> {
+fn open(config: &CorpusConfig) -> Result<Passages> {
     let passages = Passages::new(config)?;
     passages.open()?;
     Ok(passages)

@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use corver_core::Triplet;
 use corver_core::triplet::triplets_from_reply;
 use corver_extract::{Settings, Stats};
-use corver_reward::config::{DemoOr, Extraction, model};
-use corver_reward::parts;
+use corver_reward::config::{DemoOr, ExtractorConfig, hub_place};
+use corver_reward::{hub, parts};
 use corver_study::eval::{ExtractionQuality, Found, compare_triplets, read_gold};
 use serde_json::json;
 
@@ -24,7 +24,11 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         Some(gold) => gold.iter().map(|gold| gold.sentence.as_str()).collect(),
         None => text.lines().map(str::trim).filter(|line| !line.is_empty()).collect(),
     };
-    let extraction = Extraction {
+    let config = ExtractorConfig {
+        model: match &args.extractor {
+            Some(text) => hub_place(hub::Kind::Model, text).context("--extractor")?,
+            None => DemoOr::Demo,
+        },
         prompt: args.prompt.clone(),
         chat: !args.no_chat,
         settings: Settings {
@@ -34,8 +38,7 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         },
         device: args.device.parse()?,
     };
-    let place = args.model.as_ref().map(|text| model(text)).transpose()?.flatten().unwrap_or(DemoOr::Demo);
-    let extractor = parts::open_extractor(&parts::extractor_folder(&place)?, &extraction)?;
+    let (_, extractor) = parts::extractor(&config)?;
     let start = Instant::now();
     let replies = extractor.replies(&sentences).context("extracting triplets")?;
     let seconds = start.elapsed().as_secs_f64();

@@ -4,10 +4,11 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use corver_reward::Config;
+use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
-use corver_study::eval::filter::KEPT;
-use corver_study::eval::{FilterPlan, FilterSettings, Filtered, filter};
+use corver_settings::FilterSettings;
+use corver_study::eval::filter::{ANSWERED, KEPT};
+use corver_study::eval::{FilterPlan, Filtered, filter};
 use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 
 use crate::args::FilterArgs;
@@ -15,6 +16,7 @@ use crate::engine::{self, Answering};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::policy;
+use crate::questions::TrainSets;
 use crate::resumed;
 use crate::settings;
 
@@ -26,31 +28,35 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     if args.resume {
         resumed::take_settings(&mut args.settings, args.out.as_deref());
     }
-    let mut config = Config::resolve(settings::of_filter(&args)?)?;
+    let mut layers = settings::layers(&args.settings, &[&args.policy, &args.questions])?;
+    if let Some(anchors) = args.anchors {
+        layers.set("filter.anchors", anchors);
+    }
+    let (mut settings, (policy, sets)) = config::resolve::<(PolicyConfig, TrainSets)>(settings::finish(&layers)?)?;
     let plan = FilterPlan {
-        settings: config.filter,
-        sampling: config.filter.sampling(config.rollout),
-        compatibility: config.reward.compatibility,
-        seed: config.seed,
+        settings: settings.filter,
+        sampling: settings.filter.sampling(settings.rollout),
+        compatibility: settings.reward.compatibility,
+        seed: settings.run.seed,
     };
-    let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
-    let device = engine::device(&config)?;
-    let mut questions = parts::train_questions(&config)?.questions;
+    let resolved = toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
+    let device = engine::device(&settings, &policy)?;
+    let mut questions = sets.read(settings.run.seed)?.questions;
     let asked = questions.len();
     questions.retain(|question| !question.golds.is_empty());
     ensure!(!questions.is_empty(), "`question.train`: no question has a gold answer to grade with");
-    let model = parts::model(&config)?;
+    let model = parts::model(&policy)?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(&config.to_settings(), &FREE)?));
+    manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(&settings, &FREE)?));
     manifest.set("model", fingerprint(&model)?);
     manifest.set("questions", text_fingerprint(&serde_json::to_string(&questions)?));
     manifest.set("device", device);
 
-    config.rollout = plan.sampling;
-    let memory = policy::plan_memory(&mut config, &model)?;
-    policy::choose_threads(&mut config)?;
+    settings.rollout = plan.sampling;
+    let memory = policy::plan_memory(&mut settings, &policy, &model)?;
+    policy::choose_threads(&mut settings)?;
     let interrupt = Interrupt::listen()?;
     let bar = output::progress(questions.len() as u64, "answering");
     let (mut show, asked_to_stop) = (output::decoding(&bar), interrupt.clone());
@@ -59,8 +65,8 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         if asked_to_stop.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
-    let answering = Answering { adapter: None, system_prompt: &config.system_prompt, scratch: scratch.path() };
-    let mut policy = engine::open_sampler(&config, &model, answering, (&questions, &plan.sampling), watch)?;
+    let answering = Answering { adapter: None, system_prompt: &settings.policy.system_prompt, scratch: scratch.path() };
+    let mut sampler = engine::open_sampler(&settings, &policy, &model, answering, (&questions, &plan.sampling), watch)?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "filter"));
     let run = if args.resume {
         let run = resumed::open(&path, &manifest, &resolved, &FREE)?;
@@ -79,7 +85,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         answered = done;
         bar.set_position(done as u64);
     };
-    let filtered = filter(policy.as_mut(), &questions, &plan, &run, &mut progress);
+    let filtered = filter(sampler.as_mut(), &questions, &plan, &run, &mut progress);
     bar.finish_and_clear();
     let go_on = format!("`corver-host filter --out {} --resume` goes on", path.display());
     let filtered = match filtered {
@@ -90,6 +96,16 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         }
         filtered => filtered.with_context(|| go_on)?,
     };
+    ensure!(
+        filtered.kept > 0,
+        "none of {} questions was right at least {} and at most {} times of {}: nothing is left to train on. {} says what was \
+         answered; an answer counts only behind <answer>, which the system prompt must ask for (`policy.system_prompt`)",
+        filtered.questions,
+        plan.settings.min_correct,
+        plan.settings.max_correct.unwrap_or(plan.settings.num_generations.saturating_sub(1)),
+        plan.settings.num_generations,
+        path.join(ANSWERED).display()
+    );
     if filtered.anchors < plan.settings.anchors {
         let (anchors, wanted) = (filtered.anchors, plan.settings.anchors);
         output::note(
@@ -102,7 +118,7 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     }
     show_table(&filtered, &plan.settings);
     output::line(format_args!(
-        "{} of {} questions ({}) are kept; --set question.train={} trains on them",
+        "{} of {} questions ({}) are kept; train --questions {} trains on them",
         filtered.kept,
         filtered.questions,
         share(filtered.kept, &filtered),

@@ -1,7 +1,7 @@
 //! `corver-host merge`: a model with an adapter in its weights.
 
 use anyhow::{Context, Result};
-use corver_reward::Config;
+use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
 use serde_json::json;
 
@@ -11,10 +11,12 @@ use crate::policy;
 use crate::settings;
 
 pub fn run(args: &MergeArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(settings::of_merge(args)?)?;
-    let model = parts::model(&config)?;
+    let mut layers = settings::layers(&args.settings, &[&args.policy])?;
+    layers.add_own_part(); // the adapter
+    let (settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
+    let model = parts::model(&policy)?;
     let out = std::path::absolute(&args.out).with_context(|| format!("the path {}", args.out.display()))?;
-    policy::merge(&config, &model, &args.adapter, &out)?;
+    policy::merge(&settings, &model, &args.adapter, &out)?;
     if json {
         return output::json(&json!({"model": model, "adapter": args.adapter, "merged": out}));
     }

@@ -17,5 +17,6 @@ pub mod plugin;
 pub mod report;
 pub mod score;
 pub mod serve;
+pub mod settings;
 pub mod sft;
 pub mod train;

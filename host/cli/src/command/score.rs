@@ -1,40 +1,48 @@
 //! `corver-host score`: completions → traces.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use corver_core::{
     Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers, SentenceScorer, Trace,
     Verdict, Verifiers, score,
 };
-use corver_reward::Config;
+use corver_reward::config::{self, ExtractorConfig};
 use corver_reward::parts::{self, Loader};
+use corver_settings::RewardSettings;
 use corver_study::eval::{Completions, read_completions};
 
 use crate::args::ScoreArgs;
 use crate::output;
 use crate::recording;
+use crate::scoring::GivenConfig;
 use crate::settings;
 
 pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(settings::of_score(args)?)?;
     let completions = read_completions(&args.file)?;
-    let mut verifiers = recording::verifiers(&config, &args.recording)?;
-    let loader = Loader::new(&config)?;
+    let settings = settings::load(&args.settings, &[&args.reward, &args.graders])?;
+    let has_triplets = completions.triplets.is_some();
+    let (settings, config) = config::resolve_with(settings, |settings, problems| {
+        GivenConfig::resolve(has_triplets, &args.recording, settings, problems)
+    })?;
+    let mut verifiers = recording::verifiers(&config.answers, &args.recording)?;
+    let loader = Loader::new(&config.rules)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
-    score_and_show(completions, &config, &mut verifiers, &mut rules, &mut graders, json)
+    let extractor = config.extractor.as_ref();
+    score_and_show(completions, extractor, &settings.reward, &mut verifiers, &mut rules, &mut graders, json)
 }
 
 /// Scores completions and prints their traces.
 pub fn score_and_show(
     completions: Completions,
-    config: &Config,
+    extractor: Option<&ExtractorConfig>,
+    settings: &RewardSettings,
     verifiers: &mut Verifiers<'_>,
     sentence_scorer: &mut dyn SentenceScorer,
     graders: &mut Graders,
     json: bool,
 ) -> Result<()> {
-    let scored = scored(completions, config, verifiers, sentence_scorer, graders)?;
+    let scored = scored(completions, extractor, settings, verifiers, sentence_scorer, graders)?;
     for trace in &scored.traces {
-        let explained = Explained::of(trace, &config.reward);
+        let explained = Explained::of(trace, settings);
         if json { output::json(&explained)? } else { show(trace, &explained.return_parts) }
     }
     Ok(())
@@ -43,18 +51,19 @@ pub fn score_and_show(
 /// Scores completions with their own triplets, or the extractor's.
 pub fn scored(
     completions: Completions,
-    config: &Config,
+    extractor: Option<&ExtractorConfig>,
+    settings: &RewardSettings,
     verifiers: &mut Verifiers<'_>,
     sentence_scorer: &mut dyn SentenceScorer,
     graders: &mut Graders,
 ) -> Result<Scored> {
-    let mut extractor: Box<dyn Extractor> = match completions.triplets {
-        Some(given) => Box::new(given),
-        None => Box::new(parts::extractor(config)?.1),
+    let mut extractor: Box<dyn Extractor> = match (completions.triplets, extractor) {
+        (Some(given), _) => Box::new(given),
+        (None, Some(config)) => Box::new(parts::extractor(config)?.1),
+        (None, None) => bail!("the completions have no triplets, and no extractor is named"),
     };
     let mut scorers = Scorers { extractor: extractor.as_mut(), verifiers, sentence_scorer, graders };
-    score(&completions.rollouts, &completions.questions, &mut scorers, &config.reward)
-        .context("scoring the completions")
+    score(&completions.rollouts, &completions.questions, &mut scorers, settings).context("scoring the completions")
 }
 
 fn show(trace: &Trace, parts: &ReturnParts) {

@@ -6,8 +6,8 @@ use corver_core::with_causes;
 use corver_corpus::OpenOptions;
 use corver_counts::{Source, TOKEN_VARIABLE, Token};
 use corver_reward::check::{Checked, Text};
-use corver_reward::config::DemoOr;
-use corver_reward::{Config, Scorer, parts};
+use corver_reward::config::{self, DemoOr, RewardConfig};
+use corver_reward::{Scorer, parts};
 use corver_serve::{
     CountLimits, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, counts, get_reward, score,
 };
@@ -26,8 +26,9 @@ const MAX_PASSAGES_IN_ALL: usize = 2_000;
 const MAX_SENTENCES: usize = 512;
 
 pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(settings::of_serve(args)?)?;
-    let scorer = Scorer::open(&config)?;
+    let settings = settings::load(&args.settings, &[&args.reward, &args.graders])?;
+    let (settings, config) = config::resolve::<RewardConfig>(settings)?;
+    let scorer = Scorer::open(&config, &settings)?;
     let (rule, reward) = (scorer.rule().to_owned(), *scorer.settings());
     let mut metrics = Metrics::default();
     let of_queue = QueueLimits { completions: args.queue, batch: args.max_batch, ..QueueLimits::default() };
@@ -43,9 +44,9 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let mut server = bind(&args.server, limits, metrics)?;
     server.route([get_reward(&queue, args.strict), score(&queue)]);
     server.route([between_batches(&queue, "/v1/check", of_queue.completion_bytes, CHECK, check)]);
-    if let [Source::Folder(path)] = parts::sources(&config.sources)?.as_slice() {
+    if let [Source::Folder(path)] = parts::sources(&config.corpus.sources)?.as_slice() {
         let corpus = open_folder(path, None, OpenOptions::default())?;
-        let is_demo = matches!(config.sources[..], [DemoOr::Demo]);
+        let is_demo = matches!(config.corpus.sources[..], [DemoOr::Demo]);
         server.route(counts(corpus, &name_of(path, args.name.as_deref(), is_demo)?, CountLimits::default()));
     }
     let reported = queue.clone();

@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use corver_core::update::LossSettings;
+use corver_core::LossSettings;
 use corver_core::{Algorithm, LearnSettings, Sampling, Trainee};
-use corver_reward::Config;
+use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
+use corver_settings::Settings;
 use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use corver_study::sft::{Demonstrations, SftError, SftPlan, SftSummary, sft};
 use serde_json::{Value, json};
@@ -23,29 +24,32 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     if args.resume {
         resumed::take_settings(&mut args.settings, args.out.as_deref());
     }
-    let mut config = Config::resolve(settings::of_sft(&args)?)?;
+    let mut layers = settings::layers(&args.settings, &[&args.policy])?;
+    layers.add_own_part(); // the demonstrations
+    let (mut settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
     let demonstrations = Demonstrations::read(&args.file)?;
-    let steps = config.sft.steps(demonstrations.all.len());
-    let model = parts::model(&config)?;
-    let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
+    let steps = settings.sft.steps(demonstrations.all.len());
+    let model = parts::model(&policy)?;
+    let resolved = toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(&config.to_settings(), &[])?));
+    manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(&settings, &[])?));
     manifest.set("model", fingerprint(&model)?);
-    if let Some(adapter) = &config.adapter {
+    if let Some(adapter) = &policy.adapter {
         manifest.set("adapter", fingerprint(adapter)?);
     }
     manifest.set("demonstrations", text_fingerprint(&serde_json::to_string(&demonstrations.all)?));
-    manifest.set("device", policy::find_device(config.device)?);
+    manifest.set("device", policy::find_device(settings.run.device)?);
 
-    config.update = learning(&config, steps);
-    config.rollout = Sampling { num_generations: 1, max_completion_length: config.sft.max_length, ..config.rollout };
-    let memory = policy::plan_memory(&mut config, &model)?;
-    policy::choose_threads(&mut config)?;
-    let mut policy = policy::load_trainee(&config, &model)?;
-    policy.set_system_prompt(&config.system_prompt);
-    demonstrations.check_lengths(&policy.lengths(&demonstrations.all)?, config.sft.max_length)?;
+    settings.update = learning(&settings, steps);
+    let max_completion_length = settings.sft.max_length;
+    settings.rollout = Sampling { num_generations: 1, max_completion_length, ..settings.rollout };
+    let memory = policy::plan_memory(&mut settings, &policy, &model)?;
+    policy::choose_threads(&mut settings)?;
+    let mut policy = policy::load_trainee(&settings, &policy, &model)?;
+    policy.set_system_prompt(&settings.policy.system_prompt);
+    demonstrations.check_lengths(&policy.lengths(&demonstrations.all)?, settings.sft.max_length)?;
 
     let interrupt = Interrupt::listen()?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "sft"));
@@ -59,10 +63,10 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     };
     let plan = SftPlan {
         demonstrations: demonstrations.all,
-        settings: config.sft,
-        seed: config.seed,
-        checkpoint_every: config.checkpoint.every,
-        checkpoints_kept: config.checkpoint.keep,
+        settings: settings.sft,
+        seed: settings.run.seed,
+        checkpoint_every: settings.checkpoint.every,
+        checkpoints_kept: settings.checkpoint.keep,
     };
     let bar = output::progress(steps as u64, "imitating");
     bar.set_position(steps_done as u64);
@@ -90,14 +94,14 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
 }
 
 /// How the policy learns from demonstrations: nothing of it is about rewards.
-fn learning(config: &Config, steps: usize) -> LearnSettings {
+fn learning(settings: &Settings, steps: usize) -> LearnSettings {
     LearnSettings {
         algorithm: Algorithm::Grpo,
         loss: LossSettings::default(),
         num_iterations: 1,
-        learning_rate: config.sft.learning_rate,
+        learning_rate: settings.sft.learning_rate,
         total_steps: steps,
-        ..config.update
+        ..settings.update
     }
 }
 

@@ -5,27 +5,30 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use corver_core::{Decoding, Graders, Scorers, StepSettings, Trainee, Verifiers};
+use corver_core::{Decoding, Estimator, Graders, Scorers, StepSettings, Trainee, Verifiers};
 use corver_extract::Extractor;
-use corver_reward::config::Grader;
+use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
-use corver_reward::{Config, Settings};
+use corver_reward::plugin;
+use corver_settings::{ChatPrices, PriceSection, Settings};
 use corver_study::eval::Evaluation;
 use corver_study::run::{
-    Observer, Plan, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
+    Observer, Plan, Prices, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
     text_fingerprint, train,
 };
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use super::report;
-use crate::args::TrainArgs;
+use crate::args::{RecordingArgs, TrainArgs};
 use crate::engine::{self, EngineTrainee};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::policy::{self, MemoryPlan, Policy};
+use crate::questions::{EvalSet, TrainSets};
 use crate::recording;
 use crate::resumed;
+use crate::scoring::ScoringConfig;
 use crate::settings;
 
 /// The settings that a resumed run may have changed: it may go on for longer (the second is the same
@@ -75,10 +78,33 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// What is known of a run before anything large is loaded.
+/// Parts of a training run; nothing that it needs is optional.
+pub struct TrainConfig {
+    /// Model, adapter and engine.
+    pub policy: PolicyConfig,
+    /// Questions to train on.
+    pub train: TrainSets,
+    /// Questions to evaluate with.
+    pub eval: EvalSet,
+    /// Extractor, rules, and what answers them.
+    pub scoring: ScoringConfig,
+}
+
+impl TrainConfig {
+    /// Resolves every part; with --replay neither corpus nor verifiers are needed.
+    pub fn resolve(recording: &RecordingArgs, settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
+        let policy = PolicyConfig::resolve(settings, problems);
+        let train = TrainSets::resolve(settings, problems);
+        let eval = EvalSet::resolve(settings, problems);
+        let scoring = ScoringConfig::resolve(recording, settings, problems);
+        Some(Self { policy: policy?, train: train?, eval: eval?, scoring: scoring? })
+    }
+}
+
+/// A run before anything large is loaded.
 struct Prepared {
-    config: Config,
-    /// As it is kept in the run's folder.
+    config: TrainConfig,
+    /// Settings that the run keeps in its folder.
     settings: Settings,
     model: PathBuf,
     memory: Option<MemoryPlan>,
@@ -88,17 +114,16 @@ impl Prepared {
     fn of(args: &TrainArgs) -> Result<Self> {
         let mut args = args.clone();
         if args.resume {
-            resumed::take_settings(&mut args.config.settings, args.out.as_deref());
+            resumed::take_settings(&mut args.settings, args.out.as_deref());
         }
-        let settings = settings::of_train(&args)?;
-        let mut config = match args.recording.replay {
-            Some(_) => Config::resolve_for_replay(settings)?,
-            None => Config::resolve_for_training(settings)?,
-        };
-        let model = parts::model(&config)?;
-        let memory = policy::plan_memory(&mut config, &model)?;
-        policy::choose_threads(&mut config)?;
-        Ok(Self { settings: config.to_settings(), config, model, memory })
+        let settings = settings::load(&args.settings, &args.flags())?;
+        let (mut settings, config) = config::resolve_with(settings, |settings, problems| {
+            TrainConfig::resolve(&args.recording, settings, problems)
+        })?;
+        let model = parts::model(&config.policy)?;
+        let memory = policy::plan_memory(&mut settings, &config.policy, &model)?;
+        policy::choose_threads(&mut settings)?;
+        Ok(Self { config, settings, model, memory })
     }
 
     fn as_toml(&self) -> Result<String> {
@@ -143,33 +168,33 @@ impl Opened {
     fn of(args: &TrainArgs) -> Result<Self> {
         let prepared = Prepared::of(args)?;
         let Prepared { config, settings, model, .. } = &prepared;
-        let device = policy::find_device(config.device)?;
-        let loader = Loader::new(config)?;
+        let device = policy::find_device(settings.run.device)?;
+        let loader = Loader::new(&config.scoring.rules)?;
         let (rules, graders) = (loader.sentence_rules()?, loader.graders()?);
-        let plan = plan(config, &rules.name)?;
+        let plan = plan(config, settings, &rules.name)?;
         plan.check()?;
         recording::check(&args.recording, args.resume)?;
-        let (origin, verifiers) = recording::open(config, &args.recording)?;
+        let (origin, verifiers) = recording::open(&config.scoring.answers, &args.recording)?;
         parts::check_granted(&verifiers, &rules, &graders)?;
-        let (extractor_folder, extractor) = parts::extractor(config)?;
+        let (extractor_folder, extractor) = parts::extractor(&config.scoring.extractor)?;
 
         let mut manifest = RunManifest::default();
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
         manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(settings, &FREE)?));
         manifest.set("plugin", &rules.hash);
-        manifest.set("judge", Grader::fingerprint(config.judge.as_ref())?);
-        manifest.set("format", Grader::fingerprint(config.format.as_ref())?);
+        manifest.set("judge", grader_fingerprint(config.scoring.rules.judge.as_ref())?);
+        manifest.set("format", grader_fingerprint(config.scoring.rules.format.as_ref())?);
         origin.tell(&mut manifest)?;
         manifest.set("extractor", fingerprint(&extractor_folder)?);
-        if let Some(prompt) = &config.extraction.prompt {
+        if let Some(prompt) = &config.scoring.extractor.prompt {
             manifest.set("extractor's prompt", fingerprint(prompt)?);
         }
         manifest.set("model", fingerprint(model)?);
-        if let Some(adapter) = &config.adapter {
+        if let Some(adapter) = &config.policy.adapter {
             manifest.set("adapter", fingerprint(adapter)?);
         }
         manifest.set("questions", text_fingerprint(&serde_json::to_string(&(&plan.train.questions, &plan.eval))?));
-        manifest.set(SEED, config.seed.to_string());
+        manifest.set(SEED, settings.run.seed.to_string());
         manifest.set("device", device);
         Ok(Self { prepared, plan, rules, graders, verifiers, extractor, manifest })
     }
@@ -194,10 +219,10 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     }
     let Opened { prepared, plan, mut rules, mut graders, verifiers, mut extractor, manifest } = opened;
     let resolved = prepared.as_toml()?;
-    let Prepared { config, model, memory, .. } = prepared;
+    let Prepared { config, settings, model, memory } = prepared;
 
-    let engine = engine::open(&config, &model)?;
-    let mut policy = policy::load_trainee(&config, &model)?;
+    let engine = engine::open(&settings, &config.policy, &model)?;
+    let mut policy = policy::load_trainee(&settings, &config.policy, &model)?;
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train.questions, &plan.step.sampling)?;
     // From here on there is something to go on with.
@@ -218,7 +243,7 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
             Box::new(policy)
         }
         Some(engine) => {
-            let mut policy = EngineTrainee::new(engine, policy, &config, run.path())?;
+            let mut policy = EngineTrainee::new(engine, policy, &settings, run.path())?;
             policy.set_watch(screen.watch());
             Box::new(policy)
         }
@@ -243,34 +268,46 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     }
 }
 
-fn plan(config: &Config, rule: &str) -> Result<Plan> {
+/// Returns the hash of a response rule, for the manifest.
+fn grader_fingerprint(grader: Option<&Grader>) -> Result<String> {
+    match grader {
+        None => Ok("built in".to_owned()),
+        Some(grader) => Ok(fingerprint(&plugin::find(&grader.plugin)?)?),
+    }
+}
+
+fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<Plan> {
+    let rules = &config.scoring.rules;
+    let eval_prompt = &settings.eval.system_prompt;
+    let PriceSection { count, nli, passages } = settings.verify.price;
+    let ChatPrices { prompt, completion } = settings.verify.chat.prices;
     Ok(Plan {
-        train: parts::train_questions(config)?,
-        eval: parts::eval_questions(config)?,
-        steps: config.steps,
-        prompts_per_step: config.prompts_per_step,
-        seed: config.seed,
+        train: config.train.read(settings.run.seed)?,
+        eval: config.eval.read()?,
+        steps: settings.run.steps,
+        prompts_per_step: settings.question.prompts_per_step,
+        seed: settings.run.seed,
         step: StepSettings {
-            sampling: config.rollout,
-            rewards: config.reward,
-            estimator: config.update.estimator(config.advantage),
+            sampling: settings.rollout,
+            rewards: settings.reward,
+            estimator: Estimator::of(&settings.update, settings.advantage),
         },
-        evaluate: config.eval.answers,
-        truth: parts::truth(config),
+        evaluate: settings.eval.answers,
+        truth: config.eval.truth(),
         prompts: SystemPrompts {
-            train: config.system_prompt.clone(),
-            eval_raw: config.eval.system_prompt.clone(),
-            eval_trained: format!("{}{}", config.eval.system_prompt, config.eval.trained_suffix),
+            train: settings.policy.system_prompt.clone(),
+            eval_raw: eval_prompt.clone(),
+            eval_trained: format!("{eval_prompt}{}", settings.eval.trained_suffix),
         },
-        checkpoint_every: config.checkpoint.every,
-        checkpoints_kept: config.checkpoint.keep,
+        checkpoint_every: settings.checkpoint.every,
+        checkpoints_kept: settings.checkpoint.keep,
         rewards: RewardNames {
             rule: rule.to_owned(),
-            weights: config.plugins.iter().map(|plugin| plugin.weight).collect(),
-            judge: config.judge.as_ref().map_or_else(|| "string-match".to_owned(), Grader::name),
-            format: config.format.as_ref().map_or_else(|| "think-then-answer".to_owned(), Grader::name),
+            weights: rules.plugins.iter().map(|plugin| plugin.weight).collect(),
+            judge: rules.judge.as_ref().map_or_else(|| "string-match".to_owned(), Grader::name),
+            format: rules.format.as_ref().map_or_else(|| "think-then-answer".to_owned(), Grader::name),
         },
-        prices: config.verification.prices,
+        prices: Prices { count, nli, passages, prompt, completion },
     })
 }
 

@@ -7,34 +7,11 @@
 //! (Paper, Eq. advantage.) The spread is that of the R_k and not of the tokens: where all R_k of a group coincide while tokens differ,
 //! advantages reach the thousands. [`AdvantageSettings::min_spread`] can skip such groups; by default they are kept, as published.
 
-use serde::{Deserialize, Serialize};
+use crate::{AdvantageSettings, ScaleRewards};
 
 use super::{Advantages, Baseline, mean, means, unbiased_std};
 
 const EPSILON: f64 = 1e-4;
-
-/// What the centred returns are divided by.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ScaleRewards {
-    /// The spread within the group.
-    #[default]
-    Group,
-    /// The spread over the whole batch.
-    Batch,
-    /// Nothing.
-    None,
-}
-
-/// How returns are normalised.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AdvantageSettings {
-    /// What to divide by.
-    pub scale_rewards: ScaleRewards,
-    /// Groups whose spread is below this get advantage 0; 0 keeps every group.
-    pub min_spread: f64,
-}
 
 /// The baseline of each group of a step, from the R_k of all of its completions.
 ///

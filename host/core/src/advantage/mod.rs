@@ -20,10 +20,10 @@ mod signs;
 
 use serde::Serialize;
 
-use crate::PartError;
+use crate::{AdvantageSettings, PartError};
 
 pub use gae::{GaeSettings, gae, whiten};
-pub use grpo::{AdvantageSettings, ScaleRewards, baselines, normalize};
+pub use grpo::{baselines, normalize};
 pub use pairs::{Pair, pairs};
 pub use signs::{signed, take_signs};
 

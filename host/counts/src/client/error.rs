@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use corver_corpus::Mode;
 use corver_http::UrlError;
+use corver_settings::InvalidSetting;
 
 use crate::TokenError;
 
@@ -36,13 +37,8 @@ pub enum RemoteError {
     #[error(transparent)]
     Url(#[from] UrlError),
     /// A setting has a value that cannot work.
-    #[error("corpus.remote.{setting}: it must be {expected}")]
-    Setting {
-        /// Its name.
-        setting: &'static str,
-        /// What it may be.
-        expected: &'static str,
-    },
+    #[error(transparent)]
+    Setting(#[from] InvalidSetting),
     /// The token that the settings or the environment name cannot be used.
     #[error(transparent)]
     Token(#[from] TokenError),

@@ -4,7 +4,6 @@ mod batch;
 mod cache;
 mod error;
 mod http;
-mod settings;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,8 +19,8 @@ use crate::{TOKEN_VARIABLE, Token};
 use batch::Asked;
 use cache::Cache;
 
+pub use corver_settings::RemoteSettings;
 pub use error::RemoteError;
-pub use settings::RemoteSettings;
 
 /// Asks a server for counts, patiently.
 ///
@@ -56,8 +55,8 @@ impl Remote {
         settings: &RemoteSettings,
         cache_dir: Option<&Path>,
     ) -> Result<Self, RemoteError> {
-        if let Some((setting, expected)) = settings.problem() {
-            return Err(RemoteError::Setting { setting, expected });
+        if let Some(problem) = corver_settings::check("corpus.remote", settings).into_iter().next() {
+            return Err(problem.into());
         }
         let timeout = Duration::from_secs_f64(settings.timeout_s);
         let token = Token::load(settings.token_file.as_deref(), Some(TOKEN_VARIABLE))?;

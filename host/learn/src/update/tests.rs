@@ -1,7 +1,6 @@
 use super::*;
 use crate::testing::{stirred, tiny};
-use corver_core::DpoSettings;
-use corver_core::update::{LoraSettings, LossSettings, LossType};
+use corver_core::{AdamWSettings, DpoSettings, LoraSettings, LossSettings, LossType};
 
 fn rollout(question: usize, tokens: &[u32], log_probs: f32) -> Rollout {
     Rollout {
@@ -47,7 +46,7 @@ fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<Row<'a>> {
 fn settings(loss_type: LossType, old_log_probs: OldLogProbs) -> LearnSettings {
     // Wide clipping: a kink of the loss would spoil the finite differences.
     let loss = LossSettings { loss_type, beta: 0.3, epsilon_low: 0.9, epsilon_high: 9.0, ..LossSettings::default() };
-    LearnSettings { loss, old_log_probs, ..LearnSettings::default() }
+    LearnSettings { loss, old_log_probs, optimizer: AdamWSettings::with_f32_moments(), ..LearnSettings::default() }
 }
 
 /// The gradient by a weight of every third adapter matrix against the loss around it.
@@ -87,7 +86,12 @@ fn pairs() -> Data {
 }
 
 fn dpo() -> LearnSettings {
-    LearnSettings { algorithm: Algorithm::Dpo, dpo: DpoSettings { beta: 0.7 }, ..LearnSettings::default() }
+    LearnSettings {
+        algorithm: Algorithm::Dpo,
+        dpo: DpoSettings { beta: 0.7 },
+        optimizer: AdamWSettings::with_f32_moments(),
+        ..LearnSettings::default()
+    }
 }
 
 #[test]

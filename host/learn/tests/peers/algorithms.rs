@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use corver_core::{AdvantageSettings, Algorithm, Demonstration, Learner, Sampler, Sampling, Student};
+use corver_core::{AdvantageSettings, Algorithm, Demonstration, Estimator, Learner, Sampler, Sampling, Student};
 use corver_learn::{AdamWSettings, LearnSettings, LoraSettings, LossSettings, LossType, Model, Policy, Precision};
 use corver_pretrained::{ChatTokenizer, Family};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn settings(algorithm: Algorithm) -> LearnSettings {
         learning_rate: 1e-3,
         warmup_ratio: 0.0,
         // With the usual eps a gradient of 1e-8, which is rounding, would move a weight as far as any other.
-        optimizer: AdamWSettings { weight_decay: 0.01, eps: 1e-3, ..AdamWSettings::default() },
+        optimizer: AdamWSettings { weight_decay: 0.01, eps: 1e-3, ..AdamWSettings::with_f32_moments() },
         ..LearnSettings::default()
     }
 }
@@ -39,11 +39,11 @@ fn policy(folder: &Path, algorithm: Algorithm) -> Policy {
 /// A step on samples; every completion earns the same for all of its tokens, as TRL has it.
 fn on_samples(folder: &Path, algorithm: Algorithm) -> Value {
     let mut policy = policy(folder, algorithm);
-    let sampling = Sampling { num_generations: 4, max_completion_length: 9, ..Sampling::PAPER };
+    let sampling = Sampling { num_generations: 4, max_completion_length: 9, ..Sampling::default() };
     let rollouts = policy.sample(&questions(), &sampling, 5).unwrap();
     let reward = |n: usize| ((n * 5) % 11) as f64 / 4.0 - 1.2;
     let returns: Vec<Vec<f64>> = rollouts.iter().enumerate().map(|(n, r)| vec![reward(n); r.tokens.len()]).collect();
-    let estimator = policy.settings().estimator(AdvantageSettings::default());
+    let estimator = Estimator::of(policy.settings(), AdvantageSettings::default());
     let advantages = estimator.advantages(&returns, &[], None, sampling.num_generations).unwrap();
     let report = policy.update(&rollouts, &advantages).unwrap();
     policy.model().save_adapter(&folder.join("after")).unwrap();

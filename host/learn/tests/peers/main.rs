@@ -95,7 +95,7 @@ fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precisio
         learning_rate: 1e-3,
         warmup_ratio: 0.0,
         // With the usual eps a gradient of 1e-8, which is rounding, would move a weight as far as any other.
-        optimizer: AdamWSettings { weight_decay: 0.01, eps: 1e-3, ..AdamWSettings::default() },
+        optimizer: AdamWSettings { weight_decay: 0.01, eps: 1e-3, ..AdamWSettings::with_f32_moments() },
         ..LearnSettings::default()
     };
     model.add_lora(&settings.lora, 1).unwrap();
@@ -103,7 +103,7 @@ fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precisio
     model.save_adapter(&folder.join("before")).unwrap();
     let mut policy = Policy::new(model, ChatTokenizer::load(folder).unwrap(), settings, 1).unwrap();
     let greedy = policy.sample(&questions(), &Sampling::greedy(12), 0).unwrap();
-    let sampling = Sampling { num_generations: 4, max_completion_length: 9, ..Sampling::PAPER };
+    let sampling = Sampling { num_generations: 4, max_completion_length: 9, ..Sampling::default() };
     let rollouts = policy.sample(&questions(), &sampling, 5).unwrap();
     let advantage = |n: usize, t: usize| ((n * 5 + t * 3) % 11) as f64 / 4.0 - 1.2;
     let values: Vec<Vec<f64>> =

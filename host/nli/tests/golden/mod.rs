@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use corver_core::{Entailment, Pair};
-use corver_nli::{Nli, Settings};
+use corver_nli::{Nli, NliSettings};
 use corver_onnx::{Device, RuntimeLibrary};
 use serde::Deserialize;
 
@@ -22,8 +22,8 @@ pub fn rows(folder: &Path) -> Vec<Row> {
 }
 
 /// On the processor.
-pub fn open(folder: &Path, settings: Settings) -> Nli {
-    let settings = Settings { device: Device::Cpu, ..settings };
+pub fn open(folder: &Path, settings: NliSettings) -> Nli {
+    let settings = NliSettings { device: Device::Cpu, ..settings };
     Nli::open(folder, &settings, &RuntimeLibrary::find(None).unwrap()).unwrap()
 }
 
@@ -39,7 +39,7 @@ pub fn distance(one: &Entailment, other: &Entailment) -> f32 {
 }
 
 /// Asserts that all answers are the expected ones, and returns the largest difference.
-pub fn check(folder: &Path, settings: Settings, most: f32) -> f32 {
+pub fn check(folder: &Path, settings: NliSettings, most: f32) -> f32 {
     let rows = rows(folder);
     let pairs: Vec<Pair> = rows.iter().map(|row| row.pair.clone()).collect();
     let answers = open(folder, settings.clone()).answers(&pairs).unwrap();

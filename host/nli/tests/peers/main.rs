@@ -6,7 +6,7 @@ mod golden;
 use std::path::Path;
 use std::process::Command;
 
-use corver_nli::Settings;
+use corver_nli::NliSettings;
 
 #[test]
 #[ignore = "needs transformers: `make test-peers`"]
@@ -19,7 +19,7 @@ fn answers_are_those_of_transformers() {
     for family in ["hhem", "deberta"] {
         let folder = folder.path().join(family);
         for batch_size in [32, 1] {
-            let settings = Settings { batch_size, max_batch_tokens: Some(16_384), ..Settings::default() };
+            let settings = NliSettings { batch_size, max_batch_tokens: Some(16_384), ..NliSettings::default() };
             let largest = golden::check(&folder, settings, 3e-5);
             eprintln!("{family}, {batch_size} at once: answers differ by at most {largest:.1e}");
         }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Scorer;
 
-pub use support::{CheckSettings, DecidedBy, QuestionCheck};
+pub use support::QuestionCheck;
 
 /// A text to check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -105,11 +105,11 @@ impl Scorer {
                 let found = sentence.claims.len();
                 let claims = sentence.claims.into_iter().zip(lookups.by_ref().take(found));
                 let mut claims: Vec<CheckedClaim> =
-                    claims.map(|(claim, lookup)| settings.test(claim, lookup)).collect();
+                    claims.map(|(claim, lookup)| support::test(&settings, claim, lookup)).collect();
                 if passages > 0 {
                     claims.iter_mut().try_for_each(|claim| self.show(claim, passages))?;
                 }
-                let status = settings.decide(sentence.is_tested, &claims, &rule);
+                let status = support::decide(settings.by, sentence.is_tested, &claims, &rule);
                 sentences.push(CheckedSentence { text: sentence.text, status, claims, rule });
             }
             let unsupported = sentences.iter().filter(|sentence| sentence.status == Status::Unsupported).count();

@@ -1,47 +1,14 @@
 //! What is asked of the corpus for a claim, and what its counts mean. The constants are those of QuCo-RAG's published settings.
 
 use corver_core::{Claim, Lookup, Query, Triplet, Verdict};
-use serde::{Deserialize, Serialize};
+use corver_settings::{CheckSettings, DecidedBy};
+use serde::Serialize;
 
 use super::{CheckedClaim, Status};
 
 /// A sentence with one of these denies knowledge or sums up: the test ends there.
 const ENDS_THE_TEST: [&str; 7] =
     ["does not", "not provide", "not mention", "not available", "not specif", "No information", "the answer is"];
-
-/// Below which counts something is unsupported, and who decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct CheckSettings {
-    /// A question is about rare entities where they occur less often than this on average. QuCo-RAG: 1,000 for
-    /// 2WikiMultihopQA, 100,000 for HotpotQA.
-    pub question_entity: u64,
-    /// A claim is unsupported where head and tail occur together less often than this.
-    pub pair: u64,
-    /// A claim about one entity is unsupported where that occurs less often than this; 0: never.
-    pub entity: u64,
-    /// What makes a sentence unsupported.
-    pub by: DecidedBy,
-}
-
-impl Default for CheckSettings {
-    fn default() -> Self {
-        Self { question_entity: 1_000, pair: 1, entity: 20, by: DecidedBy::Test }
-    }
-}
-
-/// What makes a sentence unsupported.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DecidedBy {
-    /// The two-stage test.
-    #[default]
-    Test,
-    /// The rule: it pays less than 0.
-    Rule,
-    /// One of the two.
-    Either,
-}
 
 /// How often a question's entities occur.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -88,30 +55,30 @@ pub(super) fn query(claim: &Claim) -> Query {
     }
 }
 
-impl CheckSettings {
-    pub(super) fn test(&self, claim: Claim, lookup: Lookup) -> CheckedClaim {
-        let (head, relation, tail, least) = match claim {
-            Claim::Fact(Triplet { head, relation, tail }) => (head, relation, Some(tail), self.pair),
-            Claim::Mention { head, relation } => (head, relation, None, self.entity),
-        };
-        let supported = lookup.count.occurrences.map(|found| found >= least);
-        CheckedClaim { head, relation, tail, lookup, supported, passages: Vec::new() }
-    }
+/// Compares the count of a claim with its threshold.
+pub(super) fn test(settings: &CheckSettings, claim: Claim, lookup: Lookup) -> CheckedClaim {
+    let (head, relation, tail, least) = match claim {
+        Claim::Fact(Triplet { head, relation, tail }) => (head, relation, Some(tail), settings.pair),
+        Claim::Mention { head, relation } => (head, relation, None, settings.entity),
+    };
+    let supported = lookup.count.occurrences.map(|found| found >= least);
+    CheckedClaim { head, relation, tail, lookup, supported, passages: Vec::new() }
+}
 
-    pub(super) fn decide(&self, is_tested: bool, claims: &[CheckedClaim], rule: &Verdict) -> Status {
-        let by_test = claims.iter().filter_map(|claim| claim.supported).reduce(|all, one| all && one);
-        let by_rule = rule.reward.map(|reward| reward >= 0.0);
-        let supported = match self.by {
-            DecidedBy::Test => by_test,
-            DecidedBy::Rule => by_rule,
-            DecidedBy::Either => by_test.into_iter().chain(by_rule).reduce(|all, one| all && one),
-        };
-        match supported {
-            Some(true) => Status::Supported,
-            Some(false) => Status::Unsupported,
-            None if is_tested => Status::NoClaim,
-            None => Status::NotTested,
-        }
+/// Returns the status of a sentence, by the test of its claims or by the rule's verdict.
+pub(super) fn decide(by: DecidedBy, is_tested: bool, claims: &[CheckedClaim], rule: &Verdict) -> Status {
+    let by_test = claims.iter().filter_map(|claim| claim.supported).reduce(|all, one| all && one);
+    let by_rule = rule.reward.map(|reward| reward >= 0.0);
+    let supported = match by {
+        DecidedBy::Test => by_test,
+        DecidedBy::Rule => by_rule,
+        DecidedBy::Either => by_test.into_iter().chain(by_rule).reduce(|all, one| all && one),
+    };
+    match supported {
+        Some(true) => Status::Supported,
+        Some(false) => Status::Unsupported,
+        None if is_tested => Status::NoClaim,
+        None => Status::NotTested,
     }
 }
 
@@ -136,7 +103,7 @@ mod tests {
 
     fn tested_claim(claim: Claim, occurrences: Option<u64>) -> CheckedClaim {
         let lookup = lookup(&claim, occurrences);
-        CheckSettings::default().test(claim, lookup)
+        test(&CheckSettings::default(), claim, lookup)
     }
 
     fn paid(reward: Option<f32>) -> Verdict {
@@ -173,17 +140,16 @@ mod tests {
 
     #[test]
     fn test_and_rule_decide_as_the_settings_say() {
-        let by = |by| CheckSettings { by, ..CheckSettings::default() };
         let missing = [tested_claim(fact(), Some(0))];
         let found = [tested_claim(fact(), Some(3))];
-        assert_eq!(by(DecidedBy::Test).decide(true, &missing, &paid(Some(0.1))), Status::Unsupported);
-        assert_eq!(by(DecidedBy::Test).decide(true, &found, &paid(Some(-0.3))), Status::Supported);
-        assert_eq!(by(DecidedBy::Test).decide(true, &[], &paid(Some(-0.3))), Status::NoClaim);
-        assert_eq!(by(DecidedBy::Test).decide(false, &[], &paid(None)), Status::NotTested);
-        assert_eq!(by(DecidedBy::Rule).decide(true, &missing, &paid(Some(0.1))), Status::Supported);
-        assert_eq!(by(DecidedBy::Rule).decide(false, &[], &paid(Some(-0.3))), Status::Unsupported);
-        assert_eq!(by(DecidedBy::Rule).decide(true, &found, &paid(None)), Status::NoClaim);
-        assert_eq!(by(DecidedBy::Either).decide(true, &found, &paid(Some(-0.1))), Status::Unsupported);
-        assert_eq!(by(DecidedBy::Either).decide(true, &found, &paid(Some(0.1))), Status::Supported);
+        assert_eq!(decide(DecidedBy::Test, true, &missing, &paid(Some(0.1))), Status::Unsupported);
+        assert_eq!(decide(DecidedBy::Test, true, &found, &paid(Some(-0.3))), Status::Supported);
+        assert_eq!(decide(DecidedBy::Test, true, &[], &paid(Some(-0.3))), Status::NoClaim);
+        assert_eq!(decide(DecidedBy::Test, false, &[], &paid(None)), Status::NotTested);
+        assert_eq!(decide(DecidedBy::Rule, true, &missing, &paid(Some(0.1))), Status::Supported);
+        assert_eq!(decide(DecidedBy::Rule, false, &[], &paid(Some(-0.3))), Status::Unsupported);
+        assert_eq!(decide(DecidedBy::Rule, true, &found, &paid(None)), Status::NoClaim);
+        assert_eq!(decide(DecidedBy::Either, true, &found, &paid(Some(-0.1))), Status::Unsupported);
+        assert_eq!(decide(DecidedBy::Either, true, &found, &paid(Some(0.1))), Status::Supported);
     }
 }

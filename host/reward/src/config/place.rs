@@ -1,16 +1,14 @@
-//! What a setting names: a file, a folder, a model or dataset that was downloaded, an index, a rule; all with absolute paths.
+//! Texts that name a file, a folder, a model or dataset that was downloaded, or an index: the demo's, or an absolute path.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use corver_counts::Source;
-use corver_study::data::QuestionPlace;
+use corver_settings::DEMO;
 
 use crate::hub;
-use crate::plugin::{self, Plugin};
-use crate::settings::DEMO;
 
-/// What a setting names: the built-in demo's, or one of the user's own.
+/// The built-in demo's part, or one of the user's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DemoOr<T> {
     /// The built-in one.
@@ -23,7 +21,9 @@ pub enum DemoOr<T> {
 pub type Place = DemoOr<PathBuf>;
 
 impl<T> DemoOr<T> {
-    pub(crate) fn written(&self, own: impl Fn(&T) -> String) -> String {
+    /// Returns the text that a setting names it with.
+    #[must_use]
+    pub fn written(&self, own: impl Fn(&T) -> String) -> String {
         match self {
             Self::Demo => DEMO.to_owned(),
             Self::Own(value) => own(value),
@@ -31,72 +31,49 @@ impl<T> DemoOr<T> {
     }
 }
 
-/// The indexes that a command line names; the demo's where it names none.
+/// Returns the indexes that a command line names; the demo's if it names none.
 ///
 /// # Errors
-/// Where a URL names no index.
+/// If a URL names no index.
 pub fn sources(texts: &[String]) -> Result<Vec<DemoOr<Source>>> {
-    if texts.is_empty() { Ok(vec![DemoOr::Demo]) } else { texts.iter().map(|text| source(text)).collect() }
-}
-
-/// A folder, or a model that was downloaded under this name.
-pub fn model(text: &str) -> Result<Option<Place>> {
-    match hub::snapshot(hub::Kind::Model, text).filter(|_| !Path::new(text).exists()) {
-        Some(snapshot) => Ok(Some(DemoOr::Own(absolute(&snapshot)?))),
-        None => place(text),
+    if texts.is_empty() {
+        return Ok(vec![DemoOr::Demo]);
     }
+    texts.iter().map(|text| source(text)).collect()
 }
 
-/// A question file, a dataset's folder or a split of it, or a dataset that was downloaded under this name. A split stays behind
-/// its folder: `FOLDER#train`.
-pub fn questions(text: &str) -> Result<Option<Place>> {
-    let QuestionPlace { path, split } = QuestionPlace::parse(text);
-    let snapshot = path.to_str().and_then(|name| hub::snapshot(hub::Kind::Dataset, name));
-    match snapshot.filter(|_| !path.exists()) {
-        Some(snapshot) => {
-            let place = QuestionPlace { path: absolute(&snapshot)?, split };
-            Ok(Some(DemoOr::Own(place.to_string().into())))
-        }
-        None => place(text),
-    }
-}
-
-pub(super) fn file(text: &str) -> Result<Option<PathBuf>> {
-    if text.is_empty() { Ok(None) } else { absolute(Path::new(text)).map(Some) }
-}
-
-/// A file or folder, or the demo's; nothing where the text is empty.
-fn place(text: &str) -> Result<Option<Place>> {
-    Ok(match text {
-        "" => None,
-        DEMO => Some(DemoOr::Demo),
-        path => Some(DemoOr::Own(absolute(Path::new(path))?)),
-    })
-}
-
-/// An index folder, an index on a server, or the demo's.
+/// Returns the index folder, the index on a server, or the demo's, that a text names.
 pub(super) fn source(text: &str) -> Result<DemoOr<Source>> {
-    Ok(match text {
-        DEMO => DemoOr::Demo,
-        text => DemoOr::Own(match text.parse()? {
-            Source::Folder(path) => Source::Folder(absolute(&path)?),
-            remote @ Source::Remote { .. } => remote,
-        }),
-    })
+    if text == DEMO {
+        return Ok(DemoOr::Demo);
+    }
+    Ok(DemoOr::Own(match text.parse()? {
+        Source::Folder(path) => Source::Folder(absolute(&path)?),
+        remote @ Source::Remote { .. } => remote,
+    }))
 }
 
-pub(super) fn weighted(text: &str) -> Result<Plugin> {
-    let Plugin { path, weight } = text.parse()?;
-    Ok(Plugin { path: plugin_path(&path)?, weight })
+/// Returns the folder, the downloaded repository, or the demo's part that a text names.
+///
+/// # Errors
+/// If there is no such folder.
+pub fn hub_place(kind: hub::Kind, text: &str) -> Result<Place> {
+    if text == DEMO {
+        return Ok(DemoOr::Demo);
+    }
+    let path = match hub::snapshot(kind, text) {
+        Some(snapshot) if !Path::new(text).exists() => absolute(&snapshot)?,
+        _ => absolute(Path::new(text))?,
+    };
+    ensure!(path.exists(), hub::missing(kind, &path));
+    Ok(DemoOr::Own(path))
 }
 
-/// A shipped rule's name stays a name; every other plugin gets an absolute path.
-pub(super) fn plugin_path(plugin: &Path) -> Result<PathBuf> {
-    plugin::here(plugin).map_or_else(|| Ok(plugin.to_owned()), |path| absolute(&path))
-}
-
-/// An absolute path in UTF-8, as a configuration file holds it.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+/// Returns an absolute path in UTF-8, as a configuration file holds it.
+///
+/// # Errors
+/// If the path is not UTF-8.
+pub fn absolute(path: &Path) -> Result<PathBuf> {
     let absolute = std::path::absolute(path).with_context(|| format!("the path {}", path.display()))?;
     if absolute.to_str().is_none() {
         bail!("the path {} is not UTF-8", absolute.display());

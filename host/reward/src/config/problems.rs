@@ -1,13 +1,15 @@
-//! What is wrong with settings, all of it at once.
+//! Problems of a configuration, collected and reported together.
 
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-/// Settings, and what is wrong with each.
+use super::absolute;
+
+/// Settings, with the problem of each.
 #[derive(Debug, Default)]
-pub struct Problems(Vec<(&'static str, String)>);
+pub struct Problems(Vec<(String, String)>);
 
 impl std::error::Error for Problems {}
 
@@ -18,34 +20,59 @@ impl Display for Problems {
 }
 
 impl Problems {
-    /// One line for each.
+    /// Returns one line for each problem.
     pub fn lines(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(key, problem)| format!("`{key}`: {problem}"))
     }
 
-    pub(super) fn add(&mut self, key: &'static str, problem: impl Display) {
-        self.0.push((key, problem.to_string()));
+    /// Adds the problem of a setting.
+    pub fn add(&mut self, key: &str, problem: impl Display) {
+        self.0.push((key.to_owned(), problem.to_string()));
     }
 
-    /// Adds the problem unless the setting has one already.
-    pub(super) fn add_first(&mut self, key: &'static str, problem: impl Display) {
-        if self.0.iter().all(|(known, _)| *known != key) {
-            self.add(key, problem);
+    /// Returns the value, or adds its error.
+    pub fn record<T, E: Display>(&mut self, key: &str, value: Result<T, E>) -> Option<T> {
+        match value {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.add(key, format!("{error:#}"));
+                None
+            }
         }
     }
 
-    /// The value, or its error among the problems.
-    pub(super) fn take<T, E: Display>(&mut self, key: &'static str, value: Result<T, E>) -> Option<T> {
-        value.map_err(|error| self.add(key, format!("{error:#}"))).ok()
+    /// Returns the value of a setting that a command needs, or adds that it is not set. `remedy` is a flag with its value.
+    pub fn required<T>(&mut self, key: &str, value: Option<T>, remedy: &str) -> Option<T> {
+        if value.is_none() && self.0.iter().all(|(known, _)| known != key) {
+            self.add(key, format!("not set; {remedy} names one (--config demo: the built-in demo)"));
+        }
+        value
     }
 
-    pub(super) fn look_for(&mut self, key: &'static str, path: &Path) {
+    /// Makes the path of a setting absolute, if it is set.
+    pub fn make_absolute(&mut self, key: &str, path: &mut Option<PathBuf>) {
+        if let Some(relative) = path
+            && let Some(absolute) = self.record(key, absolute(relative))
+        {
+            *relative = absolute;
+        }
+    }
+
+    /// Adds a problem if there is nothing at the path.
+    pub fn look_for(&mut self, key: &str, path: &Path) {
         if !path.exists() {
             self.add(key, format!("there is no {}", path.display()));
         }
     }
 
-    pub(super) fn none(self) -> Result<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(self.into()) }
+    /// Returns the parts, or the problems as an error.
+    ///
+    /// # Errors
+    /// If there is a problem.
+    pub fn into_result<T>(self, parts: Option<T>) -> Result<T> {
+        match parts {
+            Some(parts) if self.0.is_empty() => Ok(parts),
+            _ => Err(self.into()),
+        }
     }
 }

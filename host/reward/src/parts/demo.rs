@@ -4,27 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use corver_corpus::{BuildOptions, MANIFEST_VERSION, Tokenizer};
-use corver_demo::{Article, DemoPaths, Truth};
-use corver_study::eval;
-use corver_study::run::text_fingerprint;
+use corver_demo::{Article, DemoPaths};
 
 use crate::folders;
-
-/// Decides what is said of the demo's world.
-#[derive(Debug)]
-pub struct DemoTruth(Truth);
-
-impl Default for DemoTruth {
-    fn default() -> Self {
-        Self(Truth::of(&corver_demo::demo_world()))
-    }
-}
-
-impl eval::Truth for DemoTruth {
-    fn is_true(&self, sentence: &str) -> Option<bool> {
-        self.0.is_true(sentence)
-    }
-}
 
 /// The policy and the extractor.
 pub fn demo() -> Result<DemoPaths> {
@@ -41,7 +23,8 @@ pub fn demo_index() -> Result<PathBuf> {
     let lines: Vec<String> = corver_demo::demo_corpus().iter().map(line).collect();
     let articles = lines.join("\n");
     // Named by its content, so that neither another version's articles nor its files are taken.
-    let content = text_fingerprint(&format!("{MANIFEST_VERSION}\n{}\n{articles}", tokenizer.fingerprint()));
+    let content = format!("{MANIFEST_VERSION}\n{}\n{articles}", tokenizer.fingerprint());
+    let content = blake3::hash(content.as_bytes()).to_hex();
     let path = folders::cache()?.join(format!("demo-index-{}", &content[..16]));
     if path.exists() {
         return Ok(path);

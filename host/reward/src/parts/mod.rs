@@ -1,61 +1,51 @@
 //! From a configuration to the parts of a step, each opened once.
 
 mod demo;
-mod questions;
 mod rules;
 mod verifiers;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use corver_core::Counter;
 use corver_corpus::OpenOptions;
 use corver_counts::{Memo, OpenSettings, Source};
 use corver_extract::{Extractor, RuntimeLibrary};
 
-use crate::config::{Config, DemoOr, Extraction, Place, UNSET};
+use crate::config::{CorpusConfig, DemoOr, ExtractorConfig, PolicyConfig};
 use crate::folders;
-use crate::hub;
 
 pub use demo::{demo, demo_index};
-pub use questions::{eval_questions, graded_questions, named_questions, read_files, train_questions, truth};
 pub use rules::{AnyRule, Loader, SentenceRules};
-pub use verifiers::{check_granted, fingerprints, verifiers};
+pub use verifiers::{check_granted, verifiers};
 
-/// The triplet model, and its folder.
-pub fn extractor(config: &Config) -> Result<(PathBuf, Extractor)> {
-    let folder = extractor_folder(named("extract.model", config.extractor.as_ref())?)?;
-    let extractor = open_extractor(&folder, &config.extraction)?;
-    Ok((folder, extractor))
-}
-
-/// The folder of the triplet model.
-pub fn extractor_folder(place: &Place) -> Result<PathBuf> {
-    match place {
-        DemoOr::Demo => Ok(demo()?.extractor),
-        DemoOr::Own(path) => {
-            ensure!(path.exists(), "`extract.model`: {}", hub::missing(hub::Kind::Model, path));
-            Ok(path.clone())
+/// Opens the triplet extractor, and returns its folder, too.
+///
+/// # Errors
+/// If its prompt or its model cannot be used.
+pub fn extractor(config: &ExtractorConfig) -> Result<(PathBuf, Extractor)> {
+    let folder = match &config.model {
+        DemoOr::Demo => demo()?.extractor,
+        DemoOr::Own(path) => path.clone(),
+    };
+    let prompt = match &config.prompt {
+        None => None,
+        Some(path) => {
+            let read = std::fs::read_to_string(path);
+            Some(read.with_context(|| format!("cannot read the prompt {}", path.display()))?)
         }
-    }
-}
-
-/// Opens the triplet model of a folder.
-pub fn open_extractor(folder: &Path, extraction: &Extraction) -> Result<Extractor> {
-    let Extraction { prompt, chat, settings, device } = extraction;
-    let read = |path: &PathBuf| {
-        std::fs::read_to_string(path).with_context(|| format!("cannot read the prompt {}", path.display()))
     };
     let options = corver_extract::Options {
-        settings: settings.clone(),
-        prompt: prompt.as_ref().map(read).transpose()?,
-        chat: *chat,
+        settings: config.settings.clone(),
+        prompt,
+        chat: config.chat,
         renderer: Some(renderer()?),
     };
     let runtime = runtime_library()?;
-    Extractor::open(folder, options, *device, &runtime)
-        .with_context(|| format!("opening the extractor {}", folder.display()))
+    let extractor = Extractor::open(&folder, options, config.device, &runtime)
+        .with_context(|| format!("opening the extractor {}", folder.display()))?;
+    Ok((folder, extractor))
 }
 
 /// ONNX Runtime: what `ORT_DYLIB_PATH` names, what was installed with this program, or what `make setup` put into the checkout.
@@ -87,9 +77,12 @@ pub fn sources(sources: &[DemoOr<Source>]) -> Result<Vec<Source>> {
     sources.iter().map(source).collect()
 }
 
-/// The corpus, and where it comes from.
-pub fn corpus(config: &Config) -> Result<(Vec<Source>, Box<dyn Counter>)> {
-    let sources = sources(named("corpus.index", Some(&config.sources).filter(|sources| !sources.is_empty()))?)?;
+/// Opens the corpus, and returns its sources, too.
+///
+/// # Errors
+/// If an index cannot be opened.
+pub fn corpus(config: &CorpusConfig) -> Result<(Vec<Source>, Box<dyn Counter>)> {
+    let sources = sources(&config.sources)?;
     let settings = OpenSettings {
         options: config.counting,
         count_time: Some(config.count_time),
@@ -101,18 +94,13 @@ pub fn corpus(config: &Config) -> Result<(Vec<Source>, Box<dyn Counter>)> {
     Ok((sources, Box::new(Memo::new(counter))))
 }
 
-/// The folder of the policy's model.
-pub fn model(config: &Config) -> Result<PathBuf> {
-    match named("policy.model", config.model.as_ref())? {
+/// Returns the folder of the policy's model.
+///
+/// # Errors
+/// If the demo cannot be unpacked.
+pub fn model(config: &PolicyConfig) -> Result<PathBuf> {
+    match &config.model {
         DemoOr::Demo => Ok(demo()?.policy),
-        DemoOr::Own(path) => {
-            ensure!(path.exists(), "`policy.model`: {}", hub::missing(hub::Kind::Model, path));
-            Ok(path.clone())
-        }
+        DemoOr::Own(path) => Ok(path.clone()),
     }
-}
-
-/// A setting that this command needs.
-fn named<'a, T>(key: &str, value: Option<&'a T>) -> Result<&'a T> {
-    value.with_context(|| format!("`{key}`: {UNSET}"))
 }

@@ -6,12 +6,12 @@ use anyhow::{Context, Result, bail};
 use corver_core::verdict::{Blend, Weighted};
 use corver_core::{Completion, Graders, PartError, SentenceScorer, Verdict, Verifier, Verifiers};
 use corver_rules::{Compiler, Kind, Manifest, ResponseRule, Rule, Sandbox};
-use corver_study::run::fingerprint;
+use corver_settings::Plugin;
 use serde_json::{Map, Value};
 
-use crate::config::{Config, Grader};
+use crate::config::{Grader, RulesConfig};
 use crate::folders;
-use crate::plugin::{self, Plugin};
+use crate::plugin;
 
 /// What pays the sentences of a run: a rule, or several as one.
 pub struct SentenceRules {
@@ -60,7 +60,7 @@ impl SentenceScorer for SentenceRules {
 
 /// Loads the rules of a configuration into one sandbox, so that they share its engines; compiled rules are cached.
 pub struct Loader<'a> {
-    config: &'a Config,
+    config: &'a RulesConfig,
     sandbox: Sandbox,
     cache: PathBuf,
 }
@@ -70,7 +70,7 @@ impl<'a> Loader<'a> {
     ///
     /// # Errors
     /// Where the system refuses what it needs.
-    pub fn new(config: &'a Config) -> Result<Self> {
+    pub fn new(config: &'a RulesConfig) -> Result<Self> {
         let sandbox = Sandbox::new(config.limits.clone(), Self::compiler()?)?;
         Ok(Self { config, sandbox, cache: Self::cache()? })
     }
@@ -128,12 +128,12 @@ impl<'a> Loader<'a> {
         let path = plugin::find(plugin)?;
         Ok(match Kind::of(&path, &self.config.limits)? {
             Kind::Sentence => AnyRule::Sentence(self.single(&path)?),
-            Kind::Response => AnyRule::Response(self.response(&path, "rule", &self.config.rule_settings)?),
+            Kind::Response => AnyRule::Response(self.response(&path, "rule", &self.config.settings)?),
         })
     }
 
     fn single(&self, path: &Path) -> Result<Rule> {
-        let settings = &self.config.rule_settings;
+        let settings = &self.config.settings;
         let rule = self.sandbox.load(path, Some(&self.cache), &Value::Object(settings.clone()));
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         if settings.contains_key(name.as_ref()) {
@@ -150,7 +150,7 @@ impl<'a> Loader<'a> {
     /// Each rule with the table of `rule.settings` that has its name. The name is known only once the rule is loaded, so a
     /// rule with settings is loaded a second time, then from the cache.
     fn with_own_settings(&self, plugins: &[Plugin]) -> Result<Vec<Rule>> {
-        let mut settings = self.config.rule_settings.clone();
+        let mut settings = self.config.settings.clone();
         let mut rules: Vec<Rule> = Vec::new();
         for Plugin { path, .. } in plugins {
             let path = plugin::find(path)?;
@@ -176,14 +176,6 @@ impl Grader {
     /// The name of its file.
     pub fn name(&self) -> String {
         self.plugin.file_stem().unwrap_or_default().to_string_lossy().into_owned()
-    }
-
-    /// What a run's manifest records.
-    pub fn fingerprint(grader: Option<&Self>) -> Result<String> {
-        match grader {
-            None => Ok("built in".to_owned()),
-            Some(grader) => Ok(fingerprint(&plugin::find(&grader.plugin)?)?),
-        }
     }
 }
 

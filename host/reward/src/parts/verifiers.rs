@@ -8,11 +8,10 @@ use corver_core::{Graders, SentenceScorer as _, Verifier, Verifiers};
 use corver_counts::Source;
 use corver_demo::{DemoChat, DemoNli, Errors, demo_world};
 use corver_nli::Nli;
-use corver_passages::{BuildOptions, PassageError, PassageManifest, Passages, Place as PassagePlace, build};
-use corver_study::run::{fingerprint, text_fingerprint};
+use corver_passages::{BuildOptions, PassageError, Passages, Place as PassagePlace, build};
 
-use super::{SentenceRules, corpus, demo_index, runtime_library};
-use crate::config::{Config, DemoOr, Verification};
+use super::{SentenceRules, demo_index, runtime_library};
+use crate::config::{CorpusConfig, DemoOr, VerifierConfig};
 use crate::folders;
 
 /// The section that a chat model's settings stand in.
@@ -23,23 +22,19 @@ const CHAT: &str = "verify.chat";
 ///
 /// # Errors
 /// Where a verifier that is granted is not there or not usable.
-pub fn verifiers(config: &Config) -> Result<(Vec<Source>, Verifiers<'static>)> {
-    let (sources, counter) = corpus(config)?;
-    Ok((sources, with_models(Verifiers::counting(counter), &config.verification, config.seed)?))
+pub fn verifiers(corpus: &CorpusConfig, others: &VerifierConfig) -> Result<(Vec<Source>, Verifiers<'static>)> {
+    let (sources, counter) = super::corpus(corpus)?;
+    Ok((sources, with_models(Verifiers::counting(counter), others)?))
 }
 
-fn with_models(
-    mut verifiers: Verifiers<'static>,
-    verification: &Verification,
-    seed: u64,
-) -> Result<Verifiers<'static>> {
-    let Verification { nli, nli_settings, chat, passages, error_rate, .. } = verification;
-    let errors = Errors::new(*error_rate, seed).context("`verify.demo.error_rate`")?;
+fn with_models(mut verifiers: Verifiers<'static>, config: &VerifierConfig) -> Result<Verifiers<'static>> {
+    let VerifierConfig { nli, chat, passages, error_rate, seed } = config;
+    let errors = Errors::new(*error_rate, *seed).context("`verify.demo.error_rate`")?;
     verifiers = match nli {
         None => verifiers,
-        Some(DemoOr::Demo) => verifiers.with_nli(DemoNli::new(&demo_world(), errors)),
-        Some(DemoOr::Own(folder)) => {
-            let model = Nli::open(folder, nli_settings, &runtime_library()?);
+        Some((DemoOr::Demo, _)) => verifiers.with_nli(DemoNli::new(&demo_world(), errors)),
+        Some((DemoOr::Own(folder), settings)) => {
+            let model = Nli::open(folder, settings, &runtime_library()?);
             verifiers.with_nli(model.with_context(|| format!("opening the NLI model {}", folder.display()))?)
         }
     };
@@ -77,31 +72,6 @@ fn demo_passages() -> Result<PassagePlace> {
         }
     }
     Ok(place)
-}
-
-/// What decides the answers of models and searches, by name.
-///
-/// # Errors
-/// Where a folder cannot be read.
-pub fn fingerprints(config: &Config) -> Result<Vec<(&'static str, String)>> {
-    let mut all = Vec::new();
-    if let Some(DemoOr::Own(folder)) = &config.verification.nli {
-        all.push(("NLI model", fingerprint(folder)?));
-    }
-    let searched = config.verification.passages.iter().filter_map(|place| match place {
-        DemoOr::Own(place) => Some(cut(place)),
-        DemoOr::Demo => None,
-    });
-    let searched: Vec<String> = searched.collect::<Result<_, _>>()?;
-    if !searched.is_empty() {
-        all.push(("passages", searched.join("+")));
-    }
-    Ok(all)
-}
-
-/// What passages were cut from, and how.
-fn cut(place: &PassagePlace) -> Result<String> {
-    Ok(text_fingerprint(&serde_json::to_string(&PassageManifest::load(place)?)?))
 }
 
 /// Refuses rules that ask what is not granted, before anything is computed.

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use corver_core::{
-    Compatibility, Graders, Label, PartError, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers,
-    SentenceTrace, StepError, score,
+    Compatibility, Graders, Label, PartError, Question, RewardSettings, Rollout, Sampler, Scorers, SentenceTrace,
+    StepError, score,
 };
+use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 
 use super::grade::{Grades, Missing, grade, keeps_format, missing};
@@ -22,37 +23,6 @@ pub enum EvaluateError {
     /// The sentences could not be scored.
     #[error("scoring the answers")]
     Score(#[source] StepError),
-}
-
-/// How a question set is answered.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EvaluateSettings {
-    /// Tokens.
-    pub max_completion_length: usize,
-    /// Answers decoded together.
-    pub batch: usize,
-    /// Answers to each question: 1 is the most probable one, more are drawn.
-    pub samples: usize,
-    /// Of drawn answers.
-    pub temperature: f64,
-    /// Nucleus mass of drawn answers; 1 keeps every token.
-    pub top_p: f64,
-}
-
-impl Default for EvaluateSettings {
-    /// The paper's evaluation protocol.
-    fn default() -> Self {
-        Self { max_completion_length: 1000, batch: 64, samples: 1, temperature: 0.7, top_p: 0.95 }
-    }
-}
-
-impl EvaluateSettings {
-    fn sampling(&self) -> Sampling {
-        let greedy = Sampling::greedy(self.max_completion_length);
-        let Self { samples, temperature, top_p, .. } = *self;
-        if samples > 1 { Sampling { num_generations: samples, temperature, top_p, ..greedy } } else { greedy }
-    }
 }
 
 /// How a question set is evaluated.
@@ -250,6 +220,8 @@ fn pass_at(answers: &[GradedAnswer], samples: usize) -> BTreeMap<usize, f64> {
 
 #[cfg(test)]
 mod tests {
+    use corver_core::Sampling;
+
     use super::*;
 
     /// Says Rome or Oslo, in turns.

@@ -3,6 +3,7 @@
 use corver_core::question::QuestionRecord;
 use corver_core::response::judge;
 use corver_core::{Compatibility, Label, PartError, Question, Rollout, Sampler, Sampling};
+use corver_settings::FilterSettings;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -38,60 +39,6 @@ impl Zone {
             n if n >= num_samples => Zone::Mastered,
             _ => Zone::LearningZone,
         }
-    }
-}
-
-/// How questions are tried, and which to keep.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct FilterSettings {
-    /// Samples per question.
-    pub num_generations: usize,
-    /// Tokens; longer completions are cut off.
-    pub max_completion_length: usize,
-    /// Of the samples.
-    pub temperature: f64,
-    /// Nucleus mass; 1 keeps every token.
-    pub top_p: f64,
-    /// Smallest number of right answers.
-    pub min_correct: usize,
-    /// Largest number of right answers; one less than the samples where not given.
-    pub max_correct: Option<usize>,
-    /// Questions that were always answered right and are kept all the same.
-    pub anchors: usize,
-    /// Questions sampled together, at least 1. What is drawn depends on it.
-    pub batch: usize,
-}
-
-impl Default for FilterSettings {
-    /// The paper's.
-    fn default() -> Self {
-        Self {
-            num_generations: 16,
-            max_completion_length: 512,
-            temperature: 0.7,
-            top_p: 0.95,
-            min_correct: 1,
-            max_correct: None,
-            anchors: 0,
-            batch: 32,
-        }
-    }
-}
-
-impl FilterSettings {
-    /// Whether a question belongs in the training set.
-    #[must_use]
-    pub fn keeps(&self, num_correct: usize) -> bool {
-        let max = self.max_correct.unwrap_or(self.num_generations.saturating_sub(1));
-        (self.min_correct..=max).contains(&num_correct)
-    }
-
-    /// How samples are drawn; what the filter has no setting for is as in `rollout`.
-    #[must_use]
-    pub fn sampling(&self, rollout: Sampling) -> Sampling {
-        let Self { num_generations, max_completion_length, temperature, top_p, .. } = *self;
-        Sampling { num_generations, max_completion_length, temperature, top_p, ..rollout }
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use corver_core::{Message, Prompt, Role};
+use corver_settings::is_temperature;
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
@@ -68,8 +69,8 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
     /// # Errors
     /// What it lacks.
     pub fn check<S: Subject<Label = L>>(&self) -> Result<(), PromptError> {
-        if !(self.temperature.is_finite() && self.temperature >= 0.0) {
-            return Err(PromptError::Setting { setting: "temperature", expected: "0 or more" });
+        if !is_temperature(f64::from(self.temperature)) {
+            return Err(PromptError::Setting { setting: "temperature", expected: "from 0 to 2" });
         }
         if self.max_tokens == 0 {
             return Err(PromptError::Setting { setting: "max_tokens", expected: "at least 1" });

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use corver_core::{PartError, Question, Scorers, StepError, StepSettings, Trainee, step};
+use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -14,7 +15,7 @@ use super::data_order::{questions_of_step, seed_of_step};
 use super::folder::{METRICS, RunDir, RunDirError, TRACES};
 use super::metrics::step_metrics;
 use super::warnings::Warnings;
-use crate::eval::{EvaluateError, EvaluatePlan, EvaluateSettings, Evaluation, GradedAnswer, Truth, evaluate};
+use crate::eval::{EvaluateError, EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate};
 
 /// What a run does.
 #[derive(Debug, Clone)]

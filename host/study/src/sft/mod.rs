@@ -5,6 +5,7 @@ mod demonstrations;
 use std::time::Instant;
 
 use corver_core::{Demonstration, PartError, Student, UpdateReport};
+use corver_settings::SftSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -13,35 +14,6 @@ use crate::run::folder::METRICS;
 use crate::run::{RunDir, RunDirError};
 
 pub use demonstrations::{Demonstrations, DemonstrationsError};
-
-/// How demonstrations are imitated. Adapters, optimiser and warm-up are those of `update`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct SftSettings {
-    /// How often each demonstration is seen.
-    pub epochs: usize,
-    /// Demonstrations of a step.
-    pub per_step: usize,
-    /// Peak rate.
-    pub learning_rate: f64,
-    /// Tokens of a demonstration with its prompt; a longer one is refused.
-    pub max_length: usize,
-}
-
-impl Default for SftSettings {
-    /// The rate is the usual one for adapters; the paper names none.
-    fn default() -> Self {
-        Self { epochs: 1, per_step: 32, learning_rate: 2e-4, max_length: 1024 }
-    }
-}
-
-impl SftSettings {
-    /// Optimiser steps for so many demonstrations.
-    #[must_use]
-    pub fn steps(&self, demonstrations: usize) -> usize {
-        (demonstrations * self.epochs).div_ceil(self.per_step.max(1))
-    }
-}
 
 /// What a run does.
 #[derive(Debug)]

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use corver_core::Sampling;
 use corver_report::page;
-use corver_reward::Config;
+use corver_reward::config::{self, ExtractorConfig, PolicyConfig, Problems, Resolve, RulesConfig};
 use corver_reward::parts::{self, Loader};
+use corver_settings::Settings;
 use corver_study::calibrate::{
     Annotated, Auc, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
 };
@@ -22,7 +23,9 @@ use crate::args::AuditArgs;
 use crate::engine::{self, Answering};
 use crate::output;
 use crate::policy;
-use crate::recording;
+use crate::questions::EvalSet;
+use crate::recording::{self, Answers};
+use crate::scoring::ScoringConfig;
 use crate::settings;
 
 /// What came of the audit.
@@ -46,40 +49,87 @@ struct Audited {
     rules: Vec<RuleAudit>,
 }
 
-/// Where the truth comes from.
-enum Source {
+/// Parts of an audit.
+struct AuditConfig {
+    rules: RulesConfig,
+    answers: Answers,
+    /// Parts that draw sentences whose truth is known. `None`: people's labels say what is true.
+    world: Option<WorldConfig>,
+}
+
+/// Policy, extractor and questions of a world whose truth is known.
+struct WorldConfig {
+    policy: PolicyConfig,
+    extractor: ExtractorConfig,
+    questions: EvalSet,
+}
+
+impl AuditConfig {
+    fn resolve(args: &AuditArgs, settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
+        if !args.sheet.is_empty() {
+            let rules = RulesConfig::resolve(settings, problems);
+            let answers = recording::resolve(&args.recording, settings, problems);
+            return Some(Self { rules: rules?, answers: answers?, world: None });
+        }
+        let policy = PolicyConfig::resolve(settings, problems);
+        let questions = EvalSet::resolve(settings, problems);
+        problems.required("question.eval", settings.question.eval.as_ref(), "--questions FILE");
+        let ScoringConfig { extractor, rules, answers } = ScoringConfig::resolve(&args.recording, settings, problems)?;
+        let world = WorldConfig { policy: policy?, extractor, questions: questions? };
+        Some(Self { rules, answers, world: Some(world) })
+    }
+}
+
+fn settings_of(args: &AuditArgs) -> Result<Settings> {
+    let mut layers = settings::layers(&args.settings, &[&args.policy, &args.reward])?;
+    if let Some(questions) = &args.questions {
+        layers.set("question.eval", questions.as_str());
+    }
+    if let Some(limit) = args.limit {
+        layers.set("question.eval_limit", limit);
+    }
+    if args.adapter.is_some() {
+        layers.add_own_part();
+    }
+    settings::finish(&layers)
+}
+
+/// Source of sentences whose truth is known.
+enum Source<'a> {
     /// People's labels.
     Sheets(Annotated),
     /// The world that the evaluation questions are about.
-    World(Arc<dyn Truth>),
+    World(&'a WorldConfig, Arc<dyn Truth>),
 }
 
 pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
-    let mut config = Config::resolve(settings::of_audit(args)?)?;
+    let (mut settings, config) =
+        config::resolve_with(settings_of(args)?, |settings, problems| AuditConfig::resolve(args, settings, problems))?;
     let buckets = Buckets::new(&args.buckets.buckets)?;
-    let source = if args.sheet.is_empty() {
-        let truth = parts::truth(&config).context(
-            "nobody knows what is true of these questions; label sentences (calibrate draw), then give the sheet with --sheet",
-        )?;
-        policy::find_device(config.device)?;
-        Source::World(truth)
-    } else {
-        Source::Sheets(read_sheets(&args.sheet)?)
+    let source = match &config.world {
+        None => Source::Sheets(read_sheets(&args.sheet)?),
+        Some(world) => {
+            let truth = world.questions.truth().context(
+                "nobody knows what is true of these questions; label sentences (calibrate draw), then give the sheet with --sheet",
+            )?;
+            policy::find_device(settings.run.device)?;
+            Source::World(world, truth)
+        }
     };
     if let Some(out) = &args.out {
         ensure!(!out.exists(), "{} is there already; choose another --out", out.display());
     }
-    let rules = Loader::new(&config)?.each_sentence_rule()?;
-    let mut verifiers = recording::verifiers(&config, &args.recording)?;
+    let rules = Loader::new(&config.rules)?.each_sentence_rule()?;
+    let mut verifiers = recording::verifiers(&config.answers, &args.recording)?;
     let sampled = match source {
         Source::Sheets(annotated) => Sampled::labelled(&annotated),
-        Source::World(truth) => sample(args, &mut config, truth.as_ref())?,
+        Source::World(world, truth) => sample(args, &mut settings, world, truth.as_ref())?,
     };
 
     let (mut audits, mut all) = (Vec::new(), Vec::new());
     for mut rule in rules {
         let judged = sampled.judge(&mut rule, &mut verifiers).with_context(|| format!("auditing {}", rule.name))?;
-        audits.push(audit(&rule.name, &judged, &buckets, config.seed).context(ONE_SIDED)?);
+        audits.push(audit(&rule.name, &judged, &buckets, settings.run.seed).context(ONE_SIDED)?);
         all.push((rule.name, judged));
     }
     let (sentences, decided) = sampled.sentences();
@@ -96,19 +146,18 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
 }
 
 /// What the policy says of the evaluation questions, drawn as in training.
-fn sample(args: &AuditArgs, config: &mut Config, truth: &dyn Truth) -> Result<Sampled> {
-    policy::choose_threads(config)?;
-    let questions = parts::eval_questions(config)?;
-    ensure!(!questions.is_empty(), "there are no questions: set `question.eval`");
-    let model = parts::model(config)?;
-    let mut extractor = parts::extractor(config)?.1;
-    let sampling = Sampling { num_generations: usize::from(args.samples), ..config.rollout };
+fn sample(args: &AuditArgs, settings: &mut Settings, world: &WorldConfig, truth: &dyn Truth) -> Result<Sampled> {
+    policy::choose_threads(settings)?;
+    let questions = world.questions.read()?;
+    let model = parts::model(&world.policy)?;
+    let mut extractor = parts::extractor(&world.extractor)?.1;
+    let sampling = Sampling { num_generations: usize::from(args.samples), ..settings.rollout };
     let plan = SamplePlan {
         sampling,
-        batch: config.eval.answers.batch,
-        compatibility: config.reward.compatibility,
+        batch: settings.eval.answers.batch,
+        compatibility: settings.reward.compatibility,
         truth,
-        seed: config.seed,
+        seed: settings.run.seed,
     };
     let bar = output::progress(questions.len() as u64, "answering");
     let mut show = output::decoding(&bar);
@@ -117,9 +166,9 @@ fn sample(args: &AuditArgs, config: &mut Config, truth: &dyn Truth) -> Result<Sa
         ControlFlow::Continue(())
     };
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
-    let (adapter, system_prompt) = (args.adapter.as_deref(), config.system_prompt.as_str());
+    let (adapter, system_prompt) = (args.adapter.as_deref(), settings.policy.system_prompt.as_str());
     let answering = Answering { adapter, system_prompt, scratch: scratch.path() };
-    let mut policy = engine::open_sampler(config, &model, answering, (&questions, &sampling), watch)?;
+    let mut policy = engine::open_sampler(settings, &world.policy, &model, answering, (&questions, &sampling), watch)?;
     let mut progress = |done: usize| bar.set_position(done as u64);
     let sampled = Sampled::draw(policy.as_mut(), &mut extractor, questions, &plan, &mut progress);
     bar.finish_and_clear();

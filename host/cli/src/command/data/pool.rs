@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use corver_reward::Config;
+use corver_reward::config::{self, CorpusConfig, Resolve};
 use corver_reward::parts;
 use corver_study::data::{Grounding, PoolSettings, Source, Summary, pool};
 use corver_study::eval::filter::KEPT;
@@ -12,6 +12,7 @@ use corver_study::run::{RunManifest, folder, text_fingerprint};
 
 use crate::args::PoolArgs;
 use crate::output;
+use crate::questions::read_files;
 use crate::resumed;
 use crate::settings;
 
@@ -19,10 +20,16 @@ use crate::settings;
 const DROPPED: &str = "dropped.jsonl";
 
 pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(settings::of_pool(args)?)?;
+    let mut layers = settings::layers(&args.settings, &[&args.corpus])?;
+    layers.add_own_part(); // the questions
+    let (resolved, config) =
+        config::resolve_with(settings::finish(&layers)?, |settings, problems| match args.no_grounding {
+            true => Some(None),
+            false => CorpusConfig::resolve(settings, problems).map(Some),
+        })?;
     let settings = PoolSettings { near: args.near, max_chars: args.max_chars };
     let (sources, not_in) = (sources(&args.files)?, sources(&args.not_in)?);
-    let mut corpus = if args.no_grounding { None } else { Some(parts::corpus(&config)?) };
+    let mut corpus = config.as_ref().map(parts::corpus).transpose()?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
@@ -35,7 +42,7 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     }
     let index = corpus.as_ref().map(|(sources, _)| corver_counts::fingerprint(sources)).transpose()?;
     manifest.set("index", index.unwrap_or_else(|| "not asked".to_owned()));
-    let resolved = toml::to_string_pretty(&config.to_settings()).context("writing the resolved configuration")?;
+    let resolved = toml::to_string_pretty(&resolved).context("writing the resolved configuration")?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "pool"));
     let run = resumed::create(&path, &manifest, &resolved)?;
 
@@ -62,7 +69,7 @@ fn sources(paths: &[PathBuf]) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     let mut seen = HashSet::new();
     for path in paths {
-        for (file, questions) in parts::read_files(path)? {
+        for (file, questions) in read_files(path)? {
             let file = file.display().to_string();
             ensure!(seen.insert(file.clone()), "{file} is given twice");
             sources.push(Source { file, questions });

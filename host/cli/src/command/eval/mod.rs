@@ -10,8 +10,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use corver_core::{Graders, Question, Sampler, Sampling, Scorers, Verifiers};
 use corver_extract::Extractor;
-use corver_reward::Config;
+use corver_reward::config::{self, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
+use corver_settings::{DEMO, Settings};
 use corver_study::eval::{EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate, summarize};
 use corver_study::run::{RunDir, RunManifest, fingerprint, text_fingerprint};
 use indicatif::ProgressBar;
@@ -21,8 +22,10 @@ use crate::args::{EvalArgs, EvalCommand};
 use crate::engine::{self, Answering};
 use crate::output;
 use crate::policy;
+use crate::questions::{EvalSet, graded_questions};
 use crate::recording::{self, Origin};
 use crate::resumed;
+use crate::scoring::ScoringConfig;
 use crate::settings;
 
 /// The name of a model without an adapter.
@@ -48,24 +51,25 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     if let Some(EvalCommand::Diff { first, second }) = &args.command {
         return diff::run(first, second, json);
     }
-    let mut config = Config::resolve(settings::of_eval(args)?)?;
-    let device = engine::device(&config)?;
-    let sets = sets(args, &config)?;
+    let records = args.recording.record.is_some() || args.recording.replay.is_some();
+    ensure!(args.supported || !records, "--record and --replay are for what --supported asks");
+    let (mut settings, config) =
+        config::resolve_with(settings_of(args)?, |settings, problems| EvalConfig::resolve(args, settings, problems))?;
+    let device = engine::device(&settings, &config.policy)?;
+    let sets = sets(args, &settings, &config.questions)?;
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
-    let model = parts::model(&config)?;
-    let records = args.recording.record.is_some() || args.recording.replay.is_some();
-    ensure!(args.supported || !records, "--record and --replay are for what --supported asks");
-    let mut scoring = args.supported.then(|| Scoring::open(args, &config)).transpose()?;
+    let model = parts::model(&config.policy)?;
+    let mut scoring = config.scoring.as_ref().map(|config| Scoring::open(args, config)).transpose()?;
     let folder = match &args.out {
         Some(out) => {
-            let manifest = manifest(args, &config, device, &model, &sets, scoring.as_ref())?;
-            Some(open_folder(args, out, &config, &manifest)?)
+            let manifest = manifest(args, &settings, device, &model, &sets, scoring.as_ref())?;
+            Some(open_folder(args, out, &settings, &manifest)?)
         }
         None => None,
     };
-    policy::choose_threads(&mut config)?;
+    policy::choose_threads(&mut settings)?;
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
     let mut scorers = scoring.as_mut().map(Scoring::scorers);
     let total = policies.len() * sets.iter().map(|set| set.questions.len()).sum::<usize>();
@@ -79,16 +83,18 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
             let evaluation = if answered.is_empty() {
                 let policy = match &mut policy {
                     Some(policy) => policy,
-                    none => none.insert(open_sampler(&config, &model, *adapter, scratch.path(), &bar)?),
+                    none => {
+                        none.insert(open_sampler(&settings, &config.policy, &model, *adapter, scratch.path(), &bar)?)
+                    }
                 };
-                let (evaluation, answers) = answers_of(policy.as_mut(), scorers.as_mut(), set, &config, &bar)?;
+                let (evaluation, answers) = answers_of(policy.as_mut(), scorers.as_mut(), set, &settings, &bar)?;
                 if let Some(folder) = &folder {
                     folder.write_lines(&file, &answers)?;
                 }
                 evaluation
             } else {
                 bar.inc(set.questions.len() as u64);
-                summarize(&answered, config.eval.answers.samples)
+                summarize(&answered, settings.eval.answers.samples)
             };
             all.push(Evaluated { policy: policy_name, questions: &set.name, evaluation });
         }
@@ -105,34 +111,70 @@ fn answers_of(
     policy: &mut dyn Sampler,
     scorers: Option<&mut Scorers<'_, '_>>,
     Set { questions, truth, .. }: &Set,
-    config: &Config,
+    settings: &Settings,
     bar: &ProgressBar,
 ) -> Result<(Evaluation, Vec<GradedAnswer>)> {
     let before = bar.position();
     let mut progress = |done: usize| bar.set_position(before + done as u64);
     let plan = EvaluatePlan {
-        settings: config.eval.answers,
-        compatibility: config.reward.compatibility,
+        settings: settings.eval.answers,
+        compatibility: settings.reward.compatibility,
         truth: truth.as_deref(),
-        seed: config.seed,
+        seed: settings.run.seed,
     };
     Ok(evaluate(policy, scorers, questions, &plan, &mut progress)?)
 }
 
-fn sets(args: &EvalArgs, config: &Config) -> Result<Vec<Set>> {
-    let read = |path: &PathBuf| {
-        let (name, mut questions) = parts::graded_questions(path)?;
-        if config.eval_limit > 0 {
-            questions.truncate(config.eval_limit);
+/// Parts of an evaluation.
+struct EvalConfig {
+    policy: PolicyConfig,
+    questions: EvalSet,
+    /// Parts of --supported.
+    scoring: Option<ScoringConfig>,
+}
+
+impl EvalConfig {
+    fn resolve(args: &EvalArgs, settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
+        let policy = PolicyConfig::resolve(settings, problems);
+        let questions = EvalSet::resolve(settings, problems);
+        if args.questions.is_empty() {
+            problems.required("question.eval", settings.question.eval.as_ref(), "--questions FILE");
         }
-        Ok(Set { name, questions, truth: None })
-    };
-    if !args.questions.is_empty() {
-        return args.questions.iter().map(read).collect();
+        let scoring = match args.supported {
+            false => Some(None),
+            true => ScoringConfig::resolve(&args.recording, settings, problems).map(Some),
+        };
+        Some(Self { policy: policy?, questions: questions?, scoring: scoring? })
     }
-    let questions = parts::eval_questions(config)?;
-    ensure!(!questions.is_empty(), "there are no questions: set `question.eval`, or give files with --questions");
-    Ok(vec![Set { name: "eval".to_owned(), questions, truth: parts::truth(config) }])
+}
+
+fn settings_of(args: &EvalArgs) -> Result<Settings> {
+    let mut layers = settings::layers(&args.settings, &[&args.policy, &args.reward])?;
+    if let Some(limit) = args.limit {
+        layers.set("question.eval_limit", limit);
+    }
+    if let Some(samples) = args.samples {
+        layers.set("eval.answers.samples", samples);
+    }
+    let is_own = |path: &PathBuf| path.as_os_str() != DEMO;
+    if !args.adapter.is_empty() || args.questions.iter().any(is_own) {
+        layers.add_own_part();
+    }
+    settings::finish(&layers)
+}
+
+fn sets(args: &EvalArgs, settings: &Settings, configured: &EvalSet) -> Result<Vec<Set>> {
+    if args.questions.is_empty() {
+        let questions = configured.read()?;
+        return Ok(vec![Set { name: "eval".to_owned(), questions, truth: configured.truth() }]);
+    }
+    let mut sets = Vec::new();
+    for path in &args.questions {
+        let (name, mut questions) = graded_questions(path)?;
+        questions.truncate(settings.question.eval_limit.unwrap_or(usize::MAX));
+        sets.push(Set { name, questions, truth: None });
+    }
+    Ok(sets)
 }
 
 /// The raw model and adapters, each with a name: the last folder of its path, and that of the run for a run's checkpoint.
@@ -159,21 +201,22 @@ fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Resul
 }
 
 fn open_sampler(
-    config: &Config,
+    settings: &Settings,
+    policy: &PolicyConfig,
     model: &Path,
     adapter: Option<&Path>,
     scratch: &Path,
     bar: &ProgressBar,
 ) -> Result<Box<dyn Sampler>> {
-    let suffix = if adapter.is_some() { &config.eval.trained_suffix } else { "" };
-    let system_prompt = format!("{}{suffix}", config.eval.system_prompt);
+    let suffix = if adapter.is_some() { settings.eval.trained_suffix.as_str() } else { "" };
+    let system_prompt = format!("{}{suffix}", settings.eval.system_prompt);
     let mut show = output::decoding(bar);
     let watch = move |decoding| {
         show(decoding);
         ControlFlow::Continue(())
     };
     let answering = Answering { adapter, system_prompt: &system_prompt, scratch };
-    engine::open_sampler(config, model, answering, (&[], &Sampling::default()), watch)
+    engine::open_sampler(settings, policy, model, answering, (&[], &Sampling::default()), watch)
 }
 
 /// What says whether sentences are supported.
@@ -187,11 +230,11 @@ struct Scoring {
 }
 
 impl Scoring {
-    fn open(args: &EvalArgs, config: &Config) -> Result<Self> {
-        let rules = Loader::new(config)?.sentence_rules()?;
+    fn open(args: &EvalArgs, config: &ScoringConfig) -> Result<Self> {
+        let rules = Loader::new(&config.rules)?.sentence_rules()?;
         recording::check(&args.recording, args.resume)?;
-        let (origin, verifiers) = recording::open(config, &args.recording)?;
-        let (extractor_folder, extractor) = parts::extractor(config)?;
+        let (origin, verifiers) = recording::open(&config.answers, &args.recording)?;
+        let (extractor_folder, extractor) = parts::extractor(&config.extractor)?;
         let verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
         Ok(Self { rules, graders: Graders::default(), origin, verifiers, extractor_folder, extractor })
     }
@@ -213,7 +256,7 @@ fn file_name(policy: &str, questions: &str) -> String {
 /// Everything that decides the answers, and what is said of their sentences.
 fn manifest(
     args: &EvalArgs,
-    config: &Config,
+    settings: &Settings,
     device: String,
     model: &Path,
     sets: &[Set],
@@ -221,7 +264,7 @@ fn manifest(
 ) -> Result<RunManifest> {
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    manifest.set(resumed::CONFIGURATION, text_fingerprint(&toml::to_string(&config.to_settings())?));
+    manifest.set(resumed::CONFIGURATION, text_fingerprint(&toml::to_string(settings)?));
     manifest.set("device", device);
     manifest.set("model", fingerprint(model)?);
     if let Some(Scoring { rules, origin, extractor_folder, .. }) = scoring {
@@ -240,8 +283,8 @@ fn manifest(
     Ok(manifest)
 }
 
-fn open_folder(args: &EvalArgs, out: &Path, config: &Config, manifest: &RunManifest) -> Result<RunDir> {
-    let resolved = toml::to_string_pretty(&config.to_settings())?;
+fn open_folder(args: &EvalArgs, out: &Path, settings: &Settings, manifest: &RunManifest) -> Result<RunDir> {
+    let resolved = toml::to_string_pretty(settings)?;
     if args.resume {
         resumed::open(out, manifest, &resolved, &[])
     } else {

@@ -6,7 +6,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, bail};
 use corver_corpus::{CnfCount, CnfOptions, Mode, OpenOptions, Passage, parse_query};
 use corver_counts::{Local, OpenSettings, Opened, RemoteSettings, Source};
-use corver_reward::{config, parts};
+use corver_reward::config::{self, DemoOr};
+use corver_reward::parts;
 use serde_json::json;
 
 use super::open::open_folder;
@@ -16,6 +17,11 @@ use crate::output;
 /// Seconds that a server is asked again.
 const PATIENCE_S: f64 = 5.0;
 
+/// Returns the window if none is given: the paper's, or the demo's for its own index, whose articles are short.
+fn window(sources: &[DemoOr<Source>]) -> u64 {
+    if sources == [DemoOr::Demo] { corver_demo::WINDOW } else { 1_000 }
+}
+
 pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } = args;
     let words = parse_query(query)?;
@@ -23,7 +29,7 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let options = CnfOptions {
         mode: if *exact { Mode::Exact } else { (*mode).into() },
         max_clause_freq: *max_clause_freq,
-        max_diff_tokens: max_diff_tokens.unwrap_or_else(|| config::window(&sources)),
+        max_diff_tokens: max_diff_tokens.unwrap_or_else(|| window(&sources)),
     };
     let sources = parts::sources(&sources)?;
     // A count by hand is always a fresh one, and somebody waits for it.

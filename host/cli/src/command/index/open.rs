@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use corver_corpus::{Corpus, Index, OpenOptions, Tokenizer};
 
 use corver_reward::parts;
-use corver_reward::settings::DEMO;
+use corver_settings::DEMO;
 
 /// The index folder that is named, or the demo's.
 pub fn folder(index: Option<&Path>) -> Result<PathBuf> {

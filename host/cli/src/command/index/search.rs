@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use corver_core::Search;
-use corver_passages::{PassageSettings, Passages};
+use corver_passages::{PassageError, Passages, Place};
 use serde_json::json;
 
 use super::open::folder;
@@ -14,7 +14,8 @@ use crate::output;
 pub fn run(args: &SearchArgs, json: bool) -> Result<()> {
     let SearchArgs { query, index, dir, title, k } = args;
     let index = if index.is_empty() { vec![folder(None)?] } else { index.clone() };
-    let passages = Passages::open(&PassageSettings { index, dir: dir.clone() }.places()?)?;
+    let places = index.iter().map(|index| Place::new(index, dir.as_deref()));
+    let passages = Passages::open(&places.collect::<Result<Vec<_>, PassageError>>()?)?;
     let search = Search { title: title.clone(), query: query.clone(), k: *k };
     let start = Instant::now();
     let found = passages.search(&search)?;

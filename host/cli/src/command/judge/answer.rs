@@ -1,7 +1,6 @@
 //! Graded answers, beside the string match.
 
 use anyhow::{Result, ensure};
-use corver_reward::parts;
 use corver_study::judge::answer::LABELS;
 use corver_study::judge::{Agreement, read_items};
 use serde::Serialize;
@@ -9,6 +8,7 @@ use serde::Serialize;
 use super::{Bill, ask, show_agreement};
 use crate::args::JudgeArgs;
 use crate::output;
+use crate::questions::named_questions;
 
 const BUILT_IN: &str = include_str!("../../../../../configs/judge/answer.toml");
 
@@ -26,7 +26,7 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     ensure!(!args.questions.is_empty(), "answers hold no golds; --questions names the file that was asked");
     let mut questions = Vec::new();
     for path in &args.questions {
-        questions.extend(parts::named_questions(path)?);
+        questions.extend(named_questions(path)?);
     }
     let mut items = Vec::new();
     for path in &args.files {

@@ -9,9 +9,10 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use corver_chat::{Chat, ChatSettings, Spent};
+use corver_chat::{Chat, Spent};
 use corver_core::{ChatReply, Prompt};
 use corver_reward::folders;
+use corver_settings::ChatSettings;
 use corver_study::judge::{Agreement, JudgeSettings, Judged, Subject};
 use corver_study::run::{RunDir, RunManifest, fingerprint, folder, text_fingerprint};
 use serde::de::DeserializeOwned;
@@ -84,8 +85,9 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
     let files: Vec<String> = args.files.iter().map(|path| fingerprint(path)).collect::<Result<_, _>>()?;
     manifest.set("files", files.join(" "));
-    manifest.set("endpoint", &settings.endpoint);
-    manifest.set("model", &settings.model);
+    let model = settings.model.clone().unwrap_or_default(); // `Chat::open` refuses a file without
+    manifest.set("endpoint", settings.endpoint.as_deref().unwrap_or_default());
+    manifest.set("model", &model);
     let prompts: Vec<Prompt> = subjects.iter().map(|subject| file.judge.prompt_for(subject)).collect();
     manifest.set("prompts", text_fingerprint(&serde_json::to_string(&prompts)?));
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "judge"));
@@ -100,7 +102,7 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
     let replies: Vec<String> = replies.into_iter().map(|ChatReply { content, .. }| content).collect();
     let (unlabelled, spent) = (replies.iter().filter(|reply| judge.read(reply).is_none()).count(), chat.spent());
     let (cost, cost_in_all) = (spent.now.cost(settings.prices), spent.cost(settings.prices));
-    let bill = Bill { model: settings.model, unlabelled, spent, cost, cost_in_all };
+    let bill = Bill { model, unlabelled, spent, cost, cost_in_all };
     Ok(Asked { run, judge, replies, bill })
 }
 
@@ -146,12 +148,8 @@ fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<J
         }
     };
     let chat = &mut file.chat;
-    if let Some(endpoint) = &args.endpoint {
-        chat.endpoint.clone_from(endpoint);
-    }
-    if let Some(model) = &args.model {
-        chat.model.clone_from(model);
-    }
+    chat.endpoint = args.endpoint.clone().or(chat.endpoint.take());
+    chat.model = args.chat_model.clone().or(chat.model.take());
     chat.key_file = args.key_file.clone().or(chat.key_file.take());
     chat.max_cost = args.max_cost.or(chat.max_cost);
     Ok(file)

@@ -9,7 +9,7 @@ use corver_core::{
     ChatModel, ChatReply, Compatibility, Completion, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError,
     Passage, Prompt, Query, Retriever, Search, Sentence, Triplet, Usage, Verifiers,
 };
-use corver_reward::Config;
+use corver_reward::config::{self, RulesConfig};
 use corver_reward::parts::{AnyRule, Loader};
 use corver_reward::plugin;
 use corver_rules::{LoadOptions, Manifest, ResponseRule, Rule};
@@ -80,11 +80,12 @@ struct Costs {
 }
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(settings::of_rule(args)?)?;
+    let (settings, ()) = config::resolve(settings::of_rule(args, &[])?)?;
+    let config = RulesConfig::of_one(&args.plugin, &settings);
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
     let cached = LoadOptions {
-        settings: serde_json::Value::Object(config.rule_settings),
+        settings: serde_json::Value::Object(config.settings),
         limits: config.limits,
         compiler: Loader::compiler()?,
         cache_dir: Some(Loader::cache()?),

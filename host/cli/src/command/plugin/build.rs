@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use corver_reward::config::RulesConfig;
 use corver_reward::folders;
 use corver_reward::parts::Loader;
-use corver_reward::{Config, Settings};
 use corver_rules::Manifest;
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
         )
     };
     // Loaded before it is put in place, so that every file there can be trained with.
-    let config = Config::resolve(Settings::default())?;
+    let config = RulesConfig::default();
     let rule = Loader::new(&config)?.any(&compiled)?;
     let Manifest { name, version, .. } = rule.manifest();
     let wasm = dir.join(name).with_extension("wasm");

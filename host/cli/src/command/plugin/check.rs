@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use corver_core::Verifier;
-use corver_reward::Config;
+use corver_reward::config::{self, RulesConfig};
 use corver_reward::parts::{AnyRule, Loader};
 use corver_reward::plugin;
 use corver_rules::Kind;
@@ -13,7 +13,8 @@ use crate::output;
 use crate::settings;
 
 pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(settings::of_rule(args)?)?;
+    let (settings, ()) = config::resolve(settings::of_rule(args, &[])?)?;
+    let config = RulesConfig::of_one(&args.plugin, &settings);
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
     let manifest = rule.manifest();
@@ -39,7 +40,7 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
         output::line("reads no triplets: none are extracted for it");
     }
     output::line(format_args!("conforms: {words}"));
-    show_settings(&schema, &config.rule_settings);
+    show_settings(&schema, &config.settings);
     Ok(())
 }
 

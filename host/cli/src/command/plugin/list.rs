@@ -1,15 +1,15 @@
 //! `corver-host plugin list`.
 
 use anyhow::Result;
+use corver_reward::config::RulesConfig;
 use corver_reward::parts::Loader;
 use corver_reward::plugin;
-use corver_reward::{Config, Settings};
 use serde_json::json;
 
 use crate::output;
 
 pub fn run(json: bool) -> Result<()> {
-    let config = Config::resolve(Settings::default())?;
+    let config = RulesConfig::default();
     let loader = Loader::new(&config)?;
     for path in plugin::built() {
         match (json, loader.any(&path)) {

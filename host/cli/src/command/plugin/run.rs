@@ -6,9 +6,10 @@ use anyhow::{Context, Result, bail};
 use corver_core::sentence::{Split, split};
 use corver_core::trace::SentenceTrace;
 use corver_core::{Completion, Extractor as _, Section, Sentence, Triplet, Verifiers};
-use corver_reward::Config;
+use corver_reward::config::{self, ExtractorConfig, RulesConfig};
 use corver_reward::parts::{self, AnyRule, Loader};
 use corver_rules::ResponseRule;
+use corver_settings::Compatibility;
 use corver_study::eval::{Completions, read_completions};
 use serde::Deserialize;
 use serde_json::json;
@@ -17,6 +18,7 @@ use crate::args::PluginRunArgs;
 use crate::command::score;
 use crate::output;
 use crate::recording;
+use crate::scoring::GivenConfig;
 use crate::settings;
 
 #[derive(Deserialize)]
@@ -27,21 +29,44 @@ struct Line {
 }
 
 pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
-    let config = Config::resolve(settings::of_rule(&args.rule)?)?;
     let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
-    let holds_completions = text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion);
-    let loader = Loader::new(&config)?;
+    let input = Input::read(&text, &args.file)?;
+    let settings = settings::of_rule(&args.rule, &[&args.parts])?;
+    let loader_config = RulesConfig::of_one(&args.rule.plugin, &settings);
+    let loader = Loader::new(&loader_config)?;
     let rule = loader.any(&args.rule.plugin)?;
-    let mut verifiers = recording::verifiers(&config, &args.recording)?;
+    let needs_no_extractor = input.has_triplets() || matches!(rule, AnyRule::Response(_));
+    let (settings, config) = config::resolve_with(settings, |settings, problems| {
+        GivenConfig::resolve(needs_no_extractor, &args.recording, settings, problems)
+    })?;
+    let mut verifiers = recording::verifiers(&config.answers, &args.recording)?;
     let mut rule = match rule {
         AnyRule::Sentence(rule) => rule,
-        AnyRule::Response(rule) => return grade(&rule, &args.file, &config, &mut verifiers, json),
+        AnyRule::Response(rule) => {
+            return grade(&rule, &args.file, settings.reward.compatibility, &mut verifiers, json);
+        }
     };
-    if holds_completions {
-        let completions = read_completions(&args.file)?;
-        return score::score_and_show(completions, &config, &mut verifiers, &mut rule, &mut loader.graders()?, json);
+    let extractor = config.extractor.as_ref();
+    let mut sentences = match input {
+        Input::Completions(completions) => {
+            let mut graders = loader.graders()?;
+            let settings = &settings.reward;
+            return score::score_and_show(
+                completions,
+                extractor,
+                settings,
+                &mut verifiers,
+                &mut rule,
+                &mut graders,
+                json,
+            );
+        }
+        Input::Sentences(sentences) => sentences,
+    };
+    if let Some(extractor) = extractor {
+        extract_missing(&mut sentences, extractor)?;
     }
-    let sentences = sentences(&text, &args.file, &config)?;
+    let sentences: Vec<Sentence> = sentences.into_iter().map(|(sentence, _)| sentence).collect();
     let completion = Completion { sentences: &sentences, ..Completion::default() };
     let verdicts = rule.score(&[completion], &mut verifiers)?.concat();
     for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
@@ -56,9 +81,15 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
 }
 
 /// What a response rule says of the completions in a file.
-fn grade(rule: &ResponseRule, path: &Path, config: &Config, verifiers: &mut Verifiers<'_>, json: bool) -> Result<()> {
+fn grade(
+    rule: &ResponseRule,
+    path: &Path,
+    compatibility: Compatibility,
+    verifiers: &mut Verifiers<'_>,
+    json: bool,
+) -> Result<()> {
     let Completions { questions, rollouts, .. } = read_completions(path)?;
-    let splits: Vec<Split> = rollouts.iter().map(|rollout| split(&rollout.text, config.reward.compatibility)).collect();
+    let splits: Vec<Split> = rollouts.iter().map(|rollout| split(&rollout.text, compatibility)).collect();
     let completions: Vec<Completion<'_>> = rollouts
         .iter()
         .zip(&splits)
@@ -80,34 +111,62 @@ fn is_completion(line: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line.get("completion").is_some())
 }
 
-/// The sentences of a file, as those of one completion. The extractor finds the triplets that are not given.
-fn sentences(text: &str, path: &Path, config: &Config) -> Result<Vec<Sentence>> {
+/// Input of a rule.
+enum Input {
+    /// Whole completions.
+    Completions(Completions),
+    /// Sentences of one completion; true if the triplets are given.
+    Sentences(Vec<(Sentence, bool)>),
+}
+
+impl Input {
+    fn read(text: &str, path: &Path) -> Result<Self> {
+        if text.lines().find(|line| !line.trim().is_empty()).is_some_and(is_completion) {
+            return Ok(Self::Completions(read_completions(path)?));
+        }
+        Ok(Self::Sentences(sentences(text, path)?))
+    }
+
+    fn has_triplets(&self) -> bool {
+        match self {
+            Self::Completions(completions) => completions.triplets.is_some(),
+            Self::Sentences(sentences) => sentences.iter().all(|(_, is_given)| *is_given),
+        }
+    }
+}
+
+/// Reads the sentences of a file.
+fn sentences(text: &str, path: &Path) -> Result<Vec<(Sentence, bool)>> {
     let mut sentences = Vec::new();
-    let mut without = Vec::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let line: Line = serde_json::from_str(line).with_context(|| {
-            format!(
-                "{}:{}: a line is {{\"sentence\", \"triplets\": [[head, relation, tail], …]}}",
-                path.display(),
-                number + 1
-            )
+            let (path, number) = (path.display(), number + 1);
+            format!("{path}:{number}: a line is {{\"sentence\", \"triplets\": [[head, relation, tail], …]}}")
         })?;
-        if line.triplets.is_none() {
-            without.push(sentences.len());
-        }
+        let is_given = line.triplets.is_some();
         let triplet = |(head, relation, tail)| Triplet { head, relation, tail };
         let triplets = line.triplets.into_iter().flatten().map(triplet).collect();
-        sentences.push(Sentence { text: line.sentence, section: Section::Body, span: None, triplets });
+        let sentence = Sentence { text: line.sentence, section: Section::Body, span: None, triplets };
+        sentences.push((sentence, is_given));
     }
     if sentences.is_empty() {
         bail!("{} holds no sentence", path.display());
     }
-    if !without.is_empty() {
-        let texts: Vec<&str> = without.iter().map(|&place| sentences[place].text.as_str()).collect();
-        let found = parts::extractor(config)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
-        for (place, triplets) in without.into_iter().zip(found) {
-            sentences[place].triplets = triplets;
+    Ok(sentences)
+}
+
+/// Extracts the triplets that are not given.
+fn extract_missing(sentences: &mut [(Sentence, bool)], extractor: &ExtractorConfig) -> Result<()> {
+    let mut without: Vec<&mut Sentence> = Vec::new();
+    for (sentence, is_given) in sentences {
+        if !*is_given {
+            without.push(sentence);
         }
     }
-    Ok(sentences)
+    let texts: Vec<&str> = without.iter().map(|sentence| sentence.text.as_str()).collect();
+    let found = parts::extractor(extractor)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
+    for (sentence, triplets) in without.into_iter().zip(found) {
+        sentence.triplets = triplets;
+    }
+    Ok(())
 }

@@ -1,0 +1,156 @@
+//! Settings on the command line: files, single settings, and the flags that are short for some of them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use corver_settings::Layers;
+
+/// Settings files and single settings, later ones over earlier ones; docs/configuration.md lists all.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SettingsArgs {
+    /// TOML file, or `demo` for the built-in one; repeatable, later files override earlier ones. Default: the demo, if nothing else
+    /// names a model, a corpus or questions of your own.
+    #[arg(long, value_name = "FILE")]
+    pub config: Vec<PathBuf>,
+    /// One setting, as section.key=value; repeatable.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Flags that are short for settings.
+pub trait Flags {
+    /// Sets what the flags name.
+    fn apply(&self, layers: &mut Layers);
+}
+
+/// The policy and its device.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PolicyArgs {
+    /// The policy: a Hugging Face folder, or the name of a downloaded model (`policy.model`).
+    #[arg(long, value_name = "DIR|NAME")]
+    pub model: Option<String>,
+    /// Device of the policy: auto, cpu, cuda or cuda:N (`run.device`; the extractor's is `extract.device`).
+    #[arg(long)]
+    pub device: Option<String>,
+}
+
+impl Flags for PolicyArgs {
+    fn apply(&self, layers: &mut Layers) {
+        set(layers, "policy.model", &self.model);
+        set(layers, "run.device", &self.device);
+    }
+}
+
+/// Corpus and extractor.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PartArgs {
+    /// The triplet extractor: a Hugging Face folder, or the name of a downloaded model (`extract.model`).
+    #[arg(long, value_name = "DIR|NAME")]
+    pub extractor: Option<String>,
+    #[command(flatten)]
+    pub corpus: CorpusArgs,
+}
+
+impl Flags for PartArgs {
+    fn apply(&self, layers: &mut Layers) {
+        set(layers, "extract.model", &self.extractor);
+        self.corpus.apply(layers);
+    }
+}
+
+/// Corpus.
+#[derive(Debug, Clone, Default, Args)]
+pub struct CorpusArgs {
+    /// The corpus: an index folder, or URL#NAME of an index on a server; repeatable, counts are added (`corpus.index`).
+    #[arg(long, value_name = "DIR|URL#NAME")]
+    pub index: Vec<String>,
+}
+
+impl Flags for CorpusArgs {
+    fn apply(&self, layers: &mut Layers) {
+        set_list(layers, "corpus.index", &self.index);
+    }
+}
+
+/// Everything that rewards a sentence.
+#[derive(Debug, Clone, Default, Args)]
+pub struct RewardArgs {
+    /// The reward rule: a path, or a name in plugins/dist. Repeatable; rewards are added: a.wasm:0.7, b.wasm:0.3 (`rule.plugin`).
+    #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
+    pub plugin: Vec<String>,
+    #[command(flatten)]
+    pub parts: PartArgs,
+}
+
+impl Flags for RewardArgs {
+    fn apply(&self, layers: &mut Layers) {
+        set_list(layers, "rule.plugin", &self.plugin);
+        self.parts.apply(layers);
+    }
+}
+
+/// Rules of whole completions.
+#[derive(Debug, Clone, Default, Args)]
+pub struct GraderArgs {
+    /// A response rule that judges the answers, in place of the built-in string match (`judge.plugin`).
+    #[arg(long, value_name = "FILE.wasm")]
+    pub judge: Option<String>,
+    /// A response rule that checks the format, in place of the built-in check of think and answer blocks (`format.plugin`).
+    #[arg(long, value_name = "FILE.wasm")]
+    pub format: Option<String>,
+}
+
+impl Flags for GraderArgs {
+    fn apply(&self, layers: &mut Layers) {
+        set(layers, "judge.plugin", &self.judge);
+        set(layers, "format.plugin", &self.format);
+    }
+}
+
+/// Questions of a training run.
+#[derive(Debug, Clone, Default, Args)]
+pub struct QuestionArgs {
+    /// The questions: a file, a dataset's folder, or a split of it: FOLDER#train (`question.train`).
+    #[arg(long, value_name = "FILE")]
+    pub questions: Option<String>,
+}
+
+impl Flags for QuestionArgs {
+    fn apply(&self, layers: &mut Layers) {
+        set(layers, "question.train", &self.questions);
+    }
+}
+
+/// Length and seed of a run.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LengthArgs {
+    /// Optimiser steps (`run.steps`).
+    #[arg(long)]
+    pub steps: Option<usize>,
+    /// Seed of every random draw (`run.seed`).
+    #[arg(long)]
+    pub seed: Option<u64>,
+}
+
+impl Flags for LengthArgs {
+    fn apply(&self, layers: &mut Layers) {
+        if let Some(steps) = self.steps {
+            layers.set("run.steps", steps);
+        }
+        if let Some(seed) = self.seed {
+            layers.set("run.seed", seed);
+        }
+    }
+}
+
+fn set(layers: &mut Layers, key: &str, value: &Option<String>) {
+    if let Some(value) = value {
+        layers.set(key, value.as_str());
+    }
+}
+
+fn set_list(layers: &mut Layers, key: &str, values: &[String]) {
+    if !values.is_empty() {
+        layers.set(key, values.to_vec());
+    }
+}

@@ -1,0 +1,65 @@
+//! The index that counts come from.
+
+use std::time::Duration;
+
+use corver_corpus::{CnfOptions, Mode};
+use corver_counts::Source;
+use corver_settings::{CountMode, RemoteSettings, Settings};
+
+use super::place::source;
+use super::{DemoOr, Problems, Resolve};
+
+/// Indexes, and how occurrences are counted in them.
+#[derive(Debug, Clone)]
+pub struct CorpusConfig {
+    /// Indexes whose counts are added. Not empty.
+    pub sources: Vec<DemoOr<Source>>,
+    /// Definition of a match.
+    pub counting: CnfOptions,
+    /// Memory for the positions of frequent words, in MiB.
+    pub cache_mib: u64,
+    /// Time limit of the look-ups of one round.
+    pub count_time: Duration,
+    /// Requests to index servers.
+    pub remote: RemoteSettings,
+}
+
+impl Resolve for CorpusConfig {
+    fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
+        let corpus = &mut settings.corpus;
+        problems.make_absolute("corpus.remote.token_file", &mut corpus.remote.token_file);
+        let named = (!corpus.index.is_empty()).then_some(());
+        problems.required("corpus.index", named, "--index DIR|URL#NAME")?;
+        let mut sources = Vec::new();
+        for text in &mut corpus.index {
+            let Some(found) = problems.record("corpus.index", source(text)) else { continue };
+            if let DemoOr::Own(Source::Folder(folder)) = &found {
+                problems.look_for("corpus.index", folder);
+            }
+            *text = found.written(|source| match source {
+                Source::Folder(folder) => folder.display().to_string(),
+                Source::Remote { url, index } => format!("{url}#{index}"),
+            });
+            sources.push(found);
+        }
+        (sources.len() == corpus.index.len()).then(|| Self {
+            sources,
+            counting: CnfOptions {
+                mode: mode(corpus.mode),
+                max_clause_freq: corpus.max_clause_freq,
+                max_diff_tokens: corpus.max_diff_tokens,
+            },
+            cache_mib: corpus.cache_mib,
+            count_time: Duration::from_millis(corpus.count_ms),
+            remote: corpus.remote.clone(),
+        })
+    }
+}
+
+fn mode(mode: CountMode) -> Mode {
+    match mode {
+        CountMode::Compatible => Mode::Compatible,
+        CountMode::Exact => Mode::Exact,
+        CountMode::Span => Mode::Span,
+    }
+}

@@ -1,0 +1,61 @@
+//! The triplet extractor.
+
+use std::path::PathBuf;
+
+use corver_settings::{Device, Settings};
+
+use super::{CorpusConfig, DemoOr, Place, Problems, Resolve, hub_place};
+use crate::hub;
+
+/// Model and prompt of the triplet extractor.
+#[derive(Debug, Clone)]
+pub struct ExtractorConfig {
+    /// Folder of the model.
+    pub model: Place,
+    /// File of the prompt. `None`: the folder's own.
+    pub prompt: Option<PathBuf>,
+    /// Sends the prompt through the model's chat template.
+    pub chat: bool,
+    /// Settings over those of the folder.
+    pub settings: corver_extract::Settings,
+    /// Device of the model.
+    pub device: Device,
+}
+
+impl Resolve for ExtractorConfig {
+    fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
+        let section = &mut settings.extract;
+        problems.make_absolute("extract.prompt", &mut section.prompt);
+        if let Some(prompt) = &section.prompt {
+            problems.look_for("extract.prompt", prompt);
+        }
+        let text = problems.required("extract.model", section.model.as_mut(), "--extractor DIR|NAME")?;
+        let model = problems.record("extract.model", hub_place(hub::Kind::Model, text))?;
+        *text = model.written(|path| path.display().to_string());
+        Some(Self {
+            model,
+            prompt: section.prompt.clone(),
+            chat: section.chat,
+            settings: corver_extract::Settings {
+                stop: section.stop.clone(),
+                max_new_tokens: section.max_new_tokens,
+                batch_size: section.batch_size,
+                max_sentence_tokens: section.max_sentence_tokens,
+                ..corver_extract::Settings::default()
+            },
+            device: section.device,
+        })
+    }
+}
+
+impl ExtractorConfig {
+    /// Refuses the demo's extractor for a corpus that is not the demo's: it would find nothing, and every sentence would earn 0.
+    pub fn check_corpus(&self, corpus: &CorpusConfig, problems: &mut Problems) -> Option<()> {
+        if self.model == DemoOr::Demo && corpus.sources.iter().any(|source| *source != DemoOr::Demo) {
+            let remedy = "--extractor DIR|NAME names one for a corpus of your own";
+            problems.add("extract.model", format!("the demo's extractor reads the demo's sentences alone; {remedy}"));
+            return None;
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,92 @@
+//! Rules of sentences and of completions.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use corver_settings::{GraderSection, Limits, Plugin, Settings};
+use serde_json::{Map, Value};
+
+use super::{Problems, Resolve, absolute};
+use crate::plugin;
+
+/// Rules, their settings and limits.
+#[derive(Debug, Clone, Default)]
+pub struct RulesConfig {
+    /// Sentence rules; their weighted rewards are added.
+    pub plugins: Vec<Plugin>,
+    /// Settings of the sentence rules.
+    pub settings: Map<String, Value>,
+    /// Limits of every rule.
+    pub limits: Limits,
+    /// Answer judge. `None`: the paper's, which is built in.
+    pub judge: Option<Grader>,
+    /// Format check. `None`: the paper's, which is built in.
+    pub format: Option<Grader>,
+}
+
+/// Response rule.
+#[derive(Debug, Clone)]
+pub struct Grader {
+    /// The file, or the name of a shipped rule.
+    pub plugin: PathBuf,
+    /// Settings of the rule itself.
+    pub settings: Map<String, Value>,
+}
+
+impl Resolve for RulesConfig {
+    fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
+        let mut plugins = Vec::new();
+        for text in &mut settings.rule.plugin {
+            if let Some(plugin) = problems.record("rule.plugin", weighted(text)) {
+                *text = plugin.to_string();
+                plugins.push(plugin);
+            }
+        }
+        let is_complete = plugins.len() == settings.rule.plugin.len();
+        if settings.rule.plugin.is_empty() {
+            problems.add("rule.plugin", "not set; --plugin FILE.wasm names one, such as first.wasm");
+        }
+        let judge = grader("judge.plugin", &mut settings.judge, problems);
+        let format = grader("format.plugin", &mut settings.format, problems);
+        let (judge, format) = (judge?, format?);
+        let (settings, limits) = (settings.rule.settings.clone(), settings.rule.limits.clone());
+        (is_complete && !plugins.is_empty()).then_some(Self { plugins, settings, limits, judge, format })
+    }
+}
+
+impl RulesConfig {
+    /// Returns a configuration of one rule alone.
+    #[must_use]
+    pub fn of_one(plugin: &Path, settings: &Settings) -> Self {
+        Self {
+            plugins: vec![Plugin { path: plugin.to_owned(), weight: 1.0 }],
+            settings: settings.rule.settings.clone(),
+            limits: settings.rule.limits.clone(),
+            judge: None,
+            format: None,
+        }
+    }
+}
+
+fn weighted(text: &str) -> Result<Plugin> {
+    let Plugin { path, weight } = text.parse()?;
+    plugin::find(&path)?;
+    Ok(Plugin { path: plugin_path(&path)?, weight })
+}
+
+/// Returns `Some(None)` if no rule is named, and `None` if the one that is named cannot be found.
+fn grader(key: &str, section: &mut GraderSection, problems: &mut Problems) -> Option<Option<Grader>> {
+    let Some(text) = &mut section.plugin else { return Some(None) };
+    let path = problems.record(key, plugin_path(Path::new(text)))?;
+    *text = path.display().to_string();
+    problems.record(key, plugin::find(&path))?;
+    Some(Some(Grader { plugin: path, settings: section.settings.clone() }))
+}
+
+/// Returns the absolute path of a rule; the name of a shipped one stays a name.
+fn plugin_path(plugin: &Path) -> Result<PathBuf> {
+    match plugin::here(plugin) {
+        Some(path) => absolute(&path),
+        None => Ok(plugin.to_owned()),
+    }
+}

@@ -1,0 +1,55 @@
+//! Section `engine`: an inference server that samples in place of the policy.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
+
+use crate::policy::Precision;
+
+/// Inference server that samples completions in place of the policy (docs/engines.md).
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct EngineSection {
+    /// API of the server. Not set: the policy samples itself, and the rest of this section has no effect.
+    pub kind: Option<EngineKind>,
+    /// Root of the server, such as `http://localhost:8000`.
+    #[schemars(length(min = 1))]
+    pub url: Option<String>,
+    /// The server's name for the policy's model (`--served-model-name`).
+    #[schemars(length(min = 1))]
+    pub model: Option<String>,
+    /// Folder for the adapters that the server reads, used by this run alone. Not set: `adapters` in the run's folder.
+    #[schemars(length(min = 1))]
+    pub adapters: Option<PathBuf>,
+    /// The server's path of that folder. Not set: the same path.
+    #[schemars(length(min = 1))]
+    pub adapters_as_seen_by_server: Option<PathBuf>,
+    /// Precision of these adapters; `auto` is f32. Checkpoints are always f32.
+    pub adapter_precision: Precision,
+    /// File with the server's key (`--api-key`). Not set: no key.
+    pub token_file: Option<PathBuf>,
+    /// Requests in flight; each samples all completions of a question.
+    #[default = 64]
+    #[schemars(range(min = 1, max = 1024))]
+    pub concurrency: usize,
+    /// Time limit of one attempt, in seconds: all completions of a question.
+    #[default = 600.0]
+    #[schemars(range(min = 0.001, max = 86_400.0))]
+    pub timeout_s: f64,
+    /// Time limit of all retries of a request, in seconds, before the run stops with an error.
+    #[default = 120.0]
+    #[schemars(range(min = 0.0, max = 86_400.0))]
+    pub patience_s: f64,
+}
+
+/// API of an inference server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineKind {
+    /// vLLM.
+    Vllm,
+    /// SGLang.
+    Sglang,
+}

@@ -1,0 +1,65 @@
+//! Section `filter`: the learning-zone self-filter.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
+
+use crate::rollout::{MAX_TEMPERATURE, MIN_TOP_P, Sampling};
+
+/// Self-filter; the defaults are the paper's (App. self-filter).
+#[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct FilterSettings {
+    /// Samples per question.
+    #[default = 16]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub num_generations: usize,
+    /// Longest sample, in tokens; a longer one is cut off.
+    #[default = 512]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_completion_length: usize,
+    /// Softmax temperature of the samples.
+    #[default = 0.7]
+    #[schemars(range(min = 0.0, max = MAX_TEMPERATURE))]
+    pub temperature: f64,
+    /// Nucleus mass of the samples; 1 keeps every token.
+    #[default = 0.95]
+    #[schemars(range(min = MIN_TOP_P, max = 1.0))]
+    pub top_p: f64,
+    /// Smallest number of right answers.
+    #[default = 1]
+    #[schemars(range(min = 0, max = 100_000))]
+    pub min_correct: usize,
+    /// Largest number of right answers. Not set: one less than the samples.
+    #[schemars(range(min = 0, max = 100_000))]
+    pub max_correct: Option<usize>,
+    /// Questions that were always answered right and are kept all the same, as anchors.
+    #[default = 0]
+    #[schemars(range(min = 0, max = 9_000_000_000_000_000_u64))]
+    pub anchors: usize,
+    /// Questions sampled together. The samples depend on it.
+    #[default = 32]
+    #[schemars(range(min = 1, max = 100_000))]
+    pub batch: usize,
+}
+
+impl FilterSettings {
+    /// True if a question with this number of right answers is kept.
+    #[must_use]
+    pub fn keeps(&self, num_correct: usize) -> bool {
+        let max = self.max_correct.unwrap_or(self.num_generations.saturating_sub(1));
+        (self.min_correct..=max).contains(&num_correct)
+    }
+
+    /// Returns the sampling of the filter; the rest is as in `rollout`.
+    #[must_use]
+    pub fn sampling(&self, rollout: Sampling) -> Sampling {
+        Sampling {
+            num_generations: self.num_generations,
+            max_completion_length: self.max_completion_length,
+            temperature: self.temperature,
+            top_p: self.top_p,
+            ..rollout
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Every setting, declared once: name, meaning, unit, default and bounds stand in one block, in the file of its section.
+//!
+//! ```text
+//! run question policy rollout engine extract corpus verify rule reward advantage update sft checkpoint filter eval check
+//!                                   the sections
+//! schema     the declarations as data: names, bounds, meanings
+//! load       demo < files < --set < an arm's file, merged into Settings
+//! reference  docs/configuration.md
+//! ```
+//!
+//! The defaults are the paper's. [`check`] tests values against the declared bounds, and says what is wrong with all of them.
+
+mod advantage;
+mod check;
+mod checkpoint;
+mod corpus;
+mod engine;
+mod eval;
+mod extract;
+mod filter;
+pub mod load;
+mod plugin;
+mod policy;
+mod question;
+pub mod reference;
+mod reward;
+mod rollout;
+mod rule;
+mod run;
+pub mod schema;
+mod sft;
+mod text;
+mod update;
+mod verify;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use advantage::{AdvantageSettings, ScaleRewards};
+pub use check::{CheckSettings, DecidedBy};
+pub use checkpoint::CheckpointSection;
+pub use corpus::{CorpusSection, CountMode, RemoteSettings};
+pub use engine::{EngineKind, EngineSection};
+pub use eval::{EvalSection, EvaluateSettings};
+pub use extract::ExtractSection;
+pub use filter::FilterSettings;
+pub use load::{DEMO, Layers};
+pub use plugin::Plugin;
+pub use policy::{PolicySection, Precision};
+pub use question::{QuestionSection, Share, TrainQuestions};
+pub use reward::{Ablation, Compatibility, RewardSettings, SentenceMean};
+pub use rollout::{LongPrompts, MAX_TEMPERATURE, MIN_TOP_P, Sampling, is_temperature, is_top_p};
+pub use rule::{GraderSection, Limits, RuleSection, limits};
+pub use run::{Device, RunSection, UnknownDevice};
+pub use schema::{InvalidSetting, check};
+pub use sft::SftSettings;
+pub use update::{
+    AdamWSettings, Algorithm, DpoSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType,
+    MomentPrecision, OldLogProbs, PpoSettings,
+};
+pub use verify::{ChatPrices, ChatSettings, DemoSection, NliSettings, PassageSettings, PriceSection, VerifySection};
+
+/// All settings, by section.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Length and place of a run.
+    pub run: RunSection,
+    /// Questions to train on and to evaluate with. A question set is a file (`.json`, `.jsonl`, `.parquet`), the folder of a
+    /// dataset, `FOLDER#SPLIT`, the name of a dataset that was downloaded, or `demo`.
+    pub question: QuestionSection,
+    /// Model, tokenizer and prompt of the policy.
+    pub policy: PolicySection,
+    /// Sampling of completions.
+    pub rollout: Sampling,
+    /// Inference server that samples completions in place of the policy ([engines.md](engines.md)).
+    pub engine: EngineSection,
+    /// Triplet extractor.
+    pub extract: ExtractSection,
+    /// Index and counting of co-occurrences.
+    pub corpus: CorpusSection,
+    /// Capabilities of rules beside counts ([verifiers.md](verifiers.md)). Each is granted by naming its model or index.
+    pub verify: VerifySection,
+    /// Rules that reward sentences.
+    pub rule: RuleSection,
+    /// Rule that judges answers.
+    pub judge: GraderSection,
+    /// Rule that checks the format.
+    pub format: GraderSection,
+    /// Weights and ablations of the return.
+    pub reward: RewardSettings,
+    /// Normalisation of GRPO's advantages.
+    pub advantage: AdvantageSettings,
+    /// Policy update.
+    pub update: LearnSettings,
+    /// Fine-tuning on demonstrations. Adapters, optimiser and warm-up are those of `update`.
+    pub sft: SftSettings,
+    /// Checkpoints of a run.
+    pub checkpoint: CheckpointSection,
+    /// Self-filter.
+    pub filter: FilterSettings,
+    /// Prompts and sampling of evaluation.
+    pub eval: EvalSection,
+    /// Counts below which `check` calls something unsupported.
+    pub check: CheckSettings,
+}

@@ -1,0 +1,332 @@
+//! Files and single settings, merged into [`Settings`].
+//!
+//! The order is: built-in defaults, files in their order, single settings (`--set`, and flags, which are short for some of them), and
+//! in a comparison the file of an arm. A later layer overrides an earlier one.
+//!
+//! The built-in demo lies beneath everything if no layer names a part of the user's own: see [`PARTS`].
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::{Map, Value};
+
+use crate::Settings;
+use crate::schema::{check_names, declared};
+
+/// The name of everything that the demo has: its configuration, models, corpus and questions.
+pub const DEMO: &str = "demo";
+
+/// Settings of the built-in demo.
+const DEMO_SETTINGS: &str = include_str!("../../../configs/demo.toml");
+
+/// Settings that name a part which the demo has, too. If one of them is set to something else than `demo`, the demo's settings do not
+/// lie beneath.
+pub const PARTS: [&str; 14] = [
+    "question.train",
+    "question.eval",
+    "policy.model",
+    "policy.adapter",
+    "engine.kind",
+    "engine.url",
+    "engine.model",
+    "extract.model",
+    "extract.prompt",
+    "corpus.index",
+    "verify.nli.model",
+    "verify.chat.endpoint",
+    "verify.chat.model",
+    "verify.passages.index",
+];
+
+/// Settings of several sources, each over those before.
+#[derive(Debug, Clone, Default)]
+pub struct Layers {
+    values: Map<String, Value>,
+    /// A configuration file, or something beside the settings, is the user's own.
+    has_own_part: bool,
+}
+
+impl Layers {
+    /// Returns the layers of files (`demo` stands for the built-in demo), then of single settings, written `section.key=value`.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or names an unknown setting.
+    pub fn new(files: &[PathBuf], set: &[String]) -> Result<Self> {
+        let mut layers = Self::default();
+        for path in files {
+            layers.add_file(path)?;
+            layers.has_own_part = true;
+        }
+        for text in set {
+            layers.assign(text)?;
+        }
+        Ok(layers)
+    }
+
+    /// Adds a file of changes to the settings so far. It is no configuration of its own.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or names an unknown setting.
+    pub fn add_file(&mut self, path: &Path) -> Result<()> {
+        let values = read(path)?;
+        check_names(&values).with_context(|| format!("in {}", path.display()))?;
+        merge(&mut self.values, values);
+        Ok(())
+    }
+
+    /// Adds a single setting, written `section.key=value`. The value is TOML, or else a plain string.
+    ///
+    /// # Errors
+    /// If there is no such setting.
+    pub fn assign(&mut self, text: &str) -> Result<()> {
+        let values = parse_assignment(text)?;
+        check_names(&values).with_context(|| format!("in --set {text}"))?;
+        merge(&mut self.values, values);
+        Ok(())
+    }
+
+    /// Sets a setting that exists to a value, as a flag does.
+    pub fn set(&mut self, key: &str, value: impl Into<Value>) {
+        assert!(declared().iter().any(|declared| declared.key == key), "there is no setting {key}");
+        let mut nested = value.into();
+        for name in key.rsplit('.') {
+            nested = Value::Object(Map::from_iter([(name.to_owned(), nested)]));
+        }
+        if let Value::Object(values) = nested {
+            merge(&mut self.values, values);
+        }
+    }
+
+    /// Says that the command works on something of the user's own that is no setting, such as a file of demonstrations.
+    pub fn add_own_part(&mut self) {
+        self.has_own_part = true;
+    }
+
+    /// True if the demo's settings lie beneath: nothing that is set belongs to the user alone.
+    #[must_use]
+    pub fn is_demo(&self) -> bool {
+        !self.has_own_part && PARTS.iter().all(|key| find(&self.values, key).is_none_or(is_demo))
+    }
+
+    /// Returns the merged settings, over the defaults or over the demo's.
+    ///
+    /// # Errors
+    /// If a setting has a value of the wrong kind; the message names it.
+    pub fn settings(&self) -> Result<Settings> {
+        let mut merged = if self.is_demo() { read(Path::new(DEMO))? } else { Map::new() };
+        merge(&mut merged, self.values.clone());
+        serde_path_to_error::deserialize(Value::Object(merged))
+            .map_err(|error| anyhow!("setting `{}`: {}", error.path(), error.inner()))
+    }
+}
+
+fn is_demo(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text == DEMO,
+        Value::Array(values) => values.iter().all(is_demo),
+        // A phase of a curriculum takes questions of a file.
+        Value::Object(share) => share.get("file").is_some_and(is_demo),
+        _ => false,
+    }
+}
+
+fn find<'a>(values: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    let mut names = key.split('.');
+    let mut value = values.get(names.next()?)?;
+    for name in names {
+        value = value.get(name)?;
+    }
+    Some(value)
+}
+
+fn read(path: &Path) -> Result<Map<String, Value>> {
+    if path == Path::new(DEMO) {
+        return toml::from_str(DEMO_SETTINGS).context("in the built-in demo configuration");
+    }
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("{} is not valid TOML", path.display()))
+}
+
+fn parse_assignment(text: &str) -> Result<Map<String, Value>> {
+    let Some((key, value)) = text.split_once('=') else {
+        bail!("--set takes section.key=value, not {text:?}");
+    };
+    let line = |value: &str| toml::from_str::<Map<String, Value>>(&format!("{} = {value}", key.trim()));
+    let quoted = || line(&Value::String(value.trim().to_owned()).to_string());
+    line(value.trim()).or_else(|_| quoted()).with_context(|| format!("--set {text}"))
+}
+
+fn merge(into: &mut Map<String, Value>, from: Map<String, Value>) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Returns the settings in which two written configurations differ, as `section.key`.
+///
+/// # Errors
+/// If one of them is not valid TOML.
+pub fn differences(one: &str, other: &str) -> Result<Vec<String>> {
+    let mut differences = Vec::new();
+    let (one, other): (Value, Value) = (toml::from_str(one)?, toml::from_str(other)?);
+    collect_differences(Some(&one), Some(&other), "", &mut differences);
+    Ok(differences)
+}
+
+fn collect_differences(one: Option<&Value>, other: Option<&Value>, key: &str, into: &mut Vec<String>) {
+    if let (Some(Value::Object(one)), Some(Value::Object(other))) = (one, other) {
+        let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+        for name in names {
+            let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
+            collect_differences(one.get(name), other.get(name), &key, into);
+        }
+    } else if one != other {
+        into.push(key.to_owned());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TrainQuestions;
+
+    fn load(files: &[&str], set: &[&str]) -> Result<Settings> {
+        let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+        let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+        Layers::new(&files, &set)?.settings()
+    }
+
+    fn demo() -> Settings {
+        toml::from_str(DEMO_SETTINGS).unwrap()
+    }
+
+    #[test]
+    fn the_defaults_are_the_papers() {
+        let settings = Settings::default();
+        assert_eq!((settings.run.steps, settings.run.seed, settings.question.prompts_per_step), (100, 42, 24));
+        assert_eq!((settings.rollout.num_generations, settings.rollout.max_completion_length), (16, 1024));
+        assert_eq!((settings.rollout.max_prompt_length, settings.corpus.max_diff_tokens), (Some(256), 1000));
+        assert_eq!((settings.corpus.max_clause_freq, settings.update.learning_rate), (500_000, 1e-5));
+        assert_eq!(
+            (settings.update.lora.r, settings.update.lora.alpha, settings.update.loss.beta),
+            (128, 256.0, 0.001)
+        );
+        assert!(settings.policy.system_prompt.contains("never pronouns"));
+        assert!(settings.eval.system_prompt.ends_with("<answer>I don't know</answer>"));
+    }
+
+    #[test]
+    fn the_demo_is_the_default_of_a_command_that_names_nothing() {
+        assert_eq!(load(&[], &[]).unwrap(), demo());
+        assert_eq!(load(&["demo"], &[]).unwrap(), demo());
+        let settings = load(&[], &["run.steps=3", "rule.plugin=min.wasm", "corpus.index=demo"]).unwrap();
+        assert_eq!(settings.policy.model.as_deref(), Some(DEMO));
+        assert_eq!((settings.run.steps, settings.rule.plugin), (3, vec!["min.wasm".to_owned()]));
+    }
+
+    /// No value of the demo reaches settings that name something of the user's.
+    #[test]
+    fn naming_a_part_leaves_nothing_of_the_demo() {
+        for key in PARTS {
+            let own = match key {
+                "engine.kind" => "vllm",
+                "verify.passages.index" => "['own']",
+                _ => "own",
+            };
+            let mut expected = Map::new();
+            merge(&mut expected, parse_assignment(&format!("{key}={own}")).unwrap());
+            let expected: Settings = serde_json::from_value(Value::Object(expected)).unwrap();
+            assert_eq!(load(&[], &[&format!("{key}={own}")]).unwrap(), expected, "{key}");
+        }
+        let phases = "question.train=[[{ file = 'own.jsonl', take = 3 }]]";
+        let expected = TrainQuestions::Phases(vec![vec![crate::Share { file: "own.jsonl".into(), take: 3 }]]);
+        let settings = load(&[], &[phases]).unwrap();
+        assert_eq!((settings.question.train, settings.policy.model), (Some(expected), None));
+        let mut layers = Layers::default();
+        layers.add_own_part();
+        assert_eq!(layers.settings().unwrap(), Settings::default());
+    }
+
+    /// Each setting of the demo's, one by one: only `--config demo` brings it to a command that names a model.
+    #[test]
+    fn the_demo_lies_beneath_own_parts_on_purpose_alone() {
+        let demo_values: Map<String, Value> = toml::from_str(DEMO_SETTINGS).unwrap();
+        let default = serde_json::to_value(Settings::default()).unwrap();
+        let own = serde_json::to_value(load(&[], &["policy.model=own"]).unwrap()).unwrap();
+        let on_purpose = serde_json::to_value(load(&["demo"], &["policy.model=own"]).unwrap()).unwrap();
+        let mut changed = 0;
+        for key in declared().iter().filter(|declared| declared.setting.is_some()).map(|declared| &declared.key) {
+            let pointer = format!("/{}", key.replace('.', "/"));
+            if key == "policy.model" {
+                continue;
+            }
+            assert_eq!(own.pointer(&pointer), default.pointer(&pointer), "{key}");
+            if let Some(value) = find(&demo_values, key) {
+                let kept = on_purpose.pointer(&pointer).unwrap();
+                assert!(kept == value || *kept == Value::Array(vec![value.clone()]), "{key}: {kept}");
+                changed += 1;
+            }
+        }
+        assert!(changed >= 15, "the demo sets {changed} settings");
+    }
+
+    #[test]
+    fn later_layers_override_earlier_ones() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let first = write("first.toml", "[run]\nsteps = 1\nseed = 1\n[question]\ntrain = 'a'");
+        let second = write("second.toml", "[run]\nsteps = 2");
+        let arm = write("arm.toml", "[question]\ntrain = 'c'");
+        let mut layers = Layers::new(&[first, second], &["question.train=b".to_owned()]).unwrap();
+        let settings = layers.settings().unwrap();
+        assert_eq!((settings.run.steps, settings.run.seed), (2, 1));
+        assert_eq!(settings.question.train, Some(TrainQuestions::Set("b".into())));
+        layers.add_file(&arm).unwrap();
+        assert_eq!(layers.settings().unwrap().question.train, Some(TrainQuestions::Set("c".into())));
+    }
+
+    #[test]
+    fn an_arm_s_file_leaves_the_demo_beneath() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("arm.toml");
+        std::fs::write(&path, "[reward]\nablation = 'no_judge'").unwrap();
+        let mut layers = Layers::default();
+        layers.add_file(&path).unwrap();
+        assert!(layers.is_demo());
+        std::fs::write(&path, "[question]\ntrain = 'pool.jsonl'").unwrap();
+        layers.add_file(&path).unwrap();
+        assert!(!layers.is_demo());
+    }
+
+    #[test]
+    fn a_value_of_the_wrong_kind_is_named() {
+        let refusal = |set: &str| format!("{:#}", load(&[], &[set]).unwrap_err());
+        let index = "setting `corpus.index`: expected a string or a list of strings";
+        assert!(refusal("corpus.index=7").contains(index), "{}", refusal("corpus.index=7"));
+        assert!(refusal("corpus.index=").contains("an empty text names nothing"));
+        assert!(refusal("policy.precision=f16").contains("setting `policy.precision`"));
+        assert!(refusal("update.optimizer.beta1=high").contains("setting `update.optimizer.beta1`"));
+        assert!(refusal("run.device=gpu").contains("the device \"gpu\" is not auto, cpu, cuda or cuda:N"));
+        for set in ["rule.settings.tiers.x=nan", "rule.settings.tiers.x=[1.0, inf]"] {
+            assert!(refusal(set).contains("`rule.settings.tiers.x` is not a finite number"), "{}", refusal(set));
+        }
+        assert!(refusal("steps=1").contains("did you mean `run.steps`?"));
+    }
+
+    #[test]
+    fn differences_are_named() {
+        let (one, other) = ("[run]\nsteps = 1\nseed = 2", "[run]\nsteps = 3\nseed = 2\n[rule.settings]\nx = 1");
+        assert_eq!(differences(one, other).unwrap(), ["rule", "run.steps"]);
+    }
+}

@@ -1,0 +1,83 @@
+//! Section `reward`: weights and ablations of the return.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
+
+/// Weights and ablations of the return; the defaults are the paper's.
+#[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RewardSettings {
+    /// λ_j, weight of the answer judge.
+    #[default = 1.0]
+    #[schemars(range(min = -1e6, max = 1e6))]
+    pub lambda_judge: f64,
+    /// λ_f, weight of the format check.
+    #[default = 1.0]
+    #[schemars(range(min = -1e6, max = 1e6))]
+    pub lambda_format: f64,
+    /// λ_c, weight of the sentence rewards.
+    #[default = 1.0]
+    #[schemars(range(min = -1e6, max = 1e6))]
+    pub lambda_corver: f64,
+    /// Alignment rate below which a completion's sentence rewards are dropped.
+    #[default = 0.5]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub min_alignment: f64,
+    /// Part of the full method that is left out.
+    pub ablation: Ablation,
+    /// Mean that A3 (`ablation = "response_level"`) takes over the sentence rewards.
+    pub sentence_mean: SentenceMean,
+    /// Authority if the paper and its published code differ.
+    pub compatibility: Compatibility,
+}
+
+impl RewardSettings {
+    /// True if a sentence reward can reach a token. If not, nothing need be extracted or counted.
+    #[must_use]
+    pub fn sentence_rewards_enabled(&self) -> bool {
+        self.ablation != Ablation::NoCooccurrence && self.lambda_corver != 0.0
+    }
+}
+
+/// Part of the full method that is left out (paper, ablation table). A4, no self-filter, is a choice of questions.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Ablation {
+    /// The full method.
+    #[default]
+    None,
+    /// A1: no co-occurrence term. Nothing is extracted or counted.
+    NoCooccurrence,
+    /// A2: no judge.
+    NoJudge,
+    /// A3: the sentence rewards become one scalar of the whole response; see [`SentenceMean`].
+    ResponseLevel,
+}
+
+/// Mean that A3 takes over the sentence rewards of a completion. The paper's three descriptions of A3 contradict each other, so
+/// each of its readings is here.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SentenceMean {
+    /// Mean over all sentences, neutral ones included.
+    #[default]
+    OverSentences,
+    /// Mean over the sentences that had a count.
+    OverCounted,
+    /// Weighted by tokens, so that the completion's mean return equals the full method's.
+    TokenWeighted,
+    /// Sum over all sentences.
+    Total,
+}
+
+/// Authority if the paper and the authors' published code differ.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Compatibility {
+    /// The method as the paper describes it.
+    #[default]
+    Paper,
+    /// The published code, its faults included.
+    Reference,
+}

@@ -1,0 +1,132 @@
+//! Section `verify`: capabilities of rules beside counts.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use smart_default::SmartDefault;
+
+use crate::run::Device;
+
+/// Capabilities of rules beside counts. Each is granted by naming its model or index; `demo` stands for the demo's world.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct VerifySection {
+    /// Entailment of one text by another; `model` grants it.
+    pub nli: NliSettings,
+    /// Replies of a chat model; `endpoint` and `model` grant it.
+    pub chat: ChatSettings,
+    /// Search for passages of the corpus; `index` grants it.
+    pub passages: PassageSettings,
+    /// Answers of the demo's world.
+    pub demo: DemoSection,
+    /// Prices of the others, for the cost of a run; those of a chat model are `chat.prices`.
+    pub price: PriceSection,
+}
+
+/// NLI model.
+#[derive(Debug, Clone, PartialEq, Eq, SmartDefault, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct NliSettings {
+    /// Folder of HHEM-2.1 or of a DeBERTa-v3 for MNLI, the name of a model that was downloaded, or `demo`.
+    #[schemars(length(min = 1))]
+    pub model: Option<String>,
+    /// Device of the model: `auto`, `cpu`, `cuda` or `cuda:N`.
+    #[schemars(with = "String")]
+    pub device: Device,
+    /// Pairs run together, at most.
+    #[default = 32]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub batch_size: usize,
+    /// Tokens run together, padding included; a longer pair is run alone. Not set: 1,024 on a processor, whose caches a larger
+    /// batch leaves, and 16,384 on a GPU.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub max_batch_tokens: Option<usize>,
+    /// Longest pair, in tokens; the longer text of a longer pair loses its end. Not set: 512 for DeBERTa, as its tokenizer has it,
+    /// and 4,096 for HHEM, whose published code has no bound.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub max_tokens: Option<usize>,
+}
+
+/// Chat model behind an OpenAI-compatible API. Length and randomness of a reply belong to each prompt.
+#[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ChatSettings {
+    /// Base of the API, such as `https://api.openai.com/v1`; `/chat/completions` is added. `demo` is the demo's world.
+    #[schemars(length(min = 1))]
+    pub endpoint: Option<String>,
+    /// The endpoint's name for the model.
+    #[schemars(length(min = 1))]
+    pub model: Option<String>,
+    /// File with the key, which is sent to https:// addresses and to this machine only. Not set: the environment variable
+    /// `key_variable`.
+    pub key_file: Option<PathBuf>,
+    /// Environment variable with the key. Not set: `OPENAI_API_KEY` for OpenAI's own endpoint, and no key for others.
+    pub key_variable: Option<String>,
+    /// Requests in flight.
+    #[default = 4]
+    #[schemars(range(min = 1, max = 10_000))]
+    pub connections: usize,
+    /// Rate limit, in requests per second. Not set: no limit.
+    #[schemars(range(min = 0.001, max = 1e6))]
+    pub requests_per_second: Option<f64>,
+    /// Time limit of one attempt, in seconds.
+    #[default = 60.0]
+    #[schemars(range(min = 0.001, max = 86_400.0))]
+    pub timeout_s: f64,
+    /// Time limit of all retries of a request, in seconds.
+    #[default = 180.0]
+    #[schemars(range(min = 0.001, max = 8_640_000.0))]
+    pub patience_s: f64,
+    /// Prices of tokens.
+    pub prices: ChatPrices,
+    /// Budget in the currency of `prices`, cached replies included: no request starts beyond it. Needs `prices`. Not set: no budget.
+    #[schemars(range(min = 0.0, max = 1e12))]
+    pub max_cost: Option<f64>,
+}
+
+/// Prices of a million tokens, in any currency.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ChatPrices {
+    /// A million tokens of prompts.
+    #[schemars(range(min = 0.0, max = 1e9))]
+    pub prompt: f64,
+    /// A million tokens of replies.
+    #[schemars(range(min = 0.0, max = 1e9))]
+    pub completion: f64,
+}
+
+/// Passages that rules search.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PassageSettings {
+    /// Index folders whose passages `corver-host index passages` made, or `demo`; several are searched as one.
+    pub index: Vec<PathBuf>,
+    /// Folder of the passages (`--dir`). Not set: beside each index.
+    pub dir: Option<PathBuf>,
+}
+
+/// Answers of the demo's world.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct DemoSection {
+    /// Share of the NLI and chat questions that it answers wrongly.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub error_rate: f64,
+}
+
+/// Prices of a thousand calls, in any currency.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct PriceSection {
+    /// A thousand counts.
+    #[schemars(range(min = 0.0, max = 1e9))]
+    pub count: f64,
+    /// A thousand pairs of texts for the NLI model.
+    #[schemars(range(min = 0.0, max = 1e9))]
+    pub nli: f64,
+    /// A thousand searches for passages.
+    #[schemars(range(min = 0.0, max = 1e9))]
+    pub passages: f64,
+}
