@@ -52,7 +52,19 @@ fn a_cold_start_is_resumed_and_trained_on() {
     fs::write(&file, (0..24).map(line).collect::<Vec<_>>().join("\n")).unwrap();
     let sft = |out: &str, more: &[&str]| {
         let (out, file) = (folder.join(out).display().to_string(), file.display().to_string());
-        let args = ["sft", &file, "--json", "--out", &out, "--set", "sft.per_step=4", "--set", "checkpoint.every=2"];
+        let args = [
+            "sft",
+            "--config",
+            "demo",
+            &file,
+            "--json",
+            "--out",
+            &out,
+            "--set",
+            "sft.per_step=4",
+            "--set",
+            "checkpoint.every=2",
+        ];
         host(&[&args, more].concat())
     };
     let whole = sft("whole", &[]).good().json();

@@ -141,7 +141,7 @@ fn a_chat_template_is_stopped_at_its_limits() {
     let evaluate = |template: &str| {
         fs::write(model.join("chat_template.jinja"), template).unwrap();
         let set = format!("policy.model={}", model.display());
-        host_with_cache(cache.path(), &["eval", "--limit", "1", "--device", "cpu", "--set", &set])
+        host_with_cache(cache.path(), &["eval", "--config", "demo", "--limit", "1", "--device", "cpu", "--set", &set])
     };
     evaluate(PROMPT).good();
     let doubled = "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}";

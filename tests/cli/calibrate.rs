@@ -120,7 +120,7 @@ fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
     assert_eq!(read["buckets"][0]["correct"], 0);
     assert_eq!(read["unlabelled"], 0);
 
-    let unused = ["--set", "policy.model=nowhere", "--set", "extract.model=nowhere"];
+    let unused = ["--config", "demo", "--set", "policy.model=nowhere", "--set", "extract.model=nowhere"];
     let audit = ["calibrate", "audit", "--json", "--sheet", good.to_str().unwrap(), "--plugin", "first.wasm"];
     let audited = host(&[&audit[..], &unused].concat()).good().json();
     let first = &audited["rules"][0];

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::host::{Server, host, lines};
+use crate::host::{EXTRACTOR, Server, host, lines};
 
 /// Some sentence is unsupported.
 const UNSUPPORTED: i32 = 3;
@@ -80,7 +80,7 @@ fn counts_may_come_from_a_server_which_has_no_passages() {
     let folder = tempfile::tempdir().unwrap();
     let (sentence, ..) = fact(folder.path());
     let server = Server::start(&[], "127.0.0.1:0");
-    let check = ["check", "--json", "--text", &sentence, "--index", &server.url];
+    let check = ["check", "--json", "--text", &sentence, "--index", &server.url, "--extractor", EXTRACTOR];
     let checked = host(&[&check[..], &["--set", "corpus.max_diff_tokens=64"]].concat()).good().json();
     assert_eq!(statuses(&checked), ["supported"]);
     assert_eq!(checked["sentences"][0]["claims"][0]["passages"], json!([]));

@@ -107,7 +107,7 @@ fn what_does_not_compare_is_refused_before_anything_is_computed() {
     let same = out.with_extension("same.toml");
     fs::write(&same, "[rule]\nplugin = \"first.wasm\"\n").unwrap();
     compare(&[]).bad("there is nothing to compare base with: give rules with --plugin");
-    compare(&["--arm", same.to_str().unwrap()]).bad("there is nothing to compare base with");
+    compare(&["--arm", same.to_str().unwrap()]).bad("changes nothing: it has the settings of base");
     compare(&["--plugin", "first.wasm", "--plugin", "first"]).bad("two arms are called first");
     compare(&["--plugin", "first.wasm", "--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
     compare(&["--arm", other]).bad("has another `question.eval_limit` than base");

@@ -65,7 +65,8 @@ fn the_same_questions_are_the_same_wherever_they_lie() {
     fs::write(dataset.join("README.md"), "").unwrap();
 
     let evaluate = |questions: &str| {
-        let mut all = host(&["eval", "--device", "cpu", "--json", "--questions", questions]).good().json();
+        let mut all =
+            host(&["eval", "--config", "demo", "--device", "cpu", "--json", "--questions", questions]).good().json();
         all[0].as_object_mut().unwrap().remove("questions");
         all
     };
@@ -73,17 +74,17 @@ fn the_same_questions_are_the_same_wherever_they_lie() {
     let expected = evaluate(json.to_str().unwrap());
     assert_eq!(evaluate(&split), expected);
     let set = format!("question.eval={split}");
-    let by_setting = host(&["eval", "--device", "cpu", "--json", "--set", &set]).good().json();
+    let by_setting = host(&["eval", "--config", "demo", "--device", "cpu", "--json", "--set", &set]).good().json();
     assert_eq!(by_setting[0]["grades"], expected[0]["grades"]);
 
     let filter = run_dir("filtered-parquet");
     let small = ["--set", "filter.num_generations=2", "--set", "filter.batch=8", "--json", "--device", "cpu"];
-    let questions = ["filter", "--questions", &split, "--out", filter.to_str().unwrap()];
+    let questions = ["filter", "--config", "demo", "--questions", &split, "--out", filter.to_str().unwrap()];
     assert_eq!(host(&[&questions[..], &small].concat()).good().json()["questions"], 8);
 
     let folder = dataset.to_str().unwrap();
-    host(&["eval", "--questions", folder]).bad("#nq_open/train");
-    host(&["eval", "--questions", &format!("{folder}#test")]).bad("no single split");
+    host(&["eval", "--config", "demo", "--questions", folder]).bad("#nq_open/train");
+    host(&["eval", "--config", "demo", "--questions", &format!("{folder}#test")]).bad("no single split");
     host(&["train", "--dry-run", "--set", "question.train=who/knows"])
         .bad("`hf download --repo-type dataset who/knows`");
     host(&["train", "--dry-run", "--set", "question.train=who/knows.json"]).bad("`question.train`: there is no ");
@@ -91,11 +92,11 @@ fn the_same_questions_are_the_same_wherever_they_lie() {
     let shard = dataset.join("nq_open/train-00000-of-00001.parquet");
     let whole = fs::read(&shard).unwrap();
     fs::write(&shard, &whole[..whole.len() / 2]).unwrap();
-    host(&["eval", "--questions", &format!("{folder}#train")])
+    host(&["eval", "--config", "demo", "--questions", &format!("{folder}#train")])
         .bad("train-00000-of-00001.parquet: not a readable Parquet file");
     // A row without a gold.
     write_parquet(&shard, &[json!({"question": "q", "answers": []})]);
-    host(&["eval", "--questions", shard.to_str().unwrap()]).bad("question 1 (\"q\") has no gold");
+    host(&["eval", "--config", "demo", "--questions", shard.to_str().unwrap()]).bad("question 1 (\"q\") has no gold");
 }
 
 #[test]
@@ -107,8 +108,12 @@ fn a_downloaded_dataset_is_found_by_its_name() {
     fs::create_dir(repository.join("refs")).unwrap();
     fs::write(repository.join("refs/main"), "abc").unwrap();
     for name in ["some-one/nq.open", "some-one/nq.open#validation"] {
-        let evaluated =
-            host_with_cache(cache.path(), &["eval", "--device", "cpu", "--json", "--questions", name]).good().json();
+        let evaluated = host_with_cache(
+            cache.path(),
+            &["eval", "--config", "demo", "--device", "cpu", "--json", "--questions", name],
+        )
+        .good()
+        .json();
         assert_eq!(evaluated[0]["grades"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>(), 4);
     }
 }
@@ -136,7 +141,7 @@ fn a_pool_keeps_each_question_once_that_the_corpus_speaks_of() {
     let pool = out.join("pool");
     let [first_path, second, eval_path, pool_path] =
         [&first_path, &second, &eval_path, &pool].map(|path| path.to_str().unwrap());
-    let files = ["data", "pool", first_path, second, "--near", "1", "--json"];
+    let files = ["data", "pool", "--config", "demo", first_path, second, "--near", "1", "--json"];
     let made = host(&[&files[..], &["--not-in", eval_path, "--out", pool_path]].concat()).good().json();
     assert_eq!(made["read"], 37);
     let dropped = lines(&pool.join("dropped.jsonl"));
@@ -165,17 +170,34 @@ fn a_pool_keeps_each_question_once_that_the_corpus_speaks_of() {
     // A pool of a pool drops nothing, and is a question file.
     let questions = pool.join("questions.jsonl");
     let again = out.join("again");
-    let files = ["data", "pool", questions.to_str().unwrap(), "--near", "1", "--out", again.to_str().unwrap()];
+    let files = [
+        "data",
+        "pool",
+        "--config",
+        "demo",
+        questions.to_str().unwrap(),
+        "--near",
+        "1",
+        "--out",
+        again.to_str().unwrap(),
+    ];
     let shown = host(&[&files[..], &["--not-in", eval_path]].concat()).good().stdout;
     assert!(shown.contains("100.0 %") && shown.contains("dropped.jsonl says why"), "{shown}");
     assert_eq!(lines(&again.join("questions.jsonl")), kept);
     let unasked = ["--no-grounding", "--set", "corpus.index=nowhere", "--json"];
-    let unasked =
-        host(&[&["data", "pool", first_path], &unasked[..], &["--out", out.join("bare").to_str().unwrap()]].concat());
+    let unasked = host(
+        &[
+            &["data", "pool", "--config", "demo", first_path],
+            &unasked[..],
+            &["--out", out.join("bare").to_str().unwrap()],
+        ]
+        .concat(),
+    );
     assert_eq!(unasked.good().json()["dropped"]["words_not_found"], Value::Null);
 
-    host(&["data", "pool", first_path, "--out", pool_path]).bad("is finished; choose another folder");
-    host(&["data", "pool", first_path, first_path]).bad("is given twice");
-    host(&["data", "pool", first_path, "--near", "2"]).usage("at most 1");
+    host(&["data", "pool", "--config", "demo", first_path, "--out", pool_path])
+        .bad("is finished; choose another folder");
+    host(&["data", "pool", "--config", "demo", first_path, first_path]).bad("is given twice");
+    host(&["data", "pool", "--config", "demo", first_path, "--near", "2"]).usage("at most 1");
     host(&["data", "pool", "nowhere.json"]).bad("nowhere.json");
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::host::{has_gpu, host, host_with_runtime, small_index};
+use crate::host::{EXTRACTOR, has_gpu, host, host_with_runtime, small_index};
 
 #[test]
 fn wrong_input_gets_one_clear_error() {
@@ -28,24 +28,26 @@ fn wrong_input_gets_one_clear_error() {
     host(&["train", "--config", &text(&config)]).bad("did you mean `rollout.temperature`?");
     host(&["train", "--config", "nowhere.toml"]).bad("nowhere.toml");
     host(&["train", "--set", "update.lr=1"]).bad("did you mean `update.learning_rate`?");
-    let wrong = ["train", "--dry-run", "--device", "gpu", "--plugin", "nowhere", "--set", "policy.model=elsewhere"];
-    for problem in ["`run.device`: ", "`rule.plugin`: there is no plugin nowhere", "`policy.model`: there is no "] {
+    host(&["train", "--dry-run", "--device", "gpu"]).bad("setting `run.device`: the device \"gpu\" is not auto, cpu");
+    let wrong = ["train", "--dry-run", "--plugin", "nowhere", "--set", "policy.model=elsewhere"];
+    for problem in ["`rule.plugin`: there is no plugin nowhere", "`policy.model`: there is no "] {
         host(&wrong).bad(problem);
     }
     let absurd = ["rollout.num_generations=1000000000", "update.lora.r=100000000", "run.threads=100000"];
     let absurd = host(&[&["train"], &absurd.map(|set| ["--set", set]).concat()[..]].concat());
     for problem in [
-        "`rollout.num_generations`: 1000000000 is out of bounds: from 1 to 100000",
+        "`rollout.num_generations`: 1000000000; it must be from 1 to 100000",
         "`update.lora.r`: ",
-        "`run.threads`: 100000 is out of bounds: from 0 to 1024",
+        "`run.threads`: 100000; it must be from 1 to 1024",
     ] {
         absurd.bad(problem);
     }
     host(&["train", "--set", "run.steps"]).bad("section.key=value");
     host(&["train", "--set", "run.steps=many"]).bad("run.steps");
     host(&["train", "--set", "checkpoint.every=0"]).bad("checkpoint.every");
-    host(&["train", "--set", &format!("question.train={}", text(&questions))]).bad("record 2");
-    host(&["train", "--set", &format!("corpus.index={}", text(&truncated))]).bad("tokenized.0");
+    host(&["train", "--config", "demo", "--questions", &text(&questions)]).bad("record 2");
+    let on_truncated = ["train", "--config", "demo", "--extractor", EXTRACTOR, "--index", &text(&truncated)];
+    host(&on_truncated).bad("tokenized.0");
     host(&["index", "verify", "--index", &text(&truncated)]).bad("tokenized.0");
     host(&["train", "--set", "policy.model=nowhere"]).bad("nowhere");
     host(&["train", "--set", "extract.model=nowhere"]).bad("nowhere");
@@ -53,7 +55,7 @@ fn wrong_input_gets_one_clear_error() {
     host(&["train", "--out", &format!("{}/run", text(&config))]).bad("typo.toml");
     host(&["train", "--set", "engine.kind=tgi"]).bad("engine.kind");
     host(&["train", "--set", "engine.kind=vllm"]).bad("`engine.url`: not set");
-    host(&["train", "--set", "engine.concurrency=0"]).bad("`engine.concurrency`: 0 is out of bounds");
+    host(&["train", "--set", "engine.concurrency=0"]).bad("`engine.concurrency`: 0; it must be from 1 to 1024");
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // that listens
     let away = ["engine.kind=vllm".into(), "engine.model=x".into(), format!("engine.url=http://{nobody}")];
     for command in ["train", "eval"] {

@@ -22,7 +22,17 @@ fn policies_are_evaluated_and_compared() {
     });
 
     let out = run.join("answers");
-    let both = ["eval", "--device", "cpu", "--questions", one.to_str().unwrap(), "--questions", two.to_str().unwrap()];
+    let both = [
+        "eval",
+        "--config",
+        "demo",
+        "--device",
+        "cpu",
+        "--questions",
+        one.to_str().unwrap(),
+        "--questions",
+        two.to_str().unwrap(),
+    ];
     let policies = ["--raw", "--adapter", adapter.to_str().unwrap()];
     // Neither is opened.
     let unused = ["--set", "corpus.index=nowhere", "--set", "extract.model=nowhere"];

@@ -19,7 +19,16 @@ fn a_filtered_pool_trains_as_it_is() {
 
     let log = out.join("answered.jsonl");
     let filter = |more: &[&str]| {
-        let args = ["filter", "--json", "--questions", pool.to_str().unwrap(), "--out", out.to_str().unwrap()];
+        let args = [
+            "filter",
+            "--config",
+            "demo",
+            "--json",
+            "--questions",
+            pool.to_str().unwrap(),
+            "--out",
+            out.to_str().unwrap(),
+        ];
         let small = ["--set", "filter.batch=8", "--set", "filter.num_generations=8"];
         [&args[..], &small, more].concat().iter().map(ToString::to_string).collect::<Vec<_>>()
     };

@@ -207,9 +207,14 @@ impl Drop for Server {
     }
 }
 
+/// The demo's extractor, as a folder: for an index that holds the demo's articles but is not the demo's own.
+pub const EXTRACTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/assets/extractor");
+
 /// A demo run small enough for a test.
-const SHORT_RUN: [&str; 10] = [
+const SHORT_RUN: [&str; 12] = [
     "train",
+    "--config",
+    "demo",
     "--device",
     "cpu",
     "--set",

@@ -86,7 +86,7 @@ fn a_model_judges_what_the_string_match_has_graded() {
     let (url, requests) = endpoint(grader);
     let [answers_path, questions, folder] =
         [&answers_path, &questions, &out.join("judge")].map(|path| path.to_str().unwrap().to_owned());
-    let judge = ["judge", &answers_path, "--questions", &questions, "--endpoint", &url, "--model", "m"];
+    let judge = ["judge", &answers_path, "--questions", &questions, "--endpoint", &url, "--chat-model", "m"];
     let args = [&judge[..], &["--out", &folder, "--json"]].concat();
     kill_when_with_cache(cache.path(), &args, || requests.load(SeqCst) > 8);
     let before = requests.load(SeqCst);
@@ -119,7 +119,7 @@ fn a_model_judges_what_the_string_match_has_graded() {
     run(&["--out", &folder]).bad("is finished; choose another folder");
     run(&["--max-cost", "1"]).bad("chat.prices");
     run(&["--judge", &questions]).bad("is not a judge");
-    let missing = ["judge", &answers_path, "--questions", "demo", "--endpoint", &url, "--model", "m"];
+    let missing = ["judge", &answers_path, "--questions", "demo", "--endpoint", &url, "--chat-model", "m"];
     host_with_cache(cache.path(), &missing).bad("no gold is known for \"q0?\"");
     host_with_cache(cache.path(), &["judge", &answers_path]).bad("--questions names the file that was asked");
 
@@ -181,7 +181,7 @@ fn a_model_labels_the_sentences_of_a_sheet() {
 
     let cache = tempfile::tempdir().unwrap();
     let (url, requests) = endpoint(believer);
-    let to = ["--endpoint", &url, "--model", "believer"];
+    let to = ["--endpoint", &url, "--chat-model", "believer"];
     let run = |args: &[&str]| host_with_cache(cache.path(), &[&["judge"], args, &to].concat());
     let folder = at("judge");
     let args = [&["judge", &labelled, "--out", &folder, "--json"][..], &to].concat();

@@ -8,7 +8,10 @@ use crate::host::{Finished, demo_policy, host_with_cache};
 /// Evaluates one question with these settings.
 fn evaluate(cache: &Path, set: &[&str]) -> Finished {
     let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
-    host_with_cache(cache, &[&["eval", "--limit", "1", "--device", "cpu", "--json"], &set[..]].concat())
+    host_with_cache(
+        cache,
+        &[&["eval", "--config", "demo", "--limit", "1", "--device", "cpu", "--json"], &set[..]].concat(),
+    )
 }
 
 #[test]
@@ -56,13 +59,16 @@ fn a_merged_model_answers_as_the_model_with_its_adapter() {
     host_with_cache(cache.path(), &[&train[..], &rate].concat()).good();
     let adapter = run.join("checkpoints/step-000002");
     let (adapter, out) = (adapter.to_str().unwrap(), merged.to_str().unwrap());
-    host_with_cache(cache.path(), &["merge", "--device", "cpu", adapter, out]).good();
-    host_with_cache(cache.path(), &["merge", "--device", "cpu", adapter, out]).bad("a folder that does not exist yet");
+    host_with_cache(cache.path(), &["merge", "--config", "demo", "--device", "cpu", adapter, out]).good();
+    host_with_cache(cache.path(), &["merge", "--config", "demo", "--device", "cpu", adapter, out])
+        .bad("a folder that does not exist yet");
     let answers = |more: &[&str]| {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("answers");
         let eval = [
             "eval",
+            "--config",
+            "demo",
             "--limit",
             "8",
             "--device",

@@ -128,7 +128,9 @@ fn pool_filter_train_evaluate_and_merge() {
     let (eval, answers) = (own.path("world/eval.json"), own.path("answers"));
     let evaluated = ["eval", "--model", &model, "--questions", &eval, "--limit", "6", "--raw", "--adapter", &adapter];
     host(&[&evaluated[..], &["--out", &answers], &TINY].concat()).good();
-    let raw = host(&[&["eval", "--raw", "--json", "--limit", "6", "--model", &model, "--questions", &eval], &TINY[..]].concat());
+    let raw = host(
+        &[&["eval", "--raw", "--json", "--limit", "6", "--model", &model, "--questions", &eval], &TINY[..]].concat(),
+    );
     assert_eq!(raw.good().json()[0]["policy"], "raw", "--raw needs no adapter");
     let (first, second) = (format!("{answers}/raw.eval.jsonl"), format!("{answers}/run-step-000002.eval.jsonl"));
     assert!(Path::new(&first).exists() && Path::new(&second).exists());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::golden::shared;
-use crate::host::{host, lines, run_dir};
+use crate::host::{EXTRACTOR, host, lines, run_dir};
 
 /// Llama 2's chat format, written for this test.
 const CHAT_TEMPLATE: &str = "{%- set ns = namespace(system='') -%}{%- for message in messages -%}\
@@ -189,7 +189,7 @@ fn three_steps_of_training(folder: &Path, index: &str) {
     ];
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/llama-3.1-8b-instruct.toml");
     let mut args = vec!["train", "--config", config.to_str().unwrap(), "--steps", "3", "--device", "cpu"];
-    args.extend(["--set", "extract.model=demo", "--out", out.to_str().unwrap(), "--json"]);
+    args.extend(["--extractor", EXTRACTOR, "--out", out.to_str().unwrap(), "--json"]);
     args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
     let summary = host(&args).good().json();
     assert_eq!(summary["steps"], 3);
@@ -203,7 +203,7 @@ fn three_steps_of_training(folder: &Path, index: &str) {
     let adapter = out.join("checkpoints/step-000003");
     let mut args =
         vec!["eval", "--config", config.to_str().unwrap(), "--device", "cpu", "--adapter", adapter.to_str().unwrap()];
-    args.extend(["--set", "extract.model=demo", "--supported", "--json"]);
+    args.extend(["--extractor", EXTRACTOR, "--supported", "--json"]);
     args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
     let evaluation = host(&args).good().json()[0].take();
     let of_run: Value = serde_json::from_str(&fs::read_to_string(out.join("evaluation_after.json")).unwrap()).unwrap();

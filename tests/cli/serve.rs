@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::host::{Server, host, lines};
+use crate::host::{EXTRACTOR, Server, host, lines};
+
+/// The demo over an index that is not its own.
+const OWN: [&str; 4] = ["--config", "demo", "--extractor", EXTRACTOR];
 
 fn start(args: &[&str]) -> Server {
     Server::run(&[&["serve", "--json", "--listen", "127.0.0.1:0"], args].concat())
@@ -173,11 +176,12 @@ fn the_shards_of_an_index_may_lie_on_several_servers() {
     let urls: Vec<&String> = counting.iter().map(|server| &server.url).collect();
 
     let here = format!("corpus.index={parts:?}");
-    let printed = host(&["score", file.to_str().unwrap(), "--json", "--set", &here]).good().stdout;
+    let printed =
+        host(&[&["score", file.to_str().unwrap(), "--json", "--set", &here], &OWN[..]].concat()).good().stdout;
     let printed: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let sentences = || printed.iter().flat_map(|trace| trace["sentences"].as_array().unwrap());
     assert!(sentences().any(|sentence| sentence["verdict"]["count"].as_u64() > Some(0)), "{printed:?}");
-    let server = start(&["--set", &format!("corpus.index={urls:?}")]);
+    let server = start(&[&["--set", &format!("corpus.index={urls:?}")], &OWN[..]].concat());
     let (status, scored) = ask(&server.address, "/v1/score", &json!({"completions": given}));
     assert_eq!((status, &scored["completions"]), (200, &Value::Array(printed)));
     // What takes the text of an index is not there.

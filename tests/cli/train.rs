@@ -8,7 +8,8 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use crate::host::{
-    Server, host, host_with_files_of, kill_after, kill_when, lines, run_dir, short_run, short_run_args, signal_when,
+    EXTRACTOR, Server, host, host_with_files_of, kill_after, kill_when, lines, run_dir, short_run, short_run_args,
+    signal_when,
 };
 
 #[test]
@@ -260,7 +261,8 @@ fn a_damaged_checkpoint_is_named_and_the_one_before_it_offered() {
     let resumed = host(&["train", "--resume", "--out", out.to_str().unwrap(), "--json"]);
     resumed.bad("adapter_model.safetensors is damaged");
     resumed.bad("delete it, and --resume takes");
-    host(&["eval", "--adapter", newest.to_str().unwrap(), "--limit", "1"]).bad("adapter_model.safetensors is damaged");
+    host(&["eval", "--config", "demo", "--adapter", newest.to_str().unwrap(), "--limit", "1"])
+        .bad("adapter_model.safetensors is damaged");
 }
 
 #[test]
@@ -285,6 +287,8 @@ fn a_run_outlives_the_server_that_counts_for_it() {
     let out = run_dir("counted-elsewhere");
     let source = format!("corpus.index={}", server.url);
     let remote = [
+        "--extractor",
+        EXTRACTOR,
         "--set",
         &source,
         "--set",

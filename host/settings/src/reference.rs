@@ -89,7 +89,10 @@ mod tests {
             std::fs::write(&path, markdown()).unwrap();
         }
         let page = std::fs::read_to_string(&path).unwrap();
-        assert!(page == markdown(), "docs/configuration.md is not what `corver-host settings` prints; CORVER_WRITE=1 writes it anew");
+        assert!(
+            page == markdown(),
+            "docs/configuration.md is not what `corver-host settings` prints; CORVER_WRITE=1 writes it anew"
+        );
     }
 
     #[test]

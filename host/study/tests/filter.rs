@@ -5,8 +5,9 @@ use std::path::Path;
 
 use corver_core::question::read_questions;
 use corver_core::{Compatibility, PartError, Question, Rollout, Sampler, Sampling};
+use corver_settings::FilterSettings;
 use corver_study::eval::filter::{ANSWERED, KEPT};
-use corver_study::eval::{FilterError, FilterPlan, FilterSettings, Filtered, filter};
+use corver_study::eval::{FilterError, FilterPlan, Filtered, filter};
 use corver_study::run::{RunDir, RunManifest};
 
 /// Knows the answer to question `n` in `n` of ten samples, and which ten depends on the seed.
