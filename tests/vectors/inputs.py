@@ -186,6 +186,12 @@ FORMATS = [
     "<think>Орла Венн написала эту книгу в 1904 году.</think><answer>Vyre</answer>",
     "<think>" + "7" * 30 + "</think><answer>x</answer>",
     "<think>" + "7" * 22 + "</think><answer>x</answer>",
+    f"<answer>Vyre</answer><think>{REASON}</think><answer>Vyre</answer>",
+    f"So: <think>{REASON}</think> and so <answer>Vyre</answer> then",
+    f"<think>{REASON}<answer>x</answer></think><answer>Vyre</answer>",
+    f"<think>\n <{REASON}</think><answer>Vyre</answer>",
+    "<think>" + "7" * 29 + "г</think><answer>x</answer>",
+    "<think>" + " " * 29 + "v</think><answer>x</answer>",
     "",
     "<think>",
 ]
@@ -202,7 +208,8 @@ def grades():
         case = {"completion": text, "golds": golds, "answer": ref.extract_answer(text)}
         case["normalized"] = ref.normalize(case["answer"])
         case["label"] = ref.judge(text, golds)
-        yield case | {"judge": ref.JUDGE_REWARD[case["label"]], "format": ref.format_reward(text)}
+        formats = {"paper": ref.format_paper(text), "reference": ref.format_published(text)}
+        yield case | {"judge": ref.JUDGE_REWARD[case["label"]], "format": formats}
 
 
 # Triplets and words ---------------------------------------------------------------------------------------------------

@@ -144,7 +144,15 @@ def judge(completion, golds):
 JUDGE_REWARD = {"GOOD": 2.0, "BAD": -1.0, "NOT_ATTEMPTED": -1.0}
 
 
-def format_reward(completion):
+def format_paper(completion):
+    """+1 for `<think>…</think>…<answer>` whose reasoning has 30 characters, a letter, and no `<` as its first."""
+    match = re.search("<think>(.*?)</think>.*?<answer>", completion, re.DOTALL)
+    reasoning = match.group(1) if match else ""
+    in_earnest = len(reasoning) >= 30 and any(c.isalpha() for c in reasoning) and reasoning.lstrip()[0] != "<"
+    return 1.0 if in_earnest else -1.0
+
+
+def format_published(completion):
     """+1 for reasoning, then an answer. `<think>` and `</think>` may be missing; the reasoning is the shortest text of
     at least 30 characters before `<answer>` that only white space and one `</think>` follow."""
     body = completion.removeprefix("<think>").lstrip()

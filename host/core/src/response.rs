@@ -6,7 +6,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::template::{ANSWER, THINK};
 use crate::text::{is_space, strip, words};
-use crate::{Completion, Exchange, Lookup, PartError, Verifier, Verifiers};
+use crate::{Compatibility, Completion, Exchange, Lookup, PartError, Verifier, Verifiers};
 
 /// Characters of reasoning below which the format is not kept.
 pub const MIN_REASONING: usize = 30;
@@ -100,14 +100,17 @@ impl ResponseRule for StringMatch {
     }
 }
 
-/// The paper's format reward: [`format_reward`].
+/// The format check of the paper or of its published code: [`format_reward`].
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ThinkThenAnswer;
+pub struct ThinkThenAnswer {
+    /// Whose rule it is.
+    pub compatibility: Compatibility,
+}
 
 impl ResponseRule for ThinkThenAnswer {
     fn grade(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Grade>, PartError> {
         let grade = |completion: &Completion<'_>| {
-            let reward = format_reward(completion.text);
+            let reward = format_reward(completion.text, self.compatibility);
             Grade::new(reward, if reward > 0.0 { "KEPT" } else { "BROKEN" })
         };
         Ok(completions.iter().map(grade).collect())
@@ -124,11 +127,17 @@ pub struct Graders {
 
 impl Default for Graders {
     fn default() -> Self {
-        Self { judge: Box::new(StringMatch), format: Box::new(ThinkThenAnswer) }
+        Self::built_in(Compatibility::default())
     }
 }
 
 impl Graders {
+    /// The judge and the format check of the paper, or those of its published code.
+    #[must_use]
+    pub fn built_in(compatibility: Compatibility) -> Self {
+        Self { judge: Box::new(StringMatch), format: Box::new(ThinkThenAnswer { compatibility }) }
+    }
+
     /// Both grades of each completion, in order.
     ///
     /// # Errors
@@ -206,16 +215,44 @@ pub fn normalize(text: &str) -> String {
 }
 
 /// R^f: +1 where the completion reasons and then answers, −1 elsewhere.
-///
-/// `<think>` may be missing (chat templates open it in the prompt) and `</think>`, `</answer>` too. The reasoning must
-/// have 30 characters, an ASCII letter, and must not begin with `<`: without these, an empty or
-/// tag-only block earned the reward.
 #[must_use]
-pub fn format_reward(completion: &str) -> f64 {
-    if keeps_format(completion) { 1.0 } else { -1.0 }
+pub fn format_reward(completion: &str, compatibility: Compatibility) -> f64 {
+    let kept = match compatibility {
+        Compatibility::Paper => reasons_in_earnest(completion),
+        Compatibility::Reference => matches_published_pattern(completion),
+    };
+    if kept { 1.0 } else { -1.0 }
 }
 
-fn keeps_format(completion: &str) -> bool {
+/// The content of the first `<think>` block, where an `<answer>` follows the block; `None` where the template is not kept.
+///
+/// This is the paper's format-correct rule (App. A.2): the completion contains
+/// `<think>…</think>…<answer>`. Text before, between and behind the blocks is no fault, nor is a
+/// missing `</answer>`, so that truncated outputs are not penalised. A `<think>` that the chat
+/// template wrote into the prompt is not part of the completion, and does not count.
+#[must_use]
+pub fn templated_reasoning(completion: &str) -> Option<&str> {
+    let (_, opened) = completion.split_once(THINK.open)?;
+    let (reasoning, rest) = opened.split_once(THINK.close)?;
+    rest.contains(ANSWER.open).then_some(reasoning)
+}
+
+/// The paper's format reward (App. A.2, “Format anti-hack constraints”): the template is kept, and the
+/// reasoning has at least 30 characters (white space included) and a letter, and its first character
+/// that is not white space is not `<`.
+fn reasons_in_earnest(completion: &str) -> bool {
+    let Some(reasoning) = templated_reasoning(completion) else { return false };
+    reasoning.chars().count() >= MIN_REASONING
+        && reasoning.contains(char::is_alphabetic)
+        && !reasoning.trim_start_matches(is_space).starts_with('<')
+}
+
+/// The published code's format pattern, here looser than the paper and there stricter.
+///
+/// All but `<answer>` may be missing: `<think>` is put in front of a text that does not begin with it.
+/// The characters of `</think>` and blanks before it count towards the 30, and only ASCII letters are
+/// letters.
+fn matches_published_pattern(completion: &str) -> bool {
     let body = completion.strip_prefix(THINK.open).unwrap_or(completion).trim_start_matches(is_space);
     if body.is_empty() || body.starts_with('<') {
         return false;
@@ -227,12 +264,12 @@ fn keeps_format(completion: &str) -> bool {
     if region.contains(THINK.open) || tail.contains(THINK.open) || tail.contains(ANSWER.open) {
         return false;
     }
-    reasoning(region).is_some_and(|text| text.contains(|c: char| c.is_ascii_alphabetic()))
+    published_reasoning(region).is_some_and(|text| text.contains(|c: char| c.is_ascii_alphabetic()))
 }
 
 /// The shortest prefix of `region` with at least [`MIN_REASONING`] characters that only white space and at most one
 /// `</think>` follow.
-fn reasoning(region: &str) -> Option<&str> {
+fn published_reasoning(region: &str) -> Option<&str> {
     let trimmed = region.trim_end_matches(is_space);
     let closed = trimmed.strip_suffix(THINK.close).and_then(|inside| prefix_within(inside, inside));
     closed.or_else(|| prefix_within(trimmed, region))
@@ -279,13 +316,59 @@ mod tests {
         assert_eq!(normalize("Dvo\u{159}\u{e1}k"), "dvor k");
     }
 
+    fn format(completion: &str) -> f64 {
+        format_reward(completion, Compatibility::Paper)
+    }
+
     #[test]
     fn the_format_needs_reasoning_of_thirty_characters_with_a_letter() {
-        let of = |think: &str| format_reward(&format!("<think>{think}</think><answer>x</answer>"));
+        let of = |think: &str| format(&format!("<think>{think}</think><answer>x</answer>"));
         assert_eq!(of("Paris is the capital city of France."), 1.0);
         assert_eq!(of("unknown"), -1.0);
-        assert_eq!(of("123456789012345678901234567890"), -1.0);
+        assert_eq!((of(&"v".repeat(29)), of(&"v".repeat(30))), (-1.0, 1.0));
+        assert_eq!((of(&"7".repeat(30)), of(&format!("{}г", "7".repeat(29)))), (-1.0, 1.0));
         assert_eq!(of("<b>Paris is the capital city of France."), -1.0);
-        assert_eq!(format_reward("Paris is the capital city of France."), -1.0);
+        assert_eq!(of("\n <b>Paris is the capital city of France."), -1.0);
+    }
+
+    #[test]
+    fn the_format_needs_a_closed_think_block_before_an_answer_and_nothing_else() {
+        let think = "<think>Paris is the capital city of France.</think>";
+        for kept in
+            ["{}<answer>", "\n{}\n<answer>x", "So: {} and so <answer>x</answer> then", "{}<answer>x<answer>y<think>"]
+        {
+            let kept = kept.replace("{}", think);
+            assert_eq!(format(&kept), 1.0, "{kept}");
+        }
+        for broken in [
+            think,
+            "Paris is the capital city of France.<answer>x</answer>",
+            "Paris is the capital city of France.</think><answer>x</answer>",
+            "<think>Paris is the capital city of France.<answer>x</answer>",
+            "<think>x</think>Paris is the capital city of France.<answer>x</answer>",
+            "<answer>x</answer><think>Paris is the capital city of France.</think>",
+        ] {
+            assert_eq!(format(broken), -1.0, "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_published_pattern_takes_what_the_paper_does_not_and_the_other_way_round() {
+        let published = |completion: &str| format_reward(completion, Compatibility::Reference);
+        let reasoning = "Paris is the capital city of France.";
+        for loose in [
+            format!("{reasoning}<answer>x"),
+            format!("<think>x</think>{reasoning}<answer>x"),
+            format!("<think>{}</think><answer>x", "v".repeat(22)),
+        ] {
+            assert_eq!((published(&loose), format(&loose)), (1.0, -1.0), "{loose}");
+        }
+        for strict in [
+            format!("\n<think>{reasoning}</think><answer>x"),
+            format!("<think>{reasoning}</think><answer>"),
+            "<think>Орла Венн написала эту книгу в 1904 году.</think><answer>x".to_owned(),
+        ] {
+            assert_eq!((published(&strict), format(&strict)), (-1.0, 1.0), "{strict}");
+        }
     }
 }

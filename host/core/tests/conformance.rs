@@ -49,7 +49,11 @@ fn completions_are_judged() {
 #[test]
 fn formats_are_checked() {
     check_all("format_reward", |row| {
-        same("reward", format_reward(text(row, "completion")), row["reward"].as_f64().unwrap())
+        same(
+            "reward",
+            format_reward(text(row, "completion"), Compatibility::Reference),
+            row["reward"].as_f64().unwrap(),
+        )
     });
 }
 

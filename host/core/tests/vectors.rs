@@ -76,7 +76,12 @@ fn grades() {
         normalized: String,
         label: Label,
         judge: f64,
-        format: f64,
+        format: Formats,
+    }
+    #[derive(Deserialize)]
+    struct Formats {
+        paper: f64,
+        reference: f64,
     }
     for case in cases::<Case>(include_str!("../../../tests/vectors/grades.json")) {
         let Case { completion, golds, .. } = &case;
@@ -85,7 +90,8 @@ fn grades() {
         assert_eq!(response::normalize(answer), case.normalized, "{completion:?}");
         let label = judge(completion, &question::split_golds(golds));
         assert_eq!((label, label.reward()), (case.label, case.judge), "{completion:?}, golds {golds:?}");
-        assert_eq!(format_reward(completion), case.format, "{completion:?}");
+        assert_eq!(format_reward(completion, Compatibility::Paper), case.format.paper, "{completion:?}");
+        assert_eq!(format_reward(completion, Compatibility::Reference), case.format.reference, "{completion:?}");
     }
 }
 

@@ -175,7 +175,7 @@ pub fn evaluate(
         }
         progress(answers.len() / samples);
     }
-    Ok((summarize(&answers, samples), answers))
+    Ok((summarize(&answers, samples, compatibility), answers))
 }
 
 /// The sentences of each completion, with what the run's rule says to them. The run's judge and format check are not asked.
@@ -200,7 +200,7 @@ fn judged(
 
 /// The figures of a question set's answers, of which there are `samples` to a question.
 #[must_use]
-pub fn summarize(answers: &[GradedAnswer], samples: usize) -> Evaluation {
+pub fn summarize(answers: &[GradedAnswer], samples: usize, compatibility: Compatibility) -> Evaluation {
     let mut grades = Grades::default();
     answers.iter().for_each(|answer| grades.add(answer.grade));
     let counts: Vec<u64> = answers
@@ -209,6 +209,7 @@ pub fn summarize(answers: &[GradedAnswer], samples: usize) -> Evaluation {
         .filter_map(|sentence| sentence.verdict.as_ref()?.count)
         .collect();
     let share = |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let keeps_format = |answer: &&GradedAnswer| keeps_format(&answer.completion, compatibility);
     let missing = |why| share(answers.iter().filter(|answer| answer.missing == Some(why)).count(), answers.len());
     let told = |number: fn(&Told) -> usize| {
         let told: Option<usize> = answers.iter().map(|answer| answer.told.as_ref().map(number)).sum();
@@ -221,7 +222,7 @@ pub fn summarize(answers: &[GradedAnswer], samples: usize) -> Evaluation {
         cut_off_rate: missing(Missing::CutOff),
         unformatted_rate: missing(Missing::Unformatted),
         f1: grades.f1(),
-        format_rate: share(answers.iter().filter(|answer| keeps_format(&answer.completion)).count(), answers.len()),
+        format_rate: share(answers.iter().filter(keeps_format).count(), answers.len()),
         supported_rate: (!counts.is_empty())
             .then(|| share(counts.iter().filter(|count| **count > 0).count(), counts.len())),
         counted_sentences: counts.len(),

@@ -1,6 +1,6 @@
 //! The evaluation grader. It matches as the training judge does, but grades only what stands in an answer block.
 
-use corver_core::response::match_golds;
+use corver_core::response::{match_golds, templated_reasoning};
 use corver_core::template::{ANSWER, THINK};
 use corver_core::text::strip;
 use corver_core::{Compatibility, Label};
@@ -55,11 +55,17 @@ pub fn grade(completion: &str, golds: &[String], compatibility: Compatibility) -
     match_golds(answer, golds)
 }
 
-/// The evaluation's own format rule: `<think>` (which the prompt may have opened), later `</think>`, later `<answer>`.
+/// The evaluation's format rule, which asks nothing of the reasoning: `<think>`, later `</think>`,
+/// later `<answer>`. The published evaluation script puts a missing `<think>` in front first
+/// ([`Compatibility::Reference`]).
 #[must_use]
-pub fn keeps_format(completion: &str) -> bool {
-    let inside = completion.strip_prefix(THINK.open).unwrap_or(completion);
-    inside.split_once(THINK.close).is_some_and(|(_, rest)| rest.contains(ANSWER.open))
+pub fn keeps_format(completion: &str, compatibility: Compatibility) -> bool {
+    match compatibility {
+        Compatibility::Paper => templated_reasoning(completion).is_some(),
+        Compatibility::Reference => {
+            completion.split_once(THINK.close).is_some_and(|(_, rest)| rest.contains(ANSWER.open))
+        }
+    }
 }
 
 /// Shares of a graded set.

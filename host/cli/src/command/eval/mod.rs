@@ -88,7 +88,7 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
                 evaluation
             } else {
                 bar.inc(set.questions.len() as u64);
-                summarize(&answered, config.eval.answers.samples)
+                summarize(&answered, config.eval.answers.samples, config.reward.compatibility)
             };
             all.push(Evaluated { policy: policy_name, questions: &set.name, evaluation });
         }
