@@ -202,14 +202,17 @@ FORMATS += [f"<think>{'v' * length}{tail}<answer>x" for length in (21, 22, 29, 3
 def grades():
     texts = [f"<think>{REASON}</think><answer>{answer}</answer>" for answer, _ in ANSWERS]
     texts += [answer for answer, _ in ANSWERS]
-    cases = list(zip(texts, [golds for _, golds in ANSWERS] * 2))
+    texts += [f"<answer> {answer} </answer> so it is" for answer, _ in ANSWERS]
+    cases = list(zip(texts, [golds for _, golds in ANSWERS] * 3))
     cases += [(text, "Vyre") for text in FORMATS] + [(completion(), pick(THINGS)) for _ in range(15)]
     for text, golds in cases:
-        case = {"completion": text, "golds": golds, "answer": ref.extract_answer(text)}
-        case["normalized"] = ref.normalize(case["answer"])
-        case["label"] = ref.judge(text, golds)
-        formats = {"paper": ref.format_paper(text), "reference": ref.format_published(text)}
-        yield case | {"judge": ref.JUDGE_REWARD[case["label"]], "format": formats}
+        case = {"completion": text, "golds": golds}
+        for rule in ref.ANSWER_RULES:
+            answer, label = ref.extract_answer(text, rule), ref.judge(text, golds, rule)
+            case[rule] = {"answer": answer, "normalized": ref.normalize(answer)}
+            case[rule] |= {"label": label, "judge": ref.JUDGE_REWARD[label]}
+        case["format"] = {"paper": ref.format_paper(text), "reference": ref.format_published(text)}
+        yield case
 
 
 # Triplets and words ---------------------------------------------------------------------------------------------------

@@ -126,15 +126,26 @@ def normalize(text):
     return " ".join(re.sub(r"[^\w\s]", " ", text).split())
 
 
-def extract_answer(completion):
-    _, tag, answer = completion.partition("<answer>")
-    return (answer.partition("</answer>")[0] if tag else completion).strip()
+ANSWER_RULES = ["paper", "published_training", "published_evaluation"]
 
 
-def judge(completion, golds):
+def extract_answer(completion, rule):
+    """What is graded. The published training judge takes a whole text without the tag for the answer, the published
+    evaluation goes on behind the closing tag."""
+    before, tag, answer = completion.partition("<answer>")
+    if not tag:
+        answer = before if rule == "published_training" else ""
+    elif rule != "published_evaluation":
+        answer = answer.partition("</answer>")[0]
+    return answer.strip()
+
+
+def judge(completion, golds, rule):
     """The label. Golds are separated by `;`; one of which normalising leaves nothing matches nothing."""
-    answer = extract_answer(completion)
-    spoken, answer = answer.lower().strip().replace("\u2019", "'"), normalize(answer)
+    answer = extract_answer(completion, rule)
+    spoken, answer = answer.lower().strip(), normalize(answer)
+    if rule == "published_training":
+        spoken = spoken.replace("\u2019", "'")
     if spoken == "i don't know" or spoken == "i do not know" or not answer:
         return "NOT_ATTEMPTED"
     golds = [gold for gold in map(normalize, golds.split(";")) if gold]

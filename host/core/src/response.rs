@@ -10,7 +10,11 @@ use crate::{Compatibility, Completion, Exchange, Lookup, PartError, Verifier, Ve
 
 /// Characters of reasoning below which the format is not kept.
 pub const MIN_REASONING: usize = 30;
-const REFUSALS: [&str; 3] = ["i don't know", "i do not know", "i don\u{2019}t know"];
+
+/// The paper's refusals, in lower case (App. A.2, “NA detection”).
+const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
+/// One more, that the published training judge knows: with a typographic apostrophe.
+const PUBLISHED_REFUSAL: &str = "i don\u{2019}t know";
 
 /// The judge's word on a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,17 +87,22 @@ pub trait ResponseRule: Send {
     -> Result<Vec<Grade>, PartError>;
 }
 
-/// The paper's judge: [`judge`]. A question without golds pays nothing, whatever the answer.
+/// The judge of the paper or of its published code: [`AnswerRule::grade`]. A question without golds
+/// pays nothing, whatever the answer.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct StringMatch;
+pub struct StringMatch {
+    /// Whose rule it is.
+    pub compatibility: Compatibility,
+}
 
 impl ResponseRule for StringMatch {
     fn grade(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Grade>, PartError> {
+        let rule = AnswerRule::of_training(self.compatibility);
         let grade = |completion: &Completion<'_>| {
             if completion.golds.is_empty() {
                 return Grade::new(0.0, "NO_GOLD");
             }
-            let label = judge(completion.text, completion.golds);
+            let label = rule.grade(completion.text, completion.golds);
             Grade::new(label.reward(), label)
         };
         Ok(completions.iter().map(grade).collect())
@@ -135,7 +144,7 @@ impl Graders {
     /// The judge and the format check of the paper, or those of its published code.
     #[must_use]
     pub fn built_in(compatibility: Compatibility) -> Self {
-        Self { judge: Box::new(StringMatch), format: Box::new(ThinkThenAnswer { compatibility }) }
+        Self { judge: Box::new(StringMatch { compatibility }), format: Box::new(ThinkThenAnswer { compatibility }) }
     }
 
     /// Both grades of each completion, in order.
@@ -168,25 +177,79 @@ pub struct ResponseGrades {
     pub format: Grade,
 }
 
-/// The text that is graded: after the first `<answer>`, up to `</answer>` or the end; all of it where there is no tag.
-#[must_use]
-pub fn extract_answer(completion: &str) -> &str {
-    let answer = match completion.split_once(ANSWER.open) {
-        Some((_, rest)) => rest.split(ANSWER.close).next().unwrap_or(rest),
-        None => completion,
-    };
-    strip(answer)
+/// The rule that finds the answer in a completion and grades it.
+///
+/// The paper has one for training, self-filter and evaluation (App. A.2). Its published scripts have
+/// two, which differ from it and from each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AnswerRule {
+    /// The paper's: the answer is what stands in the answer block.
+    #[default]
+    Paper,
+    /// That of the published training judge and self-filter: where there is no answer block, the
+    /// answer is the whole text.
+    PublishedTraining,
+    /// That of the published evaluation script: the answer runs on behind `</answer>` to the end of
+    /// the text, closing tag included. So a refusal in a closed block is no refusal.
+    PublishedEvaluation,
 }
 
-/// The training judge (paper, App. judge): normalised string match in both directions.
-#[must_use]
-pub fn judge(completion: &str, golds: &[String]) -> Label {
-    let answer = extract_answer(completion);
-    let spoken = answer.to_lowercase();
-    if REFUSALS.contains(&strip(&spoken)) {
-        return Label::NotAttempted;
+impl AnswerRule {
+    /// Returns the rule of the training judge and the self-filter.
+    #[must_use]
+    pub fn of_training(compatibility: Compatibility) -> Self {
+        match compatibility {
+            Compatibility::Paper => Self::Paper,
+            Compatibility::Reference => Self::PublishedTraining,
+        }
     }
-    match_golds(answer, golds)
+
+    /// Returns the rule of the evaluation.
+    #[must_use]
+    pub fn of_evaluation(compatibility: Compatibility) -> Self {
+        match compatibility {
+            Compatibility::Paper => Self::Paper,
+            Compatibility::Reference => Self::PublishedEvaluation,
+        }
+    }
+
+    /// Returns what is graded, trimmed; empty where there is no answer.
+    #[must_use]
+    pub fn extract(self, completion: &str) -> &str {
+        match self {
+            Self::Paper => answer_block(completion).unwrap_or_default(),
+            Self::PublishedTraining => answer_block(completion).unwrap_or(strip(completion)),
+            Self::PublishedEvaluation => completion.split_once(ANSWER.open).map_or("", |(_, rest)| strip(rest)),
+        }
+    }
+
+    /// Returns the grade of a completion: normalised string match in both directions.
+    #[must_use]
+    pub fn grade(self, completion: &str, golds: &[String]) -> Label {
+        self.grade_answer(self.extract(completion), golds)
+    }
+
+    /// Returns the grade of an answer that has been extracted already.
+    #[must_use]
+    pub fn grade_answer(self, answer: &str, golds: &[String]) -> Label {
+        if self.is_refusal(answer) { Label::NotAttempted } else { match_golds(answer, golds) }
+    }
+
+    fn is_refusal(self, answer: &str) -> bool {
+        let spoken = answer.to_lowercase();
+        let spoken = strip(&spoken);
+        spoken.is_empty()
+            || REFUSALS.contains(&spoken)
+            || (self == Self::PublishedTraining && spoken == PUBLISHED_REFUSAL)
+    }
+}
+
+/// Returns the text behind the first `<answer>`, up to `</answer>` or the end, trimmed; `None` where
+/// there is no such tag.
+#[must_use]
+pub fn answer_block(completion: &str) -> Option<&str> {
+    let (_, rest) = completion.split_once(ANSWER.open)?;
+    Some(strip(rest.split(ANSWER.close).next().unwrap_or(rest)))
 }
 
 /// NOT_ATTEMPTED where nothing is left of `answer` after normalising; otherwise GOOD if it equals, contains or is
@@ -293,19 +356,51 @@ mod tests {
     }
 
     #[test]
-    fn the_judge_matches_both_ways_and_knows_refusals() {
-        assert_eq!(judge("<think>x</think><answer>The Paris!</answer> y", &golds(&["paris"])), Label::Good);
-        assert_eq!(judge("<answer>Par</answer>", &golds(&["Rome", "Paris"])), Label::Good);
-        assert_eq!(judge("<answer>I don\u{2019}t know</answer>", &golds(&["know"])), Label::NotAttempted);
-        assert_eq!(judge("<answer>...</answer>", &golds(&["x"])), Label::NotAttempted);
-        assert_eq!(judge("<answer>Rome</answer>", &golds(&["Paris"])), Label::Bad);
+    fn an_answer_is_matched_both_ways_and_refusals_are_known() {
+        let grade = |completion: &str, list: &[&str]| AnswerRule::Paper.grade(completion, &golds(list));
+        assert_eq!(grade("<think>x</think><answer>The Paris!</answer> y", &["paris"]), Label::Good);
+        assert_eq!(grade("<answer>Par</answer>", &["Rome", "Paris"]), Label::Good);
+        assert_eq!(grade("<answer>Paris", &["Paris"]), Label::Good);
+        assert_eq!(grade("<answer> I DON'T know </answer>", &["know"]), Label::NotAttempted);
+        assert_eq!(grade("<answer>I do not know", &["know"]), Label::NotAttempted);
+        assert_eq!(grade("<answer></answer> Paris", &["Paris"]), Label::NotAttempted);
+        assert_eq!(grade("<answer>...</answer>", &["x"]), Label::NotAttempted);
+        assert_eq!(grade("<answer>Rome</answer>", &["Paris"]), Label::Bad);
+    }
+
+    #[test]
+    fn without_an_answer_block_nothing_was_attempted_in_training_and_evaluation_alike() {
+        let text = "London, Rome, Berlin, Madrid, Paris.";
+        for rule in [AnswerRule::of_training, AnswerRule::of_evaluation] {
+            assert_eq!(rule(Compatibility::Paper).grade(text, &golds(&["Paris"])), Label::NotAttempted);
+        }
+        let label = |compatibility| {
+            let list = golds(&["Paris"]);
+            let completion = Completion { golds: &list, text, ..Completion::default() };
+            StringMatch { compatibility }.grade(&[completion], &mut Verifiers::default()).unwrap().remove(0).label
+        };
+        assert_eq!(
+            (label(Compatibility::Paper), label(Compatibility::Reference)),
+            ("NOT_ATTEMPTED".into(), "GOOD".into())
+        );
+    }
+
+    #[test]
+    fn the_published_scripts_differ_in_the_answers_end_and_in_a_refusal() {
+        let grade = |rule: AnswerRule, text: &str| rule.grade(text, &golds(&["know"]));
+        let (training, evaluation) = (AnswerRule::PublishedTraining, AnswerRule::PublishedEvaluation);
+        let closed = "<answer>I don't know</answer>";
+        assert_eq!((grade(training, closed), grade(evaluation, closed)), (Label::NotAttempted, Label::Good));
+        let curly = "<answer>I don\u{2019}t know</answer>";
+        assert_eq!((grade(training, curly), grade(AnswerRule::Paper, curly)), (Label::NotAttempted, Label::Good));
+        assert_eq!(evaluation.extract("<answer>Rome</answer> or so "), "Rome</answer> or so");
     }
 
     #[test]
     fn without_golds_no_answer_is_paid() {
         let grade = |golds: &[String]| {
             let completion = Completion { golds, text: "<answer>Rome</answer>", ..Completion::default() };
-            StringMatch.grade(&[completion], &mut Verifiers::default()).unwrap().remove(0).reward
+            StringMatch::default().grade(&[completion], &mut Verifiers::default()).unwrap().remove(0).reward
         };
         assert_eq!((grade(&[]), grade(&golds(&["Rome"])), grade(&golds(&["Paris"]))), (0.0, 2.0, -1.0));
     }

@@ -4,7 +4,7 @@
 mod golden;
 
 use corver_core::advantage::{AdvantageSettings, ScaleRewards, normalize};
-use corver_core::response::{self, format_reward, judge};
+use corver_core::response::{self, AnswerRule, format_reward};
 use corver_core::returns::{Ablation, RewardSettings, SentenceMean, SentenceReward, token_returns};
 use corver_core::sentence::{Compatibility, align, spans_of_pieces, split, split_sentences};
 use corver_core::{Alignment, Grade, Label, ResponseGrades, question};
@@ -34,13 +34,14 @@ fn answers_are_normalised() {
 fn completions_are_judged() {
     check_all("judge", |row| {
         let completion = text(row, "completion");
-        let label = judge(completion, &question::split_golds(text(row, "gold")));
+        let rule = AnswerRule::of_training(Compatibility::Reference);
+        let label = rule.grade(completion, &question::split_golds(text(row, "gold")));
         let expected = match text(row, "label") {
             "GOOD" => Label::Good,
             "BAD" => Label::Bad,
             _ => Label::NotAttempted,
         };
-        same("extracted", response::extract_answer(completion), text(row, "extracted"))?;
+        same("extracted", rule.extract(completion), text(row, "extracted"))?;
         same("label", label, expected)?;
         same("reward", label.reward(), row["reward"].as_f64().unwrap())
     });

@@ -171,7 +171,7 @@ fn state(world: &World, fact: &Fact, tail: EntityId, rng: &mut impl Rng) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use corver_core::response::{format_reward, judge};
+    use corver_core::response::{AnswerRule, format_reward};
     use corver_core::{Compatibility, Label};
     use corver_demo::{Split, WorldSize};
     use rand::SeedableRng;
@@ -215,8 +215,8 @@ mod tests {
             for compatibility in [Compatibility::Paper, Compatibility::Reference] {
                 assert_eq!(format_reward(&text, compatibility), 1.0, "{text}");
             }
-            assert_eq!(judge(&text, &golds), Label::Good, "{text}");
-            assert_eq!(judge(&silent.completion(n, &mut rng), &golds), Label::NotAttempted);
+            assert_eq!(AnswerRule::Paper.grade(&text, &golds), Label::Good, "{text}");
+            assert_eq!(AnswerRule::Paper.grade(&silent.completion(n, &mut rng), &golds), Label::NotAttempted);
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use corver_core::response::AnswerRule;
 use corver_core::{
     Compatibility, Graders, Label, PartError, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers,
     SentenceTrace, StepError, score,
 };
 use serde::{Deserialize, Serialize};
 
-use super::grade::{Grades, Missing, grade, keeps_format, missing};
+use super::grade::{Grades, Missing, keeps_format, missing};
 use super::truth::{Told, Truth};
 use crate::run::data_order::seed_of_step;
 
@@ -145,6 +146,7 @@ pub fn evaluate(
     progress: &mut dyn FnMut(usize),
 ) -> Result<(Evaluation, Vec<GradedAnswer>), EvaluateError> {
     let EvaluatePlan { settings, compatibility, truth, seed } = *plan;
+    let rule = AnswerRule::of_evaluation(compatibility);
     let samples = settings.samples.max(1);
     let mut answers = Vec::with_capacity(questions.len() * samples);
     for (n, batch) in questions.chunks((settings.batch / samples).max(1)).enumerate() {
@@ -158,9 +160,8 @@ pub fn evaluate(
         };
         for (n, (rollout, sentences)) in rollouts.into_iter().zip(sentences).enumerate() {
             let Question { question, golds, popularity, .. } = &batch[rollout.question];
-            let grade = grade(&rollout.text, golds, compatibility);
-            let missing =
-                (grade == Label::NotAttempted).then(|| missing(&rollout.text, rollout.finished, compatibility));
+            let grade = rule.grade(&rollout.text, golds);
+            let missing = (grade == Label::NotAttempted).then(|| missing(&rollout.text, rollout.finished, rule));
             answers.push(GradedAnswer {
                 grade,
                 missing,
