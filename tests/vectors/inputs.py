@@ -279,7 +279,8 @@ def rules():
     pair = "Mario Camerini Il Seduttore".split()
     example = {tuple(pair): 50, (*pair, "directed"): 12, tuple("Il Seduttore Sophia Loren".split()): 0}
     false = {tuple("Sophia Loren Il Seduttore".split()): 20, tuple("Sophia Loren Il Seduttore directed".split()): 0}
-    cases = [([directed, starred], example), ([liar], false)]
+    empty = ["Sophia Loren", "was for", "Il Seduttore"]
+    cases = [([directed, starred], example), ([liar], false), ([empty], false)]
     for length in range(45):
         triplet_list = [[pick(ENTITIES + SUBJECTS), pick(RELATIONS), pick(ENTITIES)] for _ in range(length % 5)]
         cases.append((triplet_list, None))

@@ -259,17 +259,23 @@ def is_valid(triplet):
     return all(end.strip() and end.strip().lower() not in PRONOUNS for end in (triplet[0], triplet[2]))
 
 
-def content_words(entity):
-    """Capitalised words; without any, words of more than two characters; without any, the entity as it is."""
-    words = [word for word in entity.replace(",", " ").split() if word.lower() not in STOP_WORDS]
+def words_that_count(text):
+    """Capitalised words; without any, words of more than two characters."""
+    words = [word for word in text.replace(",", " ").split() if word.lower() not in STOP_WORDS]
     capitalised = [word for word in words if len(word) > 1 and word[0].isupper()]
-    return capitalised or [word for word in words if len(word) > 2] or [entity.strip()]
+    return capitalised or [word for word in words if len(word) > 2]
 
 
-def query(*parts):
-    """Each word once, whatever its case; the query is the AND of them. `None` for fewer than two."""
+def content_words(entity):
+    """Without any word that counts, the entity as it is."""
+    return words_that_count(entity) or [entity.strip()]
+
+
+def query(head, tail, relation=""):
+    """Each word once, whatever its case; the query is the AND of them. `None` for fewer than two. A relation without
+    words that count adds none."""
     words = {}
-    for word in (word for part in parts for word in content_words(part)):
+    for word in content_words(head) + content_words(tail) + words_that_count(relation):
         words.setdefault(word.lower(), word)
     return list(words.values()) if len(words) >= 2 else None
 
@@ -300,7 +306,7 @@ def score(rule, sentence_triplets, counts):
     words = query(valid[0][0], valid[0][2]) if valid else None
     number = count(words) if words else None
     reward = tier(number)
-    if rule == "relcheck" and number is not None and number >= 20 and valid[0][1].strip():
+    if rule == "relcheck" and number is not None and number >= 20:
         related = query(valid[0][0], valid[0][2], valid[0][1])
         if related != words and count(related) == 0:
             reward = -0.05
