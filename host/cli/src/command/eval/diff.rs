@@ -46,10 +46,12 @@ fn show(diff: &Diff) {
     );
     if !diff.by_popularity.is_empty() {
         output::table(
-            ["popularity", "questions", "first correct", "second correct"],
-            diff.by_popularity.iter().map(|part| {
-                let [first, second] = part.grades.map(|grades| output::percent(grades.rate(grades.correct)));
-                [format!("{} to {}", part.from, part.to), part.grades[0].total().to_string(), first, second]
+            ["quarter", "popularity", "questions", "first correct", "second correct", "second − first, points (95 %)"],
+            diff.by_popularity.iter().map(|group| {
+                let [first, second] = group.grades.map(|grades| output::percent(grades.rate(grades.correct)));
+                let quarter = group.quarter.map_or("all".to_owned(), |quarter| quarter.to_string());
+                let (range, number) = (format!("{} to {}", group.from, group.to), group.grades[0].total().to_string());
+                [quarter, range, number, first, second, change(group.accuracy)]
             }),
         );
     }
