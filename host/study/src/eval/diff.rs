@@ -114,6 +114,36 @@ impl McNemar {
     }
 }
 
+/// What became of the questions that the first did not attempt (paper, “Refusal-Rate Decomposition”).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Refusals {
+    /// Share of all questions that the first did not attempt.
+    pub first: f64,
+    /// Share of all questions that the second did not attempt.
+    pub second: f64,
+    /// Questions that the first did not attempt and the second did.
+    pub attempted: usize,
+    /// Those of them that the second got right.
+    pub correct: usize,
+    /// Share of right answers among those; `None` where there are none.
+    pub subset_correct: Option<f64>,
+}
+
+impl Refusals {
+    /// Returns the decomposition by grades of all questions, and moves as in [`Diff::moves`].
+    fn of([first, second]: [Grades; 2], moves: &[[usize; 3]; 3]) -> Self {
+        let [correct, incorrect, _] = moves[Label::NotAttempted as usize];
+        let attempted = correct + incorrect;
+        Self {
+            first: first.rate(first.not_attempted),
+            second: second.rate(second.not_attempted),
+            attempted,
+            correct,
+            subset_correct: (attempted > 0).then(|| correct as f64 / attempted as f64),
+        }
+    }
+}
+
 /// Questions of similar popularity.
 ///
 /// Quarters are cut at values: the popularity of the question at each quarter of the ranking. Whoever has that
@@ -146,6 +176,8 @@ pub struct Diff {
     pub not_attempted: Difference,
     /// On right answers.
     pub mcnemar: McNemar,
+    /// Of the questions that the first did not attempt.
+    pub refusals: Refusals,
     /// Questions by the first's grade, then the second's: correct, incorrect, not attempted.
     pub moves: [[usize; 3]; 3],
     /// Quarters, the least popular first, without empty ones; then all. Empty where no question has a
@@ -184,6 +216,7 @@ pub fn diff(first: &[Answer], second: &[Answer], seed: u64) -> Result<Diff, Diff
         f1: difference(Grades::f1),
         not_attempted: difference(|grades| grades.rate(grades.not_attempted)),
         mcnemar: McNemar::of(right_in_one(0), right_in_one(1)),
+        refusals: Refusals::of(grades(&pairs), &moves),
         moves,
         by_popularity: by_popularity(first, &pairs, seed),
     })
@@ -279,6 +312,9 @@ mod tests {
         let diff = diff(&first, &second, 1).unwrap();
         assert_eq!(diff.moves, [[3, 1, 0], [1, 1, 0], [1, 1, 0]]);
         assert_eq!((diff.mcnemar.only_first, diff.mcnemar.only_second), (1, 2));
+        // Of two refusals one became a right answer, one a wrong one.
+        let refusals = Refusals { first: 2.0 / 8.0, second: 0.0, attempted: 2, correct: 1, subset_correct: Some(0.5) };
+        assert_eq!(diff.refusals, refusals);
         assert!((diff.accuracy.value - 1.0 / 8.0).abs() < 1e-12);
         assert!((diff.not_attempted.value + 2.0 / 8.0).abs() < 1e-12);
         assert!(diff.accuracy.low < diff.accuracy.value && diff.accuracy.value < diff.accuracy.high);
@@ -291,6 +327,16 @@ mod tests {
         let differences: Vec<f64> = diff.by_popularity.iter().map(|group| group.accuracy.value).collect();
         assert_eq!(differences, [0.0, 0.0, 1.0, -0.5, 0.125]);
         assert_eq!(diff.by_popularity[4].accuracy, diff.accuracy);
+    }
+
+    #[test]
+    fn a_question_that_both_refused_or_the_second_alone_is_in_no_subset() {
+        let first = answers(&[NotAttempted, Good, NotAttempted, NotAttempted]);
+        let second = answers(&[NotAttempted, NotAttempted, Good, Bad]);
+        let Refusals { first, second, attempted, correct, subset_correct } = diff(&first, &second, 1).unwrap().refusals;
+        assert_eq!((first, second, attempted, correct, subset_correct), (0.75, 0.5, 2, 1, Some(0.5)));
+        let none = answers(&[Good, Bad]);
+        assert_eq!(diff(&none, &none, 1).unwrap().refusals.subset_correct, None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub mod interval;
 pub mod truth;
 
 pub use completions::{Completions, GivenTriplets, read_completions};
-pub use diff::{Answer, Diff, DiffError, diff, read_answers};
+pub use diff::{Answer, Diff, DiffError, Refusals, diff, read_answers};
 pub use evaluate::{EvaluateError, EvaluatePlan, EvaluateSettings, Evaluation, GradedAnswer, evaluate, summarize};
 pub use extraction::{ExtractionQuality, Found, GoldSentence, compare_triplets, read_gold};
 pub use filter::{FilterError, FilterPlan, FilterSettings, Filtered, Zone, filter};

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use corver_study::eval::diff::Difference;
-use corver_study::eval::{Diff, Grades, diff, read_answers};
+use corver_study::eval::{Diff, Grades, Refusals, diff, read_answers};
 
 use crate::output;
 
@@ -43,6 +43,16 @@ fn show(diff: &Diff) {
         names.iter().zip(diff.moves).map(|(name, [correct, incorrect, not_attempted])| {
             [(*name).to_owned(), correct.to_string(), incorrect.to_string(), not_attempted.to_string()]
         }),
+    );
+    let Refusals { first, second, attempted, correct, subset_correct } = diff.refusals;
+    output::table(
+        ["first not attempted", "second not attempted", "attempted by the second alone", "of these correct"],
+        [[
+            output::percent(first),
+            output::percent(second),
+            attempted.to_string(),
+            subset_correct.map_or("–".to_owned(), |share| format!("{correct} ({})", output::percent(share))),
+        ]],
     );
     if !diff.by_popularity.is_empty() {
         output::table(
