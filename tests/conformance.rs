@@ -117,7 +117,7 @@ const REFERENCE: RewardSettings = RewardSettings {
 fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, String> {
     let mut extractor = Script::new(&row["triplets_by_sentence"]);
     let mut verifiers = Verifiers::counting(Counts(&row["counts_by_query"]));
-    let mut graders = Graders::default();
+    let mut graders = Graders::built_in(Compatibility::Reference);
     let mut scorers =
         Scorers { extractor: &mut extractor, verifiers: &mut verifiers, sentence_scorer: rule, graders: &mut graders };
     let question = Question { question: String::new(), golds: vec!["?".into()], ..Question::default() };
@@ -256,7 +256,7 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
         let mut extractor = Script::new(&row["triplets_by_sentence"]);
         let mut verifiers = Verifiers::counting(Counts(&row["counts_by_query"]));
         let mut rules = first.borrow_mut();
-        let mut graders = Graders::default();
+        let mut graders = Graders::built_in(Compatibility::Reference);
         let mut scorers = Scorers {
             extractor: &mut extractor,
             verifiers: &mut verifiers,

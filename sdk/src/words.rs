@@ -63,10 +63,22 @@ pub fn is_pronoun(entity: &str) -> bool {
 /// characters; without any, the whole of it. Stop words never count. Order and repetitions are kept.
 #[must_use]
 pub fn content_words(entity: &str) -> Vec<&str> {
+    let words = words_that_count(entity);
+    if words.is_empty() { vec![strip(entity)] } else { words }
+}
+
+/// Returns the words of a relation that say something: as of an entity, but none where it has none (“was for”),
+/// since the whole of it would be looked up as a phrase that no text need have (paper, “RelCheck”).
+#[must_use]
+pub fn relation_words(relation: &str) -> Vec<&str> {
+    words_that_count(relation)
+}
+
+fn words_that_count(text: &str) -> Vec<&str> {
     let longer_than = |word: &str, length: usize| word.chars().nth(length).is_some();
     let mut words = Vec::with_capacity(4);
     let mut capitalised = false;
-    for word in entity.split(|c| c == ',' || is_space(c)) {
+    for word in text.split(|c| c == ',' || is_space(c)) {
         let proper = longer_than(word, 1) && word.starts_with(char::is_uppercase);
         let counts = proper || (!capitalised && longer_than(word, 2));
         if counts && !is_stop_word(word) {
@@ -77,13 +89,7 @@ pub fn content_words(entity: &str) -> Vec<&str> {
             words.push(word);
         }
     }
-    if words.is_empty() { vec![strip(entity)] } else { words }
-}
-
-/// The words of a relation; none where it is blank.
-#[must_use]
-pub fn relation_words(relation: &str) -> Vec<&str> {
-    if strip(relation).is_empty() { Vec::new() } else { content_words(relation) }
+    words
 }
 
 /// Asks how often the content words of `head` and `tail` occur together; `None` where they are fewer than two.
@@ -201,9 +207,12 @@ mod tests {
     }
 
     #[test]
-    fn a_blank_relation_adds_nothing() {
-        let triplet = Triplet { head: "Paris".into(), relation: " ".into(), tail: "Peru".into() };
-        assert_eq!(triplet.relation_query(), triplet.word_query());
+    fn a_relation_without_content_words_adds_nothing() {
+        for relation in [" ", "was for", "is", "OF THE", "to be"] {
+            let triplet = Triplet { head: "Paris".into(), relation: relation.into(), tail: "Peru".into() };
+            assert_eq!(triplet.relation_query(), triplet.word_query(), "{relation:?}");
+        }
+        assert_eq!(relation_words("was the capital of"), ["capital"]);
     }
 
     #[test]

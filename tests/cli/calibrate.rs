@@ -24,6 +24,16 @@ fn labelled(sheet: &Path, label: impl Fn(u64) -> &'static str) -> PathBuf {
     path
 }
 
+/// The first sentence labelled correct of a sheet, and the first labelled incorrect.
+fn first_of_each(sheet: &Path) -> PathBuf {
+    let text = fs::read_to_string(sheet).unwrap();
+    let (header, rows) = text.split_once('\n').unwrap();
+    let first = |label: &str| rows.lines().find(|row| row.ends_with(&format!(",{label},"))).unwrap();
+    let path = sheet.with_file_name("two.csv");
+    fs::write(&path, format!("{header}\n{}\n{}\n", first("C"), first("i"))).unwrap();
+    path
+}
+
 /// A fresh folder with a sheet of the paper's 700 sentences.
 fn papers_sheet(name: &str) -> PathBuf {
     let folder = run_dir(name);
@@ -126,6 +136,13 @@ fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
     let first = &audited["rules"][0];
     assert_eq!((&first["auc"]["value"], first["rule"].as_str()), (&json!(1.0), Some("first")), "{first}");
     assert_eq!(first["by_reward"][0]["label"], "-0.300");
+    let two = first_of_each(&good);
+    let audit = ["calibrate", "audit", "--sheet", two.to_str().unwrap(), "--plugin", "first.wasm"];
+    let shown = host(&[&audit[..], &unused].concat()).good().stdout;
+    assert!(
+        shown.contains("1.000 (too few)") && shown.contains("and there are 1 and 1, of 1 and 1 questions"),
+        "{shown}"
+    );
     let one_sided = labelled(&sheet, |_| "correct");
     host(&["calibrate", "audit", "--sheet", one_sided.to_str().unwrap()]).bad("needs true sentences and false ones");
 }
@@ -162,7 +179,10 @@ fn rules_are_audited_on_what_is_true_of_the_demo() {
     let audit = [&["calibrate", "audit", "--out", out.to_str().unwrap()], &small[..], &rules].concat();
     let audited = host(&[&audit[..], &["--json"]].concat()).good().json();
     let rules = audited["rules"].as_array().unwrap();
-    let auc = |n: usize| ["low", "value", "high"].map(|name| rules[n]["auc"][name].as_f64().unwrap());
+    let auc = |n: usize| {
+        let (auc, interval) = (&rules[n]["auc"], &rules[n]["auc"]["interval"]);
+        [&interval["low"], &auc["value"], &interval["high"]].map(|number| number.as_f64().unwrap())
+    };
     assert_eq!(auc(2), [0.5; 3], "a constant says nothing");
     assert_eq!(rules[2]["rank_correlation"], Value::Null);
     for n in [0, 1] {

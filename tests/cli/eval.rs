@@ -71,7 +71,16 @@ fn policies_are_evaluated_and_compared() {
     let [before, after] = [0, 1].map(|n| diff["grades"][n]["correct"].as_f64().unwrap());
     assert_eq!((before, after), (right as f64, evaluated[2]["grades"]["correct"].as_f64().unwrap()));
     assert!((diff["accuracy"]["value"].as_f64().unwrap() - (after - before) / 24.0).abs() < 1e-12);
-    assert_eq!(diff["by_popularity"].as_array().unwrap().len(), 4);
+    let [was_refused, is_refused] = [0, 1].map(|n| diff["grades"][n]["not_attempted"].as_f64().unwrap() / 24.0);
+    let refusals = &diff["refusals"];
+    assert_eq!((refusals["first"].as_f64(), refusals["second"].as_f64()), (Some(was_refused), Some(is_refused)));
+    let now_right = diff["moves"][2][0].as_u64();
+    assert_eq!(refusals["correct"].as_u64(), now_right);
+    let (all, quarters) = diff["by_popularity"].as_array().unwrap().split_last().unwrap();
+    let right_of = |group: &Value| group["grades"][1]["correct"].as_u64().unwrap();
+    assert_eq!((&all["quarter"], &all["accuracy"]), (&Value::Null, &diff["accuracy"]));
+    assert_eq!(quarters.iter().map(right_of).sum::<u64>(), right_of(all));
+    assert!(quarters.windows(2).all(|pair| pair[0]["to"].as_u64() < pair[1]["from"].as_u64()), "{quarters:?}");
     assert!(host(&["eval", "diff", raw, raw]).good().stdout.contains("p = 1.000"));
     host(&["eval", "diff", raw, out.join("raw.two.jsonl").to_str().unwrap()])
         .bad("only answers to the same questions compare");

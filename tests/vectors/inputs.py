@@ -186,6 +186,12 @@ FORMATS = [
     "<think>Орла Венн написала эту книгу в 1904 году.</think><answer>Vyre</answer>",
     "<think>" + "7" * 30 + "</think><answer>x</answer>",
     "<think>" + "7" * 22 + "</think><answer>x</answer>",
+    f"<answer>Vyre</answer><think>{REASON}</think><answer>Vyre</answer>",
+    f"So: <think>{REASON}</think> and so <answer>Vyre</answer> then",
+    f"<think>{REASON}<answer>x</answer></think><answer>Vyre</answer>",
+    f"<think>\n <{REASON}</think><answer>Vyre</answer>",
+    "<think>" + "7" * 29 + "г</think><answer>x</answer>",
+    "<think>" + " " * 29 + "v</think><answer>x</answer>",
     "",
     "<think>",
 ]
@@ -196,13 +202,17 @@ FORMATS += [f"<think>{'v' * length}{tail}<answer>x" for length in (21, 22, 29, 3
 def grades():
     texts = [f"<think>{REASON}</think><answer>{answer}</answer>" for answer, _ in ANSWERS]
     texts += [answer for answer, _ in ANSWERS]
-    cases = list(zip(texts, [golds for _, golds in ANSWERS] * 2))
+    texts += [f"<answer> {answer} </answer> so it is" for answer, _ in ANSWERS]
+    cases = list(zip(texts, [golds for _, golds in ANSWERS] * 3))
     cases += [(text, "Vyre") for text in FORMATS] + [(completion(), pick(THINGS)) for _ in range(15)]
     for text, golds in cases:
-        case = {"completion": text, "golds": golds, "answer": ref.extract_answer(text)}
-        case["normalized"] = ref.normalize(case["answer"])
-        case["label"] = ref.judge(text, golds)
-        yield case | {"judge": ref.JUDGE_REWARD[case["label"]], "format": ref.format_reward(text)}
+        case = {"completion": text, "golds": golds}
+        for rule in ref.ANSWER_RULES:
+            answer, label = ref.extract_answer(text, rule), ref.judge(text, golds, rule)
+            case[rule] = {"answer": answer, "normalized": ref.normalize(answer)}
+            case[rule] |= {"label": label, "judge": ref.JUDGE_REWARD[label]}
+        case["format"] = {"paper": ref.format_paper(text), "reference": ref.format_published(text)}
+        yield case
 
 
 # Triplets and words ---------------------------------------------------------------------------------------------------
@@ -269,7 +279,8 @@ def rules():
     pair = "Mario Camerini Il Seduttore".split()
     example = {tuple(pair): 50, (*pair, "directed"): 12, tuple("Il Seduttore Sophia Loren".split()): 0}
     false = {tuple("Sophia Loren Il Seduttore".split()): 20, tuple("Sophia Loren Il Seduttore directed".split()): 0}
-    cases = [([directed, starred], example), ([liar], false)]
+    empty = ["Sophia Loren", "was for", "Il Seduttore"]
+    cases = [([directed, starred], example), ([liar], false), ([empty], false)]
     for length in range(45):
         triplet_list = [[pick(ENTITIES + SUBJECTS), pick(RELATIONS), pick(ENTITIES)] for _ in range(length % 5)]
         cases.append((triplet_list, None))

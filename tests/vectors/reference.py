@@ -126,15 +126,26 @@ def normalize(text):
     return " ".join(re.sub(r"[^\w\s]", " ", text).split())
 
 
-def extract_answer(completion):
-    _, tag, answer = completion.partition("<answer>")
-    return (answer.partition("</answer>")[0] if tag else completion).strip()
+ANSWER_RULES = ["paper", "published_training", "published_evaluation"]
 
 
-def judge(completion, golds):
+def extract_answer(completion, rule):
+    """What is graded. The published training judge takes a whole text without the tag for the answer, the published
+    evaluation goes on behind the closing tag."""
+    before, tag, answer = completion.partition("<answer>")
+    if not tag:
+        answer = before if rule == "published_training" else ""
+    elif rule != "published_evaluation":
+        answer = answer.partition("</answer>")[0]
+    return answer.strip()
+
+
+def judge(completion, golds, rule):
     """The label. Golds are separated by `;`; one of which normalising leaves nothing matches nothing."""
-    answer = extract_answer(completion)
-    spoken, answer = answer.lower().strip().replace("\u2019", "'"), normalize(answer)
+    answer = extract_answer(completion, rule)
+    spoken, answer = answer.lower().strip(), normalize(answer)
+    if rule == "published_training":
+        spoken = spoken.replace("\u2019", "'")
     if spoken == "i don't know" or spoken == "i do not know" or not answer:
         return "NOT_ATTEMPTED"
     golds = [gold for gold in map(normalize, golds.split(";")) if gold]
@@ -144,7 +155,15 @@ def judge(completion, golds):
 JUDGE_REWARD = {"GOOD": 2.0, "BAD": -1.0, "NOT_ATTEMPTED": -1.0}
 
 
-def format_reward(completion):
+def format_paper(completion):
+    """+1 for `<think>…</think>…<answer>` whose reasoning has 30 characters, a letter, and no `<` as its first."""
+    match = re.search("<think>(.*?)</think>.*?<answer>", completion, re.DOTALL)
+    reasoning = match.group(1) if match else ""
+    in_earnest = len(reasoning) >= 30 and any(c.isalpha() for c in reasoning) and reasoning.lstrip()[0] != "<"
+    return 1.0 if in_earnest else -1.0
+
+
+def format_published(completion):
     """+1 for reasoning, then an answer. `<think>` and `</think>` may be missing; the reasoning is the shortest text of
     at least 30 characters before `<answer>` that only white space and one `</think>` follow."""
     body = completion.removeprefix("<think>").lstrip()
@@ -240,17 +259,23 @@ def is_valid(triplet):
     return all(end.strip() and end.strip().lower() not in PRONOUNS for end in (triplet[0], triplet[2]))
 
 
-def content_words(entity):
-    """Capitalised words; without any, words of more than two characters; without any, the entity as it is."""
-    words = [word for word in entity.replace(",", " ").split() if word.lower() not in STOP_WORDS]
+def words_that_count(text):
+    """Capitalised words; without any, words of more than two characters."""
+    words = [word for word in text.replace(",", " ").split() if word.lower() not in STOP_WORDS]
     capitalised = [word for word in words if len(word) > 1 and word[0].isupper()]
-    return capitalised or [word for word in words if len(word) > 2] or [entity.strip()]
+    return capitalised or [word for word in words if len(word) > 2]
 
 
-def query(*parts):
-    """Each word once, whatever its case; the query is the AND of them. `None` for fewer than two."""
+def content_words(entity):
+    """Without any word that counts, the entity as it is."""
+    return words_that_count(entity) or [entity.strip()]
+
+
+def query(head, tail, relation=""):
+    """Each word once, whatever its case; the query is the AND of them. `None` for fewer than two. A relation without
+    words that count adds none."""
     words = {}
-    for word in (word for part in parts for word in content_words(part)):
+    for word in content_words(head) + content_words(tail) + words_that_count(relation):
         words.setdefault(word.lower(), word)
     return list(words.values()) if len(words) >= 2 else None
 
@@ -281,7 +306,7 @@ def score(rule, sentence_triplets, counts):
     words = query(valid[0][0], valid[0][2]) if valid else None
     number = count(words) if words else None
     reward = tier(number)
-    if rule == "relcheck" and number is not None and number >= 20 and valid[0][1].strip():
+    if rule == "relcheck" and number is not None and number >= 20:
         related = query(valid[0][0], valid[0][2], valid[0][1])
         if related != words and count(related) == 0:
             reward = -0.05

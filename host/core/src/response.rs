@@ -6,11 +6,15 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::template::{ANSWER, THINK};
 use crate::text::{is_space, strip, words};
-use crate::{Completion, Exchange, Lookup, PartError, Verifier, Verifiers};
+use crate::{Compatibility, Completion, Exchange, Lookup, PartError, Verifier, Verifiers};
 
 /// Characters of reasoning below which the format is not kept.
 pub const MIN_REASONING: usize = 30;
-const REFUSALS: [&str; 3] = ["i don't know", "i do not know", "i don\u{2019}t know"];
+
+/// The paper's refusals, in lower case (App. A.2, “NA detection”).
+const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
+/// One more, that the published training judge knows: with a typographic apostrophe.
+const PUBLISHED_REFUSAL: &str = "i don\u{2019}t know";
 
 /// The judge's word on a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,31 +87,39 @@ pub trait ResponseRule: Send {
     -> Result<Vec<Grade>, PartError>;
 }
 
-/// The paper's judge: [`judge`]. A question without golds pays nothing, whatever the answer.
+/// The judge of the paper or of its published code: [`AnswerRule::grade`]. A question without golds
+/// pays nothing, whatever the answer.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct StringMatch;
+pub struct StringMatch {
+    /// Whose rule it is.
+    pub compatibility: Compatibility,
+}
 
 impl ResponseRule for StringMatch {
     fn grade(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Grade>, PartError> {
+        let rule = AnswerRule::of_training(self.compatibility);
         let grade = |completion: &Completion<'_>| {
             if completion.golds.is_empty() {
                 return Grade::new(0.0, "NO_GOLD");
             }
-            let label = judge(completion.text, completion.golds);
+            let label = rule.grade(completion.text, completion.golds);
             Grade::new(label.reward(), label)
         };
         Ok(completions.iter().map(grade).collect())
     }
 }
 
-/// The paper's format reward: [`format_reward`].
+/// The format check of the paper or of its published code: [`format_reward`].
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ThinkThenAnswer;
+pub struct ThinkThenAnswer {
+    /// Whose rule it is.
+    pub compatibility: Compatibility,
+}
 
 impl ResponseRule for ThinkThenAnswer {
     fn grade(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Grade>, PartError> {
         let grade = |completion: &Completion<'_>| {
-            let reward = format_reward(completion.text);
+            let reward = format_reward(completion.text, self.compatibility);
             Grade::new(reward, if reward > 0.0 { "KEPT" } else { "BROKEN" })
         };
         Ok(completions.iter().map(grade).collect())
@@ -124,11 +136,17 @@ pub struct Graders {
 
 impl Default for Graders {
     fn default() -> Self {
-        Self { judge: Box::new(StringMatch), format: Box::new(ThinkThenAnswer) }
+        Self::built_in(Compatibility::default())
     }
 }
 
 impl Graders {
+    /// The judge and the format check of the paper, or those of its published code.
+    #[must_use]
+    pub fn built_in(compatibility: Compatibility) -> Self {
+        Self { judge: Box::new(StringMatch { compatibility }), format: Box::new(ThinkThenAnswer { compatibility }) }
+    }
+
     /// Both grades of each completion, in order.
     ///
     /// # Errors
@@ -159,25 +177,79 @@ pub struct ResponseGrades {
     pub format: Grade,
 }
 
-/// The text that is graded: after the first `<answer>`, up to `</answer>` or the end; all of it where there is no tag.
-#[must_use]
-pub fn extract_answer(completion: &str) -> &str {
-    let answer = match completion.split_once(ANSWER.open) {
-        Some((_, rest)) => rest.split(ANSWER.close).next().unwrap_or(rest),
-        None => completion,
-    };
-    strip(answer)
+/// The rule that finds the answer in a completion and grades it.
+///
+/// The paper has one for training, self-filter and evaluation (App. A.2). Its published scripts have
+/// two, which differ from it and from each other.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AnswerRule {
+    /// The paper's: the answer is what stands in the answer block.
+    #[default]
+    Paper,
+    /// That of the published training judge and self-filter: where there is no answer block, the
+    /// answer is the whole text.
+    PublishedTraining,
+    /// That of the published evaluation script: the answer runs on behind `</answer>` to the end of
+    /// the text, closing tag included. So a refusal in a closed block is no refusal.
+    PublishedEvaluation,
 }
 
-/// The training judge (paper, App. judge): normalised string match in both directions.
-#[must_use]
-pub fn judge(completion: &str, golds: &[String]) -> Label {
-    let answer = extract_answer(completion);
-    let spoken = answer.to_lowercase();
-    if REFUSALS.contains(&strip(&spoken)) {
-        return Label::NotAttempted;
+impl AnswerRule {
+    /// Returns the rule of the training judge and the self-filter.
+    #[must_use]
+    pub fn of_training(compatibility: Compatibility) -> Self {
+        match compatibility {
+            Compatibility::Paper => Self::Paper,
+            Compatibility::Reference => Self::PublishedTraining,
+        }
     }
-    match_golds(answer, golds)
+
+    /// Returns the rule of the evaluation.
+    #[must_use]
+    pub fn of_evaluation(compatibility: Compatibility) -> Self {
+        match compatibility {
+            Compatibility::Paper => Self::Paper,
+            Compatibility::Reference => Self::PublishedEvaluation,
+        }
+    }
+
+    /// Returns what is graded, trimmed; empty where there is no answer.
+    #[must_use]
+    pub fn extract(self, completion: &str) -> &str {
+        match self {
+            Self::Paper => answer_block(completion).unwrap_or_default(),
+            Self::PublishedTraining => answer_block(completion).unwrap_or(strip(completion)),
+            Self::PublishedEvaluation => completion.split_once(ANSWER.open).map_or("", |(_, rest)| strip(rest)),
+        }
+    }
+
+    /// Returns the grade of a completion: normalised string match in both directions.
+    #[must_use]
+    pub fn grade(self, completion: &str, golds: &[String]) -> Label {
+        self.grade_answer(self.extract(completion), golds)
+    }
+
+    /// Returns the grade of an answer that has been extracted already.
+    #[must_use]
+    pub fn grade_answer(self, answer: &str, golds: &[String]) -> Label {
+        if self.is_refusal(answer) { Label::NotAttempted } else { match_golds(answer, golds) }
+    }
+
+    fn is_refusal(self, answer: &str) -> bool {
+        let spoken = answer.to_lowercase();
+        let spoken = strip(&spoken);
+        spoken.is_empty()
+            || REFUSALS.contains(&spoken)
+            || (self == Self::PublishedTraining && spoken == PUBLISHED_REFUSAL)
+    }
+}
+
+/// Returns the text behind the first `<answer>`, up to `</answer>` or the end, trimmed; `None` where
+/// there is no such tag.
+#[must_use]
+pub fn answer_block(completion: &str) -> Option<&str> {
+    let (_, rest) = completion.split_once(ANSWER.open)?;
+    Some(strip(rest.split(ANSWER.close).next().unwrap_or(rest)))
 }
 
 /// NOT_ATTEMPTED where nothing is left of `answer` after normalising; otherwise GOOD if it equals, contains or is
@@ -206,16 +278,44 @@ pub fn normalize(text: &str) -> String {
 }
 
 /// R^f: +1 where the completion reasons and then answers, −1 elsewhere.
-///
-/// `<think>` may be missing (chat templates open it in the prompt) and `</think>`, `</answer>` too. The reasoning must
-/// have 30 characters, an ASCII letter, and must not begin with `<`: without these, an empty or
-/// tag-only block earned the reward.
 #[must_use]
-pub fn format_reward(completion: &str) -> f64 {
-    if keeps_format(completion) { 1.0 } else { -1.0 }
+pub fn format_reward(completion: &str, compatibility: Compatibility) -> f64 {
+    let kept = match compatibility {
+        Compatibility::Paper => reasons_in_earnest(completion),
+        Compatibility::Reference => matches_published_pattern(completion),
+    };
+    if kept { 1.0 } else { -1.0 }
 }
 
-fn keeps_format(completion: &str) -> bool {
+/// The content of the first `<think>` block, where an `<answer>` follows the block; `None` where the template is not kept.
+///
+/// This is the paper's format-correct rule (App. A.2): the completion contains
+/// `<think>…</think>…<answer>`. Text before, between and behind the blocks is no fault, nor is a
+/// missing `</answer>`, so that truncated outputs are not penalised. A `<think>` that the chat
+/// template wrote into the prompt is not part of the completion, and does not count.
+#[must_use]
+pub fn templated_reasoning(completion: &str) -> Option<&str> {
+    let (_, opened) = completion.split_once(THINK.open)?;
+    let (reasoning, rest) = opened.split_once(THINK.close)?;
+    rest.contains(ANSWER.open).then_some(reasoning)
+}
+
+/// The paper's format reward (App. A.2, “Format anti-hack constraints”): the template is kept, and the
+/// reasoning has at least 30 characters (white space included) and a letter, and its first character
+/// that is not white space is not `<`.
+fn reasons_in_earnest(completion: &str) -> bool {
+    let Some(reasoning) = templated_reasoning(completion) else { return false };
+    reasoning.chars().count() >= MIN_REASONING
+        && reasoning.contains(char::is_alphabetic)
+        && !reasoning.trim_start_matches(is_space).starts_with('<')
+}
+
+/// The published code's format pattern, here looser than the paper and there stricter.
+///
+/// All but `<answer>` may be missing: `<think>` is put in front of a text that does not begin with it.
+/// The characters of `</think>` and blanks before it count towards the 30, and only ASCII letters are
+/// letters.
+fn matches_published_pattern(completion: &str) -> bool {
     let body = completion.strip_prefix(THINK.open).unwrap_or(completion).trim_start_matches(is_space);
     if body.is_empty() || body.starts_with('<') {
         return false;
@@ -227,12 +327,12 @@ fn keeps_format(completion: &str) -> bool {
     if region.contains(THINK.open) || tail.contains(THINK.open) || tail.contains(ANSWER.open) {
         return false;
     }
-    reasoning(region).is_some_and(|text| text.contains(|c: char| c.is_ascii_alphabetic()))
+    published_reasoning(region).is_some_and(|text| text.contains(|c: char| c.is_ascii_alphabetic()))
 }
 
 /// The shortest prefix of `region` with at least [`MIN_REASONING`] characters that only white space and at most one
 /// `</think>` follow.
-fn reasoning(region: &str) -> Option<&str> {
+fn published_reasoning(region: &str) -> Option<&str> {
     let trimmed = region.trim_end_matches(is_space);
     let closed = trimmed.strip_suffix(THINK.close).and_then(|inside| prefix_within(inside, inside));
     closed.or_else(|| prefix_within(trimmed, region))
@@ -256,19 +356,51 @@ mod tests {
     }
 
     #[test]
-    fn the_judge_matches_both_ways_and_knows_refusals() {
-        assert_eq!(judge("<think>x</think><answer>The Paris!</answer> y", &golds(&["paris"])), Label::Good);
-        assert_eq!(judge("<answer>Par</answer>", &golds(&["Rome", "Paris"])), Label::Good);
-        assert_eq!(judge("<answer>I don\u{2019}t know</answer>", &golds(&["know"])), Label::NotAttempted);
-        assert_eq!(judge("<answer>...</answer>", &golds(&["x"])), Label::NotAttempted);
-        assert_eq!(judge("<answer>Rome</answer>", &golds(&["Paris"])), Label::Bad);
+    fn an_answer_is_matched_both_ways_and_refusals_are_known() {
+        let grade = |completion: &str, list: &[&str]| AnswerRule::Paper.grade(completion, &golds(list));
+        assert_eq!(grade("<think>x</think><answer>The Paris!</answer> y", &["paris"]), Label::Good);
+        assert_eq!(grade("<answer>Par</answer>", &["Rome", "Paris"]), Label::Good);
+        assert_eq!(grade("<answer>Paris", &["Paris"]), Label::Good);
+        assert_eq!(grade("<answer> I DON'T know </answer>", &["know"]), Label::NotAttempted);
+        assert_eq!(grade("<answer>I do not know", &["know"]), Label::NotAttempted);
+        assert_eq!(grade("<answer></answer> Paris", &["Paris"]), Label::NotAttempted);
+        assert_eq!(grade("<answer>...</answer>", &["x"]), Label::NotAttempted);
+        assert_eq!(grade("<answer>Rome</answer>", &["Paris"]), Label::Bad);
+    }
+
+    #[test]
+    fn without_an_answer_block_nothing_was_attempted_in_training_and_evaluation_alike() {
+        let text = "London, Rome, Berlin, Madrid, Paris.";
+        for rule in [AnswerRule::of_training, AnswerRule::of_evaluation] {
+            assert_eq!(rule(Compatibility::Paper).grade(text, &golds(&["Paris"])), Label::NotAttempted);
+        }
+        let label = |compatibility| {
+            let list = golds(&["Paris"]);
+            let completion = Completion { golds: &list, text, ..Completion::default() };
+            StringMatch { compatibility }.grade(&[completion], &mut Verifiers::default()).unwrap().remove(0).label
+        };
+        assert_eq!(
+            (label(Compatibility::Paper), label(Compatibility::Reference)),
+            ("NOT_ATTEMPTED".into(), "GOOD".into())
+        );
+    }
+
+    #[test]
+    fn the_published_scripts_differ_in_the_answers_end_and_in_a_refusal() {
+        let grade = |rule: AnswerRule, text: &str| rule.grade(text, &golds(&["know"]));
+        let (training, evaluation) = (AnswerRule::PublishedTraining, AnswerRule::PublishedEvaluation);
+        let closed = "<answer>I don't know</answer>";
+        assert_eq!((grade(training, closed), grade(evaluation, closed)), (Label::NotAttempted, Label::Good));
+        let curly = "<answer>I don\u{2019}t know</answer>";
+        assert_eq!((grade(training, curly), grade(AnswerRule::Paper, curly)), (Label::NotAttempted, Label::Good));
+        assert_eq!(evaluation.extract("<answer>Rome</answer> or so "), "Rome</answer> or so");
     }
 
     #[test]
     fn without_golds_no_answer_is_paid() {
         let grade = |golds: &[String]| {
             let completion = Completion { golds, text: "<answer>Rome</answer>", ..Completion::default() };
-            StringMatch.grade(&[completion], &mut Verifiers::default()).unwrap().remove(0).reward
+            StringMatch::default().grade(&[completion], &mut Verifiers::default()).unwrap().remove(0).reward
         };
         assert_eq!((grade(&[]), grade(&golds(&["Rome"])), grade(&golds(&["Paris"]))), (0.0, 2.0, -1.0));
     }
@@ -279,13 +411,59 @@ mod tests {
         assert_eq!(normalize("Dvo\u{159}\u{e1}k"), "dvor k");
     }
 
+    fn format(completion: &str) -> f64 {
+        format_reward(completion, Compatibility::Paper)
+    }
+
     #[test]
     fn the_format_needs_reasoning_of_thirty_characters_with_a_letter() {
-        let of = |think: &str| format_reward(&format!("<think>{think}</think><answer>x</answer>"));
+        let of = |think: &str| format(&format!("<think>{think}</think><answer>x</answer>"));
         assert_eq!(of("Paris is the capital city of France."), 1.0);
         assert_eq!(of("unknown"), -1.0);
-        assert_eq!(of("123456789012345678901234567890"), -1.0);
+        assert_eq!((of(&"v".repeat(29)), of(&"v".repeat(30))), (-1.0, 1.0));
+        assert_eq!((of(&"7".repeat(30)), of(&format!("{}г", "7".repeat(29)))), (-1.0, 1.0));
         assert_eq!(of("<b>Paris is the capital city of France."), -1.0);
-        assert_eq!(format_reward("Paris is the capital city of France."), -1.0);
+        assert_eq!(of("\n <b>Paris is the capital city of France."), -1.0);
+    }
+
+    #[test]
+    fn the_format_needs_a_closed_think_block_before_an_answer_and_nothing_else() {
+        let think = "<think>Paris is the capital city of France.</think>";
+        for kept in
+            ["{}<answer>", "\n{}\n<answer>x", "So: {} and so <answer>x</answer> then", "{}<answer>x<answer>y<think>"]
+        {
+            let kept = kept.replace("{}", think);
+            assert_eq!(format(&kept), 1.0, "{kept}");
+        }
+        for broken in [
+            think,
+            "Paris is the capital city of France.<answer>x</answer>",
+            "Paris is the capital city of France.</think><answer>x</answer>",
+            "<think>Paris is the capital city of France.<answer>x</answer>",
+            "<think>x</think>Paris is the capital city of France.<answer>x</answer>",
+            "<answer>x</answer><think>Paris is the capital city of France.</think>",
+        ] {
+            assert_eq!(format(broken), -1.0, "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_published_pattern_takes_what_the_paper_does_not_and_the_other_way_round() {
+        let published = |completion: &str| format_reward(completion, Compatibility::Reference);
+        let reasoning = "Paris is the capital city of France.";
+        for loose in [
+            format!("{reasoning}<answer>x"),
+            format!("<think>x</think>{reasoning}<answer>x"),
+            format!("<think>{}</think><answer>x", "v".repeat(22)),
+        ] {
+            assert_eq!((published(&loose), format(&loose)), (1.0, -1.0), "{loose}");
+        }
+        for strict in [
+            format!("\n<think>{reasoning}</think><answer>x"),
+            format!("<think>{reasoning}</think><answer>"),
+            "<think>Орла Венн написала эту книгу в 1904 году.</think><answer>x".to_owned(),
+        ] {
+            assert_eq!((published(&strict), format(&strict)), (-1.0, 1.0), "{strict}");
+        }
     }
 }

@@ -4,7 +4,7 @@
 mod golden;
 
 use corver_core::advantage::normalize;
-use corver_core::response::{self, format_reward, judge};
+use corver_core::response::{self, AnswerRule, format_reward};
 use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::{align, spans_of_pieces, split, split_sentences};
 use corver_core::{
@@ -37,13 +37,14 @@ fn answers_are_normalised() {
 fn completions_are_judged() {
     check_all("judge", |row| {
         let completion = text(row, "completion");
-        let label = judge(completion, &question::split_golds(text(row, "gold")));
+        let rule = AnswerRule::of_training(Compatibility::Reference);
+        let label = rule.grade(completion, &question::split_golds(text(row, "gold")));
         let expected = match text(row, "label") {
             "GOOD" => Label::Good,
             "BAD" => Label::Bad,
             _ => Label::NotAttempted,
         };
-        same("extracted", response::extract_answer(completion), text(row, "extracted"))?;
+        same("extracted", rule.extract(completion), text(row, "extracted"))?;
         same("label", label, expected)?;
         same("reward", label.reward(), row["reward"].as_f64().unwrap())
     });
@@ -52,7 +53,11 @@ fn completions_are_judged() {
 #[test]
 fn formats_are_checked() {
     check_all("format_reward", |row| {
-        same("reward", format_reward(text(row, "completion")), row["reward"].as_f64().unwrap())
+        same(
+            "reward",
+            format_reward(text(row, "completion"), Compatibility::Reference),
+            row["reward"].as_f64().unwrap(),
+        )
     });
 }
 

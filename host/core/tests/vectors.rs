@@ -6,7 +6,7 @@ mod vectors;
 use std::ops::Range;
 
 use corver_core::advantage::normalize;
-use corver_core::response::{self, format_reward, judge};
+use corver_core::response::{self, AnswerRule, format_reward};
 use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::{align, split, split_sentences};
 use corver_core::triplet::{Element, Triplet, read_reply, triplets_from_reply};
@@ -75,20 +75,39 @@ fn grades() {
     struct Case {
         completion: String,
         golds: String,
+        paper: Expected,
+        published_training: Expected,
+        published_evaluation: Expected,
+        format: Formats,
+    }
+    #[derive(Deserialize)]
+    struct Expected {
         answer: String,
         normalized: String,
         label: Label,
         judge: f64,
-        format: f64,
+    }
+    #[derive(Deserialize)]
+    struct Formats {
+        paper: f64,
+        reference: f64,
     }
     for case in cases::<Case>(include_str!("../../../tests/vectors/grades.json")) {
         let Case { completion, golds, .. } = &case;
-        let answer = response::extract_answer(completion);
-        assert_eq!(answer, case.answer, "{completion:?}");
-        assert_eq!(response::normalize(answer), case.normalized, "{completion:?}");
-        let label = judge(completion, &question::split_golds(golds));
-        assert_eq!((label, label.reward()), (case.label, case.judge), "{completion:?}, golds {golds:?}");
-        assert_eq!(format_reward(completion), case.format, "{completion:?}");
+        for (rule, expected) in [
+            (AnswerRule::Paper, &case.paper),
+            (AnswerRule::PublishedTraining, &case.published_training),
+            (AnswerRule::PublishedEvaluation, &case.published_evaluation),
+        ] {
+            let answer = rule.extract(completion);
+            assert_eq!(answer, expected.answer, "{rule:?}: {completion:?}");
+            assert_eq!(response::normalize(answer), expected.normalized, "{rule:?}: {completion:?}");
+            let label = rule.grade(completion, &question::split_golds(golds));
+            let got = (label, label.reward());
+            assert_eq!(got, (expected.label, expected.judge), "{rule:?}: {completion:?}, golds {golds:?}");
+        }
+        assert_eq!(format_reward(completion, Compatibility::Paper), case.format.paper, "{completion:?}");
+        assert_eq!(format_reward(completion, Compatibility::Reference), case.format.reference, "{completion:?}");
     }
 }
 

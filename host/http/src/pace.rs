@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn requests_keep_their_distance() {
-        let pace = Pace::new(10.0);
+        let pace = Pace::new(Some(10.0));
         let start = Instant::now();
         let after = |ms| start + Duration::from_millis(ms);
         assert_eq!(pace.wait(start), Duration::ZERO);
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_nothing_waits() {
-        let pace = Pace::new(0.0);
+        let pace = Pace::new(None);
         let now = Instant::now();
         assert!((0..100).all(|_| pace.wait(now).is_zero()));
     }

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use corver_core::{Advantages, Learner, Question, Sampler, Sampling};
+use corver_core::{AdamWSettings, Advantages, Learner, Question, Sampler, Sampling};
 use corver_learn::{LearnSettings, LoraSettings, Model, Policy, find_device, sample::sample};
 use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -10,7 +10,9 @@ use tch::Device;
 
 const PROMPTS: usize = 24;
 const LENGTH: usize = 32;
-const SAMPLING: Sampling = Sampling { num_generations: 16, max_completion_length: LENGTH, ..Sampling::default() };
+fn sampling() -> Sampling {
+    Sampling { num_generations: 16, max_completion_length: LENGTH, ..Sampling::default() }
+}
 
 /// `CORVER_BENCH_DEVICE` picks the device, as `--device` does.
 fn device() -> Device {
@@ -45,9 +47,9 @@ fn decoding(c: &mut Criterion) {
     let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
     let mut group = c.benchmark_group("decode");
     group.sample_size(10);
-    group.throughput(Throughput::Elements((PROMPTS * SAMPLING.num_generations * LENGTH) as u64));
+    group.throughput(Throughput::Elements((PROMPTS * sampling().num_generations * LENGTH) as u64));
     group.bench_function("24 prompts x 16 samples x 32 tokens", |b| {
-        b.iter(|| black_box(sample(&model, &slices, &SAMPLING, &[], 7).expect("the prompts fit")));
+        b.iter(|| black_box(sample(&model, &slices, &sampling(), &[], 7).expect("the prompts fit")));
     });
     group.finish();
 }
@@ -65,7 +67,7 @@ fn updating(c: &mut Criterion) {
     let question =
         |n: usize| Question { question: "x".repeat(40 + n % 8), golds: vec!["x".into()], ..Question::default() };
     let questions: Vec<Question> = (0..PROMPTS).map(question).collect();
-    let rollouts = policy.sample(&questions, &SAMPLING, 7).expect("the prompts fit");
+    let rollouts = policy.sample(&questions, &sampling(), 7).expect("the prompts fit");
     let values = rollouts.iter().enumerate().map(|(n, r)| vec![(n % 3) as f64 - 1.0; r.tokens.len()]).collect();
     let advantages = Advantages { values, ..Advantages::default() };
     let mut group = c.benchmark_group("update");

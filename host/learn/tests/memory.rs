@@ -6,7 +6,7 @@ mod common;
 
 use common::write_folder;
 use corver_core::{Advantages, LearnSettings, Learner, Question, Sampler, Sampling};
-use corver_learn::{Load, LoraSettings, MemoryPlan, Model, MomentPrecision, Policy, Precision, memory};
+use corver_learn::{AdamWSettings, Load, LoraSettings, MemoryPlan, Model, MomentPrecision, Policy, Precision, memory};
 use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
 use tch::{Device, Kind};
 

@@ -61,7 +61,9 @@ fn questions() -> Vec<Question> {
     ["Q a", "Q bb b"].map(|q| Question { question: q.into(), golds: vec!["a".into()], ..Question::default() }).into()
 }
 
-const SAMPLING: Sampling = Sampling { num_generations: 8, max_completion_length: 6, ..Sampling::default() };
+fn sampling() -> Sampling {
+    Sampling { num_generations: 8, max_completion_length: 6, ..Sampling::default() }
+}
 
 /// Rewards the letter `c`, token by token.
 fn returns(rollouts: &[Rollout]) -> Vec<Vec<f64>> {
@@ -75,12 +77,12 @@ fn advantages(rollouts: &[Rollout]) -> Advantages {
 
 /// As the step of a run does it; GRPO's advantages are the returns themselves.
 fn step(policy: &mut Policy, n: u64) -> corver_core::UpdateReport {
-    let rollouts = policy.sample(&questions(), &SAMPLING, n).unwrap();
+    let rollouts = policy.sample(&questions(), &sampling(), n).unwrap();
     let values = Learner::prepare(policy, &rollouts).unwrap();
     let advantages = match Estimator::of(policy.settings(), AdvantageSettings::default()) {
         Estimator::Grpo(_) => advantages(&rollouts),
         estimator => {
-            estimator.advantages(&returns(&rollouts), &[], values.as_deref(), SAMPLING.num_generations).unwrap()
+            estimator.advantages(&returns(&rollouts), &[], values.as_deref(), sampling().num_generations).unwrap()
         }
     };
     policy.update(&rollouts, &advantages).unwrap()
@@ -94,7 +96,7 @@ fn weights(policy: &Policy) -> Vec<f32> {
 #[test]
 fn rollouts_are_whole() {
     let mut policy = policy(fast()).with_system_prompt(Some("e".into()));
-    let rollouts = policy.sample(&questions(), &SAMPLING, 3).unwrap();
+    let rollouts = policy.sample(&questions(), &sampling(), 3).unwrap();
     assert_eq!(rollouts.iter().map(|r| r.question).collect::<Vec<_>>(), [[0; 8], [1; 8]].concat());
     for rollout in &rollouts {
         assert_eq!(rollout.tokens.len(), rollout.log_probs.len());
@@ -107,7 +109,7 @@ fn rollouts_are_whole() {
         let visible: usize = rollout.token_spans.iter().flatten().map(|s| s.len()).sum();
         assert_eq!(visible, rollout.text.chars().count());
     }
-    assert_eq!(rollouts, policy.sample(&questions(), &SAMPLING, 3).unwrap());
+    assert_eq!(rollouts, policy.sample(&questions(), &sampling(), 3).unwrap());
 }
 
 #[test]
@@ -116,7 +118,7 @@ fn learns_what_is_rewarded() {
         let ppo = PpoSettings { value_learning_rate: 1e-2, ..PpoSettings::default() };
         let mut policy = policy(LearnSettings { algorithm, ppo, ..fast() });
         let share = |policy: &mut Policy| {
-            let rollouts = policy.sample(&questions(), &SAMPLING, 1000).unwrap();
+            let rollouts = policy.sample(&questions(), &sampling(), 1000).unwrap();
             let tokens: Vec<u32> = rollouts.into_iter().flat_map(|r| r.tokens).collect();
             tokens.iter().filter(|&&t| t == 2).count() as f64 / tokens.len() as f64
         };
@@ -368,7 +370,7 @@ fn damaged_model_folders_are_refused_or_read() {
         if let (Some(model), Some(tokenizer)) = (model, tokenizer)
             && let Ok(mut policy) = Policy::new(model, tokenizer, fast(), 1)
         {
-            let _ = policy.sample(&questions()[..1], &SAMPLING, 0);
+            let _ = policy.sample(&questions()[..1], &sampling(), 0);
         }
     };
     for entry in std::fs::read_dir(folder.path()).unwrap().collect::<Vec<_>>() {
@@ -392,7 +394,7 @@ fn damaged_model_folders_are_refused_or_read() {
 fn further_iterations_go_further_from_the_same_rollouts() {
     let move_of = |num_iterations| {
         let mut policy = policy(LearnSettings { num_iterations, loss: LossSettings::default(), ..fast() });
-        let (rollouts, before) = (policy.sample(&questions(), &SAMPLING, 1).unwrap(), weights(&policy));
+        let (rollouts, before) = (policy.sample(&questions(), &sampling(), 1).unwrap(), weights(&policy));
         let report = policy.update(&rollouts, &advantages(&rollouts)).unwrap();
         assert_eq!(policy.steps(), 1);
         let moved: f32 = weights(&policy).iter().zip(&before).map(|(a, b)| (a - b).abs()).sum();
@@ -415,7 +417,7 @@ fn logits_that_are_no_numbers_stop_the_first_batch() {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), &SMALL);
     let mut policy = Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), fast(), 1).unwrap();
-    let error = policy.sample(&questions(), &SAMPLING, 0).unwrap_err();
+    let error = policy.sample(&questions(), &sampling(), 0).unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(LearnError::Logits)), "{error}");
 }
 
@@ -423,7 +425,7 @@ fn logits_that_are_no_numbers_stop_the_first_batch() {
 fn a_loss_that_is_not_finite_changes_nothing() {
     let (mut policy, folder) = (policy(fast()), tempfile::tempdir().unwrap());
     policy.keep_failures(folder.path());
-    let rollouts = policy.sample(&questions(), &SAMPLING, 0).unwrap();
+    let rollouts = policy.sample(&questions(), &sampling(), 0).unwrap();
     let mut bad = advantages(&rollouts);
     bad.values[3][0] = f64::NAN;
     let before = weights(&policy);
@@ -442,7 +444,7 @@ fn a_loss_that_is_not_finite_changes_nothing() {
 #[test]
 fn data_that_do_not_belong_together_are_refused() {
     let mut policy = policy(fast());
-    let rollouts = policy.sample(&questions(), &SAMPLING, 0).unwrap();
+    let rollouts = policy.sample(&questions(), &sampling(), 0).unwrap();
     let good = advantages(&rollouts);
     assert!(self::policy(fast()).update(&rollouts, &good).is_err(), "no sample before");
     assert!(policy.update(&rollouts[1..], &good).is_err(), "row count");
@@ -482,7 +484,7 @@ fn the_reference_reading_adds_up_single_tokens() {
 
 #[test]
 fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
-    let free = policy(fast()).sample(&questions(), &SAMPLING, 5).unwrap();
+    let free = policy(fast()).sample(&questions(), &sampling(), 5).unwrap();
     let long = free.iter().position(|rollout| rollout.text.len() > 3).unwrap();
     let stop = free[long].text[1..3].to_owned();
     let folder = tempfile::tempdir().unwrap();
@@ -491,7 +493,7 @@ fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
     let stopping = tokenizer().with_stop_texts(vec!["never".into(), stop.clone()]).unwrap();
     let model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     let mut policy = Policy::new(model, stopping, fast(), 1).unwrap();
-    let stopped = policy.sample(&questions(), &SAMPLING, 5).unwrap();
+    let stopped = policy.sample(&questions(), &sampling(), 5).unwrap();
     assert!(stopped[long].finished && stopped[long].text.ends_with(&stop));
     for (free, stopped) in free.iter().zip(&stopped) {
         let end = free.text.find(&stop).map_or(free.text.len(), |at| at + stop.len());

@@ -1,6 +1,6 @@
 //! What labels say of counts, and truth of rewards.
 
-use corver_study::calibrate::{Auc, BucketShare, Calibration, Point, RuleAudit, Share};
+use corver_study::calibrate::{BucketShare, Calibration, Point, RuleAudit, Share};
 use maud::{Markup, html};
 
 use crate::chart::{Bucket, Labels, reliability};
@@ -27,14 +27,13 @@ pub fn audit(rules: &[RuleAudit]) -> String {
     let figures: Vec<Vec<String>> = rules
         .iter()
         .map(|audit| {
-            let area = |auc: &Auc| format!("{:.3} ({:.3} to {:.3})", auc.value, auc.low, auc.high);
             vec![
                 audit.rule.clone(),
                 number::percent(audit.abstained),
                 number::short(audit.mean_true),
                 number::short(audit.mean_false),
-                area(&audit.auc),
-                audit.auc_within_questions.as_ref().map_or("–".to_owned(), area),
+                audit.auc.to_string(),
+                audit.auc_within_questions.map_or("–".to_owned(), |auc| auc.to_string()),
             ]
         })
         .collect();
@@ -80,7 +79,7 @@ fn shares(what: &str, points: &[Point]) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use corver_study::calibrate::{Buckets, Order};
+    use corver_study::calibrate::{Auc, Buckets, Evidence, Interval, Order};
 
     use super::*;
 
@@ -115,7 +114,8 @@ mod tests {
             abstained: 0.0,
             mean_true: 0.05,
             mean_false: -0.2,
-            auc: Auc { value: 0.76, low: 0.72, high: 0.79 },
+            evidence: Evidence::default(),
+            auc: Auc { value: 0.76, interval: Some(Interval { low: 0.72, high: 0.79 }) },
             auc_within_questions: None,
             rank_correlation: Some(0.5),
             by_count: buckets(),

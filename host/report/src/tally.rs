@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use corver_core::response::MIN_REASONING;
+use corver_core::response::{AnswerRule, MIN_REASONING};
 use corver_core::text::words;
 use corver_core::{Compatibility, Label, Section, Trace};
-use corver_study::eval::{Missing, grade, missing};
+use corver_study::eval::{Missing, missing};
 
 /// Words of a sequence that may come again.
 const SEQUENCE: usize = 4;
@@ -66,8 +66,9 @@ impl StepTally {
         self.right += usize::from(is(Label::Good));
         self.graded += usize::from(is(Label::Good) || is(Label::Bad) || is(Label::NotAttempted));
         // Without golds, whatever is an answer is a wrong one.
-        if grade(&trace.completion, &[], compatibility) == Label::NotAttempted {
-            let refused = missing(&trace.completion, true, compatibility) == Missing::Refused;
+        let rule = AnswerRule::of_evaluation(compatibility);
+        if rule.grade(&trace.completion, &[]) == Label::NotAttempted {
+            let refused = missing(&trace.completion, true, rule) == Missing::Refused;
             self.refusals += usize::from(refused);
             self.without_answer += usize::from(!refused);
         }

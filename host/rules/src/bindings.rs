@@ -1,7 +1,8 @@
 //! The contract's types, generated from `wit/corver.wit`, and how the host's own become these. They borrow every text, so
 //! that calling a rule copies it once: into the rule's memory.
 
-use corver_core::response::extract_answer;
+use corver_core::response::answer_block;
+use corver_core::text::strip;
 use corver_core::{Completion, Section, Sentence, Triplet};
 
 #[allow(missing_docs, unused_qualifications, reason = "generated from wit/corver.wit")]
@@ -47,7 +48,7 @@ pub fn with_lowered<T>(completions: &[Completion<'_>], hand_over: impl FnOnce(&[
         title: completion.title,
         evidence: next(&mut evidence, completion.evidence.len()),
         text: completion.text,
-        answer: extract_answer(completion.text),
+        answer: answer_block(completion.text).unwrap_or(strip(completion.text)),
         sentences: next(&mut rest, completion.sentences.len()),
     });
     hand_over(&completions.collect::<Vec<_>>())

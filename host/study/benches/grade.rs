@@ -3,8 +3,7 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use corver_core::Compatibility;
-use corver_study::eval::grade;
+use corver_core::response::AnswerRule;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 const COMPLETIONS: usize = 10_000;
@@ -35,7 +34,7 @@ fn grading(criterion: &mut Criterion) {
     group.bench_function("10000 completions, 10 aliases each", |bencher| {
         bencher.iter(|| {
             completions.iter().for_each(|(completion, golds)| {
-                black_box(grade(black_box(completion), golds, Compatibility::Paper));
+                black_box(AnswerRule::Paper.grade(black_box(completion), golds));
             });
         });
     });

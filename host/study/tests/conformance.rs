@@ -3,10 +3,10 @@
 #[path = "../../../tests/golden.rs"]
 mod golden;
 
-use corver_core::response::judge;
+use corver_core::response::AnswerRule;
 use corver_core::{Compatibility, Label, question};
 use corver_settings::FilterSettings;
-use corver_study::eval::grade::{Grades, extract_answer, grade, keeps_format};
+use corver_study::eval::grade::{Grades, keeps_format};
 use corver_study::eval::{Zone, wilson};
 use golden::{check_all, close, same, strings};
 
@@ -29,10 +29,11 @@ fn completions_are_graded_both_ways() {
             (Compatibility::Reference, "extracted", "grade"),
             (Compatibility::Paper, "regrade_extracted", "regrade_grade"),
         ] {
-            same(extracted, extract_answer(completion, compatibility), row[extracted].as_str().unwrap())?;
-            same(graded, grade(completion, &golds, compatibility), label(row[graded].as_str().unwrap()))?;
+            let rule = AnswerRule::of_evaluation(compatibility);
+            same(extracted, rule.extract(completion), row[extracted].as_str().unwrap())?;
+            same(graded, rule.grade(completion, &golds), label(row[graded].as_str().unwrap()))?;
         }
-        same("format_ok", keeps_format(completion), row["format_ok"].as_bool().unwrap())
+        same("format_ok", keeps_format(completion, Compatibility::Reference), row["format_ok"].as_bool().unwrap())
     });
 }
 
@@ -70,6 +71,7 @@ fn the_learning_zone_is_kept() {
 
 #[test]
 fn filtering_counts_right_answers_as_the_judge_does() {
+    let rule = AnswerRule::of_training(Compatibility::Reference);
     check_all("selffilter_e2e", |row| {
         let num_generations = row["num_gen"].as_u64().unwrap() as usize;
         let settings = FilterSettings { num_generations, ..FilterSettings::default() };
@@ -77,7 +79,7 @@ fn filtering_counts_right_answers_as_the_judge_does() {
         let completions: Vec<Vec<String>> = row["completions"].as_array().unwrap().iter().map(strings).collect();
         let right = |(completions, answers): (&Vec<String>, &String)| {
             let golds = question::split_golds(answers);
-            completions.iter().filter(|completion| judge(completion, &golds) == Label::Good).count()
+            completions.iter().filter(|completion| rule.grade(completion, &golds) == Label::Good).count()
         };
         let num_correct: Vec<usize> = completions.iter().zip(&answers).map(right).collect();
         same("n_correct", serde_json::to_value(&num_correct).unwrap(), row["n_correct"].clone())?;

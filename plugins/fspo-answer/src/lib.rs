@@ -1,5 +1,8 @@
 //! Fspo-answer: a judge, and FSPO's reward (Li and Ng 2025): the words that the answer has in common with a gold, if the format is
 //! kept. With `fspo`, which gives the advantages of single sentences their sign.
+//!
+//! The score is `f1_score` of the published code (github.com/nusnlp/FSPO at 7f5e4f9,
+//! verl/utils/reward_score/hotpot.py), which took it over from HotpotQA's evaluation and loosened it.
 use corver_sdk::prelude::*;
 use corver_sdk::{Variant, keeps_template, token_f1};
 
@@ -29,8 +32,8 @@ impl ResponseRule for FspoAnswer {
         if completion.golds.is_empty() {
             return grade(format, "NO_GOLD");
         }
-        let answer = words(&completion.answer);
-        let score = completion.golds.iter().map(|gold| overlap(&answer, &words(gold))).fold(0.0, f64::max);
+        let answer = normalized(&completion.answer);
+        let score = completion.golds.iter().map(|gold| overlap(&answer, &normalized(gold))).fold(0.0, f64::max);
         let label = if score == 1.0 {
             "GOOD"
         } else if score > 0.0 {
@@ -47,21 +50,42 @@ impl ResponseRule for FspoAnswer {
     }
 }
 
-/// In lower case, cut at white space and punctuation, without articles.
-fn words(text: &str) -> Vec<String> {
-    let ends = |c: char| c.is_whitespace() || c.is_ascii_punctuation() || matches!(c, '‘' | '’' | '´');
-    let text = text.to_lowercase();
-    let words = text.split(ends).filter(|word| !matches!(*word, "" | "a" | "an" | "the"));
-    words.map(str::to_owned).collect()
+/// Returns the words of a text in lower case, cut at white space and punctuation, without articles. A
+/// text that is exactly `True` is a yes, `False` a no.
+fn normalized(text: &str) -> Vec<String> {
+    let text = match text {
+        "True" => "yes",
+        "False" => "no",
+        other => other,
+    };
+    let is_cut = |c: char| c.is_ascii_punctuation() || matches!(c, '‘' | '’' | '´');
+    let text = text.to_lowercase().replace(is_cut, " ");
+    without_articles(&text).split_whitespace().map(str::to_owned).collect()
 }
 
-/// F1; but yes, no and “no answer” are right or wrong.
-fn overlap(answer: &[String], gold: &[String]) -> f64 {
-    let is_closed = |words: &[String]| matches!(words.join("").as_str(), "yes" | "no" | "noanswer");
-    if is_closed(answer) || is_closed(gold) {
-        return if answer == gold { 1.0 } else { 0.0 };
+/// Returns the text with a space for each run of letters and digits that is an article.
+fn without_articles(text: &str) -> String {
+    let mut kept = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (word, behind) = rest.split_at(rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len()));
+        let (between, next) = behind.split_at(behind.find(char::is_alphanumeric).unwrap_or(behind.len()));
+        kept.push_str(if matches!(word, "a" | "an" | "the") { " " } else { word });
+        kept.push_str(between);
+        rest = next;
     }
-    token_f1(answer, gold)
+    kept
+}
+
+/// Returns F1; but where either text is “yes”, “no” or “no answer”, 1 if one of the texts is a word of the
+/// other, else 0. So “yes, it is” is a yes, and “no answer”, being two words, does not even match itself.
+fn overlap(answer: &[String], gold: &[String]) -> f64 {
+    let (said, wanted) = (answer.join(" "), gold.join(" "));
+    let is_special = |text: &str| matches!(text, "yes" | "no" | "no answer");
+    if !is_special(&said) && !is_special(&wanted) {
+        return token_f1(answer, gold);
+    }
+    if gold.contains(&said) || answer.contains(&wanted) { 1.0 } else { 0.0 }
 }
 
 corver_sdk::export_response_rule!(FspoAnswer);
@@ -106,13 +130,37 @@ mod tests {
         assert_eq!(score("U.S.", &["US"]), 0.0);
     }
 
+    /// What the published `f1_score` gave for these texts.
     #[test]
-    fn yes_and_no_are_right_or_wrong() {
-        assert_eq!(score("Yes.", &["yes"]), 1.0);
-        for (answer, gold) in [("yes, it is", "yes"), ("no", "no way"), ("yes", "no"), ("no answer", "answer")] {
+    fn yes_and_no_are_found_among_the_words_of_the_other_text() {
+        for (answer, gold) in [
+            ("Yes.", "yes"),
+            ("yes, it is", "yes"),
+            ("yes", "yes, it is"),
+            ("no", "no way"),
+            ("no", "no answer"),
+            ("no answer", "answer"),
+            ("True", "yes"),
+            ("yes", "True"),
+            ("False", "no"),
+        ] {
+            assert_eq!(score(answer, &[gold]), 1.0, "{answer:?} for {gold:?}");
+        }
+        for (answer, gold) in [
+            ("yes", "no"),
+            ("maybe", "yes"),
+            ("No answer", "no answer"),
+            ("There is no answer", "no answer"),
+            ("true", "yes"),
+            ("True.", "yes"),
+        ] {
             assert_eq!(score(answer, &[gold]), 0.0, "{answer:?} for {gold:?}");
         }
-        assert_eq!(score("No answer", &["no answer"]), 1.0);
+    }
+
+    #[test]
+    fn an_article_in_quotation_marks_is_dropped_and_the_marks_stay() {
+        assert_eq!(normalized("“A” b the_an"), ["“", "”", "b"]);
     }
 
     #[test]

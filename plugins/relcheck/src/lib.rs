@@ -18,7 +18,7 @@ impl SentenceRule for RelCheck {
         let Some(pair) = triplet.word_query() else { return abstain("fewer than two content words") };
         let count = corpus.count(pair.clone().enough(self.tiers.top()))?;
         if count >= Some(self.tiers.top()) {
-            // None: the pair makes a query, so pair and relation do too. Equal: the relation adds no word.
+            // None: the pair makes a query, so pair and relation do too. Equal: the relation has no content word, or adds none.
             let related = triplet.relation_query().filter(|related| *related != pair);
             if let Some(related) = related
                 && corpus.count(related.enough(1))? == Some(0)
@@ -68,8 +68,11 @@ mod tests {
         let text = sentence("It is so.", &[("Sophia Loren", "directed", "Il Seduttore")]);
         let unknown = counts(&[(PAIR, 99)]).without(RELATED);
         assert_eq!(run(&RelCheck::default(), &text, &unknown).reward, Some(0.1));
-        let blank = sentence("It is so.", &[("Sophia Loren", " ", "Il Seduttore")]);
-        assert_eq!(run(&RelCheck::default(), &blank, &counts(&[(PAIR, 99)])).asked.len(), 1);
+        for relation in [" ", "was for", "is"] {
+            let empty = sentence("It is so.", &[("Sophia Loren", relation, "Il Seduttore")]);
+            let judged = run(&RelCheck::default(), &empty, &counts(&[(PAIR, 99)]));
+            assert_eq!((judged.reward, judged.asked.len()), (Some(0.1), 1), "{relation:?}");
+        }
     }
 
     #[test]

@@ -171,8 +171,8 @@ fn state(world: &World, fact: &Fact, tail: EntityId, rng: &mut impl Rng) -> Stri
 
 #[cfg(test)]
 mod tests {
-    use corver_core::Label;
-    use corver_core::response::{format_reward, judge};
+    use corver_core::response::{AnswerRule, format_reward};
+    use corver_core::{Compatibility, Label};
     use corver_demo::{Split, WorldSize};
     use rand::SeedableRng;
     use rand_chacha::ChaCha8Rng;
@@ -212,9 +212,11 @@ mod tests {
         for (n, fact) in world.facts().iter().enumerate() {
             let golds = world.questions_of(fact, Split::Train).next().unwrap().golds;
             let text = knowing.completion(n, &mut rng);
-            assert_eq!(format_reward(&text), 1.0, "{text}");
-            assert_eq!(judge(&text, &golds), Label::Good, "{text}");
-            assert_eq!(judge(&silent.completion(n, &mut rng), &golds), Label::NotAttempted);
+            for compatibility in [Compatibility::Paper, Compatibility::Reference] {
+                assert_eq!(format_reward(&text, compatibility), 1.0, "{text}");
+            }
+            assert_eq!(AnswerRule::Paper.grade(&text, &golds), Label::Good, "{text}");
+            assert_eq!(AnswerRule::Paper.grade(&silent.completion(n, &mut rng), &golds), Label::NotAttempted);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How much of the world a policy knows.
 
 use anyhow::Result;
-use corver_core::response::judge;
+use corver_core::response::AnswerRule;
 use corver_core::{Label, Question, Sampling};
 use corver_demo::{Split, World};
 use corver_learn::{Model, sample};
@@ -57,7 +57,7 @@ fn shares(
         let completions = sample(model, &prompts, sampling, tokenizer.stop_tokens(), seed)?;
         for (n, completion) in completions.iter().enumerate() {
             let text = tokenizer.decode(&completion.tokens)?;
-            match judge(&text, &questions[n / sampling.num_generations].golds) {
+            match AnswerRule::Paper.grade(&text, &questions[n / sampling.num_generations].golds) {
                 Label::Good => right += 1,
                 Label::NotAttempted => refused += 1,
                 Label::Bad => {}

@@ -1,6 +1,6 @@
 //! What a chat model replies that knows the world.
 
-use corver_core::response::judge;
+use corver_core::response::AnswerRule;
 use corver_core::{ChatModel, ChatReply, Label, PartError, Prompt, Usage};
 
 use super::Errors;
@@ -63,7 +63,9 @@ impl DemoChat {
         let Some(request) = Request::of(message) else { return NOT_UNDERSTOOD.to_owned() };
         let Replies { right, wrong } = match request {
             Request::Statements { question, text } => self.statements(question, text),
-            Request::Judge { golds, answer } => Replies::of(letter(judge(answer, &golds)), &["A", "B", "C"]),
+            Request::Judge { golds, answer } => {
+                Replies::of(letter(AnswerRule::Paper.grade_answer(answer, &golds)), &["A", "B", "C"])
+            }
             Request::Verify { statement, passages } => {
                 Replies::of(self.verified(statement, &passages), &["Correct", "Wrong", "Vague"])
             }

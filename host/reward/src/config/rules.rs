@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use corver_settings::{GraderSection, Limits, Plugin, Settings};
+use corver_settings::{Compatibility, GraderSection, Limits, Plugin, Settings};
 use serde_json::{Map, Value};
 
 use super::{Problems, Resolve, absolute};
@@ -22,6 +22,8 @@ pub struct RulesConfig {
     pub judge: Option<Grader>,
     /// Format check. `None`: the paper's, which is built in.
     pub format: Option<Grader>,
+    /// Authority on the built-in judge and format check.
+    pub compatibility: Compatibility,
 }
 
 /// Response rule.
@@ -49,8 +51,14 @@ impl Resolve for RulesConfig {
         let judge = grader("judge.plugin", &mut settings.judge, problems);
         let format = grader("format.plugin", &mut settings.format, problems);
         let (judge, format) = (judge?, format?);
-        let (settings, limits) = (settings.rule.settings.clone(), settings.rule.limits.clone());
-        (is_complete && !plugins.is_empty()).then_some(Self { plugins, settings, limits, judge, format })
+        (is_complete && !plugins.is_empty()).then(|| Self {
+            plugins,
+            settings: settings.rule.settings.clone(),
+            limits: settings.rule.limits.clone(),
+            judge,
+            format,
+            compatibility: settings.reward.compatibility,
+        })
     }
 }
 
@@ -64,6 +72,7 @@ impl RulesConfig {
             limits: settings.rule.limits.clone(),
             judge: None,
             format: None,
+            compatibility: settings.reward.compatibility,
         }
     }
 }

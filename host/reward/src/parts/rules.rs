@@ -107,9 +107,9 @@ impl<'a> Loader<'a> {
         Ok(loaded.into_iter().zip(&self.config.plugins).collect())
     }
 
-    /// The response rules; the paper's where none is named.
+    /// The response rules; where none is named the built-in one, as `reward.compatibility` has it.
     pub fn graders(&self) -> Result<Graders> {
-        let Graders { judge, format } = Graders::default();
+        let Graders { judge, format } = Graders::built_in(self.config.compatibility);
         let own = |what: &str, grader: &Option<Grader>, built_in| match grader {
             None => Ok(built_in),
             Some(Grader { plugin, settings }) => {

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::bucket::{Buckets, Place};
-use super::ranking::{Auc, Outcome, auc, auc_within_questions, rank_correlation};
+use super::ranking::{
+    Auc, Evidence, Interval, MIN_QUESTIONS, MIN_SENTENCES, Outcome, auc, auc_within_questions, rank_correlation,
+};
 use super::sample::Judged;
 use super::table::{BucketShare, Order, Point, Share, order};
 
@@ -17,6 +19,8 @@ pub struct RuleAudit {
     pub rule: String,
     /// Sentences whose truth is known.
     pub sentences: usize,
+    /// How many of these are true and false, and of how many questions.
+    pub evidence: Evidence,
     /// Share of them that the rule abstains from, which pays 0.
     pub abstained: f64,
     /// Reward of a true sentence, on average.
@@ -54,26 +58,37 @@ pub enum Finding {
     FalserWithinQuestions,
     /// Neither.
     Nothing,
+    /// There are too few sentences, or of too few questions, to say anything: [`Evidence::is_enough`].
+    TooFew,
 }
 
 impl RuleAudit {
     /// By the intervals of the AUC.
     #[must_use]
     pub fn finding(&self) -> Finding {
-        let within = self.auc_within_questions;
-        let is_seen_within = within.is_none_or(|within| within.low > 0.5);
-        match self.auc {
-            _ if within.is_some_and(|within| within.high < 0.5) => Finding::FalserWithinQuestions,
-            Auc { low, .. } if low > 0.5 && is_seen_within => Finding::Truer,
-            Auc { low, .. } if low > 0.5 => Finding::BetweenQuestions,
-            Auc { high, .. } if high < 0.5 => Finding::Falser,
-            _ => Finding::Nothing,
+        let Some(Interval { low, high }) = self.auc.interval else { return Finding::TooFew };
+        let within = self.within_questions();
+        if within.is_some_and(|within| within.high < 0.5) {
+            Finding::FalserWithinQuestions
+        } else if low > 0.5 && within.is_none_or(|within| within.low > 0.5) {
+            Finding::Truer
+        } else if low > 0.5 {
+            Finding::BetweenQuestions
+        } else if high < 0.5 {
+            Finding::Falser
+        } else {
+            Finding::Nothing
         }
+    }
+
+    fn within_questions(&self) -> Option<Interval> {
+        self.auc_within_questions?.interval
     }
 
     /// The finding in a sentence.
     #[must_use]
     pub fn told(&self) -> String {
+        let Some(Interval { low, high }) = self.auc.interval else { return self.told_too_few() };
         let finding = match self.finding() {
             Finding::Truer => "a higher reward means a truer sentence",
             Finding::BetweenQuestions => {
@@ -83,16 +98,25 @@ impl RuleAudit {
             Finding::FalserWithinQuestions => {
                 "among the answers to one question, which is all that training compares, a higher reward means a falser sentence; do not train with it"
             }
-            Finding::Nothing => "nothing shows that a higher reward means a truer sentence",
+            Finding::Nothing | Finding::TooFew => "nothing shows that a higher reward means a truer sentence",
         };
-        let Auc { value, low, high } = self.auc;
-        let [won, low, high] = [value, low, high].map(|share| 100.0 * share);
-        let unseen = match self.auc_within_questions {
-            Some(_) => "",
-            None => "; no question has both, so what training compares could not be looked at",
+        let won = 100.0 * self.auc.value;
+        let [low, high] = [low, high].map(|end| 100.0 * end);
+        let unseen = match (self.within_questions(), self.auc_within_questions) {
+            (Some(_), _) => "",
+            (None, Some(_)) => "; too few questions have both, so what training compares could not be looked at",
+            (None, None) => "; no question has both, so what training compares could not be looked at",
         };
         format!(
             "{}: {finding}; of a true and a false one the true one earns more in {won:.1} % of cases (95 %: {low:.1} to {high:.1}), ties counted half{unseen}",
+            self.rule
+        )
+    }
+
+    fn told_too_few(&self) -> String {
+        let Evidence { truths, questions_with_truths, falsehoods, questions_with_falsehoods } = self.evidence;
+        format!(
+            "{}: no verdict; that takes {MIN_SENTENCES} true and {MIN_SENTENCES} false sentences, of {MIN_QUESTIONS} questions or more each, and there are {truths} and {falsehoods}, of {questions_with_truths} and {questions_with_falsehoods} questions",
             self.rule
         )
     }
@@ -118,6 +142,7 @@ pub fn audit(rule: &str, judged: &[Judged<'_>], buckets: &Buckets, seed: u64) ->
     Some(RuleAudit {
         rule: rule.to_owned(),
         sentences: judged.len(),
+        evidence: Evidence::of(&outcomes),
         abstained: abstained.len() as f64 / judged.len() as f64,
         mean_true: mean(true),
         mean_false: mean(false),
@@ -210,7 +235,7 @@ mod tests {
             of(&[(Some(0.1), 20, true), (Some(-0.3), 0, false), (None, 0, true), (Some(-0.3), 0, false)].repeat(20));
         assert_eq!((good.finding(), good.sentences, good.abstained), (Finding::Truer, 80, 0.25));
         // An abstention pays 0, which is more than −0.3.
-        assert_eq!((good.auc.value, good.auc.low), (1.0, 1.0));
+        assert_eq!(good.auc, Auc { value: 1.0, interval: Some(Interval { low: 1.0, high: 1.0 }) });
         assert!((good.mean_true - 0.05).abs() < 1e-6 && (good.mean_false + 0.3).abs() < 1e-6, "{good:?}");
         let shares: Vec<_> =
             good.by_reward.iter().map(|point| (point.label.as_str(), point.share.n, point.share.share)).collect();
@@ -221,11 +246,20 @@ mod tests {
 
     #[test]
     fn a_rule_that_pays_falsehood_or_nothing_is_found() {
-        assert_eq!(of(&[(Some(0.1), 20, false), (Some(-0.3), 0, true)].repeat(9)).finding(), Finding::Falser);
-        let constant = of(&[(Some(0.1), 3, false), (Some(0.1), 3, true)].repeat(9));
+        assert_eq!(of(&[(Some(0.1), 20, false), (Some(-0.3), 0, true)].repeat(30)).finding(), Finding::Falser);
+        let constant = of(&[(Some(0.1), 3, false), (Some(0.1), 3, true)].repeat(30));
         assert_eq!((constant.finding(), constant.auc.value), (Finding::Nothing, 0.5));
         assert_eq!(audit("r", &judged(&[(Some(0.1), 3, true)]), &Buckets::default(), 1), None);
         assert_eq!(audit("r", &[], &Buckets::default(), 1), None);
+    }
+
+    #[test]
+    fn two_sentences_get_no_verdict() {
+        let two = of(&[(Some(0.1), 20, true), (Some(-0.3), 0, false)]);
+        assert_eq!((two.finding(), two.auc), (Finding::TooFew, Auc { value: 1.0, interval: None }));
+        let expected = "r: no verdict; that takes 30 true and 30 false sentences, of 10 questions or more each, \
+                        and there are 1 and 1, of 1 and 1 questions";
+        assert_eq!(two.told(), expected);
     }
 
     #[test]
@@ -253,7 +287,10 @@ mod tests {
         let mut judged = judged(&all);
         judged.iter_mut().for_each(|judged| judged.question /= 10);
         let audit = audit("r", &judged, &Buckets::default(), 1).unwrap();
-        assert!(audit.auc.low > 0.5 && audit.finding() == Finding::FalserWithinQuestions, "{audit:?}");
+        assert!(
+            audit.auc.interval.unwrap().low > 0.5 && audit.finding() == Finding::FalserWithinQuestions,
+            "{audit:?}"
+        );
         assert!(audit.told().contains("do not train with it"), "{}", audit.told());
     }
 

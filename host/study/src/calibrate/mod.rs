@@ -21,7 +21,7 @@ pub use audit::{Finding, RuleAudit, audit};
 pub use bucket::{Bucket, BucketError, Buckets};
 pub use draw::{DrawError, Drawn, Pool};
 pub use label::{Agreement, Label};
-pub use ranking::{Auc, Outcome};
+pub use ranking::{Auc, Evidence, Interval, Outcome};
 pub use sample::{Judged, SampleError, SamplePlan, Sampled};
 pub use sheet::{Row, SheetError, write_sheet};
 pub use suggest::{Suggestion, suggest};

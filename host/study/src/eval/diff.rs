@@ -114,15 +114,53 @@ impl McNemar {
     }
 }
 
-/// A quarter of the questions by popularity, least popular first.
+/// What became of the questions that the first did not attempt (paper, “Refusal-Rate Decomposition”).
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Refusals {
+    /// Share of all questions that the first did not attempt.
+    pub first: f64,
+    /// Share of all questions that the second did not attempt.
+    pub second: f64,
+    /// Questions that the first did not attempt and the second did.
+    pub attempted: usize,
+    /// Those of them that the second got right.
+    pub correct: usize,
+    /// Share of right answers among those; `None` where there are none.
+    pub subset_correct: Option<f64>,
+}
+
+impl Refusals {
+    /// Returns the decomposition by grades of all questions, and moves as in [`Diff::moves`].
+    fn of([first, second]: [Grades; 2], moves: &[[usize; 3]; 3]) -> Self {
+        let [correct, incorrect, _] = moves[Label::NotAttempted as usize];
+        let attempted = correct + incorrect;
+        Self {
+            first: first.rate(first.not_attempted),
+            second: second.rate(second.not_attempted),
+            attempted,
+            correct,
+            subset_correct: (attempted > 0).then(|| correct as f64 / attempted as f64),
+        }
+    }
+}
+
+/// Questions of similar popularity.
+///
+/// Quarters are cut at values: the popularity of the question at each quarter of the ranking. Whoever has that
+/// popularity is in the upper quarter, so that equally popular questions are never parted, and quarters are of
+/// about the same size only. In the paper's table, too, the first has 3,257 of 13,066 questions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Quartile {
+pub struct PopularityGroup {
+    /// From 1, the least popular quarter, to 4; `None`: all questions whose popularity is known.
+    pub quarter: Option<usize>,
     /// Lowest popularity in it.
     pub from: u64,
     /// Highest popularity in it.
     pub to: u64,
     /// Of the first and of the second.
     pub grades: [Grades; 2],
+    /// Of the share of right answers.
+    pub accuracy: Difference,
 }
 
 /// Two evaluations side by side.
@@ -138,10 +176,13 @@ pub struct Diff {
     pub not_attempted: Difference,
     /// On right answers.
     pub mcnemar: McNemar,
+    /// Of the questions that the first did not attempt.
+    pub refusals: Refusals,
     /// Questions by the first's grade, then the second's: correct, incorrect, not attempted.
     pub moves: [[usize; 3]; 3],
-    /// None where no question has a popularity.
-    pub by_popularity: Vec<Quartile>,
+    /// Quarters, the least popular first, without empty ones; then all. Empty where no question has a
+    /// popularity.
+    pub by_popularity: Vec<PopularityGroup>,
 }
 
 /// Compares the answers to the same questions, in the same order. `seed` decides the draws of the bootstrap.
@@ -164,25 +205,20 @@ pub fn diff(first: &[Answer], second: &[Answer], seed: u64) -> Result<Diff, Diff
     let mut moves = [[0; 3]; 3];
     pairs.iter().for_each(|&[first, second]| moves[first as usize][second as usize] += 1);
     let draws = draws(&pairs, seed);
-    let difference = |of: fn(&Grades) -> f64| {
-        let value = |[first, second]: &[Grades; 2]| of(second) - of(first);
-        let mut drawn: Vec<f64> = draws.iter().map(value).collect();
-        drawn.sort_by(f64::total_cmp);
-        let cut = (TAIL * DRAWS as f64) as usize;
-        Difference { value: value(&grades(&pairs)), low: drawn[cut], high: drawn[DRAWS - 1 - cut] }
-    };
+    let difference = |of: fn(&Grades) -> f64| difference(&pairs, &draws, of);
     let right_in_one = |right: usize| {
         let alone = |pair: &&[Label; 2]| pair[right] == Label::Good && pair[1 - right] != Label::Good;
         pairs.iter().filter(alone).count() as u64
     };
     Ok(Diff {
         grades: grades(&pairs),
-        accuracy: difference(|grades| grades.rate(grades.correct)),
+        accuracy: difference(accuracy),
         f1: difference(Grades::f1),
         not_attempted: difference(|grades| grades.rate(grades.not_attempted)),
         mcnemar: McNemar::of(right_in_one(0), right_in_one(1)),
+        refusals: Refusals::of(grades(&pairs), &moves),
         moves,
-        by_popularity: by_popularity(first, &pairs),
+        by_popularity: by_popularity(first, &pairs, seed),
     })
 }
 
@@ -200,16 +236,49 @@ fn draws(pairs: &[[Label; 2]], seed: u64) -> Vec<[Grades; 2]> {
     (0..DRAWS).map(|_| grades((0..pairs.len()).map(|_| &pairs[rng.random_range(0..pairs.len())]))).collect()
 }
 
-fn by_popularity(answers: &[Answer], pairs: &[[Label; 2]]) -> Vec<Quartile> {
-    let mut known: Vec<(u64, &[Label; 2])> =
-        answers.iter().zip(pairs).filter_map(|(answer, pair)| Some((answer.popularity?, pair))).collect();
+fn accuracy(grades: &Grades) -> f64 {
+    grades.rate(grades.correct)
+}
+
+fn difference(pairs: &[[Label; 2]], draws: &[[Grades; 2]], of: fn(&Grades) -> f64) -> Difference {
+    let value = |[first, second]: &[Grades; 2]| of(second) - of(first);
+    let mut drawn: Vec<f64> = draws.iter().map(value).collect();
+    drawn.sort_by(f64::total_cmp);
+    let cut = (TAIL * DRAWS as f64) as usize;
+    Difference { value: value(&grades(pairs)), low: drawn[cut], high: drawn[DRAWS - 1 - cut] }
+}
+
+fn by_popularity(answers: &[Answer], pairs: &[[Label; 2]], seed: u64) -> Vec<PopularityGroup> {
+    let mut known: Vec<(u64, [Label; 2])> = Vec::new();
+    for (answer, pair) in answers.iter().zip(pairs) {
+        if let Some(popularity) = answer.popularity {
+            known.push((popularity, *pair));
+        }
+    }
+    if known.is_empty() {
+        return Vec::new();
+    }
     known.sort_by_key(|(popularity, _)| *popularity);
-    let ends = (0..=4).map(|quarter| quarter * known.len() / 4).collect::<Vec<_>>();
-    let quartile = |part: &[(u64, &[Label; 2])]| {
-        let (from, to) = (part.first()?.0, part.last()?.0);
-        Some(Quartile { from, to, grades: grades(part.iter().map(|(_, pair)| *pair)) })
-    };
-    ends.windows(2).filter_map(|end| quartile(&known[end[0]..end[1]])).collect()
+    let cuts = [1, 2, 3].map(|quarter| known[quarter * known.len() / 4].0);
+    let quarter_of = |popularity: u64| 1 + cuts.iter().filter(|cut| popularity >= **cut).count();
+    let mut groups: Vec<PopularityGroup> = known
+        .chunk_by(|one, next| quarter_of(one.0) == quarter_of(next.0))
+        .map(|quarter| popularity_group(Some(quarter_of(quarter[0].0)), quarter, seed))
+        .collect();
+    groups.push(popularity_group(None, &known, seed));
+    groups
+}
+
+/// `known` has at least one question, and is in the order of popularity.
+fn popularity_group(quarter: Option<usize>, known: &[(u64, [Label; 2])], seed: u64) -> PopularityGroup {
+    let pairs: Vec<[Label; 2]> = known.iter().map(|(_, pair)| *pair).collect();
+    PopularityGroup {
+        quarter,
+        from: known[0].0,
+        to: known[known.len() - 1].0,
+        grades: grades(&pairs),
+        accuracy: difference(&pairs, &draws(&pairs, seed), accuracy),
+    }
 }
 
 #[cfg(test)]
@@ -243,12 +312,48 @@ mod tests {
         let diff = diff(&first, &second, 1).unwrap();
         assert_eq!(diff.moves, [[3, 1, 0], [1, 1, 0], [1, 1, 0]]);
         assert_eq!((diff.mcnemar.only_first, diff.mcnemar.only_second), (1, 2));
+        // Of two refusals one became a right answer, one a wrong one.
+        let refusals = Refusals { first: 2.0 / 8.0, second: 0.0, attempted: 2, correct: 1, subset_correct: Some(0.5) };
+        assert_eq!(diff.refusals, refusals);
         assert!((diff.accuracy.value - 1.0 / 8.0).abs() < 1e-12);
         assert!((diff.not_attempted.value + 2.0 / 8.0).abs() < 1e-12);
         assert!(diff.accuracy.low < diff.accuracy.value && diff.accuracy.value < diff.accuracy.high);
-        let ranges: Vec<(u64, u64)> = diff.by_popularity.iter().map(|part| (part.from, part.to)).collect();
-        assert_eq!(ranges, [(93, 94), (95, 96), (97, 98), (99, 100)], "the last question is the least popular one");
+        let ranges: Vec<_> = diff.by_popularity.iter().map(|group| (group.quarter, group.from, group.to)).collect();
+        let quarters = [(Some(1), 93, 94), (Some(2), 95, 96), (Some(3), 97, 98), (Some(4), 99, 100)];
+        assert_eq!(ranges[..4], quarters, "the last question is the least popular one");
+        assert_eq!(ranges[4..], [(None, 93, 100)]);
+        // Questions 3 and 4: nobody right, then both.
         assert_eq!(diff.by_popularity[2].grades.map(|grades| grades.correct), [0, 2]);
+        let differences: Vec<f64> = diff.by_popularity.iter().map(|group| group.accuracy.value).collect();
+        assert_eq!(differences, [0.0, 0.0, 1.0, -0.5, 0.125]);
+        assert_eq!(diff.by_popularity[4].accuracy, diff.accuracy);
+    }
+
+    #[test]
+    fn a_question_that_both_refused_or_the_second_alone_is_in_no_subset() {
+        let first = answers(&[NotAttempted, Good, NotAttempted, NotAttempted]);
+        let second = answers(&[NotAttempted, NotAttempted, Good, Bad]);
+        let Refusals { first, second, attempted, correct, subset_correct } = diff(&first, &second, 1).unwrap().refusals;
+        assert_eq!((first, second, attempted, correct, subset_correct), (0.75, 0.5, 2, 1, Some(0.5)));
+        let none = answers(&[Good, Bad]);
+        assert_eq!(diff(&none, &none, 1).unwrap().refusals.subset_correct, None);
+    }
+
+    #[test]
+    fn equally_popular_questions_stay_together() {
+        let sizes = |popularity: [Option<u64>; 8]| -> Vec<(Option<usize>, u64, u64, usize)> {
+            let mut answers = answers(&[Good; 8]);
+            answers.iter_mut().zip(popularity).for_each(|(answer, popularity)| answer.popularity = popularity);
+            let groups = diff(&answers, &answers, 1).unwrap().by_popularity;
+            groups.iter().map(|group| (group.quarter, group.from, group.to, group.grades[0].total())).collect()
+        };
+        assert_eq!(sizes([Some(5); 8]), [(Some(4), 5, 5, 8), (None, 5, 5, 8)]);
+        // Cut at the third, fifth and seventh of them: 2, 2 and 4.
+        let tied = [2, 9, 2, 1, 4, 2, 3, 2].map(Some);
+        let expected = [(Some(1), 1, 1, 1), (Some(3), 2, 3, 5), (Some(4), 4, 9, 2), (None, 1, 9, 8)];
+        assert_eq!(sizes(tied), expected);
+        assert_eq!(sizes([None; 8]), []);
+        assert_eq!(sizes([None, None, None, Some(7), None, None, None, None]), [(Some(4), 7, 7, 1), (None, 7, 7, 1)]);
     }
 
     #[test]

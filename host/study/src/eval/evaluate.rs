@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use corver_core::response::AnswerRule;
 use corver_core::{
     Compatibility, Graders, Label, PartError, Question, RewardSettings, Rollout, Sampler, Scorers, SentenceTrace,
     StepError, score,
@@ -9,7 +10,7 @@ use corver_core::{
 use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 
-use super::grade::{Grades, Missing, grade, keeps_format, missing};
+use super::grade::{Grades, Missing, keeps_format, missing};
 use super::truth::{Told, Truth};
 use crate::run::data_order::seed_of_step;
 
@@ -115,6 +116,7 @@ pub fn evaluate(
     progress: &mut dyn FnMut(usize),
 ) -> Result<(Evaluation, Vec<GradedAnswer>), EvaluateError> {
     let EvaluatePlan { settings, compatibility, truth, seed } = *plan;
+    let rule = AnswerRule::of_evaluation(compatibility);
     let samples = settings.samples.max(1);
     let mut answers = Vec::with_capacity(questions.len() * samples);
     for (n, batch) in questions.chunks((settings.batch / samples).max(1)).enumerate() {
@@ -128,9 +130,8 @@ pub fn evaluate(
         };
         for (n, (rollout, sentences)) in rollouts.into_iter().zip(sentences).enumerate() {
             let Question { question, golds, popularity, .. } = &batch[rollout.question];
-            let grade = grade(&rollout.text, golds, compatibility);
-            let missing =
-                (grade == Label::NotAttempted).then(|| missing(&rollout.text, rollout.finished, compatibility));
+            let grade = rule.grade(&rollout.text, golds);
+            let missing = (grade == Label::NotAttempted).then(|| missing(&rollout.text, rollout.finished, rule));
             answers.push(GradedAnswer {
                 grade,
                 missing,
@@ -145,7 +146,7 @@ pub fn evaluate(
         }
         progress(answers.len() / samples);
     }
-    Ok((summarize(&answers, samples), answers))
+    Ok((summarize(&answers, samples, compatibility), answers))
 }
 
 /// The sentences of each completion, with what the run's rule says to them. The run's judge and format check are not asked.
@@ -170,7 +171,7 @@ fn judged(
 
 /// The figures of a question set's answers, of which there are `samples` to a question.
 #[must_use]
-pub fn summarize(answers: &[GradedAnswer], samples: usize) -> Evaluation {
+pub fn summarize(answers: &[GradedAnswer], samples: usize, compatibility: Compatibility) -> Evaluation {
     let mut grades = Grades::default();
     answers.iter().for_each(|answer| grades.add(answer.grade));
     let counts: Vec<u64> = answers
@@ -179,6 +180,7 @@ pub fn summarize(answers: &[GradedAnswer], samples: usize) -> Evaluation {
         .filter_map(|sentence| sentence.verdict.as_ref()?.count)
         .collect();
     let share = |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let keeps_format = |answer: &&GradedAnswer| keeps_format(&answer.completion, compatibility);
     let missing = |why| share(answers.iter().filter(|answer| answer.missing == Some(why)).count(), answers.len());
     let told = |number: fn(&Told) -> usize| {
         let told: Option<usize> = answers.iter().map(|answer| answer.told.as_ref().map(number)).sum();
@@ -191,7 +193,7 @@ pub fn summarize(answers: &[GradedAnswer], samples: usize) -> Evaluation {
         cut_off_rate: missing(Missing::CutOff),
         unformatted_rate: missing(Missing::Unformatted),
         f1: grades.f1(),
-        format_rate: share(answers.iter().filter(|answer| keeps_format(&answer.completion)).count(), answers.len()),
+        format_rate: share(answers.iter().filter(keeps_format).count(), answers.len()),
         supported_rate: (!counts.is_empty())
             .then(|| share(counts.iter().filter(|count| **count > 0).count(), counts.len())),
         counted_sentences: counts.len(),

@@ -1,7 +1,7 @@
 //! The learning-zone self-filter: which questions can teach a policy anything (paper, App. self-filter).
 
 use corver_core::question::QuestionRecord;
-use corver_core::response::judge;
+use corver_core::response::AnswerRule;
 use corver_core::{Compatibility, Label, PartError, Question, Rollout, Sampler, Sampling};
 use corver_settings::FilterSettings;
 use rand::SeedableRng;
@@ -9,7 +9,6 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-use super::grade::grade;
 use crate::run::data_order::seed_of_step;
 use crate::run::{RunDir, RunDirError};
 
@@ -49,8 +48,7 @@ pub struct FilterPlan {
     pub settings: FilterSettings,
     /// How samples are drawn: [`FilterSettings::sampling`].
     pub sampling: Sampling,
-    /// Whose grader: the paper's, which looks into an answer block alone, or that of its published code, which takes the whole
-    /// completion where there is none.
+    /// Whose grader: that of [`AnswerRule::of_training`].
     pub compatibility: Compatibility,
     /// Decides every draw.
     pub seed: u64,
@@ -161,11 +159,7 @@ fn earlier(run: &RunDir, questions: usize, batch: usize) -> Result<Vec<Answered>
 }
 
 fn is_right(rollout: &Rollout, golds: &[String], compatibility: Compatibility) -> bool {
-    let label = match compatibility {
-        Compatibility::Paper => grade(&rollout.text, golds, compatibility),
-        Compatibility::Reference => judge(&rollout.text, golds),
-    };
-    label == Label::Good
+    AnswerRule::of_training(compatibility).grade(&rollout.text, golds) == Label::Good
 }
 
 /// Draws anchors among the mastered questions that are not kept anyway.

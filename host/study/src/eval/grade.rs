@@ -1,26 +1,9 @@
-//! The evaluation grader. It matches as the training judge does, but grades only what stands in an answer block.
+//! What an evaluation says of completions beside their grades ([`AnswerRule`]), and the shares of a graded set.
 
-use corver_core::response::match_golds;
+use corver_core::response::{AnswerRule, templated_reasoning};
 use corver_core::template::{ANSWER, THINK};
-use corver_core::text::strip;
 use corver_core::{Compatibility, Label};
 use serde::{Deserialize, Serialize};
-
-/// The published evaluation does not know the typographic apostrophe.
-const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
-
-/// What is graded: the text after `<answer>`, empty where there is none.
-///
-/// The paper ends it at `</answer>`; the published evaluation script runs on to the end of the text, closing tag
-/// included ([`Compatibility::Reference`]).
-#[must_use]
-pub fn extract_answer(completion: &str, compatibility: Compatibility) -> &str {
-    let answer = completion.split_once(ANSWER.open).map_or("", |(_, rest)| rest);
-    match compatibility {
-        Compatibility::Reference => strip(answer),
-        Compatibility::Paper => strip(answer.split(ANSWER.close).next().unwrap_or(answer)),
-    }
-}
 
 /// Why a completion counts as not attempted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,32 +17,27 @@ pub enum Missing {
     Unformatted,
 }
 
-/// What [`grade`] found instead of an answer; `finished`: the completion ended by itself.
+/// What `rule` found instead of an answer; `finished`: the completion ended by itself.
 #[must_use]
-pub fn missing(completion: &str, finished: bool, compatibility: Compatibility) -> Missing {
-    match (extract_answer(completion, compatibility).is_empty(), finished) {
+pub fn missing(completion: &str, finished: bool, rule: AnswerRule) -> Missing {
+    match (rule.extract(completion).is_empty(), finished) {
         (false, _) => Missing::Refused,
         (true, false) => Missing::CutOff,
         (true, true) => Missing::Unformatted,
     }
 }
 
-/// Grades one completion against its gold and aliases.
+/// The evaluation's format rule, which asks nothing of the reasoning: `<think>`, later `</think>`,
+/// later `<answer>`. The published evaluation script puts a missing `<think>` in front first
+/// ([`Compatibility::Reference`]).
 #[must_use]
-pub fn grade(completion: &str, golds: &[String], compatibility: Compatibility) -> Label {
-    let answer = extract_answer(completion, compatibility);
-    let spoken = answer.to_lowercase();
-    if answer.is_empty() || REFUSALS.contains(&strip(&spoken)) {
-        return Label::NotAttempted;
+pub fn keeps_format(completion: &str, compatibility: Compatibility) -> bool {
+    match compatibility {
+        Compatibility::Paper => templated_reasoning(completion).is_some(),
+        Compatibility::Reference => {
+            completion.split_once(THINK.close).is_some_and(|(_, rest)| rest.contains(ANSWER.open))
+        }
     }
-    match_golds(answer, golds)
-}
-
-/// The evaluation's own format rule: `<think>` (which the prompt may have opened), later `</think>`, later `<answer>`.
-#[must_use]
-pub fn keeps_format(completion: &str) -> bool {
-    let inside = completion.strip_prefix(THINK.open).unwrap_or(completion);
-    inside.split_once(THINK.close).is_some_and(|(_, rest)| rest.contains(ANSWER.open))
 }
 
 /// Shares of a graded set.
@@ -111,22 +89,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_an_answer_block_is_graded() {
-        let golds = ["Paris".to_owned()];
-        assert_eq!(grade("Paris", &golds, Compatibility::Paper), Label::NotAttempted);
-        assert_eq!(grade("<answer>I don't know</answer>", &golds, Compatibility::Paper), Label::NotAttempted);
-        assert_eq!(grade("<answer>I don't know</answer>", &golds, Compatibility::Reference), Label::Bad);
-        assert_eq!(grade("<answer>Paris</answer> and more", &golds, Compatibility::Paper), Label::Good);
-    }
-
-    #[test]
     fn what_stands_in_place_of_an_answer_is_told_apart() {
-        let paper = Compatibility::Paper;
+        let paper = AnswerRule::Paper;
         assert_eq!(missing("<answer>I don't know</answer>", true, paper), Missing::Refused);
         assert_eq!(missing("<think>Paris is", false, paper), Missing::CutOff);
         assert_eq!(missing("<think>Paris is</think><answer>", false, paper), Missing::CutOff);
         assert_eq!(missing("Paris.", true, paper), Missing::Unformatted);
         assert_eq!(missing("<answer></answer>", true, paper), Missing::Unformatted);
+    }
+
+    #[test]
+    fn the_format_needs_an_opening_think_tag_but_in_the_published_script() {
+        let opened_by_the_prompt = "Paris is.</think><answer>Paris";
+        assert!(!keeps_format(opened_by_the_prompt, Compatibility::Paper));
+        assert!(keeps_format(opened_by_the_prompt, Compatibility::Reference));
+        assert!(keeps_format("\n<think>.</think> So: <answer>", Compatibility::Paper));
     }
 
     #[test]

@@ -11,11 +11,11 @@ pub mod interval;
 pub mod truth;
 
 pub use completions::{Completions, GivenTriplets, read_completions};
-pub use diff::{Answer, Diff, DiffError, diff, read_answers};
+pub use diff::{Answer, Diff, DiffError, Refusals, diff, read_answers};
 pub use evaluate::{EvaluateError, EvaluatePlan, Evaluation, GradedAnswer, evaluate, summarize};
 pub use extraction::{ExtractionQuality, Found, GoldSentence, compare_triplets, read_gold};
 pub use filter::{FilterError, FilterPlan, Filtered, Zone, filter};
-pub use grade::{Grades, Missing, grade, missing};
+pub use grade::{Grades, Missing, missing};
 pub use graded::{GradedError, read_graded};
 pub use interval::{wilson, wilson_of};
 pub use truth::{Told, Truth};

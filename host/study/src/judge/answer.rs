@@ -4,11 +4,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use corver_core::{Compatibility, Label, Question};
+use corver_core::response::AnswerRule;
+use corver_core::{Label, Question};
 use serde::Serialize;
 
 use super::Subject;
-use crate::eval::grade::extract_answer;
 use crate::eval::{GradedAnswer, GradedError, read_graded};
 
 /// The order of rows and columns where both judges' labels are counted.
@@ -100,7 +100,7 @@ pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, Answ
         let golds = alike[times.saturating_sub(1).min(alike.len() - 1)];
         items.push(Item {
             golds: golds.to_vec(),
-            answer: extract_answer(&answer.completion, Compatibility::Paper).to_owned(),
+            answer: AnswerRule::Paper.extract(&answer.completion).to_owned(),
             question: answer.question,
             completion: answer.completion,
             string_match: answer.grade,

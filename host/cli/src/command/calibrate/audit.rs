@@ -11,9 +11,7 @@ use corver_report::page;
 use corver_reward::config::{self, ExtractorConfig, PolicyConfig, Problems, Resolve, RulesConfig};
 use corver_reward::parts::{self, Loader};
 use corver_settings::Settings;
-use corver_study::calibrate::{
-    Annotated, Auc, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
-};
+use corver_study::calibrate::{Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets};
 use corver_study::eval::Truth;
 use corver_study::whole;
 use serde::Serialize;
@@ -213,7 +211,6 @@ fn show(audited: &Audited, buckets: &Buckets) {
         "{decided} of {sentences} sentences can be decided; {} of those are true",
         output::percent(*true_share)
     ));
-    let area = |auc: &Auc| format!("{:.3} ({:.3} to {:.3})", auc.value, auc.low, auc.high);
     output::table(
         ["rule", "abstains", "reward if true", "if false", "AUC (95 %)", "within a question", "ρ"],
         rules.iter().map(|audit| {
@@ -222,8 +219,8 @@ fn show(audited: &Audited, buckets: &Buckets) {
                 output::percent(audit.abstained),
                 format!("{:+.3}", audit.mean_true),
                 format!("{:+.3}", audit.mean_false),
-                area(&audit.auc),
-                audit.auc_within_questions.as_ref().map_or("–".to_owned(), area),
+                audit.auc.to_string(),
+                audit.auc_within_questions.map_or("–".to_owned(), |auc| auc.to_string()),
                 audit.rank_correlation.map_or("–".to_owned(), |rho| format!("{rho:.3}")),
             ]
         }),

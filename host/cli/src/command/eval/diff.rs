@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use corver_study::eval::diff::Difference;
-use corver_study::eval::{Diff, Grades, diff, read_answers};
+use corver_study::eval::{Diff, Grades, Refusals, diff, read_answers};
 
 use crate::output;
 
@@ -44,12 +44,24 @@ fn show(diff: &Diff) {
             [(*name).to_owned(), correct.to_string(), incorrect.to_string(), not_attempted.to_string()]
         }),
     );
+    let Refusals { first, second, attempted, correct, subset_correct } = diff.refusals;
+    output::table(
+        ["first not attempted", "second not attempted", "attempted by the second alone", "of these correct"],
+        [[
+            output::percent(first),
+            output::percent(second),
+            attempted.to_string(),
+            subset_correct.map_or("–".to_owned(), |share| format!("{correct} ({})", output::percent(share))),
+        ]],
+    );
     if !diff.by_popularity.is_empty() {
         output::table(
-            ["popularity", "questions", "first correct", "second correct"],
-            diff.by_popularity.iter().map(|part| {
-                let [first, second] = part.grades.map(|grades| output::percent(grades.rate(grades.correct)));
-                [format!("{} to {}", part.from, part.to), part.grades[0].total().to_string(), first, second]
+            ["quarter", "popularity", "questions", "first correct", "second correct", "second − first, points (95 %)"],
+            diff.by_popularity.iter().map(|group| {
+                let [first, second] = group.grades.map(|grades| output::percent(grades.rate(grades.correct)));
+                let quarter = group.quarter.map_or("all".to_owned(), |quarter| quarter.to_string());
+                let (range, number) = (format!("{} to {}", group.from, group.to), group.grades[0].total().to_string());
+                [quarter, range, number, first, second, change(group.accuracy)]
             }),
         );
     }

@@ -94,7 +94,7 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
                 evaluation
             } else {
                 bar.inc(set.questions.len() as u64);
-                summarize(&answered, settings.eval.answers.samples)
+                summarize(&answered, settings.eval.answers.samples, settings.reward.compatibility)
             };
             all.push(Evaluated { policy: policy_name, questions: &set.name, evaluation });
         }
