@@ -115,3 +115,43 @@ fn what_does_not_compare_is_refused_before_anything_is_computed() {
     assert!(!out.exists());
     compare(&["--resume"]).bad("holds no comparison to resume");
 }
+
+/// A4 in the paper: the arm's own questions, although `--set` or `--questions` names others for all.
+#[test]
+fn an_arms_own_file_comes_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    host(&["demo", "world", &path("world")]).good();
+    let all = fs::read_to_string(path("world/train.json")).unwrap();
+    let all: Vec<Value> = serde_json::from_str(&all).unwrap();
+    for (name, questions) in [("zone.json", &all[..8]), ("pool.json", &all[..16])] {
+        fs::write(path(name), serde_json::to_string(questions).unwrap()).unwrap();
+    }
+    fs::write(path("a4.toml"), format!("[question]\ntrain = {:?}\n", path("pool.json"))).unwrap();
+    fs::write(path("a1.toml"), "[reward]\nablation = \"no_cooccurrence\"\n").unwrap();
+    let (zone, a1, a4, out) = (path("zone.json"), path("a1.toml"), path("a4.toml"), path("out"));
+    let arms = ["compare", "--config", "demo", "--questions", &zone, "--arm", &a1, &a4, "--seeds", "1", "--out", &out];
+    let eval = path("world/eval.json");
+    let sets = ["--eval", &eval, "demo"];
+    let compared = host(&[&arms[..], &SMALL, &["--steps", "1"], &sets].concat()).good();
+
+    let train = |arm: &str| -> String {
+        let config = fs::read_to_string(folder.path().join("out").join(arm).join("config.toml")).unwrap();
+        toml::from_str::<Value>(&config).unwrap()["question"]["train"].as_str().unwrap().to_owned()
+    };
+    assert_eq!((train("base"), train("a1"), train("a4")), (zone.clone(), zone, path("pool.json")));
+
+    for column in ["NA, %", "F1, %", "format, %", "samples/s", "time, A1 = 1"] {
+        assert!(compared.stdout.contains(column), "no {column:?} in\n{}", compared.stdout);
+    }
+    let comparison = comparison(&folder.path().join("out"));
+    assert_eq!(comparison["arms"][1]["relative_time_to_a1"], 1.0);
+    let sets = comparison["sets"].as_array().unwrap();
+    let named: Vec<&str> = sets.iter().map(|set| set["name"].as_str().unwrap()).collect();
+    assert_eq!(named, ["eval", "demo"]);
+    let policies: Vec<&str> =
+        sets[0]["policies"].as_array().unwrap().iter().map(|policy| policy[0].as_str().unwrap()).collect();
+    assert_eq!(policies, ["raw", "base", "a1", "a4"]);
+    // The same questions, from a file and from the demo.
+    assert_eq!(sets[0]["policies"], sets[1]["policies"]);
+}

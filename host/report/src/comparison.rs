@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use corver_study::compare::{Arm, Spread};
+use corver_study::compare::{Arm, Spread, mean_and_deviation};
+use corver_study::eval::Evaluation;
 use maud::html;
+use serde::Serialize;
 
 use crate::chart::{Labels, Series, Unit, lines};
 use crate::number;
@@ -33,13 +35,60 @@ pub struct Tables {
     pub cost_differences: Table,
     /// What is better or worse than in the first arm, one sentence for each other.
     pub verdicts: Vec<String>,
+    /// Answers to further question sets, a table for each.
+    pub sets: Vec<Table>,
+}
+
+/// Answers of several policies to one question set.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct QuestionSet {
+    /// Name of the set.
+    pub name: String,
+    /// Policies in order, with the evaluation of each seed.
+    pub policies: Vec<(String, Vec<Evaluation>)>,
+}
+
+impl QuestionSet {
+    /// Adds the evaluation of one more seed of a policy.
+    pub fn add(&mut self, policy: String, evaluation: Evaluation) {
+        match self.policies.iter_mut().find(|(name, _)| *name == policy) {
+            Some((_, evaluations)) => evaluations.push(evaluation),
+            None => self.policies.push((policy, vec![evaluation])),
+        }
+    }
+
+    /// Returns a row for each policy: mean ± standard deviation over its seeds.
+    #[must_use]
+    pub fn table(&self) -> Table {
+        let columns: [(&str, fn(&Evaluation) -> f64, f64); 5] = [
+            ("accuracy, %", |evaluation| evaluation.accuracy, 100.0),
+            ("NA, %", Evaluation::not_attempted_rate, 100.0),
+            ("F1, %", |evaluation| evaluation.f1, 100.0),
+            ("format, %", |evaluation| evaluation.format_rate, 100.0),
+            ("tokens", |evaluation| evaluation.mean_length, 1.0),
+        ];
+        let mut header = vec![self.name.clone()];
+        header.extend(columns.iter().map(|(title, ..)| (*title).to_owned()));
+        let mut rows = Vec::new();
+        for (policy, evaluations) in &self.policies {
+            let mut row = vec![policy.clone()];
+            for (_, figure, factor) in columns {
+                let values: Vec<f64> = evaluations.iter().map(|evaluation| factor * figure(evaluation)).collect();
+                let (mean, deviation) = mean_and_deviation(&values);
+                let spread = if values.len() > 1 { format!(" ± {deviation:.1}") } else { String::new() };
+                row.push(format!("{mean:.1}{spread}"));
+            }
+            rows.push(row);
+        }
+        Table { header, rows }
+    }
 }
 
 /// How the cells are to be read.
 pub const LEGEND: &str = "mean ± standard deviation over the seeds; differences seed by seed ± half of their 95 % interval, * where that leaves out 0; supported: by each arm's own rule and corpus";
 
 /// How the cells of costs are to be read.
-pub const COST_LEGEND: &str = "of one step: seconds; questions of rules by kind (NLI: pairs of texts; searches: for passages), repeated ones included; tokens to and from the chat model; money: at the stated prices, for questions and tokens alone; time: a step's, first arm = 1";
+pub const COST_LEGEND: &str = "of one step: seconds; questions of rules by kind (NLI: pairs of texts; searches: for passages), repeated ones included; tokens to and from the chat model; money: at the stated prices, for questions and tokens alone; time: a step's, first arm = 1; A1: the arm without sentence rewards";
 
 /// How a figure is shown.
 #[derive(Clone, Copy)]
@@ -75,8 +124,11 @@ const fn number_of(figure: &'static str, title: &'static str) -> Column {
 }
 
 const PERCENT: (f64, usize) = (100.0, 1);
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 9] = [
     column("accuracy", "accuracy, %", PERCENT, Some(Direction::Up)),
+    column("not_attempted_rate", "NA, %", PERCENT, None),
+    column("f1", "F1, %", PERCENT, None),
+    column("format_rate", "format, %", PERCENT, None),
     column("supported_rate", "supported, %", PERCENT, None),
     column("true_sentences", "true sentences", (1.0, 2), Some(Direction::Up)),
     column("false_sentences", "false sentences", (1.0, 2), Some(Direction::Down)),
@@ -86,9 +138,10 @@ const COLUMNS: [Column; 6] = [
 
 const MONEY: &str = "cost_per_step";
 /// Those that are 0 in every arm are left out.
-const COSTS: [Column; 9] = [
+const COSTS: [Column; 10] = [
     column("reward_seconds_per_step", "reward time, s", (1.0, 3), Some(Direction::Down)),
     column("seconds_per_step", "s/step", (1.0, 2), None),
+    column("samples_per_second", "samples/s", (1.0, 1), None),
     number_of("asked_per_step.count", "counts"),
     number_of("asked_per_step.nli", "NLI"),
     number_of("asked_per_step.chat", "chats"),
@@ -141,7 +194,18 @@ impl Tables {
                 .map(|arm| row(&arm.name, columns, |column| column.difference(arm.figure(column.figure)?)))
                 .collect(),
         };
-        let timed = |arm: &Arm| [after(&costs, arm), vec![format!("{:.2}×", arm.relative_time)]].concat();
+        let has_a1 = first.relative_time_to_a1.is_some();
+        let timed = |arm: &Arm| {
+            let mut cells = after(&costs, arm);
+            cells.push(format!("{:.2}×", arm.relative_time));
+            cells.extend(arm.relative_time_to_a1.map(|time| format!("{time:.2}×")));
+            cells
+        };
+        let mut cost_header = header("a step", &costs);
+        cost_header.push("time".to_owned());
+        if has_a1 {
+            cost_header.push("time, A1 = 1".to_owned());
+        }
         let spread: Vec<Column> = costs.iter().filter(|column| column.has_spread).copied().collect();
         let judged: Vec<Column> = columns.iter().chain(&costs).copied().collect();
         Self {
@@ -150,12 +214,10 @@ impl Tables {
                 rows: std::iter::once(before).chain(arms.iter().map(|arm| after(&columns, arm))).collect(),
             },
             differences: differences(&columns),
-            costs: Table {
-                header: [header("a step", &costs), vec!["time".to_owned()]].concat(),
-                rows: arms.iter().map(timed).collect(),
-            },
+            costs: Table { header: cost_header, rows: arms.iter().map(timed).collect() },
             cost_differences: differences(&spread),
             verdicts: others.iter().map(|arm| verdict(arm, &first.name, &judged, seeds)).collect(),
+            sets: Vec::new(),
         }
     }
 }
@@ -252,6 +314,10 @@ pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<Run>]) -> String {
         h2 { "Differences from " (arms[0].name) }
         (shown(&tables.differences))
         p.unit { (LEGEND) }
+        @if !tables.sets.is_empty() {
+            h2 { "On question sets" }
+            @for set in &tables.sets { (shown(set)) }
+        }
         h2 { "What a step costs" }
         (shown(&tables.costs))
         h3 { "Differences from " (arms[0].name) }
@@ -300,6 +366,7 @@ fn mean_curve(runs: &[Run], metric: &str) -> Vec<(u64, f64)> {
 #[cfg(test)]
 mod tests {
     use corver_study::compare::compare;
+    use corver_study::eval::Grades;
     use corver_study::run::{Asked, Summary};
 
     use super::*;
@@ -313,7 +380,7 @@ mod tests {
             ..Summary::default()
         };
         let summaries = falsehoods.map(|of_arm| of_arm.iter().map(run).collect());
-        compare(&["first".into(), "mine".into()], &summaries)
+        compare(&["first".into(), "mine".into()], &summaries, None)
     }
 
     #[test]
@@ -343,7 +410,11 @@ mod tests {
             cost_per_step: Some(nli / 5000.0),
             ..Summary::default()
         };
-        compare(&["first".into(), "<asks>".into()], &pairs.map(|of_arm| of_arm.iter().map(run).collect::<Vec<_>>()))
+        compare(
+            &["first".into(), "<asks>".into()],
+            &pairs.map(|of_arm| of_arm.iter().map(run).collect::<Vec<_>>()),
+            None,
+        )
     }
 
     #[test]
@@ -357,6 +428,26 @@ mod tests {
         let difference = ["<asks>", "+0.960 ± 0.025*", "+0.00 ± 0.00", "+0.0192 ± 0.0005*"];
         assert_eq!(tables.cost_differences.rows, [difference]);
         assert_eq!(tables.verdicts, ["<asks> against first: better in accuracy; worse in reward time, money"]);
+    }
+
+    #[test]
+    fn a_question_set_has_a_row_for_each_policy() {
+        let evaluation = |accuracy: f64, not_attempted: usize| Evaluation {
+            accuracy,
+            grades: Grades { correct: 1, incorrect: 3 - not_attempted, not_attempted },
+            f1: 0.5,
+            format_rate: 1.0,
+            mean_length: 20.0,
+            ..Evaluation::default()
+        };
+        let mut set = QuestionSet { name: "nq".into(), policies: Vec::new() };
+        set.add("raw".into(), evaluation(0.25, 1));
+        set.add("first".into(), evaluation(0.5, 0));
+        set.add("first".into(), evaluation(0.75, 2));
+        let Table { header, rows } = set.table();
+        assert_eq!(header, ["nq", "accuracy, %", "NA, %", "F1, %", "format, %", "tokens"]);
+        assert_eq!(rows[0], ["raw", "25.0", "25.0", "50.0", "100.0", "20.0"]);
+        assert_eq!(rows[1], ["first", "62.5 ± 17.7", "25.0 ± 35.4", "50.0 ± 0.0", "100.0 ± 0.0", "20.0 ± 0.0"]);
     }
 
     #[test]

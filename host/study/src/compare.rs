@@ -33,16 +33,20 @@ impl Figure {
 }
 
 /// What arms are compared by.
-pub const FIGURES: [Figure; 16] = [
+pub const FIGURES: [Figure; 20] = [
     Figure::trained("accuracy", |run| run.accuracy_before, |run| run.accuracy_after),
     Figure::trained("supported_rate", |run| run.supported_rate_before, |run| run.supported_rate_after),
     Figure::trained("true_sentences", |run| run.true_sentences_before, |run| run.true_sentences_after),
     Figure::trained("false_sentences", |run| run.false_sentences_before, |run| run.false_sentences_after),
+    Figure::trained("not_attempted_rate", |run| run.not_attempted_rate_before, |run| run.not_attempted_rate_after),
+    Figure::trained("f1", |run| run.f1_before, |run| run.f1_after),
+    Figure::trained("format_rate", |run| run.format_rate_before, |run| run.format_rate_after),
     Figure::trained("refusal_rate", |run| run.refusal_rate_before, |run| run.refusal_rate_after),
     Figure::trained("cut_off_rate", |run| run.cut_off_rate_before, |run| run.cut_off_rate_after),
     Figure::trained("mean_length", |run| run.mean_length_before, |run| run.mean_length_after),
     Figure::of_steps("seconds_per_step", |run| Some(run.seconds_per_step)),
     Figure::of_steps("reward_seconds_per_step", |run| Some(run.reward_seconds_per_step)),
+    Figure::of_steps("samples_per_second", |run| run.samples_per_second),
     Figure::of_steps("asked_per_step.count", |run| Some(run.asked_per_step?.count)),
     Figure::of_steps("asked_per_step.nli", |run| Some(run.asked_per_step?.nli)),
     Figure::of_steps("asked_per_step.chat", |run| Some(run.asked_per_step?.chat)),
@@ -111,6 +115,8 @@ pub struct Arm {
     pub figures: Vec<Spread>,
     /// Time of a step ÷ that of the first arm.
     pub relative_time: f64,
+    /// Time of a step ÷ that of the arm without sentence rewards (the paper's A1). `None`: there is no such arm.
+    pub relative_time_to_a1: Option<f64>,
 }
 
 impl Arm {
@@ -121,12 +127,13 @@ impl Arm {
     }
 }
 
-/// Compares arms with the first one. `summaries` is `[arm][seed]`, with the same seeds in every arm.
+/// Compares arms with the first one. `summaries` is `[arm][seed]`, with the same seeds in every arm; `a1` is the arm without sentence
+/// rewards, if there is one.
 ///
 /// # Panics
 /// Where an arm has another number of runs than the first, or none.
 #[must_use]
-pub fn compare(names: &[String], summaries: &[Vec<Summary>]) -> Vec<Arm> {
+pub fn compare(names: &[String], summaries: &[Vec<Summary>], a1: Option<usize>) -> Vec<Arm> {
     assert!(!summaries.is_empty() && !summaries[0].is_empty(), "there is a run to compare with");
     assert!(summaries.iter().all(|arm| arm.len() == summaries[0].len()), "every arm has the same seeds");
     let seconds = |arm: &[Summary]| arm.iter().map(|summary| summary.seconds_per_step).mean();
@@ -142,12 +149,15 @@ pub fn compare(names: &[String], summaries: &[Vec<Summary>]) -> Vec<Arm> {
             name: names[n].clone(),
             figures: FIGURES.iter().filter_map(spread).collect(),
             relative_time: seconds(runs) / seconds(&summaries[0]),
+            relative_time_to_a1: a1.map(|a1| seconds(runs) / seconds(&summaries[a1])),
         }
     };
     summaries.iter().enumerate().map(arm).collect()
 }
 
-fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+/// Returns the mean and the standard deviation of a sample; that of one value is 0.
+#[must_use]
+pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (values.mean(), if values.len() > 1 { values.std_dev() } else { 0.0 })
 }
 
@@ -166,7 +176,7 @@ mod tests {
     }
 
     fn of(summaries: &[Vec<Summary>]) -> Vec<Arm> {
-        compare(&["first".to_owned(), "min".to_owned()], summaries)
+        compare(&["first".to_owned(), "min".to_owned()], summaries, Some(0))
     }
 
     #[test]
@@ -182,6 +192,7 @@ mod tests {
         assert!(!difference.is_clear());
         assert_eq!(arms[0].figure("accuracy").unwrap().difference, None);
         assert!((arms[1].relative_time - 1.5).abs() < 1e-12);
+        assert_eq!(arms[1].relative_time_to_a1, Some(1.5));
     }
 
     #[test]

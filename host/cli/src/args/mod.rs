@@ -116,7 +116,7 @@ pub enum Command {
     ///
     ///   corver-host compare --plugin first.wasm --plugin mine.wasm --seeds 3
     ///   corver-host compare --arm configs/ablations/a1-no-cooccurrence.toml configs/ablations/a2-no-judge.toml --out runs/ablations
-    ///   corver-host compare --out runs/ablations --resume --seeds 8
+    ///   corver-host compare --out runs/ablations --resume --seeds 8 --eval triviaqa.json popqa.json
     #[command(verbatim_doc_comment)]
     Compare(CompareArgs),
     /// Ask whether counts, and the rewards that rules make of them, say anything about truth.
@@ -264,7 +264,7 @@ pub struct FilterArgs {
     pub resume: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct EvalArgs {
     #[command(subcommand)]
@@ -332,6 +332,10 @@ pub struct CompareArgs {
     /// An arm with the settings of this TOML file over the others; repeatable.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub arm: Vec<PathBuf>,
+    /// Question sets that every trained policy, and the untrained one, answers in the end; repeatable. With --resume: the same as
+    /// before.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub eval: Vec<PathBuf>,
     /// Runs of each arm, from the seed in `run.seed` on. Default: 3, or with --resume as many as before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,

@@ -3,21 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use corver_report::comparison::{COST_LEGEND, LEGEND, Table, Tables, comparison};
+use corver_report::comparison::{COST_LEGEND, LEGEND, QuestionSet, Table, Tables, comparison};
 use corver_report::run::Run;
 use corver_reward::config;
 use corver_settings::load::differences;
-use corver_settings::{Plugin, Settings};
+use corver_settings::{Layers, Plugin, Settings};
 use corver_study::compare::{compare, untrained};
 use corver_study::run::{Summary, folder};
 use corver_study::whole;
 use serde::{Deserialize, Serialize};
 
-use crate::args::{CompareArgs, Flags, LengthArgs, RecordingArgs, RewardArgs, TrainArgs};
+use crate::args::{CompareArgs, EvalArgs, Flags, LengthArgs, RecordingArgs, RewardArgs, SettingsArgs, TrainArgs};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::settings;
 
+use super::eval::{self, Evaluated};
 use super::train::{self, Surroundings, TrainConfig};
 
 /// What is compared; the arms' settings lie in their folders.
@@ -25,6 +26,8 @@ const PLAN: &str = "compare.json";
 /// What came out.
 const COMPARISON: &str = "comparison.json";
 const PAGE: &str = "comparison.html";
+/// A run's answers to the question sets of --eval.
+const SETS: &str = "sets";
 
 /// The arm with the settings as they are.
 const BASE: &str = "base";
@@ -81,14 +84,16 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     }
     let summaries = plan.arms.iter().map(|arm| seeds.iter().map(|&seed| summary(&out, arm, seed)).collect());
     let summaries: Vec<Vec<Summary>> = summaries.collect::<Result<_>>()?;
-    let arms = compare(&plan.arms, &summaries);
+    let arms = compare(&plan.arms, &summaries, find_a1(&out, &plan.arms)?);
     let untrained = untrained(&summaries[0][0]);
-    let result = serde_json::json!({ "seeds": seeds, "untrained": untrained, "arms": arms });
+    let sets = if args.eval.is_empty() { Vec::new() } else { evaluate_on_sets(&out, &plan.arms, &seeds, &args.eval)? };
+    let result = serde_json::json!({ "seeds": seeds, "untrained": untrained, "arms": arms, "sets": sets });
     write(&out.join(COMPARISON), &serde_json::to_string_pretty(&result)?)?;
     let open = |arm: &String| seeds.iter().map(|&seed| Run::open(&run_folder(&out, arm, seed))).collect();
     let runs: Vec<Vec<Run>> = plan.arms.iter().map(open).collect::<Result<_, _>>()?;
     let page = out.join(PAGE);
-    let tables = Tables::of(&arms, &untrained, seeds.len());
+    let mut tables = Tables::of(&arms, &untrained, seeds.len());
+    tables.sets = sets.iter().map(QuestionSet::table).collect();
     corver_report::page::save(&page, &comparison(&arms, &tables, &runs))?;
     if json {
         return output::json(&result);
@@ -98,7 +103,53 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn show(Tables { figures, differences, costs, cost_differences, verdicts }: &Tables) {
+/// Returns the arm without sentence rewards (the paper's A1), whose steps the others' are measured in.
+fn find_a1(out: &Path, arms: &[String]) -> Result<Option<usize>> {
+    for (place, arm) in arms.iter().enumerate() {
+        let config = out.join(arm).join(folder::CONFIG);
+        let settings = Layers::new(&[config], &[])?.settings()?;
+        if !settings.reward.sentence_rewards_enabled() {
+            return Ok(Some(place));
+        }
+    }
+    Ok(None)
+}
+
+/// Answers question sets with the trained policy of every run, and with the untrained one. Finished sets are not answered again.
+fn evaluate_on_sets(out: &Path, arms: &[String], seeds: &[u64], sets: &[PathBuf]) -> Result<Vec<QuestionSet>> {
+    let mut all: Vec<QuestionSet> = Vec::new();
+    for arm in arms {
+        for &seed in seeds {
+            let run = run_folder(out, arm, seed);
+            let answers = run.join(SETS);
+            let steps = summary(out, arm, seed)?.steps;
+            let args = EvalArgs {
+                settings: SettingsArgs { config: vec![run.join(folder::CONFIG)], set: Vec::new() },
+                questions: sets.to_vec(),
+                raw: all.is_empty(),
+                adapter: vec![run.join(folder::CHECKPOINTS).join(format!("step-{steps:06}"))],
+                resume: answers.exists(),
+                out: Some(answers),
+                ..EvalArgs::default()
+            };
+            eprintln!("{}, seed {seed}: answering {} question sets", output::escaped(arm), sets.len());
+            for Evaluated { policy, questions, evaluation } in eval::answer(&args)? {
+                let policy = if policy == eval::RAW { policy } else { arm.clone() };
+                let place = all.iter().position(|set| set.name == questions).unwrap_or_else(|| {
+                    all.push(QuestionSet { name: questions, policies: Vec::new() });
+                    all.len() - 1
+                });
+                all[place].add(policy, evaluation);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn show(Tables { figures, differences, costs, cost_differences, verdicts, sets }: &Tables) {
+    for Table { header, rows } in sets {
+        output::table(header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
+    }
     for (tables, legend) in [([figures, differences], LEGEND), ([costs, cost_differences], COST_LEGEND)] {
         for Table { header, rows } in tables {
             output::table(header.iter().map(String::as_str).collect::<Vec<_>>(), rows);

@@ -165,7 +165,7 @@ mod tests {
                 }
             }
         }
-        assert!(seen >= 36, "only {seen} configurations found");
+        assert!(seen >= 30, "only {seen} configurations found");
     }
 
     #[test]

@@ -14,6 +14,14 @@ use super::grade::{Grades, Missing, keeps_format, missing};
 use super::truth::{Told, Truth};
 use crate::run::data_order::seed_of_step;
 
+impl Evaluation {
+    /// Returns the share of questions without an answer (NA).
+    #[must_use]
+    pub fn not_attempted_rate(&self) -> f64 {
+        self.grades.rate(self.grades.not_attempted)
+    }
+}
+
 /// Why an evaluation stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

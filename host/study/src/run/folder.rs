@@ -133,6 +133,8 @@ pub struct RunDir {
     _lock: File,
 }
 
+/// Folder of the checkpoints in a run's folder.
+pub const CHECKPOINTS: &str = "checkpoints";
 /// The resolved configuration, in a run's folder.
 pub const CONFIG: &str = "config.toml";
 /// What decided a run: in its folder from the beginning.
@@ -222,7 +224,7 @@ impl RunDir {
     /// Where checkpoints go.
     #[must_use]
     pub fn checkpoints(&self) -> PathBuf {
-        self.path.join("checkpoints")
+        self.path.join(CHECKPOINTS)
     }
 
     /// Drops everything that is logged after step `steps_done`: it belongs to steps that will be taken again.

@@ -136,12 +136,26 @@ pub struct Summary {
     pub unformatted_rate_before: Option<f64>,
     /// The same after training.
     pub unformatted_rate_after: Option<f64>,
+    /// Share of questions without an answer: refusals, cut-off and unformatted completions (NA).
+    pub not_attempted_rate_before: Option<f64>,
+    /// The same after training.
+    pub not_attempted_rate_after: Option<f64>,
+    /// F1 of the precision on attempted questions and the recall.
+    pub f1_before: Option<f64>,
+    /// The same after training.
+    pub f1_after: Option<f64>,
+    /// Share of completions in the format of the evaluation.
+    pub format_rate_before: Option<f64>,
+    /// The same after training.
+    pub format_rate_after: Option<f64>,
     /// Evaluations and steps, without start-up; over all processes where the run was resumed.
     pub seconds_total: f64,
     /// Mean wall-clock of a step.
     pub seconds_per_step: f64,
-    /// Of that, the reward.
+    /// Reward's part of it.
     pub reward_seconds_per_step: f64,
+    /// Completions of a second of the steps. `None` before the first step.
+    pub samples_per_second: Option<f64>,
     /// What rules asked; `None` in runs of versions that did not count it.
     pub asked_per_step: Option<Asked>,
     /// What that cost, at the prices that were set.
@@ -293,6 +307,11 @@ const BEFORE: &str = "evaluation_before.json";
 const AFTER: &str = "evaluation_after.json";
 
 impl Plan {
+    /// Returns the number of completions of a step.
+    fn samples_per_step(&self) -> usize {
+        self.prompts_per_step * self.step.sampling.num_generations
+    }
+
     /// Whether this can be run at all; [`train`] asks too, but by then the run has a folder.
     ///
     /// # Errors
@@ -410,8 +429,15 @@ fn summarize(plan: &Plan, log: &StepLog, before: Option<&Kept>, after: Option<&K
         cut_off_rate_after: of(after, |evaluation| evaluation.cut_off_rate),
         unformatted_rate_before: of(before, |evaluation| evaluation.unformatted_rate),
         unformatted_rate_after: of(after, |evaluation| evaluation.unformatted_rate),
+        not_attempted_rate_before: of(before, Evaluation::not_attempted_rate),
+        not_attempted_rate_after: of(after, Evaluation::not_attempted_rate),
+        f1_before: of(before, |evaluation| evaluation.f1),
+        f1_after: of(after, |evaluation| evaluation.f1),
+        format_rate_before: of(before, |evaluation| evaluation.format_rate),
+        format_rate_after: of(after, |evaluation| evaluation.format_rate),
         seconds_total: log.seconds + evaluations,
         seconds_per_step: log.seconds / steps,
+        samples_per_second: (log.seconds > 0.0).then(|| steps * plan.samples_per_step() as f64 / log.seconds),
         reward_seconds_per_step: log.reward_seconds / steps,
         asked_per_step,
         cost_per_step: asked_per_step.map(|asked| asked.cost(&plan.prices)),

@@ -29,7 +29,7 @@ use crate::scoring::ScoringConfig;
 use crate::settings;
 
 /// The name of a model without an adapter.
-const RAW: &str = "raw";
+pub const RAW: &str = "raw";
 
 /// Questions, under the name of their file.
 struct Set {
@@ -38,19 +38,32 @@ struct Set {
     truth: Option<Arc<dyn Truth>>,
 }
 
-/// One policy on one set.
-#[derive(Serialize)]
-struct Evaluated<'a> {
-    policy: &'a str,
-    questions: &'a str,
+/// Evaluation of one policy on one set.
+#[derive(Debug, Serialize)]
+pub struct Evaluated {
+    /// Name of the policy.
+    pub policy: String,
+    /// Name of the set.
+    pub questions: String,
+    /// Figures of its answers.
     #[serde(flatten)]
-    evaluation: Evaluation,
+    pub evaluation: Evaluation,
 }
 
 pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
     if let Some(EvalCommand::Diff { first, second }) = &args.command {
         return diff::run(first, second, json);
     }
+    let all = answer(args)?;
+    if json {
+        return output::json(&all);
+    }
+    show(&all);
+    Ok(())
+}
+
+/// Answers every set with every policy, and grades the answers.
+pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
     let records = args.recording.record.is_some() || args.recording.replay.is_some();
     ensure!(args.supported || !records, "--record and --replay are for what --supported asks");
     let (mut settings, config) =
@@ -96,15 +109,11 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
                 bar.inc(set.questions.len() as u64);
                 summarize(&answered, settings.eval.answers.samples, settings.reward.compatibility)
             };
-            all.push(Evaluated { policy: policy_name, questions: &set.name, evaluation });
+            all.push(Evaluated { policy: policy_name.clone(), questions: set.name.clone(), evaluation });
         }
     }
     bar.finish_and_clear();
-    if json {
-        return output::json(&all);
-    }
-    show(&all);
-    Ok(())
+    Ok(all)
 }
 
 fn answers_of(
@@ -292,7 +301,7 @@ fn open_folder(args: &EvalArgs, out: &Path, settings: &Settings, manifest: &RunM
     }
 }
 
-fn show(all: &[Evaluated<'_>]) {
+fn show(all: &[Evaluated]) {
     let knows_truth = all.iter().any(|one| one.evaluation.true_sentences.is_some());
     let ks: BTreeSet<usize> = all.iter().flat_map(|one| one.evaluation.pass_at.keys().copied()).collect();
     let fixed = [
@@ -313,10 +322,10 @@ fn show(all: &[Evaluated<'_>]) {
     let told: &[&str] = if knows_truth { &["true", "false"] } else { &[] };
     let header: Vec<&str> =
         fixed.into_iter().chain(pass.iter().map(String::as_str)).chain(told.iter().copied()).collect();
-    let row = |Evaluated { policy, questions, evaluation }: &Evaluated<'_>| {
+    let row = |Evaluated { policy, questions, evaluation }: &Evaluated| {
         let mut row = vec![
-            (*policy).to_owned(),
-            (*questions).to_owned(),
+            policy.clone(),
+            questions.clone(),
             evaluation.grades.total().to_string(),
             output::percent(evaluation.accuracy),
             output::percent(evaluation.grades.rate(evaluation.grades.incorrect)),
