@@ -143,6 +143,25 @@ fn a_resumed_run_is_the_run() {
 }
 
 #[test]
+fn a_finished_run_that_is_extended_follows_the_schedule_of_the_longer_run_from_there_on() {
+    let settings = |total_steps| LearnSettings { total_steps, ..fast() };
+    let root = tempfile::tempdir().unwrap();
+    let mut finished = policy(settings(4));
+    let rates: Vec<f64> = (0..4).map(|n| step(&mut finished, n).learning_rate / 2e-2).collect();
+    // Half a cosine without warm-up: (1 + cos(π · done / 4)) / 2.
+    let expected = [1.0, 0.853_553, 0.5, 0.146_447];
+    assert!(rates.iter().zip(expected).all(|(rate, expected)| (rate - expected).abs() < 1e-6), "{rates:?}");
+    let checkpoint = finished.save_checkpoint(root.path(), 1).unwrap();
+
+    let mut extended = policy(settings(12));
+    extended.resume(&checkpoint).unwrap();
+    assert_eq!((extended.steps(), weights(&extended)), (4, weights(&finished)));
+    // A third of twelve steps is done: (1 + cos(π / 3)) / 2.
+    let rate = step(&mut extended, 4).learning_rate / 2e-2;
+    assert!((rate - 0.75).abs() < 1e-9, "{rate}");
+}
+
+#[test]
 fn a_resumed_run_with_moments_of_8_bits_is_the_run() {
     // Wide enough for the adapters of the hidden states to have such moments.
     let lora = LoraSettings { r: 32, alpha: 64.0 };

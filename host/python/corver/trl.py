@@ -171,13 +171,22 @@ class CorverGRPOTrainer(GRPOTrainer):
         return rows
 
 
-def paper_config(**overrides: Any) -> GRPOConfig:
+# Where a model's run in the paper differs from the others (Tab. per-model-hp).
+_OF_MODEL = {
+    "olmo-2-1124-13b-instruct": {"learning_rate": 3e-6, "beta": 0.01},
+    "qwen3-14b": {"learning_rate": 2.5e-5, "beta": 0.0},
+}
+
+
+def paper_config(model: str | None = None, **overrides: Any) -> GRPOConfig:
     """TRL's settings with the paper's values where they differ: 24 prompts with 16 completions each for an optimiser step, on one
     process.
 
-    Every argument of GRPOConfig may override one. The paper trains 13B models with learning_rate=3e-6 and beta=0.01, and all
-    others with optim="adamw_bnb_8bit", which needs bitsandbytes and a GPU.
+    `model` is the name or the folder of the policy: OLMo-2-1124-13B-Instruct and Qwen3-14B have a learning rate and a beta of
+    their own. Every argument of GRPOConfig may override one. The paper trains all but OLMo with optim="adamw_bnb_8bit", which
+    needs bitsandbytes and a GPU.
     """
+    name = (model or "").rstrip("/").rpartition("/")[2].lower()
     paper = {
         "loss_type": "grpo",
         "beta": 0.001,
@@ -194,7 +203,7 @@ def paper_config(**overrides: Any) -> GRPOConfig:
         "save_total_limit": 4,
         "logging_steps": 1,
     }
-    return GRPOConfig(**{**paper, **overrides})
+    return GRPOConfig(**{**paper, **_OF_MODEL.get(name, {}), **overrides})
 
 
 def paper_lora(**overrides: Any) -> Any:

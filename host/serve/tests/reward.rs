@@ -172,9 +172,10 @@ fn the_response_is_found_behind_the_prompt_or_the_last_header() {
     assert_eq!(ask(format!("{PROMPT}{right}"), Some(PROMPT)), (1.0, 0.0));
     assert_eq!(ask(format!("{}{right}", &PROMPT[20..]), Some(PROMPT)), (1.0, 0.0), "cut on its left");
     assert_eq!(ask(format!("{PROMPT}{right}"), None), (1.0, 0.0));
-    assert_eq!(ask("Who? Ada".into(), Some("Who?")), (1.0, 0.0), "a base model's prompt");
-    // “Ada” in the prompt is no answer.
-    assert_eq!(ask(format!("Ada? {PROMPT}No idea.<|im_end|>"), Some(&format!("Ada? {PROMPT}"))), (0.0, 0.0));
+    assert_eq!(ask("Who? <answer>Ada".into(), Some("Who?")), (1.0, 0.0), "a base model's prompt");
+    // An answer in the prompt is none.
+    let prompt = format!("<answer>Ada</answer>? {PROMPT}");
+    assert_eq!(ask(format!("{prompt}<answer>Eve</answer><|im_end|>"), Some(&prompt)), (0.0, 0.0));
     assert_eq!(ask("ho? Ada".into(), Some("Who?")), (0.0, 1.0), "nobody can say where the answer begins");
 
     let strict = serve(true, QueueLimits::default(), Limits::default());
@@ -230,7 +231,7 @@ fn our_own_protocol_tells_everything() {
     assert_eq!(with["response"]["judge"]["label"], "GOOD");
     assert_eq!(with["return_parts"]["judge"], 2.0);
     assert_eq!(without.get("returns"), None, "characters are no tokens");
-    assert_eq!(without["response"]["judge"]["label"], "BAD");
+    assert_eq!(without["response"]["judge"]["label"], "NOT_ATTEMPTED");
 
     let with_tokens = |tokens: Value| {
         let mut request = completions(&[text]);

@@ -298,6 +298,16 @@ class Trainer(unittest.TestCase):
         self.assertEqual((args.loss_type, args.beta, args.epsilon, args.scale_rewards), ("grpo", 0.001, 0.2, "group"))
         self.assertEqual(args.get_warmup_steps(100), 3)
         self.assertEqual(paper_config(output_dir=self.folder, use_cpu=True, bf16=False, beta=0.01).beta, 0.01)
+        for model, expected in (
+            ("Qwen/Qwen3-8B", (1e-5, 0.001)),
+            ("allenai/OLMo-2-1124-13B-Instruct", (3e-6, 0.01)),
+            ("Qwen/Qwen3-14B", (2.5e-5, 0.0)),
+            ("/models/Qwen3-14B/", (2.5e-5, 0.0)),
+        ):
+            args = paper_config(model, output_dir=self.folder, use_cpu=True, bf16=False)
+            self.assertEqual((args.learning_rate, args.beta), expected, model)
+        args = paper_config("Qwen/Qwen3-14B", output_dir=self.folder, use_cpu=True, bf16=False, beta=0.1)
+        self.assertEqual((args.learning_rate, args.beta), (2.5e-5, 0.1))
         lora = paper_lora()
         self.assertEqual((lora.r, lora.lora_alpha, len(lora.target_modules)), (128, 256, 7))
 

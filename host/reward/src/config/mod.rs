@@ -120,7 +120,7 @@ pub fn resolve_with<T>(
 mod tests {
     use std::path::Path;
 
-    use corver_settings::{Device, EngineKind, Layers};
+    use corver_settings::{Device, EngineKind, Layers, MomentPrecision};
 
     use super::*;
 
@@ -166,6 +166,51 @@ mod tests {
             }
         }
         assert!(seen >= 30, "only {seen} configurations found");
+    }
+
+    /// The paper's table of baselines (Tab. baseline-hp), and KnowRL's checkpoints.
+    #[test]
+    fn the_papers_baselines_have_its_learning_rates_and_kl_weights() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+        for (model, files, learning_rate, beta) in [
+            ("llama-3.2-3b-instruct", &["fspo"][..], 2e-6, 0.04),
+            ("llama-3.1-8b-instruct", &["fspo", "fspo-llama-3.1-8b"], 5e-6, 0.04),
+            ("qwen3-8b", &["fspo"], 2e-6, 0.04),
+            ("llama-3.1-8b-instruct", &["rlfh"], 3e-7, 0.30),
+            ("qwen3-4b", &["rlfh", "rlfh-qwen3"], 3e-7, 0.10),
+            ("qwen3-8b", &["rlfh", "rlfh-qwen3"], 3e-7, 0.10),
+            ("qwen3-8b", &["forag"], 1e-6, 0.05),
+            ("qwen3-8b", &["knowrl"], 1e-5, 0.001),
+        ] {
+            let mut paths = vec![folder.join(format!("{model}.toml"))];
+            paths.extend(files.iter().map(|file| folder.join("baselines/paper").join(format!("{file}.toml"))));
+            let settings = Layers::new(&paths, &[]).unwrap().settings().unwrap();
+            let got = (settings.update.learning_rate, settings.update.loss.beta);
+            assert_eq!(got, (learning_rate, beta), "{model} {files:?}");
+            let (every, steps) = (settings.checkpoint.every, settings.run.steps);
+            let expected = if files == ["knowrl"] { (100, 200) } else { (50, 100) };
+            assert_eq!((every, steps), expected, "{model} {files:?}");
+        }
+    }
+
+    /// The paper's table of models (Tab. per-model-hp) and its anchors (Tab. selffilter).
+    #[test]
+    fn the_papers_models_have_its_settings() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
+        for (model, learning_rate, beta, moments, anchors) in [
+            ("llama-3.2-3b-instruct", 1e-5, 0.001, MomentPrecision::Eight, 1000),
+            ("qwen3-4b", 1e-5, 0.001, MomentPrecision::Eight, 800),
+            ("llama-3.1-8b-instruct", 1e-5, 0.001, MomentPrecision::Eight, 0),
+            ("qwen3-8b", 1e-5, 0.001, MomentPrecision::Eight, 0),
+            ("olmo-2-13b-instruct", 3e-6, 0.01, MomentPrecision::F32, 0),
+            ("qwen3-14b", 2.5e-5, 0.0, MomentPrecision::Eight, 0),
+        ] {
+            let path = folder.join(format!("{model}.toml"));
+            let settings = Layers::new(&[path], &[]).unwrap().settings().unwrap();
+            let update = settings.update;
+            let got = (update.learning_rate, update.loss.beta, update.optimizer.moments, settings.filter.anchors);
+            assert_eq!(got, (learning_rate, beta, moments, anchors), "{model}");
+        }
     }
 
     #[test]
