@@ -133,7 +133,7 @@ fn an_arms_own_file_comes_last() {
     let arms = ["compare", "--config", "demo", "--questions", &zone, "--arm", &a1, &a4, "--seeds", "1", "--out", &out];
     let eval = path("world/eval.json");
     let sets = ["--eval", &eval, "demo"];
-    let compared = host(&[&arms[..], &SMALL, &["--steps", "1"], &sets].concat()).good();
+    let compared = host(&[&arms[..], &SMALL, &sets].concat()).good();
 
     let train = |arm: &str| -> String {
         let config = fs::read_to_string(folder.path().join("out").join(arm).join("config.toml")).unwrap();

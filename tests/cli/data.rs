@@ -199,5 +199,5 @@ fn a_pool_keeps_each_question_once_that_the_corpus_speaks_of() {
         .bad("is finished; choose another folder");
     host(&["data", "pool", "--config", "demo", first_path, first_path]).bad("is given twice");
     host(&["data", "pool", "--config", "demo", first_path, "--near", "2"]).usage("at most 1");
-    host(&["data", "pool", "nowhere.json"]).bad("nowhere.json");
+    host(&["data", "pool", "--config", "demo", "nowhere.json"]).bad("nowhere.json");
 }

@@ -60,7 +60,7 @@ fn wrong_input_gets_one_clear_error() {
     let away = ["engine.kind=vllm".into(), "engine.model=x".into(), format!("engine.url=http://{nobody}")];
     for command in ["train", "eval"] {
         let sets = away.iter().flat_map(|set| ["--set", set.as_str()]);
-        host(&std::iter::once(command).chain(sets).collect::<Vec<_>>())
+        host(&[command, "--config", "demo"].into_iter().chain(sets).collect::<Vec<_>>())
             .bad(&format!("the engine http://{nobody}/v1/models did not answer"));
     }
     host(&["train", "--steps", "many"]).usage("many");

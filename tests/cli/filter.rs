@@ -55,5 +55,5 @@ fn a_filtered_pool_trains_as_it_is() {
 
     let (run, questions) =
         (run_dir("on-a-filtered-pool"), format!("question.train={}", out.join("questions.jsonl").display()));
-    host(&short_run_args(&run, "1", &["--set", &questions])).good();
+    host(&short_run_args(&run, "1", &["--config", "demo", "--set", &questions])).good();
 }

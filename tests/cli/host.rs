@@ -210,11 +210,12 @@ impl Drop for Server {
 /// The demo's extractor, as a folder: for an index that holds the demo's articles but is not the demo's own.
 pub const EXTRACTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/assets/extractor");
 
+/// The demo over an index that is not its own.
+pub const OTHER_INDEX: [&str; 4] = ["--config", "demo", "--extractor", EXTRACTOR];
+
 /// A demo run small enough for a test.
-const SHORT_RUN: [&str; 12] = [
+const SHORT_RUN: [&str; 10] = [
     "train",
-    "--config",
-    "demo",
     "--device",
     "cpu",
     "--set",

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::host::{EXTRACTOR, Server, host, host_with_token, run_dir, short_run, small_index, small_index_again};
+use crate::host::{OTHER_INDEX, Server, host, host_with_token, run_dir, short_run, small_index, small_index_again};
 
 #[test]
 fn an_index_is_built_counted_and_verified() {
@@ -89,8 +89,8 @@ fn counts_come_from_several_indexes_and_from_servers() {
     count(&["--index", "http://127.0.0.1:1/"]).bad("http://127.0.0.1:1/#NAME");
     let list = format!("corpus.index=[{first:?}, {server:?}]");
     let run = run_dir("no-server");
-    let impatient = ["--extractor", EXTRACTOR, "--set", &list, "--set", "corpus.remote.patience_s=0.2"];
-    short_run(&run, 1, &impatient).bad("http://127.0.0.1:1/ did not answer");
+    let impatient = ["--set", &list, "--set", "corpus.remote.patience_s=0.2"];
+    short_run(&run, 1, &[&OTHER_INDEX[..], &impatient].concat()).bad("http://127.0.0.1:1/ did not answer");
     assert!(!run.exists(), "said before the run has a folder");
 }
 
@@ -120,7 +120,8 @@ fn a_token_is_shown_to_the_server_and_to_nobody_else() {
         format!("corpus.max_diff_tokens={}", corver_demo::WINDOW),
         format!("corpus.remote.token_file={}", file.display()),
     ];
-    short_run(&run, 1, &["--extractor", EXTRACTOR, "--set", &set[0], "--set", &set[1], "--set", &set[2]]).good();
+    let set = ["--set", &set[0], "--set", &set[1], "--set", &set[2]];
+    short_run(&run, 1, &[&OTHER_INDEX[..], &set].concat()).good();
     let mut folders = vec![run];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {

@@ -23,6 +23,7 @@ mod pages;
 mod plugins;
 #[cfg(feature = "torch")] // it makes a model
 mod real_text;
+mod reproduce;
 mod score;
 mod serve;
 mod shards;

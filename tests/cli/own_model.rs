@@ -71,7 +71,7 @@ fn a_run_of_ones_own_has_the_papers_settings() {
     expected.corpus.index = vec![absolute(&index)];
     expected.question.train = Some(TrainQuestions::Set(absolute(&questions)));
     // Measured or planned when the run begins.
-    resolved.run.threads = None;
+    assert!((1..1024).contains(&resolved.run.threads.take().unwrap()));
     resolved.policy.max_rows = expected.policy.max_rows;
     resolved.update.micro_batch_tokens = expected.update.micro_batch_tokens;
     assert_eq!(resolved, expected);

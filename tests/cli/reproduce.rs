@@ -78,9 +78,8 @@ fn world(folder: &Path) {
     run(&["demo", "world", "world"]);
     let tokenizer = format!("{ASSETS}/policy/tokenizer.json");
     run(&["index", "build", "world/articles.jsonl", "--tokenizer", &tokenizer, "--out", "wikipedia"]);
-    let read = |name: &str| -> Vec<Value> {
-        serde_json::from_str(&fs::read_to_string(folder.join(name)).unwrap()).unwrap()
-    };
+    let read =
+        |name: &str| -> Vec<Value> { serde_json::from_str(&fs::read_to_string(folder.join(name)).unwrap()).unwrap() };
     let (train, mut eval) = (read("world/train.json"), read("world/eval.json"));
     for (n, question) in eval.iter_mut().enumerate() {
         question["popularity"] = json!(n % 7);
@@ -128,9 +127,7 @@ fn every_command_of_the_page_works() {
     world(folder.path());
     std::os::unix::fs::symlink(repository().join("configs"), folder.path().join("configs")).unwrap();
     std::os::unix::fs::symlink(repository().join("plugins"), folder.path().join("plugins")).unwrap();
-    let own = format!(
-        "--config tiny.toml --model {ASSETS}/policy --extractor {ASSETS}/extractor --index wikipedia"
-    );
+    let own = format!("--config tiny.toml --model {ASSETS}/policy --extractor {ASSETS}/extractor --index wikipedia");
     let binary = Path::new(env!("CARGO_BIN_EXE_corver-host")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
     for command in commands {

@@ -10,10 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::host::{EXTRACTOR, Server, host, lines};
-
-/// The demo over an index that is not its own.
-const OWN: [&str; 4] = ["--config", "demo", "--extractor", EXTRACTOR];
+use crate::host::{OTHER_INDEX, Server, host, lines};
 
 fn start(args: &[&str]) -> Server {
     Server::run(&[&["serve", "--json", "--listen", "127.0.0.1:0"], args].concat())
@@ -177,11 +174,11 @@ fn the_shards_of_an_index_may_lie_on_several_servers() {
 
     let here = format!("corpus.index={parts:?}");
     let printed =
-        host(&[&["score", file.to_str().unwrap(), "--json", "--set", &here], &OWN[..]].concat()).good().stdout;
+        host(&[&["score", file.to_str().unwrap(), "--json", "--set", &here], &OTHER_INDEX[..]].concat()).good().stdout;
     let printed: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let sentences = || printed.iter().flat_map(|trace| trace["sentences"].as_array().unwrap());
     assert!(sentences().any(|sentence| sentence["verdict"]["count"].as_u64() > Some(0)), "{printed:?}");
-    let server = start(&[&["--set", &format!("corpus.index={urls:?}")], &OWN[..]].concat());
+    let server = start(&[&["--set", &format!("corpus.index={urls:?}")], &OTHER_INDEX[..]].concat());
     let (status, scored) = ask(&server.address, "/v1/score", &json!({"completions": given}));
     assert_eq!((status, &scored["completions"]), (200, &Value::Array(printed)));
     // What takes the text of an index is not there.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::host::{EXTRACTOR, Server, host, lines, run_dir, short_run};
+use crate::host::{OTHER_INDEX, Server, host, lines, run_dir, short_run};
 
 const SHARDS: usize = 3;
 
@@ -87,7 +87,7 @@ fn three_processes_count_as_one_index() {
     twice(&[&there[..], &here].concat(), here[1]);
     twice(&[&here, &there[..2]].concat(), &servers[0].address);
     let set = format!("corpus.index={:?}", [&urls[0], index.to_str().unwrap()]);
-    short_run(&run_dir("shards-twice"), 1, &["--extractor", EXTRACTOR, "--set", &set])
+    short_run(&run_dir("shards-twice"), 1, &[&OTHER_INDEX[..], &["--set", &set]].concat())
         .bad("both count shard 0 of the same index");
     let warned =
         |sources: &[&str]| host(&[&["index", "count", "the", "--mode", "exact"], sources].concat()).good().stderr;
@@ -107,10 +107,9 @@ fn a_run_counts_on_three_processes_and_names_the_one_that_is_gone() {
     let mut servers = servers(&index, folder.path());
     let window = format!("corpus.max_diff_tokens={}", corver_demo::WINDOW);
     let counting = |source: &str| {
-        let extractor = format!("extract.model={EXTRACTOR}");
-        let quick = ["corpus.mode=span", "corpus.remote.cache=false", "corpus.remote.patience_s=1"];
-        let set = [&[source, &window, &extractor], &quick[..]].concat();
-        set.iter().flat_map(|set| ["--set".to_owned(), (*set).to_owned()]).collect::<Vec<_>>()
+        let set = [source, &window, "corpus.mode=span", "corpus.remote.cache=false", "corpus.remote.patience_s=1"];
+        let set = set.iter().flat_map(|set| ["--set".to_owned(), (*set).to_owned()]);
+        OTHER_INDEX.iter().map(|arg| (*arg).to_owned()).chain(set).collect::<Vec<_>>()
     };
     let run = |name: &str, steps: usize, source: &str| {
         let (out, set) = (run_dir(name), counting(source));

@@ -287,7 +287,8 @@ pub fn format_reward(completion: &str, compatibility: Compatibility) -> f64 {
     if kept { 1.0 } else { -1.0 }
 }
 
-/// The content of the first `<think>` block, where an `<answer>` follows the block; `None` where the template is not kept.
+/// Returns the content of the first `<think>` block, where an `<answer>` follows it; `None` where the
+/// template is not kept.
 ///
 /// This is the paper's format-correct rule (App. A.2): the completion contains
 /// `<think>…</think>…<answer>`. Text before, between and behind the blocks is no fault, nor is a

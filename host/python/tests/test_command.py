@@ -47,13 +47,15 @@ class Command(unittest.TestCase):
 
         with open(world / "articles.jsonl") as articles:
             sentence = json.loads(next(articles))["text"].split(". ")[1] + "."  # the first one only says what the article is about
-        scorer = corver.Scorer("first.wasm", self.folder / "index", "demo", set={"corpus.max_diff_tokens": 64})
+        extractor = corver.demo().extractor
+        scorer = corver.Scorer("first.wasm", self.folder / "index", extractor, set={"corpus.max_diff_tokens": 64})
         completion = f"<think>{sentence}</think><answer>It is.</answer>"
         (score,) = scorer.score([completion])
         self.assertTrue(any(read.triplets for read in score.sentences), score.sentences)
         file = self.folder / "one.jsonl"
         file.write_text(json.dumps({"question": "", "answers": [], "completion": completion}))
-        told = host("score", file, "--json", "--set", f"corpus.index={self.folder / 'index'}", "--set", "corpus.max_diff_tokens=64")
+        parts = ("--index", self.folder / "index", "--extractor", extractor, "--set", "corpus.max_diff_tokens=64")
+        told = host("score", file, "--json", *parts)
         self.assertEqual(json.loads(told), score.to_dict())
 
     @unittest.skipUnless(shutil.which("cargo"), "cargo compiles rules in Rust")

@@ -184,6 +184,9 @@ class Mistakes(unittest.TestCase):
         for settings, told in [
             ({"plugin": "frist.wasm"}, "did you mean first.wasm?"),
             ({"index": "/nowhere"}, "/nowhere"),
+            ({"index": "/nowhere"}, "`extract.model`: not set"),
+            ({"extractor": corver.demo().extractor}, "`corpus.index`: not set"),
+            ({"config": "demo", "index": corver.demo().policy}, "the demo's extractor reads the demo's sentences alone"),
             ({"extractor": "/nowhere"}, "`extract.model`: there is no /nowhere"),
             ({"set": {"rule.settings.tiers.rewards": "many"}}, "tiers"),
         ]:

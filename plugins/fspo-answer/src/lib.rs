@@ -2,7 +2,7 @@
 //! kept. With `fspo`, which gives the advantages of single sentences their sign.
 //!
 //! The score is `f1_score` of the published code (github.com/nusnlp/FSPO at 7f5e4f9,
-//! verl/utils/reward_score/hotpot.py), which took it over from HotpotQA's evaluation and loosened it.
+//! verl/utils/reward_score/hotpot.py).
 use corver_sdk::prelude::*;
 use corver_sdk::{Variant, keeps_template, token_f1};
 

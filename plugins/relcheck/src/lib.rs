@@ -18,7 +18,8 @@ impl SentenceRule for RelCheck {
         let Some(pair) = triplet.word_query() else { return abstain("fewer than two content words") };
         let count = corpus.count(pair.clone().enough(self.tiers.top()))?;
         if count >= Some(self.tiers.top()) {
-            // None: the pair makes a query, so pair and relation do too. Equal: the relation has no content word, or adds none.
+            // None: the pair makes a query, so pair and relation do too. Equal: the relation has no content
+            // word, or adds none.
             let related = triplet.relation_query().filter(|related| *related != pair);
             if let Some(related) = related
                 && corpus.count(related.enough(1))? == Some(0)

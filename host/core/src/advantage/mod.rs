@@ -106,7 +106,8 @@ impl Estimator {
     /// themselves, or empty; `values` are what a critic expected of each token.
     ///
     /// # Errors
-    /// [`Self::Gae`] without `values`, or with some of another shape.
+    /// [`Self::Gae`] without `values`, or with some of another shape. Token rewards (`points`) with a baseline of the group or the batch:
+    /// without a reward-to-go such a reward would reach its own token alone, while it raises the baseline of all others.
     ///
     /// # Panics
     /// Where `num_generations` is 0.
@@ -117,6 +118,12 @@ impl Estimator {
         values: Option<&[Vec<f64>]>,
         num_generations: usize,
     ) -> Result<Advantages, PartError> {
+        let compares_tokens = matches!(self, Self::Grpo(_) | Self::Reinforce | Self::Rloo);
+        if compares_tokens && points.iter().flatten().any(|&reward| reward != 0.0) {
+            return Err("the rule rewards single tokens, which only PPO's advantages (GAE) lead back to the tokens before them: set \
+                        `update.algorithm = \"ppo\"`"
+                .into());
+        }
         let completion_means = means(returns);
         let spreads: Vec<f64> = completion_means.chunks(num_generations).map(unbiased_std).collect();
         let (advantages, targets) = match self {
@@ -223,6 +230,22 @@ mod tests {
         assert_eq!(values(&Estimator::Reinforce), [vec![-4.0, -2.0], vec![-1.0], vec![2.0], vec![2.0, 2.0]]);
         assert_eq!(values(&Estimator::Rloo), [vec![-3.0, -1.0], vec![2.0], vec![0.0], vec![0.0, 0.0]]);
         assert_eq!(values(&Estimator::Pairs), [vec![-1.0, -1.0], vec![1.0], vec![0.0], vec![0.0, 0.0]]);
+    }
+
+    #[test]
+    fn token_rewards_need_a_reward_to_go() {
+        let of_one_token = [vec![0.0, 0.5], vec![0.0], vec![0.0], vec![0.0, 0.0]];
+        for estimator in [Estimator::default(), Estimator::Reinforce, Estimator::Rloo] {
+            let refused = estimator.advantages(&returns(), &of_one_token, None, 2).unwrap_err().to_string();
+            assert!(refused.contains("set `update.algorithm = \"ppo\"`"), "{refused}");
+            let none: Vec<Vec<f64>> = of_one_token.iter().map(|row| vec![0.0; row.len()]).collect();
+            assert!(estimator.advantages(&returns(), &none, None, 2).is_ok(), "a rule of sentences has none");
+        }
+        let critic: Vec<Vec<f64>> = returns().iter().map(|row| vec![0.0; row.len()]).collect();
+        let gae = Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 1.0 });
+        assert!(gae.advantages(&returns(), &of_one_token, Some(&critic), 2).is_ok());
+        // A pair compares whole completions.
+        assert!(Estimator::Pairs.advantages(&returns(), &of_one_token, None, 2).is_ok());
     }
 
     #[test]

@@ -48,8 +48,8 @@ impl Resolve for RulesConfig {
         if settings.rule.plugin.is_empty() {
             problems.add("rule.plugin", "not set; --plugin FILE.wasm names one, such as first.wasm");
         }
-        let judge = grader("judge.plugin", &mut settings.judge, problems);
-        let format = grader("format.plugin", &mut settings.format, problems);
+        let judge = grader("judge", &mut settings.judge, problems);
+        let format = grader("format", &mut settings.format, problems);
         let (judge, format) = (judge?, format?);
         (is_complete && !plugins.is_empty()).then(|| Self {
             plugins,
@@ -84,11 +84,18 @@ fn weighted(text: &str) -> Result<Plugin> {
 }
 
 /// Returns `Some(None)` if no rule is named, and `None` if the one that is named cannot be found.
-fn grader(key: &str, section: &mut GraderSection, problems: &mut Problems) -> Option<Option<Grader>> {
-    let Some(text) = &mut section.plugin else { return Some(None) };
-    let path = problems.record(key, plugin_path(Path::new(text)))?;
+fn grader(name: &str, section: &mut GraderSection, problems: &mut Problems) -> Option<Option<Grader>> {
+    let key = format!("{name}.plugin");
+    let Some(text) = &mut section.plugin else {
+        if section.settings.is_empty() {
+            return Some(None);
+        }
+        problems.add(&key, format!("not set, but there are `{name}.settings`: the built-in one takes none"));
+        return None;
+    };
+    let path = problems.record(&key, plugin_path(Path::new(text)))?;
     *text = path.display().to_string();
-    problems.record(key, plugin::find(&path))?;
+    problems.record(&key, plugin::find(&path))?;
     Some(Some(Grader { plugin: path, settings: section.settings.clone() }))
 }
 
