@@ -83,12 +83,12 @@ fn a_cold_start_is_resumed_and_trained_on() {
 
     let from = format!("policy.adapter={}", whole["adapter"].as_str().unwrap());
     let trained = run_dir("warm");
-    short_run(&trained, 1, &["--set", &from]).good();
+    short_run(&trained, 1, &["--config", "demo", "--set", &from]).good();
     let kl = lines(&trained.join("metrics.jsonl"))[0]["kl"].as_f64().unwrap();
     assert!(kl.abs() < 1e-5, "the policy is compared with what it began with: {kl}");
     let manifest: Value = serde_json::from_str(&fs::read_to_string(trained.join("manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["adapter"].as_str().unwrap().len(), 64);
-    short_run(&run_dir("warm-other"), 1, &["--set", &from, "--set", "update.lora.r=8"])
+    short_run(&run_dir("warm-other"), 1, &["--config", "demo", "--set", &from, "--set", "update.lora.r=8"])
         .bad("`update.lora` asks for r = 8");
 
     fs::write(&file, "{\"question\": \"a?\", \"completion\": \"b\"}\n{\"question\": \"c?\"}\n").unwrap();

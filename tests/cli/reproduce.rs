@@ -60,7 +60,10 @@ fn commands(page: &str) -> Vec<String> {
 fn shortened(command: &str) -> String {
     let steps = command.replace("step-000050", "step-000001").replace("step-000100", "step-000002");
     let steps = steps.replace("step-000120", "step-000001").replace("--steps 300", "--steps 3");
-    let steps = steps.replace("--step 50", "--step 1").replace("--per-bucket 200,100,100,100,200", "--per-bucket 3");
+    let steps = steps
+        .replace("--seeds 3", "")
+        .replace("--step 50", "--step 1")
+        .replace("--per-bucket 200,100,100,100,200", "--per-bucket 3");
     let is_baseline = command.contains("configs/baselines/paper");
     let more = match command.split(' ').next().unwrap() {
         // Its verifiers, its curriculum and its prices are of another world.
@@ -127,7 +130,8 @@ fn every_command_of_the_page_works() {
     world(folder.path());
     std::os::unix::fs::symlink(repository().join("configs"), folder.path().join("configs")).unwrap();
     std::os::unix::fs::symlink(repository().join("plugins"), folder.path().join("plugins")).unwrap();
-    let own = format!("--config tiny.toml --model {ASSETS}/policy --extractor {ASSETS}/extractor --index wikipedia");
+    let model = format!("--config tiny.toml --model {ASSETS}/policy");
+    let own = format!("{model} --extractor {ASSETS}/extractor --index wikipedia");
     let binary = Path::new(env!("CARGO_BIN_EXE_corver-host")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
     for command in commands {
@@ -142,6 +146,7 @@ fn every_command_of_the_page_works() {
             .args(["-euo", "pipefail", "-c", &script])
             .current_dir(folder.path())
             .env("PATH", &path)
+            .env("M", &model)
             .env("C", &own)
             .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
             .env_remove("LD_LIBRARY_PATH")

@@ -147,7 +147,7 @@ fn a_recorded_run_is_replayed_without_its_index() {
     assert!(!other.exists(), "said before the run has a folder");
     host(&[&["train", "--out", run.to_str().unwrap(), "--resume"], &record[..]].concat()).good();
 
-    let replay = ["--replay", recording.to_str().unwrap(), "--set", "corpus.index=/nowhere"];
+    let replay = ["--replay", recording.to_str().unwrap(), "--config", "demo", "--set", "corpus.index=/nowhere"];
     let replayed = run_dir("replayed");
     short_run(&replayed, 8, &replay).good();
     assert_eq!(without_times(&replayed), without_times(&run));

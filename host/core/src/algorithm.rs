@@ -59,6 +59,10 @@ pub fn unused(update: &LearnSettings, advantage: &AdvantageSettings) -> Vec<(&'s
         let told = format!("{}, which DPO does not use: its own β is `update.dpo.beta`; set this one to 0", loss.beta);
         unused.push(("update.loss.beta", told));
     }
+    if dpo && update.num_mini_batches != 1 {
+        let told = format!("{}; DPO's pairs of a step are one batch; set it to 1", update.num_mini_batches);
+        unused.push(("update.num_mini_batches", told));
+    }
     if dpo && update.num_iterations != 1 {
         let told = format!(
             "{}; DPO takes one step on the pairs of a step, then draws new ones; set it to 1",

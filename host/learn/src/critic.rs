@@ -35,7 +35,7 @@ impl Critic {
     pub(crate) fn new(hidden_size: usize, settings: &LearnSettings, device: Device) -> Result<Self> {
         let zeros = |n: i64| Tensor::f_zeros([n], (Kind::Float, device)).map(|tensor| tensor.set_requires_grad(true));
         let (weight, bias) = (zeros(hidden_size as i64)?, zeros(1)?);
-        let steps = settings.total_steps * settings.num_iterations;
+        let steps = settings.total_steps * settings.updates_per_step();
         Ok(Self {
             optimizer: AdamW::new(vec![weight.shallow_clone(), bias.shallow_clone()], settings.optimizer)?,
             weight,

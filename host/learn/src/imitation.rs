@@ -51,9 +51,9 @@ impl Policy {
             prompts.iter().zip(&rollouts).map(|(prompt, rollout)| Row { prompt, rollout }).collect();
         // The mean over all tokens, and nothing of a reference.
         let loss = LossSettings { loss_type: LossType::Bnpo, beta: 0.0, ..LossSettings::default() };
-        let settings = LearnSettings { loss, ..*self.settings() };
+        let settings = LearnSettings { loss, num_mini_batches: 1, ..*self.settings() };
         let mut prepared = prepare(self.model_mut(), None, &rows, &settings, 1.0, 0)?;
-        self.iterate(&mut prepared, Objective::Imitation, &Advantages::default(), &settings, 1.0)
+        self.iterate(&mut prepared, 0, Objective::Imitation, &Advantages::default(), &settings, 1.0)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::model::Model;
 use crate::optimizer::{AdamW, clip_gradients};
 use crate::sample::{MAX_ROWS, Surroundings, Watch, sample_within};
 use crate::schedule::CosineSchedule;
-use crate::update::{Gradient, Lesson, Objective, Prepared, Row, gradient, prepare};
+use crate::update::{Gradient, Lesson, Objective, Prepared, Row, gradient, mean_report, prepare};
 
 /// What the last call of `sample` was about: an update needs the prompts, and the temperature that the log-probabilities
 /// belong to.
@@ -73,7 +73,7 @@ impl Policy {
         }
         let parameters = model.lora_parameters().into_iter().map(|(_, tensor)| tensor.shallow_clone()).collect();
         let optimizer = AdamW::new(parameters, settings.optimizer)?;
-        let steps = settings.total_steps * settings.num_iterations;
+        let steps = settings.total_steps * settings.updates_per_step();
         let schedule = CosineSchedule::new(settings.learning_rate, steps, settings.warmup_ratio);
         let critic = match settings.algorithm {
             Algorithm::Ppo => Some(Critic::new(model.config().hidden_size, &settings, model.device())?),
@@ -160,7 +160,7 @@ impl Policy {
     /// Updates done.
     #[must_use]
     pub fn steps(&self) -> usize {
-        self.optimizer.steps() / self.settings.num_iterations
+        self.optimizer.steps() / self.settings.updates_per_step()
     }
 
     pub(crate) fn optimizer(&self) -> &AdamW {
@@ -294,9 +294,17 @@ impl Policy {
         let (settings, objective) = (self.settings, Objective::of(self.settings.algorithm));
         let temperature = self.drawn.as_ref().map_or(1.0, |drawn| drawn.temperature);
         let mut report = UpdateReport::default();
+        if prepared.mini_batches.len() > 1 {
+            prepared.note_log_probs(&mut self.model, temperature)?;
+        }
         for _ in 0..self.settings.num_iterations {
-            let next = self.iterate(&mut prepared, objective, advantages, &settings, temperature);
-            let next = next.map_err(|error| self.keep(error, rollouts, advantages))?;
+            let mut parts = Vec::new();
+            for mini_batch in 0..prepared.mini_batches.len() {
+                let part = self.iterate(&mut prepared, mini_batch, objective, advantages, &settings, temperature);
+                let part = part.map_err(|error| self.keep(error, rollouts, advantages))?;
+                parts.push((prepared.mini_batches[mini_batch].num_tokens, part));
+            }
+            let next = mean_report(&parts);
             report = UpdateReport { mismatch: report.mismatch.or(next.mismatch), ..next };
         }
         log_peak("update", peak);
@@ -315,10 +323,11 @@ impl Policy {
         error
     }
 
-    /// One optimiser step.
+    /// Takes one optimiser step on a mini-batch.
     pub(crate) fn iterate(
         &mut self,
         prepared: &mut Prepared,
+        mini_batch: usize,
         objective: Objective,
         advantages: &Advantages,
         settings: &LearnSettings,
@@ -326,7 +335,8 @@ impl Policy {
     ) -> Result<UpdateReport> {
         let critic = self.critic.as_ref().filter(|_| objective == Objective::Clipped);
         let lesson = Lesson { objective, advantages, settings, temperature, critic };
-        let Gradient { mut gradients, mut of_critic, mut report } = gradient(&mut self.model, prepared, &lesson)?;
+        let Gradient { mut gradients, mut of_critic, mut report } =
+            gradient(&mut self.model, prepared, mini_batch, &lesson)?;
         let step = self.optimizer.steps();
         let finite = |what, got: f64| match got.is_finite() {
             true => Ok(got),

@@ -1,6 +1,7 @@
 //! The gradient of one step: micro-batches of similar length, accumulated.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use corver_core::update::{CriticReport, PreferenceReport};
 use corver_core::{Advantages, Algorithm, LearnSettings, Mismatch, OldLogProbs, Rollout, UpdateReport};
@@ -28,6 +29,16 @@ pub(crate) struct Prepared {
     /// `[B][T]` what the critic expects, where there is one.
     pub(crate) values: Option<Vec<Vec<f64>>>,
     batches: Vec<Batch>,
+    /// At least one.
+    pub(crate) mini_batches: Vec<MiniBatch>,
+}
+
+/// Rows of one optimiser step.
+pub(crate) struct MiniBatch {
+    /// Its micro-batches.
+    batches: Range<usize>,
+    /// Completion tokens of its rows.
+    pub(crate) num_tokens: usize,
 }
 
 /// The loss's gradient by the adapters, and the report so far.
@@ -67,10 +78,21 @@ pub(crate) fn prepare(
     max_completion_length: usize,
 ) -> Result<Prepared> {
     let lengths: Vec<usize> = rows.iter().map(|row| row.rollout.tokens.len()).collect();
-    let weights = row_weights(settings.loss.loss_type, &lengths, max_completion_length, lengths.iter().sum());
-    let were_on = model.set_adapters(false);
     let whole_questions = settings.algorithm == Algorithm::Dpo;
-    let batches = micro_batches(rows, settings.micro_batch_tokens, whole_questions).into_iter().map(|members| {
+    let mut weights = Vec::new();
+    let mut micro = Vec::new();
+    let mut mini_batches = Vec::new();
+    for part in 0..settings.num_mini_batches {
+        let own = part * rows.len() / settings.num_mini_batches..(part + 1) * rows.len() / settings.num_mini_batches;
+        let own_lengths = &lengths[own.clone()];
+        let num_tokens = own_lengths.iter().sum();
+        weights.extend(row_weights(settings.loss.loss_type, own_lengths, max_completion_length, num_tokens));
+        let first = micro.len();
+        micro.extend(micro_batches(rows, own, settings.micro_batch_tokens, whole_questions));
+        mini_batches.push(MiniBatch { batches: first..micro.len(), num_tokens });
+    }
+    let were_on = model.set_adapters(false);
+    let batches = micro.into_iter().map(|members| {
         let mut batch = Batch::new(model, rows, &weights, members)?;
         if settings.needs_reference() {
             let _guard = tch::no_grad_guard();
@@ -81,7 +103,7 @@ pub(crate) fn prepare(
     let batches = batches.collect::<Result<Vec<_>>>();
     model.set_adapters(true);
     let prepared = batches.and_then(|batches| {
-        let mut prepared = Prepared { lengths, values: None, batches };
+        let mut prepared = Prepared { lengths, values: None, batches, mini_batches };
         prepared.ask(critic, model)?;
         Ok(prepared)
     });
@@ -105,6 +127,14 @@ impl Prepared {
         }
         self.values = Some(by_row);
         Ok(())
+    }
+
+    /// Notes the policy's log-probabilities before the first of several updates.
+    pub(crate) fn note_log_probs(&mut self, model: &mut Model, temperature: f64) -> Result<()> {
+        let were_on = model.set_adapters(true);
+        let noted = self.batches.iter_mut().try_for_each(|batch| batch.note_log_probs(model, temperature));
+        model.set_adapters(were_on);
+        noted
     }
 
     fn num_questions(&self) -> usize {
@@ -143,28 +173,34 @@ pub(crate) struct Lesson<'a> {
 }
 
 /// The gradient of the loss.
-pub(crate) fn gradient(model: &mut Model, prepared: &mut Prepared, lesson: &Lesson<'_>) -> Result<Gradient> {
+pub(crate) fn gradient(
+    model: &mut Model,
+    prepared: &mut Prepared,
+    mini_batch: usize,
+    lesson: &Lesson<'_>,
+) -> Result<Gradient> {
     let were_on = model.set_adapters(true);
-    let result = accumulate(model, prepared, lesson);
+    let result = accumulate(model, prepared, mini_batch, lesson);
     model.set_adapters(were_on);
     result
 }
 
-fn accumulate(model: &Model, prepared: &mut Prepared, lesson: &Lesson<'_>) -> Result<Gradient> {
+fn accumulate(model: &Model, prepared: &mut Prepared, mini_batch: usize, lesson: &Lesson<'_>) -> Result<Gradient> {
     let Lesson { advantages, settings, critic, .. } = *lesson;
     let parameters: Vec<Tensor> = model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
     let zeros = |of: &[Tensor]| of.iter().map(|p| Ok(p.f_zeros_like()?)).collect::<Result<Vec<_>>>();
     let mut gradients = zeros(&parameters)?;
     let mut of_critic = zeros(critic.map_or(&[], Critic::parameters))?;
     let mut totals = Totals { questions: prepared.num_questions(), ..Totals::default() };
-    for batch in &mut prepared.batches {
+    let MiniBatch { batches, num_tokens } = &prepared.mini_batches[mini_batch];
+    let num_tokens = *num_tokens;
+    for batch in &mut prepared.batches[batches.clone()] {
         let (surrogate, value_loss) = batch.surrogate(model, lesson, &mut totals)?;
         add(&mut gradients, &Tensor::f_run_backward(&[surrogate], &parameters, false, false)?)?;
         if let (Some(loss), Some(critic)) = (value_loss, critic) {
             add(&mut of_critic, &Tensor::f_run_backward(&[loss], critic.parameters(), false, false)?)?;
         }
     }
-    let num_tokens: usize = prepared.lengths.iter().sum();
     let per_token = |sum: f64| sum / num_tokens.max(1) as f64;
     let explained =
         |values: &Vec<Vec<f64>>| advantages.targets.as_ref().map(|targets| explained_variance(values, targets));
@@ -203,12 +239,12 @@ fn of_margins(margins: &[f64]) -> PreferenceReport {
     }
 }
 
-/// Row numbers, those of one question next to each other and the longest first, cut so that no part has more than `limit` tokens
+/// Numbers of the rows in `own`, those of one question next to each other and the longest first, cut so that no part has more than `limit` tokens
 /// (one row always fits, or one question where these stay whole). A prompt counts once in each part. Rows without tokens have no
 /// gradient and are left out.
-fn micro_batches(rows: &[Row<'_>], limit: usize, whole_questions: bool) -> Vec<Vec<usize>> {
+fn micro_batches(rows: &[Row<'_>], own: Range<usize>, limit: usize, whole_questions: bool) -> Vec<Vec<usize>> {
     let (length, question) = (|n: usize| rows[n].rollout.tokens.len(), |n: usize| rows[n].rollout.question);
-    let mut order: Vec<usize> = (0..rows.len()).filter(|&n| length(n) > 0).collect();
+    let mut order: Vec<usize> = own.filter(|&n| length(n) > 0).collect();
     order.sort_by_key(|&n| (question(n), Reverse(length(n))));
     let mut parts: Vec<Vec<usize>> = Vec::new();
     let mut tokens = 0;
@@ -243,6 +279,8 @@ struct Batch {
     targets: Tensor,
     /// `[n]` f32, the log-probabilities that the importance ratio compares with; `None`: the policy's own.
     old: Option<Tensor>,
+    /// The distance of the sampler from the policy is in a report already.
+    has_mismatch: bool,
     /// `[n]` f32, the reference's.
     reference: Option<Tensor>,
     /// `[n]` f32, what the critic expected before the update.
@@ -303,6 +341,7 @@ impl Batch {
             places: integers(&places)?,
             targets: integers(&targets)?,
             old: None,
+            has_mismatch: false,
             reference: None,
             values: None,
             sampled: floats(&sampled)?,
@@ -362,12 +401,22 @@ impl Batch {
 
     /// The log-probabilities before the update. What further iterations compare with is the policy before the first one.
     fn before(&mut self, new: &Tensor, totals: &mut Totals) -> Result<Tensor> {
-        if self.old.is_none() {
-            let before = new.f_detach()?;
-            totals.mismatch.push((self.weights.numel(), mismatch(&before, &self.sampled)?));
-            self.old = Some(before);
+        let old = match &self.old {
+            Some(old) => old.shallow_clone(),
+            None => new.f_detach()?,
+        };
+        if !self.has_mismatch {
+            totals.mismatch.push((self.weights.numel(), mismatch(&old, &self.sampled)?));
+            self.has_mismatch = true;
         }
-        Ok(self.old.as_ref().map_or_else(|| new.f_detach(), |old| Ok(old.shallow_clone()))?)
+        self.old = Some(old.shallow_clone());
+        Ok(old)
+    }
+
+    fn note_log_probs(&mut self, model: &Model, temperature: f64) -> Result<()> {
+        let _guard = tch::no_grad_guard();
+        self.old = Some(log_probs(model, &self.hidden(model)?, &self.targets, temperature)?);
+        Ok(())
     }
 
     /// See [`grpo_loss`].
@@ -445,6 +494,34 @@ fn mismatch(policy: &Tensor, sampled: &Tensor) -> Result<Mismatch> {
         ratio_mean: ratio.f_mean(Kind::Double)?.f_double_value(&[])?,
         ratio_max: ratio.f_max()?.f_double_value(&[])?,
     })
+}
+
+/// Returns the report of an iteration over mini-batches, each with its number of tokens: means, and the last learning rate.
+pub(crate) fn mean_report(parts: &[(usize, UpdateReport)]) -> UpdateReport {
+    let Some((_, last)) = parts.last() else { return UpdateReport::default() };
+    if parts.len() == 1 {
+        return *last;
+    }
+    let mean =
+        |of: &dyn Fn(&UpdateReport) -> f64| parts.iter().map(|(_, part)| of(part)).sum::<f64>() / parts.len() as f64;
+    let mismatches: Vec<(usize, Mismatch)> =
+        parts.iter().filter_map(|(tokens, part)| Some((*tokens, part.mismatch?))).collect();
+    let of_critic = |of: fn(&CriticReport) -> f64| mean(&|part| part.critic.as_ref().map_or(0.0, of));
+    UpdateReport {
+        loss: mean(&|part| part.loss),
+        kl: last.kl.map(|_| mean(&|part| part.kl.unwrap_or(0.0))),
+        grad_norm: mean(&|part| part.grad_norm),
+        entropy: mean(&|part| part.entropy),
+        clip_ratio_low: mean(&|part| part.clip_ratio_low),
+        clip_ratio_high: mean(&|part| part.clip_ratio_high),
+        mismatch: joined(&mismatches),
+        critic: last.critic.map(|_| CriticReport {
+            loss: of_critic(|critic| critic.loss),
+            clip_ratio: of_critic(|critic| critic.clip_ratio),
+            explained_variance: of_critic(|critic| critic.explained_variance),
+        }),
+        ..*last
+    }
 }
 
 /// The mismatch of several parts together, each with its number of tokens.

@@ -425,6 +425,25 @@ fn further_iterations_go_further_from_the_same_rollouts() {
     assert!(third.clip_ratio_low + third.clip_ratio_high > 0.0, "{third:?}");
 }
 
+#[test]
+fn mini_batches_are_optimiser_steps_of_their_own() {
+    let report_of = |num_mini_batches| {
+        let mut policy = policy(LearnSettings { num_mini_batches, loss: LossSettings::default(), ..fast() });
+        let rollouts = policy.sample(&questions(), &sampling(), 1).unwrap();
+        let report = policy.update(&rollouts, &advantages(&rollouts)).unwrap();
+        assert_eq!(policy.steps(), 1, "one step of the run");
+        (report, weights(&policy))
+    };
+    let ((whole, once), (cut, often)) = (report_of(1), report_of(4));
+    assert_eq!(whole.clip_ratio_low + whole.clip_ratio_high, 0.0, "a ratio of 1");
+    assert!(cut.clip_ratio_low + cut.clip_ratio_high > 0.0, "{cut:?}");
+    assert_ne!(once, often);
+    assert_eq!(whole.mismatch.map(|mismatch| mismatch.ratio_max > 0.0), Some(true));
+    assert!(cut.mismatch.is_some());
+    let settings = LearnSettings { total_steps: 4, num_mini_batches: 2, ..fast() };
+    resumed_is_straight(settings);
+}
+
 /// Finite weights whose products are not.
 #[test]
 fn logits_that_are_no_numbers_stop_the_first_batch() {

@@ -24,6 +24,11 @@ pub struct LearnSettings {
     #[default = 1]
     #[schemars(range(min = 1, max = 1000))]
     pub num_iterations: usize,
+    /// Parts of equal size into which the rollouts of one step are cut, for an optimiser step on each. All compare with the policy
+    /// before the first, so that PPO's clip acts from the second on.
+    #[default = 1]
+    #[schemars(range(min = 1, max = 1000))]
+    pub num_mini_batches: usize,
     /// Peak learning rate.
     #[default = 1e-5]
     #[schemars(range(min = 0.0, max = 1.0))]
@@ -54,6 +59,12 @@ impl LearnSettings {
     #[must_use]
     pub fn needs_reference(&self) -> bool {
         self.algorithm == Algorithm::Dpo || self.loss.beta != 0.0
+    }
+
+    /// Returns the optimiser steps on the rollouts of one step.
+    #[must_use]
+    pub fn updates_per_step(&self) -> usize {
+        self.num_iterations * self.num_mini_batches
     }
 }
 

@@ -99,6 +99,7 @@ fn learning(settings: &Settings, steps: usize) -> LearnSettings {
         algorithm: Algorithm::Grpo,
         loss: LossSettings::default(),
         num_iterations: 1,
+        num_mini_batches: 1,
         learning_rate: settings.sft.learning_rate,
         total_steps: steps,
         ..settings.update

@@ -36,7 +36,7 @@ fn run(model: &mut Model, (prompts, rollouts, advantages): &Data, settings: &Lea
 fn learned(model: &mut Model, prepared: &mut Prepared, values: &[Vec<f64>], settings: &LearnSettings) -> Gradient {
     let advantages = &Advantages { values: values.to_vec(), ..Advantages::default() };
     let objective = Objective::of(settings.algorithm);
-    gradient(model, prepared, &Lesson { objective, advantages, settings, temperature: 0.8, critic: None }).unwrap()
+    gradient(model, prepared, 0, &Lesson { objective, advantages, settings, temperature: 0.8, critic: None }).unwrap()
 }
 
 fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<Row<'a>> {
@@ -134,7 +134,7 @@ fn with_critic(model: &mut Model, critic: &Critic, settings: &LearnSettings) -> 
     let advantages = &Advantages { values, targets: Some(targets), ..Advantages::default() };
     let (objective, critic) = (Objective::Clipped, Some(critic));
     let lesson = Lesson { objective, advantages, settings, temperature: 0.8, critic };
-    let gradient = gradient(model, &mut prepared, &lesson).unwrap();
+    let gradient = gradient(model, &mut prepared, 0, &lesson).unwrap();
     (prepared, gradient)
 }
 
@@ -215,6 +215,45 @@ fn further_iterations_compare_with_the_policy_before_the_first() {
     }
 }
 
+/// The rows of a mini-batch alone, against log-probabilities noted before the first update.
+#[test]
+fn a_mini_batch_is_an_update_on_its_rows_alone() {
+    let whole = settings(LossType::Grpo, OldLogProbs::Recomputed);
+    let parts = LearnSettings { num_mini_batches: 2, ..whole };
+    let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
+    let (prompts, rollouts, values) = data();
+    let mut prepared = prepare(&mut model, None, &rows(&prompts, &rollouts), &parts, 0.8, 10).unwrap();
+    let tokens: Vec<usize> = prepared.mini_batches.iter().map(|mini_batch| mini_batch.num_tokens).collect();
+    assert_eq!(tokens, [6, 3]);
+    prepared.note_log_probs(&mut model, 0.8).unwrap();
+    // The same log-probabilities, noted in the rollouts.
+    let mut noted = rollouts.clone();
+    for batch in &prepared.batches {
+        let mut old = Vec::<f32>::try_from(batch.old.as_ref().unwrap()).unwrap().into_iter();
+        for &member in &batch.members {
+            noted[member].log_probs = old.by_ref().take(noted[member].tokens.len()).collect();
+        }
+    }
+    let sampled = LearnSettings { old_log_probs: OldLogProbs::Sampled, ..whole };
+    let advantages = &Advantages { values: values.clone(), ..Advantages::default() };
+    let objective = Objective::Clipped;
+    for (mini_batch, own) in [0..2, 2..4].into_iter().enumerate() {
+        let lesson = Lesson { objective, advantages, settings: &parts, temperature: 0.8, critic: None };
+        let part = gradient(&mut model, &mut prepared, mini_batch, &lesson).unwrap();
+        let alone = (prompts.clone(), noted[own.clone()].to_vec(), values[own].to_vec());
+        let expected = run(&mut model, &alone, &sampled);
+        assert!((part.report.loss - expected.report.loss).abs() < 1e-6, "{mini_batch}");
+        for (got, expected) in part.gradients.iter().zip(&expected.gradients) {
+            assert!((got - expected).abs().max().double_value(&[]) < 1e-6, "{mini_batch}");
+        }
+        // The next mini-batch meets other weights.
+        for (_, parameter) in model.lora_parameters() {
+            let _guard = tch::no_grad_guard();
+            let _ = parameter.shallow_clone().g_mul_scalar_(1.5);
+        }
+    }
+}
+
 #[test]
 fn a_sampler_that_is_not_quite_the_policy_is_measured_and_corrected() {
     let plain = settings(LossType::Grpo, OldLogProbs::Recomputed);
@@ -271,15 +310,15 @@ fn the_reference_is_the_model_without_adapters() {
 fn the_split_honours_the_limit() {
     let (prompts, rollouts, _) = data();
     let rows = rows(&prompts, &rollouts);
-    assert_eq!(micro_batches(&rows, 1000, false), [vec![0, 1, 2]]);
+    assert_eq!(micro_batches(&rows, 0..3, 1000, false), [vec![0, 1, 2]]);
     assert_eq!(
-        micro_batches(&rows, 17, false),
+        micro_batches(&rows, 0..3, 17, false),
         [vec![0, 1, 2]],
         "3 + 4 + 2 of the first question, 5 + 3 of the second"
     );
-    assert_eq!(micro_batches(&rows, 16, false), [vec![0, 1], vec![2]]);
-    assert_eq!(micro_batches(&rows, 8, false), [vec![0], vec![1], vec![2]]);
-    assert_eq!(micro_batches(&rows, 1, false), [vec![0], vec![1], vec![2]]);
-    assert_eq!(micro_batches(&rows, 17, true), [vec![0, 1, 2]]);
-    assert_eq!(micro_batches(&rows, 1, true), [vec![0, 1], vec![2]], "questions stay whole");
+    assert_eq!(micro_batches(&rows, 0..3, 16, false), [vec![0, 1], vec![2]]);
+    assert_eq!(micro_batches(&rows, 0..3, 8, false), [vec![0], vec![1], vec![2]]);
+    assert_eq!(micro_batches(&rows, 0..3, 1, false), [vec![0], vec![1], vec![2]]);
+    assert_eq!(micro_batches(&rows, 0..3, 17, true), [vec![0, 1, 2]]);
+    assert_eq!(micro_batches(&rows, 0..3, 1, true), [vec![0, 1], vec![2]], "questions stay whole");
 }
