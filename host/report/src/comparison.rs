@@ -39,6 +39,9 @@ pub struct Tables {
     pub sets: Vec<Table>,
 }
 
+/// Title, figure and factor of a column.
+type SetColumn = (&'static str, fn(&Evaluation) -> f64, f64);
+
 /// Answers of several policies to one question set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QuestionSet {
@@ -60,7 +63,7 @@ impl QuestionSet {
     /// Returns a row for each policy: mean ± standard deviation over its seeds.
     #[must_use]
     pub fn table(&self) -> Table {
-        let columns: [(&str, fn(&Evaluation) -> f64, f64); 5] = [
+        let columns: [SetColumn; 5] = [
             ("accuracy, %", |evaluation| evaluation.accuracy, 100.0),
             ("NA, %", Evaluation::not_attempted_rate, 100.0),
             ("F1, %", |evaluation| evaluation.f1, 100.0),

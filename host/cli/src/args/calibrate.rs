@@ -34,7 +34,7 @@ pub enum CalibrateCommand {
     ///   corver-host calibrate audit --plugin first.wasm --plugin min.wasm
     ///   corver-host calibrate audit --sheet sheet.csv --plugin first.wasm --index wikipedia
     #[command(verbatim_doc_comment)]
-    Audit(AuditArgs),
+    Audit(Box<AuditArgs>),
 }
 
 #[derive(Debug, Args)]
