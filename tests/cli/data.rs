@@ -201,3 +201,35 @@ fn a_pool_keeps_each_question_once_that_the_corpus_speaks_of() {
     host(&["data", "pool", "--config", "demo", first_path, "--near", "2"]).usage("at most 1");
     host(&["data", "pool", "--config", "demo", "nowhere.json"]).bad("nowhere.json");
 }
+
+#[test]
+fn evidence_holds_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    host(&["demo", "world", &path("world")]).good();
+    let all: Vec<Value> = serde_json::from_str(&fs::read_to_string(path("world/eval.json")).unwrap()).unwrap();
+    let mut questions = all[..40].to_vec();
+    for question in &mut questions {
+        question.as_object_mut().unwrap().remove("evidence");
+    }
+    questions[0]["evidence"] = json!("its own");
+    fs::write(path("questions.json"), json!(questions).to_string()).unwrap();
+    let (file, out) = (path("questions.json"), path("with-evidence.jsonl"));
+    let attach = ["data", "evidence", "--config", "demo", &file, "--k", "3", "--out", &out, "--json"];
+    let attached = host(&attach).good().json();
+    assert_eq!((&attached["attached"], &attached["own"], &attached["without"]), (&json!(39), &json!(1), &json!(0)));
+    let lines = lines(Path::new(&out));
+    assert_eq!(lines[0]["evidence"], json!(["its own"]));
+    let holds = |line: &Value| {
+        let golds = line["answers"].as_array().unwrap();
+        let texts = line["evidence"].as_array().unwrap();
+        let gold_in = |text: &Value| golds.iter().any(|gold| text.as_str().unwrap().contains(gold.as_str().unwrap()));
+        assert!(texts.len() <= 3);
+        texts.iter().any(gold_in)
+    };
+    let held = lines[1..].iter().filter(|line| holds(line)).count();
+    assert!(held > 30, "{held} of 39 have a passage with the answer");
+    host(&attach).bad("is there already");
+    let missing = ["data", "evidence", "--index", folder.path().to_str().unwrap(), &file, "--out", &path("none")];
+    host(&missing).bad("corver-host index passages --index");
+}

@@ -49,8 +49,20 @@ fn repository() -> PathBuf {
 
 /// The commands of the page: the text between backticks that begins with one.
 fn commands(page: &str) -> Vec<String> {
-    let subcommands =
-        ["data pool ", "filter ", "train ", "eval ", "compare ", "calibrate ", "sft ", "explain ", "report ", "judge "];
+    let subcommands = [
+        "data pool ",
+        "data evidence ",
+        "index passages ",
+        "filter ",
+        "train ",
+        "eval ",
+        "compare ",
+        "calibrate ",
+        "sft ",
+        "explain ",
+        "report ",
+        "judge ",
+    ];
     let code = page.split('`').skip(1).step_by(2);
     let is_command = |code: &&str| subcommands.iter().any(|name| code.starts_with(name));
     code.filter(is_command).map(str::to_owned).collect()

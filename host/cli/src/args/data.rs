@@ -24,6 +24,34 @@ pub enum DataCommand {
     ///   corver-host data pool nq.jsonl --index wikipedia --out pool
     #[command(verbatim_doc_comment)]
     Pool(PoolArgs),
+    /// Attach passages of the corpus to questions, as evidence for rules that verify against it (fspo, forag).
+    ///
+    /// Every question gets the best passages for its words and its first gold, by BM25. One that brings evidence keeps its own. The
+    /// passages are those that `corver-host index passages` made.
+    ///
+    ///   corver-host data evidence zone/questions.jsonl --index wikipedia --out zone/with-evidence.jsonl
+    #[command(verbatim_doc_comment)]
+    Evidence(EvidenceArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct EvidenceArgs {
+    #[command(flatten)]
+    pub settings: SettingsArgs,
+    #[command(flatten)]
+    pub corpus: CorpusArgs,
+    /// Question files, or splits of datasets' folders: FOLDER#train.
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Folder that holds the passages. Default: the index's own.
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Passages of a question.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub k: u32,
+    /// New file of the questions, one JSON object per line.
+    #[arg(long, value_name = "FILE.jsonl")]
+    pub out: PathBuf,
 }
 
 #[derive(Debug, Args)]

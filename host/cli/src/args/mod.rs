@@ -17,7 +17,7 @@ use tracing::level_filters::LevelFilter;
 
 pub use calibrate::{AuditArgs, CalibrateArgs, CalibrateCommand, DrawArgs, ReadArgs};
 pub use check::CheckArgs;
-pub use data::{DataArgs, DataCommand, PoolArgs};
+pub use data::{DataArgs, DataCommand, EvidenceArgs, PoolArgs};
 pub use index::{
     BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs, PassagesArgs, SearchArgs, VerifyArgs,
 };

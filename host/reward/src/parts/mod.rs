@@ -18,7 +18,7 @@ use crate::folders;
 
 pub use demo::{demo, demo_index};
 pub use rules::{AnyRule, Loader, SentenceRules};
-pub use verifiers::{check_granted, verifiers};
+pub use verifiers::{check_granted, open_passages, verifiers};
 
 /// Opens the triplet extractor, and returns its folder, too.
 ///

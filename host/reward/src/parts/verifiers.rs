@@ -49,12 +49,22 @@ fn with_models(mut verifiers: Verifiers<'static>, config: &VerifierConfig) -> Re
     if passages.is_empty() {
         return Ok(verifiers);
     }
-    let place = |place: &DemoOr<PassagePlace>| match place {
-        DemoOr::Demo => demo_passages(),
-        DemoOr::Own(place) => Ok(place.clone()),
-    };
-    let places: Vec<PassagePlace> = passages.iter().map(place).collect::<Result<_>>()?;
-    Ok(verifiers.with_passages(Passages::open(&places)?))
+    Ok(verifiers.with_passages(open_passages(passages)?))
+}
+
+/// Opens the passages of indexes; the demo's are cut on first use.
+///
+/// # Errors
+/// If an index has no passages; the message has the command that makes them.
+pub fn open_passages(places: &[DemoOr<PassagePlace>]) -> Result<Passages> {
+    let mut all = Vec::new();
+    for place in places {
+        all.push(match place {
+            DemoOr::Demo => demo_passages()?,
+            DemoOr::Own(place) => place.clone(),
+        });
+    }
+    Ok(Passages::open(&all)?)
 }
 
 /// The passages of the demo's articles, made on first use.

@@ -1,5 +1,6 @@
 //! `corver-host data`.
 
+mod evidence;
 mod pool;
 
 use anyhow::Result;
@@ -9,5 +10,6 @@ use crate::args::{DataArgs, DataCommand};
 pub fn run(args: &DataArgs, json: bool) -> Result<()> {
     match &args.command {
         DataCommand::Pool(args) => pool::run(args, json),
+        DataCommand::Evidence(args) => evidence::run(args, json),
     }
 }
