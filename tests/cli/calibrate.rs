@@ -144,7 +144,9 @@ fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
         "{shown}"
     );
     let one_sided = labelled(&sheet, |_| "correct");
-    host(&["calibrate", "audit", "--sheet", one_sided.to_str().unwrap()]).bad("needs true sentences and false ones");
+    let audit = ["calibrate", "audit", "--sheet", one_sided.to_str().unwrap()];
+    host(&[&audit[..], &["--index", "demo"]].concat()).bad("needs true sentences and false ones");
+    host(&audit).bad("`corpus.index`: not set; --index DIR|URL#NAME names one");
 }
 
 #[test]

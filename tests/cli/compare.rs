@@ -110,6 +110,9 @@ fn what_does_not_compare_is_refused_before_anything_is_computed() {
     compare(&["--arm", same.to_str().unwrap()]).bad("changes nothing: it has the settings of base");
     compare(&["--plugin", "first.wasm", "--plugin", "first"]).bad("two arms are called first");
     compare(&["--plugin", "first.wasm", "--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
+    let raw = out.with_file_name("raw.toml");
+    fs::write(&raw, "[run]\nsteps = 1\n").unwrap();
+    compare(&["--arm", raw.to_str().unwrap()]).bad("an arm cannot be called raw");
     compare(&["--arm", other]).bad("has another `question.eval_limit` than base");
     compare(&["--plugin", "min.wasm", "--seeds", "0"]).usage("0 is not in 1..");
     assert!(!out.exists());

@@ -101,6 +101,28 @@ fn what_is_missing_is_listed_with_its_flag() {
 }
 
 #[test]
+fn what_a_command_would_ignore_is_refused() {
+    host(&["eval", "--plugin", "min.wasm"]).bad("--plugin, --extractor and --index are for --supported");
+    let engine = ["train", "--dry-run", "--config", "demo", "--set", "engine.url=http://localhost:8000"];
+    host(&engine).bad("`engine.kind`: not set, but other settings of an engine are");
+    let chat = ["train", "--dry-run", "--config", "demo", "--set", "verify.chat.model=gpt"];
+    host(&chat).bad("`verify.chat.endpoint`: not set, but `verify.chat.model` is");
+    host(&["train", "--dry-run", "--config", "demo", "--set", "question.train=[[]]"]).bad("with at least one of each");
+    let run = tempfile::tempdir().unwrap();
+    fs::write(run.path().join("adapter_config.json"), "{}").unwrap();
+    let adapter = format!("policy.adapter={}", run.path().display());
+    host(&["eval", "--config", "demo", "--set", &adapter]).bad("an evaluation takes it by --adapter");
+}
+
+#[test]
+fn the_demo_may_be_named_like_any_other_part() {
+    host(&["index", "info", "--index", "demo"]).good();
+    host(&["index", "search", "anything", "--index", "demo"]).good();
+    let few = ["eval", "--questions", "demo", "--limit", "2", "--json", "--device", "cpu"];
+    assert!(host(&few).good().json()[0]["true_sentences"].is_number(), "the truth of the demo's world is known");
+}
+
+#[test]
 fn the_demos_extractor_refuses_another_corpus() {
     let text = ["check", "--config", "demo", "--text", "x", "--index", ASSETS];
     host(&text).bad("the demo's extractor reads the demo's sentences alone; --extractor DIR|NAME names one");

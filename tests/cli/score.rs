@@ -92,7 +92,7 @@ fn an_extractor_is_measured_on_gold_sentences() {
     let other =
         r#"{"sentence": "Dora Fenn married Garo Lisk.", "triplets": [["Dora Fenn", "was the wife of", "Garo Lisk"]]}"#;
     fs::write(&gold, format!("{fact}\n{other}\n")).unwrap();
-    let args = ["extract", "--eval", gold.to_str().unwrap()];
+    let args = ["extract", "--extractor", "demo", "--eval", gold.to_str().unwrap()];
     let measured = host(&[&args[..], &["--json"]].concat()).good();
     let quality: Value = serde_json::from_str(measured.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(quality["quality"]["triplets"], serde_json::json!({"right": 1, "found": 2, "gold": 2}));
@@ -102,6 +102,9 @@ fn an_extractor_is_measured_on_gold_sentences() {
         shown.contains("triplets: precision 50.0 %") && shown.contains("head and tail: precision 100.0 %"),
         "{shown}"
     );
+
+    host(&["extract", "--eval", gold.to_str().unwrap()]).bad("`extract.model`: not set; --extractor");
+    host(&["extract", "--prompt", "prompt.txt"]).bad("`extract.model`: not set; --extractor");
 
     fs::write(&gold, "{\"sentence\": 1}\n").unwrap();
     host(&args).bad("gold.jsonl:1:");

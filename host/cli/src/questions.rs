@@ -33,10 +33,16 @@ impl Resolve for TrainSets {
         match problems.required(KEY, settings.question.train.as_mut(), "--questions FILE")? {
             TrainQuestions::Set(text) => resolve_set(KEY, text, problems).map(Self::Set),
             TrainQuestions::Phases(phases) => {
+                if phases.is_empty() || phases.iter().any(Vec::is_empty) {
+                    problems.add(KEY, "a list of phases, each a list of { file, take }, with at least one of each");
+                }
                 let mut all = Vec::new();
                 for phase in phases {
                     let mut shares = Vec::new();
                     for share in phase {
+                        if share.take == 0 {
+                            problems.add(KEY, format!("takes 0 questions of {}", share.file));
+                        }
                         if let Some(place) = resolve_set(KEY, &mut share.file, problems) {
                             shares.push((place, share.take));
                         }
@@ -115,8 +121,12 @@ impl EvalSet {
     /// Returns the truth about the world of the questions, if it is known: the demo's.
     #[must_use]
     pub fn truth(&self) -> Option<Arc<dyn Truth>> {
-        (self.place == Some(DemoOr::Demo)).then(|| Arc::new(DemoTruth(corver_demo::Truth::of(&demo_world()))) as _)
+        (self.place == Some(DemoOr::Demo)).then(demo_truth)
     }
+}
+
+fn demo_truth() -> Arc<dyn Truth> {
+    Arc::new(DemoTruth(corver_demo::Truth::of(&demo_world())))
 }
 
 /// The truth about sentences of the demo's world.
@@ -127,6 +137,11 @@ impl Truth for DemoTruth {
     fn is_true(&self, sentence: &str) -> Option<bool> {
         self.0.is_true(sentence)
     }
+}
+
+/// Returns what is true of the questions that a command line names: known of the demo's alone.
+pub fn truth_of(path: &Path) -> Option<Arc<dyn Truth>> {
+    (path.as_os_str() == DEMO).then(demo_truth)
 }
 
 /// Makes the name of a question set absolute, and returns its place. A split stays behind its folder: `FOLDER#train`.

@@ -24,21 +24,26 @@ pub fn load(args: &SettingsArgs, flags: &[&dyn Flags]) -> Result<Settings> {
 /// Merges the layers, and says so if the built-in demo lies beneath.
 pub fn finish(layers: &Layers) -> Result<Settings> {
     if layers.is_demo() {
-        eprintln!("nothing of your own is named: this is the built-in demo");
+        note_demo();
     }
     layers.settings()
 }
 
-/// Returns the settings of an arm: its own file comes last.
-pub fn of_arm(args: &SettingsArgs, flags: &[&dyn Flags], arm: Option<&Path>) -> Result<Settings> {
+/// Says that a command works on the built-in demo.
+pub fn note_demo() {
+    eprintln!("nothing of your own is named: this is the built-in demo");
+}
+
+/// Returns the layers of an arm: its own file comes last.
+pub fn layers_of_arm(args: &SettingsArgs, flags: &[&dyn Flags], arm: Option<&Path>) -> Result<Layers> {
     let mut layers = layers(args, flags)?;
     if let Some(file) = arm {
         layers.add_file(file)?;
     }
-    layers.settings()
+    Ok(layers)
 }
 
-/// Returns the settings for a command about one rule. If they name several rules, this one's own are the table with its file's name.
+/// Returns the settings for a command about one rule, which takes the place of those that they name. If they name several, this one's own are the table with its file's name.
 pub fn of_rule(args: &RuleArgs, flags: &[&dyn Flags]) -> Result<Settings> {
     let mut settings = load(&args.settings, flags)?;
     if settings.rule.plugin.len() > 1 {
@@ -46,5 +51,6 @@ pub fn of_rule(args: &RuleArgs, flags: &[&dyn Flags]) -> Result<Settings> {
         let own = settings.rule.settings.remove(name.as_ref());
         settings.rule.settings = own.and_then(|own| own.as_object().cloned()).unwrap_or_default();
     }
+    settings.rule.plugin = vec![args.plugin.display().to_string()];
     Ok(settings)
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow};
 use corver_core::{Compatibility, Question, ReturnParts, Rollout, Trace};
 use corver_reward::config::{self, RewardConfig};
 use corver_settings::Layers;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::Value;
@@ -91,6 +91,10 @@ impl Scorer {
             if let Some(path) = given {
                 layers.set(key, text(path)?);
             }
+        }
+        if layers.is_demo() {
+            let category = py.get_type::<PyUserWarning>();
+            PyErr::warn(py, &category, c"nothing of your own is named: this is the built-in demo", 1)?;
         }
         let settings = layers.settings().map_err(error::settings)?;
         let (settings, config) = config::resolve::<RewardConfig>(settings).map_err(error::settings)?;

@@ -54,7 +54,9 @@ impl Layers {
     /// If a file cannot be read, or names an unknown setting.
     pub fn new(files: &[PathBuf], set: &[String]) -> Result<Self> {
         let mut layers = Self::default();
-        for path in files {
+        let (demo, own): (Vec<_>, Vec<_>) = files.iter().partition(|path| path.as_os_str() == DEMO);
+        // The demo lies beneath, wherever it stands on the command line.
+        for path in demo.into_iter().chain(own) {
             layers.add_file(path)?;
             layers.has_own_part = true;
         }
@@ -124,7 +126,7 @@ impl Layers {
 fn is_demo(value: &Value) -> bool {
     match value {
         Value::String(text) => text == DEMO,
-        Value::Array(values) => values.iter().all(is_demo),
+        Value::Array(values) => !values.is_empty() && values.iter().all(is_demo),
         // A phase of a curriculum takes questions of a file.
         Value::Object(share) => share.get("file").is_some_and(is_demo),
         _ => false,
@@ -226,6 +228,7 @@ mod tests {
     fn the_demo_is_the_default_of_a_command_that_names_nothing() {
         assert_eq!(load(&[], &[]).unwrap(), demo());
         assert_eq!(load(&["demo"], &[]).unwrap(), demo());
+        assert_eq!(load(&[], &["corpus.index=[]"]).unwrap(), Settings::default());
         let settings = load(&[], &["run.steps=3", "rule.plugin=min.wasm", "corpus.index=demo"]).unwrap();
         assert_eq!(settings.policy.model.as_deref(), Some(DEMO));
         assert_eq!((settings.run.steps, settings.rule.plugin), (3, vec!["min.wasm".to_owned()]));
@@ -288,9 +291,12 @@ mod tests {
         let first = write("first.toml", "[run]\nsteps = 1\nseed = 1\n[question]\ntrain = 'a'");
         let second = write("second.toml", "[run]\nsteps = 2");
         let arm = write("arm.toml", "[question]\ntrain = 'c'");
+        let second_again = second.clone();
         let mut layers = Layers::new(&[first, second], &["question.train=b".to_owned()]).unwrap();
         let settings = layers.settings().unwrap();
         assert_eq!((settings.run.steps, settings.run.seed), (2, 1));
+        let over_demo = Layers::new(&[second_again, DEMO.into()], &[]).unwrap().settings().unwrap();
+        assert_eq!((over_demo.run.steps, over_demo.policy), (2, demo().policy));
         assert_eq!(settings.question.train, Some(TrainQuestions::Set("b".into())));
         layers.add_file(&arm).unwrap();
         assert_eq!(layers.settings().unwrap().question.train, Some(TrainQuestions::Set("c".into())));

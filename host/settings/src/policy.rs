@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use smart_default::SmartDefault;
 
+use crate::text::{OneOrMany, one_or_many};
+
 /// System prompt of the paper's training rollouts (App. prompt).
 pub const PAPER_TRAINING_PROMPT: &str = "
 Answer using this exact format:
@@ -32,6 +34,8 @@ pub struct PolicySection {
     /// Variables of the model's chat template, such as `{ enable_thinking = false }`.
     pub chat: Map<String, Value>,
     /// Texts that end an answer, beside the model's stop tokens. The text stays in the answer.
+    #[serde(deserialize_with = "one_or_many")]
+    #[schemars(with = "OneOrMany")]
     pub stop: Vec<String>,
     /// System prompt of training rollouts and of `filter`; an empty text sends none. Default: the paper's.
     #[default(PAPER_TRAINING_PROMPT.into())]

@@ -44,7 +44,7 @@ pub struct Sampling {
     /// Most probable tokens kept. Not set: all.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub top_k: Option<usize>,
-    /// Longest prompt, in tokens, chat template included. Not set by [`Sampling::greedy`]: no bound.
+    /// Longest prompt, in tokens, chat template included. Evaluation has no bound.
     #[default(Some(256))]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub max_prompt_length: Option<usize>,

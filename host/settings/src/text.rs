@@ -14,7 +14,7 @@ pub(crate) enum OneOrMany {
 }
 
 /// Reads a text or a list of texts; none of them may be empty.
-pub(crate) fn one_or_many<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<String>, D::Error> {
+pub(crate) fn one_or_many<'de, D: Deserializer<'de>, T: From<String>>(value: D) -> Result<Vec<T>, D::Error> {
     let texts = match OneOrMany::deserialize(value)? {
         OneOrMany::One(text) => vec![text],
         OneOrMany::Many(texts) => texts,
@@ -22,5 +22,5 @@ pub(crate) fn one_or_many<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<Str
     if texts.iter().any(String::is_empty) {
         return Err(serde::de::Error::custom("an empty text names nothing; leave the setting out"));
     }
-    Ok(texts)
+    Ok(texts.into_iter().map(T::from).collect())
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
 use crate::run::Device;
+use crate::text::{OneOrMany, one_or_many};
 
 /// Capabilities of rules beside counts. Each is granted by naming its model or index; `demo` stands for the demo's world.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -102,6 +103,8 @@ pub struct ChatPrices {
 #[serde(default, deny_unknown_fields)]
 pub struct PassageSettings {
     /// Index folders whose passages `corver-host index passages` made, or `demo`; several are searched as one.
+    #[serde(deserialize_with = "one_or_many")]
+    #[schemars(with = "OneOrMany")]
     pub index: Vec<PathBuf>,
     /// Folder of the passages (`--dir`). Not set: beside each index.
     pub dir: Option<PathBuf>,

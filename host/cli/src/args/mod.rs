@@ -388,6 +388,8 @@ pub struct RecordingArgs {
 
 #[derive(Debug, Args)]
 pub struct ExtractArgs {
+    #[command(flatten)]
+    pub settings: SettingsArgs,
     /// Hugging Face folder, the name of a model that was downloaded, or a folder with an exported graph. Default: the demo's.
     #[arg(long, value_name = "DIR|NAME")]
     pub extractor: Option<String>,
@@ -403,9 +405,9 @@ pub struct ExtractArgs {
     /// Sentences decoded together, at most. Default: the folder's own, or 32.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub batch_size: Option<u32>,
-    /// auto, cpu, cuda or cuda:N.
-    #[arg(long, default_value = "auto")]
-    pub device: String,
+    /// auto, cpu, cuda or cuda:N (`extract.device`).
+    #[arg(long)]
+    pub device: Option<String>,
     /// Show the model's replies too.
     #[arg(long)]
     pub raw: bool,

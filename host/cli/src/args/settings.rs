@@ -8,8 +8,8 @@ use corver_settings::Layers;
 /// Settings files and single settings, later ones over earlier ones; docs/configuration.md lists all.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SettingsArgs {
-    /// TOML file, or `demo` for the built-in one; repeatable, later files override earlier ones. Default: the demo, if nothing else
-    /// names a model, a corpus or questions of your own.
+    /// TOML file, or `demo` for the built-in one, which lies beneath the others; repeatable, later files override earlier ones.
+    /// Default: the demo, if the command names no model, corpus, questions or other part of your own.
     #[arg(long, value_name = "FILE")]
     pub config: Vec<PathBuf>,
     /// One setting, as section.key=value; repeatable.
@@ -42,7 +42,7 @@ impl Flags for PolicyArgs {
 }
 
 /// Corpus and extractor.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct PartArgs {
     /// The triplet extractor: a Hugging Face folder, or the name of a downloaded model (`extract.model`).
     #[arg(long, value_name = "DIR|NAME")]
@@ -58,8 +58,8 @@ impl Flags for PartArgs {
     }
 }
 
-/// Corpus.
-#[derive(Debug, Clone, Default, Args)]
+/// Indexes that counts come from.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct CorpusArgs {
     /// The corpus: an index folder, or URL#NAME of an index on a server; repeatable, counts are added (`corpus.index`).
     #[arg(long, value_name = "DIR|URL#NAME")]

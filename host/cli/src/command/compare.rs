@@ -168,17 +168,23 @@ fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
     let there = out.display();
     ensure!(!out.join(PLAN).exists(), "{there} holds a comparison; go on with it by --resume, or choose another --out");
     ensure!(is_free(out), "{there} is not empty; choose another --out");
+    if layers_of_arm(args, args.plugin.first(), None)?.is_demo() {
+        settings::note_demo();
+    }
     let mut others = arms(args)?;
     let (first, settings) = others.remove(0);
     let mut arms = vec![(first, settings)];
     for (name, settings) in others {
         let first = &arms[0];
         ensure!(arms.iter().all(|(known, _)| *known != name), "two arms are called {name}");
+        ensure!(name != eval::RAW, "an arm cannot be called {name}: that is the untrained policy");
         let different = differing(&first.1, &settings)?;
         if let Some(key) = different.iter().find(|key| COMMON.iter().any(|common| key.starts_with(common))) {
             bail!("{name} has another `{key}` than {}, but arms are measured alike, with the same seeds", first.0);
         }
-        ensure!(!different.is_empty(), "{name} changes nothing: it has the settings of {}", first.0);
+        for (known, same) in &arms {
+            ensure!(*same != settings, "{name} changes nothing: it has the settings of {known}");
+        }
         arms.push((name, settings));
     }
     ensure!(
@@ -217,8 +223,8 @@ fn reopen(out: &Path, args: &CompareArgs) -> Result<Plan> {
     Ok(plan)
 }
 
-/// Returns the name and the resolved settings of every arm: the rules, then the files; before them the settings as they are, unless
-/// a rule is named.
+/// Returns the name and the resolved settings of every arm: the rules, then the files, with the first of the rules; before them the
+/// settings as they are, unless a rule is named.
 fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
     let mut arms = Vec::new();
     if args.plugin.is_empty() {
@@ -231,17 +237,22 @@ fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
     }
     for file in &args.arm {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let settings = of_arm(args, None, Some(file)).with_context(|| format!("the arm {}", file.display()))?;
+        let settings =
+            of_arm(args, args.plugin.first(), Some(file)).with_context(|| format!("the arm {}", file.display()))?;
         arms.push((name, settings));
     }
     Ok(arms)
 }
 
-/// Returns the settings of one arm: those of the command, with the arm's rule, or with its own file last.
-fn of_arm(args: &CompareArgs, plugin: Option<&String>, file: Option<&PathBuf>) -> Result<Settings> {
+fn layers_of_arm(args: &CompareArgs, plugin: Option<&String>, file: Option<&PathBuf>) -> Result<Layers> {
     let reward = RewardArgs { plugin: plugin.into_iter().cloned().collect(), parts: args.parts.clone() };
     let flags: [&dyn Flags; 4] = [&args.policy, &args.questions, &reward, &args.length];
-    let settings = settings::of_arm(&args.settings, &flags, file.map(PathBuf::as_path))?;
+    settings::layers_of_arm(&args.settings, &flags, file.map(PathBuf::as_path))
+}
+
+/// Returns the settings of one arm: those of the command, with the arm's rule, or with its own file last.
+fn of_arm(args: &CompareArgs, plugin: Option<&String>, file: Option<&PathBuf>) -> Result<Settings> {
+    let settings = layers_of_arm(args, plugin, file)?.settings()?;
     let (settings, _) = config::resolve_with(settings, |settings, problems| {
         TrainConfig::resolve(&RecordingArgs::default(), settings, problems)
     })?;
@@ -252,7 +263,10 @@ fn train_args(out: &Path, arm: &str, seed: u64) -> TrainArgs {
     let run = run_folder(out, arm, seed);
     let length = LengthArgs { seed: Some(seed), steps: None };
     let mut args = TrainArgs { length, resume: run.join(folder::MANIFEST).exists(), ..TrainArgs::default() };
-    args.settings.config.push(out.join(arm).join(folder::CONFIG));
+    // A run that began has settings of its own: threads and memory, as they were found.
+    if !args.resume {
+        args.settings.config.push(out.join(arm).join(folder::CONFIG));
+    }
     args.out = Some(run);
     args
 }

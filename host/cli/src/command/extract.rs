@@ -7,14 +7,16 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use corver_core::Triplet;
 use corver_core::triplet::triplets_from_reply;
-use corver_extract::{Settings, Stats};
-use corver_reward::config::{DemoOr, ExtractorConfig, hub_place};
-use corver_reward::{hub, parts};
+use corver_extract::Stats;
+use corver_reward::config::{self, ExtractorConfig};
+use corver_reward::parts;
+use corver_settings::Settings;
 use corver_study::eval::{ExtractionQuality, Found, compare_triplets, read_gold};
 use serde_json::json;
 
 use crate::args::ExtractArgs;
 use crate::output;
+use crate::settings;
 
 pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
     // Before anything large is loaded.
@@ -24,20 +26,7 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         Some(gold) => gold.iter().map(|gold| gold.sentence.as_str()).collect(),
         None => text.lines().map(str::trim).filter(|line| !line.is_empty()).collect(),
     };
-    let config = ExtractorConfig {
-        model: match &args.extractor {
-            Some(text) => hub_place(hub::Kind::Model, text).context("--extractor")?,
-            None => DemoOr::Demo,
-        },
-        prompt: args.prompt.clone(),
-        chat: !args.no_chat,
-        settings: Settings {
-            max_new_tokens: args.max_new_tokens.map(|n| n as usize),
-            batch_size: args.batch_size.map(|n| n as usize),
-            ..Settings::default()
-        },
-        device: args.device.parse()?,
-    };
+    let (_, config) = config::resolve::<ExtractorConfig>(settings_of(args)?)?;
     let (_, extractor) = parts::extractor(&config)?;
     let start = Instant::now();
     let replies = extractor.replies(&sentences).context("extracting triplets")?;
@@ -67,6 +56,29 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
         report(extractor.stats(), seconds, json)?;
     }
     Ok(())
+}
+
+fn settings_of(args: &ExtractArgs) -> Result<Settings> {
+    let mut layers = settings::layers(&args.settings, &[])?;
+    let flags = [("extract.model", &args.extractor), ("extract.device", &args.device)];
+    for (key, text) in flags.into_iter().filter_map(|(key, text)| Some((key, text.as_deref()?))) {
+        layers.set(key, text);
+    }
+    if let Some(prompt) = &args.prompt {
+        layers.set("extract.prompt", prompt.to_str().context("--prompt: the path is not UTF-8")?);
+    }
+    for (key, number) in [("extract.max_new_tokens", args.max_new_tokens), ("extract.batch_size", args.batch_size)] {
+        if let Some(number) = number {
+            layers.set(key, number);
+        }
+    }
+    if args.no_chat {
+        layers.set("extract.chat", false);
+    }
+    if args.eval.is_some() {
+        layers.add_own_part();
+    }
+    settings::finish(&layers)
 }
 
 /// Of a file, or of standard input.

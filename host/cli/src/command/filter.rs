@@ -51,6 +51,9 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
     manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(&settings, &FREE)?));
     manifest.set("model", fingerprint(&model)?);
+    if let Some(adapter) = &policy.adapter {
+        manifest.set("adapter", fingerprint(adapter)?);
+    }
     manifest.set("questions", text_fingerprint(&serde_json::to_string(&questions)?));
     manifest.set("device", device);
 
@@ -65,7 +68,8 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         if asked_to_stop.asked() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
-    let answering = Answering { adapter: None, system_prompt: &settings.policy.system_prompt, scratch: scratch.path() };
+    let system_prompt = &settings.policy.system_prompt;
+    let answering = Answering { adapter: policy.adapter.as_deref(), system_prompt, scratch: scratch.path() };
     let mut sampler = engine::open_sampler(&settings, &policy, &model, answering, (&questions, &plan.sampling), watch)?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "filter"));
     let run = if args.resume {

@@ -76,13 +76,6 @@ impl<A: Resolve, B: Resolve> Resolve for (A, B) {
     }
 }
 
-impl<A: Resolve, B: Resolve, C: Resolve> Resolve for (A, B, C) {
-    fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
-        let ((a, b), c) = <((A, B), C)>::resolve(settings, problems)?;
-        Some((a, b, c))
-    }
-}
-
 /// Returns the parts of type `T`, with the settings that they were resolved from: bounds checked, their paths absolute.
 ///
 /// # Errors

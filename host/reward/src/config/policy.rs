@@ -48,7 +48,13 @@ impl Resolve for PolicyConfig {
 fn engine(section: &mut EngineSection, problems: &mut Problems) -> Option<Option<EngineConfig>> {
     problems.make_absolute("engine.adapters", &mut section.adapters);
     problems.make_absolute("engine.token_file", &mut section.token_file);
-    let Some(kind) = section.kind else { return Some(None) };
+    let Some(kind) = section.kind else {
+        if section.url.is_none() && section.model.is_none() && section.adapters.is_none() {
+            return Some(None);
+        }
+        problems.add("engine.kind", "not set, but other settings of an engine are; vllm or sglang");
+        return None;
+    };
     if section.url.is_none() {
         problems.add("engine.url", "not set; the root of the server, such as http://localhost:8000");
     }

@@ -27,29 +27,37 @@ impl Resolve for VerifierConfig {
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
         let seed = settings.run.seed;
         let verify = &mut settings.verify;
-        let mut nli = None;
+        let mut nli = Some(None);
         if let Some(text) = &mut verify.nli.model {
-            let place = problems.record("verify.nli.model", hub_place(hub::Kind::Model, text))?;
-            *text = place.written(|path| path.display().to_string());
-            nli = Some((place, verify.nli.clone()));
+            let place = problems.record("verify.nli.model", hub_place(hub::Kind::Model, text));
+            if let Some(place) = &place {
+                *text = place.written(|path| path.display().to_string());
+            }
+            nli = place.map(|place| Some((place, verify.nli.clone())));
         }
         problems.make_absolute("verify.chat.key_file", &mut verify.chat.key_file);
         problems.make_absolute("verify.passages.dir", &mut verify.passages.dir);
+        let chat = chat(&verify.chat, problems);
         let dir = verify.passages.dir.clone();
-        let mut passages = Vec::new();
+        let mut passages = Some(Vec::new());
         for index in &mut verify.passages.index {
-            passages.push(passage_place(index, dir.as_deref(), problems)?);
+            let place = passage_place(index, dir.as_deref(), problems);
+            passages = passages.zip(place).map(|(known, place)| [known, vec![place]].concat());
         }
-        Some(Self { nli, chat: chat(&verify.chat), passages, error_rate: verify.demo.error_rate, seed })
+        Some(Self { nli: nli?, chat: chat?, passages: passages?, error_rate: verify.demo.error_rate, seed })
     }
 }
 
-fn chat(settings: &ChatSettings) -> Option<DemoOr<ChatSettings>> {
-    match (&settings.endpoint, &settings.model) {
-        (Some(endpoint), _) if endpoint == DEMO => Some(DemoOr::Demo),
-        (None, None) => None,
-        _ => Some(DemoOr::Own(settings.clone())),
+/// Returns `Some(None)` if no chat model is named, and `None` if something about it is missing.
+fn chat(settings: &ChatSettings, problems: &mut Problems) -> Option<Option<DemoOr<ChatSettings>>> {
+    match (settings.endpoint.as_deref(), &settings.model) {
+        (Some(DEMO), _) => return Some(Some(DemoOr::Demo)),
+        (None, None) => return Some(None),
+        (None, Some(_)) => problems.add("verify.chat.endpoint", "not set, but `verify.chat.model` is"),
+        (Some(_), None) => problems.add("verify.chat.model", "not set, but `verify.chat.endpoint` is"),
+        (Some(_), Some(_)) => return Some(Some(DemoOr::Own(settings.clone()))),
     }
+    None
 }
 
 fn passage_place(index: &mut PathBuf, dir: Option<&Path>, problems: &mut Problems) -> Option<DemoOr<PassagePlace>> {

@@ -86,7 +86,7 @@ fn settings_of(args: &AuditArgs) -> Result<Settings> {
     if let Some(limit) = args.limit {
         layers.set("question.eval_limit", limit);
     }
-    if args.adapter.is_some() {
+    if args.adapter.is_some() || !args.sheet.is_empty() {
         layers.add_own_part();
     }
     settings::finish(&layers)

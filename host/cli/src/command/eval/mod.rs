@@ -18,11 +18,11 @@ use corver_study::run::{RunDir, RunManifest, fingerprint, text_fingerprint};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::args::{EvalArgs, EvalCommand};
+use crate::args::{EvalArgs, EvalCommand, PartArgs, RewardArgs};
 use crate::engine::{self, Answering};
 use crate::output;
 use crate::policy;
-use crate::questions::{EvalSet, graded_questions};
+use crate::questions::{EvalSet, graded_questions, truth_of};
 use crate::recording::{self, Origin};
 use crate::resumed;
 use crate::scoring::ScoringConfig;
@@ -66,10 +66,13 @@ pub fn run(args: &EvalArgs, json: bool) -> Result<()> {
 pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
     let records = args.recording.record.is_some() || args.recording.replay.is_some();
     ensure!(args.supported || !records, "--record and --replay are for what --supported asks");
+    let RewardArgs { plugin, parts: reward_parts } = &args.reward;
+    let names_reward = !plugin.is_empty() || *reward_parts != PartArgs::default();
+    ensure!(args.supported || !names_reward, "--plugin, --extractor and --index are for --supported");
     let (mut settings, config) =
         config::resolve_with(settings_of(args)?, |settings, problems| EvalConfig::resolve(args, settings, problems))?;
     let device = engine::device(&settings, &config.policy)?;
-    let sets = sets(args, &settings, &config.questions)?;
+    let sets = sets(args, config.questions.as_ref())?;
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
@@ -137,7 +140,8 @@ fn answers_of(
 /// Parts of an evaluation.
 struct EvalConfig {
     policy: PolicyConfig,
-    questions: EvalSet,
+    /// Configured questions. `None`: the command line names the question sets.
+    questions: Option<EvalSet>,
     /// Parts of --supported.
     scoring: Option<ScoringConfig>,
 }
@@ -145,9 +149,15 @@ struct EvalConfig {
 impl EvalConfig {
     fn resolve(args: &EvalArgs, settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
         let policy = PolicyConfig::resolve(settings, problems);
-        let questions = EvalSet::resolve(settings, problems);
+        let questions = match args.questions.is_empty() {
+            true => EvalSet::resolve(settings, problems).map(Some),
+            false => Some(None),
+        };
         if args.questions.is_empty() {
             problems.required("question.eval", settings.question.eval.as_ref(), "--questions FILE");
+        }
+        if args.adapter.is_empty() && !args.raw && settings.policy.adapter.is_some() {
+            problems.add("policy.adapter", "an evaluation takes it by --adapter; --raw is without it");
         }
         let scoring = match args.supported {
             false => Some(None),
@@ -172,16 +182,16 @@ fn settings_of(args: &EvalArgs) -> Result<Settings> {
     settings::finish(&layers)
 }
 
-fn sets(args: &EvalArgs, settings: &Settings, configured: &EvalSet) -> Result<Vec<Set>> {
-    if args.questions.is_empty() {
+fn sets(args: &EvalArgs, configured: Option<&EvalSet>) -> Result<Vec<Set>> {
+    if let Some(configured) = configured {
         let questions = configured.read()?;
         return Ok(vec![Set { name: "eval".to_owned(), questions, truth: configured.truth() }]);
     }
     let mut sets = Vec::new();
     for path in &args.questions {
         let (name, mut questions) = graded_questions(path)?;
-        questions.truncate(settings.question.eval_limit.unwrap_or(usize::MAX));
-        sets.push(Set { name, questions, truth: None });
+        questions.truncate(args.limit.unwrap_or(usize::MAX));
+        sets.push(Set { name, questions, truth: truth_of(path) });
     }
     Ok(sets)
 }

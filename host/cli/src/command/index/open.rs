@@ -8,9 +8,23 @@ use corver_corpus::{Corpus, Index, OpenOptions, Tokenizer};
 use corver_reward::parts;
 use corver_settings::DEMO;
 
-/// The index folder that is named, or the demo's.
+use crate::settings;
+
+/// True if the demo's index is named, or none.
+pub fn is_demo(index: Option<&Path>) -> bool {
+    index.is_none_or(|path| path.as_os_str() == DEMO)
+}
+
+/// Returns the index folder that is named, or the demo's.
 pub fn folder(index: Option<&Path>) -> Result<PathBuf> {
-    index.map_or_else(parts::demo_index, |path| Ok(path.to_owned()))
+    match index {
+        Some(path) if !is_demo(index) => Ok(path.to_owned()),
+        Some(_) => parts::demo_index(),
+        None => {
+            settings::note_demo();
+            parts::demo_index()
+        }
+    }
 }
 
 /// Opens an index with its own tokenizer or another.

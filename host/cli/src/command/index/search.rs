@@ -1,5 +1,6 @@
 //! `corver-host index search`: what a rule's search finds.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -13,7 +14,10 @@ use crate::output;
 
 pub fn run(args: &SearchArgs, json: bool) -> Result<()> {
     let SearchArgs { query, index, dir, title, k } = args;
-    let index = if index.is_empty() { vec![folder(None)?] } else { index.clone() };
+    let index: Vec<PathBuf> = match index.as_slice() {
+        [] => vec![folder(None)?],
+        named => named.iter().map(|index| folder(Some(index))).collect::<Result<_>>()?,
+    };
     let places = index.iter().map(|index| Place::new(index, dir.as_deref()));
     let passages = Passages::open(&places.collect::<Result<Vec<_>, PassageError>>()?)?;
     let search = Search { title: title.clone(), query: query.clone(), k: *k };

@@ -7,7 +7,7 @@ use corver_corpus::OpenOptions;
 use corver_serve::{CountLimits, Metrics, counts};
 use serde_json::json;
 
-use super::open::{folder, name_of, open_folder};
+use super::open::{folder, is_demo, name_of, open_folder};
 use crate::args::IndexServeArgs;
 use crate::command::serve::bind;
 use crate::output;
@@ -17,7 +17,7 @@ pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     let shards = args.shards.clone();
     let options = OpenOptions { cache_bytes: args.cache, shards, ..OpenOptions::default() };
     let corpus = open_folder(&path, args.tokenizer.as_deref(), options)?;
-    let mut name = name_of(&path, args.name.as_deref(), args.index.is_none())?;
+    let mut name = name_of(&path, args.name.as_deref(), is_demo(args.index.as_deref()))?;
     if let (Some(shards), None) = (&args.shards, &args.name) {
         name = part_name(&name, shards);
     }
