@@ -115,6 +115,7 @@ fn world(folder: &Path) {
     let lines: Vec<String> = train[..8].iter().map(|question| demonstration(question).to_string()).collect();
     fs::write(folder.join("demonstrations.jsonl"), lines.join("\n")).unwrap();
     fs::write(folder.join("tiny.toml"), TINY).unwrap();
+    fs::copy(repository().join("configs/demo-verifiers.toml"), folder.join("verifiers.toml")).unwrap();
 }
 
 /// A sheet whose first rows are correct, and whose last ones are not.
