@@ -224,6 +224,33 @@ mod tests {
         assert!(settings.eval.system_prompt.ends_with("<answer>I don't know</answer>"));
     }
 
+    /// App. prompt: no baseline trains under CorVer's prompt, each of theirs asks for both blocks, and all
+    /// trained policies answer under one evaluation prompt.
+    #[test]
+    fn the_papers_baselines_have_prompts_of_their_own() {
+        let own = Settings::default();
+        for (method, words) in [
+            (
+                "fspo",
+                "You must show the reasoning process within <think> </think> tags, and ONLY return the FINAL ANSWER",
+            ),
+            (
+                "knowrl",
+                "</think>\n\n<answer>\nMy final, factual answer based on careful reasoning.\n</answer>\n\nImportant:",
+            ),
+            ("rlfh", &own.eval.system_prompt),
+            ("forag", &own.eval.system_prompt),
+        ] {
+            let file = format!("{}/../../configs/baselines/paper/{method}.toml", env!("CARGO_MANIFEST_DIR"));
+            let settings = load(&[&file], &[]).unwrap();
+            let prompt = settings.policy.system_prompt;
+            assert!(prompt.contains(words), "{method}: {prompt}");
+            assert!(prompt.contains("<think>") && prompt.contains("<answer>"), "{method}: {prompt}");
+            assert!(!prompt.contains("never pronouns"), "{method}: {prompt}");
+            assert_eq!(settings.eval, own.eval, "{method}");
+        }
+    }
+
     #[test]
     fn the_demo_is_the_default_of_a_command_that_names_nothing() {
         assert_eq!(load(&[], &[]).unwrap(), demo());
