@@ -162,7 +162,7 @@ fn bad_requests_are_named_before_anything_is_computed() {
     host(&["calibrate", "read", "nowhere.csv"]).bad("cannot read the sheet nowhere.csv");
     let audit = |more: &[&str]| host(&[&["calibrate", "audit"], more].concat());
     audit(&["--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
-    audit(&["--sheet", "nowhere.csv"]).bad("cannot read the sheet nowhere.csv");
+    audit(&["--index", "demo", "--sheet", "nowhere.csv"]).bad("cannot read the sheet nowhere.csv");
     audit(&["--config", "demo", "--questions", sheet])
         .bad("nobody knows what is true of these questions; label sentences");
     audit(&["--samples", "0"]).usage("--samples");

@@ -23,7 +23,7 @@ pub fn load(args: &SettingsArgs, flags: &[&dyn Flags]) -> Result<Settings> {
 
 /// Merges the layers, and says so if the built-in demo lies beneath.
 pub fn finish(layers: &Layers) -> Result<Settings> {
-    if layers.is_demo() {
+    if layers.is_demo_by_default() {
         note_demo();
     }
     layers.settings()

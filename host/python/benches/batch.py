@@ -51,7 +51,7 @@ def main():
 
 
 def in_process(ids, questions):
-    scorer = corver.Scorer()
+    scorer = corver.Scorer(index="demo")
     demo = corver.demo().policy
     scorer.score(completion_ids=[], tokenizer=demo)  # reads the tokenizer
     begun = time.perf_counter()

@@ -92,7 +92,7 @@ impl Scorer {
                 layers.set(key, text(path)?);
             }
         }
-        if layers.is_demo() {
+        if layers.is_demo_by_default() {
             let category = py.get_type::<PyUserWarning>();
             PyErr::warn(py, &category, c"nothing of your own is named: this is the built-in demo", 1)?;
         }

@@ -67,7 +67,7 @@ class Command(unittest.TestCase):
         host("plugin", "build", rule)
         host("plugin", "check", rule / "my-rule.wasm")
         self.assertFalse((PACKAGE / "plugins/target").exists(), "nothing is compiled into the package")
-        self.assertEqual(corver.Scorer(plugin=rule / "my-rule.wasm").rule, "my-rule")
+        self.assertEqual(corver.Scorer(plugin=rule / "my-rule.wasm", index="demo").rule, "my-rule")
 
     def test_a_rule_in_python_finds_its_sdk(self):
         told = host("plugin", "new", "--lang", "python", self.folder / "my-rule")

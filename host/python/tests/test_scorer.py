@@ -37,7 +37,7 @@ class Scores(unittest.TestCase):
                 (["--set", "reward.ablation=no_judge", "--judge", "token-f1"], {"judge": "token-f1", "set": {"reward.ablation": "no_judge"}}),
             ]:
                 told = subprocess.run([*command, *flags], check=True, capture_output=True, text=True).stdout
-                scores = corver.Scorer(**settings).score(COMPLETIONS, QUESTIONS, ANSWERS)
+                scores = corver.Scorer(index="demo", **settings).score(COMPLETIONS, QUESTIONS, ANSWERS)
                 self.assertEqual([score.to_dict() for score in scores], [json.loads(line) for line in told.splitlines()])
 
     def test_what_each_token_earns_is_the_hosts(self):
@@ -169,11 +169,11 @@ class Mistakes(unittest.TestCase):
     def test_settings_are_named(self):
         for settings, told in [
             ({"set": {"reward.lambda": 1}}, "did you mean `reward.lambda_"),
-            ({"set": {"reward.lambda_corver": "high"}}, "setting `reward.lambda_corver`"),
-            ({"set": {"corpus.cache_mib": -1}}, "corpus.cache_mib"),
+            ({"index": "demo", "set": {"reward.lambda_corver": "high"}}, "setting `reward.lambda_corver`"),
+            ({"index": "demo", "set": {"corpus.cache_mib": -1}}, "corpus.cache_mib"),
             ({"config": "/nowhere.toml"}, "cannot read the configuration /nowhere.toml"),
-            ({"plugin": "first.wasm:x"}, "the weight of first.wasm"),
-            ({"plugin": []}, "`rule.plugin`: not set"),
+            ({"index": "demo", "plugin": "first.wasm:x"}, "the weight of first.wasm"),
+            ({"index": "demo", "plugin": []}, "`rule.plugin`: not set"),
         ]:
             with self.subTest(settings), self.assertRaisesRegex(corver.SettingsError, ".*") as caught:
                 corver.Scorer(**settings)
@@ -182,13 +182,13 @@ class Mistakes(unittest.TestCase):
 
     def test_what_cannot_be_opened_is_named(self):
         for settings, told in [
-            ({"plugin": "frist.wasm"}, "did you mean first.wasm?"),
+            ({"index": "demo", "plugin": "frist.wasm"}, "did you mean first.wasm?"),
             ({"index": "/nowhere"}, "/nowhere"),
             ({"index": "/nowhere"}, "`extract.model`: not set"),
             ({"extractor": corver.demo().extractor}, "`corpus.index`: not set"),
             ({"config": "demo", "index": corver.demo().policy}, "the demo's extractor reads the demo's sentences alone"),
             ({"extractor": "/nowhere"}, "`extract.model`: there is no /nowhere"),
-            ({"set": {"rule.settings.tiers.rewards": "many"}}, "tiers"),
+            ({"index": "demo", "set": {"rule.settings.tiers.rewards": "many"}}, "tiers"),
         ]:
             with self.subTest(settings), self.assertRaisesRegex(corver.CorverError, ".*") as caught:
                 corver.Scorer(**settings)
@@ -196,7 +196,7 @@ class Mistakes(unittest.TestCase):
             self.assertEqual(len(str(caught.exception).splitlines()), 1)
 
     def test_arguments_that_contradict_each_other(self):
-        scorer = corver.Scorer()
+        scorer = corver.Scorer(index="demo")
         for arguments, told in [
             ({}, "give either completions, or completion_ids and their tokenizer"),
             ({"completions": ["a"], "completion_ids": [[1]], "tokenizer": "x"}, "give either"),
@@ -212,6 +212,10 @@ class Mistakes(unittest.TestCase):
             scorer.score(completion_ids=[[1]], tokenizer=7)
         with self.assertRaisesRegex(corver.CorverError, "cannot read /nowhere"):
             scorer.score(completion_ids=[[1]], tokenizer="/nowhere")
+
+    def test_a_scorer_of_the_demo_by_default_says_so(self):
+        with self.assertWarnsRegex(UserWarning, "nothing of your own is named: this is the built-in demo"):
+            corver.Scorer()
 
     def test_no_number_for_a_setting(self):
         with self.assertRaisesRegex(ValueError, "NaN, which no setting can be"):

@@ -111,6 +111,12 @@ impl Layers {
         !self.has_own_part && PARTS.iter().all(|key| find(&self.values, key).is_none_or(is_demo))
     }
 
+    /// True if the demo's settings lie beneath although nothing names the demo.
+    #[must_use]
+    pub fn is_demo_by_default(&self) -> bool {
+        !self.has_own_part && PARTS.iter().all(|key| find(&self.values, key).is_none())
+    }
+
     /// Returns the merged settings, over the defaults or over the demo's.
     ///
     /// # Errors

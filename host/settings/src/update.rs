@@ -24,7 +24,7 @@ pub struct LearnSettings {
     #[default = 1]
     #[schemars(range(min = 1, max = 1000))]
     pub num_iterations: usize,
-    /// Parts of equal size into which the rollouts of one step are cut, for an optimiser step on each. All compare with the policy
+    /// Parts of equal size into which the rollouts of one step are cut, for an optimiser step on each; it divides their number. All compare with the policy
     /// before the first, so that PPO's clip acts from the second on.
     #[default = 1]
     #[schemars(range(min = 1, max = 1000))]

@@ -103,12 +103,14 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns the arm without sentence rewards (the paper's A1), whose steps the others' are measured in.
+/// Returns the arm that is paid by the built-in judge and format check alone (the paper's A1), whose steps the others' are measured in.
 fn find_a1(out: &Path, arms: &[String]) -> Result<Option<usize>> {
     for (place, arm) in arms.iter().enumerate() {
         let config = out.join(arm).join(folder::CONFIG);
         let settings = Layers::new(&[config], &[])?.settings()?;
-        if !settings.reward.sentence_rewards_enabled() {
+        let is_compared_method = settings.judge.plugin.is_some() || settings.format.plugin.is_some();
+        let reward = settings.reward;
+        if !reward.sentence_rewards_enabled() && reward.lambda_judge > 0.0 && !is_compared_method {
             return Ok(Some(place));
         }
     }
@@ -168,7 +170,7 @@ fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
     let there = out.display();
     ensure!(!out.join(PLAN).exists(), "{there} holds a comparison; go on with it by --resume, or choose another --out");
     ensure!(is_free(out), "{there} is not empty; choose another --out");
-    if layers_of_arm(args, args.plugin.first(), None)?.is_demo() {
+    if layers_of_arm(args, args.plugin.first(), None)?.is_demo_by_default() {
         settings::note_demo();
     }
     let mut others = arms(args)?;

@@ -8,7 +8,7 @@ from test_trl import DEMO, Recording, by_hand, config, questions
 import corver
 
 trainer = Recording(
-    DEMO, corver.Scorer(), config(sys.argv[1], max_steps=1, per_device_train_batch_size=2, gradient_accumulation_steps=1),
+    DEMO, corver.Scorer(index="demo"), config(sys.argv[1], max_steps=1, per_device_train_batch_size=2, gradient_accumulation_steps=1),
     train_dataset=questions(4),
 )
 trainer.train()

@@ -101,6 +101,12 @@ pub fn resolve_with<T>(
     for (key, problem) in unused(&settings.update, &settings.advantage) {
         problems.add(key, problem);
     }
+    let rollouts = settings.question.prompts_per_step * settings.rollout.num_generations;
+    if !rollouts.is_multiple_of(settings.update.num_mini_batches.max(1)) {
+        let problem =
+            format!("{}, which does not divide the {rollouts} rollouts of a step", settings.update.num_mini_batches);
+        problems.add("update.num_mini_batches", problem);
+    }
     if settings.engine.kind.is_some() && settings.update.algorithm != Algorithm::Dpo {
         settings.update.loss.importance_cap.get_or_insert(IMPORTANCE_CAP);
     }
@@ -229,11 +235,13 @@ mod tests {
             settings.engine.kind = Some(EngineKind::Sglang);
             settings.engine.model = Some("base".into());
             settings.policy.model = Some("nowhere/at-all".into());
+            settings.update.num_mini_batches = 1000;
         });
         let lines = problems(wrong);
-        assert_eq!(lines.len(), 6, "{lines:?}");
+        assert_eq!(lines.len(), 7, "{lines:?}");
         for problem in [
             "`update.learning_rate`: -1; it must be from 0 to 1",
+            "`update.num_mini_batches`: 1000, which does not divide the 256 rollouts of a step",
             "`rule.plugin`: the weight of first.wasm",
             "`rule.plugin`: the weight of min.wasm",
             "`corpus.index`: http://host names no index",
