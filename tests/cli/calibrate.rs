@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::host::{host, lines, run_dir, short_run};
+#[cfg(feature = "torch")]
+use crate::host::lines;
+use crate::host::{host, run_dir, short_run};
 
 const HEADER: &str = "id,bucket,count,question,sentence,head,relation,tail,query,label,note";
 
