@@ -229,6 +229,25 @@ fn evidence_holds_the_answer() {
     };
     let held = lines[1..].iter().filter(|line| holds(line)).count();
     assert!(held > 30, "{held} of 39 have a passage with the answer");
+
+    // FSPO labels no sentence without evidence.
+    let mut completions = String::new();
+    for question in [&questions[1], &lines[1]] {
+        let mut completion = question.clone();
+        completion["completion"] = json!("<think>Somebody lives somewhere in this world.</think><answer>It</answer>");
+        completions += &format!("{completion}\n");
+    }
+    fs::write(path("completions.jsonl"), completions).unwrap();
+    let verifiers = format!("{}/../../configs/demo-verifiers.toml", env!("CARGO_MANIFEST_DIR"));
+    let demo = ["score", "--config", "demo", "--config", &verifiers, "--plugin", "fspo.wasm", "--json"];
+    let scored = host(&[&demo[..], &[&path("completions.jsonl")]].concat()).good().stdout;
+    let mut labels = Vec::new();
+    for line in scored.lines() {
+        let trace: Value = serde_json::from_str(line).unwrap();
+        labels.push(trace["sentences"][0]["verdict"]["reward"].clone());
+    }
+    assert_eq!(labels, [Value::Null, json!(-1.0)]);
+
     host(&attach).bad("is there already");
     let missing = ["data", "evidence", "--index", folder.path().to_str().unwrap(), &file, "--out", &path("none")];
     host(&missing).bad("corver-host index passages --index");

@@ -107,6 +107,8 @@ fn what_a_command_would_ignore_is_refused() {
     host(&engine).bad("`engine.kind`: not set, but other settings of an engine are");
     let chat = ["train", "--dry-run", "--config", "demo", "--set", "verify.chat.model=gpt"];
     host(&chat).bad("`verify.chat.endpoint`: not set, but `verify.chat.model` is");
+    let budget = ["--set", "verify.chat.endpoint=http://localhost:1", "--set", "verify.chat.max_cost=1"];
+    host(&[&chat[..], &budget].concat()).bad("`verify.chat.prices`: not set, but `verify.chat.max_cost` is");
     host(&["train", "--dry-run", "--config", "demo", "--set", "question.train=[[]]"]).bad("with at least one of each");
     let run = tempfile::tempdir().unwrap();
     fs::write(run.path().join("adapter_config.json"), "{}").unwrap();

@@ -50,7 +50,8 @@ pub fn unused(update: &LearnSettings, advantage: &AdvantageSettings) -> Vec<(&'s
             dpo && loss.importance_sampling_level != plain.importance_sampling_level,
             "update.loss.importance_sampling_level",
         ),
-        (dpo && loss.importance_cap.is_some(), "update.loss.importance_cap"),
+        (dpo && loss.importance_sampling_correction.is_some(), "update.loss.importance_sampling_correction"),
+        (dpo && loss.importance_sampling_cap != plain.importance_sampling_cap, "update.loss.importance_sampling_cap"),
         (dpo && update.old_log_probs != default.old_log_probs, "update.old_log_probs"),
     ];
     let leave_out = |(_, key)| (key, format!("not used by `update.algorithm = {:?}`; leave it out", algorithm.name()));

@@ -78,7 +78,7 @@ pub struct Mismatch {
     /// Mean π ⁄ μ.
     #[serde(rename = "sampling/importance_sampling_ratio/mean")]
     pub ratio_mean: f64,
-    /// Largest π ⁄ μ, before [`corver_settings::LossSettings::importance_cap`].
+    /// Largest π ⁄ μ, before [`corver_settings::LossSettings::importance_sampling_cap`].
     #[serde(rename = "sampling/importance_sampling_ratio/max")]
     pub ratio_max: f64,
 }

@@ -428,16 +428,18 @@ impl Batch {
         totals: &mut Totals,
     ) -> Result<Loss> {
         let before = self.before(new, totals)?;
-        let (old, cap) = match settings.old_log_probs {
-            OldLogProbs::Sampled => (&self.sampled, 0.0),
-            OldLogProbs::Recomputed => (&before, settings.loss.importance_cap.unwrap_or(0.0)),
+        let loss = &settings.loss;
+        let (old, is_corrected) = match settings.old_log_probs {
+            OldLogProbs::Sampled => (&self.sampled, false),
+            OldLogProbs::Recomputed => (&before, loss.importance_sampling_correction == Some(true)),
         };
-        let correction = match cap > 0.0 {
-            true => Some(before.f_sub(&self.sampled)?.f_exp()?.f_clamp_max(cap)?),
-            false => None,
+        let correction = if is_corrected {
+            Some(before.f_sub(&self.sampled)?.f_exp()?.f_clamp_max(loss.importance_sampling_cap)?)
+        } else {
+            None
         };
         grpo_loss(
-            &settings.loss,
+            loss,
             &LossInputs {
                 new,
                 old: Some(old),

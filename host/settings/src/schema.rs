@@ -41,6 +41,8 @@ pub struct Declared {
 pub struct Setting {
     /// Default; `Null` if it is not set.
     pub default: Value,
+    /// JSON types of its values, without `null`.
+    pub types: Vec<String>,
     /// Smallest and largest number.
     pub bounds: Option<(f64, f64)>,
     /// True if a text or list must not be empty.
@@ -118,11 +120,27 @@ impl Setting {
         }
         Self {
             default: property["default"].clone(),
+            types: types(property),
             bounds,
             not_empty: at_least_one("minLength") || at_least_one("minItems"),
             choices,
         }
     }
+}
+
+/// Returns the JSON types that a schema and its alternatives name, without `null`.
+fn types(schema: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    match &schema["type"] {
+        Value::String(name) => found.push(name.clone()),
+        Value::Array(names) => found.extend(names.iter().filter_map(Value::as_str).map(str::to_owned)),
+        _ => {}
+    }
+    for alternative in schema["anyOf"].as_array().into_iter().flatten() {
+        found.extend(types(alternative));
+    }
+    found.retain(|name| name != "null");
+    found
 }
 
 impl fmt::Display for Setting {
@@ -135,12 +153,18 @@ impl fmt::Display for Setting {
             let names: Vec<String> = self.choices.iter().map(|(name, _)| format!("`{name}`")).collect();
             return f.write_str(&names.join(", "));
         }
-        f.write_str(match self.default {
-            Value::Bool(_) => "true, false",
-            Value::Object(_) => "table",
-            Value::Array(_) => "text or list",
-            _ => "text",
-        })
+        let mut kinds: Vec<&str> = Vec::new();
+        for name in &self.types {
+            kinds.push(match name.as_str() {
+                "string" => "text",
+                "array" => "list",
+                "object" => "table",
+                "boolean" => "true, false",
+                name => name,
+            });
+        }
+        kinds.dedup();
+        f.write_str(&kinds.join(" or "))
     }
 }
 
@@ -314,9 +338,10 @@ mod tests {
         for Declared { key, description, setting } in declared() {
             assert!(!description.is_empty(), "{key} has no description");
             let Some(setting) = setting else { continue };
-            if setting.default.is_number() {
+            if setting.types.iter().any(|name| name == "number" || name == "integer") {
                 assert!(setting.bounds.is_some(), "{key} has no bounds");
             }
+            assert!(!setting.to_string().is_empty(), "{key} has no type");
         }
         let schema = json_schema();
         let optional = &schema["properties"]["update"]["properties"]["loss"]["properties"]["delta"];

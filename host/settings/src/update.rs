@@ -168,10 +168,13 @@ pub struct LossSettings {
     pub delta: Option<f64>,
     /// Unit that has one importance ratio.
     pub importance_sampling_level: ImportanceLevel,
-    /// C: a token's policy term is weighted by min(π ⁄ μ, C), where a sampler μ drew what the policy π learns from (truncated
-    /// importance sampling); with C = 0 there is no weight. Not set: 2 if an engine samples, else no weight.
-    #[schemars(range(min = 0.0, max = 1e6))]
-    pub importance_cap: Option<f64>,
+    /// Truncated importance sampling: a token's policy term is weighted by min(π ⁄ μ, C), where a sampler μ drew what the policy π
+    /// learns from. Not set: `true` if an engine samples.
+    pub importance_sampling_correction: Option<bool>,
+    /// C of the correction.
+    #[default = 2.0]
+    #[schemars(range(min = 1e-9, max = 1e6))]
+    pub importance_sampling_cap: f64,
 }
 
 /// Mean of the token losses.

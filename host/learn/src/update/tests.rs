@@ -285,8 +285,12 @@ fn a_sampler_that_is_not_quite_the_policy_is_measured_and_corrected() {
             assert!((got - expected).abs() < 1e-4, "{mismatch:?}");
         }
     }
-    for (cap, weight) in [(0.0, 1.0), (1.5, 1.5), (8.0, 2.0)] {
-        let loss = LossSettings { importance_cap: Some(cap), ..plain.loss };
+    for (correction, cap, weight) in [(false, 1.5, 1.0), (true, 1.5, 1.5), (true, 8.0, 2.0)] {
+        let loss = LossSettings {
+            importance_sampling_correction: Some(correction),
+            importance_sampling_cap: cap,
+            ..plain.loss
+        };
         let corrected = run(&mut model, &data, &LearnSettings { loss, ..plain });
         for (got, one) in corrected.gradients.iter().zip(&uncorrected.gradients) {
             assert!((got - one * weight).abs().max().double_value(&[]) < 1e-5, "{cap}");

@@ -28,9 +28,6 @@ pub use problems::Problems;
 pub use rules::{Grader, RulesConfig};
 pub use verifiers::VerifierConfig;
 
-/// C of the truncated importance sampling if an engine samples and no other is set. (TRL 1.16 takes 3.)
-const IMPORTANCE_CAP: f64 = 2.0;
-
 /// Part of a configuration.
 pub trait Resolve: Sized {
     /// Makes the paths of the part's settings absolute, and returns the part; `None` if something is wrong with it, which is then
@@ -108,7 +105,7 @@ pub fn resolve_with<T>(
         problems.add("update.num_mini_batches", problem);
     }
     if settings.engine.kind.is_some() && settings.update.algorithm != Algorithm::Dpo {
-        settings.update.loss.importance_cap.get_or_insert(IMPORTANCE_CAP);
+        settings.update.loss.importance_sampling_correction.get_or_insert(true);
     }
     let parts = resolve_parts(&mut settings, &mut problems);
     let parts = problems.into_result(parts)?;
@@ -286,16 +283,16 @@ mod tests {
             settings.engine.url = Some("http://localhost:8000".into());
             settings.engine.model = Some("base".into());
         };
-        let cap = |change: &dyn Fn(&mut Settings)| {
+        let correction = |change: &dyn Fn(&mut Settings)| {
             let (settings, _) = resolve::<PolicyConfig>(settings(change)).unwrap();
-            settings.update.loss.importance_cap
+            settings.update.loss.importance_sampling_correction
         };
-        assert_eq!(cap(&|_| ()), None);
-        assert_eq!(cap(&engine), Some(IMPORTANCE_CAP));
+        assert_eq!(correction(&|_| ()), None);
+        assert_eq!(correction(&engine), Some(true));
         let off = |settings: &mut Settings| {
             engine(settings);
-            settings.update.loss.importance_cap = Some(0.0);
+            settings.update.loss.importance_sampling_correction = Some(false);
         };
-        assert_eq!(cap(&off), Some(0.0));
+        assert_eq!(correction(&off), Some(false));
     }
 }

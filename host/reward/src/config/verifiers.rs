@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use corver_passages::Place as PassagePlace;
-use corver_settings::{ChatSettings, DEMO, NliSettings, Settings};
+use corver_settings::{ChatPrices, ChatSettings, DEMO, NliSettings, Settings};
 
 use super::{DemoOr, Place, Problems, Resolve, absolute, hub_place};
 use crate::hub;
@@ -55,6 +55,9 @@ fn chat(settings: &ChatSettings, problems: &mut Problems) -> Option<Option<DemoO
         (None, None) => return Some(None),
         (None, Some(_)) => problems.add("verify.chat.endpoint", "not set, but `verify.chat.model` is"),
         (Some(_), None) => problems.add("verify.chat.model", "not set, but `verify.chat.endpoint` is"),
+        (Some(_), Some(_)) if settings.max_cost.is_some() && settings.prices == ChatPrices::default() => {
+            problems.add("verify.chat.prices", "not set, but `verify.chat.max_cost` is");
+        }
         (Some(_), Some(_)) => return Some(Some(DemoOr::Own(settings.clone()))),
     }
     None

@@ -23,7 +23,7 @@ pub enum CompletionsError {
     },
     /// A line is not what it should be.
     #[error(
-        "{}:{line}: {source}; a line is {{\"question\", \"answers\", \"completion\"}}, with \"triplets\" as [[sentence, [[head, relation, tail], …]], …] where no extractor runs",
+        "{}:{line}: {source}; a line is {{\"question\", \"answers\", \"title\", \"evidence\", \"completion\"}}, where \"title\" and \"evidence\" (a list of texts) may be left out, with \"triplets\" as [[sentence, [[head, relation, tail], …]], …] where no extractor runs",
         path.display()
     )]
     Line {
@@ -72,6 +72,9 @@ struct Line {
     #[serde(default)]
     question: String,
     answers: Answers,
+    title: Option<String>,
+    #[serde(default)]
+    evidence: Vec<String>,
     completion: String,
     triplets: Option<Vec<(String, Vec<Parts>)>>,
 }
@@ -136,7 +139,8 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
         let golds = line.answers.golds().map_err(|problem| at(serde::de::Error::custom(problem)))?;
         completions.lines.push(number + 1);
         completions.rollouts.push(Rollout::of_text(completions.questions.len(), line.completion));
-        completions.questions.push(Question { question: line.question, golds, ..Question::default() });
+        let Line { question, title, evidence, .. } = line;
+        completions.questions.push(Question { question, golds, title, evidence, ..Question::default() });
     }
     if completions.rollouts.is_empty() {
         return Err(CompletionsError::Empty { path: path.to_owned() });
