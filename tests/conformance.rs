@@ -1,5 +1,6 @@
-//! The whole reward path against vectors from the authors' published code: real tokenizers, the shipped rules as
-//! WebAssembly, scripted triplets and counts. Run with `CORVER_SHARED=DIR`; `make conformance` does.
+//! The whole reward path against vectors from the authors' published code: real tokenizers, the
+//! shipped rules as WebAssembly, scripted triplets and counts. Run with `CORVER_SHARED=DIR`; `make
+//! conformance` does.
 
 mod golden;
 
@@ -10,9 +11,9 @@ use corver_core::advantage::normalize;
 use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::{align, spans_of_pieces, split};
 use corver_core::{
-    Ablation, AdvantageSettings, Alignment, Compatibility, CorpusSize, Count, Counter, Extractor, Grade, Graders,
-    PartError, Query, Question, ResponseGrades, RewardSettings, Rollout, Scorers, SentenceMean, Trace, Triplet,
-    Verifiers, question, score,
+    Ablation, AdvantageSettings, Alignment, Compatibility, CorpusSize, Count, Counter, Extractor,
+    Grade, Graders, PartError, Query, Question, ResponseGrades, RewardSettings, Rollout, Scorers,
+    SentenceMean, Trace, Triplet, Verifiers, question, score,
 };
 use corver_rules::{LoadOptions, Rule};
 use golden::{check_all, close, numbers, same, shared, strings, token_map};
@@ -28,7 +29,8 @@ impl Script {
             let triplets = entry[1].as_array().unwrap().iter().filter_map(|triplet| {
                 let [head, relation, tail] = triplet.as_array()?.as_slice() else { return None };
                 // The published code does not look at the relation, which may be a list.
-                let relation = relation.as_str().map_or_else(|| relation.to_string(), str::to_owned);
+                let relation =
+                    relation.as_str().map_or_else(|| relation.to_string(), str::to_owned);
                 Some(Triplet { head: head.as_str()?.into(), relation, tail: tail.as_str()?.into() })
             });
             (entry[0].as_str().unwrap().to_owned(), triplets.collect())
@@ -39,7 +41,10 @@ impl Script {
 
 impl Extractor for Script {
     fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
-        Ok(sentences.iter().map(|sentence| self.0.get(*sentence).cloned().unwrap_or_default()).collect())
+        Ok(sentences
+            .iter()
+            .map(|sentence| self.0.get(*sentence).cloned().unwrap_or_default())
+            .collect())
     }
 }
 
@@ -50,7 +55,10 @@ impl Counter for Counts<'_> {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         let answer = |query: &Query| {
             let text = query.to_string();
-            let count = self.0.get(&text).ok_or_else(|| PartError::from(format!("unexpected query {text:?}")))?;
+            let count = self
+                .0
+                .get(&text)
+                .ok_or_else(|| PartError::from(format!("unexpected query {text:?}")))?;
             Ok(Count { occurrences: count.as_u64(), exact: true })
         };
         queries.iter().map(answer).collect()
@@ -67,8 +75,12 @@ fn tokenizer(name: &str) -> Tokenizer {
 }
 
 fn rule(name: &str) -> Rule {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist").join(name).with_extension("wasm");
-    Rule::load(&path, LoadOptions::default()).unwrap_or_else(|error| panic!("{error}; `make plugins` builds the rules"))
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../plugins/dist")
+        .join(name)
+        .with_extension("wasm");
+    Rule::load(&path, LoadOptions::default())
+        .unwrap_or_else(|error| panic!("{error}; `make plugins` builds the rules"))
 }
 
 /// The English clean-up that some tokenizer configurations ask the decoder for.
@@ -118,9 +130,14 @@ fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, Strin
     let mut extractor = Script::new(&row["triplets_by_sentence"]);
     let mut verifiers = Verifiers::counting(Counts(&row["counts_by_query"]));
     let mut graders = Graders::built_in(Compatibility::Reference);
-    let mut scorers =
-        Scorers { extractor: &mut extractor, verifiers: &mut verifiers, sentence_scorer: rule, graders: &mut graders };
-    let question = Question { question: String::new(), golds: vec!["?".into()], ..Question::default() };
+    let mut scorers = Scorers {
+        extractor: &mut extractor,
+        verifiers: &mut verifiers,
+        sentence_scorer: rule,
+        graders: &mut graders,
+    };
+    let question =
+        Question { question: String::new(), golds: vec!["?".into()], ..Question::default() };
     let scored = score(std::slice::from_ref(rollout), &[question], &mut scorers, &REFERENCE);
     scored
         .map(|mut scored| scored.traces.remove(0))
@@ -129,8 +146,12 @@ fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, Strin
 
 fn sentence_rewards(trace: &Trace) -> Vec<SentenceReward> {
     let paid = trace.sentences.iter().filter(|sentence| sentence.verdict.is_some());
-    paid.map(|sentence| SentenceReward { reward: sentence.reward(), counted: sentence.is_counted(), shares: None })
-        .collect()
+    paid.map(|sentence| SentenceReward {
+        reward: sentence.reward(),
+        counted: sentence.is_counted(),
+        shares: None,
+    })
+    .collect()
 }
 
 /// The row's returns under its own response-level rewards, against the tokens that the mask keeps.
@@ -150,7 +171,11 @@ fn check_returns(
     let settings = RewardSettings { lambda_judge: number("beta_judge"), ..*settings };
     let got = token_returns(&grades, alignment, sentences, &settings);
     let mask = numbers(&row["mask"]);
-    let expected = numbers(expected).into_iter().zip(mask).filter(|(_, mask)| *mask != 0.0).map(|(value, _)| value);
+    let expected = numbers(expected)
+        .into_iter()
+        .zip(mask)
+        .filter(|(_, mask)| *mask != 0.0)
+        .map(|(value, _)| value);
     for (token, (got, expected)) in got.iter().zip(expected).enumerate() {
         close(&format!("{what}, token {token}"), *got, expected, 1e-6, 1e-6)?;
     }
@@ -168,7 +193,8 @@ fn completions_earn_what_the_published_code_pays() {
         let tokenizer = &tokenizers.iter().find(|(name, _)| row["tokenizer"] == *name).unwrap().1;
         let clean = row["clean_up_tokenization_spaces"].as_bool().unwrap();
         let rollout = rollout(tokenizer, &row["ids"], &row["mask"], clean);
-        let alignment = align(&split(&rollout.text, Compatibility::Reference), &rollout.token_spans);
+        let alignment =
+            align(&split(&rollout.text, Compatibility::Reference), &rollout.token_spans);
         let kept = numbers(&row["mask"]);
         let map = token_map(&row["map"]).into_iter().zip(&kept).filter(|(_, mask)| **mask != 0.0);
         same("map", alignment.sentence_of.clone(), map.map(|(sentence, _)| sentence).collect())?;
@@ -180,7 +206,8 @@ fn completions_earn_what_the_published_code_pays() {
             first.sentences.iter().map(|sentence| sentence.text.clone()).collect(),
             strings(&row["sentences"]),
         )?;
-        let positions: Vec<u64> = (0..).zip(&kept).filter(|(_, mask)| **mask != 0.0).map(|(at, _)| at).collect();
+        let positions: Vec<u64> =
+            (0..).zip(&kept).filter(|(_, mask)| **mask != 0.0).map(|(at, _)| at).collect();
         check_details(&first, &positions, &row["first"])?;
         let rewards = sentence_rewards(&first);
         check_returns("first", row, &alignment, &rewards, &REFERENCE, &row["first"]["returns"])?;
@@ -190,26 +217,46 @@ fn completions_earn_what_the_published_code_pays() {
 
         let min = trace(row, &rollout, &mut rules[1].borrow_mut())?;
         check_rewards("min", &min, &row["derived_min"])?;
-        check_returns("min", row, &alignment, &sentence_rewards(&min), &REFERENCE, &row["derived_min"]["returns"])?;
+        check_returns(
+            "min",
+            row,
+            &alignment,
+            &sentence_rewards(&min),
+            &REFERENCE,
+            &row["derived_min"]["returns"],
+        )?;
 
         let relcheck = trace(row, &rollout, &mut rules[2].borrow_mut())?;
         check_rewards("relcheck", &relcheck, &row["derived_relcheck"])?;
         let expected = &row["derived_relcheck"]["returns"];
-        check_returns("relcheck", row, &alignment, &sentence_rewards(&relcheck), &REFERENCE, expected)
+        check_returns(
+            "relcheck",
+            row,
+            &alignment,
+            &sentence_rewards(&relcheck),
+            &REFERENCE,
+            expected,
+        )
     });
 }
 
 /// `positions` are the padded positions of the tokens that the mask keeps.
 fn check_details(trace: &Trace, positions: &[u64], expected: &Value) -> Result<(), String> {
-    for (sentence, expected) in trace.sentences.iter().zip(expected["details"].as_array().unwrap()) {
+    for (sentence, expected) in trace.sentences.iter().zip(expected["details"].as_array().unwrap())
+    {
         same("sentence", sentence.text.as_str(), expected["sentence"].as_str().unwrap())?;
         let verdict = sentence.verdict.as_ref().ok_or("no verdict")?;
         same("count", verdict.count, expected["count"].as_u64())?;
         close("reward", sentence.reward(), expected["reward"].as_f64().unwrap(), 1e-6, 0.0)?;
         let asked = verdict.lookups.first().map(|lookup| lookup.query.to_string());
         same("query", asked, expected["query"].as_str().map(str::to_owned))?;
-        let ends = sentence.tokens.as_ref().map(|tokens| [positions[tokens.start], positions[tokens.end - 1]]);
-        let expected = expected["token_span"].as_array().map(|span| [0, 1].map(|end| span[end].as_u64().unwrap()));
+        let ends = sentence
+            .tokens
+            .as_ref()
+            .map(|tokens| [positions[tokens.start], positions[tokens.end - 1]]);
+        let expected = expected["token_span"]
+            .as_array()
+            .map(|span| [0, 1].map(|end| span[end].as_u64().unwrap()));
         same("token_span", ends, expected)?;
     }
     Ok(())
@@ -224,8 +271,10 @@ fn check_rewards(rule: &str, trace: &Trace, expected: &Value) -> Result<(), Stri
         close(&format!("{rule}, sentence {index}"), sentence.reward(), expected, 1e-6, 0.0)?;
     }
     if let Some(lookups) = expected["lookups"].as_array() {
-        let got =
-            trace.sentences.iter().map(|sentence| sentence.verdict.as_ref().map_or(0, |verdict| verdict.lookups.len()));
+        let got = trace
+            .sentences
+            .iter()
+            .map(|sentence| sentence.verdict.as_ref().map_or(0, |verdict| verdict.lookups.len()));
         let expected = lookups.iter().map(|lookups| lookups.as_u64().unwrap() as usize);
         same(&format!("{rule}, look-ups"), got.collect::<Vec<_>>(), expected.collect())?;
     }
@@ -243,11 +292,16 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
         let tokenizer = &tokenizers.iter().find(|(name, _)| row["tokenizer"] == *name).unwrap().1;
         let clean = row["clean_up_tokenization_spaces"].as_bool().unwrap();
         let rows = row["ids"].as_array().unwrap().iter().zip(row["mask"].as_array().unwrap());
-        let rollouts: Vec<Rollout> = rows.map(|(ids, mask)| rollout(tokenizer, ids, mask, clean)).collect();
+        let rollouts: Vec<Rollout> =
+            rows.map(|(ids, mask)| rollout(tokenizer, ids, mask, clean)).collect();
 
         let mode = row["mode"].as_str().unwrap();
         let settings = RewardSettings {
-            lambda_judge: if mode == "corver_only" { 0.0 } else { row["beta_judge"].as_f64().unwrap() },
+            lambda_judge: if mode == "corver_only" {
+                0.0
+            } else {
+                row["beta_judge"].as_f64().unwrap()
+            },
             lambda_corver: if mode == "judge_only" { 0.0 } else { 1.0 },
             ..REFERENCE
         };
@@ -263,36 +317,71 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
             sentence_scorer: &mut *rules,
             graders: &mut graders,
         };
-        let scored = score(&rollouts, &[question], &mut scorers, &settings).map_err(|error| error.to_string())?;
+        let scored = score(&rollouts, &[question], &mut scorers, &settings)
+            .map_err(|error| error.to_string())?;
 
         let traces = || scored.traces.iter();
         if mode != "corver_only" {
-            same("judge", traces().map(|trace| trace.response.judge.reward).collect(), numbers(&row["judge_rewards"]))?;
+            same(
+                "judge",
+                traces().map(|trace| trace.response.judge.reward).collect(),
+                numbers(&row["judge_rewards"]),
+            )?;
         }
-        same("format", traces().map(|trace| trace.response.format.reward).collect(), numbers(&row["format_rewards"]))?;
+        same(
+            "format",
+            traces().map(|trace| trace.response.format.reward).collect(),
+            numbers(&row["format_rewards"]),
+        )?;
         if mode != "judge_only" {
-            let fallback = row["fallback"].as_array().unwrap().iter().map(|value| value.as_bool().unwrap()).collect();
+            let fallback = row["fallback"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|value| value.as_bool().unwrap())
+                .collect();
             same("fallback", traces().map(|trace| trace.fallback).collect::<Vec<_>>(), fallback)?;
         }
         let scale = serde_json::from_value(row["scale_rewards"].clone()).unwrap();
         let settings = AdvantageSettings { scale_rewards: scale, min_spread: 0.0 };
-        let advantages = normalize(&scored.returns, row["num_generations"].as_u64().unwrap() as usize, &settings);
-        for (completion, (returns, advantages)) in scored.returns.iter().zip(&advantages.values).enumerate() {
+        let advantages = normalize(
+            &scored.returns,
+            row["num_generations"].as_u64().unwrap() as usize,
+            &settings,
+        );
+        for (completion, (returns, advantages)) in
+            scored.returns.iter().zip(&advantages.values).enumerate()
+        {
             let kept = numbers(&row["mask"][completion]);
             let of = |field: &str| {
                 let values = numbers(&row[field][completion]).into_iter().zip(kept.clone());
-                values.filter(|(_, mask)| *mask != 0.0).map(|(value, _)| value).collect::<Vec<f64>>()
+                values
+                    .filter(|(_, mask)| *mask != 0.0)
+                    .map(|(value, _)| value)
+                    .collect::<Vec<f64>>()
             };
             for (got, expected) in returns.iter().zip(of("returns")) {
                 close(&format!("return of completion {completion}"), *got, expected, 1e-6, 1e-6)?;
             }
             for (got, expected) in advantages.iter().zip(of("advantages")) {
-                close(&format!("advantage of completion {completion}"), *got, expected, 5e-3, 1e-2)?;
+                close(
+                    &format!("advantage of completion {completion}"),
+                    *got,
+                    expected,
+                    5e-3,
+                    1e-2,
+                )?;
             }
         }
         let metrics = &row["metrics"];
         close("reward", advantages.reward, metrics["reward"].as_f64().unwrap(), 1e-5, 1e-5)?;
-        close("reward_std", advantages.reward_std, metrics["reward_std"].as_f64().unwrap(), 1e-4, 1e-4)
+        close(
+            "reward_std",
+            advantages.reward_std,
+            metrics["reward_std"].as_f64().unwrap(),
+            1e-4,
+            1e-4,
+        )
     });
 }
 
@@ -314,7 +403,9 @@ fn no_vector_is_forgotten() {
         if path.extension().is_some_and(|extension| extension == "jsonl") {
             let name = path.file_stem().unwrap().to_str().unwrap();
             let named = |source: &&str| {
-                [format!("\"{name}\""), format!("\"{name}.jsonl\"")].iter().any(|name| source.contains(name))
+                [format!("\"{name}\""), format!("\"{name}.jsonl\"")]
+                    .iter()
+                    .any(|name| source.contains(name))
             };
             assert!(sources.iter().any(named), "no test reads {name}.jsonl");
         }

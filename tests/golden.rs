@@ -1,5 +1,5 @@
-//! Reads golden vectors. They lie outside this repository: `CORVER_SHARED` names the folder that holds `golden/`.
-//! Shared by the conformance tests of several crates (`#[path]`).
+//! Reads golden vectors. They lie outside this repository: `CORVER_SHARED` names the folder that
+//! holds `golden/`. Shared by the conformance tests of several crates (`#[path]`).
 #![allow(dead_code, reason = "each test crate that includes this file uses its own part of it")]
 
 use std::path::PathBuf;
@@ -23,11 +23,14 @@ pub fn shared(path: &str) -> Option<PathBuf> {
 /// Where `CORVER_SHARED` is set and the file is missing, empty or broken.
 pub fn reward_vectors(name: &str) -> Vec<Value> {
     let Some(path) = shared(&format!("golden/reward/{name}.jsonl")) else { return Vec::new() };
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let rows: Vec<Value> = text
         .split('\n')
         .filter(|line| !line.is_empty())
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{}: {error}", path.display())))
+        .map(|line| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        })
         .collect();
     assert!(!rows.is_empty(), "{} holds no vector", path.display());
     rows
@@ -41,7 +44,11 @@ pub fn check_all(name: &str, check: impl Fn(&Value) -> Result<(), String>) {
     let rows = reward_vectors(name);
     let failures: Vec<String> = rows
         .iter()
-        .filter_map(|row| check(row).err().map(|problem| format!("{}: {problem}", row["id"].as_str().unwrap_or("?"))))
+        .filter_map(|row| {
+            check(row)
+                .err()
+                .map(|problem| format!("{}: {problem}", row["id"].as_str().unwrap_or("?")))
+        })
         .collect();
     assert!(
         failures.is_empty(),
@@ -55,23 +62,47 @@ pub fn check_all(name: &str, check: impl Fn(&Value) -> Result<(), String>) {
 
 /// `Ok` where the two are equal.
 pub fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: T, expected: T) -> Result<(), String> {
-    if got == expected { Ok(()) } else { Err(format!("{what}: got {got:?}, expected {expected:?}")) }
+    if got == expected {
+        Ok(())
+    } else {
+        Err(format!("{what}: got {got:?}, expected {expected:?}"))
+    }
 }
 
 /// `Ok` where the two are within `absolute` or `relative` of each other.
-pub fn close(what: &str, got: f64, expected: f64, absolute: f64, relative: f64) -> Result<(), String> {
+pub fn close(
+    what: &str,
+    got: f64,
+    expected: f64,
+    absolute: f64,
+    relative: f64,
+) -> Result<(), String> {
     let allowed = absolute.max(relative * expected.abs());
-    if (got - expected).abs() <= allowed { Ok(()) } else { Err(format!("{what}: got {got}, expected {expected}")) }
+    if (got - expected).abs() <= allowed {
+        Ok(())
+    } else {
+        Err(format!("{what}: got {got}, expected {expected}"))
+    }
 }
 
 /// A list of numbers.
 pub fn numbers(value: &Value) -> Vec<f64> {
-    value.as_array().expect("a list").iter().map(|number| number.as_f64().expect("a number")).collect()
+    value
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|number| number.as_f64().expect("a number"))
+        .collect()
 }
 
 /// A list of strings.
 pub fn strings(value: &Value) -> Vec<String> {
-    value.as_array().expect("a list").iter().map(|text| text.as_str().expect("a string").to_owned()).collect()
+    value
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|text| text.as_str().expect("a string").to_owned())
+        .collect()
 }
 
 /// A sentence index per token; −1 stands for none.

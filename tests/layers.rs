@@ -1,4 +1,5 @@
-//! The dependency graph: a heavy library is named by one crate alone, and nothing light depends on something heavy.
+//! The dependency graph: a heavy library is named by one crate alone, and nothing light depends on
+//! something heavy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -6,7 +7,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// Crate → the crates that its own manifest names (features ignored, tests and build scripts left out).
+/// Crate → the crates that its own manifest names (features ignored, tests and build scripts left
+/// out).
 fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
     let output = Command::new(env!("CARGO"))
@@ -18,8 +20,11 @@ fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     let name = |value: &Value| value["name"].as_str().unwrap().to_owned();
     let packages = metadata["packages"].as_array().unwrap().iter().map(|package| {
-        let normal =
-            package["dependencies"].as_array().unwrap().iter().filter(|dependency| dependency["kind"].is_null());
+        let normal = package["dependencies"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|dependency| dependency["kind"].is_null());
         (name(package), normal.map(name).collect())
     });
     packages.collect()
@@ -44,7 +49,11 @@ fn each_heavy_library_has_one_owner() {
     assert_eq!(users(&graph, "pyo3"), ["corver-python"]);
     assert_eq!(users(&graph, "plotters"), ["corver-report"]);
     assert_eq!(users(&graph, "maud"), ["corver-report"]);
-    assert_eq!(users(&graph, "clap"), ["corver-demo-models", "corver-host"], "the two command lines");
+    assert_eq!(
+        users(&graph, "clap"),
+        ["corver-demo-models", "corver-host"],
+        "the two command lines"
+    );
 }
 
 /// The crates of this workspace that a crate may name. A crate that is not listed may name any.
@@ -70,15 +79,31 @@ const MAY_NAME: [(&str, &[&str], &str); 16] = [
 #[test]
 fn core_is_light_and_everything_points_towards_it() {
     let graph = dependencies();
-    let light = ["corver-settings", "regex", "serde", "serde_json", "thiserror", "tracing", "unicode-normalization"];
-    assert!(graph["corver-core"].iter().all(|used| light.contains(&used.as_str())), "{:?}", graph["corver-core"]);
+    let light = [
+        "corver-settings",
+        "regex",
+        "serde",
+        "serde_json",
+        "thiserror",
+        "tracing",
+        "unicode-normalization",
+    ];
+    assert!(
+        graph["corver-core"].iter().all(|used| light.contains(&used.as_str())),
+        "{:?}",
+        graph["corver-core"]
+    );
     for (name, allowed, why) in MAY_NAME {
-        let used = graph[&format!("corver-{name}")].iter().filter_map(|used| used.strip_prefix("corver-"));
+        let used =
+            graph[&format!("corver-{name}")].iter().filter_map(|used| used.strip_prefix("corver-"));
         for used in used {
             assert!(allowed.contains(&used), "corver-{name} names corver-{used}: {why}");
         }
     }
     let reward = &graph["corver-reward"];
-    assert!(!reward.contains("corver-learn") && !reward.contains("corver-study"), "others train with the reward");
+    assert!(
+        !reward.contains("corver-learn") && !reward.contains("corver-study"),
+        "others train with the reward"
+    );
     assert!(users(&graph, "corver-demo-models").is_empty(), "a tool");
 }

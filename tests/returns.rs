@@ -1,5 +1,5 @@
-//! What each token of some completions earns, and their advantages, by the host's own parts. The Python package's tests compare
-//! theirs with the same file; CORVER_WRITE=1 writes it anew.
+//! What each token of some completions earns, and their advantages, by the host's own parts. The
+//! Python package's tests compare theirs with the same file; CORVER_WRITE=1 writes it anew.
 
 use std::path::Path;
 
@@ -22,11 +22,20 @@ fn tokens_earn_what_the_python_package_is_tested_against() {
     let questions: Vec<Question> = rows.iter().map(question).collect();
     let rollout = |(question, row): (usize, &Value)| {
         let tokens: Vec<u32> = serde_json::from_value(row["tokens"].clone()).unwrap();
-        let Decoded { text, token_spans } = tokenizer.decode_as(&tokens, settings.reward.compatibility).unwrap();
-        Rollout { question, log_probs: vec![0.0; tokens.len()], tokens, text, token_spans, finished: true }
+        let Decoded { text, token_spans } =
+            tokenizer.decode_as(&tokens, settings.reward.compatibility).unwrap();
+        Rollout {
+            question,
+            log_probs: vec![0.0; tokens.len()],
+            tokens,
+            text,
+            token_spans,
+            finished: true,
+        }
     };
     let rollouts: Vec<Rollout> = rows.iter().enumerate().map(rollout).collect();
-    let returns = Scorer::open(&config, &settings).unwrap().score(&rollouts, &questions).unwrap().returns;
+    let returns =
+        Scorer::open(&config, &settings).unwrap().score(&rollouts, &questions).unwrap().returns;
     let advantages = advantage::normalize(&returns, 4, &settings.advantage).values;
 
     let mut now = rows.clone();
@@ -43,5 +52,9 @@ fn tokens_earn_what_the_python_package_is_tested_against() {
 
 fn question(row: &Value) -> Question {
     let golds = serde_json::from_value(row["answers"].clone()).unwrap();
-    Question { question: row["question"].as_str().unwrap().to_owned(), golds, ..Question::default() }
+    Question {
+        question: row["question"].as_str().unwrap().to_owned(),
+        golds,
+        ..Question::default()
+    }
 }

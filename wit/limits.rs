@@ -1,4 +1,5 @@
-// What the host allows a rule by default. The host and the SDK's testing kit both include this file: they share no crate.
+// What the host allows a rule by default. The host and the SDK's testing kit both include this
+// file: they share no crate.
 
 /// How often an instance may be resumed with replies.
 pub const ROUNDS: u32 = 4;

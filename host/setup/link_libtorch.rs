@@ -1,5 +1,6 @@
-//! Lets every test and binary find libtorch without environment variables, and keeps `libtorch.so` itself linked:
-//! it is what pulls in the CUDA libraries where they exist, and `--as-needed` would drop it.
+//! Lets every test and binary find libtorch without environment variables, and keeps `libtorch.so`
+//! itself linked: it is what pulls in the CUDA libraries where they exist, and `--as-needed` would
+//! drop it.
 #![allow(clippy::print_stdout)] // how a build script answers
 
 fn main() {

@@ -6,7 +6,8 @@ use crate::{Ask, Completion, Corpus, CorpusSize};
 pub(crate) struct Batch {
     size: CorpusSize,
     completions: Vec<Progress>,
-    /// The completions to judge next. The others stay: the instance ends with the batch, which frees them at once.
+    /// The completions to judge next. The others stay: the instance ends with the batch, which
+    /// frees them at once.
     open: Vec<usize>,
 }
 
@@ -24,7 +25,11 @@ pub(crate) type Said<J> = Result<J, Vec<Request>>;
 
 impl Batch {
     /// `subjects` says how many a completion has.
-    pub(crate) fn new(completions: Vec<Completion>, size: CorpusSize, subjects: fn(&Completion) -> usize) -> Self {
+    pub(crate) fn new(
+        completions: Vec<Completion>,
+        size: CorpusSize,
+        subjects: fn(&Completion) -> usize,
+    ) -> Self {
         let progress = |completion: Completion| {
             let subjects = subjects(&completion);
             Progress { completion, replies: vec![Vec::new(); subjects], asked: vec![0; subjects] }
@@ -44,7 +49,8 @@ impl Batch {
         }
     }
 
-    /// What the rule says of each subject of each open completion; those in which a subject asks stay open.
+    /// What the rule says of each subject of each open completion; those in which a subject asks
+    /// stay open.
     pub(crate) fn judge<J>(
         &mut self,
         rule: impl Fn(&Completion, &[Corpus]) -> Vec<Result<J, Ask>>,
@@ -67,7 +73,8 @@ impl Progress {
         rule: impl Fn(&Completion, &[Corpus]) -> Vec<Result<J, Ask>>,
         size: CorpusSize,
     ) -> Vec<Said<J>> {
-        let corpora: Vec<Corpus> = self.replies.iter().map(|replies| Corpus::new(size, replies)).collect();
+        let corpora: Vec<Corpus> =
+            self.replies.iter().map(|replies| Corpus::new(size, replies)).collect();
         let said = rule(&self.completion, &corpora);
         assert_eq!(said.len(), corpora.len(), "a rule must give one outcome per sentence");
         let noted = |(said, asked): (Result<J, Ask>, &mut usize)| {
@@ -106,7 +113,10 @@ mod tests {
     }
 
     fn replies(occurrences: &[u64]) -> Vec<Reply> {
-        occurrences.iter().map(|&n| Reply::Count(Count { occurrences: Some(n), exact: true })).collect()
+        occurrences
+            .iter()
+            .map(|&n| Reply::Count(Count { occurrences: Some(n), exact: true }))
+            .collect()
     }
 
     fn of(completions: Vec<Completion>) -> Batch {
@@ -130,13 +140,23 @@ mod tests {
     #[test]
     fn a_completion_stays_as_long_as_a_sentence_of_it_asks() {
         let settled = completion(&[("Well.", &[])]);
-        let open = completion(&[("So.", &[]), ("A is in B.", &[("A", "is in", "B")]), ("Well.", &[])]);
+        let open =
+            completion(&[("So.", &[]), ("A is in B.", &[("A", "is in", "B")]), ("Well.", &[])]);
         let mut batch = of(vec![settled, open]);
-        assert_eq!(shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))), [vec!["0"], vec!["0", "A", "0"]]);
+        assert_eq!(
+            shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))),
+            [vec!["0"], vec!["0", "A", "0"]]
+        );
         batch.reply(replies(&[3]));
-        assert_eq!(shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))), [["0", "B", "0"]]);
+        assert_eq!(
+            shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))),
+            [["0", "B", "0"]]
+        );
         batch.reply(replies(&[4]));
-        assert_eq!(shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))), [["0", "7", "0"]]);
+        assert_eq!(
+            shown(batch.judge(|one, corpora| Sum {}.judge(one, corpora))),
+            [["0", "7", "0"]]
+        );
     }
 
     #[test]
@@ -146,19 +166,27 @@ mod tests {
         struct All {}
         impl SentenceRule for All {
             fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-                let queries = sentence.triplets.iter().map(|triplet| Query::all_of([triplet.head.as_str()]));
+                let queries =
+                    sentence.triplets.iter().map(|triplet| Query::all_of([triplet.head.as_str()]));
                 let counts = corpus.count_all(queries)?;
                 verdict(counts.into_iter().flatten().fold(0, |sum, count| 10 * sum + count) as f64)
             }
         }
-        let facts = completion(&[("A, B.", &[("A", "", ""), ("B", "", "")]), ("None.", &[]), ("C.", &[("C", "", "")])]);
+        let facts = completion(&[
+            ("A, B.", &[("A", "", ""), ("B", "", "")]),
+            ("None.", &[]),
+            ("C.", &[("C", "", "")]),
+        ]);
         let mut batch = of(vec![facts.clone(), facts]);
         assert_eq!(
             shown(batch.judge(|one, corpora| All {}.judge(one, corpora))),
             [["A, B", "0", "C"], ["A, B", "0", "C"]]
         );
         batch.reply(replies(&[1, 2, 3, 4, 5, 6]));
-        assert_eq!(shown(batch.judge(|one, corpora| All {}.judge(one, corpora))), [["12", "0", "3"], ["45", "0", "6"]]);
+        assert_eq!(
+            shown(batch.judge(|one, corpora| All {}.judge(one, corpora))),
+            [["12", "0", "3"], ["45", "0", "6"]]
+        );
     }
 
     #[test]
@@ -172,7 +200,8 @@ mod tests {
         }
         let score = |tokens, documents| {
             let size = CorpusSize { tokens, documents };
-            let mut batch = Batch::new(vec![completion(&[("Well.", &[])])], size, |one| one.sentences.len());
+            let mut batch =
+                Batch::new(vec![completion(&[("Well.", &[])])], size, |one| one.sentences.len());
             shown(batch.judge(|one, corpora| Size {}.judge(one, corpora))).concat()
         };
         assert_eq!(

@@ -1,7 +1,13 @@
 //! The types of `wit/corver.wit`, generated, and the glue that a WebAssembly component needs.
 //!
 //! Natively the same types are plain Rust structs.
-#![allow(missing_docs, unsafe_code, unused_qualifications, clippy::all, reason = "generated from wit/corver.wit")]
+#![allow(
+    missing_docs,
+    unsafe_code,
+    unused_qualifications,
+    clippy::all,
+    reason = "generated from wit/corver.wit"
+)]
 
 wit_bindgen::generate!({
     path: "../wit",

@@ -1,16 +1,21 @@
-//! The corpus as a rule sees it, and what else a run grants: the answers that the host has given so far.
+//! The corpus as a rule sees it, and what else a run grants: the answers that the host has given so
+//! far.
 
 use std::cell::Cell;
 
-use crate::{CorpusSize, Count, Entailment, Pair, Passage, Prompt, Query, Reply, Request, Search, Sentence};
+use crate::{
+    CorpusSize, Count, Entailment, Pair, Passage, Prompt, Query, Reply, Request, Search, Sentence,
+};
 
-/// Answers a rule's questions with the replies so far, in order: the first reply is the answer to the first question. A question
-/// beyond them becomes an [`Ask`].
+/// Answers a rule's questions with the replies so far, in order: the first reply is the answer to
+/// the first question. A question beyond them becomes an [`Ask`].
 ///
-/// A rule starts over whenever more replies are there, so what it asks may depend on what it judges and on the answers to
-/// earlier questions alone. Tests that run it with [`crate::testing`] panic where it asks something else than before.
+/// A rule starts over whenever more replies are there, so what it asks may depend on what it judges
+/// and on the answers to earlier questions alone. Tests that run it with [`crate::testing`] panic
+/// where it asks something else than before.
 ///
-/// Counts are always answered. What else a rule asks, its `ASKS` must name ([`crate::SentenceRule::ASKS`]).
+/// Counts are always answered. What else a rule asks, its `ASKS` must name
+/// ([`crate::SentenceRule::ASKS`]).
 #[derive(Debug, Clone)]
 pub struct Corpus<'a> {
     size: CorpusSize,
@@ -31,11 +36,16 @@ impl<'a> Corpus<'a> {
     }
 
     /// Panics where the replies are taken for answers to anything else than `requests`.
-    pub(crate) fn recorded(size: CorpusSize, replies: &'a [Reply], requests: &'a [Request]) -> Self {
+    pub(crate) fn recorded(
+        size: CorpusSize,
+        replies: &'a [Reply],
+        requests: &'a [Request],
+    ) -> Self {
         Self { size, replies: Cell::new(replies), requests: Cell::new(requests) }
     }
 
-    /// How many tokens the counts come from; `None` where the source does not say: a server, for example.
+    /// How many tokens the counts come from; `None` where the source does not say: a server, for
+    /// example.
     #[must_use]
     pub fn tokens(&self) -> Option<u64> {
         self.size.tokens
@@ -55,17 +65,21 @@ impl<'a> Corpus<'a> {
         self.answer(Request::Count(query), count).map_err(|request| Ask(vec![request]))
     }
 
-    /// One count per query, in order; all that is missing is asked for at once, which spares rounds.
+    /// One count per query, in order; all that is missing is asked for at once, which spares
+    /// rounds.
     ///
     /// # Errors
     /// [`Ask`] where some have not been looked up yet.
-    pub fn count_all(&self, queries: impl IntoIterator<Item = Query>) -> Result<Vec<Option<u64>>, Ask> {
+    pub fn count_all(
+        &self,
+        queries: impl IntoIterator<Item = Query>,
+    ) -> Result<Vec<Option<u64>>, Ask> {
         self.answer_all(queries.into_iter().map(Request::Count), count)
     }
 
-    /// The facts of `sentence` that the corpus can count: the index of each valid triplet and its count, in the
-    /// extractor's order, all asked for at once. Triplets without a query, and counts that the corpus does not know, are
-    /// left out; counts from `enough` on need not be told apart.
+    /// The facts of `sentence` that the corpus can count: the index of each valid triplet and its
+    /// count, in the extractor's order, all asked for at once. Triplets without a query, and counts
+    /// that the corpus does not know, are left out; counts from `enough` on need not be told apart.
     ///
     /// # Errors
     /// [`Ask`] where some have not been looked up yet.
@@ -75,21 +89,30 @@ impl<'a> Corpus<'a> {
             .filter_map(|(place, triplet)| Some((place, triplet.word_query()?.enough(enough))))
             .unzip();
         let counts = self.count_all(queries)?;
-        Ok(places.into_iter().zip(counts).filter_map(|(place, count)| Some((place, count?))).collect())
+        Ok(places
+            .into_iter()
+            .zip(counts)
+            .filter_map(|(place, count)| Some((place, count?)))
+            .collect())
     }
 
-    /// What each hypothesis is to its premise, in order, all asked for at once. Needs [`crate::Verifier::Nli`].
+    /// What each hypothesis is to its premise, in order, all asked for at once. Needs
+    /// [`crate::Verifier::Nli`].
     ///
     /// # Errors
     /// [`Ask`] where some are not there yet.
-    pub fn entailments(&self, pairs: impl IntoIterator<Item = Pair>) -> Result<Vec<Entailment>, Ask> {
+    pub fn entailments(
+        &self,
+        pairs: impl IntoIterator<Item = Pair>,
+    ) -> Result<Vec<Entailment>, Ask> {
         self.answer_all(pairs.into_iter().map(Request::Nli), |reply| match reply {
             Reply::Nli(entailment) => Some(*entailment),
             _ => None,
         })
     }
 
-    /// What a chat model replies to each prompt, in order, all asked for at once. Needs [`crate::Verifier::Chat`].
+    /// What a chat model replies to each prompt, in order, all asked for at once. Needs
+    /// [`crate::Verifier::Chat`].
     ///
     /// # Errors
     /// [`Ask`] where some are not there yet.
@@ -100,11 +123,15 @@ impl<'a> Corpus<'a> {
         })
     }
 
-    /// The passages of each search, best first, all asked for at once. Needs [`crate::Verifier::Passages`].
+    /// The passages of each search, best first, all asked for at once. Needs
+    /// [`crate::Verifier::Passages`].
     ///
     /// # Errors
     /// [`Ask`] where some are not there yet.
-    pub fn passages(&self, searches: impl IntoIterator<Item = Search>) -> Result<Vec<Vec<Passage>>, Ask> {
+    pub fn passages(
+        &self,
+        searches: impl IntoIterator<Item = Search>,
+    ) -> Result<Vec<Vec<Passage>>, Ask> {
         self.answer_all(searches.into_iter().map(Request::Passages), |reply| match reply {
             Reply::Passages(found) => Some(found.clone()),
             _ => None,
@@ -127,7 +154,11 @@ impl<'a> Corpus<'a> {
     }
 
     /// The answer to the next question, which is `request`, or else the question.
-    fn answer<A>(&self, request: Request, read: impl Fn(&Reply) -> Option<A>) -> Result<A, Request> {
+    fn answer<A>(
+        &self,
+        request: Request,
+        read: impl Fn(&Reply) -> Option<A>,
+    ) -> Result<A, Request> {
         let Some((reply, rest)) = self.replies.get().split_first() else { return Err(request) };
         self.replies.set(rest);
         if let Some((asked, rest)) = self.requests.get().split_first() {
@@ -178,8 +209,12 @@ mod tests {
         let asked = Corpus::new(NOWHERE, &[]).entailments(pairs.clone()).unwrap_err();
         assert_eq!(asked, Ask(pairs.clone().map(Request::Nli).to_vec()));
         let entailment = |entail| Entailment { entail, neutral: None, contradict: None };
-        let replies =
-            [Reply::Nli(entailment(0.9)), Reply::Nli(entailment(0.1)), Reply::Chat("yes".into()), count(Some(3))];
+        let replies = [
+            Reply::Nli(entailment(0.9)),
+            Reply::Nli(entailment(0.1)),
+            Reply::Chat("yes".into()),
+            count(Some(3)),
+        ];
         let corpus = Corpus::new(NOWHERE, &replies);
         assert_eq!(corpus.entailments(pairs), Ok(vec![entailment(0.9), entailment(0.1)]));
         assert_eq!(corpus.chats([Prompt::user("Is it?")]), Ok(vec!["yes".to_owned()]));
@@ -190,7 +225,12 @@ mod tests {
 
     #[test]
     fn facts_without_a_known_count_are_left_out() {
-        let film = [("It", "is", "Rome"), ("Rome", "is", "rome"), ("Rome", "in", "Italy"), ("Rome", "in", "Peru")];
+        let film = [
+            ("It", "is", "Rome"),
+            ("Rome", "is", "rome"),
+            ("Rome", "in", "Italy"),
+            ("Rome", "in", "Peru"),
+        ];
         let sentence = crate::testing::sentence("Rome is in Italy.", &film);
         let [italy, peru] = ["Italy", "Peru"].map(|word| Query::all_of(["Rome", word]).enough(20));
         assert_eq!(

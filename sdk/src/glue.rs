@@ -4,9 +4,13 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::batch::{Batch, Said};
 use crate::bindings::{Assessment, Outcome, Reply};
-use crate::{Completion, CompletionRule, CorpusSize, Grade, Judgement, Manifest, ResponseRule, Settings, Verifier};
+use crate::{
+    Completion, CompletionRule, CorpusSize, Grade, Judgement, Manifest, ResponseRule, Settings,
+    Verifier,
+};
 
-/// Makes a sentence rule the component that this crate compiles to. Its name, version and summary are the package's.
+/// Makes a sentence rule the component that this crate compiles to. Its name, version and summary
+/// are the package's.
 #[macro_export]
 macro_rules! export {
     ($rule:ty) => {
@@ -18,14 +22,17 @@ macro_rules! export {
                 $crate::glue::score(&RULE, completions, corpus)
             }
 
-            fn resume(replies: Vec<$crate::bindings::Reply>) -> Vec<Vec<$crate::bindings::Outcome>> {
+            fn resume(
+                replies: Vec<$crate::bindings::Reply>,
+            ) -> Vec<Vec<$crate::bindings::Outcome>> {
                 $crate::glue::resume(&RULE, replies)
             }
         });
     };
 }
 
-/// Makes a response rule the component that this crate compiles to. Its name, version and summary are the package's.
+/// Makes a response rule the component that this crate compiles to. Its name, version and summary
+/// are the package's.
 #[macro_export]
 macro_rules! export_response_rule {
     ($rule:ty) => {
@@ -72,7 +79,8 @@ macro_rules! component {
                 $($exports)*
             }
 
-            // Natively a rule is a library to test; only WebAssembly has exports of these names, and one thread.
+            // Natively a rule is a library to test; only WebAssembly has exports of these names,
+            // and one thread.
             #[cfg(target_family = "wasm")]
             $($bindings)::+::export!(Component with_types_in $($bindings)::+);
         };
@@ -88,7 +96,14 @@ pub fn describe<R: Settings>(
 ) -> Manifest {
     hand_over_panics();
     let [name, version, summary] = [name, version, summary].map(str::to_owned);
-    Manifest { name, version, summary, settings_schema: R::schema(), asks: asks.to_vec(), reads_triplets }
+    Manifest {
+        name,
+        version,
+        summary,
+        settings_schema: R::schema(),
+        asks: asks.to_vec(),
+        reads_triplets,
+    }
 }
 
 pub fn configure<R: Settings>(
@@ -97,7 +112,8 @@ pub fn configure<R: Settings>(
     validate: impl FnOnce(&R) -> Result<(), String>,
 ) -> Result<(), String> {
     hand_over_panics();
-    rule.set(crate::settings::validated(settings, validate)?).map_err(|_| "the rule is configured already".to_owned())
+    rule.set(crate::settings::validated(settings, validate)?)
+        .map_err(|_| "the rule is configured already".to_owned())
 }
 
 /// What is judged, until nothing is asked any more.
@@ -108,7 +124,9 @@ pub fn score<R: CompletionRule>(
     completions: Vec<Completion>,
     corpus: CorpusSize,
 ) -> Vec<Vec<Outcome>> {
-    begin(Batch::new(completions, corpus, |completion| completion.sentences.len()), |batch| judged(rule, batch))
+    begin(Batch::new(completions, corpus, |completion| completion.sentences.len()), |batch| {
+        judged(rule, batch)
+    })
 }
 
 pub fn resume<R: CompletionRule>(rule: &OnceLock<R>, replies: Vec<Reply>) -> Vec<Vec<Outcome>> {
@@ -162,7 +180,8 @@ fn go_on<T>(replies: Vec<Reply>, judge: impl FnOnce(&mut Batch) -> T) -> T {
 const CONFIGURED: &str = "the contract: `configure` comes first";
 const UNBROKEN: &str = "a panic ends the instance";
 
-/// A panic ends as a trap without words; its text takes this way out. Natively, panics keep the hook they have.
+/// A panic ends as a trap without words; its text takes this way out. Natively, panics keep the
+/// hook they have.
 fn hand_over_panics() {
     #[cfg(target_family = "wasm")]
     std::panic::set_hook(Box::new(|panic| crate::bindings::report(&panic.to_string())));

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Harmonic mean of the shares that the words in common have of the answer and of the gold (the F1 of SQuAD); 0 where there are none.
+/// Harmonic mean of the shares that the words in common have of the answer and of the gold (the F1
+/// of SQuAD); 0 where there are none.
 #[must_use]
 pub fn token_f1(answer: &[String], gold: &[String]) -> f64 {
     let mut left: HashMap<&String, usize> = HashMap::new();
@@ -18,8 +19,9 @@ pub fn token_f1(answer: &[String], gold: &[String]) -> f64 {
     if common == 0 { 0.0 } else { 2.0 * common as f64 / (answer.len() + gold.len()) as f64 }
 }
 
-/// The character of `text`, counted from 0, with which a longest common subsequence of the two ends; the first such character where
-/// there are several. `None` where they have no character in common. The work is the product of the lengths.
+/// The character of `text`, counted from 0, with which a longest common subsequence of the two
+/// ends; the first such character where there are several. `None` where they have no character in
+/// common. The work is the product of the lengths.
 ///
 /// ```
 /// // "Rome is old", with which the sentence goes on, is not part of it.
@@ -29,7 +31,8 @@ pub fn token_f1(answer: &[String], gold: &[String]) -> f64 {
 #[must_use]
 pub fn subsequence_end(part: &str, text: &str) -> Option<usize> {
     let part: Vec<char> = part.chars().collect();
-    // Of the text so far, and of as many characters of `part` as the index says: the length of their longest common subsequence.
+    // Of the text so far, and of as many characters of `part` as the index says: the length of
+    // their longest common subsequence.
     let mut lengths = vec![0_usize; part.len() + 1];
     let mut end = None;
     for (place, character) in text.chars().enumerate() {
@@ -37,7 +40,8 @@ pub fn subsequence_end(part: &str, text: &str) -> Option<usize> {
         let mut diagonal = 0;
         for (i, &wanted) in part.iter().enumerate() {
             let before = lengths[i + 1];
-            lengths[i + 1] = if wanted == character { diagonal + 1 } else { before.max(lengths[i]) };
+            lengths[i + 1] =
+                if wanted == character { diagonal + 1 } else { before.max(lengths[i]) };
             diagonal = before;
         }
         if lengths[part.len()] > longest {

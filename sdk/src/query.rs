@@ -5,7 +5,8 @@ use std::fmt;
 use crate::Query;
 
 impl Query {
-    /// Asks how often all of these words occur near each other. Each is taken once, however it is capitalised.
+    /// Asks how often all of these words occur near each other. Each is taken once, however it is
+    /// capitalised.
     pub fn all_of<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
         let mut all_of: Vec<Vec<String>> = Vec::with_capacity(8);
         for word in words {
@@ -21,7 +22,8 @@ impl Query {
         self.all_of.iter().flatten().map(String::as_str)
     }
 
-    /// Spares the host all counting beyond `enough` occurrences: any larger number would not change the verdict.
+    /// Spares the host all counting beyond `enough` occurrences: any larger number would not change
+    /// the verdict.
     #[must_use]
     pub fn enough(self, enough: u64) -> Self {
         Self { enough: Some(enough), ..self }
@@ -30,7 +32,11 @@ impl Query {
 
 /// Whether two words differ in their capitals at most.
 fn is_same_word(a: &str, b: &str) -> bool {
-    if a.is_ascii() && b.is_ascii() { a.eq_ignore_ascii_case(b) } else { a.to_lowercase() == b.to_lowercase() }
+    if a.is_ascii() && b.is_ascii() {
+        a.eq_ignore_ascii_case(b)
+    } else {
+        a.to_lowercase() == b.to_lowercase()
+    }
 }
 
 /// `Paris AND city OR town`.
@@ -49,6 +55,9 @@ mod tests {
     fn each_word_is_there_once() {
         let query = Query::all_of(["Paris", "PARIS", "Größe", "GRÖSSE", "größe"]).enough(3);
         assert!(query.words().eq(["Paris", "Größe", "GRÖSSE"]));
-        assert_eq!((query.to_string().as_str(), query.enough), ("Paris AND Größe AND GRÖSSE", Some(3)));
+        assert_eq!(
+            (query.to_string().as_str(), query.enough),
+            ("Paris AND Größe AND GRÖSSE", Some(3))
+        );
     }
 }

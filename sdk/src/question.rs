@@ -35,10 +35,16 @@ impl fmt::Display for Request {
             Self::Count(query) => query.fmt(f),
             Self::Nli(Pair { premise, hypothesis }) => write!(f, "nli: {premise} => {hypothesis}"),
             Self::Chat(Prompt { messages, .. }) => {
-                write!(f, "chat: {}", messages.last().map_or("", |message| message.content.as_str()))
+                write!(
+                    f,
+                    "chat: {}",
+                    messages.last().map_or("", |message| message.content.as_str())
+                )
             }
             Self::Passages(Search { title: None, query, .. }) => write!(f, "passages: {query}"),
-            Self::Passages(Search { title: Some(title), query, .. }) => write!(f, "passages of {title}: {query}"),
+            Self::Passages(Search { title: Some(title), query, .. }) => {
+                write!(f, "passages of {title}: {query}")
+            }
         }
     }
 }

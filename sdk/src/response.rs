@@ -2,10 +2,12 @@
 
 use crate::{Ask, Completion, Corpus, Grade, Settings, Verifier};
 
-/// A rule's answer for one completion: a grade, or the replies it still needs. `?` on [`Corpus::chats`], for example, makes the latter.
+/// A rule's answer for one completion: a grade, or the replies it still needs. `?` on
+/// [`Corpus::chats`], for example, makes the latter.
 pub type Graded = Result<Grade, Ask>;
 
-/// A reward for whole completions. The implementing type holds the rule's settings; [`crate::settings!`] declares it.
+/// A reward for whole completions. The implementing type holds the rule's settings;
+/// [`crate::settings!`] declares it.
 ///
 /// A judge that wants the gold itself, and nothing else:
 ///
@@ -36,14 +38,15 @@ pub trait ResponseRule: Settings {
     #[doc(hidden)]
     const READS_TRIPLETS: bool = false;
 
-    /// Grades one completion. Called again with more answers until it no longer asks; each call must decide, and ask, from its
-    /// arguments alone.
+    /// Grades one completion. Called again with more answers until it no longer asks; each call
+    /// must decide, and ask, from its arguments alone.
     ///
     /// # Errors
     /// [`Ask`] where `corpus` does not hold an answer yet; `?` passes it on.
     fn grade(&self, completion: &Completion, corpus: &Corpus) -> Graded;
 
-    /// Refuses settings that do not make sense, beyond what their types say. Called once, before anything is graded.
+    /// Refuses settings that do not make sense, beyond what their types say. Called once, before
+    /// anything is graded.
     ///
     /// # Errors
     /// A message that names the setting.
@@ -52,9 +55,12 @@ pub trait ResponseRule: Settings {
     }
 }
 
-/// A reward for the whole completion, and one word for it, such as GOOD or BROKEN. The number must be finite as a 32-bit float,
-/// or the host refuses the whole batch.
-#[expect(clippy::missing_errors_doc, reason = "never an error: the type is what `ResponseRule::grade` returns")]
+/// A reward for the whole completion, and one word for it, such as GOOD or BROKEN. The number must
+/// be finite as a 32-bit float, or the host refuses the whole batch.
+#[expect(
+    clippy::missing_errors_doc,
+    reason = "never an error: the type is what `ResponseRule::grade` returns"
+)]
 pub fn grade(reward: f64, label: &str) -> Graded {
     Ok(Grade { reward: reward as f32, label: label.to_owned(), note: None })
 }

@@ -1,9 +1,10 @@
-//! What a rule implements: [`SentenceRule`] where a sentence stands for itself, [`CompletionRule`] where its neighbours
-//! matter.
+//! What a rule implements: [`SentenceRule`] where a sentence stands for itself, [`CompletionRule`]
+//! where its neighbours matter.
 
 use crate::{Completion, Corpus, Outcome, Sentence, Settings, Verifier};
 
-/// A reward for single sentences. The implementing type holds the rule's settings; [`crate::settings!`] declares it.
+/// A reward for single sentences. The implementing type holds the rule's settings;
+/// [`crate::settings!`] declares it.
 ///
 /// One that asks more than counts:
 ///
@@ -47,14 +48,15 @@ pub trait SentenceRule: Settings {
     /// Whether it looks at sentences' triplets. Where no rule of a run does, nothing is extracted.
     const READS_TRIPLETS: bool = true;
 
-    /// Judges one sentence. Called again with more answers until it no longer asks; each call must decide, and ask, from
-    /// its arguments alone.
+    /// Judges one sentence. Called again with more answers until it no longer asks; each call must
+    /// decide, and ask, from its arguments alone.
     ///
     /// # Errors
     /// [`crate::Ask`] where `corpus` does not hold an answer yet; `?` passes it on.
     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome;
 
-    /// Refuses settings that do not make sense, beyond what their types say. Called once, before anything is judged.
+    /// Refuses settings that do not make sense, beyond what their types say. Called once, before
+    /// anything is judged.
     ///
     /// # Errors
     /// A message that names the setting.
@@ -63,7 +65,8 @@ pub trait SentenceRule: Settings {
     }
 }
 
-/// A reward for the sentences of a completion in the light of each other. Every [`SentenceRule`] is one.
+/// A reward for the sentences of a completion in the light of each other. Every [`SentenceRule`] is
+/// one.
 ///
 /// ```
 /// use corver_sdk::prelude::*;
@@ -102,8 +105,9 @@ pub trait CompletionRule: Settings {
     /// As [`SentenceRule::READS_TRIPLETS`].
     const READS_TRIPLETS: bool = true;
 
-    /// Judges a whole completion: one outcome per sentence, in order. Each sentence has a corpus of its own. Called again,
-    /// with the whole completion, until no outcome asks; each call must decide, and ask, from its arguments alone.
+    /// Judges a whole completion: one outcome per sentence, in order. Each sentence has a corpus of
+    /// its own. Called again, with the whole completion, until no outcome asks; each call must
+    /// decide, and ask, from its arguments alone.
     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome>;
 
     /// As [`SentenceRule::validate`].
@@ -120,7 +124,12 @@ impl<R: SentenceRule> CompletionRule for R {
     const READS_TRIPLETS: bool = <R as SentenceRule>::READS_TRIPLETS;
 
     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
-        completion.sentences.iter().zip(corpora).map(|(sentence, corpus)| self.score(sentence, corpus)).collect()
+        completion
+            .sentences
+            .iter()
+            .zip(corpora)
+            .map(|(sentence, corpus)| self.score(sentence, corpus))
+            .collect()
     }
 
     fn validate(&self) -> Result<(), String> {

@@ -17,8 +17,10 @@ pub trait Settings: Default + DeserializeOwned + JsonSchema + Send + Sync + 'sta
         if !json.trim_start().starts_with('{') {
             return Err("invalid settings: a JSON object is expected".to_owned());
         }
-        let settings: serde_json::Value = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        // The error names the key: a line and column would not help those who did not write the JSON.
+        let settings: serde_json::Value =
+            serde_json::from_str(json).map_err(|error| error.to_string())?;
+        // The error names the key: a line and column would not help those who did not write the
+        // JSON.
         serde_path_to_error::deserialize(settings).map_err(|error| error.to_string())
     }
 
@@ -49,7 +51,10 @@ pub fn configured_response<R: ResponseRule>(json: &str) -> Result<R, String> {
     validated(json, R::validate)
 }
 
-pub(crate) fn validated<R: Settings>(json: &str, validate: impl FnOnce(&R) -> Result<(), String>) -> Result<R, String> {
+pub(crate) fn validated<R: Settings>(
+    json: &str,
+    validate: impl FnOnce(&R) -> Result<(), String>,
+) -> Result<R, String> {
     let rule = R::from_json(json)?;
     validate(&rule)?;
     Ok(rule)
@@ -72,7 +77,11 @@ pub fn finite(setting: &str, reward: f64) -> Result<(), String> {
 /// # Errors
 /// A message that names the setting.
 pub fn probability(setting: &str, value: f64) -> Result<(), String> {
-    if (0.0..=1.0).contains(&value) { Ok(()) } else { Err(format!("`{setting}` must be 0 to 1; got {value}")) }
+    if (0.0..=1.0).contains(&value) {
+        Ok(())
+    } else {
+        Err(format!("`{setting}` must be 0 to 1; got {value}"))
+    }
 }
 
 /// Refuses 0.
@@ -96,8 +105,8 @@ pub enum Variant {
 
 impl<T: Default + DeserializeOwned + JsonSchema + Send + Sync + 'static> Settings for T {}
 
-/// Declares a rule and its settings: a struct whose every field has a default. Doc comments become the descriptions in
-/// the JSON schema; keys that are no field are refused.
+/// Declares a rule and its settings: a struct whose every field has a default. Doc comments become
+/// the descriptions in the JSON schema; keys that are no field are refused.
 ///
 /// ```
 /// use corver_sdk::{Settings, settings};

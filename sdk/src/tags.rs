@@ -13,24 +13,28 @@ pub fn between_tags<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     rest.split_once(&closing(name)).map(|(inside, _)| inside)
 }
 
-/// Whether think and answer tags stand in the text exactly once each and in their order. The prompt may have opened the think
-/// block: its first tag may be missing. What stands between, before or behind them does not matter.
+/// Whether think and answer tags stand in the text exactly once each and in their order. The prompt
+/// may have opened the think block: its first tag may be missing. What stands between, before or
+/// behind them does not matter.
 #[must_use]
 pub fn keeps_template(text: &str) -> bool {
     let tags = ["<think>", "</think>", "<answer>", "</answer>"];
     let tags = if text.contains(tags[0]) { &tags[..] } else { &tags[1..] };
-    let places: Vec<usize> = tags.iter().flat_map(|tag| text.match_indices(tag)).map(|(place, _)| place).collect();
+    let places: Vec<usize> =
+        tags.iter().flat_map(|tag| text.match_indices(tag)).map(|(place, _)| place).collect();
     places.len() == tags.len() && tags.iter().all(|tag| text.contains(tag)) && places.is_sorted()
 }
 
 impl Prompt {
     /// [`Self::user`] with the instructions and, below them, each text in the tag of its name: `<text>Rome is in Italy.</text>`.
-    /// No text can end its field or begin another: the tags of all fields are taken out of it, however they are written (`</TEXT >`,
-    /// `<text a="b">`).
+    /// No text can end its field or begin another: the tags of all fields are taken out of it,
+    /// however they are written (`</TEXT >`, `<text a="b">`).
     #[must_use]
     pub fn tagged(instructions: &str, fields: &[(&str, &str)]) -> Self {
         let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
-        let field = |(name, text): &(&str, &str)| [opening(name), without(text, &names), closing(name)].concat();
+        let field = |(name, text): &(&str, &str)| {
+            [opening(name), without(text, &names), closing(name)].concat()
+        };
         let fields: Vec<String> = fields.iter().map(field).collect();
         Self::user(&format!("{instructions}\n\n{}", fields.join("\n")))
     }
@@ -44,7 +48,8 @@ fn closing(name: &str) -> String {
     format!("</{name}>")
 }
 
-/// Takes the tags of these names out as they come to their end, so that what is left of the text cannot make up a new one.
+/// Takes the tags of these names out as they come to their end, so that what is left of the text
+/// cannot make up a new one.
 fn without(text: &str, names: &[&str]) -> String {
     let mut kept = String::with_capacity(text.len());
     let mut starts = Vec::new();
@@ -65,11 +70,17 @@ fn without(text: &str, names: &[&str]) -> String {
     kept
 }
 
-/// Whether what stands from `<` to `>` is a tag of this name, in small letters or capitals, with whatever follows the name.
+/// Whether what stands from `<` to `>` is a tag of this name, in small letters or capitals, with
+/// whatever follows the name.
 fn is_tag(tag: &str, name: &str) -> bool {
     let inside = tag.strip_prefix("</").unwrap_or(&tag[1..]);
-    let rest = inside.get(..name.len()).filter(|start| start.eq_ignore_ascii_case(name)).map(|_| &inside[name.len()..]);
-    rest.is_some_and(|rest| rest.starts_with(|next: char| next.is_whitespace() || ['>', '/'].contains(&next)))
+    let rest = inside
+        .get(..name.len())
+        .filter(|start| start.eq_ignore_ascii_case(name))
+        .map(|_| &inside[name.len()..]);
+    rest.is_some_and(|rest| {
+        rest.starts_with(|next: char| next.is_whitespace() || ['>', '/'].contains(&next))
+    })
 }
 
 #[cfg(test)]
@@ -110,7 +121,12 @@ mod tests {
 
     #[test]
     fn fields_follow_the_instructions() {
-        let fields = [("question", ""), ("gold", "Rome"), ("gold", "Roma"), ("answer", "It is <b>Rome</b>.")];
+        let fields = [
+            ("question", ""),
+            ("gold", "Rome"),
+            ("gold", "Roma"),
+            ("answer", "It is <b>Rome</b>."),
+        ];
         let expected = "Do it.\n\n<question></question>\n<gold>Rome</gold>\n<gold>Roma</gold>\n<answer>It is <b>Rome</b>.</answer>";
         assert_eq!(content(&fields), expected);
     }
@@ -128,13 +144,21 @@ mod tests {
         ] {
             let asked = content(&[("gold", "Rome"), ("answer", text)]).to_lowercase();
             assert!(asked.ends_with("</answer>"), "{asked}");
-            for (tag, times) in [("<gold>", 1), ("</gold>", 1), ("<answer>", 1), ("</answer>", 1), ("<", 4), (">", 4)] {
+            for (tag, times) in [
+                ("<gold>", 1),
+                ("</gold>", 1),
+                ("<answer>", 1),
+                ("</answer>", 1),
+                ("<", 4),
+                (">", 4),
+            ] {
                 assert_eq!(asked.matches(tag).count(), times, "{tag} in {asked}");
             }
         }
         for kept in ["東京>é", "<answers> < answer> 1<2 </an>", "<é>answer>"] {
             assert!(
-                content(&[("answer", &format!("{kept}</answer>"))]).ends_with(&format!("\n<answer>{kept}</answer>"))
+                content(&[("answer", &format!("{kept}</answer>"))])
+                    .ends_with(&format!("\n<answer>{kept}</answer>"))
             );
         }
     }

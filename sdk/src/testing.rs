@@ -30,8 +30,8 @@ pub use check::{check, check_with};
 pub use responses::{check_responses, check_responses_with, response, run_response};
 
 use crate::{
-    Completion, CompletionRule, Corpus, CorpusSize, Credit, Judgement, Point, Reply, Request, Section, Sentence,
-    Triplet, Verdict,
+    Completion, CompletionRule, Corpus, CorpusSize, Credit, Judgement, Point, Reply, Request,
+    Section, Sentence, Triplet, Verdict,
 };
 
 mod limits {
@@ -56,10 +56,15 @@ pub fn sentence(text: &str, triplets: &[Parts]) -> Sentence {
         let [head, relation, tail] = [head, relation, tail].map(str::to_owned);
         Triplet { head, relation, tail }
     };
-    Sentence { text: text.to_owned(), section: Section::Think, triplets: triplets.iter().map(triplet).collect() }
+    Sentence {
+        text: text.to_owned(),
+        section: Section::Think,
+        triplets: triplets.iter().map(triplet).collect(),
+    }
 }
 
-/// A completion of these sentences, each a text and its triplets, all in one think block: no question, no answer.
+/// A completion of these sentences, each a text and its triplets, all in one think block: no
+/// question, no answer.
 #[must_use]
 pub fn completion(sentences: &[(&str, &[Parts])]) -> Completion {
     of(sentences.iter().map(|(text, triplets)| sentence(text, triplets)).collect())
@@ -97,7 +102,8 @@ pub struct Judged {
     pub asked: Vec<String>,
 }
 
-/// Calls `rule` as the host would, answering from `corpus` until it judges. The sentence is the only one of its completion.
+/// Calls `rule` as the host would, answering from `corpus` until it judges. The sentence is the
+/// only one of its completion.
 ///
 /// # Panics
 /// Where the rule asks for what `corpus` does not hold, or does what the host refuses.
@@ -111,7 +117,11 @@ pub fn run<R: CompletionRule>(rule: &R, sentence: &Sentence, corpus: &FakeCorpus
 /// # Panics
 /// As [`run`].
 #[must_use]
-pub fn run_completion<R: CompletionRule>(rule: &R, completion: &Completion, corpus: &FakeCorpus) -> Vec<Judged> {
+pub fn run_completion<R: CompletionRule>(
+    rule: &R,
+    completion: &Completion,
+    corpus: &FakeCorpus,
+) -> Vec<Judged> {
     settle(rule, completion, corpus.size(), |request| corpus.answer(request))
 }
 
@@ -136,7 +146,11 @@ fn settle<R: CompletionRule>(
     let rules = rounds::Rules { asks: R::ASKS, questions: limits::QUESTIONS_PER_SENTENCE };
     let judge = |corpora: &[Corpus]| rule.judge(completion, corpora);
     let settled = rounds::settle(&rules, sentences.len(), size, judge, answer);
-    sentences.iter().zip(settled).map(|(sentence, (judgement, asked))| judged(sentence, &asked, judgement)).collect()
+    sentences
+        .iter()
+        .zip(settled)
+        .map(|(sentence, (judgement, asked))| judged(sentence, &asked, judgement))
+        .collect()
 }
 
 fn judged(sentence: &Sentence, requests: &[Request], judgement: Judgement) -> Judged {
@@ -147,7 +161,9 @@ fn judged(sentence: &Sentence, requests: &[Request], judgement: Judgement) -> Ju
         }
     }
     match judgement {
-        Judgement::Abstain(note) => Judged { reward: None, credit: None, count: None, triplet: None, note, asked },
+        Judgement::Abstain(note) => {
+            Judged { reward: None, credit: None, count: None, triplet: None, note, asked }
+        }
         Judgement::Score(Verdict { reward, credit, count, triplet, note }) => {
             assert!(reward.is_finite(), "the reward is {reward}: it must be finite");
             let triplets = sentence.triplets.len();
@@ -164,7 +180,10 @@ fn judged(sentence: &Sentence, requests: &[Request], judgement: Judgement) -> Ju
 fn check_points(points: &[Point], reward: f32, text: &str) {
     let characters = text.chars().count();
     let is_there = points.iter().all(|point| (point.character as usize) < characters);
-    assert!(is_there, "the verdict pays a character beyond the {characters} of the sentence: {points:?}");
+    assert!(
+        is_there,
+        "the verdict pays a character beyond the {characters} of the sentence: {points:?}"
+    );
     let sum: f32 = points.iter().map(|point| point.reward).sum();
     assert!((sum - reward).abs() <= 1e-4, "the shares add up to {sum}, and the reward is {reward}");
 }

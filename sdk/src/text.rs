@@ -1,6 +1,8 @@
-//! White space and lower case as the reference implementation's language sees them: a count depends on them.
+//! White space and lower case as the reference implementation's language sees them: a count depends
+//! on them.
 
-/// Unicode white space and the four information separators U+001C to U+001F, which `char::is_whitespace` leaves out.
+/// Unicode white space and the four information separators U+001C to U+001F, which
+/// `char::is_whitespace` leaves out.
 pub(crate) fn is_space(c: char) -> bool {
     // Nearly every character is visible ASCII, and a single comparison finds that out.
     let visible = ('!'..='~').contains(&c);

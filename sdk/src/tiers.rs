@@ -5,8 +5,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A step function from counts to rewards. The default is the paper's: 0 → −0.3, 1–4 → −0.1, 5–19 → 0.0, 20 and more
-/// → +0.1.
+/// A step function from counts to rewards. The default is the paper's: 0 → −0.3, 1–4 → −0.1, 5–19 →
+/// 0.0, 20 and more → +0.1.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "Steps")]
 pub struct Tiers {
@@ -46,18 +46,23 @@ impl TryFrom<Steps> for Tiers {
 }
 
 impl Tiers {
-    /// `rewards[0]` for a count of 0, `rewards[1]` from 1 on, `rewards[i + 2]` from `thresholds[i]` on.
+    /// `rewards[0]` for a count of 0, `rewards[1]` from 1 on, `rewards[i + 2]` from `thresholds[i]`
+    /// on.
     ///
     /// # Errors
-    /// Where the thresholds do not ascend from 2 on, or there are not two more rewards than thresholds, or a reward is
-    /// not finite.
+    /// Where the thresholds do not ascend from 2 on, or there are not two more rewards than
+    /// thresholds, or a reward is not finite.
     pub fn new(thresholds: Vec<u64>, rewards: Vec<f64>) -> Result<Self, TiersError> {
-        let ascending = thresholds.is_sorted_by(|a, b| a < b) && thresholds.first().is_none_or(|&first| first >= 2);
+        let ascending = thresholds.is_sorted_by(|a, b| a < b)
+            && thresholds.first().is_none_or(|&first| first >= 2);
         if !ascending {
             return Err(TiersError::Thresholds(thresholds));
         }
         if rewards.len() != thresholds.len() + 2 {
-            return Err(TiersError::Rewards { thresholds: thresholds.len(), rewards: rewards.len() });
+            return Err(TiersError::Rewards {
+                thresholds: thresholds.len(),
+                rewards: rewards.len(),
+            });
         }
         // `as f32`: what a verdict carries.
         match rewards.iter().find(|&&reward| !(reward as f32).is_finite()) {
@@ -72,7 +77,10 @@ impl Tiers {
         match count {
             None => 0.0,
             Some(0) => self.rewards[0],
-            Some(count) => self.rewards[1 + self.thresholds.iter().filter(|&&threshold| count >= threshold).count()],
+            Some(count) => {
+                self.rewards
+                    [1 + self.thresholds.iter().filter(|&&threshold| count >= threshold).count()]
+            }
         }
     }
 
@@ -109,10 +117,15 @@ pub enum TiersError {
 impl fmt::Display for TiersError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Thresholds(got) => write!(f, "`thresholds` must ascend and start at 2 or above; got {got:?}"),
+            Self::Thresholds(got) => {
+                write!(f, "`thresholds` must ascend and start at 2 or above; got {got:?}")
+            }
             Self::Rewards { thresholds, rewards } => {
                 let expected = thresholds + 2;
-                write!(f, "`rewards` must have {expected} entries, two more than `thresholds`; got {rewards}")
+                write!(
+                    f,
+                    "`rewards` must have {expected} entries, two more than `thresholds`; got {rewards}"
+                )
             }
             Self::NotFinite(got) => write!(f, "`rewards` must be finite 32-bit numbers; got {got}"),
         }
@@ -129,7 +142,8 @@ mod tests {
     fn steps_begin_at_their_thresholds() {
         let tiers = Tiers::default();
         let rewards =
-            [None, Some(0), Some(1), Some(4), Some(5), Some(19), Some(20), Some(u64::MAX)].map(|n| tiers.reward(n));
+            [None, Some(0), Some(1), Some(4), Some(5), Some(19), Some(20), Some(u64::MAX)]
+                .map(|n| tiers.reward(n));
         assert_eq!(rewards, [0.0, -0.3, -0.1, -0.1, 0.0, 0.0, 0.1, 0.1]);
         assert_eq!(tiers.top(), 20);
     }
@@ -138,7 +152,10 @@ mod tests {
     fn settings_that_do_not_fit_together_are_refused() {
         assert_eq!(Tiers::new(vec![20, 5], vec![0.0; 4]), Err(TiersError::Thresholds(vec![20, 5])));
         assert_eq!(Tiers::new(vec![1], vec![0.0; 3]), Err(TiersError::Thresholds(vec![1])));
-        assert_eq!(Tiers::new(vec![5], vec![0.0; 2]), Err(TiersError::Rewards { thresholds: 1, rewards: 2 }));
+        assert_eq!(
+            Tiers::new(vec![5], vec![0.0; 2]),
+            Err(TiersError::Rewards { thresholds: 1, rewards: 2 })
+        );
         assert_eq!(Tiers::new(vec![], vec![0.0, 1e300]), Err(TiersError::NotFinite(1e300)));
     }
 }

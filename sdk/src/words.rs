@@ -1,4 +1,5 @@
-//! From an entity to the words that stand for it in a query (paper, “Sentence to count”; details as the authors' code).
+//! From an entity to the words that stand for it in a query (paper, “Sentence to count”; details as
+//! the authors' code).
 
 use crate::text::{is_space, strip};
 use crate::{Query, Sentence, Triplet};
@@ -59,16 +60,18 @@ pub fn is_pronoun(entity: &str) -> bool {
     })
 }
 
-/// The words of `entity` that its queries are made of: its capitalised words; without any, its words of three and more
-/// characters; without any, the whole of it. Stop words never count. Order and repetitions are kept.
+/// The words of `entity` that its queries are made of: its capitalised words; without any, its
+/// words of three and more characters; without any, the whole of it. Stop words never count. Order
+/// and repetitions are kept.
 #[must_use]
 pub fn content_words(entity: &str) -> Vec<&str> {
     let words = words_that_count(entity);
     if words.is_empty() { vec![strip(entity)] } else { words }
 }
 
-/// Returns the words of a relation that say something: as of an entity, but none where it has none (“was for”),
-/// since the whole of it would be looked up as a phrase that no text need have (paper, “RelCheck”).
+/// Returns the words of a relation that say something: as of an entity, but none where it has none
+/// (“was for”), since the whole of it would be looked up as a phrase that no text need have (paper,
+/// “RelCheck”).
 #[must_use]
 pub fn relation_words(relation: &str) -> Vec<&str> {
     words_that_count(relation)
@@ -92,7 +95,8 @@ fn words_that_count(text: &str) -> Vec<&str> {
     words
 }
 
-/// Asks how often the content words of `head` and `tail` occur together; `None` where they are fewer than two.
+/// Asks how often the content words of `head` and `tail` occur together; `None` where they are
+/// fewer than two.
 #[must_use]
 pub fn word_query(head: &str, tail: &str) -> Option<Query> {
     let query = Query::all_of(content_words(head).into_iter().chain(content_words(tail)));
@@ -209,7 +213,8 @@ mod tests {
     #[test]
     fn a_relation_without_content_words_adds_nothing() {
         for relation in [" ", "was for", "is", "OF THE", "to be"] {
-            let triplet = Triplet { head: "Paris".into(), relation: relation.into(), tail: "Peru".into() };
+            let triplet =
+                Triplet { head: "Paris".into(), relation: relation.into(), tail: "Peru".into() };
             assert_eq!(triplet.relation_query(), triplet.word_query(), "{relation:?}");
         }
         assert_eq!(relation_words("was the capital of"), ["capital"]);

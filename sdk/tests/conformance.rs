@@ -1,4 +1,5 @@
-//! Every golden vector of the word rules, where the environment variable `CORVER_SHARED` names a folder that has them.
+//! Every golden vector of the word rules, where the environment variable `CORVER_SHARED` names a
+//! folder that has them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,9 +15,12 @@ fn vectors(file: &str) -> Option<Vec<Value>> {
         return None;
     };
     let path = PathBuf::from(shared).join("golden/reward").join(file);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    let lines: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("one JSON object per line")).collect();
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let lines: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("one JSON object per line"))
+        .collect();
     assert!(!lines.is_empty(), "{} has no vectors", path.display());
     Some(lines)
 }
@@ -39,21 +43,32 @@ fn content_words_are_the_references() {
 #[test]
 fn pronouns_are_the_references() {
     for row in vectors("is_pronoun.jsonl").into_iter().flatten() {
-        assert_eq!(Value::from(is_pronoun(text(&row["entity"]))), row["is_pronoun"], "{}", row["id"]);
+        assert_eq!(
+            Value::from(is_pronoun(text(&row["entity"]))),
+            row["is_pronoun"],
+            "{}",
+            row["id"]
+        );
     }
 }
 
 #[test]
 fn word_queries_are_the_references() {
     for row in vectors("word_query.jsonl").into_iter().flatten() {
-        assert_eq!(printed(word_query(text(&row["head"]), text(&row["tail"]))), row["query"], "{}", row["id"]);
+        assert_eq!(
+            printed(word_query(text(&row["head"]), text(&row["tail"]))),
+            row["query"],
+            "{}",
+            row["id"]
+        );
     }
 }
 
 #[test]
 fn relation_queries_are_the_references_where_the_relation_has_a_content_word() {
     for row in vectors("relcheck_query.jsonl").into_iter().flatten() {
-        let [head, relation, tail] = ["head", "relation", "tail"].map(|part| text(&row[part]).to_owned());
+        let [head, relation, tail] =
+            ["head", "relation", "tail"].map(|part| text(&row[part]).to_owned());
         let triplet = Triplet { head, relation, tail };
         assert_eq!(printed(triplet.word_query()), row["query_head_tail"], "{}", row["id"]);
         // The published helper takes the whole relation for its word here.
@@ -61,9 +76,19 @@ fn relation_queries_are_the_references_where_the_relation_has_a_content_word() {
             assert_eq!(triplet.relation_query(), triplet.word_query(), "{}", row["id"]);
             continue;
         }
-        assert_eq!(printed(triplet.relation_query()), row["query_head_tail_relation"], "{}", row["id"]);
+        assert_eq!(
+            printed(triplet.relation_query()),
+            row["query_head_tail_relation"],
+            "{}",
+            row["id"]
+        );
         if !row["query_head_tail"].is_null() {
-            assert_eq!(Value::from(relation_words(&triplet.relation)), row["relation_words"], "{}", row["id"]);
+            assert_eq!(
+                Value::from(relation_words(&triplet.relation)),
+                row["relation_words"],
+                "{}",
+                row["id"]
+            );
         }
     }
 }
@@ -71,8 +96,8 @@ fn relation_queries_are_the_references_where_the_relation_has_a_content_word() {
 #[test]
 fn triplet_selection_is_the_references() {
     for row in vectors("triplet_selection.jsonl").into_iter().flatten() {
-        // What is no list of three with text at both ends never becomes a triplet on the host's side. `places` leads
-        // from the triplets that remain back to the row's.
+        // What is no list of three with text at both ends never becomes a triplet on the host's
+        // side. `places` leads from the triplets that remain back to the row's.
         let rows = row["triplets"].as_array().expect("a list");
         let (places, triplets): (Vec<usize>, Vec<(&str, &str, &str)>) = rows
             .iter()
@@ -87,11 +112,17 @@ fn triplet_selection_is_the_references() {
         let selected = sentence.first_valid_triplet();
         let index = selected.map_or(Value::Null, |(index, _)| places[index].into());
         assert_eq!(index, row["selected_index"], "{}", row["id"]);
-        assert_eq!(printed(selected.and_then(|(_, triplet)| triplet.word_query())), row["query"], "{}", row["id"]);
+        assert_eq!(
+            printed(selected.and_then(|(_, triplet)| triplet.word_query())),
+            row["query"],
+            "{}",
+            row["id"]
+        );
 
         let valid: Vec<usize> = sentence.valid_triplets().map(|(index, _)| places[index]).collect();
         assert_eq!(Value::from(valid), row["valid_indices"], "{}", row["id"]);
-        let queries: Vec<Value> = sentence.valid_triplets().map(|(_, triplet)| printed(triplet.word_query())).collect();
+        let queries: Vec<Value> =
+            sentence.valid_triplets().map(|(_, triplet)| printed(triplet.word_query())).collect();
         assert_eq!(Value::from(queries), row["valid_queries"], "{}", row["id"]);
     }
 }
@@ -99,6 +130,11 @@ fn triplet_selection_is_the_references() {
 #[test]
 fn the_default_tiers_are_the_references() {
     for row in vectors("penalty.jsonl").into_iter().flatten() {
-        assert_eq!(Value::from(Tiers::default().reward(row["count"].as_u64())), row["reward"], "{}", row["id"]);
+        assert_eq!(
+            Value::from(Tiers::default().reward(row["count"].as_u64())),
+            row["reward"],
+            "{}",
+            row["id"]
+        );
     }
 }

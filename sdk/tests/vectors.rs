@@ -56,7 +56,8 @@ fn rules() {
 }
 
 fn check<R: CompletionRule>(rule: &R, case: &Case, expected: &Expected) {
-    let triplets: Vec<Parts> = case.triplets.iter().map(|[h, r, t]| (h.as_str(), r.as_str(), t.as_str())).collect();
+    let triplets: Vec<Parts> =
+        case.triplets.iter().map(|[h, r, t]| (h.as_str(), r.as_str(), t.as_str())).collect();
     let judged = run(rule, &sentence("", &triplets), &corpus(case));
     // An abstention pays nothing. A verdict carries an f32.
     assert_eq!(judged.reward.unwrap_or(0.0), expected.reward as f32, "{case:?}");

@@ -34,9 +34,15 @@ fn settings_that_contradict_the_algorithm_are_refused() {
         let args: Vec<&str> = ["train", "--dry-run"].into_iter().chain(set).collect();
         host(&args).bad(told);
     };
-    refused(&["update.algorithm=rloo", "advantage.scale_rewards=batch"], "`advantage.scale_rewards`: not used by");
+    refused(
+        &["update.algorithm=rloo", "advantage.scale_rewards=batch"],
+        "`advantage.scale_rewards`: not used by",
+    );
     refused(&["update.ppo.lambda=1.0"], "`update.ppo`: not used by `update.algorithm = \"grpo\"`");
-    refused(&["update.algorithm=dpo", "update.num_iterations=2"], "`update.num_iterations`: 2; DPO takes one step");
+    refused(
+        &["update.algorithm=dpo", "update.num_iterations=2"],
+        "`update.num_iterations`: 2; DPO takes one step",
+    );
     refused(&["update.algorithm=sarsa"], "setting `update.algorithm`: unknown variant `sarsa`");
     refused(&["policy.adapter=nowhere"], "`policy.adapter`: there is no");
 }
@@ -46,9 +52,13 @@ fn a_cold_start_is_resumed_and_trained_on() {
     let folder = run_dir("cold-start");
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join("demonstrations.jsonl");
-    let answer = |n: usize| format!("<think>Old Riavuck lies in Denwick, number {n}.</think><answer>Denwick</answer>");
-    let line =
-        |n: usize| json!({"question": format!("Where does Old Riavuck lie? {n}"), "completion": answer(n)}).to_string();
+    let answer = |n: usize| {
+        format!("<think>Old Riavuck lies in Denwick, number {n}.</think><answer>Denwick</answer>")
+    };
+    let line = |n: usize| {
+        json!({"question": format!("Where does Old Riavuck lie? {n}"), "completion": answer(n)})
+            .to_string()
+    };
     fs::write(&file, (0..24).map(line).collect::<Vec<_>>().join("\n")).unwrap();
     let sft = |out: &str, more: &[&str]| {
         let (out, file) = (folder.join(out).display().to_string(), file.display().to_string());
@@ -68,8 +78,14 @@ fn a_cold_start_is_resumed_and_trained_on() {
         host(&[&args, more].concat())
     };
     let whole = sft("whole", &[]).good().json();
-    assert_eq!((&whole["summary"]["demonstrations"], &whole["summary"]["steps"]), (&json!(24), &json!(6)));
-    assert!(whole["summary"]["loss_last"].as_f64() < whole["summary"]["loss_first"].as_f64(), "{whole}");
+    assert_eq!(
+        (&whole["summary"]["demonstrations"], &whole["summary"]["steps"]),
+        (&json!(24), &json!(6))
+    );
+    assert!(
+        whole["summary"]["loss_last"].as_f64() < whole["summary"]["loss_first"].as_f64(),
+        "{whole}"
+    );
     sft("whole", &["--resume"]).bad("has finished its 6 steps");
 
     // As if it had been killed after the fourth step.
@@ -77,8 +93,10 @@ fn a_cold_start_is_resumed_and_trained_on() {
     fs::remove_dir_all(folder.join("cut/checkpoints/step-000006")).unwrap();
     fs::remove_file(folder.join("cut/summary.json")).unwrap();
     sft("cut", &["--resume"]).good();
-    let adapter =
-        |out: &str| fs::read(folder.join(out).join("checkpoints/step-000006/adapter_model.safetensors")).unwrap();
+    let adapter = |out: &str| {
+        fs::read(folder.join(out).join("checkpoints/step-000006/adapter_model.safetensors"))
+            .unwrap()
+    };
     assert!(adapter("cut") == adapter("whole"), "resumed to the same end");
 
     let from = format!("policy.adapter={}", whole["adapter"].as_str().unwrap());
@@ -86,14 +104,21 @@ fn a_cold_start_is_resumed_and_trained_on() {
     short_run(&trained, 1, &["--config", "demo", "--set", &from]).good();
     let kl = lines(&trained.join("metrics.jsonl"))[0]["kl"].as_f64().unwrap();
     assert!(kl.abs() < 1e-5, "the policy is compared with what it began with: {kl}");
-    let manifest: Value = serde_json::from_str(&fs::read_to_string(trained.join("manifest.json")).unwrap()).unwrap();
+    let manifest: Value =
+        serde_json::from_str(&fs::read_to_string(trained.join("manifest.json")).unwrap()).unwrap();
     assert_eq!(manifest["adapter"].as_str().unwrap().len(), 64);
-    short_run(&run_dir("warm-other"), 1, &["--config", "demo", "--set", &from, "--set", "update.lora.r=8"])
-        .bad("`update.lora` asks for r = 8");
+    short_run(
+        &run_dir("warm-other"),
+        1,
+        &["--config", "demo", "--set", &from, "--set", "update.lora.r=8"],
+    )
+    .bad("`update.lora` asks for r = 8");
 
-    fs::write(&file, "{\"question\": \"a?\", \"completion\": \"b\"}\n{\"question\": \"c?\"}\n").unwrap();
+    fs::write(&file, "{\"question\": \"a?\", \"completion\": \"b\"}\n{\"question\": \"c?\"}\n")
+        .unwrap();
     sft("bad", &[]).bad("line 2: missing field `completion`");
     assert!(!folder.join("bad").exists(), "nothing is left of it");
-    fs::write(&file, json!({"question": "a?", "completion": "b ".repeat(600)}).to_string()).unwrap();
+    fs::write(&file, json!({"question": "a?", "completion": "b ".repeat(600)}).to_string())
+        .unwrap();
     sft("long", &["--set", "sft.max_length=64"]).bad("line 1:");
 }

@@ -24,7 +24,9 @@ fn component(declarations: &str) -> Vec<u8> {
 /// Components in components, each instantiated ten times by the next.
 fn nested_instances(depth: usize) -> Vec<u8> {
     let innermost = "(component $c (core module $m) (core instance (instantiate $m)))".to_owned();
-    let nest = |inner: String, _| format!("(component $c {inner} {})", "(instance (instantiate $c))".repeat(10));
+    let nest = |inner: String, _| {
+        format!("(component $c {inner} {})", "(instance (instantiate $c))".repeat(10))
+    };
     component(&format!("{} (instance (instantiate $c))", (0..depth).fold(innermost, nest)))
 }
 
@@ -49,11 +51,16 @@ fn nested_components(depth: usize) -> Vec<u8> {
 /// A function in which every one of so many nested loops may change every local.
 fn nested_loops(loops: usize, locals: usize) -> Vec<u8> {
     let change: String = (0..locals)
-        .map(|i| format!("(local.set {i} (i32.add (local.get {i}) (local.get {})))", (i + 1) % locals))
+        .map(|i| {
+            format!("(local.set {i} (i32.add (local.get {i}) (local.get {})))", (i + 1) % locals)
+        })
         .collect();
     let begin = "loop ".repeat(loops);
     let end = "(br_if 0 (local.get 0)) end ".repeat(loops);
-    component(&format!("(core module (func (local {}) {begin} {change} {end}))", "i32 ".repeat(locals)))
+    component(&format!(
+        "(core module (func (local {}) {begin} {change} {end}))",
+        "i32 ".repeat(locals)
+    ))
 }
 
 fn check(path: &Path) -> (Finished, Duration) {
@@ -73,20 +80,27 @@ fn a_file_that_takes_for_ever_to_compile_is_stopped() {
         let path = folder.path().join("hostile.wasm");
         fs::write(&path, &bytes).unwrap();
         let (finished, time) = check(&path);
-        let limit = if finished.stderr.contains("compile_s") { "compile_s" } else { "compile_bytes" };
-        eprintln!("| plugin of {what}, {} bytes | stopped by {limit} after {:.1} s |", bytes.len(), time.as_secs_f64());
+        let limit =
+            if finished.stderr.contains("compile_s") { "compile_s" } else { "compile_bytes" };
+        eprintln!(
+            "| plugin of {what}, {} bytes | stopped by {limit} after {:.1} s |",
+            bytes.len(),
+            time.as_secs_f64()
+        );
         finished.bad("(limits.compile_");
         assert!(finished.stderr.contains("hostile.wasm"), "{}", finished.stderr);
         assert!(time < Duration::from_secs(60), "{what}: {time:?}"); // 8 s of processor time, beside whatever the machine does
     }
 }
 
-/// The library that reads a module's contract follows packages that need each other until its stack is full. Here one version of
-/// the contract needs another.
+/// The library that reads a module's contract follows packages that need each other until its stack
+/// is full. Here one version of the contract needs another.
 #[test]
 fn a_file_that_ends_its_compiler_is_named() {
     const EXPORT: &[u8] = b"sentence-scoring@0.1.0";
-    let mut module = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/admission/module")).unwrap();
+    let mut module =
+        fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds/admission/module"))
+            .unwrap();
     let export = module.windows(EXPORT.len()).rposition(|window| window == EXPORT).unwrap();
     module[export + EXPORT.len() - 5] = b'5';
     let folder = tempfile::tempdir().unwrap();
@@ -99,11 +113,16 @@ fn a_file_that_ends_its_compiler_is_named() {
 fn the_limits_of_compiling_are_settings() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("first.wasm");
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm"), &path).unwrap();
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm"), &path)
+        .unwrap();
     let check = |set: &str| {
-        host_with_cache(&folder.path().join("cache"), &["plugin", "check", path.to_str().unwrap(), "--set", set])
+        host_with_cache(
+            &folder.path().join("cache"),
+            &["plugin", "check", path.to_str().unwrap(), "--set", set],
+        )
     };
-    check("rule.limits.compile_bytes=1000000").bad("more than 1000000 bytes of memory (limits.compile_bytes)");
+    check("rule.limits.compile_bytes=1000000")
+        .bad("more than 1000000 bytes of memory (limits.compile_bytes)");
     check("rule.limits.compile_s=0").bad("limits.compile_s");
     check("rule.limits.compile_s=60").good();
 }
@@ -125,7 +144,8 @@ fn a_cache_that_others_can_write_to_is_not_used() {
     fs::set_permissions(&rules, Permissions::from_mode(0o777)).unwrap();
     let checked = host_with_cache(folder.path(), &["plugin", "check", "first"]).good();
     assert!(
-        checked.stderr.contains("compiled rules are not cached") && checked.stderr.contains("mode 777"),
+        checked.stderr.contains("compiled rules are not cached")
+            && checked.stderr.contains("mode 777"),
         "{}",
         checked.stderr
     );
@@ -141,7 +161,10 @@ fn a_chat_template_is_stopped_at_its_limits() {
     let evaluate = |template: &str| {
         fs::write(model.join("chat_template.jinja"), template).unwrap();
         let set = format!("policy.model={}", model.display());
-        host_with_cache(cache.path(), &["eval", "--config", "demo", "--limit", "1", "--device", "cpu", "--set", &set])
+        host_with_cache(
+            cache.path(),
+            &["eval", "--config", "demo", "--limit", "1", "--device", "cpu", "--set", &set],
+        )
     };
     evaluate(PROMPT).good();
     let doubled = "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}";
@@ -150,14 +173,26 @@ fn a_chat_template_is_stopped_at_its_limits() {
         ("that doubles a text", doubled, "more than 1073741824 bytes of memory"),
         ("that rewrites a long text", slow, "more than 5 s of processor time"),
         ("that counts to 10^12", &"{% for a in range(9999) %}".repeat(3), "fuel"),
-        ("that prints too much", "{% for a in range(9999) %}{{ 'x' * 9999 }}{% endfor %}", "4194304 bytes"),
+        (
+            "that prints too much",
+            "{% for a in range(9999) %}{{ 'x' * 9999 }}{% endfor %}",
+            "4194304 bytes",
+        ),
     ] {
-        let ends = "{% endfor %}".repeat(template.matches("{% for").count() - template.matches("{% endfor").count());
+        let ends = "{% endfor %}"
+            .repeat(template.matches("{% for").count() - template.matches("{% endfor").count());
         let start = Instant::now();
         let finished = evaluate(&format!("{template}{ends}{PROMPT}"));
-        eprintln!("| chat template {what} | stopped after {:.1} s: {limit} |", start.elapsed().as_secs_f64());
+        eprintln!(
+            "| chat template {what} | stopped after {:.1} s: {limit} |",
+            start.elapsed().as_secs_f64()
+        );
         finished.bad(limit);
-        assert!(finished.stderr.contains("chat_template.jinja: the chat template failed"), "{}", finished.stderr);
+        assert!(
+            finished.stderr.contains("chat_template.jinja: the chat template failed"),
+            "{}",
+            finished.stderr
+        );
     }
 }
 
@@ -172,7 +207,8 @@ fn an_index_file_that_is_truncated_in_use_is_named() {
     fs::File::options().write(true).open(index.join("tokenized.0")).unwrap().set_len(0).unwrap();
     fs::File::options().write(true).open(index.join("table.0")).unwrap().set_len(0).unwrap();
     let body = r#"{"index": "index", "query_type": "count", "query": "Lima AND Peru"}"#;
-    let request = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let request =
+        format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let mut client = TcpStream::connect(&server.address).unwrap();
     client.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     client.write_all(request.as_bytes()).unwrap();
@@ -198,15 +234,23 @@ fn texts_of_others_are_shown_escaped() {
     let file = folder.path().join("completions.jsonl");
     fs::write(&file, line.to_string()).unwrap();
     let set = format!("corpus.index={}", index.display());
-    let score = |more: &[&str]| host(&[&["score", file.to_str().unwrap(), "--set", &set], more].concat());
+    let score =
+        |more: &[&str]| host(&[&["score", file.to_str().unwrap(), "--set", &set], more].concat());
     let shown = score(&[]).good().stdout;
-    assert!(shown.contains(r"\u001b[2J\u000derror: none\u000areward +9.99\u009b1m\u202e"), "{shown}");
+    assert!(
+        shown.contains(r"\u001b[2J\u000derror: none\u000areward +9.99\u009b1m\u202e"),
+        "{shown}"
+    );
     let traced = score(&["--json"]).good();
     assert!(traced.json()["question"].as_str().unwrap().ends_with(evil), "JSON keeps the value");
-    let wrong = host(&["score", file.to_str().unwrap(), "--set", &format!("corpus.index=/no{evil}")]);
+    let wrong =
+        host(&["score", file.to_str().unwrap(), "--set", &format!("corpus.index=/no{evil}")]);
     for text in [shown, traced.stdout, traced.stderr, wrong.stderr] {
         let acts = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!text.contains(acts), "{text:?}");
-        assert!(!text.lines().any(|line| line.starts_with("reward") || line.starts_with("error: none")), "{text}");
+        assert!(
+            !text.lines().any(|line| line.starts_with("reward") || line.starts_with("error: none")),
+            "{text}"
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! A headless Chromium that shows pages and says what is on them, over its debugging pipe: JSON messages that end with a zero byte.
-//! (The crates that speak this protocol compile all of it, some hundred thousand lines; these tests need ten of its commands.)
+//! A headless Chromium that shows pages and says what is on them, over its debugging pipe: JSON
+//! messages that end with a zero byte. (The crates that speak this protocol compile all of it, some
+//! hundred thousand lines; these tests need ten of its commands.)
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -34,12 +35,21 @@ impl Browser {
         let program = program();
         let folder = tempfile::tempdir().unwrap();
         let pipe = |name: &str| folder.path().join(name);
-        assert!(Command::new("mkfifo").args([pipe("to"), pipe("from")]).status().unwrap().success());
+        assert!(
+            Command::new("mkfifo").args([pipe("to"), pipe("from")]).status().unwrap().success()
+        );
         // The browser reads from descriptor 3 and writes to 4.
         let mut shell = Command::new("sh");
-        shell.args(["-c", "exec \"$@\" 3<\"$0/to\" 4>\"$0/from\""]).arg(folder.path()).arg(&program);
+        shell
+            .args(["-c", "exec \"$@\" 3<\"$0/to\" 4>\"$0/from\""])
+            .arg(folder.path())
+            .arg(&program);
         shell.args(["--headless", "--remote-debugging-pipe", "--disable-gpu", "--no-first-run"]);
-        shell.args(["--disable-background-networking", "--disable-dev-shm-usage", "--hide-scrollbars"]);
+        shell.args([
+            "--disable-background-networking",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+        ]);
         shell.arg(format!("--user-data-dir={}", pipe("profile").display()));
         if std::fs::metadata("/proc/self").unwrap().uid() == 0 {
             shell.arg("--no-sandbox"); // root has none
@@ -49,9 +59,12 @@ impl Browser {
         let to = File::options().write(true).open(pipe("to")).unwrap();
         let from = BufReader::new(File::open(pipe("from")).unwrap());
         let (requests, problems) = (Vec::new(), Vec::new());
-        let mut browser = Self { process, to, from, sent: 0, session: None, requests, problems, folder };
-        let target = browser.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
-        let attached = browser.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
+        let mut browser =
+            Self { process, to, from, sent: 0, session: None, requests, problems, folder };
+        let target =
+            browser.call("Target.createTarget", json!({"url": "about:blank"}))["targetId"].clone();
+        let attached =
+            browser.call("Target.attachToTarget", json!({"targetId": target, "flatten": true}));
         browser.session = Some(attached["sessionId"].as_str().unwrap().to_owned());
         for domain in ["Page", "Runtime", "Log", "Network"] {
             browser.call(&format!("{domain}.enable"), json!({}));
@@ -75,7 +88,8 @@ impl Browser {
 
     /// The value of an expression on the page.
     pub fn look(&mut self, expression: &str) -> Value {
-        let answer = self.call("Runtime.evaluate", json!({"expression": expression, "returnByValue": true}));
+        let answer =
+            self.call("Runtime.evaluate", json!({"expression": expression, "returnByValue": true}));
         assert!(answer["exceptionDetails"].is_null(), "{expression}: {answer}");
         answer["result"]["value"].clone()
     }
@@ -129,7 +143,9 @@ impl Drop for Browser {
 }
 
 fn program() -> String {
-    let runs = |name: &String| Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
+    let runs = |name: &String| {
+        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
+    };
     let found = match std::env::var("CORVER_BROWSER") {
         Ok(own) => Some(own).filter(runs),
         Err(_) => NAMES.map(String::from).into_iter().find(runs),

@@ -30,7 +30,8 @@ fn labelled(sheet: &Path, label: impl Fn(u64) -> &'static str) -> PathBuf {
 fn first_of_each(sheet: &Path) -> PathBuf {
     let text = fs::read_to_string(sheet).unwrap();
     let (header, rows) = text.split_once('\n').unwrap();
-    let first = |label: &str| rows.lines().find(|row| row.ends_with(&format!(",{label},"))).unwrap();
+    let first =
+        |label: &str| rows.lines().find(|row| row.ends_with(&format!(",{label},"))).unwrap();
     let path = sheet.with_file_name("two.csv");
     fs::write(&path, format!("{header}\n{}\n{}\n", first("C"), first("i"))).unwrap();
     path
@@ -51,8 +52,9 @@ fn papers_sheet(name: &str) -> PathBuf {
     for (bucket, count, correct, of) in table {
         for n in 0..of {
             let label = if n < correct { "Correct" } else { "incorrect" };
-            text +=
-                &format!("s{count}x{n},{bucket},{count},q,Sentence {n}.,Rome,is in,Italy,Rome AND Italy,{label},\r\n");
+            text += &format!(
+                "s{count}x{n},{bucket},{count},q,Sentence {n}.,Rome,is in,Italy,Rome AND Italy,{label},\r\n"
+            );
         }
     }
     let path = folder.join("sheet.csv");
@@ -73,11 +75,18 @@ fn the_papers_table_gives_the_papers_intervals_and_thresholds() {
         .iter()
         .map(|row| ["share", "low", "high"].map(|name| percent(&row[name])))
         .collect();
-    let expected = [[24.0, 18.6, 30.4], [53.0, 43.3, 62.5], [70.0, 60.4, 78.1], [73.0, 63.6, 80.7], [81.0, 75.0, 85.8]];
+    let expected = [
+        [24.0, 18.6, 30.4],
+        [53.0, 43.3, 62.5],
+        [70.0, 60.4, 78.1],
+        [73.0, 63.6, 80.7],
+        [81.0, 75.0, 85.8],
+    ];
     assert_eq!(rows, expected);
     assert_eq!(read["order"], "kept");
     assert!(read["trend"]["p"].as_f64().unwrap() < 1e-20);
-    let written: Value = serde_json::from_str(&fs::read_to_string(out.join("calibration.json")).unwrap()).unwrap();
+    let written: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("calibration.json")).unwrap()).unwrap();
     assert_eq!(written, read);
     assert!(fs::read_to_string(out.join("calibration.html")).unwrap().contains("<svg"));
 
@@ -94,8 +103,25 @@ fn the_papers_table_gives_the_papers_intervals_and_thresholds() {
     for rule in ["first", "calibrated"] {
         let config = out.join(rule).with_extension("toml");
         let plugin = format!("{rule}.wasm");
-        host(&["plugin", "check", &plugin, "--config", "demo", "--config", config.to_str().unwrap()]).good();
-        let plan = ["train", "--dry-run", "--json", "--config", "demo", "--config", config.to_str().unwrap()];
+        host(&[
+            "plugin",
+            "check",
+            &plugin,
+            "--config",
+            "demo",
+            "--config",
+            config.to_str().unwrap(),
+        ])
+        .good();
+        let plan = [
+            "train",
+            "--dry-run",
+            "--json",
+            "--config",
+            "demo",
+            "--config",
+            config.to_str().unwrap(),
+        ];
         assert_eq!(host(&plan).good().json()["settings"]["rule"]["plugin"], json!([plugin]));
     }
 }
@@ -105,13 +131,24 @@ fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
     let run = run_dir("to-calibrate");
     short_run(&run, 2, &[]).good();
     let sheet = run.join("sheet.csv");
-    let draw =
-        ["calibrate", "draw", run.to_str().unwrap(), "--out", sheet.to_str().unwrap(), "--per-bucket", "5,5,5,0,9999"];
+    let draw = [
+        "calibrate",
+        "draw",
+        run.to_str().unwrap(),
+        "--out",
+        sheet.to_str().unwrap(),
+        "--per-bucket",
+        "5,5,5,0,9999",
+    ];
     let drawn = host(&[&draw[..], &["--json"]].concat()).good().json();
     let parts = drawn["buckets"].as_array().unwrap();
     let number = |part: &Value, name: &str| part[name].as_u64().unwrap();
     for part in parts {
-        assert_eq!(number(part, "drawn"), number(part, "available").min(number(part, "wanted")), "{part}");
+        assert_eq!(
+            number(part, "drawn"),
+            number(part, "available").min(number(part, "wanted")),
+            "{part}"
+        );
     }
     assert_eq!((parts.len(), number(&parts[0], "drawn"), number(&parts[3], "drawn")), (5, 5, 0));
     let before = fs::read_to_string(&sheet).unwrap();
@@ -119,11 +156,16 @@ fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
     assert_eq!(fs::read_to_string(&sheet).unwrap(), before);
     let other = run.join("other.csv");
     let answers = [run.join("answers_raw.jsonl"), run.join("answers_trained.jsonl")];
-    let from_answers = ["calibrate", "draw", answers[0].to_str().unwrap(), answers[1].to_str().unwrap(), "--out"];
+    let from_answers =
+        ["calibrate", "draw", answers[0].to_str().unwrap(), answers[1].to_str().unwrap(), "--out"];
     let said = host(&[&from_answers[..], &[other.to_str().unwrap()]].concat()).good().stdout;
-    assert!(said.contains("instead of 100; there are no more") && said.contains("label them, then:"), "{said}");
+    assert!(
+        said.contains("instead of 100; there are no more") && said.contains("label them, then:"),
+        "{said}"
+    );
 
-    host(&["calibrate", "read", sheet.to_str().unwrap()]).bad("is labelled correct or incorrect; write one of the two");
+    host(&["calibrate", "read", sheet.to_str().unwrap()])
+        .bad("is labelled correct or incorrect; write one of the two");
     let bad = labelled(&sheet, |_| "corect");
     host(&["calibrate", "read", bad.to_str().unwrap()])
         .bad("sheet.labelled.csv:2: \"corect\" is no label; write correct");
@@ -132,17 +174,31 @@ fn sentences_of_a_run_are_drawn_labelled_read_and_audited() {
     assert_eq!(read["buckets"][0]["correct"], 0);
     assert_eq!(read["unlabelled"], 0);
 
-    let unused = ["--config", "demo", "--set", "policy.model=nowhere", "--set", "extract.model=nowhere"];
-    let audit = ["calibrate", "audit", "--json", "--sheet", good.to_str().unwrap(), "--plugin", "first.wasm"];
+    let unused =
+        ["--config", "demo", "--set", "policy.model=nowhere", "--set", "extract.model=nowhere"];
+    let audit = [
+        "calibrate",
+        "audit",
+        "--json",
+        "--sheet",
+        good.to_str().unwrap(),
+        "--plugin",
+        "first.wasm",
+    ];
     let audited = host(&[&audit[..], &unused].concat()).good().json();
     let first = &audited["rules"][0];
-    assert_eq!((&first["auc"]["value"], first["rule"].as_str()), (&json!(1.0), Some("first")), "{first}");
+    assert_eq!(
+        (&first["auc"]["value"], first["rule"].as_str()),
+        (&json!(1.0), Some("first")),
+        "{first}"
+    );
     assert_eq!(first["by_reward"][0]["label"], "-0.300");
     let two = first_of_each(&good);
     let audit = ["calibrate", "audit", "--sheet", two.to_str().unwrap(), "--plugin", "first.wasm"];
     let shown = host(&[&audit[..], &unused].concat()).good().stdout;
     assert!(
-        shown.contains("1.000 (too few)") && shown.contains("and there are 1 and 1, of 1 and 1 questions"),
+        shown.contains("1.000 (too few)")
+            && shown.contains("and there are 1 and 1, of 1 and 1 questions"),
         "{shown}"
     );
     let one_sided = labelled(&sheet, |_| "correct");
@@ -156,11 +212,14 @@ fn bad_requests_are_named_before_anything_is_computed() {
     let sheet = papers_sheet("not-calibrated");
     let sheet = sheet.to_str().unwrap();
     let out = run_dir("not-drawn").with_extension("csv");
-    let draw = |more: &[&str]| host(&[&["calibrate", "draw", "--out", out.to_str().unwrap()], more].concat());
+    let draw = |more: &[&str]| {
+        host(&[&["calibrate", "draw", "--out", out.to_str().unwrap()], more].concat())
+    };
     draw(&[]).usage("required");
     draw(&["nowhere"]).bad("cannot read nowhere");
     draw(&[sheet]).bad("sheet.csv:1: expected value");
-    draw(&[sheet, "--buckets", "5,1"]).bad("buckets begin at counts that ascend, the first above 0; got [5, 1]");
+    draw(&[sheet, "--buckets", "5,1"])
+        .bad("buckets begin at counts that ascend, the first above 0; got [5, 1]");
     host(&["calibrate", "read", "nowhere.csv"]).bad("cannot read the sheet nowhere.csv");
     let audit = |more: &[&str]| host(&[&["calibrate", "audit"], more].concat());
     audit(&["--plugin", "frist.wasm"]).bad("did you mean first.wasm?");
@@ -176,11 +235,18 @@ fn bad_requests_are_named_before_anything_is_computed() {
 fn rules_are_audited_on_what_is_true_of_the_demo() {
     let out = run_dir("audited");
     fs::create_dir_all(out.parent().unwrap()).unwrap();
-    let constant =
-        ["--plugin", "linear.wasm", "--set", "rule.settings.linear.zero=0.0", "--set", "rule.settings.linear.most=0.0"];
+    let constant = [
+        "--plugin",
+        "linear.wasm",
+        "--set",
+        "rule.settings.linear.zero=0.0",
+        "--set",
+        "rule.settings.linear.most=0.0",
+    ];
     let rules = [&["--plugin", "first.wasm", "--plugin", "min.wasm"], &constant[..]].concat();
     let small = ["--device", "cpu", "--limit", "48", "--samples", "2"];
-    let audit = [&["calibrate", "audit", "--out", out.to_str().unwrap()], &small[..], &rules].concat();
+    let audit =
+        [&["calibrate", "audit", "--out", out.to_str().unwrap()], &small[..], &rules].concat();
     let audited = host(&[&audit[..], &["--json"]].concat()).good().json();
     let rules = audited["rules"].as_array().unwrap();
     let auc = |n: usize| {
@@ -200,12 +266,19 @@ fn rules_are_audited_on_what_is_true_of_the_demo() {
         (Some(sentences.len() as u64), &audited["decided"])
     );
     let truths = sentences.iter().filter(|sentence| sentence["is_true"] == true).count();
-    assert!((audited["true_share"].as_f64().unwrap() - truths as f64 / sentences.len() as f64).abs() < 1e-12);
+    assert!(
+        (audited["true_share"].as_f64().unwrap() - truths as f64 / sentences.len() as f64).abs()
+            < 1e-12
+    );
     assert!(out.join("audit.json").is_file() && out.join("audit.html").is_file());
     host(&audit).bad("is there already");
 
-    let shown = host(&[&["calibrate", "audit"], &small[..], &["--plugin", "first.wasm"]].concat()).good().stdout;
-    for said in ["first: a higher reward means a truer sentence;", "P(true) at a count of", "AUC", "-0.300"] {
+    let shown = host(&[&["calibrate", "audit"], &small[..], &["--plugin", "first.wasm"]].concat())
+        .good()
+        .stdout;
+    for said in
+        ["first: a higher reward means a truer sentence;", "P(true) at a count of", "AUC", "-0.300"]
+    {
         assert!(shown.contains(said), "no {said:?} in\n{shown}");
     }
 }

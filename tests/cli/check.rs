@@ -19,14 +19,23 @@ fn fact(folder: &Path) -> (String, String, String) {
         let Some((_, birth)) = text.split_once(". ") else { continue };
         if let Some((place, person)) = birth.split_once(" is the birthplace of ") {
             let person = person.split_once('.').unwrap().0;
-            return (format!("{place} is the birthplace of {person}."), person.to_owned(), place.to_owned());
+            return (
+                format!("{place} is the birthplace of {person}."),
+                person.to_owned(),
+                place.to_owned(),
+            );
         }
     }
     panic!("no article says where somebody was born");
 }
 
 fn statuses(checked: &Value) -> Vec<&str> {
-    checked["sentences"].as_array().unwrap().iter().map(|sentence| sentence["status"].as_str().unwrap()).collect()
+    checked["sentences"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|sentence| sentence["status"].as_str().unwrap())
+        .collect()
 }
 
 #[test]
@@ -34,13 +43,21 @@ fn a_text_is_checked_sentence_by_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let (sentence, person, place) = fact(folder.path());
     let strange = format!("{place} is the birthplace of Nobody Known.");
-    let text = format!("{sentence} What a nice day. {strange} The text does not say more. {strange}");
+    let text =
+        format!("{sentence} What a nice day. {strange} The text does not say more. {strange}");
     let checked = host(&["check", "--json", "--text", &text]).found(UNSUPPORTED).json();
-    assert_eq!(statuses(&checked), ["supported", "no_claim", "unsupported", "not_tested", "not_tested"]);
+    assert_eq!(
+        statuses(&checked),
+        ["supported", "no_claim", "unsupported", "not_tested", "not_tested"]
+    );
     assert_eq!(checked["unsupported"], 1);
     let [known, unknown] = [0, 2].map(|n| &checked["sentences"][n]["claims"][0]);
     assert!(known["occurrences"].as_u64().unwrap() >= 1, "{known}");
-    assert_eq!((&unknown["occurrences"], &unknown["supported"]), (&json!(0), &json!(false)), "{unknown}");
+    assert_eq!(
+        (&unknown["occurrences"], &unknown["supported"]),
+        (&json!(0), &json!(false)),
+        "{unknown}"
+    );
     // What matches a claim, or what the corpus says of its head.
     let passage = |claim: &Value| -> String {
         let spans = claim["passages"][0]["spans"].as_array().unwrap();
@@ -52,7 +69,10 @@ fn a_text_is_checked_sentence_by_sentence() {
     assert!(reward(2) < 0.0 && reward(4) < 0.0, "the rule judges what the test leaves out, too");
 
     let shown = host(&["check", "--text", &text]).found(UNSUPPORTED).stdout;
-    assert!(shown.contains(&format!("unsupported  {strange}")) && shown.contains("1 of 5 sentences"), "{shown}");
+    assert!(
+        shown.contains(&format!("unsupported  {strange}")) && shown.contains("1 of 5 sentences"),
+        "{shown}"
+    );
     assert!(!shown.contains('\u{1b}'), "no colours where nobody looks: {shown:?}");
 }
 
@@ -64,7 +84,10 @@ fn a_clean_text_is_told_by_the_exit_code() {
     fs::write(&file, &sentence).unwrap();
     let args = ["check", "--json", "--passages", "0", file.to_str().unwrap()];
     let checked = host(&args).good().json();
-    assert_eq!((&checked["question"], &checked["sentences"][0]["claims"][0]["passages"]), (&Value::Null, &json!([])));
+    assert_eq!(
+        (&checked["question"], &checked["sentences"][0]["claims"][0]["passages"]),
+        (&Value::Null, &json!([]))
+    );
     let few = checked["sentences"][0]["claims"][0]["occurrences"].as_u64().unwrap();
     // Thresholds are settings, and the rule may decide.
     let more = format!("check.pair={}", few + 1);
@@ -80,8 +103,10 @@ fn counts_may_come_from_a_server_which_has_no_passages() {
     let folder = tempfile::tempdir().unwrap();
     let (sentence, ..) = fact(folder.path());
     let server = Server::start(&[], "127.0.0.1:0");
-    let check = ["check", "--json", "--text", &sentence, "--index", &server.url, "--extractor", EXTRACTOR];
-    let checked = host(&[&check[..], &["--set", "corpus.max_diff_tokens=64"]].concat()).good().json();
+    let check =
+        ["check", "--json", "--text", &sentence, "--index", &server.url, "--extractor", EXTRACTOR];
+    let checked =
+        host(&[&check[..], &["--set", "corpus.max_diff_tokens=64"]].concat()).good().json();
     assert_eq!(statuses(&checked), ["supported"]);
     assert_eq!(checked["sentences"][0]["claims"][0]["passages"], json!([]));
     host(&[&check[..], &["--passages", "1"]].concat()).bad("The index is on a server");

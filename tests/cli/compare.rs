@@ -26,32 +26,59 @@ fn comparison(out: &Path) -> Value {
 fn arms_are_compared_seed_by_seed_and_resumed() {
     let out = run_dir("compared");
     let folder = out.to_str().unwrap();
-    let arms = ["compare", "--out", folder, "--plugin", "first.wasm", "--plugin", "min.wasm", "--seeds", "2"];
+    let arms = [
+        "compare",
+        "--out",
+        folder,
+        "--plugin",
+        "first.wasm",
+        "--plugin",
+        "min.wasm",
+        "--seeds",
+        "2",
+    ];
     let first_summary = out.join("first/seed-42/summary.json");
-    let stopped = signal_when("-INT", &[&arms[..], &SMALL].concat(), || first_summary.exists()).good();
-    assert!(stopped.stderr.contains("of 4 runs are finished; `corver-host compare --out"), "{}", stopped.stderr);
+    let stopped =
+        signal_when("-INT", &[&arms[..], &SMALL].concat(), || first_summary.exists()).good();
+    assert!(
+        stopped.stderr.contains("of 4 runs are finished; `corver-host compare --out"),
+        "{}",
+        stopped.stderr
+    );
     assert!(!out.join("min/seed-43/summary.json").exists());
     let of_first = fs::read_to_string(&first_summary).unwrap();
 
     host(&[&arms[..], &SMALL].concat()).bad("holds a comparison; go on with it by --resume");
     let resumed = host(&["compare", "--out", folder, "--resume"]).good();
-    assert_eq!(fs::read_to_string(&first_summary).unwrap(), of_first, "what was finished is left alone");
-    let said =
-        ["before training", "against first", "min against first: ", "true sentences", "s/step", "reward time, s"];
+    assert_eq!(
+        fs::read_to_string(&first_summary).unwrap(),
+        of_first,
+        "what was finished is left alone"
+    );
+    let said = [
+        "before training",
+        "against first",
+        "min against first: ",
+        "true sentences",
+        "s/step",
+        "reward time, s",
+    ];
     for said in said.into_iter().chain(["counts"]) {
         assert!(resumed.stdout.contains(said), "no {said:?} in\n{}", resumed.stdout);
     }
     assert!(!resumed.stdout.contains("chats "), "no arm asks a chat model:\n{}", resumed.stdout);
     let arms = comparison(&out)["arms"].as_array().unwrap().clone();
     let figure = |arm: &Value, name: &str| -> Option<Vec<f64>> {
-        let spread = arm["figures"].as_array().unwrap().iter().find(|spread| spread["figure"] == name)?;
+        let spread =
+            arm["figures"].as_array().unwrap().iter().find(|spread| spread["figure"] == name)?;
         Some(serde_json::from_value(spread["values"].clone()).unwrap())
     };
     let accuracy = |arm: &Value| figure(arm, "accuracy").unwrap();
     assert_eq!((arms[0]["name"].as_str(), arms[1]["name"].as_str()), (Some("first"), Some("min")));
     for arm in &arms {
         let of_run = |seed: u64| {
-            let path = out.join(arm["name"].as_str().unwrap()).join(format!("seed-{seed}/summary.json"));
+            let path =
+                out.join(arm["name"].as_str().unwrap()).join(format!("seed-{seed}/summary.json"));
             let summary: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
             assert_eq!((summary["seed"].as_u64(), &summary["rule"]), (Some(seed), &arm["name"]));
             summary["accuracy_after"].as_f64().unwrap()
@@ -119,7 +146,8 @@ fn what_does_not_compare_is_refused_before_anything_is_computed() {
     compare(&["--resume"]).bad("holds no comparison to resume");
 }
 
-/// A4 in the paper: the arm's own questions, although `--set` or `--questions` names others for all.
+/// A4 in the paper: the arm's own questions, although `--set` or `--questions` names others for
+/// all.
 #[test]
 fn an_arms_own_file_comes_last() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,13 +161,27 @@ fn an_arms_own_file_comes_last() {
     fs::write(path("a4.toml"), format!("[question]\ntrain = {:?}\n", path("pool.json"))).unwrap();
     fs::write(path("a1.toml"), "[reward]\nablation = \"no_cooccurrence\"\n").unwrap();
     let (zone, a1, a4, out) = (path("zone.json"), path("a1.toml"), path("a4.toml"), path("out"));
-    let arms = ["compare", "--config", "demo", "--questions", &zone, "--arm", &a1, &a4, "--seeds", "1", "--out", &out];
+    let arms = [
+        "compare",
+        "--config",
+        "demo",
+        "--questions",
+        &zone,
+        "--arm",
+        &a1,
+        &a4,
+        "--seeds",
+        "1",
+        "--out",
+        &out,
+    ];
     let eval = path("world/eval.json");
     let sets = ["--eval", &eval, "demo"];
     let compared = host(&[&arms[..], &SMALL, &sets].concat()).good();
 
     let train = |arm: &str| -> String {
-        let config = fs::read_to_string(folder.path().join("out").join(arm).join("config.toml")).unwrap();
+        let config =
+            fs::read_to_string(folder.path().join("out").join(arm).join("config.toml")).unwrap();
         toml::from_str::<Value>(&config).unwrap()["question"]["train"].as_str().unwrap().to_owned()
     };
     assert_eq!((train("base"), train("a1"), train("a4")), (zone.clone(), zone, path("pool.json")));

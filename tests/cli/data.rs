@@ -1,4 +1,5 @@
-//! Questions as people have them: Parquet, datasets' folders, downloaded datasets; and pools of them.
+//! Questions as people have them: Parquet, datasets' folders, downloaded datasets; and pools of
+//! them.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -29,10 +30,12 @@ fn write_parquet(path: &Path, questions: &[Value]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let schema = Arc::new(parse_message_type(QUESTIONS).unwrap());
     let properties = Arc::new(WriterProperties::default());
-    let mut file = SerializedFileWriter::new(File::create(path).unwrap(), schema, properties).unwrap();
+    let mut file =
+        SerializedFileWriter::new(File::create(path).unwrap(), schema, properties).unwrap();
     let mut group = file.next_row_group().unwrap();
     let text = |value: &Value| ByteArray::from(value.as_str().unwrap());
-    let texts: Vec<ByteArray> = questions.iter().map(|question| text(&question["question"])).collect();
+    let texts: Vec<ByteArray> =
+        questions.iter().map(|question| text(&question["question"])).collect();
     let mut column = group.next_column().unwrap().unwrap();
     column.typed::<ByteArrayType>().write_batch(&texts, Some(&vec![1; texts.len()]), None).unwrap();
     column.close().unwrap();
@@ -45,7 +48,10 @@ fn write_parquet(path: &Path, questions: &[Value]) {
         golds.extend(answers.iter().map(text));
     }
     let mut column = group.next_column().unwrap().unwrap();
-    column.typed::<ByteArrayType>().write_batch(&golds, Some(&definition), Some(&repetition)).unwrap();
+    column
+        .typed::<ByteArrayType>()
+        .write_batch(&golds, Some(&definition), Some(&repetition))
+        .unwrap();
     column.close().unwrap();
     group.close().unwrap();
     file.close().unwrap();
@@ -65,8 +71,18 @@ fn the_same_questions_are_the_same_wherever_they_lie() {
     fs::write(dataset.join("README.md"), "").unwrap();
 
     let evaluate = |questions: &str| {
-        let mut all =
-            host(&["eval", "--config", "demo", "--device", "cpu", "--json", "--questions", questions]).good().json();
+        let mut all = host(&[
+            "eval",
+            "--config",
+            "demo",
+            "--device",
+            "cpu",
+            "--json",
+            "--questions",
+            questions,
+        ])
+        .good()
+        .json();
         all[0].as_object_mut().unwrap().remove("questions");
         all
     };
@@ -74,20 +90,34 @@ fn the_same_questions_are_the_same_wherever_they_lie() {
     let expected = evaluate(json.to_str().unwrap());
     assert_eq!(evaluate(&split), expected);
     let set = format!("question.eval={split}");
-    let by_setting = host(&["eval", "--config", "demo", "--device", "cpu", "--json", "--set", &set]).good().json();
+    let by_setting =
+        host(&["eval", "--config", "demo", "--device", "cpu", "--json", "--set", &set])
+            .good()
+            .json();
     assert_eq!(by_setting[0]["grades"], expected[0]["grades"]);
 
     let filter = run_dir("filtered-parquet");
-    let small = ["--set", "filter.num_generations=2", "--set", "filter.batch=8", "--json", "--device", "cpu"];
-    let questions = ["filter", "--config", "demo", "--questions", &split, "--out", filter.to_str().unwrap()];
+    let small = [
+        "--set",
+        "filter.num_generations=2",
+        "--set",
+        "filter.batch=8",
+        "--json",
+        "--device",
+        "cpu",
+    ];
+    let questions =
+        ["filter", "--config", "demo", "--questions", &split, "--out", filter.to_str().unwrap()];
     assert_eq!(host(&[&questions[..], &small].concat()).good().json()["questions"], 8);
 
     let folder = dataset.to_str().unwrap();
     host(&["eval", "--config", "demo", "--questions", folder]).bad("#nq_open/train");
-    host(&["eval", "--config", "demo", "--questions", &format!("{folder}#test")]).bad("no single split");
+    host(&["eval", "--config", "demo", "--questions", &format!("{folder}#test")])
+        .bad("no single split");
     host(&["train", "--dry-run", "--set", "question.train=who/knows"])
         .bad("`hf download --repo-type dataset who/knows`");
-    host(&["train", "--dry-run", "--set", "question.train=who/knows.json"]).bad("`question.train`: there is no ");
+    host(&["train", "--dry-run", "--set", "question.train=who/knows.json"])
+        .bad("`question.train`: there is no ");
 
     let shard = dataset.join("nq_open/train-00000-of-00001.parquet");
     let whole = fs::read(&shard).unwrap();
@@ -96,7 +126,8 @@ fn the_same_questions_are_the_same_wherever_they_lie() {
         .bad("train-00000-of-00001.parquet: not a readable Parquet file");
     // A row without a gold.
     write_parquet(&shard, &[json!({"question": "q", "answers": []})]);
-    host(&["eval", "--config", "demo", "--questions", shard.to_str().unwrap()]).bad("question 1 (\"q\") has no gold");
+    host(&["eval", "--config", "demo", "--questions", shard.to_str().unwrap()])
+        .bad("question 1 (\"q\") has no gold");
 }
 
 #[test]
@@ -104,7 +135,10 @@ fn a_downloaded_dataset_is_found_by_its_name() {
     let cache = tempfile::tempdir().unwrap();
     let [_, eval] = demo_questions(&cache.path().join("world"));
     let repository = cache.path().join("huggingface/hub/datasets--some-one--nq.open");
-    write_parquet(&repository.join("snapshots/abc/data/validation-00000-of-00001.parquet"), &eval[..4]);
+    write_parquet(
+        &repository.join("snapshots/abc/data/validation-00000-of-00001.parquet"),
+        &eval[..4],
+    );
     fs::create_dir(repository.join("refs")).unwrap();
     fs::write(repository.join("refs/main"), "abc").unwrap();
     for name in ["some-one/nq.open", "some-one/nq.open#validation"] {
@@ -114,7 +148,15 @@ fn a_downloaded_dataset_is_found_by_its_name() {
         )
         .good()
         .json();
-        assert_eq!(evaluated[0]["grades"].as_object().unwrap().values().filter_map(Value::as_u64).sum::<u64>(), 4);
+        assert_eq!(
+            evaluated[0]["grades"]
+                .as_object()
+                .unwrap()
+                .values()
+                .filter_map(Value::as_u64)
+                .sum::<u64>(),
+            4
+        );
     }
 }
 
@@ -123,7 +165,8 @@ fn a_pool_keeps_each_question_once_that_the_corpus_speaks_of() {
     let out = run_dir("pooled");
     let [train, eval] = demo_questions(&out);
     let is_asked_so = |question: &Value| {
-        question["question"].as_str().unwrap().starts_with("Where was") && question["answers"] != json!([])
+        question["question"].as_str().unwrap().starts_with("Where was")
+            && question["answers"] != json!([])
     };
     let graded: Vec<Value> = train.into_iter().filter(is_asked_so).take(30).collect();
     assert_eq!(graded.len(), 30);
@@ -142,27 +185,44 @@ fn a_pool_keeps_each_question_once_that_the_corpus_speaks_of() {
     let [first_path, second, eval_path, pool_path] =
         [&first_path, &second, &eval_path, &pool].map(|path| path.to_str().unwrap());
     let files = ["data", "pool", "--config", "demo", first_path, second, "--near", "1", "--json"];
-    let made = host(&[&files[..], &["--not-in", eval_path, "--out", pool_path]].concat()).good().json();
+    let made =
+        host(&[&files[..], &["--not-in", eval_path, "--out", pool_path]].concat()).good().json();
     assert_eq!(made["read"], 37);
     let dropped = lines(&pool.join("dropped.jsonl"));
-    let of = |reason: &str| -> Vec<&Value> { dropped.iter().filter(|line| line["reason"] == reason).collect() };
+    let of = |reason: &str| -> Vec<&Value> {
+        dropped.iter().filter(|line| line["reason"] == reason).collect()
+    };
     assert_eq!(made["kept"].as_u64().unwrap() as usize + dropped.len(), 37);
-    assert_eq!((of("no_gold").len(), of("in_evaluation").len(), of("words_not_found").len()), (1, 1, 1), "{made}");
+    assert_eq!(
+        (of("no_gold").len(), of("in_evaluation").len(), of("words_not_found").len()),
+        (1, 1, 1),
+        "{made}"
+    );
     assert_eq!(of("in_evaluation")[0]["of"]["record"], 1);
     assert!(of("words_not_found")[0]["query"].as_str().unwrap().contains("Qwghlm"));
     let kept = lines(&pool.join("questions.jsonl"));
-    let is_kept = |question: &Value| kept.iter().any(|line| line["question"] == question["question"]);
-    let again = graded[..3].iter().filter(|question| is_kept(question)).count() + usize::from(is_kept(&graded[0]));
+    let is_kept =
+        |question: &Value| kept.iter().any(|line| line["question"] == question["question"]);
+    let again = graded[..3].iter().filter(|question| is_kept(question)).count()
+        + usize::from(is_kept(&graded[0]));
     assert_eq!(of("duplicate").len(), again, "{dropped:?}");
-    assert!(of("duplicate").iter().all(|line| line["of"]["file"].as_str().unwrap().ends_with("first.json")));
+    assert!(
+        of("duplicate")
+            .iter()
+            .all(|line| line["of"]["file"].as_str().unwrap().ends_with("first.json"))
+    );
     // Some births are in no article.
     let articles = lines(&out.join("articles.jsonl"));
     for question in &graded {
-        let name = question["question"].as_str().unwrap().trim_start_matches("Where was ").trim_end_matches(" born?");
+        let name = question["question"]
+            .as_str()
+            .unwrap()
+            .trim_start_matches("Where was ")
+            .trim_end_matches(" born?");
         let texts = articles.iter().filter_map(|article| article["text"].as_str());
-        let told = texts
-            .into_iter()
-            .any(|text| text.contains(name) && text.contains(question["answers"][0].as_str().unwrap()));
+        let told = texts.into_iter().any(|text| {
+            text.contains(name) && text.contains(question["answers"][0].as_str().unwrap())
+        });
         assert_eq!(is_kept(question), told, "{question}");
     }
     assert!(!of("answer_not_found").is_empty() && kept.len() > 10, "{made}");
@@ -207,7 +267,8 @@ fn evidence_holds_the_answer() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     host(&["demo", "world", &path("world")]).good();
-    let all: Vec<Value> = serde_json::from_str(&fs::read_to_string(path("world/eval.json")).unwrap()).unwrap();
+    let all: Vec<Value> =
+        serde_json::from_str(&fs::read_to_string(path("world/eval.json")).unwrap()).unwrap();
     let mut questions = all[..40].to_vec();
     for question in &mut questions {
         question.as_object_mut().unwrap().remove("evidence");
@@ -215,15 +276,21 @@ fn evidence_holds_the_answer() {
     questions[0]["evidence"] = json!("its own");
     fs::write(path("questions.json"), json!(questions).to_string()).unwrap();
     let (file, out) = (path("questions.json"), path("with-evidence.jsonl"));
-    let attach = ["data", "evidence", "--config", "demo", &file, "--k", "3", "--out", &out, "--json"];
+    let attach =
+        ["data", "evidence", "--config", "demo", &file, "--k", "3", "--out", &out, "--json"];
     let attached = host(&attach).good().json();
-    assert_eq!((&attached["attached"], &attached["own"], &attached["without"]), (&json!(39), &json!(1), &json!(0)));
+    assert_eq!(
+        (&attached["attached"], &attached["own"], &attached["without"]),
+        (&json!(39), &json!(1), &json!(0))
+    );
     let lines = lines(Path::new(&out));
     assert_eq!(lines[0]["evidence"], json!(["its own"]));
     let holds = |line: &Value| {
         let golds = line["answers"].as_array().unwrap();
         let texts = line["evidence"].as_array().unwrap();
-        let gold_in = |text: &Value| golds.iter().any(|gold| text.as_str().unwrap().contains(gold.as_str().unwrap()));
+        let gold_in = |text: &Value| {
+            golds.iter().any(|gold| text.as_str().unwrap().contains(gold.as_str().unwrap()))
+        };
         assert!(texts.len() <= 3);
         texts.iter().any(gold_in)
     };
@@ -234,12 +301,14 @@ fn evidence_holds_the_answer() {
     let mut completions = String::new();
     for question in [&questions[1], &lines[1]] {
         let mut completion = question.clone();
-        completion["completion"] = json!("<think>Somebody lives somewhere in this world.</think><answer>It</answer>");
+        completion["completion"] =
+            json!("<think>Somebody lives somewhere in this world.</think><answer>It</answer>");
         completions += &format!("{completion}\n");
     }
     fs::write(path("completions.jsonl"), completions).unwrap();
     let verifiers = format!("{}/../../configs/demo-verifiers.toml", env!("CARGO_MANIFEST_DIR"));
-    let demo = ["score", "--config", "demo", "--config", &verifiers, "--plugin", "fspo.wasm", "--json"];
+    let demo =
+        ["score", "--config", "demo", "--config", &verifiers, "--plugin", "fspo.wasm", "--json"];
     let scored = host(&[&demo[..], &[&path("completions.jsonl")]].concat()).good().stdout;
     let mut labels = Vec::new();
     for line in scored.lines() {
@@ -249,6 +318,14 @@ fn evidence_holds_the_answer() {
     assert_eq!(labels, [Value::Null, json!(-1.0)]);
 
     host(&attach).bad("is there already");
-    let missing = ["data", "evidence", "--index", folder.path().to_str().unwrap(), &file, "--out", &path("none")];
+    let missing = [
+        "data",
+        "evidence",
+        "--index",
+        folder.path().to_str().unwrap(),
+        &file,
+        "--out",
+        &path("none"),
+    ];
     host(&missing).bad("corver-host index passages --index");
 }

@@ -13,7 +13,8 @@ fn policies_are_evaluated_and_compared() {
     let adapter = run.join("checkpoints/step-000002");
     let world = run.join("world");
     host(&["demo", "world", world.to_str().unwrap()]).good();
-    let mut all: Vec<Value> = serde_json::from_str(&fs::read_to_string(world.join("eval.json")).unwrap()).unwrap();
+    let mut all: Vec<Value> =
+        serde_json::from_str(&fs::read_to_string(world.join("eval.json")).unwrap()).unwrap();
     all.iter_mut().enumerate().for_each(|(n, question)| question["popularity"] = json!(n));
     let [one, two] = [("one", &all[..24]), ("two", &all[24..40])].map(|(name, questions)| {
         let path = world.join(name).with_extension("json");
@@ -52,7 +53,9 @@ fn policies_are_evaluated_and_compared() {
     assert_eq!(evaluated[0]["grades"]["correct"], right);
     host(&[&both[..], &policies, &unused, &written].concat()).bad("is not empty");
 
-    let resume = |more: &[&str]| host(&[&both[..], &policies, &unused, &written, &["--resume"], more].concat());
+    let resume = |more: &[&str]| {
+        host(&[&both[..], &policies, &unused, &written, &["--resume"], more].concat())
+    };
     resume(&["--set", "eval.answers.max_completion_length=50"])
         .bad("other values of eval.answers.max_completion_length");
     let mut kept = lines(&raw);
@@ -60,29 +63,44 @@ fn policies_are_evaluated_and_compared() {
     fs::write(&raw, kept.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
     fs::remove_file(out.join("raw.two.jsonl")).unwrap();
     let resumed = resume(&[]).good().json();
-    assert!(resumed[0]["mean_length"].as_f64().unwrap() > 40_000.0, "what was answered is read, not answered again");
+    assert!(
+        resumed[0]["mean_length"].as_f64().unwrap() > 40_000.0,
+        "what was answered is read, not answered again"
+    );
     assert_eq!(resumed.as_array().unwrap()[1..], evaluated.as_array().unwrap()[1..]);
-    let supported = host(&[&both[..3], &["--limit", "8", "--supported", "--json"]].concat()).good().json();
+    let supported =
+        host(&[&both[..3], &["--limit", "8", "--supported", "--json"]].concat()).good().json();
     assert!(supported[0]["supported_rate"].is_number(), "{supported}");
 
     let other = out.join(format!("{trained}.one.jsonl"));
     let (raw, other) = (raw.to_str().unwrap(), other.to_str().unwrap());
     let diff = host(&["eval", "diff", raw, other, "--json"]).good().json();
     let [before, after] = [0, 1].map(|n| diff["grades"][n]["correct"].as_f64().unwrap());
-    assert_eq!((before, after), (right as f64, evaluated[2]["grades"]["correct"].as_f64().unwrap()));
+    assert_eq!(
+        (before, after),
+        (right as f64, evaluated[2]["grades"]["correct"].as_f64().unwrap())
+    );
     assert!((diff["accuracy"]["value"].as_f64().unwrap() - (after - before) / 24.0).abs() < 1e-12);
-    let [was_refused, is_refused] = [0, 1].map(|n| diff["grades"][n]["not_attempted"].as_f64().unwrap() / 24.0);
+    let [was_refused, is_refused] =
+        [0, 1].map(|n| diff["grades"][n]["not_attempted"].as_f64().unwrap() / 24.0);
     let refusals = &diff["refusals"];
-    assert_eq!((refusals["first"].as_f64(), refusals["second"].as_f64()), (Some(was_refused), Some(is_refused)));
+    assert_eq!(
+        (refusals["first"].as_f64(), refusals["second"].as_f64()),
+        (Some(was_refused), Some(is_refused))
+    );
     let now_right = diff["moves"][2][0].as_u64();
     assert_eq!(refusals["correct"].as_u64(), now_right);
     let (all, quarters) = diff["by_popularity"].as_array().unwrap().split_last().unwrap();
     let right_of = |group: &Value| group["grades"][1]["correct"].as_u64().unwrap();
     assert_eq!((&all["quarter"], &all["accuracy"]), (&Value::Null, &diff["accuracy"]));
     assert_eq!(quarters.iter().map(right_of).sum::<u64>(), right_of(all));
-    assert!(quarters.windows(2).all(|pair| pair[0]["to"].as_u64() < pair[1]["from"].as_u64()), "{quarters:?}");
+    assert!(
+        quarters.windows(2).all(|pair| pair[0]["to"].as_u64() < pair[1]["from"].as_u64()),
+        "{quarters:?}"
+    );
     assert!(host(&["eval", "diff", raw, raw]).good().stdout.contains("p = 1.000"));
     host(&["eval", "diff", raw, out.join("raw.two.jsonl").to_str().unwrap()])
         .bad("only answers to the same questions compare");
-    host(&["eval", "diff", raw, run.join("metrics.jsonl").to_str().unwrap()]).bad("metrics.jsonl:1: missing field");
+    host(&["eval", "diff", raw, run.join("metrics.jsonl").to_str().unwrap()])
+        .bad("metrics.jsonl:1: missing field");
 }

@@ -14,7 +14,8 @@ fn a_filtered_pool_trains_as_it_is() {
     host(&["demo", "world", world.to_str().unwrap()]).good();
     let all: Vec<serde_json::Value> =
         serde_json::from_str(&fs::read_to_string(world.join("train.json")).unwrap()).unwrap();
-    let (graded, without): (Vec<_>, Vec<_>) = all.into_iter().partition(|question| question["answers"] != json!([]));
+    let (graded, without): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|question| question["answers"] != json!([]));
     fs::write(&pool, json!([&graded[..48], &without[..6]].concat()).to_string()).unwrap();
 
     let log = out.join("answered.jsonl");
@@ -33,16 +34,26 @@ fn a_filtered_pool_trains_as_it_is() {
         [&args[..], &small, more].concat().iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let stopped =
-        signal_when("-INT", &filter(&[]).iter().map(String::as_str).collect::<Vec<_>>(), || !lines(&log).is_empty());
+        signal_when("-INT", &filter(&[]).iter().map(String::as_str).collect::<Vec<_>>(), || {
+            !lines(&log).is_empty()
+        });
     let answered = lines(&log);
     let said = stopped.good().stderr;
-    assert!(said.contains("--resume` goes on") && said.contains("6 questions without a gold"), "{said}");
-    assert!(!out.join("summary.json").exists() && answered.len() < 48, "{} answered", answered.len());
+    assert!(
+        said.contains("--resume` goes on") && said.contains("6 questions without a gold"),
+        "{said}"
+    );
+    assert!(
+        !out.join("summary.json").exists() && answered.len() < 48,
+        "{} answered",
+        answered.len()
+    );
 
     let resume = ["filter", "--json", "--out", out.to_str().unwrap(), "--resume"];
     let filtered: serde_json::Value = serde_json::from_str(&host(&resume).good().stdout).unwrap();
     assert_eq!(lines(&log)[..answered.len()], answered);
-    let by_num_correct: Vec<u64> = serde_json::from_value(filtered["by_num_correct"].clone()).unwrap();
+    let by_num_correct: Vec<u64> =
+        serde_json::from_value(filtered["by_num_correct"].clone()).unwrap();
     assert_eq!(by_num_correct.iter().sum::<u64>(), 48);
     let kept = lines(&out.join("questions.jsonl"));
     assert_eq!(kept.len() as u64, by_num_correct[1..8].iter().sum::<u64>());
@@ -50,10 +61,16 @@ fn a_filtered_pool_trains_as_it_is() {
 
     let none_drawn = host(&[&resume[..], &["--anchors", "1000"]].concat()).good();
     assert!(none_drawn.stderr.contains("warning:"), "{}", none_drawn.stderr);
-    assert_eq!(lines(&out.join("questions.jsonl")).len() as u64, by_num_correct[1..].iter().sum::<u64>());
-    host(&[&resume[..], &["--set", "filter.temperature=1.0"]].concat()).bad("other values of filter.temperature");
+    assert_eq!(
+        lines(&out.join("questions.jsonl")).len() as u64,
+        by_num_correct[1..].iter().sum::<u64>()
+    );
+    host(&[&resume[..], &["--set", "filter.temperature=1.0"]].concat())
+        .bad("other values of filter.temperature");
 
-    let (run, questions) =
-        (run_dir("on-a-filtered-pool"), format!("question.train={}", out.join("questions.jsonl").display()));
+    let (run, questions) = (
+        run_dir("on-a-filtered-pool"),
+        format!("question.train={}", out.join("questions.jsonl").display()),
+    );
     host(&short_run_args(&run, "1", &["--config", "demo", "--set", &questions])).good();
 }

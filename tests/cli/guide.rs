@@ -7,7 +7,8 @@ use std::process::Command;
 use serde_json::Value;
 
 /// Training takes this much shorter here than in the guide.
-const SHORT: &str = " --steps 2 --device cpu --set question.prompts_per_step=2 --set question.eval_limit=8";
+const SHORT: &str =
+    " --steps 2 --device cpu --set question.prompts_per_step=2 --set question.eval_limit=8";
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
@@ -42,14 +43,16 @@ fn bash(folder: &Path, script: &str) -> String {
         .current_dir(folder)
         .env("PATH", format!("{}:{path}", binary.display()))
         .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"))
-        // The new project's dependencies are the shipped rules', whose tests have compiled them: no network is needed.
+        // The new project's dependencies are the shipped rules', whose tests have compiled them: no
+        // network is needed.
         .env("CARGO_TARGET_DIR", repository().join("plugins/target/native"))
         .env("CARGO_PROFILE_DEV_DEBUG", "false")
         .env("CARGO_NET_OFFLINE", "true")
         .env_remove("LD_LIBRARY_PATH")
         .output()
         .unwrap();
-    let (stdout, stderr) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "{stdout}\n{stderr}");
     stdout.into_owned()
 }
@@ -61,9 +64,14 @@ fn every_command_of_the_guide_works() {
 
     let folder = tempfile::tempdir().unwrap();
     let stdout = bash(folder.path(), &script);
-    for said in
-        ["attested 0.1.0", "test result: ok. 3 passed", "conforms:", "Paris AND Peru = ", "-1.00", "ns  a sentence"]
-    {
+    for said in [
+        "attested 0.1.0",
+        "test result: ok. 3 passed",
+        "conforms:",
+        "Paris AND Peru = ",
+        "-1.00",
+        "ns  a sentence",
+    ] {
         assert!(stdout.contains(said), "no {said:?} in\n{stdout}");
     }
     for said in ["verbatim 0.1.0, a response rule", "labels BAD, GOOD, NOT_ATTEMPTED"] {
@@ -82,10 +90,20 @@ fn the_readmes_ways_in_work() {
     let readme = fs::read_to_string(repository().join("README.md")).unwrap();
     let ways = readme.split("## Three ways in").nth(1).unwrap().split("\n## ").next().unwrap();
     let scripts = blocks(ways, "sh");
-    assert_eq!(scripts.len(), 2, "training and checking; the one in Python is run by host/python/tests/with_trl");
+    assert_eq!(
+        scripts.len(),
+        2,
+        "training and checking; the one in Python is run by host/python/tests/with_trl"
+    );
     let folder = tempfile::tempdir().unwrap();
     let run = bash(folder.path(), &shortened(&scripts.concat()));
-    for said in ["my-rule 0.1.0", "runs/my-rule/report.html", "explain.html", "  supported", "\"unsupported\":1"] {
+    for said in [
+        "my-rule 0.1.0",
+        "runs/my-rule/report.html",
+        "explain.html",
+        "  supported",
+        "\"unsupported\":1",
+    ] {
         assert!(run.contains(said), "no {said:?} in\n{run}");
     }
     assert!(folder.path().join("runs/my-rule/summary.json").is_file());
@@ -97,7 +115,8 @@ fn the_guides_other_rules_are_those_that_the_sdk_documents() {
     let code = blocks(&guide, "rust");
     let source = fs::read_to_string(repository().join("sdk/src/rule.rs")).unwrap();
     let unindented = |line: &str| line.strip_prefix(' ').unwrap_or(line).to_owned();
-    let documented: Vec<String> = source.lines().filter_map(|line| line.strip_prefix("///")).map(unindented).collect();
+    let documented: Vec<String> =
+        source.lines().filter_map(|line| line.strip_prefix("///")).map(unindented).collect();
     let documented = documented.join("\n");
     for rule in ["impl CompletionRule for Fresh", "impl SentenceRule for Entailed"] {
         let code = code.iter().find(|block| block.contains(rule)).unwrap();
@@ -116,11 +135,18 @@ fn the_guide_shows_the_templates() {
     };
     let whole = template("sentence", "Attested");
     let code = whole.split_once('\n').unwrap().1; // without the first line, which says what the file is
-    assert!(rust.iter().any(|block| block.trim() == code), "the guide's rule is not the template's");
+    assert!(
+        rust.iter().any(|block| block.trim() == code),
+        "the guide's rule is not the template's"
+    );
 
     let whole = template("response", "Verbatim");
-    let heart = rust.iter().find(|block| block.starts_with("impl ResponseRule for Verbatim")).unwrap();
+    let heart =
+        rust.iter().find(|block| block.starts_with("impl ResponseRule for Verbatim")).unwrap();
     // Without `validate`, which the guide leaves out.
     let (grade, export) = heart.trim().rsplit_once("}\n\n").unwrap();
-    assert!(whole.contains(grade.trim_end()) && whole.ends_with(export), "the guide's judge is not the template's");
+    assert!(
+        whole.contains(grade.trim_end()) && whole.ends_with(export),
+        "the guide's judge is not the template's"
+    );
 }

@@ -28,7 +28,14 @@ impl Finished {
 
     /// It succeeded.
     pub fn good(self) -> Self {
-        assert_eq!(self.code, Some(0), "corver-host {}\n{}\n{}", self.command, self.stdout, self.stderr);
+        assert_eq!(
+            self.code,
+            Some(0),
+            "corver-host {}\n{}\n{}",
+            self.command,
+            self.stdout,
+            self.stderr
+        );
         self
     }
 
@@ -41,7 +48,8 @@ impl Finished {
     /// It failed with one line that says `why`, and no stack trace.
     pub fn bad(&self, why: &str) {
         self.failed(1, why);
-        let errors: Vec<&str> = self.stderr.lines().filter(|line| line.starts_with("error")).collect();
+        let errors: Vec<&str> =
+            self.stderr.lines().filter(|line| line.starts_with("error")).collect();
         assert_eq!(errors.len(), 1, "corver-host {}\n{}", self.command, self.stderr);
         assert!(!self.stderr.contains("panicked"), "corver-host {}\n{}", self.command, self.stderr);
     }
@@ -52,13 +60,26 @@ impl Finished {
     }
 
     fn failed(&self, code: i32, why: &str) {
-        assert_eq!(self.code, Some(code), "corver-host {}\n{}\n{}", self.command, self.stdout, self.stderr);
-        assert!(self.stderr.contains(why), "corver-host {}: no {why:?} in\n{}", self.command, self.stderr);
+        assert_eq!(
+            self.code,
+            Some(code),
+            "corver-host {}\n{}\n{}",
+            self.command,
+            self.stdout,
+            self.stderr
+        );
+        assert!(
+            self.stderr.contains(why),
+            "corver-host {}: no {why:?} in\n{}",
+            self.command,
+            self.stderr
+        );
     }
 
     /// What it printed, as one JSON value.
     pub fn json(&self) -> Value {
-        serde_json::from_str(self.stdout.trim()).unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
+        serde_json::from_str(self.stdout.trim())
+            .unwrap_or_else(|error| panic!("{error} in {:?}", self.stdout))
     }
 }
 
@@ -83,10 +104,14 @@ pub fn host(args: &[&str]) -> Finished {
 
 /// Runs `corver-host` with its caches in this folder.
 pub fn host_with_cache(cache: &Path, args: &[&str]) -> Finished {
-    Finished::new(args, &command(args).env("XDG_CACHE_HOME", cache).output().expect("the binary was built"))
+    Finished::new(
+        args,
+        &command(args).env("XDG_CACHE_HOME", cache).output().expect("the binary was built"),
+    )
 }
 
-/// Runs `corver-host` with this bearer token in its environment, and logs everything that any library has to say.
+/// Runs `corver-host` with this bearer token in its environment, and logs everything that any
+/// library has to say.
 pub fn host_with_token(token: &str, args: &[&str]) -> Finished {
     let output = command(args).env("CORVER_TOKEN", token).env("RUST_LOG", "trace").output();
     Finished::new(args, &output.expect("the binary was built"))
@@ -109,7 +134,10 @@ pub fn host_with_files_of(kib: usize, args: &[&str]) -> Finished {
 
 /// Runs `corver-host` where ONNX Runtime is said to be at `library`.
 pub fn host_with_runtime(library: &str, args: &[&str]) -> Finished {
-    Finished::new(args, &command(args).env("ORT_DYLIB_PATH", library).output().expect("the binary was built"))
+    Finished::new(
+        args,
+        &command(args).env("ORT_DYLIB_PATH", library).output().expect("the binary was built"),
+    )
 }
 
 /// Runs `corver-host` and kills it, without warning, once `ready` holds.
@@ -119,10 +147,17 @@ pub fn kill_when(args: &[&str], ready: impl Fn() -> bool) {
 
 /// The same, with its caches in this folder.
 pub fn kill_when_with_cache(cache: &Path, args: &[&str], ready: impl Fn() -> bool) {
-    let mut child =
-        command(args).env("XDG_CACHE_HOME", cache).stderr(Stdio::null()).spawn().expect("the binary was built");
+    let mut child = command(args)
+        .env("XDG_CACHE_HOME", cache)
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary was built");
     while !ready() {
-        assert!(child.try_wait().unwrap().is_none(), "corver-host {} ended too early", args.join(" "));
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "corver-host {} ended too early",
+            args.join(" ")
+        );
         std::thread::sleep(Duration::from_millis(1));
     }
     child.kill().unwrap();
@@ -131,7 +166,11 @@ pub fn kill_when_with_cache(cache: &Path, args: &[&str], ready: impl Fn() -> boo
 
 /// Runs `corver-host` and kills it after this time; false where it had ended well before.
 pub fn kill_after(time: Duration, args: &[&str]) -> bool {
-    let mut child = command(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary was built");
+    let mut child = command(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary was built");
     std::thread::sleep(time);
     let ended = child.try_wait().unwrap();
     assert!(ended.is_none_or(|status| status.success()), "corver-host {}", args.join(" "));
@@ -142,14 +181,24 @@ pub fn kill_after(time: Duration, args: &[&str]) -> bool {
 
 /// Runs `corver-host` and sends it a signal once `ready` holds.
 pub fn signal_when(signal: &str, args: &[&str], ready: impl Fn() -> bool) -> Finished {
-    let mut child = command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
+    let mut child = command(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
     let deadline = Instant::now() + Duration::from_secs(300);
     while !ready() {
         assert!(Instant::now() < deadline, "corver-host {} did not get there", args.join(" "));
-        assert!(child.try_wait().unwrap().is_none(), "corver-host {} ended too early", args.join(" "));
+        assert!(
+            child.try_wait().unwrap().is_none(),
+            "corver-host {} ended too early",
+            args.join(" ")
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap().success()
+    );
     Finished::new(args, &child.wait_with_output().unwrap())
 }
 
@@ -169,11 +218,15 @@ impl Server {
 
     /// The whole command line of a server that prints JSON.
     pub fn run(args: &[&str]) -> Self {
-        let mut process =
-            command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary was built");
+        let mut process = command(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary was built");
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
+        let told: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
         let url = told["url"].as_str().unwrap().to_owned();
         let address = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
         Self { process, url, address }
@@ -186,7 +239,13 @@ impl Server {
 
     /// How it ends after a signal.
     pub fn signal(&mut self, signal: &str) -> ExitStatus {
-        assert!(Command::new("kill").args([signal, &self.process.id().to_string()]).status().unwrap().success());
+        assert!(
+            Command::new("kill")
+                .args([signal, &self.process.id().to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
         self.process.wait().unwrap()
     }
 }
@@ -207,7 +266,8 @@ impl Drop for Server {
     }
 }
 
-/// The demo's extractor, as a folder: for an index that holds the demo's articles but is not the demo's own.
+/// The demo's extractor, as a folder: for an index that holds the demo's articles but is not the
+/// demo's own.
 pub const EXTRACTOR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../demo/assets/extractor");
 
 /// The demo over an index that is not its own.
@@ -263,8 +323,8 @@ pub fn small_index(out: &Path) {
 /// The same once more, without expecting anything.
 pub fn small_index_again(out: &Path) -> Finished {
     let articles = out.parent().unwrap().join("articles.jsonl");
-    // A word is found after a space. And the neighbours of this one article must not speak of its entities: the
-    // engine looks for a match on both sides before it looks for the article's end.
+    // A word is found after a space. And the neighbours of this one article must not speak of its
+    // entities: the engine looks for a match on both sides before it looks for the article's end.
     let text = [
         "The capital of Peru is Lima.",
         "The city of Paris lies in France. All of France loves Paris.",
@@ -272,15 +332,19 @@ pub fn small_index_again(out: &Path) -> Finished {
     ];
     let lines: Vec<String> = text.iter().map(|text| json!({"text": text}).to_string()).collect();
     fs::write(&articles, lines.join("\n")).unwrap();
-    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
-    let [articles, tokenizer, out] = [&articles, &tokenizer, out].map(|path| path.to_str().unwrap());
+    let tokenizer =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
+    let [articles, tokenizer, out] =
+        [&articles, &tokenizer, out].map(|path| path.to_str().unwrap());
     host(&["index", "build", articles, "--tokenizer", tokenizer, "--out", out])
 }
 
 /// Copies the demo's policy, which is unpacked into this cache.
 pub fn demo_policy(cache: &Path, out: &Path) {
     host_with_cache(cache, &["index", "count", "Paris", "--index", "demo"]).good();
-    let mut unpacked = fs::read_dir(cache.join("corver")).unwrap().map(|entry| entry.unwrap().path().join("policy"));
+    let mut unpacked = fs::read_dir(cache.join("corver"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path().join("policy"));
     let unpacked = unpacked.find(|path| path.is_dir()).unwrap();
     fs::create_dir_all(out).unwrap();
     for entry in fs::read_dir(unpacked).unwrap().map(Result::unwrap) {

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use crate::host::{OTHER_INDEX, Server, host, host_with_token, run_dir, short_run, small_index, small_index_again};
+use crate::host::{
+    OTHER_INDEX, Server, host, host_with_token, run_dir, short_run, small_index, small_index_again,
+};
 
 #[test]
 fn an_index_is_built_counted_and_verified() {
@@ -10,19 +12,29 @@ fn an_index_is_built_counted_and_verified() {
     let index = folder.path().join("index");
     small_index(&index);
     let path = index.to_str().unwrap();
-    let count = host(&["index", "count", "Paris AND France", "--index", path, "--json"]).good().json();
+    let count =
+        host(&["index", "count", "Paris AND France", "--index", path, "--json"]).good().json();
     assert_eq!(count["count"], 2);
-    assert_eq!(host(&["index", "count", "Paris AND Peru", "--index", path, "--json"]).good().json()["count"], 0);
-    let shown = host(&["index", "count", "Paris AND France", "--index", path, "--show", "1"]).good();
+    assert_eq!(
+        host(&["index", "count", "Paris AND Peru", "--index", path, "--json"]).good().json()["count"],
+        0
+    );
+    let shown =
+        host(&["index", "count", "Paris AND France", "--index", path, "--show", "1"]).good();
     assert!(shown.stdout.contains("The city of **Paris** lies in **France**."), "{}", shown.stdout);
     assert!(shown.stdout.contains("articles.jsonl, line 2"), "{}", shown.stdout);
-    let shown = host(&["index", "count", "Paris AND France", "--index", path, "--show", "9", "--json"]).good().json();
+    let shown =
+        host(&["index", "count", "Paris AND France", "--index", path, "--show", "9", "--json"])
+            .good()
+            .json();
     let passages = shown["passages"].as_array().unwrap();
     assert_eq!(passages.len(), 1, "both matches are in it");
     assert_eq!(passages[0]["metadata"]["linenum"], 1);
-    let marked = passages[0]["spans"].as_array().unwrap().iter().filter(|span| span["matched"] == true);
+    let marked =
+        passages[0]["spans"].as_array().unwrap().iter().filter(|span| span["matched"] == true);
     assert!(
-        marked.clone().count() >= 2 && marked.clone().all(|span| span["text"] == "Paris" || span["text"] == "France")
+        marked.clone().count() >= 2
+            && marked.clone().all(|span| span["text"] == "Paris" || span["text"] == "France")
     );
     let info = host(&["index", "info", "--index", path, "--json"]).good().json();
     assert_eq!(info["documents"], 3);
@@ -37,16 +49,27 @@ fn passages_are_made_and_searched() {
     let index = folder.path().join("index");
     small_index(&index);
     let path = index.to_str().unwrap();
-    let search =
-        |more: &[&str]| host(&[&["index", "search", "Is Paris (in) AND: France?", "--index", path], more].concat());
+    let search = |more: &[&str]| {
+        host(&[&["index", "search", "Is Paris (in) AND: France?", "--index", path], more].concat())
+    };
     search(&[]).bad(&format!("corver-host index passages --index {path}"));
-    let made = host(&["index", "passages", "--index", path, "--words", "6", "--json"]).good().json();
-    assert_eq!((made["passages"]["documents"].clone(), made["passages"]["passages"].clone()), (3.into(), 4.into()));
+    let made =
+        host(&["index", "passages", "--index", path, "--words", "6", "--json"]).good().json();
+    assert_eq!(
+        (made["passages"]["documents"].clone(), made["passages"]["passages"].clone()),
+        (3.into(), 4.into())
+    );
     let found = search(&["-k", "2", "--json"]).good().json();
-    let texts: Vec<&str> =
-        found["passages"].as_array().unwrap().iter().map(|one| one["text"].as_str().unwrap()).collect();
+    let texts: Vec<&str> = found["passages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["text"].as_str().unwrap())
+        .collect();
     assert_eq!(texts, ["France. All of France loves Paris.", "The city of Paris lies in"]);
-    assert!(search(&["-k", "1"]).good().stdout.contains("    France. All of France loves Paris.\n"));
+    assert!(
+        search(&["-k", "1"]).good().stdout.contains("    France. All of France loves Paris.\n")
+    );
     search(&["--title", "Paris"]).good(); // nothing has a title
     // Passages of another index do not stand for these.
     fs::remove_dir_all(&index).unwrap();
@@ -60,7 +83,9 @@ fn passages_are_made_and_searched() {
     host(&["index", "build", articles, "--tokenizer", &tokenizer, "--out", path]).good();
     search(&[]).bad("made from another index");
     host(&["index", "passages", "--index", path]).good();
-    let found = host(&["index", "search", "lima", "--index", path, "--title", "PERU", "--json"]).good().json();
+    let found = host(&["index", "search", "lima", "--index", path, "--title", "PERU", "--json"])
+        .good()
+        .json();
     assert_eq!(found["passages"][0]["title"], "Peru");
 }
 
@@ -71,17 +96,25 @@ fn counts_come_from_several_indexes_and_from_servers() {
     small_index(&first);
     small_index(&copy);
     let articles = folder.path().join("articles.jsonl");
-    fs::write(&articles, fs::read_to_string(&articles).unwrap() + "\n{\"text\": \"Quito lies in Ecuador.\"}").unwrap();
+    fs::write(
+        &articles,
+        fs::read_to_string(&articles).unwrap() + "\n{\"text\": \"Quito lies in Ecuador.\"}",
+    )
+    .unwrap();
     let tokenizer = format!("{}/../demo/assets/policy/tokenizer.json", env!("CARGO_MANIFEST_DIR"));
-    let [articles, first, second, copy] = [&articles, &first, &second, &copy].map(|path| path.to_str().unwrap());
+    let [articles, first, second, copy] =
+        [&articles, &first, &second, &copy].map(|path| path.to_str().unwrap());
     host(&["index", "build", articles, "--tokenizer", &tokenizer, "--out", second]).good();
     let both = ["--index", first, "--index", second];
-    let count = |more: &[&str]| host(&[&["index", "count", "Paris AND France", "--json"], &both[..], more].concat());
+    let count = |more: &[&str]| {
+        host(&[&["index", "count", "Paris AND France", "--json"], &both[..], more].concat())
+    };
     assert_eq!(count(&[]).good().json()["count"], 4);
     assert_eq!(count(&["--show", "9"]).good().json()["passages"].as_array().unwrap().len(), 2);
 
     count(&["--index", first]).bad(&format!("the index {first} would be counted twice"));
-    count(&["--index", copy]).bad(&format!("the index {copy} both count shard 0 of the same index"));
+    count(&["--index", copy])
+        .bad(&format!("the index {copy} both count shard 0 of the same index"));
 
     // No server listens there.
     let server = "http://127.0.0.1:1/#wiki";
@@ -90,7 +123,8 @@ fn counts_come_from_several_indexes_and_from_servers() {
     let list = format!("corpus.index=[{first:?}, {server:?}]");
     let run = run_dir("no-server");
     let impatient = ["--set", &list, "--set", "corpus.remote.patience_s=0.2"];
-    short_run(&run, 1, &[&OTHER_INDEX[..], &impatient].concat()).bad("http://127.0.0.1:1/ did not answer");
+    short_run(&run, 1, &[&OTHER_INDEX[..], &impatient].concat())
+        .bad("http://127.0.0.1:1/ did not answer");
     assert!(!run.exists(), "said before the run has a folder");
 }
 
@@ -101,16 +135,25 @@ fn a_token_is_shown_to_the_server_and_to_nobody_else() {
     let file = folder.path().join("token");
     fs::write(&file, format!("{SECRET}\n")).unwrap();
     let token_file = ["--token-file", file.to_str().unwrap()];
-    let server = Server::start(&[&["--name", "demo-world"], &token_file[..]].concat(), "127.0.0.1:0");
+    let server =
+        Server::start(&[&["--name", "demo-world"], &token_file[..]].concat(), "127.0.0.1:0");
     let count = ["index", "count", "Philadelphia AND Flyers", "--json", "--index", &server.url];
     host(&count).bad("asks for a bearer token");
     assert_eq!(host(&[&count[..], &token_file].concat()).good().json()["count"], 0);
     let logged = host_with_token(SECRET, &count).good();
-    // A library that dumps what it sends would do so in lines of some bytes, as text in the last column.
-    let dumped: String = logged.stderr.lines().filter_map(|line| line.rsplit("  ").next()).collect();
-    assert!(![&logged.stderr, &logged.stdout, &dumped].iter().any(|text| text.contains(SECRET)), "{}", logged.stderr);
-    host_with_token("two words", &count).bad("the environment variable CORVER_TOKEN does not hold a key or token");
-    host_with_token("short", &["index", "serve", "--listen", "127.0.0.1:0"]).bad("the token has 5 characters");
+    // A library that dumps what it sends would do so in lines of some bytes, as text in the last
+    // column.
+    let dumped: String =
+        logged.stderr.lines().filter_map(|line| line.rsplit("  ").next()).collect();
+    assert!(
+        ![&logged.stderr, &logged.stdout, &dumped].iter().any(|text| text.contains(SECRET)),
+        "{}",
+        logged.stderr
+    );
+    host_with_token("two words", &count)
+        .bad("the environment variable CORVER_TOKEN does not hold a key or token");
+    host_with_token("short", &["index", "serve", "--listen", "127.0.0.1:0"])
+        .bad("the token has 5 characters");
     let two = [&count[..], &["--index", "http://127.0.0.1:1/#wiki"]].concat();
     host_with_token(SECRET, &two).bad("two servers would see it");
 
@@ -130,7 +173,8 @@ fn a_token_is_shown_to_the_server_and_to_nobody_else() {
                 folders.push(path);
             } else {
                 let bytes = fs::read(&path).unwrap();
-                let is_there = bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
+                let is_there =
+                    bytes.windows(SECRET.len()).any(|window| window == SECRET.as_bytes());
                 assert!(!is_there, "{} holds the token", path.display());
             }
         }

@@ -45,7 +45,9 @@ fn serve(mut stream: TcpStream, model: Model, requests: &AtomicUsize) {
         let reply = json!({"choices": [{"message": {"role": "assistant", "content": said}}],
             "usage": {"prompt_tokens": 50, "completion_tokens": 2}})
         .to_string();
-        if write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{reply}", reply.len()).is_err() {
+        if write!(stream, "HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{reply}", reply.len())
+            .is_err()
+        {
             return;
         }
     }
@@ -55,7 +57,8 @@ fn field<'a>(prompt: &'a str, name: &str) -> &'a str {
     prompt.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim()
 }
 
-/// Calls an answer right where the prompt says that the golds are it; of one question it says nothing.
+/// Calls an answer right where the prompt says that the golds are it; of one question it says
+/// nothing.
 fn grader(prompt: &str) -> &'static str {
     match field(prompt, "Answer:") {
         _ if field(prompt, "Question:") == "q56?" => "I would rather not say",
@@ -79,14 +82,24 @@ fn a_model_judges_what_the_string_match_has_graded() {
     answers.push(answer(56, "BAD", "lead"));
     let (answers_path, questions) = (out.join("answers.jsonl"), out.join("questions.json"));
     fs::write(&answers_path, answers.join("\n")).unwrap();
-    let all: Vec<Value> = (0..57).map(|n| json!({"question": format!("q{n}?"), "answers": ["gold"]})).collect();
+    let all: Vec<Value> =
+        (0..57).map(|n| json!({"question": format!("q{n}?"), "answers": ["gold"]})).collect();
     fs::write(&questions, json!(all).to_string()).unwrap();
 
     let cache = tempfile::tempdir().unwrap();
     let (url, requests) = endpoint(grader);
-    let [answers_path, questions, folder] =
-        [&answers_path, &questions, &out.join("judge")].map(|path| path.to_str().unwrap().to_owned());
-    let judge = ["judge", &answers_path, "--questions", &questions, "--endpoint", &url, "--chat-model", "m"];
+    let [answers_path, questions, folder] = [&answers_path, &questions, &out.join("judge")]
+        .map(|path| path.to_str().unwrap().to_owned());
+    let judge = [
+        "judge",
+        &answers_path,
+        "--questions",
+        &questions,
+        "--endpoint",
+        &url,
+        "--chat-model",
+        "m",
+    ];
     let args = [&judge[..], &["--out", &folder, "--json"]].concat();
     kill_when_with_cache(cache.path(), &args, || requests.load(SeqCst) > 8);
     let before = requests.load(SeqCst);
@@ -111,34 +124,59 @@ fn a_model_judges_what_the_string_match_has_graded() {
     let asked = requests.load(SeqCst);
     let again = out.join("again");
     let shown =
-        host_with_cache(cache.path(), &[&judge[..], &["--out", again.to_str().unwrap()]].concat()).good().stdout;
-    assert!(shown.contains("Cohen's κ 0.6") && shown.contains("asking again brought no label either: 1"), "{shown}");
+        host_with_cache(cache.path(), &[&judge[..], &["--out", again.to_str().unwrap()]].concat())
+            .good()
+            .stdout;
+    assert!(
+        shown.contains("Cohen's κ 0.6")
+            && shown.contains("asking again brought no label either: 1"),
+        "{shown}"
+    );
     assert_eq!(requests.load(SeqCst), asked, "everything was known");
 
     let run = |more: &[&str]| host_with_cache(cache.path(), &[&judge[..], more].concat());
     run(&["--out", &folder]).bad("is finished; choose another folder");
     run(&["--max-cost", "1"]).bad("chat.prices");
     run(&["--judge", &questions]).bad("is not a judge");
-    let missing = ["judge", &answers_path, "--questions", "demo", "--endpoint", &url, "--chat-model", "m"];
+    let missing =
+        ["judge", &answers_path, "--questions", "demo", "--endpoint", &url, "--chat-model", "m"];
     host_with_cache(cache.path(), &missing).bad("no gold is known for \"q0?\"");
-    host_with_cache(cache.path(), &["judge", &answers_path]).bad("--questions names the file that was asked");
+    host_with_cache(cache.path(), &["judge", &answers_path])
+        .bad("--questions names the file that was asked");
 
     let priced = out.join("priced.toml");
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/judge/answer.toml")).unwrap();
-    fs::write(&priced, format!("{text}\nprices = {{ prompt = 1000.0, completion = 0.0 }}\n")).unwrap();
+    let text =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/judge/answer.toml"))
+            .unwrap();
+    fs::write(&priced, format!("{text}\nprices = {{ prompt = 1000.0, completion = 0.0 }}\n"))
+        .unwrap();
     let fresh = tempfile::tempdir().unwrap();
-    let ceiling =
-        ["--judge", priced.to_str().unwrap(), "--max-cost", "0.5", "--out", again.join("x").to_str().unwrap()]
-            .map(str::to_owned);
+    let ceiling = [
+        "--judge",
+        priced.to_str().unwrap(),
+        "--max-cost",
+        "0.5",
+        "--out",
+        again.join("x").to_str().unwrap(),
+    ]
+    .map(str::to_owned);
     let args: Vec<&str> = judge.iter().copied().chain(ceiling.iter().map(String::as_str)).collect();
     host_with_cache(fresh.path(), &args).bad("a higher ceiling goes on");
-    assert!(fs::read_to_string(fresh.path().join("corver/chat/replies.jsonl")).unwrap().lines().count() >= 10);
+    assert!(
+        fs::read_to_string(fresh.path().join("corver/chat/replies.jsonl")).unwrap().lines().count()
+            >= 10
+    );
     let asked = requests.load(SeqCst);
     host_with_cache(fresh.path(), &args).bad("of at most 0.5 (chat.max_cost)");
-    assert_eq!(requests.load(SeqCst), asked, "another process with the same ceiling pays for nothing more");
+    assert_eq!(
+        requests.load(SeqCst),
+        asked,
+        "another process with the same ceiling pays for nothing more"
+    );
 }
 
-/// Affirms what a sentence says of itself; of one it says nothing. It must not be shown more than the sentence.
+/// Affirms what a sentence says of itself; of one it says nothing. It must not be shown more than
+/// the sentence.
 fn believer(prompt: &str) -> &'static str {
     assert!(!prompt.contains("who?") && !prompt.contains("Rome AND Italy"), "{prompt}");
     match field(prompt, "Sentence:") {
@@ -154,9 +192,12 @@ const HEADER: &str = "id,bucket,count,question,sentence,head,relation,tail,query
 fn sheet(path: &Path, parts: &[(usize, &str, u64, &str, &str)]) {
     let sentences = parts.iter().flat_map(|part| std::iter::repeat_n(part, part.0));
     let row = |(n, (_, bucket, count, sounds, label)): (usize, &(usize, &str, u64, &str, &str))| {
-        format!("s{n},{bucket},{count},who?,{sounds} {n}.,Rome,is in,Italy,Rome AND Italy,{label},\n")
+        format!(
+            "s{n},{bucket},{count},who?,{sounds} {n}.,Rome,is in,Italy,Rome AND Italy,{label},\n"
+        )
     };
-    fs::write(path, format!("{HEADER}\n{}", sentences.enumerate().map(row).collect::<String>())).unwrap();
+    fs::write(path, format!("{HEADER}\n{}", sentences.enumerate().map(row).collect::<String>()))
+        .unwrap();
 }
 
 #[test]
@@ -193,7 +234,10 @@ fn a_model_labels_the_sentences_of_a_sheet() {
     assert_eq!(numbers, [45, 23, 21, 1, 1]);
     let shares = |name: &str| -> Vec<[u64; 2]> {
         let buckets = found[name]["buckets"].as_array().unwrap();
-        buckets.iter().map(|bucket| ["correct", "n"].map(|name| bucket[name].as_u64().unwrap())).collect()
+        buckets
+            .iter()
+            .map(|bucket| ["correct", "n"].map(|name| bucket[name].as_u64().unwrap()))
+            .collect()
     };
     assert_eq!(shares("affirmed_by_count"), [[9, 25], [14, 19]]);
     assert_eq!(shares("correct_by_count"), [[4, 24], [16, 18]]);
@@ -223,7 +267,10 @@ fn a_model_labels_the_sentences_of_a_sheet() {
 
     // A sheet without labels has the model's, which a person checks.
     let bare = at("bare.csv");
-    sheet(Path::new(&bare), &parts.map(|(n, bucket, count, sounds, _)| (n, bucket, count, sounds, "")));
+    sheet(
+        Path::new(&bare),
+        &parts.map(|(n, bucket, count, sounds, _)| (n, bucket, count, sounds, "")),
+    );
     let first = run(&[&bare, "--out", &at("first"), "--json"]).good().json();
     assert_eq!((&first["correct_by_count"], first.get("table")), (&Value::Null, None));
     assert_eq!(requests.load(SeqCst), asked, "the sentences are the same");

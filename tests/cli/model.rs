@@ -1,4 +1,5 @@
-//! Models as users have them: downloaded under a name, with prompts of every length and switches of their own.
+//! Models as users have them: downloaded under a name, with prompts of every length and switches of
+//! their own.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,8 @@ fn evaluate(cache: &Path, set: &[&str]) -> Finished {
     let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
     host_with_cache(
         cache,
-        &[&["eval", "--config", "demo", "--limit", "1", "--device", "cpu", "--json"], &set[..]].concat(),
+        &[&["eval", "--config", "demo", "--limit", "1", "--device", "cpu", "--json"], &set[..]]
+            .concat(),
     )
 }
 
@@ -18,7 +20,8 @@ fn evaluate(cache: &Path, set: &[&str]) -> Finished {
 fn a_downloaded_model_is_found_by_its_name() {
     let cache = tempfile::tempdir().unwrap();
     let repository = cache.path().join("huggingface/hub/models--some-one--Demo-1.0");
-    evaluate(cache.path(), &["policy.model=some-one/Demo-1.0"]).bad("`hf download some-one/Demo-1.0` gets it");
+    evaluate(cache.path(), &["policy.model=some-one/Demo-1.0"])
+        .bad("`hf download some-one/Demo-1.0` gets it");
     demo_policy(cache.path(), &repository.join("snapshots/abc"));
     fs::create_dir(repository.join("refs")).unwrap();
     fs::write(repository.join("refs/main"), "abc\n").unwrap();
@@ -32,8 +35,7 @@ fn switches_reach_the_chat_template() {
     let cache = tempfile::tempdir().unwrap();
     let model = cache.path().join("model");
     demo_policy(cache.path(), &model);
-    let template =
-        "{% if enable_thinking is false %}{{ raise_exception('no thinking') }}{% endif %}{{ messages[-1].content }}";
+    let template = "{% if enable_thinking is false %}{{ raise_exception('no thinking') }}{% endif %}{{ messages[-1].content }}";
     fs::write(model.join("chat_template.jinja"), template).unwrap();
     let model = format!("policy.model={}", model.display());
     evaluate(cache.path(), &[&model]).good();
@@ -59,7 +61,8 @@ fn a_merged_model_answers_as_the_model_with_its_adapter() {
     host_with_cache(cache.path(), &[&train[..], &rate].concat()).good();
     let adapter = run.join("checkpoints/step-000002");
     let (adapter, out) = (adapter.to_str().unwrap(), merged.to_str().unwrap());
-    host_with_cache(cache.path(), &["merge", "--config", "demo", "--device", "cpu", adapter, out]).good();
+    host_with_cache(cache.path(), &["merge", "--config", "demo", "--device", "cpu", adapter, out])
+        .good();
     host_with_cache(cache.path(), &["merge", "--config", "demo", "--device", "cpu", adapter, out])
         .bad("a folder that does not exist yet");
     let answers = |more: &[&str]| {
@@ -80,17 +83,24 @@ fn a_merged_model_answers_as_the_model_with_its_adapter() {
         ];
         host_with_cache(cache.path(), &[&eval[..], more].concat()).good();
         let mut files = fs::read_dir(out).unwrap().map(|entry| entry.unwrap().path());
-        let answers = files.find(|path| path.extension().is_some_and(|extension| extension == "jsonl")).unwrap();
+        let answers = files
+            .find(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+            .unwrap();
         fs::read_to_string(answers).unwrap()
     };
     let of_merged = answers(&["--set", &format!("policy.model={out}")]);
     assert_eq!(of_merged, answers(&["--adapter", adapter]));
     assert_ne!(of_merged, answers(&[]));
     // What `transformers` needs, and no second set of weights.
-    let files: Vec<_> = fs::read_dir(&merged).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    for name in
-        ["config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json", "model.safetensors"]
-    {
+    let files: Vec<_> =
+        fs::read_dir(&merged).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    for name in [
+        "config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "generation_config.json",
+        "model.safetensors",
+    ] {
         assert!(files.iter().any(|file| file == name), "{name} is missing: {files:?}");
     }
 }
@@ -101,7 +111,8 @@ fn long_prompts_are_refused_before_the_first_step_or_cut() {
     let out = cache.path().join("run");
     let train = |more: &[&str]| {
         let args = ["train", "--device", "cpu", "--steps", "1", "--out", out.to_str().unwrap()];
-        let short = ["question.prompts_per_step=1", "question.eval_limit=1", "rollout.max_prompt_length=5"];
+        let short =
+            ["question.prompts_per_step=1", "question.eval_limit=1", "rollout.max_prompt_length=5"];
         let set: Vec<&str> = short.iter().chain(more).flat_map(|set| ["--set", set]).collect();
         host_with_cache(cache.path(), &[&args[..], &set[..]].concat())
     };

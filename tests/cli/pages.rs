@@ -21,12 +21,15 @@ fn in_every_window(page: &Path, mut look: impl FnMut(&mut Browser, bool)) {
     for (width, is_dark) in WINDOWS {
         browser.open(page, width, is_dark);
         assert_eq!(browser.problems, [""; 0], "{width} {is_dark}");
-        let overflow = browser.look("document.documentElement.scrollWidth - innerWidth").as_f64().unwrap();
+        let overflow =
+            browser.look("document.documentElement.scrollWidth - innerWidth").as_f64().unwrap();
         assert!(overflow <= 0.0, "{} is {overflow} px too wide for {width}", page.display());
         assert_eq!(browser.look("document.scripts.length + document.images.length"), 0);
         look(&mut browser, is_dark);
         assert_eq!(browser.problems, [""; 0]);
-        let [asked] = browser.requests.as_slice() else { panic!("it asked for {:?}", browser.requests) };
+        let [asked] = browser.requests.as_slice() else {
+            panic!("it asked for {:?}", browser.requests)
+        };
         assert!(asked.starts_with("file://"), "{asked}");
     }
 }
@@ -39,9 +42,19 @@ fn the_browser_tells_what_a_bad_page_does() {
     fs::write(&page, wide).unwrap();
     let mut browser = Browser::start();
     browser.open(&page, 360, true);
-    assert!(browser.requests.iter().any(|asked| asked == "http://127.0.0.1:9/x.png"), "{:?}", browser.requests);
-    assert!(browser.problems.iter().any(|problem| problem.contains("Error: x")), "{:?}", browser.problems);
-    assert!(browser.look("document.documentElement.scrollWidth - innerWidth").as_f64().unwrap() > 0.0);
+    assert!(
+        browser.requests.iter().any(|asked| asked == "http://127.0.0.1:9/x.png"),
+        "{:?}",
+        browser.requests
+    );
+    assert!(
+        browser.problems.iter().any(|problem| problem.contains("Error: x")),
+        "{:?}",
+        browser.problems
+    );
+    assert!(
+        browser.look("document.documentElement.scrollWidth - innerWidth").as_f64().unwrap() > 0.0
+    );
     assert_eq!(browser.look("matchMedia('(prefers-color-scheme: dark)').matches"), true);
 }
 
@@ -52,8 +65,10 @@ fn shown(browser: &mut Browser) -> String {
 /// Red, green and blue of a computed colour; transparent is `None`.
 fn rgb(colour: &Value) -> Option<[f64; 3]> {
     let colour = colour.as_str().unwrap();
-    let numbers: Vec<f64> =
-        colour.split(|c: char| !c.is_ascii_digit() && c != '.').filter_map(|part| part.parse().ok()).collect();
+    let numbers: Vec<f64> = colour
+        .split(|c: char| !c.is_ascii_digit() && c != '.')
+        .filter_map(|part| part.parse().ok())
+        .collect();
     match numbers[..] {
         [.., 0.0] if numbers.len() == 4 => None,
         [r, g, b, ..] => Some([r, g, b]),
@@ -74,7 +89,8 @@ fn contrast(one: [f64; 3], other: [f64; 3]) -> f64 {
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
-/// Of each chart its size, what is in its legend, and the computed colours of the series and labels that are drawn.
+/// Of each chart its size, what is in its legend, and the computed colours of the series and labels
+/// that are drawn.
 const CHARTS: &str = "[...document.querySelectorAll('figure.chart')].map(figure => {
     const chart = figure.querySelector('[role=img] svg'), box = chart.getBoundingClientRect();
     const inks = [...figure.querySelectorAll('.swatch polyline')].map(line => line.getAttribute('stroke'));
@@ -94,17 +110,28 @@ fn charts_are_drawn(browser: &mut Browser, least: usize) -> Vec<usize> {
     let charts = charts.as_array().unwrap();
     assert!(charts.len() >= least, "{} charts", charts.len());
     for chart in charts {
-        assert!(chart["width"].as_f64().unwrap() > 200.0 && chart["height"].as_f64().unwrap() > 100.0, "{chart}");
-        let (series, labels) = (chart["series"].as_array().unwrap(), chart["labels"].as_array().unwrap());
+        assert!(
+            chart["width"].as_f64().unwrap() > 200.0 && chart["height"].as_f64().unwrap() > 100.0,
+            "{chart}"
+        );
+        let (series, labels) =
+            (chart["series"].as_array().unwrap(), chart["labels"].as_array().unwrap());
         assert_eq!(json!(series.len()), chart["legend"], "{chart}");
-        assert!(series.iter().all(|ink| contrast(rgb(ink).unwrap(), background) >= 3.0), "{chart} on {background:?}");
+        assert!(
+            series.iter().all(|ink| contrast(rgb(ink).unwrap(), background) >= 3.0),
+            "{chart} on {background:?}"
+        );
         assert!(labels.len() > 3, "{chart}");
-        assert!(labels.iter().all(|ink| contrast(rgb(ink).unwrap(), background) >= 4.5), "{chart} on {background:?}");
+        assert!(
+            labels.iter().all(|ink| contrast(rgb(ink).unwrap(), background) >= 4.5),
+            "{chart} on {background:?}"
+        );
     }
     charts.iter().map(|chart| chart["legend"].as_u64().unwrap() as usize).collect()
 }
 
-/// Sentences with a reward above 0 are blue, below 0 orange, and the others have no colour; all can be read.
+/// Sentences with a reward above 0 are blue, below 0 orange, and the others have no colour; all can
+/// be read.
 fn sentences_have_the_colour_of_their_reward(browser: &mut Browser) -> usize {
     let marks = browser.look(
         "[...document.querySelectorAll('.text mark')].map(mark => ({
@@ -115,7 +142,8 @@ fn sentences_have_the_colour_of_their_reward(browser: &mut Browser) -> usize {
     let marks = marks.as_array().unwrap();
     for mark in marks {
         assert_eq!(mark["visible"], true, "{mark}");
-        let reward = mark["reward"].as_str().map(|reward| reward.replace('−', "-").parse::<f64>().unwrap());
+        let reward =
+            mark["reward"].as_str().map(|reward| reward.replace('−', "-").parse::<f64>().unwrap());
         match (reward, rgb(&mark["paper"])) {
             (None, paper) => assert_eq!(paper, None, "{mark}"),
             (Some(reward), None) => assert_eq!(reward, 0.0, "{mark}"),
@@ -137,7 +165,9 @@ fn a_report_shows_what_a_run_did() {
     in_every_window(&page, |browser, is_dark| {
         let shown = shown(browser);
         assert_eq!(browser.look("document.querySelector('h1').innerText"), "reported");
-        for name in ["accuracy_before", "accuracy_after", "supported_rate_after", "refusal_rate_before"] {
+        for name in
+            ["accuracy_before", "accuracy_after", "supported_rate_after", "refusal_rate_before"]
+        {
             let percent = format!("{:.1} %", 100.0 * summary[name].as_f64().unwrap());
             assert!(shown.contains(&percent), "no {name} = {percent} in\n{shown}");
         }
@@ -153,7 +183,10 @@ fn a_report_shows_what_a_run_did() {
         }
         charts_are_drawn(browser, 12);
         assert!(sentences_have_the_colour_of_their_reward(browser) >= 6);
-        papers.push((is_dark, rgb(&browser.look("getComputedStyle(document.body).backgroundColor")).unwrap()));
+        papers.push((
+            is_dark,
+            rgb(&browser.look("getComputedStyle(document.body).backgroundColor")).unwrap(),
+        ));
     });
     for (is_dark, paper) in papers {
         assert_eq!(contrast(paper, [0.0; 3]) < 2.0, is_dark, "{paper:?}");
@@ -163,10 +196,17 @@ fn a_report_shows_what_a_run_did() {
     let mut browser = Browser::start();
     browser.open(&page, 360, false);
     browser.look("document.querySelectorAll('details').forEach(one => one.open = true)");
-    let manifest: Value = serde_json::from_str(&fs::read_to_string(out.join("manifest.json")).unwrap()).unwrap();
+    let manifest: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("manifest.json")).unwrap()).unwrap();
     let shown = shown(&mut browser);
-    assert!(shown.contains(manifest["plugin"].as_str().unwrap()) && shown.contains("prompts_per_step = 2"), "{shown}");
-    assert!(browser.look("document.documentElement.scrollWidth - innerWidth").as_f64().unwrap() <= 0.0);
+    assert!(
+        shown.contains(manifest["plugin"].as_str().unwrap())
+            && shown.contains("prompts_per_step = 2"),
+        "{shown}"
+    );
+    assert!(
+        browser.look("document.documentElement.scrollWidth - innerWidth").as_f64().unwrap() <= 0.0
+    );
 }
 
 #[test]
@@ -189,8 +229,7 @@ fn an_explanation_shows_sentences_and_passages_and_runs_nothing_that_it_quotes()
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");
     small_index(&index);
-    let hostile =
-        "Paris is in France <script>document.title = 'ran'</script><img src=http://127.0.0.1:9/ onerror=alert(1)>.";
+    let hostile = "Paris is in France <script>document.title = 'ran'</script><img src=http://127.0.0.1:9/ onerror=alert(1)>.";
     let line = json!({
         "question": "</title><script>document.title = 'ran'</script> Where?", "answers": "Paris",
         "completion": format!("<think>{hostile} \u{202e}Rome is in Peru, nobody doubts it.</think><answer>Paris</answer>"),
@@ -213,13 +252,18 @@ fn an_explanation_shows_sentences_and_passages_and_runs_nothing_that_it_quotes()
     in_every_window(&folder.path().join("explain.html"), |browser, _| {
         let shown = shown(browser);
         assert_eq!(browser.look("document.title"), "line 2 of completions.jsonl");
-        for part in ["<img src=http://127.0.0.1:9/ onerror=alert(1)>", "occurs 2 times", "All of France loves Paris."] {
+        for part in [
+            "<img src=http://127.0.0.1:9/ onerror=alert(1)>",
+            "occurs 2 times",
+            "All of France loves Paris.",
+        ] {
             assert!(shown.contains(part), "no {part:?} in\n{shown}");
         }
         assert_eq!(sentences_have_the_colour_of_their_reward(browser), 3);
         assert_eq!(browser.look("document.querySelectorAll('[onclick], [onerror]').length"), 0);
     });
-    host(&["explain", text(&file), "--line", "1", "--set", &set]).bad("has no completion in line 1");
+    host(&["explain", text(&file), "--line", "1", "--set", &set])
+        .bad("has no completion in line 1");
     host(&["explain", text(&file)]).bad("--line N");
 }
 
@@ -229,14 +273,21 @@ fn a_run_is_explained_with_the_numbers_that_trained_it() {
     short_run(&out, 2, &["--plugin", "relcheck.wasm", "--set", "reward.lambda_corver=0.7"]).good();
     let explain = |completion: usize| {
         let completion = completion.to_string();
-        host(&["explain", text(&out), "--step", "2", "--completion", &completion, "--json"]).good().json()["completions"][0].clone()
+        host(&["explain", text(&out), "--step", "2", "--completion", &completion, "--json"])
+            .good()
+            .json()["completions"][0]
+            .clone()
     };
     // Two questions, 16 completions each.
     let groups = [explain(0), explain(16)];
     let metrics = &lines(&out.join("metrics.jsonl"))[1];
     for (name, of_group) in [("reward", "centre"), ("reward_std", "spread")] {
-        let mean = groups.iter().map(|one| one["group"][of_group].as_f64().unwrap()).sum::<f64>() / 2.0;
-        assert!((mean - metrics[name].as_f64().unwrap()).abs() < 1e-9, "{name}: {mean} in {metrics}");
+        let mean =
+            groups.iter().map(|one| one["group"][of_group].as_f64().unwrap()).sum::<f64>() / 2.0;
+        assert!(
+            (mean - metrics[name].as_f64().unwrap()).abs() < 1e-9,
+            "{name}: {mean} in {metrics}"
+        );
     }
     let [one, _] = &groups;
     let base = one["returns"]["outside"].as_f64().unwrap();
@@ -257,14 +308,18 @@ fn a_run_is_explained_with_the_numbers_that_trained_it() {
         .map(|one| one["trace"]["mean_return"].as_f64().unwrap())
         .collect();
     let traces = lines(&out.join("traces.jsonl"));
-    let of_step =
-        traces.iter().filter(|line| line["step"] == 2).map(|line| line["trace"]["mean_return"].as_f64().unwrap());
-    let bounds = of_step.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
+    let of_step = traces
+        .iter()
+        .filter(|line| line["step"] == 2)
+        .map(|line| line["trace"]["mean_return"].as_f64().unwrap());
+    let bounds =
+        of_step.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
     assert_eq!(means, [bounds.1, bounds.0]);
 
     host(&["explain", text(&out), "--step", "3"]).bad("has no step 3: it has steps 1 to 2");
     host(&["explain", text(&out), "--completion", "32"]).bad("has no completion 32: it has 32");
-    host(&["explain", text(&out), "--set", "reward.lambda_judge=2"]).bad("the settings that it was trained with");
+    host(&["explain", text(&out), "--set", "reward.lambda_judge=2"])
+        .bad("the settings that it was trained with");
     fs::write(out.join("traces.jsonl"), "{\"step\": 1}\n").unwrap();
     host(&["report", text(&out)]).bad("traces.jsonl:1 is damaged");
     fs::remove_file(out.join("manifest.json")).unwrap();

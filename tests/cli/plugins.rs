@@ -30,10 +30,16 @@ fn text(path: &Path) -> &str {
 #[test]
 fn every_built_rule_is_listed() {
     let listed = host(&["plugin", "list", "--json"]).good();
-    let lines: Vec<Value> = listed.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let names: BTreeSet<String> = lines.iter().map(|line| line["name"].as_str().unwrap().to_owned()).collect();
+    let lines: Vec<Value> =
+        listed.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let names: BTreeSet<String> =
+        lines.iter().map(|line| line["name"].as_str().unwrap().to_owned()).collect();
     assert!(names.is_superset(&shipped()), "{names:?}");
-    assert!(lines.iter().all(|line| line["summary"].as_str().is_some_and(|summary| !summary.is_empty())));
+    assert!(
+        lines
+            .iter()
+            .all(|line| line["summary"].as_str().is_some_and(|summary| !summary.is_empty()))
+    );
 }
 
 #[test]
@@ -41,13 +47,19 @@ fn every_rule_and_setting_is_documented() {
     let page = fs::read_to_string(repository().join("docs/rules.md")).unwrap();
     for rule in shipped() {
         let heading = format!("\n## {rule}\n");
-        let section = page.split(&heading).nth(1).unwrap_or_else(|| panic!("docs/rules.md has no section {rule}"));
+        let section = page
+            .split(&heading)
+            .nth(1)
+            .unwrap_or_else(|| panic!("docs/rules.md has no section {rule}"));
         let section = section.split("\n## ").next().unwrap();
         assert!(section.contains("*Gamed"), "{rule}: how can it be gamed?");
         let check = host(&["plugin", "check", &format!("{rule}.wasm"), "--json"]).good().json();
         for setting in check["settings"]["properties"].as_object().unwrap().keys() {
             let inherited = rule == "log" && section.contains("as [`linear`]");
-            assert!(section.contains(&format!("`{setting}`")) || inherited, "{rule}: no setting {setting}");
+            assert!(
+                section.contains(&format!("`{setting}`")) || inherited,
+                "{rule}: no setting {setting}"
+            );
         }
     }
 }
@@ -63,7 +75,10 @@ fn every_configuration_suits_its_rule() {
                 continue;
             }
             let config: toml::Table = toml::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-            let plugin = config.get("rule").and_then(|rule| rule.get("plugin")?.as_str()).unwrap_or("first.wasm");
+            let plugin = config
+                .get("rule")
+                .and_then(|rule| rule.get("plugin")?.as_str())
+                .unwrap_or("first.wasm");
             host(&["plugin", "check", plugin, "--config", text(&path)]).good();
             seen += 1;
         }
@@ -81,7 +96,10 @@ fn a_check_says_who_a_rule_is_and_that_it_conforms() {
     assert!(check["conformance"]["scored"].as_u64().unwrap() > 20, "{check}");
     assert_eq!(check["settings"]["properties"]["tiers"]["default"]["thresholds"], json!([5, 20]));
     let shown = host(&["plugin", "check", "first.wasm"]).good().stdout;
-    assert!(shown.contains("conforms:") && shown.contains("imports corver:reward/diagnostics"), "{shown}");
+    assert!(
+        shown.contains("conforms:") && shown.contains("imports corver:reward/diagnostics"),
+        "{shown}"
+    );
     host(&["plugin", "check", "first.wasm", "--set", "rule.settings.tires=1"]).bad("tires");
     host(&["plugin", "check", "nowhere.wasm"]).bad("there is no plugin nowhere.wasm");
     let set = "rule.settings.repeated=-0.5";
@@ -99,13 +117,15 @@ fn a_mistyped_plugin_is_told_what_is_meant() {
         host(&["plugin", "check", text(path)]).bad(&format!("did you mean {}?", wasm.display()));
     }
     host(&["plugin", "check", "frist"]).bad("did you mean first.wasm?");
-    host(&["train", "--plugin", "first.wasm:x"]).bad("the weight of first.wasm is \"x\"; it must be a number");
+    host(&["train", "--plugin", "first.wasm:x"])
+        .bad("the weight of first.wasm is \"x\"; it must be a number");
     host(&["train", "--plugin", "first.wasm:inf"]).bad("must be a finite number");
 }
 
 /// A completion whose answer holds the gold and more; the demo's index has nothing of its one fact.
 fn completion(folder: &Path) -> PathBuf {
-    let text = "<think>Mario Camerini directed Il Seduttore.</think><answer>Camerini or Loren</answer>";
+    let text =
+        "<think>Mario Camerini directed Il Seduttore.</think><answer>Camerini or Loren</answer>";
     let facts = json!([
         ["Mario Camerini directed Il Seduttore.", [["Mario Camerini", "directed", "Il Seduttore"]]],
         ["Camerini or Loren", []]
@@ -138,11 +158,14 @@ fn several_rules_add_up_and_keep_their_channels() {
         channels.map(|it| (it["rule"].as_str().unwrap(), it["weight"].as_f64().unwrap())).collect();
     assert_eq!(named, [("first", 0.5), ("relcheck", 2.0)]);
 
-    let alone = score(&["--plugin", "first.wasm:0.5"]).good().json()["sentences"][0]["verdict"].take();
+    let alone =
+        score(&["--plugin", "first.wasm:0.5"]).good().json()["sentences"][0]["verdict"].take();
     assert!((alone["reward"].as_f64().unwrap() + 0.15).abs() < 1e-6, "{alone}");
     score(&["--plugin", "first", "--plugin", "first:2"]).bad("two of the rules are called first");
-    score(&["--plugin", "first", "--plugin", "min", "--set", "rule.settings.tiers.x=1"]).bad("`rule.settings.tiers`");
-    score(&["--plugin", "first", "--set", "rule.settings.first.tiers.x=1"]).bad("not `rule.settings.first`");
+    score(&["--plugin", "first", "--plugin", "min", "--set", "rule.settings.tiers.x=1"])
+        .bad("`rule.settings.tiers`");
+    score(&["--plugin", "first", "--set", "rule.settings.first.tiers.x=1"])
+        .bad("not `rule.settings.first`");
     score(&["--plugin", "first:1e300"]).bad("makes a sentence's reward -inf");
     score(&["--plugin", "first:nan"]).bad("finite");
     score(&["--plugin", "frist"]).bad("did you mean first.wasm?");
@@ -152,36 +175,65 @@ fn several_rules_add_up_and_keep_their_channels() {
 fn response_rules_take_the_place_of_judge_and_format() {
     let folder = tempfile::tempdir().unwrap();
     let file = completion(folder.path());
-    let response =
-        |more: &[&str]| host(&[&["score", text(&file), "--json"], more].concat()).good().json()["response"].take();
+    let response = |more: &[&str]| {
+        host(&[&["score", text(&file), "--json"], more].concat()).good().json()["response"].take()
+    };
     let built_in = response(&[]);
-    assert_eq!((&built_in["judge"]["label"], &built_in["judge"]["reward"]), (&json!("GOOD"), &json!(2.0)));
-    let replaced = response(&["--judge", "token-f1.wasm", "--format", "brief", "--set", "format.settings.kept=0.5"]);
+    assert_eq!(
+        (&built_in["judge"]["label"], &built_in["judge"]["reward"]),
+        (&json!("GOOD"), &json!(2.0))
+    );
+    let replaced = response(&[
+        "--judge",
+        "token-f1.wasm",
+        "--format",
+        "brief",
+        "--set",
+        "format.settings.kept=0.5",
+    ]);
     // One of three words: F1 1/2.
-    assert_eq!((&replaced["judge"]["label"], &replaced["judge"]["reward"]), (&json!("BAD"), &json!(0.5)));
-    assert_eq!((&replaced["format"]["label"], &replaced["format"]["reward"]), (&json!("KEPT"), &json!(0.5)));
+    assert_eq!(
+        (&replaced["judge"]["label"], &replaced["judge"]["reward"]),
+        (&json!("BAD"), &json!(0.5))
+    );
+    assert_eq!(
+        (&replaced["format"]["label"], &replaced["format"]["reward"]),
+        (&json!("KEPT"), &json!(0.5))
+    );
 
     let graded = host(&["plugin", "run", "token-f1", text(&file), "--json"]).good().json();
     assert_eq!(graded["grade"]["note"], "F1 0.50");
     let check = host(&["plugin", "check", "token-f1", "--json"]).good().json();
-    assert_eq!((&check["kind"], &check["conformance"]["highest"]), (&json!("response"), &json!(2.0)));
-    assert!(host(&["plugin", "bench", "brief", "--json"]).good().json()["ns_per_completion"].as_f64().unwrap() > 0.0);
+    assert_eq!(
+        (&check["kind"], &check["conformance"]["highest"]),
+        (&json!("response"), &json!(2.0))
+    );
+    assert!(
+        host(&["plugin", "bench", "brief", "--json"]).good().json()["ns_per_completion"]
+            .as_f64()
+            .unwrap()
+            > 0.0
+    );
 
     let score = |more: &[&str]| host(&[&["score", text(&file)], more].concat());
     score(&["--judge", "first.wasm"]).bad("is a sentence rule, and a response rule is needed here");
     score(&["--plugin", "brief.wasm"]).bad("given with --judge or --format");
-    score(&["--set", "judge.settings.x=1"]).bad("`judge.plugin`: not set, but there are `judge.settings`");
-    score(&["--judge", "brief", "--set", "judge.settings.limit=0"]).bad("`limit` must be at least 1");
+    score(&["--set", "judge.settings.x=1"])
+        .bad("`judge.plugin`: not set, but there are `judge.settings`");
+    score(&["--judge", "brief", "--set", "judge.settings.limit=0"])
+        .bad("`limit` must be at least 1");
 }
 
-/// KnowRL asks a chat model, NLI and passages: here the demo's world, then the recording of what it said.
+/// KnowRL asks a chat model, NLI and passages: here the demo's world, then the recording of what it
+/// said.
 #[test]
 fn a_judge_that_asks_models_is_granted_them_and_replayed_without() {
     let folder = tempfile::tempdir().unwrap();
     let file = completion(folder.path());
     let answers = folder.path().join("answers.jsonl");
     let grants = concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/demo-verifiers.toml");
-    let run = |more: &[&str]| host(&[&["plugin", "run", "knowrl", text(&file), "--json"], more].concat());
+    let run =
+        |more: &[&str]| host(&[&["plugin", "run", "knowrl", text(&file), "--json"], more].concat());
     run(&[]).bad("chat is not granted");
     let graded = |more: &[&str]| run(more).good().json()["grade"].take();
     let recorded = graded(&["--config", "demo", "--config", grants, "--record", text(&answers)]);
@@ -189,7 +241,8 @@ fn a_judge_that_asks_models_is_granted_them_and_replayed_without() {
     assert_eq!(graded(&["--replay", text(&answers)]), recorded);
 
     let refused = |more: &[&str]| host(&[&["train", "--steps", "1"], more].concat());
-    refused(&["--plugin", "fspo"]).bad("the rule fspo asks nli, which is not granted: add `verify.nli.model");
+    refused(&["--plugin", "fspo"])
+        .bad("the rule fspo asks nli, which is not granted: add `verify.nli.model");
     refused(&["--judge", "knowrl"]).bad("the judge asks");
 }
 
@@ -201,9 +254,11 @@ fn a_recording_takes_the_place_of_the_index() {
         fs::write(&path, lines.iter().map(|line| format!("{line}\n")).collect::<String>()).unwrap();
         path
     };
-    let france = json!({"sentence": "Paris is in France.", "triplets": [["Paris", "is in", "France"]]});
+    let france =
+        json!({"sentence": "Paris is in France.", "triplets": [["Paris", "is in", "France"]]});
     let peru = json!({"sentence": "Paris is in Peru.", "triplets": [["Paris", "is in", "Peru"]]});
-    let facts = file("facts.jsonl", &[france.clone(), json!({"sentence": "Well.", "triplets": []})]);
+    let facts =
+        file("facts.jsonl", &[france.clone(), json!({"sentence": "Well.", "triplets": []})]);
     let more = file("more.jsonl", &[france, peru]);
     let completions = file(
         "completions.jsonl",
@@ -218,9 +273,12 @@ fn a_recording_takes_the_place_of_the_index() {
 
     let run = |more: &[&str]| host(&[&["plugin", "run", "first.wasm"], more].concat());
     let rewards = |finished: &Finished| {
-        let lines = finished.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines =
+            finished.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines
-            .map(|line| line["verdict"]["reward"].as_f64().map(|reward| (reward * 1e6).round() / 1e6))
+            .map(|line| {
+                line["verdict"]["reward"].as_f64().map(|reward| (reward * 1e6).round() / 1e6)
+            })
             .collect::<Vec<_>>()
     };
     let recorded = run(&[text(&facts), "--set", &set, "--record", text(&counts), "--json"]).good();
@@ -228,13 +286,17 @@ fn a_recording_takes_the_place_of_the_index() {
     run(&[text(&facts), "--set", &set, "--record", text(&counts)])
         .bad("exists already: delete it, or take its answers with --replay");
 
-    // From here on there is no index. A threshold may change all the same: the recording holds full counts.
+    // From here on there is no index. A threshold may change all the same: the recording holds full
+    // counts.
     fs::remove_dir_all(&index).unwrap();
     let replay = ["--set", &set, "--replay", text(&counts)];
     let replayed = run(&[&[text(&facts), "--json"], &replay[..]].concat()).good();
     assert_eq!(replayed.stdout, recorded.stdout);
     let steeper = ["--set", "rule.settings.tiers={thresholds=[2], rewards=[-1, 0, 1]}", "--json"];
-    assert_eq!(rewards(&run(&[&[text(&facts)], &replay[..], &steeper[..]].concat()).good()), [Some(1.0), None]);
+    assert_eq!(
+        rewards(&run(&[&[text(&facts)], &replay[..], &steeper[..]].concat()).good()),
+        [Some(1.0), None]
+    );
     run(&[&[text(&more)], &replay[..]].concat()).bad("does not hold the query \"Paris AND Peru\"");
     run(&[&[text(&facts), "--record", "x"], &replay[..]].concat()).usage("--record");
     let shown = run(&[&[text(&completions)], &replay[..]].concat()).good().stdout;
@@ -264,35 +326,49 @@ fn sentences_without_triplets_go_to_the_extractor() {
     let article = &lines(&folder.path().join("world/articles.jsonl"))[0];
     let sentences: Vec<&str> = article["text"].as_str().unwrap().split(". ").collect();
     let file = folder.path().join("facts.jsonl");
-    let line = |sentence: &&str| format!("{}\n", json!({"sentence": format!("{}.", sentence.trim_end_matches('.'))}));
+    let line = |sentence: &&str| {
+        format!("{}\n", json!({"sentence": format!("{}.", sentence.trim_end_matches('.'))}))
+    };
     fs::write(&file, sentences.iter().map(line).collect::<String>()).unwrap();
     let run = host(&["plugin", "run", "first.wasm", text(&file), "--json"]).good();
-    let traces: Vec<Value> = run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let traces: Vec<Value> =
+        run.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(traces.len(), sentences.len());
-    let counted = traces.iter().filter(|trace| trace["verdict"]["count"].as_u64() > Some(0)).count();
+    let counted =
+        traces.iter().filter(|trace| trace["verdict"]["count"].as_u64() > Some(0)).count();
     assert!(counted > 0, "the article itself attests what it says: {traces:?}");
 }
 
 #[test]
 fn a_benchmark_has_all_its_figures() {
     let bench = host(&["plugin", "bench", "first.wasm", "--json"]).good().json();
-    for name in ["ns_per_sentence", "ms_per_batch", "ms_instance", "ms_load_cached", "ms_load_compiled"] {
+    for name in
+        ["ns_per_sentence", "ms_per_batch", "ms_instance", "ms_load_cached", "ms_load_compiled"]
+    {
         assert!(bench[name].as_f64().unwrap() > 0.0, "{name}");
     }
     assert_eq!(bench["sentences"], 1_152);
-    assert!(bench["other_work"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)), "{bench}");
+    assert!(
+        bench["other_work"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)),
+        "{bench}"
+    );
 }
 
-/// The names of the files of a new project of this kind in this language, whose rule holds all these texts.
+/// The names of the files of a new project of this kind in this language, whose rule holds all
+/// these texts.
 fn project_in(language: &str, kind: &str, rule: &str, holds: &[&str]) -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
     let project = folder.path().join("well-attested");
     let new = |project: &Path, more: &[&str]| {
-        host(&[&["plugin", "new", text(project), "--lang", language, "--kind", kind], more].concat())
+        host(
+            &[&["plugin", "new", text(project), "--lang", language, "--kind", kind], more].concat(),
+        )
     };
     new(&project, &[]).good();
-    let names =
-        fs::read_dir(&project).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let names = fs::read_dir(&project)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     let rule = fs::read_to_string(project.join(rule)).unwrap();
     assert!(holds.iter().all(|part| rule.contains(part)) && !rule.contains("{{"), "{rule}");
     let other = folder.path().join("other");
@@ -305,7 +381,8 @@ fn project_in(language: &str, kind: &str, rule: &str, holds: &[&str]) -> BTreeSe
 fn a_project_may_be_in_another_language() {
     for (kind, module) in [("sentence", "rule"), ("response", "response")] {
         let rule = format!("{module}.py");
-        let files = project_in("python", kind, &rule, &["class WellAttested:", "name=\"well-attested\""]);
+        let files =
+            project_in("python", kind, &rule, &["class WellAttested:", "name=\"well-attested\""]);
         assert_eq!(files, [".gitignore".to_owned(), format!("test_{rule}"), rule].into());
         let rule = format!("{module}.js");
         let files = project_in("js", kind, &rule, &["/** WellAttested:", "name: 'well-attested'"]);
@@ -316,8 +393,10 @@ fn a_project_may_be_in_another_language() {
 
 /// Starts a project and follows what is said to come next, up to building.
 fn build_new_project(project: &Path, language: &str, kind: &str) {
-    let told = host(&["plugin", "new", text(project), "--lang", language, "--kind", kind]).good().stdout;
-    let tests: Vec<&str> = told.lines().filter(|line| line.contains("unittest") || line.contains("npm")).collect();
+    let told =
+        host(&["plugin", "new", text(project), "--lang", language, "--kind", kind]).good().stdout;
+    let tests: Vec<&str> =
+        told.lines().filter(|line| line.contains("unittest") || line.contains("npm")).collect();
     assert!(!tests.is_empty(), "{told}");
     for command in tests {
         let run = std::process::Command::new("sh").args(["-c", command]).output().unwrap();
@@ -331,23 +410,38 @@ fn new_project_is_good(language: &str, [what, complaint, place]: [&str; 3]) {
     let folder = tempfile::tempdir().unwrap();
     let judge = folder.path().join("verbatim");
     build_new_project(&judge, language, "response");
-    let check = host(&["plugin", "check", text(&judge.join("verbatim.wasm")), "--json"]).good().json();
-    assert_eq!((&check["kind"], &check["conformance"]["highest"]), (&json!("response"), &json!(2.0)), "{check}");
+    let check =
+        host(&["plugin", "check", text(&judge.join("verbatim.wasm")), "--json"]).good().json();
+    assert_eq!(
+        (&check["kind"], &check["conformance"]["highest"]),
+        (&json!("response"), &json!(2.0)),
+        "{check}"
+    );
 
     let project = folder.path().join("well-attested");
     build_new_project(&project, language, "sentence");
-    let check = host(&["plugin", "check", text(&project.join("well-attested.wasm")), "--json"]).good().json();
+    let check = host(&["plugin", "check", text(&project.join("well-attested.wasm")), "--json"])
+        .good()
+        .json();
     assert_eq!(check["imports"], json!(["corver:reward/diagnostics@0.1.0"]));
     assert!(check["conformance"]["scored"].as_u64().unwrap() > 20, "{check}");
-    assert_eq!(check["settings"]["properties"]["attested"]["description"], "The reward of a fact that is attested.");
+    assert_eq!(
+        check["settings"]["properties"]["attested"]["description"],
+        "The reward of a fact that is attested."
+    );
 
     // What goes wrong in it is told in its own words.
     let rule = fs::read_dir(&project).unwrap().map(|entry| entry.unwrap().path());
-    let rule = rule.into_iter().find(|path| path.file_stem().is_some_and(|stem| stem == "rule")).unwrap();
+    let rule =
+        rule.into_iter().find(|path| path.file_stem().is_some_and(|stem| stem == "rule")).unwrap();
     fs::write(&rule, fs::read_to_string(&rule).unwrap().replacen(what, complaint, 1)).unwrap();
     host(&["plugin", "build", text(&project)]).good();
     let failed = host(&["plugin", "check", text(&project.join("well-attested.wasm"))]);
-    assert!(failed.stderr.contains("my own words") && failed.stderr.contains(place), "{}", failed.stderr);
+    assert!(
+        failed.stderr.contains("my own words") && failed.stderr.contains(place),
+        "{}",
+        failed.stderr
+    );
 }
 
 #[test]
@@ -377,6 +471,10 @@ fn projects_are_not_started_or_built_where_that_cannot_work() {
         .bad("has no Cargo.toml, and no rule or response in Python or JavaScript");
     fs::write(folder.path().join("taken/src/lib.rs"), "compile_error!(\"on purpose\");").unwrap();
     let failed = host(&["plugin", "build", &path("taken")]);
-    assert!(failed.stderr.contains("on purpose") && failed.stderr.contains("does not compile"), "{}", failed.stderr);
+    assert!(
+        failed.stderr.contains("on purpose") && failed.stderr.contains("does not compile"),
+        "{}",
+        failed.stderr
+    );
     assert!(!folder.path().join("taken/taken.wasm").exists());
 }

@@ -1,5 +1,6 @@
-//! Real Wikipedia text, a real tokenizer, real questions, through the built binary. The files lie outside this
-//! repository: `CORVER_SHARED` names their folder, and without it this test says that it skips.
+//! Real Wikipedia text, a real tokenizer, real questions, through the built binary. The files lie
+//! outside this repository: `CORVER_SHARED` names their folder, and without it this test says that
+//! it skips.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,10 +22,12 @@ fn real_text_is_indexed_scored_and_trained_on() {
     let folder = tempfile::tempdir().unwrap();
     let index = folder.path().join("index");
     let tokenizer = shared("tokenizers/llama2/tokenizer.json").unwrap();
-    let inputs = ["2wiki-passages", "squad-dev"].map(|name| corpora.join(name).with_extension("jsonl.gz"));
+    let inputs =
+        ["2wiki-passages", "squad-dev"].map(|name| corpora.join(name).with_extension("jsonl.gz"));
     let [first, second, tokenizer_path, index_path] =
         [&inputs[0], &inputs[1], &tokenizer, &index].map(|path| path.to_str().unwrap());
-    host(&["index", "build", first, second, "--tokenizer", tokenizer_path, "--out", index_path]).good();
+    host(&["index", "build", first, second, "--tokenizer", tokenizer_path, "--out", index_path])
+        .good();
     host(&["index", "verify", "--index", index_path]).good();
 
     counts_are_the_official_ones(folder.path(), index_path);
@@ -46,16 +49,21 @@ fn real_questions_make_a_pool() {
     let paths = names.map(|name| shared(name).unwrap());
     let [train, nq, popqa, tokenizer] = paths.each_ref().map(|path| path.to_str().unwrap());
     let articles = corpora.join("2wiki-passages.jsonl.gz");
-    let [articles, index, pool_path] = [&articles, &index, &pool].map(|path| path.to_str().unwrap());
+    let [articles, index, pool_path] =
+        [&articles, &index, &pool].map(|path| path.to_str().unwrap());
     host(&["index", "build", articles, "--tokenizer", tokenizer, "--out", index]).good();
     let set = format!("corpus.index={index}");
-    let files = ["data", "pool", train, "--not-in", nq, popqa, "--set", &set, "--out", pool_path, "--json"];
+    let files =
+        ["data", "pool", train, "--not-in", nq, popqa, "--set", &set, "--out", pool_path, "--json"];
     let made = host(&files).good().json();
     assert_eq!(made["read"], 4861);
     let dropped = lines(&pool.join("dropped.jsonl"));
     let kept = lines(&pool.join("questions.jsonl"));
     assert_eq!(kept.len() + dropped.len(), 4861);
-    assert_eq!((&made["dropped"]["in_evaluation"], &made["dropped"]["near_evaluation"]), (&json!(2), &json!(11)));
+    assert_eq!(
+        (&made["dropped"]["in_evaluation"], &made["dropped"]["near_evaluation"]),
+        (&json!(2), &json!(11))
+    );
     let of = |question: &str| dropped.iter().find(|line| line["question"] == question).unwrap();
     let same = of("what is the capital of oregon?");
     assert_eq!(
@@ -63,7 +71,10 @@ fn real_questions_make_a_pool() {
         (&json!("in_evaluation"), &json!("What is the capital of Oregon?"))
     );
     // Titles of a corpus of 5,843 passages are few, and what is kept is in it.
-    assert!(kept.len() > 50 && made["dropped"]["title_not_found"].as_u64().unwrap() > 2_000, "{made}");
+    assert!(
+        kept.len() > 50 && made["dropped"]["title_not_found"].as_u64().unwrap() > 2_000,
+        "{made}"
+    );
 }
 
 /// Completions written so that a rule asks exactly the golden queries.
@@ -91,7 +102,8 @@ fn counts_are_the_official_ones(folder: &Path, index: &str) {
     fs::write(&file, text.join("\n")).unwrap();
     let set = format!("corpus.index={index}");
     let scored = host(&["score", file.to_str().unwrap(), "--set", &set, "--json"]).good();
-    let traces: Vec<Value> = scored.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let traces: Vec<Value> =
+        scored.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(traces.len(), pairs.len());
     for (trace, (head, tail, count)) in traces.iter().zip(&pairs) {
         let verdict = &trace["sentences"][0]["verdict"];
@@ -108,15 +120,18 @@ fn counts_are_the_official_ones(folder: &Path, index: &str) {
     }
 }
 
-/// A golden query of two single words, at the reward's settings, that a rule would make of (word, …, word).
+/// A golden query of two single words, at the reward's settings, that a rule would make of (word,
+/// …, word).
 fn word_pair(row: &Value) -> Option<(String, String, u64)> {
     let words: Vec<&str> = row["cnf_words"]
         .as_array()?
         .iter()
         .map(|clause| clause.as_array()?.first()?.as_str())
         .collect::<Option<_>>()?;
-    let single =
-        row["cnf_words"].as_array()?.iter().all(|clause| clause.as_array().is_some_and(|terms| terms.len() == 1));
+    let single = row["cnf_words"]
+        .as_array()?
+        .iter()
+        .all(|clause| clause.as_array().is_some_and(|terms| terms.len() == 1));
     let [head, tail] = words[..] else { return None };
     // Stop words and pronouns make no query of their own.
     let stop = "the and for with from was were are been being had has have does did not but him his she her hers its they them \
@@ -124,7 +139,9 @@ fn word_pair(row: &Value) -> Option<(String, String, u64)> {
                 themselves myself yourself there here someone something anyone anything everyone everything nobody nothing";
     let stop: Vec<&str> = stop.split_whitespace().collect();
     let plain = |word: &str| {
-        word.len() > 2 && word.chars().all(char::is_alphanumeric) && !stop.contains(&word.to_lowercase().as_str())
+        word.len() > 2
+            && word.chars().all(char::is_alphanumeric)
+            && !stop.contains(&word.to_lowercase().as_str())
     };
     let fits = single
         && row["max_clause_freq"] == 500_000
@@ -132,7 +149,13 @@ fn word_pair(row: &Value) -> Option<(String, String, u64)> {
         && plain(head)
         && plain(tail)
         && !head.eq_ignore_ascii_case(tail);
-    fits.then(|| (head.to_owned(), tail.to_owned(), row["expect"]["small-s1"]["count"].as_u64().expect("a count")))
+    fits.then(|| {
+        (
+            head.to_owned(),
+            tail.to_owned(),
+            row["expect"]["small-s1"]["count"].as_u64().expect("a count"),
+        )
+    })
 }
 
 fn questions() -> Vec<Value> {
@@ -140,7 +163,8 @@ fn questions() -> Vec<Value> {
     serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The model in `CORVER_MODEL`; where none is named, a small one with the real tokenizer, made on the spot.
+/// The model in `CORVER_MODEL`; where none is named, a small one with the real tokenizer, made on
+/// the spot.
 fn policy(folder: &Path) -> PathBuf {
     if let Some(model) = std::env::var_os("CORVER_MODEL").filter(|model| !model.is_empty()) {
         return model.into();
@@ -163,9 +187,15 @@ fn policy(folder: &Path) -> PathBuf {
     };
     let device = corver_learn::find_device(corver_core::Device::Cpu).unwrap();
     corver_learn::Model::random(config, 1, device).unwrap().save(&model).unwrap();
-    fs::copy(shared("tokenizers/llama2/tokenizer.json").unwrap(), model.join("tokenizer.json")).unwrap();
-    fs::write(model.join("tokenizer_config.json"), json!({"chat_template": CHAT_TEMPLATE}).to_string()).unwrap();
-    fs::write(model.join("generation_config.json"), json!({"eos_token_id": 2}).to_string()).unwrap();
+    fs::copy(shared("tokenizers/llama2/tokenizer.json").unwrap(), model.join("tokenizer.json"))
+        .unwrap();
+    fs::write(
+        model.join("tokenizer_config.json"),
+        json!({"chat_template": CHAT_TEMPLATE}).to_string(),
+    )
+    .unwrap();
+    fs::write(model.join("generation_config.json"), json!({"eos_token_id": 2}).to_string())
+        .unwrap();
     model
 }
 
@@ -187,27 +217,44 @@ fn three_steps_of_training(folder: &Path, index: &str) {
         "rollout.max_completion_length=48".into(),
         "eval.answers.max_completion_length=48".into(),
     ];
-    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/llama-3.1-8b-instruct.toml");
-    let mut args = vec!["train", "--config", config.to_str().unwrap(), "--steps", "3", "--device", "cpu"];
+    let config =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/llama-3.1-8b-instruct.toml");
+    let mut args =
+        vec!["train", "--config", config.to_str().unwrap(), "--steps", "3", "--device", "cpu"];
     args.extend(["--extractor", EXTRACTOR, "--out", out.to_str().unwrap(), "--json"]);
     args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
     let summary = host(&args).good().json();
     assert_eq!(summary["steps"], 3);
     assert_eq!(lines(&out.join("metrics.jsonl")).len(), 3);
     assert_eq!(lines(&out.join("traces.jsonl")).len(), 3 * 2 * 4);
-    let asked: Vec<Value> =
-        lines(&out.join("traces.jsonl")).iter().map(|line| line["trace"]["question"].clone()).collect();
+    let asked: Vec<Value> = lines(&out.join("traces.jsonl"))
+        .iter()
+        .map(|line| line["trace"]["question"].clone())
+        .collect();
     let known = self::questions();
-    assert!(asked.iter().all(|question| known.iter().any(|record| record["question"] == *question)));
+    assert!(
+        asked.iter().all(|question| known.iter().any(|record| record["question"] == *question))
+    );
 
     let adapter = out.join("checkpoints/step-000003");
-    let mut args =
-        vec!["eval", "--config", config.to_str().unwrap(), "--device", "cpu", "--adapter", adapter.to_str().unwrap()];
+    let mut args = vec![
+        "eval",
+        "--config",
+        config.to_str().unwrap(),
+        "--device",
+        "cpu",
+        "--adapter",
+        adapter.to_str().unwrap(),
+    ];
     args.extend(["--extractor", EXTRACTOR, "--supported", "--json"]);
     args.extend(settings.iter().flat_map(|setting| ["--set", setting]));
     let evaluation = host(&args).good().json()[0].take();
-    let of_run: Value = serde_json::from_str(&fs::read_to_string(out.join("evaluation_after.json")).unwrap()).unwrap();
-    for figure in ["accuracy", "f1", "refusal_rate", "cut_off_rate", "mean_length", "counted_sentences"] {
+    let of_run: Value =
+        serde_json::from_str(&fs::read_to_string(out.join("evaluation_after.json")).unwrap())
+            .unwrap();
+    for figure in
+        ["accuracy", "f1", "refusal_rate", "cut_off_rate", "mean_length", "counted_sentences"]
+    {
         assert_eq!(evaluation[figure], of_run[figure], "{figure}");
     }
 }

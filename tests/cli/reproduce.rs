@@ -1,4 +1,5 @@
-//! Every command of docs/reproduce.md, in order and in one folder, with a small model of the user's own and little training.
+//! Every command of docs/reproduce.md, in order and in one folder, with a small model of the user's
+//! own and little training.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -89,17 +90,30 @@ fn shortened(command: &str) -> String {
 
 fn world(folder: &Path) {
     let host = env!("CARGO_BIN_EXE_corver-host");
-    let run = |args: &[&str]| assert!(Command::new(host).args(args).current_dir(folder).status().unwrap().success());
+    let run = |args: &[&str]| {
+        assert!(Command::new(host).args(args).current_dir(folder).status().unwrap().success())
+    };
     run(&["demo", "world", "world"]);
     let tokenizer = format!("{ASSETS}/policy/tokenizer.json");
-    run(&["index", "build", "world/articles.jsonl", "--tokenizer", &tokenizer, "--out", "wikipedia"]);
-    let read =
-        |name: &str| -> Vec<Value> { serde_json::from_str(&fs::read_to_string(folder.join(name)).unwrap()).unwrap() };
+    run(&[
+        "index",
+        "build",
+        "world/articles.jsonl",
+        "--tokenizer",
+        &tokenizer,
+        "--out",
+        "wikipedia",
+    ]);
+    let read = |name: &str| -> Vec<Value> {
+        serde_json::from_str(&fs::read_to_string(folder.join(name)).unwrap()).unwrap()
+    };
     let (train, mut eval) = (read("world/train.json"), read("world/eval.json"));
     for (n, question) in eval.iter_mut().enumerate() {
         question["popularity"] = json!(n % 7);
     }
-    let write = |name: &str, questions: &[Value]| fs::write(folder.join(name), json!(questions).to_string()).unwrap();
+    let write = |name: &str, questions: &[Value]| {
+        fs::write(folder.join(name), json!(questions).to_string()).unwrap()
+    };
     write("nq.json", &train[..24]);
     write("webq.json", &train[20..40]);
     write("triviaqa-train.json", &train[40..60]);
@@ -112,10 +126,12 @@ fn world(folder: &Path) {
         let answer = question["answers"].as_str().unwrap_or("x");
         json!({"question": question["question"], "completion": format!("<think>{answer}.</think><answer>{answer}</answer>")})
     };
-    let lines: Vec<String> = train[..8].iter().map(|question| demonstration(question).to_string()).collect();
+    let lines: Vec<String> =
+        train[..8].iter().map(|question| demonstration(question).to_string()).collect();
     fs::write(folder.join("demonstrations.jsonl"), lines.join("\n")).unwrap();
     fs::write(folder.join("tiny.toml"), TINY).unwrap();
-    fs::copy(repository().join("configs/demo-verifiers.toml"), folder.join("verifiers.toml")).unwrap();
+    fs::copy(repository().join("configs/demo-verifiers.toml"), folder.join("verifiers.toml"))
+        .unwrap();
 }
 
 /// A sheet whose first rows are correct, and whose last ones are not.
@@ -130,7 +146,9 @@ fn label(sheet: &Path) {
         let record = record.unwrap();
         let cells = record.iter().enumerate();
         let label = if n % 2 == 0 { "c" } else { "i" };
-        writer.write_record(cells.map(|(place, cell)| if place == column { label } else { cell })).unwrap();
+        writer
+            .write_record(cells.map(|(place, cell)| if place == column { label } else { cell }))
+            .unwrap();
     }
 }
 
@@ -141,8 +159,10 @@ fn every_command_of_the_page_works() {
     let commands = commands(&page);
     assert!(commands.len() >= 24, "{commands:#?}");
     world(folder.path());
-    std::os::unix::fs::symlink(repository().join("configs"), folder.path().join("configs")).unwrap();
-    std::os::unix::fs::symlink(repository().join("plugins"), folder.path().join("plugins")).unwrap();
+    std::os::unix::fs::symlink(repository().join("configs"), folder.path().join("configs"))
+        .unwrap();
+    std::os::unix::fs::symlink(repository().join("plugins"), folder.path().join("plugins"))
+        .unwrap();
     let model = format!("--config tiny.toml --model {ASSETS}/policy");
     let own = format!("{model} --extractor {ASSETS}/extractor --index wikipedia");
     let binary = Path::new(env!("CARGO_BIN_EXE_corver-host")).parent().unwrap();
@@ -165,7 +185,8 @@ fn every_command_of_the_page_works() {
             .env_remove("LD_LIBRARY_PATH")
             .output()
             .unwrap();
-        let (stdout, stderr) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
         assert!(run.status.success(), "{script}{stdout}\n{stderr}");
     }
 }

@@ -24,7 +24,10 @@ fn completions_are_scored_with_their_own_triplets() {
     let trace = host(&["score", file.to_str().unwrap(), "--set", &set, "--json"]).good().json();
     let verdict = &trace["sentences"][0]["verdict"];
     assert_eq!(verdict["count"], 2);
-    assert!((verdict["reward"].as_f64().unwrap() + 0.1).abs() < 1e-6, "one to four occurrences cost 0.1: {verdict}");
+    assert!(
+        (verdict["reward"].as_f64().unwrap() + 0.1).abs() < 1e-6,
+        "one to four occurrences cost 0.1: {verdict}"
+    );
     assert_eq!(trace["sentences"][1]["verdict"]["reward"], Value::Null);
     assert_eq!(trace["response"]["judge"]["label"], "GOOD");
     let shown = host(&["score", file.to_str().unwrap(), "--set", &set]).good();
@@ -32,11 +35,16 @@ fn completions_are_scored_with_their_own_triplets() {
     assert_eq!(shown.stderr, "", "quiet without -v");
     let timed = host(&["-v", "score", file.to_str().unwrap(), "--set", &set]).good().stderr;
     for stage in ["split", "extract", "judge", "count", "grade"] {
-        assert!(timed.lines().any(|line| line.contains(stage) && line.contains("time.busy")), "no {stage} in\n{timed}");
+        assert!(
+            timed.lines().any(|line| line.contains(stage) && line.contains("time.busy")),
+            "no {stage} in\n{timed}"
+        );
     }
 
     // What is printed adds up, weights and what is left out included.
-    for more in [&[][..], &["--set", "reward.lambda_judge=0.5"], &["--set", "reward.ablation=no_judge"]] {
+    for more in
+        [&[][..], &["--set", "reward.lambda_judge=0.5"], &["--set", "reward.ablation=no_judge"]]
+    {
         let args = [&["score", file.to_str().unwrap(), "--set", &set], more].concat();
         let trace = host(&[&args[..], &["--json"]].concat()).good().json();
         let parts = trace["return_parts"].as_object().unwrap();
@@ -45,7 +53,10 @@ fn completions_are_scored_with_their_own_triplets() {
         assert!((sum - trace["mean_return"].as_f64().unwrap()).abs() < 1e-6, "{trace}");
         let shown = host(&args).good().stdout;
         let line = format!("judge {:+.3} (GOOD)", parts["judge"].as_f64().unwrap());
-        assert!(shown.contains(&line) && shown.contains("sentences -0."), "no {line:?} in\n{shown}");
+        assert!(
+            shown.contains(&line) && shown.contains("sentences -0."),
+            "no {line:?} in\n{shown}"
+        );
     }
 }
 
@@ -58,7 +69,8 @@ fn the_extractor_reads_the_demos_sentences() {
     let file = folder.path().join("sentences.txt");
     fs::write(&file, &sentences).unwrap();
     let extracted = host(&["extract", file.to_str().unwrap(), "--json"]).good();
-    let read: Vec<Value> = extracted.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let read: Vec<Value> =
+        extracted.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(read.len(), sentences.lines().count());
     let mut found = 0;
     for line in &read {
@@ -66,19 +78,29 @@ fn the_extractor_reads_the_demos_sentences() {
             found += 1;
             for end in ["head", "tail"] {
                 let name = triplet[end].as_str().unwrap();
-                assert!(line["sentence"].as_str().unwrap().contains(name), "{name:?} is not in {line}");
+                assert!(
+                    line["sentence"].as_str().unwrap().contains(name),
+                    "{name:?} is not in {line}"
+                );
             }
         }
     }
     assert!(found > 0, "no fact in {sentences:?}");
 
     let raw = host(&["extract", file.to_str().unwrap(), "--json", "--raw", "--stats"]).good();
-    let raw: Vec<Value> = raw.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let raw: Vec<Value> =
+        raw.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let (stats, raw) = raw.split_last().unwrap();
     assert_eq!(stats["sentences"], read.len());
-    assert_eq!(stats["hits"].as_u64().unwrap() + stats["decoded"].as_u64().unwrap(), read.len() as u64);
+    assert_eq!(
+        stats["hits"].as_u64().unwrap() + stats["decoded"].as_u64().unwrap(),
+        read.len() as u64
+    );
     for (with, without) in raw.iter().zip(&read) {
-        assert_eq!((&with["sentence"], &with["triplets"]), (&without["sentence"], &without["triplets"]));
+        assert_eq!(
+            (&with["sentence"], &with["triplets"]),
+            (&without["sentence"], &without["triplets"])
+        );
         let head = with["triplets"][0]["head"].as_str().unwrap_or_default();
         assert!(with["reply"].as_str().unwrap().contains(head), "{with}");
     }
@@ -89,21 +111,25 @@ fn an_extractor_is_measured_on_gold_sentences() {
     let folder = tempfile::tempdir().unwrap();
     let gold = folder.path().join("gold.jsonl");
     let fact = r#"{"sentence": "Silent Brava was directed by Dora Fenn.", "triplets": [["Silent Brava", "was directed by", "Dora Fenn"]]}"#;
-    let other =
-        r#"{"sentence": "Dora Fenn married Garo Lisk.", "triplets": [["Dora Fenn", "was the wife of", "Garo Lisk"]]}"#;
+    let other = r#"{"sentence": "Dora Fenn married Garo Lisk.", "triplets": [["Dora Fenn", "was the wife of", "Garo Lisk"]]}"#;
     fs::write(&gold, format!("{fact}\n{other}\n")).unwrap();
     let args = ["extract", "--extractor", "demo", "--eval", gold.to_str().unwrap()];
     let measured = host(&[&args[..], &["--json"]].concat()).good();
     let quality: Value = serde_json::from_str(measured.stdout.lines().last().unwrap()).unwrap();
-    assert_eq!(quality["quality"]["triplets"], serde_json::json!({"right": 1, "found": 2, "gold": 2}));
+    assert_eq!(
+        quality["quality"]["triplets"],
+        serde_json::json!({"right": 1, "found": 2, "gold": 2})
+    );
     assert_eq!(quality["quality"]["pairs"], serde_json::json!({"right": 2, "found": 2, "gold": 2}));
     let shown = host(&args).good().stdout;
     assert!(
-        shown.contains("triplets: precision 50.0 %") && shown.contains("head and tail: precision 100.0 %"),
+        shown.contains("triplets: precision 50.0 %")
+            && shown.contains("head and tail: precision 100.0 %"),
         "{shown}"
     );
 
-    host(&["extract", "--eval", gold.to_str().unwrap()]).bad("`extract.model`: not set; --extractor");
+    host(&["extract", "--eval", gold.to_str().unwrap()])
+        .bad("`extract.model`: not set; --extractor");
     host(&["extract", "--prompt", "prompt.txt"]).bad("`extract.model`: not set; --extractor");
 
     fs::write(&gold, "{\"sentence\": 1}\n").unwrap();

@@ -1,4 +1,5 @@
-//! Rewards over HTTP, from the built binary: the same as on the command line; ends and losses under load.
+//! Rewards over HTTP, from the built binary: the same as on the command line; ends and losses under
+//! load.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -60,8 +61,9 @@ fn ask(address: &str, path: &str, body: &Value) -> (u16, Value) {
 }
 
 fn get(address: &str, path: &str) -> (u16, String) {
-    let (status, body, _) =
-        Client::connect(address).exchange(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).unwrap();
+    let (status, body, _) = Client::connect(address)
+        .exchange(&format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"))
+        .unwrap();
     (status, body)
 }
 
@@ -83,7 +85,8 @@ fn completions(folder: &Path, many: usize) -> Vec<Value> {
 /// What OpenRLHF posts for one of them.
 fn rollout(completion: &Value) -> Value {
     let text = |field: &str| completion[field].as_str().unwrap();
-    let prompt = format!("<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n", text("question"));
+    let prompt =
+        format!("<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n", text("question"));
     let query = format!("{prompt}{}<|im_end|>", text("completion"));
     json!({"query": [query], "prompts": [prompt], "labels": [completion["answers"]]})
 }
@@ -95,18 +98,25 @@ fn a_reward_over_http_is_that_of_the_command_line() {
     let file = folder.path().join("completions.jsonl");
     fs::write(&file, given.iter().map(|one| format!("{one}\n")).collect::<String>()).unwrap();
     let settings = ["--plugin", "min.wasm", "--set", "reward.lambda_judge=0.5"];
-    let printed = host(&[&["score", file.to_str().unwrap(), "--json"], &settings[..]].concat()).good();
-    let printed: Vec<Value> = printed.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let printed =
+        host(&[&["score", file.to_str().unwrap(), "--json"], &settings[..]].concat()).good();
+    let printed: Vec<Value> =
+        printed.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
 
     let mut server = start(&settings);
     let (status, scored) = ask(&server.address, "/v1/score", &json!({"completions": given}));
     assert_eq!((status, &scored["completions"]), (200, &Value::Array(printed.clone())));
     for (completion, printed) in given.iter().zip(&printed) {
         let (status, told) = ask(&server.address, "/get_reward", &rollout(completion));
-        assert_eq!((status, &told["rewards"], &told["scores"]), (200, &printed["mean_return"], &json!(1.0)), "{told}");
+        assert_eq!(
+            (status, &told["rewards"], &told["scores"]),
+            (200, &printed["mean_return"], &json!(1.0)),
+            "{told}"
+        );
     }
     let text = given[0]["completion"].as_str().unwrap();
-    let checked = host(&["check", "--json", "--text", text, "--passages", "2", "--plugin", "min.wasm"]);
+    let checked =
+        host(&["check", "--json", "--text", text, "--passages", "2", "--plugin", "min.wasm"]);
     let checked: Value = serde_json::from_str(checked.stdout.trim()).unwrap();
     let asked = json!({"texts": [{"text": text}], "passages": 2});
     assert_eq!(ask(&server.address, "/v1/check", &asked), (200, json!({"texts": [checked]})));
@@ -121,7 +131,8 @@ fn a_reward_over_http_is_that_of_the_command_line() {
 
 #[test]
 fn the_examples_of_the_guide_are_answered() {
-    let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serving.md")).unwrap();
+    let guide =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serving.md")).unwrap();
     let server = start(&[]);
     let examples: Vec<_> = guide.split("$ curl http://127.0.0.1:8765").skip(1).collect();
     assert_eq!(examples.len(), 3);
@@ -131,7 +142,8 @@ fn the_examples_of_the_guide_are_answered() {
         let (status, told) = ask(&server.address, path, &serde_json::from_str(body).unwrap());
         assert_eq!(status, 200, "{body}: {told}");
         let answer = answer.split("```").next().unwrap().replace(",…}", "}").replace('…', "\"…\"");
-        let shown: Value = serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error} in {answer}"));
+        let shown: Value =
+            serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error} in {answer}"));
         assert!(shows(&shown, &told), "{path} shows {shown}, and answers {told}");
     }
 }
@@ -160,24 +172,37 @@ fn the_shards_of_an_index_may_lie_on_several_servers() {
     fs::write(&file, given.iter().map(|one| format!("{one}\n")).collect::<String>()).unwrap();
     let articles = fs::read_to_string(folder.path().join("world/articles.jsonl")).unwrap();
     let articles: Vec<&str> = articles.lines().collect();
-    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
-    let parts = articles.chunks(articles.len().div_ceil(2)).zip(["first", "second"]).map(|(articles, name)| {
-        let (text, index) = (folder.path().join(format!("{name}.jsonl")), folder.path().join(name));
-        fs::write(&text, articles.join("\n")).unwrap();
-        let [text, tokenizer, out] = [&text, &tokenizer, &index].map(|path| path.to_str().unwrap());
-        host(&["index", "build", text, "--tokenizer", tokenizer, "--out", out]).good();
-        index.to_str().unwrap().to_owned()
-    });
+    let tokenizer =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
+    let parts = articles.chunks(articles.len().div_ceil(2)).zip(["first", "second"]).map(
+        |(articles, name)| {
+            let (text, index) =
+                (folder.path().join(format!("{name}.jsonl")), folder.path().join(name));
+            fs::write(&text, articles.join("\n")).unwrap();
+            let [text, tokenizer, out] =
+                [&text, &tokenizer, &index].map(|path| path.to_str().unwrap());
+            host(&["index", "build", text, "--tokenizer", tokenizer, "--out", out]).good();
+            index.to_str().unwrap().to_owned()
+        },
+    );
     let parts: Vec<String> = parts.collect();
-    let counting: Vec<Server> = parts.iter().map(|part| Server::start(&["--index", part], "127.0.0.1:0")).collect();
+    let counting: Vec<Server> =
+        parts.iter().map(|part| Server::start(&["--index", part], "127.0.0.1:0")).collect();
     let urls: Vec<&String> = counting.iter().map(|server| &server.url).collect();
 
     let here = format!("corpus.index={parts:?}");
-    let printed =
-        host(&[&["score", file.to_str().unwrap(), "--json", "--set", &here], &OTHER_INDEX[..]].concat()).good().stdout;
-    let printed: Vec<Value> = printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let printed = host(
+        &[&["score", file.to_str().unwrap(), "--json", "--set", &here], &OTHER_INDEX[..]].concat(),
+    )
+    .good()
+    .stdout;
+    let printed: Vec<Value> =
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let sentences = || printed.iter().flat_map(|trace| trace["sentences"].as_array().unwrap());
-    assert!(sentences().any(|sentence| sentence["verdict"]["count"].as_u64() > Some(0)), "{printed:?}");
+    assert!(
+        sentences().any(|sentence| sentence["verdict"]["count"].as_u64() > Some(0)),
+        "{printed:?}"
+    );
     let server = start(&[&["--set", &format!("corpus.index={urls:?}")], &OTHER_INDEX[..]].concat());
     let (status, scored) = ask(&server.address, "/v1/score", &json!({"completions": given}));
     assert_eq!((status, &scored["completions"]), (200, &Value::Array(printed)));
@@ -205,7 +230,8 @@ fn a_token_guards_all_but_health_and_readiness() {
 #[test]
 fn what_cannot_be_served_is_said_at_the_start() {
     host(&["serve", "--plugin", "nowhere.wasm"]).bad("nowhere");
-    host(&["serve", "--max-batch", "9", "--queue", "8"]).bad("room for 8 completions, and a batch may have 9");
+    host(&["serve", "--max-batch", "9", "--queue", "8"])
+        .bad("room for 8 completions, and a batch may have 9");
     host(&["serve", "--connections", "0"]).bad("connections is 0");
     host(&["serve", "--queue-bytes", "much"]).usage("write 500M or 8G");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -213,8 +239,9 @@ fn what_cannot_be_served_is_said_at_the_start() {
     host(&["serve", "--listen", &address]).bad(&format!("cannot listen on {address}"));
 }
 
-/// Asks `address` for rewards from so many connections that are kept, until `enough` or the server closes them. Gives the answers'
-/// number; each must be good, and what `expected` says for its request.
+/// Asks `address` for rewards from so many connections that are kept, until `enough` or the server
+/// closes them. Gives the answers' number; each must be good, and what `expected` says for its
+/// request.
 fn ask_on_and_on(
     address: &str,
     requests: &[(String, f64)],
@@ -224,13 +251,17 @@ fn ask_on_and_on(
 ) -> usize {
     let client = |first: usize| {
         let mut client = Client::connect(address);
-        for (answered, (request, expected)) in requests.iter().cycle().skip(first * 7).take(enough).enumerate() {
+        for (answered, (request, expected)) in
+            requests.iter().cycle().skip(first * 7).take(enough).enumerate()
+        {
             begun.fetch_add(1, Ordering::Relaxed);
             let (status, body, closes) =
                 client.exchange(request).unwrap_or_else(|error| panic!("{error}, not answered"));
             let told: Value = serde_json::from_str(&body).unwrap_or_default();
             assert!(
-                status == 200 && told["rewards"] == *expected && told["extra_logs"]["corver/error"] == 0.0,
+                status == 200
+                    && told["rewards"] == *expected
+                    && told["extra_logs"]["corver/error"] == 0.0,
                 "{status} {body}"
             );
             if closes {
@@ -240,7 +271,8 @@ fn ask_on_and_on(
         enough
     };
     std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..clients).map(|first| scope.spawn(move || client(first))).collect();
+        let clients: Vec<_> =
+            (0..clients).map(|first| scope.spawn(move || client(first))).collect();
         clients.into_iter().map(|client| client.join().unwrap()).sum()
     })
 }
@@ -250,7 +282,10 @@ fn rewarded(server: &Server, folder: &Path, many: usize) -> Vec<(String, f64)> {
     let reward = |completion: &Value| {
         let rollout = rollout(completion);
         let (_, told) = ask(&server.address, "/get_reward", &rollout);
-        (post("/get_reward", &rollout), told["rewards"].as_f64().unwrap_or_else(|| panic!("{told}")))
+        (
+            post("/get_reward", &rollout),
+            told["rewards"].as_f64().unwrap_or_else(|| panic!("{told}")),
+        )
     };
     completions(folder, many).iter().map(reward).collect()
 }
@@ -274,7 +309,11 @@ fn a_server_that_is_told_to_end_answers_all_that_it_was_asked() {
         let clients = scope.spawn(|| ask_on_and_on(&address, &requests, 8, usize::MAX, &begun));
         wait_for(&begun, 200);
         assert!(server.signal("-TERM").success());
-        assert_eq!(clients.join().unwrap(), begun.load(Ordering::Relaxed), "every request was answered");
+        assert_eq!(
+            clients.join().unwrap(),
+            begun.load(Ordering::Relaxed),
+            "every request was answered"
+        );
     });
 }
 
@@ -287,24 +326,37 @@ struct Proxy {
 
 impl Proxy {
     fn start(replicas: [&str; 2]) -> Self {
-        let guide = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/scale-out.md")).unwrap();
+        let guide =
+            fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/scale-out.md"))
+                .unwrap();
         let config = guide.split("```nginx\n").nth(1).unwrap().split("```").next().unwrap();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let config = config
             .replace("replica-1:8765", replicas[0])
             .replace("replica-2:8765", replicas[1])
             .replace("listen 8765", &format!("listen {address}"));
-        assert!(replicas.iter().chain([&address.as_str()]).all(|address| config.contains(*address)), "{config}");
+        assert!(
+            replicas.iter().chain([&address.as_str()]).all(|address| config.contains(*address)),
+            "{config}"
+        );
         // Nothing outside of a folder of its own; in the foreground.
         let folder = tempfile::tempdir().unwrap();
-        let places =
-            ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|what| format!("{what}_temp_path {what};"));
-        let config = config.replace("http {", &format!("http {{ access_log off; {}", places.concat()));
+        let places = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|what| format!("{what}_temp_path {what};"));
+        let config =
+            config.replace("http {", &format!("http {{ access_log off; {}", places.concat()));
         fs::write(folder.path().join("nginx.conf"), config).unwrap();
         let process = Command::new(nginx())
             .arg("-p")
             .arg(folder.path())
-            .args(["-c", "nginx.conf", "-e", "error.log", "-g", "daemon off; pid nginx.pid; worker_processes 1;"])
+            .args([
+                "-c",
+                "nginx.conf",
+                "-e",
+                "error.log",
+                "-g",
+                "daemon off; pid nginx.pid; worker_processes 1;",
+            ])
             .stderr(Stdio::null())
             .spawn()
             .expect("nginx is there: host/setup/proxy.sh installs it");
@@ -337,14 +389,19 @@ fn two_replicas_lose_no_request_when_one_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let (mut first, second) = (start(&[]), start(&[]));
     let requests = rewarded(&second, folder.path(), 64);
-    assert_eq!(rewarded(&first, folder.path(), 64), requests, "a completion earns the same on every replica");
+    assert_eq!(
+        rewarded(&first, folder.path(), 64),
+        requests,
+        "a completion earns the same on every replica"
+    );
     let proxy = Proxy::start([&first.address, &second.address]);
     let begun = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         let clients = scope.spawn(|| ask_on_and_on(&proxy.address, &requests, 8, 150, &begun));
         wait_for(&begun, 300);
         let scored = get(&first.address, "/metrics").1;
-        let scored = scored.lines().find_map(|line| line.strip_prefix("corver_completions_total ")).unwrap();
+        let scored =
+            scored.lines().find_map(|line| line.strip_prefix("corver_completions_total ")).unwrap();
         assert!(scored.parse::<usize>().unwrap() > 64, "it has its share: {scored}");
         assert!(!first.signal("-KILL").success());
         assert_eq!(clients.join().unwrap(), 8 * 150);

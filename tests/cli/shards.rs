@@ -14,11 +14,24 @@ const SHARDS: usize = 3;
 fn world(folder: &Path) -> PathBuf {
     let (world, index) = (folder.join("world"), folder.join("index"));
     host(&["demo", "world", world.to_str().unwrap()]).good();
-    let tokenizer = Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
+    let tokenizer =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../demo/assets/policy/tokenizer.json");
     let articles = world.join("articles.jsonl");
-    let [articles, tokenizer, out] = [&articles, &tokenizer, &index].map(|path| path.to_str().unwrap());
+    let [articles, tokenizer, out] =
+        [&articles, &tokenizer, &index].map(|path| path.to_str().unwrap());
     let shards = SHARDS.to_string();
-    host(&["index", "build", articles, "--tokenizer", tokenizer, "--out", out, "--shards", &shards]).good();
+    host(&[
+        "index",
+        "build",
+        articles,
+        "--tokenizer",
+        tokenizer,
+        "--out",
+        out,
+        "--shards",
+        &shards,
+    ])
+    .good();
     index
 }
 
@@ -38,7 +51,10 @@ fn servers(index: &Path, machines: &Path) -> Vec<Server> {
     let start = |shard: usize| {
         let folder = machines.join(shard.to_string()).join("wiki");
         copy_shard(index, shard, &folder);
-        Server::start(&["--index", folder.to_str().unwrap(), "--shards", &shard.to_string()], "127.0.0.1:0")
+        Server::start(
+            &["--index", folder.to_str().unwrap(), "--shards", &shard.to_string()],
+            "127.0.0.1:0",
+        )
     };
     (0..SHARDS).map(start).collect()
 }
@@ -60,14 +76,21 @@ fn three_processes_count_as_one_index() {
 
     let article = lines(&folder.path().join("world/articles.jsonl")).swap_remove(7);
     let text = article["text"].as_str().unwrap();
-    let names: Vec<&str> = text.split([' ', '.', ',']).filter(|word| word.starts_with(char::is_uppercase)).collect();
-    let mut queries: Vec<String> = names.windows(2).map(|pair| pair.join(" AND ")).take(4).collect();
-    queries.extend([names[0].to_owned(), format!("the AND of OR in AND {}", names[0]), "the AND weasel".to_owned()]);
+    let names: Vec<&str> =
+        text.split([' ', '.', ',']).filter(|word| word.starts_with(char::is_uppercase)).collect();
+    let mut queries: Vec<String> =
+        names.windows(2).map(|pair| pair.join(" AND ")).take(4).collect();
+    queries.extend([
+        names[0].to_owned(),
+        format!("the AND of OR in AND {}", names[0]),
+        "the AND weasel".to_owned(),
+    ]);
     let mut found = 0;
     for mode in ["exact", "span"] {
         for query in &queries {
             let count = |sources: &[&str]| {
-                let ask = ["index", "count", query, "--json", "--mode", mode, "--max-diff-tokens", "40"];
+                let ask =
+                    ["index", "count", query, "--json", "--mode", mode, "--max-diff-tokens", "40"];
                 let counted = host(&[&ask[..], sources].concat()).good().json();
                 (counted["count"].clone(), counted["exact"].clone())
             };
@@ -89,8 +112,9 @@ fn three_processes_count_as_one_index() {
     let set = format!("corpus.index={:?}", [&urls[0], index.to_str().unwrap()]);
     short_run(&run_dir("shards-twice"), 1, &[&OTHER_INDEX[..], &["--set", &set]].concat())
         .bad("both count shard 0 of the same index");
-    let warned =
-        |sources: &[&str]| host(&[&["index", "count", "the", "--mode", "exact"], sources].concat()).good().stderr;
+    let warned = |sources: &[&str]| {
+        host(&[&["index", "count", "the", "--mode", "exact"], sources].concat()).good().stderr
+    };
     assert!(!warned(&there).contains("not counted"));
     let warning = warned(&there[2..]);
     assert!(warning.contains("missing=[0..=0]") && warning.contains("not counted"), "{warning}");
@@ -107,7 +131,13 @@ fn a_run_counts_on_three_processes_and_names_the_one_that_is_gone() {
     let mut servers = servers(&index, folder.path());
     let window = format!("corpus.max_diff_tokens={}", corver_demo::WINDOW);
     let counting = |source: &str| {
-        let set = [source, &window, "corpus.mode=span", "corpus.remote.cache=false", "corpus.remote.patience_s=1"];
+        let set = [
+            source,
+            &window,
+            "corpus.mode=span",
+            "corpus.remote.cache=false",
+            "corpus.remote.patience_s=1",
+        ];
         let set = set.iter().flat_map(|set| ["--set".to_owned(), (*set).to_owned()]);
         OTHER_INDEX.iter().map(|arg| (*arg).to_owned()).chain(set).collect::<Vec<_>>()
     };
@@ -133,7 +163,9 @@ fn a_run_counts_on_three_processes_and_names_the_one_that_is_gone() {
         let set = counting(&sources);
         let run = {
             let out = &out;
-            scope.spawn(move || short_run(out, 60, &set.iter().map(String::as_str).collect::<Vec<_>>()))
+            scope.spawn(move || {
+                short_run(out, 60, &set.iter().map(String::as_str).collect::<Vec<_>>())
+            })
         };
         while lines(&out.join("metrics.jsonl")).is_empty() && !run.is_finished() {
             std::thread::sleep(Duration::from_millis(2));
@@ -154,8 +186,9 @@ fn a_part_is_checked_alone() {
     let index = world(folder.path());
     let part = folder.path().join("part");
     copy_shard(&index, 1, &part);
-    let verify =
-        |path: &Path, more: &[&str]| host(&[&["index", "verify", "--index", path.to_str().unwrap()], more].concat());
+    let verify = |path: &Path, more: &[&str]| {
+        host(&[&["index", "verify", "--index", path.to_str().unwrap()], more].concat())
+    };
     verify(&index, &["--shards", "0-2"]).good();
     verify(&part, &["--shards", "1", "--full"]).good();
     verify(&part, &[]).bad("tokenized.0 is missing");
@@ -164,8 +197,10 @@ fn a_part_is_checked_alone() {
     verify(&part, &["--shards", "one"]).usage("write 3 or 0-3");
 
     // A server says which part it has, and is not taken for another.
-    let server = Server::start(&["--index", index.to_str().unwrap(), "--shards", "0-1"], "127.0.0.1:0");
+    let server =
+        Server::start(&["--index", index.to_str().unwrap(), "--shards", "0-1"], "127.0.0.1:0");
     assert!(server.url.ends_with("/#index-0-1"), "{}", server.url);
     let other = server.url.replace("#index-0-1", "#index-0-2");
-    host(&["index", "count", "the", "--index", &other]).bad("has the index index-0-1, not index-0-2");
+    host(&["index", "count", "the", "--index", &other])
+        .bad("has the index index-0-1, not index-0-2");
 }

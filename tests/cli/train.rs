@@ -8,8 +8,8 @@ use std::time::Instant;
 use serde_json::{Map, Value, json};
 
 use crate::host::{
-    EXTRACTOR, Server, host, host_with_files_of, kill_after, kill_when, lines, run_dir, short_run, short_run_args,
-    signal_when,
+    EXTRACTOR, Server, host, host_with_files_of, kill_after, kill_when, lines, run_dir, short_run,
+    short_run_args, signal_when,
 };
 
 #[test]
@@ -23,27 +23,50 @@ fn training_on_the_demo_leaves_a_finished_run() {
     );
     assert_eq!(summary["lambda_corver"], 1.0);
     assert_eq!(summary["steps"], 2);
-    for name in ["accuracy", "supported_rate", "refusal_rate", "cut_off_rate", "unformatted_rate", "mean_length"] {
+    for name in [
+        "accuracy",
+        "supported_rate",
+        "refusal_rate",
+        "cut_off_rate",
+        "unformatted_rate",
+        "mean_length",
+    ] {
         for when in ["before", "after"] {
             let value = summary[&format!("{name}_{when}")].as_f64().unwrap();
-            assert!(value >= 0.0 && (name == "mean_length" || value <= 1.0), "{name}_{when} = {value}");
+            assert!(
+                value >= 0.0 && (name == "mean_length" || value <= 1.0),
+                "{name}_{when} = {value}"
+            );
         }
     }
     for name in ["seconds_total", "seconds_per_step", "reward_seconds_per_step"] {
         assert!(summary[name].as_f64().unwrap() > 0.0, "{name}");
     }
     assert_eq!(
-        serde_json::from_str::<Value>(&fs::read_to_string(out.join("summary.json")).unwrap()).unwrap(),
+        serde_json::from_str::<Value>(&fs::read_to_string(out.join("summary.json")).unwrap())
+            .unwrap(),
         json!(summary)
     );
 
     let metrics = lines(&out.join("metrics.jsonl"));
     assert_eq!(metrics.len(), 2);
-    for name in ["loss", "reward", "reward_std", "grad_norm", "kl", "completions/mean_length", "rewards/first/mean"] {
+    for name in [
+        "loss",
+        "reward",
+        "reward_std",
+        "grad_norm",
+        "kl",
+        "completions/mean_length",
+        "rewards/first/mean",
+    ] {
         assert!(metrics[0][name].is_number(), "no {name} in {}", metrics[0]);
     }
     assert_eq!(lines(&out.join("traces.jsonl")).len(), 2 * 2 * 16);
-    assert!(finished.stderr.contains("step   1/2") && finished.stderr.contains("step   2/2"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("step   1/2") && finished.stderr.contains("step   2/2"),
+        "{}",
+        finished.stderr
+    );
     let manifest: Map<String, Value> =
         serde_json::from_str(&fs::read_to_string(out.join("manifest.json")).unwrap()).unwrap();
     for what in ["plugin", "index", "extractor", "model"] {
@@ -56,13 +79,15 @@ fn training_on_the_demo_leaves_a_finished_run() {
     let (resolved, plan) = again.stdout.split_once("# memory: ").expect("the plan of the memory");
     assert_eq!(resolved.trim(), fs::read_to_string(&config).unwrap().trim());
     assert!(
-        plan.contains("\n# decoding 512 rows at once") && plan.contains("\n# learning from 16384 tokens"),
+        plan.contains("\n# decoding 512 rows at once")
+            && plan.contains("\n# learning from 16384 tokens"),
         "{plan}"
     );
 
     // A finished run is neither overwritten nor resumed.
     short_run(&out, 2, &[]).bad("not empty");
-    short_run(&out, 2, &["--resume"]).bad("has finished its 2 steps; --steps with a larger number extends it");
+    short_run(&out, 2, &["--resume"])
+        .bad("has finished its 2 steps; --steps with a larger number extends it");
     // It can go on, and what it had logged stays.
     let extended = short_run(&out, 4, &["--resume"]).good().json();
     assert_eq!(extended["steps"], 4);
@@ -74,17 +99,31 @@ fn training_on_the_demo_leaves_a_finished_run() {
 #[test]
 fn a_run_keeps_within_the_memory_that_it_is_given() {
     let plan = |device: &str, gib: f64| {
-        host(&["train", "--dry-run", "--json", "--device", device, "--set", &format!("run.memory_gib={gib}")])
+        host(&[
+            "train",
+            "--dry-run",
+            "--json",
+            "--device",
+            device,
+            "--set",
+            &format!("run.memory_gib={gib}"),
+        ])
     };
     let (scarce, ample) = (plan("cpu", 0.1).good().json(), plan("cpu", 50.0).good().json());
     assert!(scarce["settings"]["policy"]["max_rows"].as_u64().unwrap() < 512, "{scarce}");
-    assert!(scarce["settings"]["update"]["micro_batch_tokens"].as_u64().unwrap() < 16_384, "{scarce}");
+    assert!(
+        scarce["settings"]["update"]["micro_batch_tokens"].as_u64().unwrap() < 16_384,
+        "{scarce}"
+    );
     assert_eq!(ample["settings"]["policy"]["max_rows"], 512);
     assert_eq!(ample["memory"]["weights"], scarce["memory"]["weights"]);
     plan("cpu", 0.02).bad("lower rollout.max_completion_length");
     // For a GPU that is elsewhere, in the precision that it would have there.
     let elsewhere = plan("cuda:0", 80.0).good().json();
-    assert_eq!(2 * elsewhere["memory"]["weights"].as_u64().unwrap(), ample["memory"]["weights"].as_u64().unwrap());
+    assert_eq!(
+        2 * elsewhere["memory"]["weights"].as_u64().unwrap(),
+        ample["memory"]["weights"].as_u64().unwrap()
+    );
 }
 
 #[test]
@@ -93,7 +132,8 @@ fn swapping_the_rule_changes_the_rewards_and_nothing_else() {
         let out = run_dir(rule);
         short_run(&out, 1, &["--plugin", rule]).good();
         let traces = lines(&out.join("traces.jsonl"));
-        let completions: Vec<Value> = traces.iter().map(|line| line["trace"]["completion"].clone()).collect();
+        let completions: Vec<Value> =
+            traces.iter().map(|line| line["trace"]["completion"].clone()).collect();
         let verdicts: Vec<Value> = traces
             .iter()
             .flat_map(|line| line["trace"]["sentences"].as_array().unwrap())
@@ -101,22 +141,37 @@ fn swapping_the_rule_changes_the_rewards_and_nothing_else() {
             .collect();
         (completions, verdicts)
     };
-    let (first, min, relcheck) = (verdicts("first.wasm"), verdicts("min.wasm"), verdicts("relcheck.wasm"));
-    assert_eq!(first.0, min.0, "the policy and the seed are the same, so the first step samples the same completions");
+    let (first, min, relcheck) =
+        (verdicts("first.wasm"), verdicts("min.wasm"), verdicts("relcheck.wasm"));
+    assert_eq!(
+        first.0, min.0,
+        "the policy and the seed are the same, so the first step samples the same completions"
+    );
     assert_eq!(first.0, relcheck.0);
-    let rewards = |verdicts: &[Value]| verdicts.iter().map(|verdict| verdict["reward"].clone()).collect::<Vec<_>>();
+    let rewards = |verdicts: &[Value]| {
+        verdicts.iter().map(|verdict| verdict["reward"].clone()).collect::<Vec<_>>()
+    };
     assert_ne!(rewards(&first.1), rewards(&min.1), "Min reads every triplet");
     let lookups = |verdicts: &[Value]| {
-        verdicts.iter().filter_map(|verdict| verdict["lookups"].as_array()).map(Vec::len).sum::<usize>()
+        verdicts
+            .iter()
+            .filter_map(|verdict| verdict["lookups"].as_array())
+            .map(Vec::len)
+            .sum::<usize>()
     };
-    assert!(lookups(&relcheck.1) > lookups(&first.1), "RelCheck looks twice where the pair is frequent");
+    assert!(
+        lookups(&relcheck.1) > lookups(&first.1),
+        "RelCheck looks twice where the pair is frequent"
+    );
 }
 
 /// The metrics of a run, but for how long they took.
 fn without_times(run: &Path) -> Vec<Value> {
     let mut metrics = lines(&run.join("metrics.jsonl"));
     for line in &mut metrics {
-        line.as_object_mut().unwrap().retain(|name, _| !name.starts_with("seconds") && name != "step_time");
+        line.as_object_mut()
+            .unwrap()
+            .retain(|name, _| !name.starts_with("seconds") && name != "step_time");
     }
     metrics
 }
@@ -127,7 +182,9 @@ fn resumes_to_the_same_end(name: &str, rules: &[&str]) -> PathBuf {
     short_run(&straight, 16, rules).good();
 
     let killed = run_dir(&format!("{name}-killed"));
-    kill_when(&short_run_args(&killed, "16", rules), || lines(&killed.join("metrics.jsonl")).len() >= 3);
+    kill_when(&short_run_args(&killed, "16", rules), || {
+        lines(&killed.join("metrics.jsonl")).len() >= 3
+    });
     assert!(!killed.join("summary.json").exists(), "a run that was killed does not look finished");
     short_run(&killed, 16, &["--resume"]).good();
 
@@ -147,7 +204,14 @@ fn a_recorded_run_is_replayed_without_its_index() {
     assert!(!other.exists(), "said before the run has a folder");
     host(&[&["train", "--out", run.to_str().unwrap(), "--resume"], &record[..]].concat()).good();
 
-    let replay = ["--replay", recording.to_str().unwrap(), "--config", "demo", "--set", "corpus.index=/nowhere"];
+    let replay = [
+        "--replay",
+        recording.to_str().unwrap(),
+        "--config",
+        "demo",
+        "--set",
+        "corpus.index=/nowhere",
+    ];
     let replayed = run_dir("replayed");
     short_run(&replayed, 8, &replay).good();
     assert_eq!(without_times(&replayed), without_times(&run));
@@ -179,13 +243,19 @@ fn a_run_that_is_killed_at_random_moments_ends_bit_for_bit_as_another() {
         let last = format!("checkpoints/step-{steps:06}");
         let of_last = |file: &str| format!("{last}/{file}");
         let files = [of_last("adapter_model.safetensors"), of_last("optimizer.safetensors")];
-        for file in
-            files.iter().map(String::as_str).chain(["answers_raw.jsonl", "answers_trained.jsonl", "traces.jsonl"])
-        {
-            assert!(fs::read(out.join(file)).unwrap() == fs::read(straight.join(file)).unwrap(), "{file} differs");
+        for file in files.iter().map(String::as_str).chain([
+            "answers_raw.jsonl",
+            "answers_trained.jsonl",
+            "traces.jsonl",
+        ]) {
+            assert!(
+                fs::read(out.join(file)).unwrap() == fs::read(straight.join(file)).unwrap(),
+                "{file} differs"
+            );
         }
     };
-    let resume = |out: &Path| if out.join("manifest.json").exists() { ["--resume"].as_slice() } else { &[] };
+    let resume =
+        |out: &Path| if out.join("manifest.json").exists() { ["--resume"].as_slice() } else { &[] };
     let (mut killed, mut runs) = (0, 0);
     while killed < kills {
         // Anywhere between the start of the process and half of the run.
@@ -214,11 +284,19 @@ fn a_run_that_is_killed_at_random_moments_ends_bit_for_bit_as_another() {
 fn an_interrupt_leaves_what_is_not_finished_and_the_run_goes_on_to_the_same_end() {
     let straight = run_dir("not-interrupted");
     short_run(&straight, 6, &[]).good();
-    for (name, signal, lines_before) in [("in-evaluation", "-INT", 0), ("in-training", "-TERM", 2)] {
+    for (name, signal, lines_before) in [("in-evaluation", "-INT", 0), ("in-training", "-TERM", 2)]
+    {
         let out = run_dir(name);
-        let begun = || out.join("config.toml").exists() && lines(&out.join("metrics.jsonl")).len() >= lines_before;
+        let begun = || {
+            out.join("config.toml").exists()
+                && lines(&out.join("metrics.jsonl")).len() >= lines_before
+        };
         let stopped = signal_when(signal, &short_run_args(&out, "6", &[]), begun).good();
-        assert!(stopped.stderr.contains("interrupted: what is not finished is left"), "{}", stopped.stderr);
+        assert!(
+            stopped.stderr.contains("interrupted: what is not finished is left"),
+            "{}",
+            stopped.stderr
+        );
         assert!(stopped.stderr.contains("--resume` goes on"), "{}", stopped.stderr);
         assert!(stopped.stdout.is_empty() && !out.join("summary.json").exists());
         short_run(&out, 6, &["--resume"]).good();
@@ -226,7 +304,8 @@ fn an_interrupt_leaves_what_is_not_finished_and_the_run_goes_on_to_the_same_end(
     }
 }
 
-/// A limit on the size of files gives the same error to the same calls as a disk that takes no more.
+/// A limit on the size of files gives the same error to the same calls as a disk that takes no
+/// more.
 #[test]
 fn a_run_on_a_full_disk_names_the_file_and_resumes_to_the_same_end() {
     let once = ["--set", "checkpoint.every=6"]; // so that the traces come to their limit first
@@ -234,7 +313,9 @@ fn a_run_on_a_full_disk_names_the_file_and_resumes_to_the_same_end() {
     let straight = run_dir("room");
     short_run(&straight, 6, &once).good();
     let full = run_dir("full");
-    for (kib, file, more) in [(150, "traces.jsonl", once.as_slice()), (600, "optimizer.safetensors", &resumed)] {
+    for (kib, file, more) in
+        [(150, "traces.jsonl", once.as_slice()), (600, "optimizer.safetensors", &resumed)]
+    {
         let start = Instant::now();
         host_with_files_of(kib, &short_run_args(&full, "6", more)).bad(file);
         let seconds = start.elapsed().as_secs_f64();
@@ -265,18 +346,25 @@ fn a_damaged_checkpoint_is_named_and_the_one_before_it_offered() {
 
 #[test]
 fn a_killed_run_of_several_rules_and_a_judge_resumes_to_the_same_end() {
-    let rules = ["--plugin", "first.wasm:0.7", "--plugin", "min.wasm:0.3", "--judge", "token-f1.wasm"];
+    let rules =
+        ["--plugin", "first.wasm:0.7", "--plugin", "min.wasm:0.3", "--judge", "token-f1.wasm"];
     let killed = resumes_to_the_same_end("several", &rules);
     for channel in ["first", "min", "judge"] {
         let named = format!("rewards/{channel}/mean");
-        assert!(lines(&killed.join("metrics.jsonl")).iter().all(|line| line[&named].is_number()), "{named}");
+        assert!(
+            lines(&killed.join("metrics.jsonl")).iter().all(|line| line[&named].is_number()),
+            "{named}"
+        );
     }
 }
 
 #[test]
 fn a_run_outlives_the_server_that_counts_for_it() {
     let mut server = Server::start(&["--name", "demo-world"], "127.0.0.1:0");
-    let count = host(&["index", "count", "Philadelphia AND Flyers", "--index", &server.url, "--json"]).good().json();
+    let count =
+        host(&["index", "count", "Philadelphia AND Flyers", "--index", &server.url, "--json"])
+            .good()
+            .json();
     assert_eq!(count["count"], 0);
     let window = format!("corpus.max_diff_tokens={}", corver_demo::WINDOW);
     let local = run_dir("counted-here");

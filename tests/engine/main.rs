@@ -1,5 +1,5 @@
-//! Rollouts from a real vLLM server: `make test-engine`. They are compared with those of the policy itself, token by token, and a run
-//! trains on them.
+//! Rollouts from a real vLLM server: `make test-engine`. They are compared with those of the policy
+//! itself, token by token, and a run trains on them.
 #![cfg(feature = "torch")]
 
 mod vllm;
@@ -10,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Advantages, Device, LearnSettings, Learner, Mismatch, Question, Rollout, Sampler, Sampling, UpdateReport,
+    Advantages, Device, LearnSettings, Learner, Mismatch, Question, Rollout, Sampler, Sampling,
+    UpdateReport,
 };
 use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
 use corver_learn::{LoraSettings, LossSettings, Model, Policy, Precision};
@@ -34,7 +35,9 @@ fn policy(folder: &Path) -> Policy {
         warmup_ratio: 0.0,
         ..LearnSettings::default()
     };
-    let model = Model::load(folder, Precision::F32, corver_learn::find_device(Device::Cpu).unwrap()).unwrap();
+    let model =
+        Model::load(folder, Precision::F32, corver_learn::find_device(Device::Cpu).unwrap())
+            .unwrap();
     Policy::new(model, tokenizer(folder), settings, 3).unwrap()
 }
 
@@ -50,20 +53,26 @@ fn engine(server: &Vllm, folder: &Path, adapters: &Path) -> Engine {
     };
     let shape = ModelShape { vocab_size: 1022, max_positions: 512 };
     let mut engine = Engine::open(&settings, Dialogue::new(tokenizer(folder)), shape).unwrap();
-    engine.publish_into(AdapterPlace { here: adapters.to_owned(), seen_as: adapters.to_owned() }).unwrap();
+    engine
+        .publish_into(AdapterPlace { here: adapters.to_owned(), seen_as: adapters.to_owned() })
+        .unwrap();
     engine
 }
 
 fn largest_gap(one: &[Rollout], other: &[Rollout]) -> f64 {
-    let log_probs =
-        |rollouts: &[Rollout]| rollouts.iter().flat_map(|rollout| rollout.log_probs.clone()).collect::<Vec<_>>();
-    let gaps = log_probs(one).into_iter().zip(log_probs(other)).map(|(a, b)| f64::from((a - b).abs()));
+    let log_probs = |rollouts: &[Rollout]| {
+        rollouts.iter().flat_map(|rollout| rollout.log_probs.clone()).collect::<Vec<_>>()
+    };
+    let gaps =
+        log_probs(one).into_iter().zip(log_probs(other)).map(|(a, b)| f64::from((a - b).abs()));
     gaps.fold(0.0, f64::max)
 }
 
 /// One update on these rollouts, which rewards every other token.
 fn update(policy: &mut Policy, rollouts: &[Rollout]) -> UpdateReport {
-    let values = |rollout: &Rollout| (0..rollout.tokens.len()).map(|n| if n % 2 == 0 { 1.0 } else { -1.0 }).collect();
+    let values = |rollout: &Rollout| {
+        (0..rollout.tokens.len()).map(|n| if n % 2 == 0 { 1.0 } else { -1.0 }).collect()
+    };
     let values = rollouts.iter().map(values).collect();
     policy.update(rollouts, &Advantages { values, ..Advantages::default() }).unwrap()
 }
@@ -81,20 +90,31 @@ fn the_engine_draws_what_the_policy_would() {
     let server = Vllm::start(&demo, free_port(), folder.path());
     let adapters = folder.path().join("adapters");
     let (mut policy, mut engine) = (policy(&demo), engine(&server, &demo, &adapters));
-    let questions: Vec<Question> = corver_demo::demo_questions().1.into_iter().step_by(20).collect();
+    let questions: Vec<Question> =
+        corver_demo::demo_questions().1.into_iter().step_by(20).collect();
 
     let greedy = Sampling::greedy(64);
-    let (ours, theirs) =
-        (policy.sample(&questions, &greedy, 0).unwrap(), engine.sample(&questions, &greedy, 0).unwrap());
+    let (ours, theirs) = (
+        policy.sample(&questions, &greedy, 0).unwrap(),
+        engine.sample(&questions, &greedy, 0).unwrap(),
+    );
     for (ours, theirs) in ours.iter().zip(&theirs) {
-        assert_eq!((&ours.tokens, &ours.text, ours.finished), (&theirs.tokens, &theirs.text, theirs.finished));
+        assert_eq!(
+            (&ours.tokens, &ours.text, ours.finished),
+            (&theirs.tokens, &theirs.text, theirs.finished)
+        );
         assert_eq!(ours.token_spans, theirs.token_spans);
     }
     let gap = largest_gap(&ours, &theirs);
     eprintln!("greedy: {} answers equal, log-probabilities within {gap:.1e} nats", ours.len());
     assert!(gap < NATS, "{gap}");
 
-    let sampling = Sampling { num_generations: 8, max_completion_length: 64, temperature: 0.7, ..Sampling::default() };
+    let sampling = Sampling {
+        num_generations: 8,
+        max_completion_length: 64,
+        temperature: 0.7,
+        ..Sampling::default()
+    };
     let mut names = Vec::new();
     for round in 0..3 {
         names.push(publish(&mut engine, &policy));
@@ -120,14 +140,20 @@ fn the_engine_draws_what_the_policy_would() {
         let body = json!({"model": name, "prompt": [1], "max_tokens": 1}).to_string();
         let (status, _) = server.request("POST", "/v1/completions", &body);
         let is_last = n + 1 == names.len();
-        assert_eq!((status, models.contains(name)), if is_last { (200, true) } else { (404, false) }, "{name}");
+        assert_eq!(
+            (status, models.contains(name)),
+            if is_last { (200, true) } else { (404, false) },
+            "{name}"
+        );
         assert_eq!(adapters.join(name).exists(), is_last);
     }
 }
 
 fn host(arguments: &[String]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corver-host"));
-    command.args(arguments).env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
+    command
+        .args(arguments)
+        .env("XDG_CACHE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("cache"));
     command.env_remove("LD_LIBRARY_PATH").env_remove("RUST_LOG").stderr(Stdio::piped());
     command
 }
@@ -141,7 +167,11 @@ fn wait_for_steps(run: &Path, steps: usize, process: &mut Child) {
     let start = Instant::now();
     while metrics(run).len() < steps {
         let has_ended = process.try_wait().unwrap().is_some();
-        assert!(!has_ended && start.elapsed() < Duration::from_secs(900), "no step {steps} in {}", run.display());
+        assert!(
+            !has_ended && start.elapsed() < Duration::from_secs(900),
+            "no step {steps} in {}",
+            run.display()
+        );
         std::thread::sleep(Duration::from_millis(100));
     }
 }
@@ -173,7 +203,10 @@ fn a_run_learns_from_an_engine_and_outlives_its_server() {
     let ended = process.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.contains(&format!("the engine http://127.0.0.1:{port}")) && said.contains("--resume"), "{said}");
+    assert!(
+        said.contains(&format!("the engine http://127.0.0.1:{port}")) && said.contains("--resume"),
+        "{said}"
+    );
     let done = metrics(&run).len();
     assert!(run.join(format!("checkpoints/step-{done:06}")).exists(), "no step is lost: {done}");
 
@@ -185,7 +218,9 @@ fn a_run_learns_from_an_engine_and_outlives_its_server() {
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
 
     let metrics = metrics(&run);
-    let of = |name: &str| -> Vec<f64> { metrics.iter().map(|step| step[name].as_f64().unwrap_or(f64::NAN)).collect() };
+    let of = |name: &str| -> Vec<f64> {
+        metrics.iter().map(|step| step[name].as_f64().unwrap_or(f64::NAN)).collect()
+    };
     assert_eq!(of("step"), (1..=STEPS).map(|step| step as f64).collect::<Vec<_>>());
     let rewards = of("reward");
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
@@ -205,18 +240,31 @@ fn a_run_learns_from_an_engine_and_outlives_its_server() {
         assert!(of(name).iter().all(|value| value.is_finite()), "{name}");
     }
     assert!(run.join("summary.json").exists() && run.join("report.html").exists());
-    assert_eq!(fs::read_dir(run.join("adapters")).unwrap().filter(|e| e.as_ref().unwrap().path().is_dir()).count(), 0);
+    assert_eq!(
+        fs::read_dir(run.join("adapters"))
+            .unwrap()
+            .filter(|e| e.as_ref().unwrap().path().is_dir())
+            .count(),
+        0
+    );
     assert!(!server.request("GET", "/v1/models", "").1.contains("policy-"), "nothing stays behind");
 
     // The same server answers an evaluation of what was trained.
     let adapter = run.join(format!("checkpoints/step-{STEPS:06}")).display().to_string();
-    let mut evaluation = vec!["eval".to_owned(), "--json".into(), "--raw".into(), "--adapter".into(), adapter];
-    for set in ["engine.kind=vllm".into(), set, format!("engine.model={MODEL}"), "question.eval_limit=32".into()] {
+    let mut evaluation =
+        vec!["eval".to_owned(), "--json".into(), "--raw".into(), "--adapter".into(), adapter];
+    for set in [
+        "engine.kind=vllm".into(),
+        set,
+        format!("engine.model={MODEL}"),
+        "question.eval_limit=32".into(),
+    ] {
         evaluation.extend(["--set".into(), set]);
     }
     let ended = host(&evaluation).stdout(Stdio::piped()).output().unwrap();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
     let evaluated: Value = serde_json::from_slice(&ended.stdout).unwrap();
-    let summary: Value = serde_json::from_slice(&fs::read(run.join("summary.json")).unwrap()).unwrap();
+    let summary: Value =
+        serde_json::from_slice(&fs::read(run.join("summary.json")).unwrap()).unwrap();
     assert_eq!(evaluated[1]["accuracy"], summary["accuracy_after"], "{evaluated}");
 }

@@ -28,8 +28,8 @@ pub fn free_port() -> u16 {
 impl Vllm {
     /// Starts it and waits until it answers; its output goes into `folder`.
     pub fn start(model: &Path, port: u16, folder: &Path) -> Self {
-        let python =
-            std::env::var("CORVER_VLLM").expect("CORVER_VLLM is the Python that has vLLM: `make test-engine` sets it");
+        let python = std::env::var("CORVER_VLLM")
+            .expect("CORVER_VLLM is the Python that has vLLM: `make test-engine` sets it");
         let log = folder.join(format!("vllm-{port}.log"));
         let output = File::options().create(true).append(true).open(&log).unwrap();
         let port_text = port.to_string();
@@ -47,7 +47,13 @@ impl Vllm {
         // The package for CPUs has another name than its command looks for, hence the module.
         let mut command = Command::new(python);
         command
-            .args(["-m", "vllm.entrypoints.openai.api_server", "--enforce-eager", "--enable-lora", "--model"])
+            .args([
+                "-m",
+                "vllm.entrypoints.openai.api_server",
+                "--enforce-eager",
+                "--enable-lora",
+                "--model",
+            ])
             .arg(model);
         command.args(arguments.iter().flatten()).current_dir(folder);
         command.envs([
@@ -55,13 +61,26 @@ impl Vllm {
             ("VLLM_CPU_KVCACHE_SPACE", "1"),
             ("OMP_NUM_THREADS", "1"),
         ]);
-        command.envs([("HF_HUB_OFFLINE", "1"), ("VLLM_NO_USAGE_STATS", "1"), ("DO_NOT_TRACK", "1")]);
-        command.env_remove("LD_LIBRARY_PATH").process_group(0).stdout(output.try_clone().unwrap()).stderr(output);
-        let mut server = Self { process: command.spawn().expect("CORVER_VLLM is a Python"), port, log };
+        command.envs([
+            ("HF_HUB_OFFLINE", "1"),
+            ("VLLM_NO_USAGE_STATS", "1"),
+            ("DO_NOT_TRACK", "1"),
+        ]);
+        command
+            .env_remove("LD_LIBRARY_PATH")
+            .process_group(0)
+            .stdout(output.try_clone().unwrap())
+            .stderr(output);
+        let mut server =
+            Self { process: command.spawn().expect("CORVER_VLLM is a Python"), port, log };
         let start = Instant::now();
         while server.try_request("GET", "/health", "").is_none_or(|(status, _)| status != 200) {
             let has_ended = server.process.try_wait().unwrap().is_some();
-            assert!(!has_ended && start.elapsed() < START, "vLLM does not start; see {}", server.log.display());
+            assert!(
+                !has_ended && start.elapsed() < START,
+                "vLLM does not start; see {}",
+                server.log.display()
+            );
             std::thread::sleep(Duration::from_millis(500));
         }
         server
@@ -73,7 +92,8 @@ impl Vllm {
 
     /// Status and body.
     pub fn request(&self, method: &str, route: &str, body: &str) -> (u16, String) {
-        self.try_request(method, route, body).unwrap_or_else(|| panic!("no answer; see {}", self.log.display()))
+        self.try_request(method, route, body)
+            .unwrap_or_else(|| panic!("no answer; see {}", self.log.display()))
     }
 
     fn try_request(&self, method: &str, route: &str, body: &str) -> Option<(u16, String)> {

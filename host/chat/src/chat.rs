@@ -27,23 +27,32 @@ pub struct Chat {
 }
 
 impl Chat {
-    /// Prepares to ask. `section` is where the settings stand, for messages. Replies are kept in the file `kept`; nothing is sent yet.
+    /// Prepares to ask. `section` is where the settings stand, for messages. Replies are kept in
+    /// the file `kept`; nothing is sent yet.
     ///
     /// # Errors
     /// Where a setting, the key or the file cannot be used.
-    pub fn open(settings: ChatSettings, section: &'static str, kept: &Path) -> Result<Self, ChatError> {
+    pub fn open(
+        settings: ChatSettings,
+        section: &'static str,
+        kept: &Path,
+    ) -> Result<Self, ChatError> {
         let Model { endpoint, name } = settings::check(&settings, section)?;
         let url = format!("{}/chat/completions", endpoint.trim_end_matches('/'));
         let key = settings::key(&settings, &endpoint, section)?;
         let timeout = Duration::from_secs_f64(settings.timeout_s);
         let client = Client::new(&url, settings.connections, timeout, key.as_ref())?;
-        let patience = Patience::new(Duration::from_secs_f64(settings.patience_s), settings.requests_per_second);
+        let patience = Patience::new(
+            Duration::from_secs_f64(settings.patience_s),
+            settings.requests_per_second,
+        );
         Ok(Self { client, patience, kept: Kept::open(kept)?, model: name, settings, section })
     }
 
-    /// Asks every prompt, as many at a time as there are connections; equal prompts are asked once. A reply that `accepts` does not
-    /// take is asked for once more. Replies come in the order of the prompts; what they took is told once, however often they are asked
-    /// for. `progress` is given the number of prompts that have a reply.
+    /// Asks every prompt, as many at a time as there are connections; equal prompts are asked once.
+    /// A reply that `accepts` does not take is asked for once more. Replies come in the order of
+    /// the prompts; what they took is told once, however often they are asked for. `progress` is
+    /// given the number of prompts that have a reply.
     ///
     /// # Errors
     /// The first failure. The replies that came before it are kept, and are not asked for again.
@@ -63,7 +72,9 @@ impl Chat {
         }
         let replies = Mutex::new((0, vec![None; prompts.len()]));
         each(distinct, self.settings.connections, |(request, places), failure| {
-            let Some(mut reply) = self.ask_twice(&request, &accepts, failure)? else { return Ok(()) };
+            let Some(mut reply) = self.ask_twice(&request, &accepts, failure)? else {
+                return Ok(());
+            };
             let mut replies = replies.lock().expect("no thread panics with it");
             replies.0 += places.len();
             for place in places {
@@ -74,7 +85,10 @@ impl Chat {
             Ok(())
         })?;
         let (_, replies) = replies.into_inner().expect("no thread panics with it");
-        Ok(replies.into_iter().map(|reply| reply.expect("a batch without a failure is whole")).collect())
+        Ok(replies
+            .into_iter()
+            .map(|reply| reply.expect("a batch without a failure is whole"))
+            .collect())
     }
 
     /// What the replies to this value's prompts took, those kept from before included.
@@ -106,7 +120,8 @@ impl Chat {
         self.kept.get(&self.key(request, attempt)).map(|said| self.counted(said)).transpose()
     }
 
-    /// The first reply, or the second where the first is not accepted. `None` where another request of the batch failed.
+    /// The first reply, or the second where the first is not accepted. `None` where another request
+    /// of the batch failed.
     fn ask_twice(
         &self,
         request: &Request<'_>,
@@ -115,7 +130,10 @@ impl Chat {
     ) -> Result<Option<ChatReply>, ChatError> {
         match self.ask(request, 0, failure)? {
             Some(first) if !accepts(&first.content) => {
-                let both = |second: ChatReply| ChatReply { usage: sum(first.usage, second.usage), ..second };
+                let both = |second: ChatReply| ChatReply {
+                    usage: sum(first.usage, second.usage),
+                    ..second
+                };
                 Ok(self.ask(request, 1, failure)?.map(both))
             }
             first => Ok(first),
@@ -132,8 +150,12 @@ impl Chat {
             Some(known) => known,
             None => {
                 self.check_ceiling()?;
-                let answer = self.patience.ask(self.client.url(), failure, || exchange(&self.client, request));
-                let Some(said) = answer.map_err(|unanswered| self.failed(unanswered))? else { return Ok(None) };
+                let answer = self
+                    .patience
+                    .ask(self.client.url(), failure, || exchange(&self.client, request));
+                let Some(said) = answer.map_err(|unanswered| self.failed(unanswered))? else {
+                    return Ok(None);
+                };
                 self.kept.put(self.key(request, attempt), said.clone())?;
                 self.counted(said)?
             }
@@ -154,7 +176,9 @@ impl Chat {
     fn check_ceiling(&self) -> Result<(), ChatError> {
         let cost = self.spent().cost(self.settings.prices);
         match self.settings.max_cost {
-            Some(max_cost) if cost >= max_cost => Err(ChatError::Ceiling { section: self.section, cost, max_cost }),
+            Some(max_cost) if cost >= max_cost => {
+                Err(ChatError::Ceiling { section: self.section, cost, max_cost })
+            }
             _ => Ok(()),
         }
     }
@@ -162,8 +186,12 @@ impl Chat {
     fn failed(&self, unanswered: Unanswered) -> ChatError {
         let url = self.client.url().to_owned();
         match unanswered {
-            Unanswered::Refused(message) => ChatError::Refused { url, model: self.model.clone(), message },
-            Unanswered::GaveUp { attempts, seconds, last } => ChatError::GaveUp { url, attempts, seconds, last },
+            Unanswered::Refused(message) => {
+                ChatError::Refused { url, model: self.model.clone(), message }
+            }
+            Unanswered::GaveUp { attempts, seconds, last } => {
+                ChatError::GaveUp { url, attempts, seconds, last }
+            }
         }
     }
 }
@@ -212,8 +240,13 @@ fn exchange(client: &Client, request: &Request<'_>) -> Result<Said, Failure> {
         return Err(answer.refusal());
     }
     let completion: Option<Completion> = serde_json::from_slice(&answer.body).ok();
-    let Some((choice, usage)) = completion.and_then(|mut whole| Some((whole.choices.pop()?, whole.usage))) else {
-        return Err(Failure::passing(format!("this is not a chat completion: {}", excerpt(&answer.body))));
+    let Some((choice, usage)) =
+        completion.and_then(|mut whole| Some((whole.choices.pop()?, whole.usage)))
+    else {
+        return Err(Failure::passing(format!(
+            "this is not a chat completion: {}",
+            excerpt(&answer.body)
+        )));
     };
     Ok(Said { content: choice.message.content.unwrap_or_default(), usage })
 }

@@ -35,7 +35,9 @@ impl Paid {
     /// In the currency of the prices.
     #[must_use]
     pub fn cost(&self, prices: ChatPrices) -> f64 {
-        (self.prompt_tokens as f64 * prices.prompt + self.completion_tokens as f64 * prices.completion) / 1e6
+        (self.prompt_tokens as f64 * prices.prompt
+            + self.completion_tokens as f64 * prices.completion)
+            / 1e6
     }
 }
 

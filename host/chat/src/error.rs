@@ -72,7 +72,9 @@ pub enum ChatError {
         max_cost: f64,
     },
     /// The endpoint does not count tokens, and so nobody knows what it costs.
-    #[error("{url} does not say how many tokens it used, so they cannot be counted at the prices of {section}.prices")]
+    #[error(
+        "{url} does not say how many tokens it used, so they cannot be counted at the prices of {section}.prices"
+    )]
     NoUsage {
         /// The settings' section.
         section: &'static str,

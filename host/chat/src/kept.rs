@@ -49,11 +49,13 @@ struct Known {
 
 impl Kept {
     pub(crate) fn open(path: &Path) -> Result<Self, ChatError> {
-        let failed = |action| move |source| ChatError::Kept { action, path: path.to_owned(), source };
+        let failed =
+            |action| move |source| ChatError::Kept { action, path: path.to_owned(), source };
         std::fs::create_dir_all(path.parent().unwrap_or(path)).map_err(failed("create"))?;
         let mut state = State::default();
-        let learn =
-            |Line { key, said }: Line| drop(state.known.insert(key, Known { said, is_counted: false, is_told: false }));
+        let learn = |Line { key, said }: Line| {
+            drop(state.known.insert(key, Known { said, is_counted: false, is_told: false }))
+        };
         let lines = Lines::open(path, learn).map_err(failed("open"))?;
         Ok(Self { lines, state: Mutex::new(state) })
     }
@@ -81,7 +83,11 @@ impl Kept {
     pub(crate) fn put(&self, key: String, said: Said) -> Result<(), ChatError> {
         let line = Line { key, said };
         let path = || self.lines.path().to_owned();
-        self.lines.append(&line).map_err(|source| ChatError::Kept { action: "append to", path: path(), source })?;
+        self.lines.append(&line).map_err(|source| ChatError::Kept {
+            action: "append to",
+            path: path(),
+            source,
+        })?;
         let mut state = self.lock();
         state.spent.now.add(line.said.usage.unwrap_or_default());
         state.known.insert(line.key, Known { said: line.said, is_counted: true, is_told: false });

@@ -1,4 +1,5 @@
-//! A chat model behind an OpenAI-compatible endpoint: OpenAI's own, vLLM, llama.cpp, Ollama and many more.
+//! A chat model behind an OpenAI-compatible endpoint: OpenAI's own, vLLM, llama.cpp, Ollama and
+//! many more.
 //!
 //! [`Chat`] is a [`corver_core::ChatModel`]. It asks for many replies at a time, patiently, keeps every one on disk, and stops where a ceiling of cost is reached.
 

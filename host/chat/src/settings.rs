@@ -34,12 +34,19 @@ pub(crate) fn check(settings: &ChatSettings, section: &str) -> Result<Model, Cha
     }
     let address = "the address of an API, such as https://api.openai.com/v1";
     let endpoint = settings.endpoint.clone().ok_or_else(|| not_set("endpoint", address))?;
-    let name = settings.model.clone().ok_or_else(|| not_set("model", "the name of a model of the endpoint"))?;
+    let name = settings
+        .model
+        .clone()
+        .ok_or_else(|| not_set("model", "the name of a model of the endpoint"))?;
     Ok(Model { endpoint, name })
 }
 
 /// Returns the key, if the endpoint may have one.
-pub(crate) fn key(settings: &ChatSettings, endpoint: &str, section: &'static str) -> Result<Option<Token>, ChatError> {
+pub(crate) fn key(
+    settings: &ChatSettings,
+    endpoint: &str,
+    section: &'static str,
+) -> Result<Option<Token>, ChatError> {
     let host = Host::of(endpoint)?;
     let key = Token::load(settings.key_file.as_deref(), variable_for(settings, &host))?;
     if key.is_some() && !host.is_encrypted && !host.is_loopback() {
@@ -58,12 +65,19 @@ mod tests {
 
     #[test]
     fn openai_s_key_is_for_openai() {
-        let variable =
-            |settings: &ChatSettings, url: &str| variable_for(settings, &Host::of(url).unwrap()).map(str::to_owned);
+        let variable = |settings: &ChatSettings, url: &str| {
+            variable_for(settings, &Host::of(url).unwrap()).map(str::to_owned)
+        };
         let default = ChatSettings::default();
-        assert_eq!(variable(&default, "https://API.OpenAI.com/v1").as_deref(), Some("OPENAI_API_KEY"));
-        let others =
-            ["http://localhost:8000/v1", "https://api.openai.com.example.org/v1", "https://example.org/api.openai.com"];
+        assert_eq!(
+            variable(&default, "https://API.OpenAI.com/v1").as_deref(),
+            Some("OPENAI_API_KEY")
+        );
+        let others = [
+            "http://localhost:8000/v1",
+            "https://api.openai.com.example.org/v1",
+            "https://example.org/api.openai.com",
+        ];
         for other in others {
             assert_eq!(variable(&default, other), None, "{other}");
         }

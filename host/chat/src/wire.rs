@@ -21,7 +21,14 @@ impl<'a> Request<'a> {
     pub(crate) fn new(model: &'a str, prompt: &'a Prompt) -> Self {
         let Prompt { messages, temperature, top_p, max_tokens, seed } = prompt;
         let top_p = Some(*top_p).filter(|&mass| mass < 1.0);
-        Self { model, messages, temperature: *temperature, top_p, max_tokens: *max_tokens, seed: *seed }
+        Self {
+            model,
+            messages,
+            temperature: *temperature,
+            top_p,
+            max_tokens: *max_tokens,
+            seed: *seed,
+        }
     }
 }
 

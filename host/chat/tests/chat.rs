@@ -101,13 +101,15 @@ fn serve(
                 (200, "", completion("CORRECT"))
             }
             Act::BreakOff => {
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"choices\":");
+                let _ = stream
+                    .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"choices\":");
                 now.fetch_sub(1, SeqCst);
                 return stream.shutdown(Shutdown::Both).unwrap_or_default();
             }
         };
         now.fetch_sub(1, SeqCst);
-        let answer = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+        let answer =
+            format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
         if stream.write_all(answer.as_bytes()).is_err() {
             return;
         }
@@ -141,13 +143,20 @@ fn a_request_is_that_of_the_api_and_carries_the_key() {
     let endpoint = Endpoint::new(vec![says("CORRECT")]);
     let key_file = folder.path().join("key");
     std::fs::write(&key_file, "sk-0123456789abcdef\n").unwrap();
-    let chat = open(ChatSettings { key_file: Some(key_file), ..endpoint.settings() }, folder.path());
+    let chat =
+        open(ChatSettings { key_file: Some(key_file), ..endpoint.settings() }, folder.path());
     assert_eq!(ask(&chat, 1).unwrap(), ["CORRECT"]);
     let (_, head, body) = endpoint.seen.lock().unwrap()[0].clone();
     assert!(head.starts_with("POST /v1/chat/completions "), "{head}");
-    assert!(head.to_ascii_lowercase().contains("authorization: bearer sk-0123456789abcdef"), "{head}");
+    assert!(
+        head.to_ascii_lowercase().contains("authorization: bearer sk-0123456789abcdef"),
+        "{head}"
+    );
     let messages = json!([{"role": "user", "content": "Is 0 even?"}]);
-    assert_eq!(body, json!({"model": "judge", "messages": messages, "temperature": 0.0, "max_tokens": 16}));
+    assert_eq!(
+        body,
+        json!({"model": "judge", "messages": messages, "temperature": 0.0, "max_tokens": 16})
+    );
     let kept = std::fs::read_to_string(folder.path().join("replies.jsonl")).unwrap();
     assert!(!format!("{chat:?}{kept}").contains("sk-0123"), "the key is shown");
 }
@@ -157,13 +166,22 @@ fn a_prompt_says_how_it_is_answered() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![says("yes")]);
     let mut chat = open(endpoint.settings(), folder.path());
-    let seeded = |seed| Prompt { temperature: 0.25, top_p: 0.5, max_tokens: 4096, seed, ..prompt("Is it?") };
+    let seeded =
+        |seed| Prompt { temperature: 0.25, top_p: 0.5, max_tokens: 4096, seed, ..prompt("Is it?") };
     // Other parameters and other seeds are other questions.
-    chat.reply(&[seeded(Some(7)), seeded(Some(8)), seeded(None), prompt("Is it?"), seeded(Some(7))]).unwrap();
+    chat.reply(&[
+        seeded(Some(7)),
+        seeded(Some(8)),
+        seeded(None),
+        prompt("Is it?"),
+        seeded(Some(7)),
+    ])
+    .unwrap();
     assert_eq!(endpoint.num_requests(), 4);
     let got = endpoint.seen.lock().unwrap()[0].2.clone();
     let messages = json!([{"role": "user", "content": "Is it?"}]);
-    let mut expected = json!({"model": "judge", "messages": messages, "max_tokens": 4096, "seed": 7});
+    let mut expected =
+        json!({"model": "judge", "messages": messages, "max_tokens": 4096, "seed": 7});
     (expected["temperature"], expected["top_p"]) = (0.25.into(), 0.5.into());
     assert_eq!(got, expected);
 
@@ -203,7 +221,8 @@ fn a_run_that_met_the_ceiling_goes_on_with_a_higher_one() {
     let endpoint = Endpoint::new(vec![says("yes")]);
     // A reply costs 0.002.
     let prices = ChatPrices { prompt: 10.0, completion: 500.0 };
-    let settings = |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
+    let settings =
+        |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
     let mut chat = open(settings(0.008), folder.path());
     chat.reply(&prompts(3)).unwrap();
     let error = chat.reply(&prompts(8)[2..]).unwrap_err().to_string();
@@ -225,8 +244,11 @@ fn a_run_that_met_the_ceiling_goes_on_with_a_higher_one() {
 
 #[test]
 fn passing_failures_are_tried_again() {
-    let busy =
-        Act::Answer(429, "Retry-After: 0\r\n", r#"{"error":{"message":"slow down","code":"rate_limit"}}"#.into());
+    let busy = Act::Answer(
+        429,
+        "Retry-After: 0\r\n",
+        r#"{"error":{"message":"slow down","code":"rate_limit"}}"#.into(),
+    );
     for failure in [
         busy,
         Act::Answer(500, "", String::new()),
@@ -246,7 +268,8 @@ fn passing_failures_are_tried_again() {
 #[test]
 fn the_endpoint_says_when_to_come_back() {
     let folder = tempfile::tempdir().unwrap();
-    let endpoint = Endpoint::new(vec![Act::Answer(429, "Retry-After: 2\r\n", String::new()), says("CORRECT")]);
+    let endpoint =
+        Endpoint::new(vec![Act::Answer(429, "Retry-After: 2\r\n", String::new()), says("CORRECT")]);
     ask(&open(endpoint.settings(), folder.path()), 1).unwrap();
     let seen = endpoint.seen.lock().unwrap();
     assert!(seen[1].0 - seen[0].0 >= Duration::from_secs(2));
@@ -262,7 +285,10 @@ fn a_refusal_is_final_and_says_why() {
         let folder = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::new(vec![Act::Answer(status, "", body.into())]);
         let error = ask(&open(endpoint.settings(), folder.path()), 1).unwrap_err();
-        assert!(matches!(&error, ChatError::Refused { message, .. } if message.contains(why)), "{error}");
+        assert!(
+            matches!(&error, ChatError::Refused { message, .. } if message.contains(why)),
+            "{error}"
+        );
         assert_eq!(endpoint.num_requests(), 1);
     }
 }
@@ -296,9 +322,13 @@ fn a_batch_that_was_broken_off_goes_on_where_it_was() {
     std::fs::write(&path, kept).unwrap();
     let chat = open(endpoint.settings(), folder.path());
     assert_eq!(ask(&chat, 8).unwrap().len(), 8);
-    assert_eq!((chat.spent().before.replies, chat.spent().now.replies, endpoint.num_requests()), (5, 3, 9));
+    assert_eq!(
+        (chat.spent().before.replies, chat.spent().now.replies, endpoint.num_requests()),
+        (5, 3, 9)
+    );
     // Another model's replies are others.
-    let other = open(ChatSettings { model: Some("other".into()), ..endpoint.settings() }, folder.path());
+    let other =
+        open(ChatSettings { model: Some("other".into()), ..endpoint.settings() }, folder.path());
     ask(&other, 1).unwrap();
     assert_eq!(other.spent().before.replies, 0);
 }
@@ -309,15 +339,22 @@ fn no_more_is_spent_than_may_be() {
     let endpoint = Endpoint::new(vec![says("CORRECT")]);
     // A reply costs 100 × 10 + 2 × 500 millionths: 0.002.
     let prices = ChatPrices { prompt: 10.0, completion: 500.0 };
-    let settings = |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
+    let settings =
+        |max_cost| ChatSettings { prices, max_cost: Some(max_cost), ..endpoint.settings() };
     let error = ask(&open(settings(0.005), folder.path()), 10).unwrap_err();
-    assert!(matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9), "{error}");
+    assert!(
+        matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9),
+        "{error}"
+    );
     assert_eq!(endpoint.num_requests(), 3);
     // What another process paid for counts, wherever it stands among the prompts.
     let backwards: Vec<_> = prompts(10).into_iter().rev().collect();
     let again = open(settings(0.005), folder.path());
     let error = again.ask_all(&backwards, |_| true, |_| ()).unwrap_err();
-    assert!(matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9), "{error}");
+    assert!(
+        matches!(error, ChatError::Ceiling { cost, .. } if (cost - 0.006).abs() < 1e-9),
+        "{error}"
+    );
     assert_eq!((again.spent().now.replies, endpoint.num_requests()), (0, 3));
     // What is known may cost as much as it likes, and a higher ceiling goes on.
     assert_eq!(ask(&open(settings(0.005), folder.path()), 3).unwrap().len(), 3);
@@ -330,12 +367,18 @@ fn no_more_is_spent_than_may_be() {
     ask(&chat, 10).unwrap();
     assert_eq!((chat.spent().before.replies, chat.spent().now.replies), (3, 7));
 
-    let uncounted =
-        Endpoint::new(vec![Act::Answer(200, "", r#"{"choices": [{"message": {"content": "CORRECT"}}]}"#.into())]);
+    let uncounted = Endpoint::new(vec![Act::Answer(
+        200,
+        "",
+        r#"{"choices": [{"message": {"content": "CORRECT"}}]}"#.into(),
+    )]);
     let folder = tempfile::tempdir().unwrap();
     let blind = ChatSettings { prices, max_cost: Some(1.0), ..uncounted.settings() };
     for _ in 0..2 {
-        assert!(matches!(ask(&open(blind.clone(), folder.path()), 1), Err(ChatError::NoUsage { .. })));
+        assert!(matches!(
+            ask(&open(blind.clone(), folder.path()), 1),
+            Err(ChatError::NoUsage { .. })
+        ));
     }
     let priced = ChatSettings { prices, ..uncounted.settings() };
     assert!(matches!(ask(&open(priced, folder.path()), 1), Err(ChatError::NoUsage { .. })));
@@ -359,7 +402,10 @@ fn only_so_many_requests_are_under_way() {
 fn equal_prompts_are_asked_once() {
     let folder = tempfile::tempdir().unwrap();
     let endpoint = Endpoint::new(vec![Act::Slow(Duration::from_millis(40))]);
-    let chat = open(ChatSettings { connections: 8, timeout_s: 20.0, ..endpoint.settings() }, folder.path());
+    let chat = open(
+        ChatSettings { connections: 8, timeout_s: 20.0, ..endpoint.settings() },
+        folder.path(),
+    );
     let samples: Vec<_> = prompts(3).into_iter().flat_map(|prompt| vec![prompt; 4]).collect();
     let most = Mutex::new(0);
     let replies = chat.ask_all(&samples, |_| true, |done| *most.lock().unwrap() = done).unwrap();
@@ -383,14 +429,21 @@ fn a_key_goes_only_where_it_belongs() {
     let key_file = folder.path().join("key");
     std::fs::write(&key_file, "EMPTY").unwrap(); // as local servers want it
     let open = |endpoint: &str, settings: ChatSettings| {
-        let settings = ChatSettings { endpoint: Some(endpoint.into()), model: Some("m".into()), ..settings };
+        let settings =
+            ChatSettings { endpoint: Some(endpoint.into()), model: Some("m".into()), ..settings };
         Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop)
     };
     let in_file = ChatSettings { key_file: Some(key_file), ..ChatSettings::default() };
     // A variable that every test has; its value is no secret.
-    let in_variable = ChatSettings { key_variable: Some("CARGO_PKG_NAME".into()), ..ChatSettings::default() };
+    let in_variable =
+        ChatSettings { key_variable: Some("CARGO_PKG_NAME".into()), ..ChatSettings::default() };
     for keyed in [in_file, in_variable] {
-        for good in ["https://host/v1", "http://localhost:8000/v1", "http://127.0.0.1/v1", "http://[::1]:8000/v1"] {
+        for good in [
+            "https://host/v1",
+            "http://localhost:8000/v1",
+            "http://127.0.0.1/v1",
+            "http://[::1]:8000/v1",
+        ] {
             open(good, keyed.clone()).unwrap();
         }
         for bad in ["http://host/v1", "http://api.openai.com/v1", "http://localhost.host/v1"] {
@@ -403,9 +456,13 @@ fn a_key_goes_only_where_it_belongs() {
 #[test]
 fn settings_are_checked_beforehand() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |settings| Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop);
-    let good =
-        ChatSettings { endpoint: Some("http://host/v1".into()), model: Some("m".into()), ..ChatSettings::default() };
+    let open =
+        |settings| Chat::open(settings, "chat", &folder.path().join("replies.jsonl")).map(drop);
+    let good = ChatSettings {
+        endpoint: Some("http://host/v1".into()),
+        model: Some("m".into()),
+        ..ChatSettings::default()
+    };
     open(good.clone()).unwrap();
     for (wrong, name) in [
         (ChatSettings { model: None, ..good.clone() }, "model"),
@@ -419,8 +476,14 @@ fn settings_are_checked_beforehand() {
             "{name}"
         );
     }
-    assert!(matches!(open(ChatSettings { endpoint: Some("host".into()), ..good.clone() }), Err(ChatError::Url(_))));
+    assert!(matches!(
+        open(ChatSettings { endpoint: Some("host".into()), ..good.clone() }),
+        Err(ChatError::Url(_))
+    ));
     let with_password = ChatSettings { endpoint: Some("https://me:hidden@host/v1".into()), ..good };
     let error = open(with_password).unwrap_err().to_string();
-    assert!(error.contains("must not hold a user or password") && !error.contains("hidden"), "{error}");
+    assert!(
+        error.contains("must not hold a user or password") && !error.contains("hidden"),
+        "{error}"
+    );
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use corver_core::{
-    Advantages, Decoding, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling, Trainee, UpdateReport,
+    Advantages, Decoding, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling,
+    Trainee, UpdateReport,
 };
 use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
 use corver_http::Token;
@@ -41,9 +42,11 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
     Ok(Some(Engine::open(&engine, dialogue, ModelShape { vocab_size, max_positions })?))
 }
 
-/// The tokenizer of the policy's model, with the chat template's switches and the stop texts of the settings.
+/// The tokenizer of the policy's model, with the chat template's switches and the stop texts of the
+/// settings.
 pub fn tokenizer(settings: &Settings, model: &Path) -> Result<ChatTokenizer> {
-    let tokenizer = ChatTokenizer::load_with_child(model, parts::renderer()?, settings.policy.chat.clone())?;
+    let tokenizer =
+        ChatTokenizer::load_with_child(model, parts::renderer()?, settings.policy.chat.clone())?;
     Ok(tokenizer.with_stop_texts(settings.policy.stop.clone())?)
 }
 
@@ -62,7 +65,8 @@ pub struct Answering<'a> {
     pub scratch: &'a Path,
 }
 
-/// The policy, or the engine that the settings name in its place; no prompt of these questions is too long for it.
+/// The policy, or the engine that the settings name in its place; no prompt of these questions is
+/// too long for it.
 pub fn open_sampler(
     settings: &Settings,
     policy: &PolicyConfig,
@@ -108,7 +112,12 @@ pub struct EngineTrainee {
 
 impl EngineTrainee {
     /// `run` is the folder of the run.
-    pub fn new(mut engine: Engine, policy: Policy, settings: &Settings, run: &Path) -> Result<Self> {
+    pub fn new(
+        mut engine: Engine,
+        policy: Policy,
+        settings: &Settings,
+        run: &Path,
+    ) -> Result<Self> {
         engine.publish_into(adapter_place(&settings.engine, &run.join("adapters"))?)?;
         Ok(Self { engine, policy, precision: settings.engine.adapter_precision, is_behind: true })
     }
@@ -120,7 +129,12 @@ impl EngineTrainee {
 }
 
 impl Sampler for EngineTrainee {
-    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
+    fn sample(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+    ) -> Result<Vec<Rollout>, PartError> {
         self.sample_and_tell(questions, sampling, seed, &mut |_| ())
     }
 
@@ -148,7 +162,11 @@ impl Learner for EngineTrainee {
         Learner::prepare(&mut self.policy, rollouts)
     }
 
-    fn update(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {
+    fn update(
+        &mut self,
+        rollouts: &[Rollout],
+        advantages: &Advantages,
+    ) -> Result<UpdateReport, PartError> {
         self.is_behind = true;
         self.policy.update(rollouts, advantages)
     }

@@ -1,12 +1,13 @@
-//! The corver-host binary: parses, wires the parts together and prints. What it wires lives in the other crates.
+//! The corver-host binary: parses, wires the parts together and prints. What it wires lives in the
+//! other crates.
 //!
 //! ```text
 //! args ─▶ settings ─▶ command
 //! ```
 //!
-//! `args` is the command line as clap reads it; `settings` puts it over the configuration files; a command has them resolved and
-//! opened by `corver_reward`, and puts the parts to work. `policy` opens the one part that needs libtorch, `engine` the
-//! server that may draw its completions.
+//! `args` is the command line as clap reads it; `settings` puts it over the configuration files; a
+//! command has them resolved and opened by `corver_reward`, and puts the parts to work. `policy`
+//! opens the one part that needs libtorch, `engine` the server that may draw its completions.
 
 mod args;
 mod command;
@@ -38,7 +39,11 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let level = arguments.log_level();
     tracing_subscriber::fmt()
-        .with_env_filter(tracing_subscriber::EnvFilter::builder().with_default_directive(level.into()).from_env_lossy())
+        .with_env_filter(
+            tracing_subscriber::EnvFilter::builder()
+                .with_default_directive(level.into())
+                .from_env_lossy(),
+        )
         .with_writer(|| output::Log)
         .with_ansi(std::io::stderr().is_terminal())
         // Not `.without_time()` here: it would take the durations of the spans too.
@@ -57,13 +62,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was being done, then why it failed, outermost first, on one line, or a line for each problem of a configuration.
+/// What was being done, then why it failed, outermost first, on one line, or a line for each
+/// problem of a configuration.
 fn explain(error: &anyhow::Error) -> String {
     const ALIGNED: &str = "\n       "; // behind "error: "
     let shown = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref() {
-        Some(problems) => {
-            Problems::lines(problems).map(|line| output::escaped(&line)).collect::<Vec<_>>().join(ALIGNED)
-        }
+        Some(problems) => Problems::lines(problems)
+            .map(|line| output::escaped(&line))
+            .collect::<Vec<_>>()
+            .join(ALIGNED),
         None => output::escaped(&cause.to_string()),
     };
     with_causes_shown(error.as_ref(), shown)

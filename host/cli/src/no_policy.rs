@@ -5,14 +5,13 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use corver_core::{
-    Advantages, Decoding, Demonstration, Device, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling,
-    Student, Trainee, UpdateReport,
+    Advantages, Decoding, Demonstration, Device, Learner, PartError, Precision, Question, Rollout,
+    Sampler, Sampling, Student, Trainee, UpdateReport,
 };
 use corver_reward::config::PolicyConfig;
 use corver_settings::Settings;
 
-const NO_LIBTORCH: &str =
-    "this corver-host was built without libtorch and has no policy; build it with the feature `torch`";
+const NO_LIBTORCH: &str = "this corver-host was built without libtorch and has no policy; build it with the feature `torch`";
 
 pub enum Policy {}
 

@@ -1,7 +1,9 @@
-//! Results go to standard output, as a table for people or as JSON; everything else goes to standard error.
+//! Results go to standard output, as a table for people or as JSON; everything else goes to
+//! standard error.
 //!
-//! Much of it was written by somebody else: a rule's notes, a model's text, a document's title. What would not show as itself
-//! but do something to the terminal is escaped here, whoever wrote it, so that no such text can look like more than one.
+//! Much of it was written by somebody else: a rule's notes, a model's text, a document's title.
+//! What would not show as itself but do something to the terminal is escaped here, whoever wrote
+//! it, so that no such text can look like more than one.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -38,14 +40,18 @@ pub fn running_text<'a>(parts: impl IntoIterator<Item = (&'a str, bool)>) {
     print(&format!("    {}\n", text.split_whitespace().collect::<Vec<_>>().join(" ")));
 }
 
-/// The text with every character escaped that moves the cursor, ends a line, changes the direction of writing or starts a
-/// command to the terminal; as in JSON, so that JSON stays the same value.
+/// The text with every character escaped that moves the cursor, ends a line, changes the direction
+/// of writing or starts a command to the terminal; as in JSON, so that JSON stays the same value.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
             c if c.is_control() => write!(escaped, "\\u{:04x}", u32::from(c)),
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
                 write!(escaped, "\\u{:04x}", u32::from(c))
             }
             c => escaped.write_char(c),
@@ -62,7 +68,8 @@ impl Write for Log {
     fn write(&mut self, event: &[u8]) -> std::io::Result<usize> {
         let text = String::from_utf8_lossy(event);
         // Colours are the subscriber's own; it has escaped what others wrote.
-        let coloured: Vec<String> = text.trim_end_matches('\n').split('\x1b').map(escaped).collect();
+        let coloured: Vec<String> =
+            text.trim_end_matches('\n').split('\x1b').map(escaped).collect();
         std::io::stderr().write_all(format!("{}\n", coloured.join("\x1b")).as_bytes())?;
         Ok(event.len())
     }
@@ -84,7 +91,10 @@ fn print(text: &str) {
 }
 
 /// Prints a table; columns after the first are numbers and stand to the right.
-pub fn table<'a>(header: impl AsRef<[&'a str]>, rows: impl IntoIterator<Item = impl AsRef<[String]>>) {
+pub fn table<'a>(
+    header: impl AsRef<[&'a str]>,
+    rows: impl IntoIterator<Item = impl AsRef<[String]>>,
+) {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
     let aligned = |cells: Vec<String>| -> Vec<Cell> {
@@ -129,10 +139,12 @@ pub fn marked(mark: &str, tone: Tone, text: &str) {
 
 /// Nobody looks at a terminal, or colours are not wanted.
 fn is_plain() -> bool {
-    !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+    !std::io::stdout().is_terminal()
+        || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-/// Text that stands out: bold on a terminal, between asterisks elsewhere and where `NO_COLOR` is set.
+/// Text that stands out: bold on a terminal, between asterisks elsewhere and where `NO_COLOR` is
+/// set.
 fn emphasised(text: &str) -> String {
     if is_plain() { format!("**{text}**") } else { format!("\x1b[1m{text}\x1b[0m") }
 }
@@ -148,17 +160,19 @@ pub fn progress(total: u64, what: &'static str) -> ProgressBar {
             let _ = write!(text, ", {:#} left", HumanDuration(state.eta())); // the caller's buffer takes everything
         }
     };
-    let style = ProgressStyle::with_template("{msg:>12} [{bar:32}] {human_pos}/{human_len}{left}{prefix}")
-        .expect("a constant template that parses")
-        .with_key("left", left)
-        .progress_chars("=> ");
+    let style =
+        ProgressStyle::with_template("{msg:>12} [{bar:32}] {human_pos}/{human_len}{left}{prefix}")
+            .expect("a constant template that parses")
+            .with_key("left", left)
+            .progress_chars("=> ");
     ProgressBar::new(total).with_style(style).with_message(what)
 }
 
 /// How often a log hears of a long sampling.
 const NEWS: Duration = Duration::from_secs(30);
 
-/// Shows how far a sampling is: behind the bar, or, where there is none, in a line from time to time.
+/// Shows how far a sampling is: behind the bar, or, where there is none, in a line from time to
+/// time.
 pub fn decoding(bar: &ProgressBar) -> impl FnMut(Decoding) + 'static {
     let bar = bar.clone();
     let (mut last, mut before) = (Instant::now(), (None, 0));
@@ -167,7 +181,8 @@ pub fn decoding(bar: &ProgressBar) -> impl FnMut(Decoding) + 'static {
             last = Instant::now(); // another sampling
         }
         before = (tokens, ended);
-        let token = tokens.map_or_else(String::new, |tokens| format!("token {tokens} of at most {limit}, "));
+        let token = tokens
+            .map_or_else(String::new, |tokens| format!("token {tokens} of at most {limit}, "));
         let text = format!("{token}{ended} of {rows} ended");
         if !bar.is_hidden() {
             bar.set_prefix(format!(" ({text})"));

@@ -21,14 +21,21 @@ pub fn find_device(wanted: Device) -> Result<String> {
     Ok(format!("{:?}", corver_learn::find_device(wanted)?))
 }
 
-/// Fits a run into the memory of its device: lowers the rows decoded and the tokens learnt from at once to what it can hold.
-pub fn plan_memory(settings: &mut Settings, policy: &PolicyConfig, model: &Path) -> Result<Option<MemoryPlan>> {
+/// Fits a run into the memory of its device: lowers the rows decoded and the tokens learnt from at
+/// once to what it can hold.
+pub fn plan_memory(
+    settings: &mut Settings,
+    policy: &PolicyConfig,
+    model: &Path,
+) -> Result<Option<MemoryPlan>> {
     let samples_here = policy.engine.is_none();
     let (rollout, update) = (settings.rollout, settings.update);
     let load = Load {
         num_generations: if samples_here { rollout.num_generations } else { 1 },
         max_prompt_length: rollout.max_prompt_length,
-        max_completion_length: rollout.max_completion_length.max(settings.eval.answers.max_completion_length),
+        max_completion_length: rollout
+            .max_completion_length
+            .max(settings.eval.answers.max_completion_length),
         max_rows: if samples_here { settings.policy.max_rows } else { 1 },
         micro_batch_tokens: update.micro_batch_tokens,
         rank: update.lora.r,
@@ -37,8 +44,14 @@ pub fn plan_memory(settings: &mut Settings, policy: &PolicyConfig, model: &Path)
         reference_adapter: policy.adapter.is_some(),
     };
     let memory = settings.run.memory_gib.map(|gib| (gib * GIB) as u64);
-    let plan = MemoryPlan::for_folder(model, settings.policy.precision, settings.run.device, &load, memory)
-        .context("planning the memory of the run")?;
+    let plan = MemoryPlan::for_folder(
+        model,
+        settings.policy.precision,
+        settings.run.device,
+        &load,
+        memory,
+    )
+    .context("planning the memory of the run")?;
     settings.update.micro_batch_tokens = plan.micro_batch_tokens;
     if samples_here {
         settings.policy.max_rows = plan.rows;
@@ -48,7 +61,8 @@ pub fn plan_memory(settings: &mut Settings, policy: &PolicyConfig, model: &Path)
 
 /// Measures how many threads are fastest on the processor, unless they are set.
 pub fn choose_threads(settings: &mut Settings) -> Result<()> {
-    let on_gpu = corver_learn::find_device(settings.run.device).is_ok_and(|device| device.is_cuda());
+    let on_gpu =
+        corver_learn::find_device(settings.run.device).is_ok_and(|device| device.is_cuda());
     if settings.run.threads.is_none() && !on_gpu {
         settings.run.threads = Some(corver_learn::measure_threads()?);
     }
@@ -63,17 +77,25 @@ pub fn load_policy(settings: &Settings, model: &Path, adapter: Option<&Path>) ->
     }
     let of_policy = || format!("loading the policy {}", model.display());
     let tokenizer = engine::tokenizer(settings, model).with_context(of_policy)?;
-    let mut weights = Model::load(model, settings.policy.precision, device).with_context(of_policy)?;
+    let mut weights =
+        Model::load(model, settings.policy.precision, device).with_context(of_policy)?;
     if let Some(adapter) = adapter {
         weights.load_adapter(adapter).with_context(|| {
-            format!("loading the adapter {} (a run keeps its own in checkpoints/step-NNNNNN)", adapter.display())
+            format!(
+                "loading the adapter {} (a run keeps its own in checkpoints/step-NNNNNN)",
+                adapter.display()
+            )
         })?;
     }
-    let policy = Policy::new(weights, tokenizer, settings.update, settings.run.seed).with_context(of_policy)?;
-    Ok(policy.with_compatibility(settings.reward.compatibility).with_max_rows(settings.policy.max_rows))
+    let policy = Policy::new(weights, tokenizer, settings.update, settings.run.seed)
+        .with_context(of_policy)?;
+    Ok(policy
+        .with_compatibility(settings.reward.compatibility)
+        .with_max_rows(settings.policy.max_rows))
 }
 
-/// Loads the policy that a run trains: with fresh adapters, or with those of `policy.adapter`, which are then its reference too.
+/// Loads the policy that a run trains: with fresh adapters, or with those of `policy.adapter`,
+/// which are then its reference too.
 pub fn load_trainee(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<Policy> {
     let Some(adapter) = &policy.adapter else { return load_policy(settings, model, None) };
     let policy = load_policy(settings, model, Some(adapter))?;
@@ -97,8 +119,9 @@ pub fn merge(settings: &Settings, model: &Path, adapter: &Path, out: &Path) -> R
     corver_learn::merge(model, adapter, out, device).with_context(merging)
 }
 
-/// Continues from the newest of a run's checkpoints, and returns how many steps that one has behind it. Where it is damaged, the
-/// one before it is offered, not taken: the steps between them would silently be taken again.
+/// Continues from the newest of a run's checkpoints, and returns how many steps that one has behind
+/// it. Where it is damaged, the one before it is offered, not taken: the steps between them would
+/// silently be taken again.
 pub fn resume(policy: &mut Policy, folder: &Path) -> Result<usize> {
     let mut checkpoints = corver_learn::checkpoints(folder)?;
     let Some(newest) = checkpoints.pop() else { return Ok(0) };
@@ -106,7 +129,10 @@ pub fn resume(policy: &mut Policy, folder: &Path) -> Result<usize> {
         let is_damaged = matches!(error, corver_learn::LearnError::Damaged { .. });
         let newest = newest.display();
         let resuming = match checkpoints.last().filter(|_| is_damaged) {
-            Some(before) => format!("resuming from {newest}; delete it, and --resume takes {}", before.display()),
+            Some(before) => format!(
+                "resuming from {newest}; delete it, and --resume takes {}",
+                before.display()
+            ),
             None => format!("resuming from {newest}"),
         };
         anyhow::Error::new(error).context(resuming)

@@ -1,4 +1,5 @@
-//! Questions of a command: question sets of the configuration and of the command line, from files of every kind.
+//! Questions of a command: question sets of the configuration and of the command line, from files
+//! of every kind.
 
 use std::fs::File;
 use std::io::Read;
@@ -81,7 +82,10 @@ impl TrainSets {
         }
         let mut files = Vec::new();
         for place in places {
-            files.push((place.written(|path| path.display().to_string()), questions(place, of_demo)?));
+            files.push((
+                place.written(|path| path.display().to_string()),
+                questions(place, of_demo)?,
+            ));
         }
         Curriculum::draw(files, &all, seed).context("`question.train`")
     }
@@ -144,7 +148,8 @@ pub fn truth_of(path: &Path) -> Option<Arc<dyn Truth>> {
     (path.as_os_str() == DEMO).then(demo_truth)
 }
 
-/// Makes the name of a question set absolute, and returns its place. A split stays behind its folder: `FOLDER#train`.
+/// Makes the name of a question set absolute, and returns its place. A split stays behind its
+/// folder: `FOLDER#train`.
 fn resolve_set(key: &str, text: &mut String, problems: &mut Problems) -> Option<Place> {
     let place = problems.record(key, set_place(text))?;
     *text = place.written(|path| path.display().to_string());
@@ -181,7 +186,8 @@ pub fn read_files(path: &Path) -> Result<Vec<(PathBuf, Vec<Question>)>> {
     files(&place)?.into_iter().map(|file| read(&file).map(|questions| (file, questions))).collect()
 }
 
-/// All questions of the place that a command line names; `demo` stands for those that the demo is measured with.
+/// All questions of the place that a command line names; `demo` stands for those that the demo is
+/// measured with.
 pub fn named_questions(path: &Path) -> Result<Vec<Question>> {
     questions(&set_place(utf8(path)?)?, || corver_demo::demo_questions().1)
 }
@@ -194,7 +200,8 @@ fn questions(place: &Place, of_demo: impl FnOnce() -> Vec<Question>) -> Result<V
     match place {
         DemoOr::Demo => Ok(of_demo()),
         DemoOr::Own(path) => {
-            let parts: Vec<_> = files(path)?.iter().map(|file| read(file)).collect::<Result<_>>()?;
+            let parts: Vec<_> =
+                files(path)?.iter().map(|file| read(file)).collect::<Result<_>>()?;
             Ok(parts.concat())
         }
     }
@@ -217,14 +224,21 @@ fn read(path: &Path) -> Result<Vec<Question>> {
 /// By its name, or by how it begins.
 fn is_parquet(path: &Path) -> bool {
     let mut start = [0; PARQUET.len()];
-    let mut begins = || File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok() && start == PARQUET;
+    let mut begins = || {
+        File::open(path).and_then(|mut file| file.read_exact(&mut start)).is_ok()
+            && start == PARQUET
+    };
     path.extension().is_some_and(|extension| extension == "parquet") || begins()
 }
 
 /// Without a gold, every answer would count as wrong.
 fn check_golds(whence: &str, questions: &[Question]) -> Result<()> {
     match questions.iter().position(|question| question.golds.is_empty()) {
-        Some(n) => bail!("{whence}: question {} ({:?}) has no gold answer to grade with", n + 1, questions[n].question),
+        Some(n) => bail!(
+            "{whence}: question {} ({:?}) has no gold answer to grade with",
+            n + 1,
+            questions[n].question
+        ),
         None => Ok(()),
     }
 }

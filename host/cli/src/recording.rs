@@ -45,7 +45,11 @@ impl Origin {
 pub type Answers = Option<(CorpusConfig, VerifierConfig)>;
 
 /// Resolves what answers the requests of rules: with --replay nothing is needed.
-pub fn resolve(args: &RecordingArgs, settings: &mut Settings, problems: &mut Problems) -> Option<Answers> {
+pub fn resolve(
+    args: &RecordingArgs,
+    settings: &mut Settings,
+    problems: &mut Problems,
+) -> Option<Answers> {
     match &args.replay {
         Some(_) => Some(None),
         None => <(CorpusConfig, VerifierConfig)>::resolve(settings, problems).map(Some),
@@ -56,7 +60,8 @@ pub fn resolve(args: &RecordingArgs, settings: &mut Settings, problems: &mut Pro
 pub fn open(answers: &Answers, args: &RecordingArgs) -> Result<(Origin, Verifiers<'static>)> {
     match (&args.replay, answers) {
         (Some(path), _) => {
-            let hash = fingerprint(path).with_context(|| format!("reading the recording {}", path.display()))?;
+            let hash = fingerprint(path)
+                .with_context(|| format!("reading the recording {}", path.display()))?;
             Ok((Origin::Recording(hash), Recording::open(path)?.verifiers()))
         }
         (None, Some((corpus, others))) => {
@@ -100,8 +105,13 @@ pub fn check(args: &RecordingArgs, resumes: bool) -> Result<()> {
     }
 }
 
-/// The same verifiers, with a recorder where one is asked for. Where a run goes on, so does its recording.
-pub fn recorded<'a>(args: &RecordingArgs, resumes: bool, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>> {
+/// The same verifiers, with a recorder where one is asked for. Where a run goes on, so does its
+/// recording.
+pub fn recorded<'a>(
+    args: &RecordingArgs,
+    resumes: bool,
+    verifiers: Verifiers<'a>,
+) -> Result<Verifiers<'a>> {
     let begun = |path: &Path| resumes && path.exists();
     Ok(match &args.record {
         Some(path) if begun(path) => go_on(path, verifiers)?,

@@ -16,11 +16,16 @@ pub const CONFIGURATION: &str = "configuration";
 /// The settings that the folder was begun with, unless other files are given.
 pub fn take_settings(args: &mut SettingsArgs, out: Option<&Path>) {
     if args.config.is_empty() {
-        args.config = out.map(|out| out.join(folder::CONFIG)).into_iter().filter(|path| path.is_file()).collect();
+        args.config = out
+            .map(|out| out.join(folder::CONFIG))
+            .into_iter()
+            .filter(|path| path.is_file())
+            .collect();
     }
 }
 
-/// The settings that decide what comes out: all but those in `free`, each a setting or a whole section.
+/// The settings that decide what comes out: all but those in `free`, each a setting or a whole
+/// section.
 pub fn decisive(settings: &Settings, free: &[&str]) -> Result<String> {
     fn without(settings: Value, at: &str, free: &[&str]) -> Value {
         let Value::Table(table) = settings else { return settings };
@@ -39,11 +44,12 @@ fn is_of(name: &str, free: &str) -> bool {
     name.strip_prefix(free).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Opens the folder if it was begun with all that is in `manifest`. Where it was begun with other settings, the error names them;
-/// those in `free` may differ.
+/// Opens the folder if it was begun with all that is in `manifest`. Where it was begun with other
+/// settings, the error names them; those in `free` may differ.
 pub fn open(path: &Path, manifest: &RunManifest, resolved: &str, free: &[&str]) -> Result<RunDir> {
     RunDir::resume(path, manifest).map_err(|error| {
-        let is_configuration = matches!(&error, RunDirError::Changed { what, .. } if what == CONFIGURATION);
+        let is_configuration =
+            matches!(&error, RunDirError::Changed { what, .. } if what == CONFIGURATION);
         let differences = || {
             let recorded = std::fs::read_to_string(path.join(folder::CONFIG)).ok()?;
             differences(&recorded, resolved).ok()
@@ -54,14 +60,20 @@ pub fn open(path: &Path, manifest: &RunManifest, resolved: &str, free: &[&str]) 
             return error.into();
         }
         let different = different.join(", ");
-        anyhow!("this run began with other values of {different}; leave them out to resume with its own")
+        anyhow!(
+            "this run began with other values of {different}; leave them out to resume with its own"
+        )
     })
 }
 
-/// Starts in a new folder, or goes on in one that the same command has left unfinished: what was computed there lies elsewhere, or is
-/// computed again.
+/// Starts in a new folder, or goes on in one that the same command has left unfinished: what was
+/// computed there lies elsewhere, or is computed again.
 pub fn create(path: &Path, manifest: &RunManifest, resolved: &str) -> Result<RunDir> {
-    ensure!(!path.join(folder::SUMMARY).exists(), "{} is finished; choose another folder with --out", path.display());
+    ensure!(
+        !path.join(folder::SUMMARY).exists(),
+        "{} is finished; choose another folder with --out",
+        path.display()
+    );
     if !path.join(folder::MANIFEST).exists() {
         return Ok(RunDir::create(path, resolved, manifest)?);
     }

@@ -18,7 +18,11 @@ pub struct ScoringConfig {
 
 impl ScoringConfig {
     /// Resolves every part; with --replay neither corpus nor verifiers are needed.
-    pub fn resolve(recording: &RecordingArgs, settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
+    pub fn resolve(
+        recording: &RecordingArgs,
+        settings: &mut Settings,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let extractor = ExtractorConfig::resolve(settings, problems);
         let answers = recording::resolve(recording, settings, problems);
         let rules = RulesConfig::resolve(settings, problems);
@@ -49,7 +53,8 @@ impl GivenConfig {
         problems: &mut Problems,
     ) -> Option<Self> {
         if !has_triplets {
-            let ScoringConfig { extractor, rules, answers } = ScoringConfig::resolve(recording, settings, problems)?;
+            let ScoringConfig { extractor, rules, answers } =
+                ScoringConfig::resolve(recording, settings, problems)?;
             return Some(Self { extractor: Some(extractor), rules, answers });
         }
         let rules = RulesConfig::resolve(settings, problems);

@@ -35,7 +35,11 @@ pub fn note_demo() {
 }
 
 /// Returns the layers of an arm: its own file comes last.
-pub fn layers_of_arm(args: &SettingsArgs, flags: &[&dyn Flags], arm: Option<&Path>) -> Result<Layers> {
+pub fn layers_of_arm(
+    args: &SettingsArgs,
+    flags: &[&dyn Flags],
+    arm: Option<&Path>,
+) -> Result<Layers> {
     let mut layers = layers(args, flags)?;
     if let Some(file) = arm {
         layers.add_file(file)?;
@@ -43,7 +47,8 @@ pub fn layers_of_arm(args: &SettingsArgs, flags: &[&dyn Flags], arm: Option<&Pat
     Ok(layers)
 }
 
-/// Returns the settings for a command about one rule, which takes the place of those that they name. If they name several, this one's own are the table with its file's name.
+/// Returns the settings for a command about one rule, which takes the place of those that they
+/// name. If they name several, this one's own are the table with its file's name.
 pub fn of_rule(args: &RuleArgs, flags: &[&dyn Flags]) -> Result<Settings> {
     let mut settings = load(&args.settings, flags)?;
     if settings.rule.plugin.len() > 1 {

@@ -1,5 +1,5 @@
-//! Which algorithm learns from the returns. All of them take the same return per token; they differ in the advantages that are made
-//! of it ([`crate::advantage`]) and in the loss.
+//! Which algorithm learns from the returns. All of them take the same return per token; they differ
+//! in the advantages that are made of it ([`crate::advantage`]) and in the loss.
 //!
 //! | | advantage of a token | loss |
 //! | --- | --- | --- |
@@ -29,16 +29,23 @@ impl Estimator {
     }
 }
 
-/// Settings that were changed and that the algorithm does not use, by their names, each with what to do about it.
+/// Settings that were changed and that the algorithm does not use, by their names, each with what
+/// to do about it.
 #[must_use]
-pub fn unused(update: &LearnSettings, advantage: &AdvantageSettings) -> Vec<(&'static str, String)> {
+pub fn unused(
+    update: &LearnSettings,
+    advantage: &AdvantageSettings,
+) -> Vec<(&'static str, String)> {
     let algorithm = update.algorithm;
     let (loss, plain) = (update.loss, LossSettings::default());
     let default = LearnSettings::default();
     let (grpo, dpo) = (algorithm == Algorithm::Grpo, algorithm == Algorithm::Dpo);
     let normalization = AdvantageSettings::default();
     let settings = [
-        (!grpo && advantage.scale_rewards != normalization.scale_rewards, "advantage.scale_rewards"),
+        (
+            !grpo && advantage.scale_rewards != normalization.scale_rewards,
+            "advantage.scale_rewards",
+        ),
         (!grpo && advantage.min_spread != normalization.min_spread, "advantage.min_spread"),
         (algorithm != Algorithm::Ppo && update.ppo != default.ppo, "update.ppo"),
         (!dpo && update.dpo != default.dpo, "update.dpo"),
@@ -50,18 +57,33 @@ pub fn unused(update: &LearnSettings, advantage: &AdvantageSettings) -> Vec<(&'s
             dpo && loss.importance_sampling_level != plain.importance_sampling_level,
             "update.loss.importance_sampling_level",
         ),
-        (dpo && loss.importance_sampling_correction.is_some(), "update.loss.importance_sampling_correction"),
-        (dpo && loss.importance_sampling_cap != plain.importance_sampling_cap, "update.loss.importance_sampling_cap"),
+        (
+            dpo && loss.importance_sampling_correction.is_some(),
+            "update.loss.importance_sampling_correction",
+        ),
+        (
+            dpo && loss.importance_sampling_cap != plain.importance_sampling_cap,
+            "update.loss.importance_sampling_cap",
+        ),
         (dpo && update.old_log_probs != default.old_log_probs, "update.old_log_probs"),
     ];
-    let leave_out = |(_, key)| (key, format!("not used by `update.algorithm = {:?}`; leave it out", algorithm.name()));
-    let mut unused: Vec<_> = settings.into_iter().filter(|(changed, _)| *changed).map(leave_out).collect();
+    let leave_out = |(_, key)| {
+        (key, format!("not used by `update.algorithm = {:?}`; leave it out", algorithm.name()))
+    };
+    let mut unused: Vec<_> =
+        settings.into_iter().filter(|(changed, _)| *changed).map(leave_out).collect();
     if dpo && loss.beta != plain.beta && loss.beta != 0.0 {
-        let told = format!("{}, which DPO does not use: its own β is `update.dpo.beta`; set this one to 0", loss.beta);
+        let told = format!(
+            "{}, which DPO does not use: its own β is `update.dpo.beta`; set this one to 0",
+            loss.beta
+        );
         unused.push(("update.loss.beta", told));
     }
     if dpo && update.num_mini_batches != 1 {
-        let told = format!("{}; DPO's pairs of a step are one batch; set it to 1", update.num_mini_batches);
+        let told = format!(
+            "{}; DPO's pairs of a step are one batch; set it to 1",
+            update.num_mini_batches
+        );
         unused.push(("update.num_mini_batches", told));
     }
     if dpo && update.num_iterations != 1 {
@@ -107,7 +129,10 @@ mod tests {
     #[test]
     fn what_an_algorithm_does_not_use_is_named() {
         let batch = AdvantageSettings { scale_rewards: ScaleRewards::Batch, min_spread: 0.1 };
-        assert_eq!(keys(&with(Algorithm::Rloo), &batch), ["advantage.scale_rewards", "advantage.min_spread"]);
+        assert_eq!(
+            keys(&with(Algorithm::Rloo), &batch),
+            ["advantage.scale_rewards", "advantage.min_spread"]
+        );
         assert_eq!(keys(&with(Algorithm::Grpo), &batch), [""; 0]);
         let changed = LearnSettings {
             ppo: PpoSettings { lambda: 1.0, ..PpoSettings::default() },

@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::PartError;
 
-/// How often do all clauses occur within the window that the corpus was opened with (the paper: 1,000 tokens)?
+/// How often do all clauses occur within the window that the corpus was opened with (the paper:
+/// 1,000 tokens)?
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Query {
-    /// AND of clauses; a clause is an OR of surface words, as they are written in the text. No corpus has a count for a
-    /// query with an empty clause or an empty word.
+    /// AND of clauses; a clause is an OR of surface words, as they are written in the text. No
+    /// corpus has a count for a query with an empty clause or an empty word.
     pub all_of: Vec<Vec<String>>,
-    /// The count matters up to this number only: the search may stop there and report any number at least this large.
+    /// The count matters up to this number only: the search may stop there and report any number at
+    /// least this large.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enough: Option<u64>,
 }
@@ -21,8 +23,10 @@ impl Query {
     /// Asks for the whole count of these clauses.
     #[must_use]
     pub fn new(clauses: impl IntoIterator<Item: IntoIterator<Item: AsRef<str>>>) -> Self {
-        let all_of =
-            clauses.into_iter().map(|words| words.into_iter().map(|word| word.as_ref().to_owned()).collect()).collect();
+        let all_of = clauses
+            .into_iter()
+            .map(|words| words.into_iter().map(|word| word.as_ref().to_owned()).collect())
+            .collect();
         Self { all_of, enough: None }
     }
 
@@ -73,7 +77,8 @@ pub trait Counter: Send {
     /// One count per query, in order. Queries may repeat.
     ///
     /// # Errors
-    /// Where counting itself fails (a read error, a lost connection); a query without an answer is no error.
+    /// Where counting itself fails (a read error, a lost connection); a query without an answer is
+    /// no error.
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError>;
 
     /// How much text the counts come from.

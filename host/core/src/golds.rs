@@ -9,19 +9,21 @@ const NESTED: [&str; 4] = ["ground_truth", "target", "golds", "text"];
 
 /// The gold answers of a label. None where it is null, or an empty text or list.
 ///
-/// A text is separated by `;`, as in a question file, or is the JSON of a list. A list has one gold each; blank ones are ignored. An
-/// object is a record of a question file, with or without its question, or holds its golds as verl's sets, Search-R1's or SQuAD
-/// do (`NESTED`).
+/// A text is separated by `;`, as in a question file, or is the JSON of a list. A list has one gold
+/// each; blank ones are ignored. An object is a record of a question file, with or without its
+/// question, or holds its golds as verl's sets, Search-R1's or SQuAD do (`NESTED`).
 ///
 /// # Errors
 /// What is wrong with it.
 pub fn golds(label: &Value) -> Result<Vec<String>, String> {
     match label {
         Value::Null => Ok(Vec::new()),
-        Value::String(text) if text.trim_start().starts_with('[') => match serde_json::from_str(text) {
-            Ok(list) => golds(&list),
-            Err(_) => Ok(split_golds(text)), // only looks like one
-        },
+        Value::String(text) if text.trim_start().starts_with('[') => {
+            match serde_json::from_str(text) {
+                Ok(list) => golds(&list),
+                Err(_) => Ok(split_golds(text)), // only looks like one
+            }
+        }
         Value::String(text) => Ok(split_golds(text)),
         Value::Number(_) | Value::Bool(_) => Ok(vec![label.to_string()]),
         Value::Array(list) => {
@@ -57,7 +59,9 @@ fn of_record(record: &Map<String, Value>) -> Result<Vec<String>, String> {
     if asked(&record).is_none() {
         record["question"] = json!("");
     }
-    question(record).map(|question| question.golds).map_err(|problem| format!("a label is an object, but {problem}"))
+    question(record)
+        .map(|question| question.golds)
+        .map_err(|problem| format!("a label is an object, but {problem}"))
 }
 
 #[cfg(test)]

@@ -4,12 +4,14 @@
 //! question ─▶ rollout ─▶ sentence ─▶ triplet ─▶ count ─▶ verdict ─▶ returns ─▶ advantage ─▶ update
 //! ```
 //!
-//! Each file holds the type of its stage, the pure function that makes it, and its tests. [`step()`] runs them in this
-//! order, generic over the traits [`Sampler`], [`Extractor`], [`SentenceScorer`], [`ResponseRule`] and [`Learner`]; what rules ask is
-//! answered by [`Verifiers`]. The heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime) lives behind them, in other
-//! crates.
+//! Each file holds the type of its stage, the pure function that makes it, and its tests.
+//! [`step()`] runs them in this order, generic over the traits [`Sampler`], [`Extractor`],
+//! [`SentenceScorer`], [`ResponseRule`] and [`Learner`]; what rules ask is answered by
+//! [`Verifiers`]. The heavy machinery (libtorch, ONNX Runtime, the memory-mapped index, wasmtime)
+//! lives behind them, in other crates.
 //!
-//! Characters are Unicode code points throughout: every text length, offset and span is counted in them.
+//! Characters are Unicode code points throughout: every text length, offset and span is counted in
+//! them.
 
 use std::error::Error;
 
@@ -36,9 +38,10 @@ pub mod verdict;
 pub mod verify;
 
 pub use corver_settings::{
-    Ablation, AdamWSettings, AdvantageSettings, Algorithm, Compatibility, Device, DpoSettings, ImportanceLevel,
-    InvalidSetting, LearnSettings, LongPrompts, LoraSettings, LossSettings, LossType, MomentPrecision, OldLogProbs,
-    PpoSettings, Precision, RewardSettings, Sampling, ScaleRewards, SentenceMean,
+    Ablation, AdamWSettings, AdvantageSettings, Algorithm, Compatibility, Device, DpoSettings,
+    ImportanceLevel, InvalidSetting, LearnSettings, LongPrompts, LoraSettings, LossSettings,
+    LossType, MomentPrecision, OldLogProbs, PpoSettings, Precision, RewardSettings, Sampling,
+    ScaleRewards, SentenceMean,
 };
 
 pub use advantage::{Advantages, Baseline, Estimator, baselines};
@@ -59,8 +62,8 @@ pub use triplet::{Claim, Extractor, Triplet};
 pub use update::{Learner, Mismatch, UpdateReport};
 pub use verdict::{Blend, Channel, Credit, Point, SentenceScorer, Verdict, Weighted};
 pub use verify::{
-    ChatModel, ChatReply, Entailment, Exchange, Message, NliModel, Pair, Passage, Prompt, Retriever, Role, Search,
-    Tallies, Tally, Usage, Verifier, Verifiers,
+    ChatModel, ChatReply, Entailment, Exchange, Message, NliModel, Pair, Passage, Prompt,
+    Retriever, Role, Search, Tallies, Tally, Usage, Verifier, Verifiers,
 };
 
 /// An error with its causes, outermost first, on one line.
@@ -69,9 +72,13 @@ pub fn with_causes(error: &(dyn Error + 'static)) -> String {
     with_causes_shown(error, |cause| cause.to_string().replace('\n', " "))
 }
 
-/// As [`with_causes`], each of them written by `shown`. Many messages quote their cause already; nothing is said twice.
+/// As [`with_causes`], each of them written by `shown`. Many messages quote their cause already;
+/// nothing is said twice.
 #[must_use]
-pub fn with_causes_shown(error: &(dyn Error + 'static), shown: impl Fn(&(dyn Error + 'static)) -> String) -> String {
+pub fn with_causes_shown(
+    error: &(dyn Error + 'static),
+    shown: impl Fn(&(dyn Error + 'static)) -> String,
+) -> String {
     let mut whole = String::new();
     for cause in std::iter::successors(Some(error), |&error| error.source()) {
         let cause = shown(cause);
@@ -82,7 +89,8 @@ pub fn with_causes_shown(error: &(dyn Error + 'static), shown: impl Fn(&(dyn Err
     whole
 }
 
-/// What a heavy part hands back when it cannot do its work; the parts' own error types stay behind it.
+/// What a heavy part hands back when it cannot do its work; the parts' own error types stay behind
+/// it.
 pub type PartError = Box<dyn Error + Send + Sync + 'static>;
 
 #[cfg(test)]

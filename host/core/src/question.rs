@@ -14,10 +14,12 @@ pub struct Question {
     /// Where the answer was found, if the file says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// How often people look for what it asks about, if the file says so: `popularity`, or PopQA's `s_pop`.
+    /// How often people look for what it asks about, if the file says so: `popularity`, or PopQA's
+    /// `s_pop`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub popularity: Option<u64>,
-    /// Texts that hold the answer, if the file brings them: `evidence`, or HotpotQA's `context`. Some rules verify against them.
+    /// Texts that hold the answer, if the file brings them: `evidence`, or HotpotQA's `context`.
+    /// Some rules verify against them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<String>,
 }
@@ -45,7 +47,13 @@ impl Question {
     #[must_use]
     pub fn record(&self) -> QuestionRecord<'_> {
         let Self { question, golds, title, popularity, evidence } = self;
-        QuestionRecord { question, answers: golds, title: title.as_deref(), popularity: *popularity, evidence }
+        QuestionRecord {
+            question,
+            answers: golds,
+            title: title.as_deref(),
+            popularity: *popularity,
+            evidence,
+        }
     }
 }
 
@@ -127,7 +135,8 @@ enum Evidence {
     Listed(Vec<String>),
 }
 
-/// HotpotQA's paragraphs, each a list of sentences; another set's `context` is of another form, and ignored.
+/// HotpotQA's paragraphs, each a list of sentences; another set's `context` is of another form, and
+/// ignored.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Context {
@@ -138,7 +147,8 @@ enum Context {
 
 /// One text per paragraph, its title first.
 fn evidence(evidence: Option<Evidence>, context: Option<Context>) -> Vec<String> {
-    let paragraph = |(title, sentences): (String, Vec<String>)| format!("{title}: {}", sentences.concat());
+    let paragraph =
+        |(title, sentences): (String, Vec<String>)| format!("{title}: {}", sentences.concat());
     match (evidence, context) {
         (Some(Evidence::One(text)), _) => vec![text],
         (Some(Evidence::Listed(texts)), _) => texts,
@@ -152,7 +162,10 @@ fn evidence(evidence: Option<Evidence>, context: Option<Context>) -> Vec<String>
 
 /// Gold answers in a file.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged, expecting = "`answers` is neither a string (golds separated by `;`) nor a list of strings")]
+#[serde(
+    untagged,
+    expecting = "`answers` is neither a string (golds separated by `;`) nor a list of strings"
+)]
 pub enum Answers {
     /// `;` separates them, blank ones are ignored.
     Separated(String),
@@ -174,7 +187,10 @@ enum Answer {
 
 /// PopQA's: JSON within JSON, or the list itself.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "`possible_answers` is neither a list of strings nor the JSON text of one")]
+#[serde(
+    untagged,
+    expecting = "`possible_answers` is neither a list of strings nor the JSON text of one"
+)]
 enum PossibleAnswers {
     Text(String),
     Listed(Vec<String>),
@@ -187,9 +203,9 @@ impl Answers {
     /// A text that holds none.
     pub fn golds(self) -> Result<Vec<String>, String> {
         match self {
-            Self::Separated(golds) => {
-                Some(split_golds(&golds)).filter(|golds| !golds.is_empty()).ok_or_else(|| NO_GOLD.to_owned())
-            }
+            Self::Separated(golds) => Some(split_golds(&golds))
+                .filter(|golds| !golds.is_empty())
+                .ok_or_else(|| NO_GOLD.to_owned()),
             Self::Listed(golds) => Ok(golds),
         }
     }
@@ -198,8 +214,9 @@ impl Answers {
 impl PossibleAnswers {
     fn golds(self) -> Result<Vec<String>, String> {
         match self {
-            Self::Text(text) => serde_json::from_str(&text)
-                .map_err(|error| format!("`possible_answers` is not the JSON text of a list of strings: {error}")),
+            Self::Text(text) => serde_json::from_str(&text).map_err(|error| {
+                format!("`possible_answers` is not the JSON text of a list of strings: {error}")
+            }),
             Self::Listed(golds) => Ok(golds),
         }
     }
@@ -213,7 +230,8 @@ const NO_GOLD: &str = "no gold answer; a question that has none says `\"answers\
 /// # Errors
 /// Where the file cannot be read or a record lacks a field; the message names the record.
 pub fn read_questions(path: &Path) -> Result<Vec<Question>, QuestionError> {
-    let text = std::fs::read_to_string(path).map_err(|source| QuestionError::Read { path: path.to_owned(), source })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| QuestionError::Read { path: path.to_owned(), source })?;
     questions(path, records(path, &text)?)
 }
 
@@ -226,15 +244,24 @@ pub fn questions(
     records: impl IntoIterator<Item = serde_json::Value>,
 ) -> Result<Vec<Question>, QuestionError> {
     let numbered = |(index, record)| {
-        question(record).map_err(|problem| QuestionError::Record { path: path.to_owned(), record: index + 1, problem })
+        question(record).map_err(|problem| QuestionError::Record {
+            path: path.to_owned(),
+            record: index + 1,
+            problem,
+        })
     };
     let questions = records.into_iter().enumerate().map(numbered).collect::<Result<Vec<_>, _>>()?;
-    if questions.is_empty() { Err(QuestionError::Empty { path: path.to_owned() }) } else { Ok(questions) }
+    if questions.is_empty() {
+        Err(QuestionError::Empty { path: path.to_owned() })
+    } else {
+        Ok(questions)
+    }
 }
 
 fn records(path: &Path, text: &str) -> Result<Vec<serde_json::Value>, QuestionError> {
     if text.trim_start().starts_with('[') {
-        return serde_json::from_str(text).map_err(|source| QuestionError::NotJson { path: path.to_owned(), source });
+        return serde_json::from_str(text)
+            .map_err(|source| QuestionError::NotJson { path: path.to_owned(), source });
     }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let record = |(index, line)| {
@@ -263,7 +290,8 @@ fn records(path: &Path, text: &str) -> Result<Vec<serde_json::Value>, QuestionEr
 ///
 /// Any of them may have `evidence`, a text or a list of texts.
 ///
-/// Other fields are ignored, and fields that are null are not there. A record that fits several lines is read as the first.
+/// Other fields are ignored, and fields that are null are not there. A record that fits several
+/// lines is read as the first.
 ///
 /// # Errors
 /// What is missing or wrong.
@@ -277,11 +305,19 @@ pub fn question(record: serde_json::Value) -> Result<Question, String> {
             Answer::Entity { value, aliases } => first_then(value, aliases),
         },
         Record { possible_answers: Some(answers), .. } => answers.golds()?,
-        Record { best_answer: Some(best), correct_answers: Some(correct), .. } => first_then(best, correct),
+        Record { best_answer: Some(best), correct_answers: Some(correct), .. } => {
+            first_then(best, correct)
+        }
         _ => return Err("missing field `answers`".to_owned()),
     };
     let evidence = evidence(record.evidence, record.context);
-    Ok(Question { question: record.question, golds, title: record.title, popularity: record.popularity, evidence })
+    Ok(Question {
+        question: record.question,
+        golds,
+        title: record.title,
+        popularity: record.popularity,
+        evidence,
+    })
 }
 
 fn first_then(first: String, others: Vec<String>) -> Vec<String> {
@@ -292,7 +328,12 @@ fn first_then(first: String, others: Vec<String>) -> Vec<String> {
 /// The gold answers of a training record: separated by `;`, blank ones ignored.
 #[must_use]
 pub fn split_golds(answers: &str) -> Vec<String> {
-    answers.split(';').map(crate::text::strip).filter(|gold| !gold.is_empty()).map(str::to_owned).collect()
+    answers
+        .split(';')
+        .map(crate::text::strip)
+        .filter(|gold| !gold.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 #[cfg(test)]
@@ -311,19 +352,26 @@ mod tests {
             golds(json!({"question": "q", "answers": "Paris; Lutetia;;", "title": "Paris"})),
             ["Paris", "Lutetia"]
         );
-        assert_eq!(golds(json!({"question": "q", "answers": ["AC;DC", "b"], "num_correct": 3})), ["AC;DC", "b"]);
+        assert_eq!(
+            golds(json!({"question": "q", "answers": ["AC;DC", "b"], "num_correct": 3})),
+            ["AC;DC", "b"]
+        );
         assert!(golds(json!({"question": "q", "answers": []})).is_empty());
-        let eval =
-            question(json!({"question": "q", "answer": "a;b", "aliases": ["c", "a;b"], "popularity": 7})).unwrap();
-        assert_eq!((eval.golds, eval.popularity), (vec!["a;b".to_owned(), "c".to_owned()], Some(7)));
+        let eval = question(
+            json!({"question": "q", "answer": "a;b", "aliases": ["c", "a;b"], "popularity": 7}),
+        )
+        .unwrap();
+        assert_eq!(
+            (eval.golds, eval.popularity),
+            (vec!["a;b".to_owned(), "c".to_owned()], Some(7))
+        );
     }
 
     #[test]
     fn published_layouts_are_read() {
         let nq = json!({"question": "where is the Eiffel Tower", "answer": ["Paris", "in Paris"]});
         assert_eq!(golds(nq), ["Paris", "in Paris"]);
-        let web =
-            json!({"url": "http://…/en/paris", "question": "what is the capital of france?", "answers": ["Paris"]});
+        let web = json!({"url": "http://…/en/paris", "question": "what is the capital of france?", "answers": ["Paris"]});
         assert_eq!(golds(web), ["Paris"]);
         let trivia = json!({"question": "q", "question_id": "tc_1", "search_results": {"title": ["x"]}, "answer": {
             "value": "Paris", "aliases": ["Lutetia", "Paris"], "normalized_aliases": ["paris"], "type": "WikipediaEntity"}});
@@ -331,8 +379,14 @@ mod tests {
         let pop = json!({"id": 1, "question": "What is George Rankin's occupation?", "s_pop": 142, "o_pop": 25_692,
             "s_wiki_title": "George Rankin", "possible_answers": r#"["politician", "political leader"]"#});
         let pop = question(pop).unwrap();
-        assert_eq!((pop.golds.len(), pop.popularity, pop.title.as_deref()), (2, Some(142), Some("George Rankin")));
-        assert_eq!(golds(json!({"metadata": "{}", "problem": "Who?", "answer": "Michio Sugeno"})), ["Michio Sugeno"]);
+        assert_eq!(
+            (pop.golds.len(), pop.popularity, pop.title.as_deref()),
+            (2, Some(142), Some("George Rankin"))
+        );
+        assert_eq!(
+            golds(json!({"metadata": "{}", "problem": "Who?", "answer": "Michio Sugeno"})),
+            ["Michio Sugeno"]
+        );
         let truthful = json!({"type": "Adversarial", "question": "q", "best_answer": "No", "correct_answers": ["Never", "No"],
             "incorrect_answers": ["Yes"]});
         assert_eq!(golds(truthful), ["No", "Never"]);
@@ -347,17 +401,19 @@ mod tests {
         };
         assert_eq!(read(json!({"evidence": "Rome is in Italy."})), ["Rome is in Italy."]);
         assert_eq!(read(json!({"evidence": ["a", "b"], "context": "ignored"})), ["a", "b"]);
-        let columns = json!({"context": {"title": ["Rome"], "sentences": [["It is old.", " It is large."]]}});
+        let columns =
+            json!({"context": {"title": ["Rome"], "sentences": [["It is old.", " It is large."]]}});
         let rows = json!({"context": [["Rome", ["It is old.", " It is large."]]]});
         assert_eq!(read(columns), ["Rome: It is old. It is large."]);
         assert_eq!(read(rows), ["Rome: It is old. It is large."]);
-        assert!(read(json!({"context": {"paragraphs": 3}})).is_empty() && read(json!({})).is_empty());
+        assert!(
+            read(json!({"context": {"paragraphs": 3}})).is_empty() && read(json!({})).is_empty()
+        );
     }
 
     #[test]
     fn what_is_null_is_not_there() {
-        let row =
-            json!({"question": "q", "answers": null, "answer": "a", "aliases": null, "title": null, "s_pop": null});
+        let row = json!({"question": "q", "answers": null, "answer": "a", "aliases": null, "title": null, "s_pop": null});
         assert_eq!(question(row).unwrap().golds, ["a"]);
     }
 
@@ -380,13 +436,20 @@ mod tests {
     fn a_list_and_lines_hold_the_same() {
         let path = Path::new("questions");
         let read = |text: &str| questions(path, records(path, text)?);
-        let (one, two) = (r#"{"question": "q", "answers": "a"}"#, r#"{"question": "r", "answer": "b"}"#);
+        let (one, two) =
+            (r#"{"question": "q", "answers": "a"}"#, r#"{"question": "r", "answer": "b"}"#);
         let list = read(&format!("[{one}, {two}]")).unwrap();
         assert_eq!(list.len(), 2);
         assert_eq!(read(&format!("{one}\r\n\n{two}")).unwrap(), list);
-        assert!(matches!(read(&format!("{one}\n\nno")), Err(QuestionError::BadLine { line: 3, .. })));
+        assert!(matches!(
+            read(&format!("{one}\n\nno")),
+            Err(QuestionError::BadLine { line: 3, .. })
+        ));
         assert!(matches!(read(&format!("[{one}")), Err(QuestionError::NotJson { .. })));
-        assert!(matches!(read(&format!("{one}\n{{}}")), Err(QuestionError::Record { record: 2, .. })));
+        assert!(matches!(
+            read(&format!("{one}\n{{}}")),
+            Err(QuestionError::Record { record: 2, .. })
+        ));
         assert!(matches!(read(" \n"), Err(QuestionError::Empty { .. })));
         assert!(matches!(read("[]"), Err(QuestionError::Empty { .. })));
     }
@@ -399,7 +462,10 @@ mod tests {
             (json!({"question": "x", "answers": ";"}), "no gold"),
             (json!({"question": "x", "answers": 7}), "`answers` is neither"),
             (json!({"question": "x", "answer": {"value": "a"}}), "`answer` is neither"),
-            (json!({"question": "x", "possible_answers": "a, b"}), "`possible_answers` is not the JSON text"),
+            (
+                json!({"question": "x", "possible_answers": "a, b"}),
+                "`possible_answers` is not the JSON text",
+            ),
             (json!({"question": "x", "best_answer": "a"}), "`answers`"),
         ] {
             let told = question(record.clone()).unwrap_err();

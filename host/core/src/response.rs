@@ -1,5 +1,5 @@
-//! The response-level rewards: is the answer right (string match), and is the format kept. Each is a [`ResponseRule`]; a run
-//! may put another one in its place.
+//! The response-level rewards: is the answer right (string match), and is the format kept. Each is
+//! a [`ResponseRule`]; a run may put another one in its place.
 
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
@@ -82,9 +82,13 @@ pub trait ResponseRule: Send {
     /// One grade per completion, in order.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial answer.
-    fn grade(&mut self, completions: &[Completion<'_>], verifiers: &mut Verifiers<'_>)
-    -> Result<Vec<Grade>, PartError>;
+    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial
+    /// answer.
+    fn grade(
+        &mut self,
+        completions: &[Completion<'_>],
+        verifiers: &mut Verifiers<'_>,
+    ) -> Result<Vec<Grade>, PartError>;
 }
 
 /// The judge of the paper or of its published code: [`AnswerRule::grade`]. A question without golds
@@ -96,7 +100,11 @@ pub struct StringMatch {
 }
 
 impl ResponseRule for StringMatch {
-    fn grade(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Grade>, PartError> {
+    fn grade(
+        &mut self,
+        completions: &[Completion<'_>],
+        _: &mut Verifiers<'_>,
+    ) -> Result<Vec<Grade>, PartError> {
         let rule = AnswerRule::of_training(self.compatibility);
         let grade = |completion: &Completion<'_>| {
             if completion.golds.is_empty() {
@@ -117,7 +125,11 @@ pub struct ThinkThenAnswer {
 }
 
 impl ResponseRule for ThinkThenAnswer {
-    fn grade(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Grade>, PartError> {
+    fn grade(
+        &mut self,
+        completions: &[Completion<'_>],
+        _: &mut Verifiers<'_>,
+    ) -> Result<Vec<Grade>, PartError> {
         let grade = |completion: &Completion<'_>| {
             let reward = format_reward(completion.text, self.compatibility);
             Grade::new(reward, if reward > 0.0 { "KEPT" } else { "BROKEN" })
@@ -144,7 +156,10 @@ impl Graders {
     /// The judge and the format check of the paper, or those of its published code.
     #[must_use]
     pub fn built_in(compatibility: Compatibility) -> Self {
-        Self { judge: Box::new(StringMatch { compatibility }), format: Box::new(ThinkThenAnswer { compatibility }) }
+        Self {
+            judge: Box::new(StringMatch { compatibility }),
+            format: Box::new(ThinkThenAnswer { compatibility }),
+        }
     }
 
     /// Both grades of each completion, in order.
@@ -161,10 +176,16 @@ impl Graders {
         for (rule, grades) in [("judge", &judged), ("format check", &formats)] {
             if grades.len() != completions.len() {
                 let (got, expected) = (grades.len(), completions.len());
-                return Err(format!("the {rule} gave {got} grades for {expected} completions").into());
+                return Err(
+                    format!("the {rule} gave {got} grades for {expected} completions").into()
+                );
             }
         }
-        Ok(judged.into_iter().zip(formats).map(|(judge, format)| ResponseGrades { judge, format }).collect())
+        Ok(judged
+            .into_iter()
+            .zip(formats)
+            .map(|(judge, format)| ResponseGrades { judge, format })
+            .collect())
     }
 }
 
@@ -179,8 +200,8 @@ pub struct ResponseGrades {
 
 /// The rule that finds the answer in a completion and grades it.
 ///
-/// The paper has one for training, self-filter and evaluation (App. A.2). Its published scripts have
-/// two, which differ from it and from each other.
+/// The paper has one for training, self-filter and evaluation (App. A.2). Its published scripts
+/// have two, which differ from it and from each other.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AnswerRule {
     /// The paper's: the answer is what stands in the answer block.
@@ -219,7 +240,9 @@ impl AnswerRule {
         match self {
             Self::Paper => answer_block(completion).unwrap_or_default(),
             Self::PublishedTraining => answer_block(completion).unwrap_or(strip(completion)),
-            Self::PublishedEvaluation => completion.split_once(ANSWER.open).map_or("", |(_, rest)| strip(rest)),
+            Self::PublishedEvaluation => {
+                completion.split_once(ANSWER.open).map_or("", |(_, rest)| strip(rest))
+            }
         }
     }
 
@@ -244,16 +267,16 @@ impl AnswerRule {
     }
 }
 
-/// Returns the text behind the first `<answer>`, up to `</answer>` or the end, trimmed; `None` where
-/// there is no such tag.
+/// Returns the text behind the first `<answer>`, up to `</answer>` or the end, trimmed; `None`
+/// where there is no such tag.
 #[must_use]
 pub fn answer_block(completion: &str) -> Option<&str> {
     let (_, rest) = completion.split_once(ANSWER.open)?;
     Some(strip(rest.split(ANSWER.close).next().unwrap_or(rest)))
 }
 
-/// NOT_ATTEMPTED where nothing is left of `answer` after normalising; otherwise GOOD if it equals, contains or is
-/// contained in a gold.
+/// NOT_ATTEMPTED where nothing is left of `answer` after normalising; otherwise GOOD if it equals,
+/// contains or is contained in a gold.
 #[must_use]
 pub fn match_golds(answer: &str, golds: &[String]) -> Label {
     let answer = normalize(answer);
@@ -269,12 +292,16 @@ pub fn match_golds(answer: &str, golds: &[String]) -> Label {
 
 /// NFKD, lower case, articles and punctuation dropped, words joined by one space.
 ///
-/// NFKD splits accents off, and a combining mark is no word character: an accented word falls into pieces, and a lone
-/// “a” among them is dropped as an article. The published method does the same to golds and answers alike.
+/// NFKD splits accents off, and a combining mark is no word character: an accented word falls into
+/// pieces, and a lone “a” among them is dropped as an article. The published method does the same
+/// to golds and answers alike.
 #[must_use]
 pub fn normalize(text: &str) -> String {
     let lowered = text.nfkd().collect::<String>().to_lowercase();
-    words(&lowered).filter(|word| !matches!(*word, "a" | "an" | "the")).collect::<Vec<_>>().join(" ")
+    words(&lowered)
+        .filter(|word| !matches!(*word, "a" | "an" | "the"))
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// R^f: +1 where the completion reasons and then answers, −1 elsewhere.
@@ -287,8 +314,8 @@ pub fn format_reward(completion: &str, compatibility: Compatibility) -> f64 {
     if kept { 1.0 } else { -1.0 }
 }
 
-/// Returns the content of the first `<think>` block, where an `<answer>` follows it; `None` where the
-/// template is not kept.
+/// Returns the content of the first `<think>` block, where an `<answer>` follows it; `None` where
+/// the template is not kept.
 ///
 /// This is the paper's format-correct rule (App. A.2): the completion contains
 /// `<think>…</think>…<answer>`. Text before, between and behind the blocks is no fault, nor is a
@@ -301,9 +328,9 @@ pub fn templated_reasoning(completion: &str) -> Option<&str> {
     rest.contains(ANSWER.open).then_some(reasoning)
 }
 
-/// The paper's format reward (App. A.2, “Format anti-hack constraints”): the template is kept, and the
-/// reasoning has at least 30 characters (white space included) and a letter, and its first character
-/// that is not white space is not `<`.
+/// The paper's format reward (App. A.2, “Format anti-hack constraints”): the template is kept, and
+/// the reasoning has at least 30 characters (white space included) and a letter, and its first
+/// character that is not white space is not `<`.
 fn reasons_in_earnest(completion: &str) -> bool {
     let Some(reasoning) = templated_reasoning(completion) else { return false };
     reasoning.chars().count() >= MIN_REASONING
@@ -313,11 +340,12 @@ fn reasons_in_earnest(completion: &str) -> bool {
 
 /// The published code's format pattern, here looser than the paper and there stricter.
 ///
-/// All but `<answer>` may be missing: `<think>` is put in front of a text that does not begin with it.
-/// The characters of `</think>` and blanks before it count towards the 30, and only ASCII letters are
-/// letters.
+/// All but `<answer>` may be missing: `<think>` is put in front of a text that does not begin with
+/// it. The characters of `</think>` and blanks before it count towards the 30, and only ASCII
+/// letters are letters.
 fn matches_published_pattern(completion: &str) -> bool {
-    let body = completion.strip_prefix(THINK.open).unwrap_or(completion).trim_start_matches(is_space);
+    let body =
+        completion.strip_prefix(THINK.open).unwrap_or(completion).trim_start_matches(is_space);
     if body.is_empty() || body.starts_with('<') {
         return false;
     }
@@ -331,15 +359,16 @@ fn matches_published_pattern(completion: &str) -> bool {
     published_reasoning(region).is_some_and(|text| text.contains(|c: char| c.is_ascii_alphabetic()))
 }
 
-/// The shortest prefix of `region` with at least [`MIN_REASONING`] characters that only white space and at most one
-/// `</think>` follow.
+/// The shortest prefix of `region` with at least [`MIN_REASONING`] characters that only white space
+/// and at most one `</think>` follow.
 fn published_reasoning(region: &str) -> Option<&str> {
     let trimmed = region.trim_end_matches(is_space);
     let closed = trimmed.strip_suffix(THINK.close).and_then(|inside| prefix_within(inside, inside));
     closed.or_else(|| prefix_within(trimmed, region))
 }
 
-/// The shortest prefix of `whole` that covers `least` without its trailing white space and is long enough.
+/// The shortest prefix of `whole` that covers `least` without its trailing white space and is long
+/// enough.
 fn prefix_within<'a>(least: &str, whole: &'a str) -> Option<&'a str> {
     let needed = least.trim_end_matches(is_space).chars().count().max(MIN_REASONING);
     match whole.char_indices().nth(needed) {
@@ -358,7 +387,8 @@ mod tests {
 
     #[test]
     fn an_answer_is_matched_both_ways_and_refusals_are_known() {
-        let grade = |completion: &str, list: &[&str]| AnswerRule::Paper.grade(completion, &golds(list));
+        let grade =
+            |completion: &str, list: &[&str]| AnswerRule::Paper.grade(completion, &golds(list));
         assert_eq!(grade("<think>x</think><answer>The Paris!</answer> y", &["paris"]), Label::Good);
         assert_eq!(grade("<answer>Par</answer>", &["Rome", "Paris"]), Label::Good);
         assert_eq!(grade("<answer>Paris", &["Paris"]), Label::Good);
@@ -373,12 +403,19 @@ mod tests {
     fn without_an_answer_block_nothing_was_attempted_in_training_and_evaluation_alike() {
         let text = "London, Rome, Berlin, Madrid, Paris.";
         for rule in [AnswerRule::of_training, AnswerRule::of_evaluation] {
-            assert_eq!(rule(Compatibility::Paper).grade(text, &golds(&["Paris"])), Label::NotAttempted);
+            assert_eq!(
+                rule(Compatibility::Paper).grade(text, &golds(&["Paris"])),
+                Label::NotAttempted
+            );
         }
         let label = |compatibility| {
             let list = golds(&["Paris"]);
             let completion = Completion { golds: &list, text, ..Completion::default() };
-            StringMatch { compatibility }.grade(&[completion], &mut Verifiers::default()).unwrap().remove(0).label
+            StringMatch { compatibility }
+                .grade(&[completion], &mut Verifiers::default())
+                .unwrap()
+                .remove(0)
+                .label
         };
         assert_eq!(
             (label(Compatibility::Paper), label(Compatibility::Reference)),
@@ -389,21 +426,36 @@ mod tests {
     #[test]
     fn the_published_scripts_differ_in_the_answers_end_and_in_a_refusal() {
         let grade = |rule: AnswerRule, text: &str| rule.grade(text, &golds(&["know"]));
-        let (training, evaluation) = (AnswerRule::PublishedTraining, AnswerRule::PublishedEvaluation);
+        let (training, evaluation) =
+            (AnswerRule::PublishedTraining, AnswerRule::PublishedEvaluation);
         let closed = "<answer>I don't know</answer>";
-        assert_eq!((grade(training, closed), grade(evaluation, closed)), (Label::NotAttempted, Label::Good));
+        assert_eq!(
+            (grade(training, closed), grade(evaluation, closed)),
+            (Label::NotAttempted, Label::Good)
+        );
         let curly = "<answer>I don\u{2019}t know</answer>";
-        assert_eq!((grade(training, curly), grade(AnswerRule::Paper, curly)), (Label::NotAttempted, Label::Good));
+        assert_eq!(
+            (grade(training, curly), grade(AnswerRule::Paper, curly)),
+            (Label::NotAttempted, Label::Good)
+        );
         assert_eq!(evaluation.extract("<answer>Rome</answer> or so "), "Rome</answer> or so");
     }
 
     #[test]
     fn without_golds_no_answer_is_paid() {
         let grade = |golds: &[String]| {
-            let completion = Completion { golds, text: "<answer>Rome</answer>", ..Completion::default() };
-            StringMatch::default().grade(&[completion], &mut Verifiers::default()).unwrap().remove(0).reward
+            let completion =
+                Completion { golds, text: "<answer>Rome</answer>", ..Completion::default() };
+            StringMatch::default()
+                .grade(&[completion], &mut Verifiers::default())
+                .unwrap()
+                .remove(0)
+                .reward
         };
-        assert_eq!((grade(&[]), grade(&golds(&["Rome"])), grade(&golds(&["Paris"]))), (0.0, 2.0, -1.0));
+        assert_eq!(
+            (grade(&[]), grade(&golds(&["Rome"])), grade(&golds(&["Paris"]))),
+            (0.0, 2.0, -1.0)
+        );
     }
 
     #[test]
@@ -430,9 +482,12 @@ mod tests {
     #[test]
     fn the_format_needs_a_closed_think_block_before_an_answer_and_nothing_else() {
         let think = "<think>Paris is the capital city of France.</think>";
-        for kept in
-            ["{}<answer>", "\n{}\n<answer>x", "So: {} and so <answer>x</answer> then", "{}<answer>x<answer>y<think>"]
-        {
+        for kept in [
+            "{}<answer>",
+            "\n{}\n<answer>x",
+            "So: {} and so <answer>x</answer> then",
+            "{}<answer>x<answer>y<think>",
+        ] {
             let kept = kept.replace("{}", think);
             assert_eq!(format(&kept), 1.0, "{kept}");
         }

@@ -17,7 +17,8 @@ pub struct Rollout {
     pub log_probs: Vec<f32>,
     /// The tokens decoded together, special tokens skipped.
     pub text: String,
-    /// `[T]` the characters of `text` that each token stands for; `None` for a special token that `text` leaves out.
+    /// `[T]` the characters of `text` that each token stands for; `None` for a special token that
+    /// `text` leaves out.
     pub token_spans: Vec<Option<Range<usize>>>,
     /// Ended by a stop token or a stop text; `false` where the length limit cut it off.
     pub finished: bool,
@@ -28,7 +29,14 @@ impl Rollout {
     #[must_use]
     pub fn of_text(question: usize, text: String) -> Self {
         let token_spans = (0..text.chars().count()).map(|at| Some(at..at + 1)).collect();
-        Self { question, tokens: Vec::new(), log_probs: Vec::new(), text, token_spans, finished: true }
+        Self {
+            question,
+            tokens: Vec::new(),
+            log_probs: Vec::new(),
+            text,
+            token_spans,
+            finished: true,
+        }
     }
 }
 
@@ -47,15 +55,21 @@ pub struct Decoding {
 
 /// The policy, as something to draw from.
 pub trait Sampler {
-    /// `questions.len() × num_generations` rollouts, those of one question next to each other, in question order.
-    /// `seed` decides every draw.
+    /// `questions.len() × num_generations` rollouts, those of one question next to each other, in
+    /// question order. `seed` decides every draw.
     ///
     /// # Errors
     /// Where a prompt cannot be rendered or the device fails.
-    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError>;
+    fn sample(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+    ) -> Result<Vec<Rollout>, PartError>;
 
-    /// As [`Sampler::sample`]; hands every rollout to `ended` too, with its place among all of them. A sampler may do so while
-    /// it draws others; one that does not hands all of them over at once.
+    /// As [`Sampler::sample`]; hands every rollout to `ended` too, with its place among all of
+    /// them. A sampler may do so while it draws others; one that does not hands all of them over at
+    /// once.
     ///
     /// # Errors
     /// As [`Sampler::sample`].

@@ -2,14 +2,16 @@
 
 use tracing::{Span, info_span};
 
-use crate::returns::{response_return, sentence_rewards, token_labels, token_points, token_returns};
+use crate::returns::{
+    response_return, sentence_rewards, token_labels, token_points, token_returns,
+};
 use crate::sentence::{Split, align, split};
 use crate::stage::{StageSeconds, StepError, timed};
 use crate::trace::SentenceTrace;
 use crate::verdict::check_shape;
 use crate::{
-    Alignment, Completion, Extractor, Graders, PartError, Question, ResponseGrades, RewardSettings, Rollout, Sentence,
-    SentenceScorer, Tallies, Trace, Verdict, Verifiers,
+    Alignment, Completion, Extractor, Graders, PartError, Question, ResponseGrades, RewardSettings,
+    Rollout, Sentence, SentenceScorer, Tallies, Trace, Verdict, Verifiers,
 };
 
 /// The parts that a completion is scored with.
@@ -58,14 +60,18 @@ pub fn score(
         scored.seconds.extract = extract;
         Ok(scored)
     });
-    scored.map(|scored: Scored| Scored { seconds: StageSeconds { reward, ..scored.seconds }, ..scored })
+    scored.map(|scored: Scored| Scored {
+        seconds: StageSeconds { reward, ..scored.seconds },
+        ..scored
+    })
 }
 
 /// What a completion says, and which of its tokens say it.
 pub(crate) struct Reading {
     split: Split,
     alignment: Alignment,
-    /// Its sentences are judged and paid: the settings want it, and enough of its tokens were aligned.
+    /// Its sentences are judged and paid: the settings want it, and enough of its tokens were
+    /// aligned.
     scores_sentences: bool,
     /// Its sentences need triplets.
     is_extracted: bool,
@@ -78,7 +84,12 @@ impl Reading {
         let scores_sentences = settings.sentence_rewards_enabled()
             && !split.sentences.is_empty()
             && alignment.rate >= settings.min_alignment;
-        Self { split, alignment, scores_sentences, is_extracted: scores_sentences && reads_triplets }
+        Self {
+            split,
+            alignment,
+            scores_sentences,
+            is_extracted: scores_sentences && reads_triplets,
+        }
     }
 
     /// The sentences that need triplets.
@@ -87,8 +98,9 @@ impl Reading {
     }
 }
 
-/// Reads rollouts as they end, until none is left, and extracts triplets where the rule reads them. Returns the readings in the order of
-/// the rollouts, and the seconds that extraction took beyond the waiting for rollouts.
+/// Reads rollouts as they end, until none is left, and extracts triplets where the rule reads them.
+/// Returns the readings in the order of the rollouts, and the seconds that extraction took beyond
+/// the waiting for rollouts.
 ///
 /// # Errors
 /// Where the extractor fails.
@@ -103,19 +115,27 @@ pub(crate) fn read_all(
     let mut sentences = std::iter::from_fn(|| {
         let (together, seconds) = timed(Span::none(), || ended.next());
         waited += seconds;
-        let read = |(place, rollout): (usize, Rollout)| (place, Reading::of(&rollout, settings, reads_triplets));
-        let readings: Vec<_> =
-            info_span!("split").in_scope(|| together.map(|all| all.into_iter().map(read).collect()))?;
-        let texts = readings.iter().flat_map(|(_, reading)| reading.to_extract()).map(|sentence| sentence.text.clone());
+        let read = |(place, rollout): (usize, Rollout)| {
+            (place, Reading::of(&rollout, settings, reads_triplets))
+        };
+        let readings: Vec<_> = info_span!("split")
+            .in_scope(|| together.map(|all| all.into_iter().map(read).collect()))?;
+        let texts = readings
+            .iter()
+            .flat_map(|(_, reading)| reading.to_extract())
+            .map(|sentence| sentence.text.clone());
         let texts = texts.collect();
         all.extend(readings);
         Some(texts)
     });
-    let (found, took) = timed(info_span!("extract"), || extractor.extract_as_they_come(&mut sentences));
+    let (found, took) =
+        timed(info_span!("extract"), || extractor.extract_as_they_come(&mut sentences));
     let mut found = found.map_err(StepError::Extract)?.into_iter();
     let asked = all.iter().map(|(_, reading)| reading.to_extract().len()).sum::<usize>();
     if found.len() != asked {
-        return Err(StepError::Extract(format!("the extractor answered {} of {asked} sentences", found.len()).into()));
+        return Err(StepError::Extract(
+            format!("the extractor answered {} of {asked} sentences", found.len()).into(),
+        ));
     }
     for (_, reading) in &mut all {
         let sentences = reading.split.sentences.iter_mut().filter(|_| reading.is_extracted);
@@ -125,8 +145,8 @@ pub(crate) fn read_all(
     Ok((all.into_iter().map(|(_, reading)| reading).collect(), took - waited))
 }
 
-/// What is left of the reward once the triplets are there: rules, judge, format, and the return of every token. Sets the seconds of
-/// verify and rule.
+/// What is left of the reward once the triplets are there: rules, judge, format, and the return of
+/// every token. Sets the seconds of verify and rule.
 ///
 /// # Errors
 /// Where a part fails.
@@ -138,13 +158,16 @@ pub(crate) fn pay(
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
     if readings.len() != rollouts.len() {
-        let told = format!("the policy handed over {} of {} rollouts", readings.len(), rollouts.len());
+        let told =
+            format!("the policy handed over {} of {} rollouts", readings.len(), rollouts.len());
         return Err(StepError::Rollout(told.into()));
     }
     let completions: Vec<Completion<'_>> = rollouts
         .iter()
         .zip(&readings)
-        .map(|(rollout, reading)| Completion::new(&questions[rollout.question], rollout, &reading.split.sentences))
+        .map(|(rollout, reading)| {
+            Completion::new(&questions[rollout.question], rollout, &reading.split.sentences)
+        })
         .collect();
     let scored: Vec<Completion<'_>> = completions
         .iter()
@@ -156,19 +179,36 @@ pub(crate) fn pay(
     let (verdicts, judge_seconds) =
         timed(info_span!("judge"), || judge(&scored, scorers.sentence_scorer, scorers.verifiers));
     let mut verdicts = verdicts.map_err(StepError::ScoreSentences)?.into_iter();
-    let (grades, grade_seconds) = timed(info_span!("grade"), || scorers.graders.grade(&completions, scorers.verifiers));
+    let (grades, grade_seconds) =
+        timed(info_span!("grade"), || scorers.graders.grade(&completions, scorers.verifiers));
     let grades = grades.map_err(StepError::GradeResponses)?;
     let asked = scorers.verifiers.take_tallies();
 
     let parts = rollouts.iter().zip(readings).zip(grades);
     let verify = asked.seconds();
-    let seconds = StageSeconds { verify, rule: judge_seconds + grade_seconds - verify, ..StageSeconds::default() };
-    let mut scored =
-        Scored { returns: Vec::new(), points: Vec::new(), labels: Vec::new(), traces: Vec::new(), asked, seconds };
+    let seconds = StageSeconds {
+        verify,
+        rule: judge_seconds + grade_seconds - verify,
+        ..StageSeconds::default()
+    };
+    let mut scored = Scored {
+        returns: Vec::new(),
+        points: Vec::new(),
+        labels: Vec::new(),
+        traces: Vec::new(),
+        asked,
+        seconds,
+    };
     for ((rollout, reading), grades) in parts {
         let verdicts = if reading.scores_sentences { verdicts.next() } else { None };
-        let (returns, points, labels, trace) =
-            pay_completion(&questions[rollout.question], rollout, reading, verdicts, grades, settings);
+        let (returns, points, labels, trace) = pay_completion(
+            &questions[rollout.question],
+            rollout,
+            reading,
+            verdicts,
+            grades,
+            settings,
+        );
         scored.returns.push(returns);
         scored.points.push(points);
         scored.labels.push(labels);
@@ -212,13 +252,14 @@ fn pay_completion(
     };
 
     let mut verdicts = verdicts.into_iter().flatten();
-    let sentences = split.sentences.into_iter().enumerate().map(|(index, sentence)| SentenceTrace {
-        text: sentence.text,
-        section: sentence.section,
-        triplets: sentence.triplets,
-        verdict: verdicts.next(),
-        tokens: alignment.tokens_of(index),
-    });
+    let sentences =
+        split.sentences.into_iter().enumerate().map(|(index, sentence)| SentenceTrace {
+            text: sentence.text,
+            section: sentence.section,
+            triplets: sentence.triplets,
+            verdict: verdicts.next(),
+            tokens: alignment.tokens_of(index),
+        });
     let trace = Trace {
         question: question.question.clone(),
         completion: rollout.text.clone(),

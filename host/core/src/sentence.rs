@@ -1,8 +1,9 @@
 //! Stage 3: rollout → sentences, and σ: which sentence each token belongs to.
 //!
-//! The paper and the authors' published code differ here. [`Compatibility::Paper`] is the method as written: sections are
-//! where their tags are, and tokens carry exact character spans. [`Compatibility::Reference`] reproduces the code, whose
-//! offsets drift and which finds sections by searching for their text; the golden vectors pin it.
+//! The paper and the authors' published code differ here. [`Compatibility::Paper`] is the method as
+//! written: sections are where their tags are, and tokens carry exact character spans.
+//! [`Compatibility::Reference`] reproduces the code, whose offsets drift and which finds sections
+//! by searching for their text; the golden vectors pin it.
 
 use std::ops::Range;
 
@@ -31,7 +32,8 @@ pub struct Sentence {
     pub text: String,
     /// The block it stood in.
     pub section: Section,
-    /// Its characters in the completion; `None` where [`Compatibility::Reference`] cannot find it again.
+    /// Its characters in the completion; `None` where [`Compatibility::Reference`] cannot find it
+    /// again.
     pub span: Option<Range<usize>>,
     /// What the extractor found in it; empty until it ran.
     #[serde(default)]
@@ -52,8 +54,9 @@ pub struct Split {
 pub struct Alignment {
     /// `[T]` index of each token's sentence.
     pub sentence_of: Vec<Option<usize>>,
-    /// Aligned tokens ÷ tokens whose midpoint lies in a scored section; 0 where there is no sentence, 1 where there are
-    /// sentences but no tokens (a completion that is scored as text alone).
+    /// Aligned tokens ÷ tokens whose midpoint lies in a scored section; 0 where there is no
+    /// sentence, 1 where there are sentences but no tokens (a completion that is scored as text
+    /// alone).
     pub rate: f64,
 }
 
@@ -68,7 +71,8 @@ impl Alignment {
     }
 }
 
-/// Cuts `text` at white space that follows `.`, `!` or `?`; pieces are trimmed, empty ones dropped (App. splitting).
+/// Cuts `text` at white space that follows `.`, `!` or `?`; pieces are trimmed, empty ones dropped
+/// (App. splitting).
 pub fn split_sentences(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = strip(text);
     std::iter::from_fn(move || {
@@ -100,8 +104,9 @@ pub fn split(completion: &str, compatibility: Compatibility) -> Split {
     }
 }
 
-/// Sections lie where their tags are. An unclosed block ends at the next block or at the end of the text (a completion
-/// that was cut off is still scored), and a lone `</think>` closes a block that the prompt had opened.
+/// Sections lie where their tags are. An unclosed block ends at the next block or at the end of the
+/// text (a completion that was cut off is still scored), and a lone `</think>` closes a block that
+/// the prompt had opened.
 fn split_by_position(completion: &str) -> Split {
     let find_from = |tag: &str, from: usize| completion[from..].find(tag).map(|at| from + at);
     let think = match (completion.find(THINK.open), completion.find(THINK.close)) {
@@ -118,8 +123,11 @@ fn split_by_position(completion: &str) -> Split {
         .map(|at| {
             let start = at + ANSWER.open.len();
             let end = find_from(ANSWER.close, start).unwrap_or(completion.len());
-            let before_think = think.as_ref().filter(|think| think.start > start).map(|think| think.start);
-            start..before_think.map_or(end, |limit| end.min(limit.saturating_sub(THINK.open.len())).max(start))
+            let before_think =
+                think.as_ref().filter(|think| think.start > start).map(|think| think.start);
+            start
+                ..before_think
+                    .map_or(end, |limit| end.min(limit.saturating_sub(THINK.open.len())).max(start))
         });
 
     let mut blocks: Vec<(Section, Range<usize>)> = Vec::new();
@@ -189,7 +197,9 @@ fn split_by_search(completion: &str) -> Split {
     let mut split = Split::default();
     let (think, answer) = (block(THINK), block(ANSWER));
     let after_think = think.map_or(0, |(_, end)| end);
-    for (section, block, from) in [(Section::Think, think, 0), (Section::Answer, answer, after_think)] {
+    for (section, block, from) in
+        [(Section::Think, think, 0), (Section::Answer, answer, after_think)]
+    {
         let Some((text, _)) = block.filter(|(text, _)| !text.is_empty()) else { continue };
         let start = completion[from..].find(text).map(|at| from + at);
         if let Some(start) = start {
@@ -199,13 +209,20 @@ fn split_by_search(completion: &str) -> Split {
     }
     if [think, answer].iter().flatten().all(|(text, _)| text.is_empty()) {
         split.sections.push(0..completion.chars().count());
-        search_sentences(completion, completion, Section::Body, Some(0), &offsets, &mut split.sentences);
+        search_sentences(
+            completion,
+            completion,
+            Section::Body,
+            Some(0),
+            &offsets,
+            &mut split.sentences,
+        );
     }
     split
 }
 
-/// Each sentence is searched from the end of the one before. A section that was not found starts at −1, which Python
-/// reads as “the last character”.
+/// Each sentence is searched from the end of the one before. A section that was not found starts at
+/// −1, which Python reads as “the last character”.
 fn search_sentences(
     completion: &str,
     section_text: &str,
@@ -226,7 +243,8 @@ fn search_sentences(
     }
 }
 
-/// σ: a token belongs to the first sentence whose span contains the token's midpoint (App. alignment).
+/// σ: a token belongs to the first sentence whose span contains the token's midpoint (App.
+/// alignment).
 ///
 /// `token_spans` is `[T]`, in characters of the completion; `None` for a token without text.
 #[must_use]
@@ -240,14 +258,18 @@ pub fn align(split: &Split, token_spans: &[Option<Range<usize>>]) -> Alignment {
         .iter()
         .map(|token| {
             let token = token.as_ref()?;
-            split.sentences.iter().position(|sentence| sentence.span.as_ref().is_some_and(|span| holds(span, token)))
+            split
+                .sentences
+                .iter()
+                .position(|sentence| sentence.span.as_ref().is_some_and(|span| holds(span, token)))
         })
         .collect();
     let aligned = sentence_of.iter().flatten().count();
     let scored = if split.sections.is_empty() {
         token_spans.len()
     } else {
-        let inside = |token: &&Range<usize>| split.sections.iter().any(|section| holds(section, token));
+        let inside =
+            |token: &&Range<usize>| split.sections.iter().any(|section| holds(section, token));
         token_spans.iter().flatten().filter(inside).count()
     };
     let rate = match (split.sentences.is_empty(), token_spans.is_empty()) {
@@ -258,8 +280,9 @@ pub fn align(split: &Split, token_spans: &[Option<Range<usize>>]) -> Alignment {
     Alignment { sentence_of, rate }
 }
 
-/// Token spans the way the published code finds them: every token decoded alone, lengths added up. They drift from the
-/// true text wherever a token is a piece of a character or loses its leading space.
+/// Token spans the way the published code finds them: every token decoded alone, lengths added up.
+/// They drift from the true text wherever a token is a piece of a character or loses its leading
+/// space.
 ///
 /// `pieces` is `[T]`; `None` or an empty text for a special token.
 #[must_use]
@@ -283,7 +306,11 @@ mod tests {
     use super::*;
 
     fn sentences(text: &str, compatibility: Compatibility) -> Vec<(Section, String)> {
-        split(text, compatibility).sentences.into_iter().map(|sentence| (sentence.section, sentence.text)).collect()
+        split(text, compatibility)
+            .sentences
+            .into_iter()
+            .map(|sentence| (sentence.section, sentence.text))
+            .collect()
     }
 
     #[test]
@@ -299,21 +326,36 @@ mod tests {
         let text = "<think>A b. C.</think> <answer>D</answer>";
         let expected = [(Section::Think, "A b."), (Section::Think, "C."), (Section::Answer, "D")];
         for compatibility in [Compatibility::Paper, Compatibility::Reference] {
-            assert_eq!(sentences(text, compatibility), expected.map(|(section, text)| (section, text.to_owned())));
+            assert_eq!(
+                sentences(text, compatibility),
+                expected.map(|(section, text)| (section, text.to_owned()))
+            );
         }
     }
 
     #[test]
     fn the_papers_way_scores_what_was_cut_off_or_opened_by_the_prompt() {
         let of = |text| sentences(text, Compatibility::Paper);
-        assert_eq!(of("<think>A.</think><answer>B"), [(Section::Think, "A.".into()), (Section::Answer, "B".into())]);
-        assert_eq!(of("A.</think><answer>B"), [(Section::Think, "A.".into()), (Section::Answer, "B".into())]);
-        assert_eq!(of("<think>A. C"), [(Section::Think, "A.".into()), (Section::Think, "C".into())]);
+        assert_eq!(
+            of("<think>A.</think><answer>B"),
+            [(Section::Think, "A.".into()), (Section::Answer, "B".into())]
+        );
+        assert_eq!(
+            of("A.</think><answer>B"),
+            [(Section::Think, "A.".into()), (Section::Answer, "B".into())]
+        );
+        assert_eq!(
+            of("<think>A. C"),
+            [(Section::Think, "A.".into()), (Section::Think, "C".into())]
+        );
         assert_eq!(
             of("<answer>B</answer><think>A.</think>"),
             [(Section::Think, "A.".into()), (Section::Answer, "B".into())]
         );
-        assert_eq!(of("no block. At all"), [(Section::Body, "no block.".into()), (Section::Body, "At all".into())]);
+        assert_eq!(
+            of("no block. At all"),
+            [(Section::Body, "no block.".into()), (Section::Body, "At all".into())]
+        );
     }
 
     #[test]

@@ -9,7 +9,8 @@ use tracing::{Span, info_span};
 use crate::score::{Scored, Scorers, pay, read_all};
 use crate::stage::{StageSeconds, StepError, timed};
 use crate::{
-    Advantages, Estimator, Learner, Question, RewardSettings, Rollout, Sampler, Sampling, Tallies, Trace, UpdateReport,
+    Advantages, Estimator, Learner, Question, RewardSettings, Rollout, Sampler, Sampling, Tallies,
+    Trace, UpdateReport,
 };
 
 /// How a step samples, rewards and normalises.
@@ -39,8 +40,9 @@ pub struct StepReport {
     pub seconds: StageSeconds,
 }
 
-/// One training step on `questions`: sample, and extract triplets from what has ended meanwhile; score while the update is prepared;
-/// make advantages of the returns; update. `seed` decides every draw of the step.
+/// One training step on `questions`: sample, and extract triplets from what has ended meanwhile;
+/// score while the update is prepared; make advantages of the returns; update. `seed` decides every
+/// draw of the step.
 ///
 /// # Errors
 /// Where a part fails; the policy is then unchanged.
@@ -55,24 +57,33 @@ pub fn step<P: Sampler + Learner + ?Sized>(
     let (sender, ended) = mpsc::channel();
     let (sampler, extractor) = (&mut *policy, &mut *scorers.extractor);
     let sample = move || {
-        // Nobody receives what has ended after an extraction that failed; the step then ends with its error.
+        // Nobody receives what has ended after an extraction that failed; the step then ends with
+        // its error.
         let mut tell = |rollouts| drop(sender.send(rollouts));
-        timed(info_span!("rollout"), || sampler.sample_and_tell(questions, sampling, seed, &mut tell))
+        timed(info_span!("rollout"), || {
+            sampler.sample_and_tell(questions, sampling, seed, &mut tell)
+        })
     };
     let reads_triplets = scorers.sentence_scorer.reads_triplets();
     let read = move || read_all(&mut ended.iter(), extractor, rewards, reads_triplets);
     let (readings, (rollouts, rollout_seconds)) = at_once(read, sample);
-    let (rollouts, (readings, extract_seconds)) = (rollouts.map_err(StepError::Rollout)?, readings?);
+    let (rollouts, (readings, extract_seconds)) =
+        (rollouts.map_err(StepError::Rollout)?, readings?);
 
-    let reward = || timed(info_span!("reward"), || pay(&rollouts, readings, questions, scorers, rewards));
+    let reward =
+        || timed(info_span!("reward"), || pay(&rollouts, readings, questions, scorers, rewards));
     let prepare = || timed(info_span!("prepare"), || policy.prepare(&rollouts));
     let ((scored, reward_seconds), (prepared, prepare_seconds)) = at_once(reward, prepare);
     let Scored { returns, points, labels, traces, asked, mut seconds } = scored?;
     let values = prepared.map_err(StepError::Update)?;
 
-    let advantages = estimator.advantages(&returns, &points, values.as_deref(), sampling.num_generations);
-    let advantages = advantages.and_then(|made| estimator.with_signs(made, &labels)).map_err(StepError::Update)?;
-    let (update, update_seconds) = timed(info_span!("update"), || policy.update(&rollouts, &advantages));
+    let advantages =
+        estimator.advantages(&returns, &points, values.as_deref(), sampling.num_generations);
+    let advantages = advantages
+        .and_then(|made| estimator.with_signs(made, &labels))
+        .map_err(StepError::Update)?;
+    let (update, update_seconds) =
+        timed(info_span!("update"), || policy.update(&rollouts, &advantages));
     let update = update.map_err(StepError::Update)?;
     seconds.rollout = rollout_seconds;
     (seconds.extract, seconds.reward) = (extract_seconds, extract_seconds + reward_seconds);

@@ -1,5 +1,5 @@
-//! What “white space” and “word” mean here. The method was published in Python, whose classes differ from Rust's:
-//! U+001C–U+001F are white space, and combining marks are not part of a word.
+//! What “white space” and “word” mean here. The method was published in Python, whose classes
+//! differ from Rust's: U+001C–U+001F are white space, and combining marks are not part of a word.
 
 use std::sync::LazyLock;
 

@@ -17,11 +17,13 @@ pub struct Trace {
     pub response: ResponseGrades,
     /// See [`crate::Alignment::rate`].
     pub alignment_rate: f64,
-    /// The sentence rewards were dropped: too few tokens could be aligned. Nothing was then extracted or counted.
+    /// The sentence rewards were dropped: too few tokens could be aligned. Nothing was then
+    /// extracted or counted.
     pub fallback: bool,
     /// In the order of the completion, think first.
     pub sentences: Vec<SentenceTrace>,
-    /// Mean return over the tokens (R_k); over the characters where a text is scored that has no tokens.
+    /// Mean return over the tokens (R_k); over the characters where a text is scored that has no
+    /// tokens.
     pub mean_return: f64,
 }
 
@@ -52,7 +54,9 @@ impl SentenceTrace {
     pub fn reward_per_token(&self) -> f64 {
         match self.verdict.as_ref().map(|verdict| &verdict.credit) {
             Some(Credit::Sign) => 0.0,
-            Some(Credit::Points(_)) => self.reward() / self.tokens.as_ref().map_or(1, ExactSizeIterator::len) as f64,
+            Some(Credit::Points(_)) => {
+                self.reward() / self.tokens.as_ref().map_or(1, ExactSizeIterator::len) as f64
+            }
             Some(Credit::Sentence) | None => self.reward(),
         }
     }

@@ -11,7 +11,8 @@ pub trait Trainee: Sampler + Learner {
     /// The system prompt of everything sampled from now on; empty sends none.
     fn set_system_prompt(&mut self, prompt: &str);
 
-    /// Writes a checkpoint into `folder`, whole or not at all, and deletes all but the newest `keep`.
+    /// Writes a checkpoint into `folder`, whole or not at all, and deletes all but the newest
+    /// `keep`.
     ///
     /// # Errors
     /// Where it cannot be written.
@@ -29,8 +30,8 @@ pub struct Demonstration {
 
 /// A policy that learns from demonstrations.
 pub trait Student: Trainee {
-    /// One supervised step, towards these completions of their questions. The loss of the report is the mean of −log p over their
-    /// tokens, nats.
+    /// One supervised step, towards these completions of their questions. The loss of the report is
+    /// the mean of −log p over their tokens, nats.
     ///
     /// # Errors
     /// Where the device fails or the loss is not finite; the weights are then as they were.

@@ -1,12 +1,15 @@
 //! Stage 4: sentences → triplets. The extractor's reply, read tolerantly.
 //!
-//! A reply is a list of lists: `[["head", "relation", "tail"], …]`, or `[]`. Language models write such lists almost
-//! right, so the grammar is the published parser's, which takes nearly everything:
+//! A reply is a list of lists: `[["head", "relation", "tail"], …]`, or `[]`. Language models write
+//! such lists almost right, so the grammar is the published parser's, which takes nearly
+//! everything:
 //!
 //! - quotes (`"…"`, `“…”`) only suspend brackets and commas; text outside them is glued on;
 //! - inside quotes a backslash takes the next character as it is;
-//! - empty elements vanish, and the comma after a third element's text belongs to the text, so that four become three;
-//! - of several top-level lists the last one closed counts; lists that never close are taken as far as they go.
+//! - empty elements vanish, and the comma after a third element's text belongs to the text, so that
+//!   four become three;
+//! - of several top-level lists the last one closed counts; lists that never close are taken as far
+//!   as they go.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,8 +35,9 @@ pub trait Extractor: Send {
     /// Where the model cannot run.
     fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError>;
 
-    /// The triplets of each sentence, in the order in which they come, until no more do. An extractor may begin with the first
-    /// ones while others are awaited; one that does not extracts what comes together together.
+    /// The triplets of each sentence, in the order in which they come, until no more do. An
+    /// extractor may begin with the first ones while others are awaited; one that does not extracts
+    /// what comes together together.
     ///
     /// # Errors
     /// As [`Extractor::extract`].
@@ -79,7 +83,8 @@ pub enum ParseError {
     },
 }
 
-/// Replies nest two deep; more than this is noise, and would only exhaust the stack of whoever walks it.
+/// Replies nest two deep; more than this is noise, and would only exhaust the stack of whoever
+/// walks it.
 const MAX_DEPTH: usize = 128;
 
 /// The elements of the outermost list of `text`.
@@ -220,7 +225,8 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// A list of two or three whose entities are text; a list in the relation's place counts as its words.
+    /// A list of two or three whose entities are text; a list in the relation's place counts as its
+    /// words.
     fn of(element: Element) -> Option<Self> {
         let Element::List(list) = element else { return None };
         let mut parts = list.into_iter();
@@ -228,13 +234,16 @@ impl Claim {
             (Element::Text(head), relation, Some(Element::Text(tail)), None) => {
                 Some(Self::Fact(Triplet { head, relation: relation.into_text(), tail }))
             }
-            (Element::Text(head), relation, None, None) => Some(Self::Mention { head, relation: relation.into_text() }),
+            (Element::Text(head), relation, None, None) => {
+                Some(Self::Mention { head, relation: relation.into_text() })
+            }
             _ => None,
         }
     }
 }
 
-/// What a reply states, in order. Whether its entities are any good is the business of whoever reads it.
+/// What a reply states, in order. Whether its entities are any good is the business of whoever
+/// reads it.
 #[must_use]
 pub fn claims_from_reply(reply: &str) -> Vec<Claim> {
     read_reply(reply).into_iter().filter_map(Claim::of).collect()
@@ -275,10 +284,11 @@ mod tests {
 
     #[test]
     fn a_clean_reply() {
-        let reply =
-            r#"entities: [["Mario Camerini", "directed", "Il Seduttore"], ["Il Seduttore", "starred", "Loren"]]"#;
-        let expected =
-            [triplet("Mario Camerini", "directed", "Il Seduttore"), triplet("Il Seduttore", "starred", "Loren")];
+        let reply = r#"entities: [["Mario Camerini", "directed", "Il Seduttore"], ["Il Seduttore", "starred", "Loren"]]"#;
+        let expected = [
+            triplet("Mario Camerini", "directed", "Il Seduttore"),
+            triplet("Il Seduttore", "starred", "Loren"),
+        ];
         assert_eq!(triplets_from_reply(reply), expected);
         assert!(triplets_from_reply("[]").is_empty());
     }
@@ -287,7 +297,8 @@ mod tests {
     fn a_question_has_no_triplet() {
         let reply = r#"[["Il Seduttore", "director"]]"#;
         assert!(triplets_from_reply(reply).is_empty());
-        let asked = Claim::Mention { head: "Il Seduttore".to_owned(), relation: "director".to_owned() };
+        let asked =
+            Claim::Mention { head: "Il Seduttore".to_owned(), relation: "director".to_owned() };
         assert_eq!(claims_from_reply(reply), [asked]);
     }
 
@@ -298,12 +309,18 @@ mod tests {
 
     #[test]
     fn a_reply_that_was_cut_off_counts_as_far_as_it_goes() {
-        assert_eq!(triplets_from_reply(r#"[["A", "r", "B"], ["C", "s", "D"#)[1], triplet("C", "s", "D"));
+        assert_eq!(
+            triplets_from_reply(r#"[["A", "r", "B"], ["C", "s", "D"#)[1],
+            triplet("C", "s", "D")
+        );
     }
 
     #[test]
     fn a_list_for_a_relation_is_its_words() {
-        assert_eq!(triplets_from_reply(r#"[["A", ["born", ["in"]], "B"]]"#), [triplet("A", "born in", "B")]);
+        assert_eq!(
+            triplets_from_reply(r#"[["A", ["born", ["in"]], "B"]]"#),
+            [triplet("A", "born in", "B")]
+        );
         assert!(triplets_from_reply(r#"[[["A"], "r", "B"]]"#).is_empty());
     }
 
@@ -316,7 +333,10 @@ mod tests {
 
     #[test]
     fn nesting_is_bounded() {
-        assert_eq!(parse_elements(&"[".repeat(1_000_000)), Err(ParseError::TooDeep { at: MAX_DEPTH }));
+        assert_eq!(
+            parse_elements(&"[".repeat(1_000_000)),
+            Err(ParseError::TooDeep { at: MAX_DEPTH })
+        );
     }
 
     proptest! {

@@ -1,4 +1,5 @@
-//! Stage 9: rollouts and advantages → one optimiser step. [`crate::algorithm`] says which algorithms there are.
+//! Stage 9: rollouts and advantages → one optimiser step. [`crate::algorithm`] says which
+//! algorithms there are.
 use serde::{Deserialize, Serialize};
 
 use crate::{Advantages, PartError, Rollout};
@@ -43,7 +44,8 @@ pub struct CriticReport {
     /// Share of tokens whose value was clipped.
     #[serde(rename = "val/clipfrac_avg")]
     pub clip_ratio: f64,
-    /// 1 − var(target − V) ⁄ var(target), of the values before the update: 1 where all is foreseen, 0 where nothing is.
+    /// 1 − var(target − V) ⁄ var(target), of the values before the update: 1 where all is foreseen,
+    /// 0 where nothing is.
     #[serde(rename = "val/explained_variance")]
     pub explained_variance: f64,
 }
@@ -62,8 +64,8 @@ pub struct PreferenceReport {
     pub accuracy: f64,
 }
 
-/// How far the sampler was from the policy: log-probabilities noted while sampling (μ) against those of the policy before the update
-/// (π), over the completion tokens. Names are TRL's.
+/// How far the sampler was from the policy: log-probabilities noted while sampling (μ) against
+/// those of the policy before the update (π), over the completion tokens. Names are TRL's.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Mismatch {
     /// Mean of |log π − log μ|, nats.
@@ -85,8 +87,9 @@ pub struct Mismatch {
 
 /// The policy, as something to improve.
 pub trait Learner {
-    /// May compute what the update on these rollouts needs besides their returns: it runs beside the reward, which computes those.
-    /// A learner with a critic says what that expects of every token, `[B][T]`.
+    /// May compute what the update on these rollouts needs besides their returns: it runs beside
+    /// the reward, which computes those. A learner with a critic says what that expects of every
+    /// token, `[B][T]`.
     ///
     /// # Errors
     /// Where the device fails.
@@ -98,6 +101,11 @@ pub trait Learner {
     /// One update from the rollouts of a step.
     ///
     /// # Errors
-    /// Where the device fails or the loss is not finite; the iteration that meets it leaves the weights as they are.
-    fn update(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError>;
+    /// Where the device fails or the loss is not finite; the iteration that meets it leaves the
+    /// weights as they are.
+    fn update(
+        &mut self,
+        rollouts: &[Rollout],
+        advantages: &Advantages,
+    ) -> Result<UpdateReport, PartError>;
 }

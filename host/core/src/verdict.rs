@@ -1,4 +1,5 @@
-//! Stage 6: sentences and what was asked about them → verdicts. The reward rule decides; the host only calls it.
+//! Stage 6: sentences and what was asked about them → verdicts. The reward rule decides; the host
+//! only calls it.
 
 use std::collections::BTreeSet;
 
@@ -39,7 +40,8 @@ pub enum Credit {
     Sentence,
     /// Single tokens earn shares of it.
     Points(Vec<Point>),
-    /// It is a label: nobody earns it, and the advantages of the sentence's tokens take its sign (FSPO).
+    /// It is a label: nobody earns it, and the advantages of the sentence's tokens take its sign
+    /// (FSPO).
     Sign,
 }
 
@@ -90,7 +92,8 @@ pub trait SentenceScorer: Send {
     /// For each completion, one verdict per sentence, all in order.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial answer.
+    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial
+    /// answer.
     fn score(
         &mut self,
         completions: &[Completion<'_>],
@@ -108,9 +111,9 @@ pub struct Weighted {
     pub rule: Box<dyn SentenceScorer>,
 }
 
-/// Several rules as one. A sentence earns the weighted sum of their rewards; a rule that abstains adds nothing, and where
-/// all do, so does the blend. The first rule with a count decides whether the sentence is supported. A rule with a [`Credit`] of
-/// its own cannot be added to others.
+/// Several rules as one. A sentence earns the weighted sum of their rewards; a rule that abstains
+/// adds nothing, and where all do, so does the blend. The first rule with a count decides whether
+/// the sentence is supported. A rule with a [`Credit`] of its own cannot be added to others.
 pub struct Blend(Vec<Weighted>);
 
 impl Blend {
@@ -123,7 +126,8 @@ impl Blend {
 
 impl SentenceScorer for Blend {
     fn asks(&self) -> Vec<Verifier> {
-        let all: BTreeSet<Verifier> = self.0.iter().flat_map(|weighted| weighted.rule.asks()).collect();
+        let all: BTreeSet<Verifier> =
+            self.0.iter().flat_map(|weighted| weighted.rule.asks()).collect();
         all.into_iter().collect()
     }
 
@@ -151,7 +155,10 @@ impl SentenceScorer for Blend {
 }
 
 fn no_verdicts(completions: &[Completion<'_>]) -> Vec<Vec<Verdict>> {
-    completions.iter().map(|completion| vec![Verdict::default(); completion.sentences.len()]).collect()
+    completions
+        .iter()
+        .map(|completion| vec![Verdict::default(); completion.sentences.len()])
+        .collect()
 }
 
 /// Whether there is one verdict per sentence of every completion.
@@ -170,7 +177,8 @@ pub(crate) fn check_shape(
 }
 
 impl Verdict {
-    /// The sign that the sentence's advantages are to take: 1 or −1; 0 where the verdict is no label.
+    /// The sign that the sentence's advantages are to take: 1 or −1; 0 where the verdict is no
+    /// label.
     #[must_use]
     pub fn label(&self) -> i8 {
         match (&self.credit, self.reward) {
@@ -189,9 +197,10 @@ impl Verdict {
         if let Some(reward) = reward {
             let sum = (f64::from(self.reward.unwrap_or(0.0)) + weight * f64::from(reward)) as f32;
             if !sum.is_finite() {
-                return Err(
-                    format!("{weight} times the reward {reward} of {rule} makes a sentence's reward {sum}").into()
-                );
+                return Err(format!(
+                    "{weight} times the reward {reward} of {rule} makes a sentence's reward {sum}"
+                )
+                .into());
             }
             self.reward = Some(sum);
         }
@@ -236,7 +245,10 @@ mod tests {
                     ..Verdict::default()
                 })
             };
-            completions.iter().map(|completion| completion.sentences.iter().map(&mut verdict).collect()).collect()
+            completions
+                .iter()
+                .map(|completion| completion.sentences.iter().map(&mut verdict).collect())
+                .collect()
         }
     }
 
@@ -258,7 +270,10 @@ mod tests {
     impl Counter for Dictionary {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
             let known = |query: &Query| (*query == Query::new([["Rome"]])).then_some(7);
-            Ok(queries.iter().map(|query| Count { occurrences: known(query), exact: true }).collect())
+            Ok(queries
+                .iter()
+                .map(|query| Count { occurrences: known(query), exact: true })
+                .collect())
         }
 
         fn size(&self) -> CorpusSize {
@@ -267,8 +282,12 @@ mod tests {
     }
 
     fn sentences(texts: &[&str]) -> Vec<Sentence> {
-        let sentence =
-            |text: &&str| Sentence { text: (*text).into(), section: Section::Body, span: None, triplets: Vec::new() };
+        let sentence = |text: &&str| Sentence {
+            text: (*text).into(),
+            section: Section::Body,
+            span: None,
+            triplets: Vec::new(),
+        };
         texts.iter().map(sentence).collect()
     }
 
@@ -294,7 +313,10 @@ mod tests {
         let [known, unknown] = [&verdicts[0][0], &verdicts[1][0]];
         assert_eq!((known.reward, known.count, known.lookups.len()), (Some(1.0), Some(7), 1));
         let channels = known.channels.iter().map(|channel| (channel.rule.as_str(), channel.reward));
-        assert_eq!(channels.collect::<Vec<_>>(), [("shy", None), ("a", Some(2.0)), ("b", Some(-1.0))]);
+        assert_eq!(
+            channels.collect::<Vec<_>>(),
+            [("shy", None), ("a", Some(2.0)), ("b", Some(-1.0))]
+        );
         assert_eq!((unknown.reward, unknown.count), (None, None));
     }
 
@@ -302,10 +324,15 @@ mod tests {
     fn one_rule_is_weighted_and_an_infinite_sum_is_refused() {
         let rome = sentences(&["Rome"]);
         let mut halved = Blend::new(vec![weighted("a", 0.5, Pays(2.0))]);
-        let verdict = &halved.score(&[completion(&rome)], &mut Verifiers::counting(Dictionary)).unwrap()[0][0];
+        let verdict = &halved
+            .score(&[completion(&rome)], &mut Verifiers::counting(Dictionary))
+            .unwrap()[0][0];
         assert_eq!((verdict.reward, verdict.channels.len()), (Some(1.0), 0));
         let mut endless = Blend::new(vec![weighted("a", 1e300, Pays(2.0))]);
-        let error = endless.score(&[completion(&rome)], &mut Verifiers::counting(Dictionary)).unwrap_err().to_string();
+        let error = endless
+            .score(&[completion(&rome)], &mut Verifiers::counting(Dictionary))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("reward 2 of a makes a sentence's reward inf"), "{error}");
     }
 
@@ -318,13 +345,21 @@ mod tests {
                 completions: &[Completion<'_>],
                 _: &mut Verifiers<'_>,
             ) -> Result<Vec<Vec<Verdict>>, PartError> {
-                let label = || Verdict { reward: Some(1.0), credit: Credit::Sign, ..Verdict::default() };
-                Ok(completions.iter().map(|one| one.sentences.iter().map(|_| label()).collect()).collect())
+                let label =
+                    || Verdict { reward: Some(1.0), credit: Credit::Sign, ..Verdict::default() };
+                Ok(completions
+                    .iter()
+                    .map(|one| one.sentences.iter().map(|_| label()).collect())
+                    .collect())
             }
         }
         let rome = sentences(&["Rome"]);
-        let mut blend = Blend::new(vec![weighted("a", 1.0, Pays(2.0)), weighted("signs", 1.0, Signs)]);
-        let error = blend.score(&[completion(&rome)], &mut Verifiers::counting(Dictionary)).unwrap_err().to_string();
+        let mut blend =
+            Blend::new(vec![weighted("a", 1.0, Pays(2.0)), weighted("signs", 1.0, Signs)]);
+        let error = blend
+            .score(&[completion(&rome)], &mut Verifiers::counting(Dictionary))
+            .unwrap_err()
+            .to_string();
         assert!(error.starts_with("signs does not pay whole sentences"), "{error}");
     }
 
@@ -334,7 +369,8 @@ mod tests {
         let completions = [completion(&two), completion(&one)];
         let verdicts = |lengths: [usize; 2]| lengths.map(|length| vec![Verdict::default(); length]);
         assert!(check_shape("a", &completions, &verdicts([2, 1])).is_ok());
-        let message = |lengths| check_shape("a", &completions, &verdicts(lengths)).unwrap_err().to_string();
+        let message =
+            |lengths| check_shape("a", &completions, &verdicts(lengths)).unwrap_err().to_string();
         assert_eq!(message([2, 0]), "a gave 2 verdicts for 3 sentences");
         assert!(message([1, 2]).ends_with("not in the completions that they belong to"));
     }

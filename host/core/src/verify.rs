@@ -1,7 +1,8 @@
-//! What a rule may ask beside counts, and who answers: another text's entailment, a chat model's reply, passages of the corpus.
+//! What a rule may ask beside counts, and who answers: another text's entailment, a chat model's
+//! reply, passages of the corpus.
 //!
-//! Counts are always granted. The others cost a neural model or a search each, so a rule's manifest names them and the run's
-//! configuration grants them.
+//! Counts are always granted. The others cost a neural model or a search each, so a rule's manifest
+//! names them and the run's configuration grants them.
 
 use std::fmt;
 use std::time::Instant;
@@ -145,7 +146,8 @@ pub trait ChatModel: Send {
     /// Where the model does not reply, or the money for it is spent.
     fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError>;
 
-    /// Told what the run took before this process went on with it: a model with a ceiling of cost counts it.
+    /// Told what the run took before this process went on with it: a model with a ceiling of cost
+    /// counts it.
     fn having_spent(&mut self, usage: Usage) {
         let _ = usage;
     }
@@ -275,7 +277,13 @@ impl<'a> Verifiers<'a> {
     /// Grants counts alone.
     #[must_use]
     pub fn counting(counter: impl Counter + 'a) -> Self {
-        Self { counter: Box::new(counter), nli: None, chat: None, retriever: None, tallies: Tallies::default() }
+        Self {
+            counter: Box::new(counter),
+            nli: None,
+            chat: None,
+            retriever: None,
+            tallies: Tallies::default(),
+        }
     }
 
     /// Grants natural language inference too.
@@ -327,7 +335,9 @@ impl<'a> Verifiers<'a> {
     /// Where it is not granted, or the model fails.
     pub fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
         let _span = info_span!("nli", pairs = pairs.len()).entered();
-        ask("the NLI model", pairs, &mut self.tallies.nli, |pairs| granted(&mut self.nli, Verifier::Nli)?.entail(pairs))
+        ask("the NLI model", pairs, &mut self.tallies.nli, |pairs| {
+            granted(&mut self.nli, Verifier::Nli)?.entail(pairs)
+        })
     }
 
     /// One reply per prompt, in order.
@@ -391,7 +401,11 @@ fn ask<Q, A>(
     tally.asked += questions.len() as u64;
     let answers = answers?;
     let (expected, got) = (questions.len(), answers.len());
-    if got == expected { Ok(answers) } else { Err(VerifyError::Answers { what, expected, got }.into()) }
+    if got == expected {
+        Ok(answers)
+    } else {
+        Err(VerifyError::Answers { what, expected, got }.into())
+    }
 }
 
 #[cfg(test)]
@@ -418,7 +432,10 @@ mod tests {
             let reply = |prompt: &Prompt| {
                 let content = prompt.messages.last().expect("never empty").content.clone();
                 let words = content.split(' ').count() as u64;
-                ChatReply { content, usage: Usage { prompt_tokens: words, completion_tokens: 2 * words } }
+                ChatReply {
+                    content,
+                    usage: Usage { prompt_tokens: words, completion_tokens: 2 * words },
+                }
             };
             Ok(prompts.iter().map(reply).collect())
         }
@@ -443,7 +460,8 @@ mod tests {
     #[test]
     fn what_is_not_granted_is_refused() {
         let mut verifiers = Verifiers::counting(Nothing).with_chat(Echo);
-        let granted = [Verifier::Nli, Verifier::Chat, Verifier::Passages].map(|verifier| verifiers.grants(verifier));
+        let granted = [Verifier::Nli, Verifier::Chat, Verifier::Passages]
+            .map(|verifier| verifiers.grants(verifier));
         assert_eq!(granted, [false, true, false]);
         let pair = Pair { premise: "a".into(), hypothesis: "b".into() };
         assert_eq!(
@@ -455,12 +473,17 @@ mod tests {
     #[test]
     fn what_nobody_asks_need_not_be_granted() {
         let mut verifiers = Verifiers::counting(Nothing);
-        assert!(verifiers.entail(&[]).is_ok() && verifiers.reply(&[]).is_ok() && verifiers.passages(&[]).is_ok());
+        assert!(
+            verifiers.entail(&[]).is_ok()
+                && verifiers.reply(&[]).is_ok()
+                && verifiers.passages(&[]).is_ok()
+        );
     }
 
     #[test]
     fn every_question_needs_its_answer() {
-        let error = Verifiers::counting(Nothing).count(&[Query::new([["Rome"]])]).unwrap_err().to_string();
+        let error =
+            Verifiers::counting(Nothing).count(&[Query::new([["Rome"]])]).unwrap_err().to_string();
         assert_eq!(error, "the corpus gave 0 answers to 1 questions");
     }
 

@@ -8,8 +8,8 @@ use corver_core::response::{self, AnswerRule, format_reward};
 use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::{align, spans_of_pieces, split, split_sentences};
 use corver_core::{
-    Ablation, AdvantageSettings, Alignment, Compatibility, Grade, Label, ResponseGrades, RewardSettings, ScaleRewards,
-    SentenceMean, question,
+    Ablation, AdvantageSettings, Alignment, Compatibility, Grade, Label, ResponseGrades,
+    RewardSettings, ScaleRewards, SentenceMean, question,
 };
 use golden::{check_all, close, numbers, same, strings, token_map};
 use serde_json::Value;
@@ -64,16 +64,19 @@ fn formats_are_checked() {
 #[test]
 fn tokens_are_aligned_as_the_published_code_does() {
     check_all("alignment", |row| {
-        let pieces: Vec<Option<&str>> = row["token_texts"].as_array().unwrap().iter().map(Value::as_str).collect();
+        let pieces: Vec<Option<&str>> =
+            row["token_texts"].as_array().unwrap().iter().map(Value::as_str).collect();
         let mask = numbers(&row["mask"]);
-        // Masked positions are no tokens of the completion; here they can only stand at the end or be skipped alike.
+        // Masked positions are no tokens of the completion; here they can only stand at the end or
+        // be skipped alike.
         let kept: Vec<usize> = (0..pieces.len()).filter(|at| mask[*at] != 0.0).collect();
         let spans = spans_of_pieces(&kept.iter().map(|at| pieces[*at]).collect::<Vec<_>>());
         let split = split(text(row, "decoded"), Compatibility::Reference);
         let alignment = align(&split, &spans);
         let expected_map = token_map(&row["map"]);
         same("map", alignment.sentence_of, kept.iter().map(|at| expected_map[*at]).collect())?;
-        let sentences: Vec<String> = split.sentences.into_iter().map(|sentence| sentence.text).collect();
+        let sentences: Vec<String> =
+            split.sentences.into_iter().map(|sentence| sentence.text).collect();
         same("sentences", sentences, strings(&row["sentences"]))?;
         close("rate", alignment.rate, row["alignment_rate"].as_f64().unwrap(), 1e-12, 1e-9)
     });
@@ -84,7 +87,12 @@ fn unpadded(values: &Value, mask: &Value) -> Vec<Vec<f64>> {
     let rows = values.as_array().unwrap().iter().zip(mask.as_array().unwrap());
     rows.map(|(row, mask)| {
         let mask = numbers(mask);
-        numbers(row).into_iter().zip(mask).filter(|(_, mask)| *mask != 0.0).map(|(value, _)| value).collect()
+        numbers(row)
+            .into_iter()
+            .zip(mask)
+            .filter(|(_, mask)| *mask != 0.0)
+            .map(|(value, _)| value)
+            .collect()
     })
     .collect()
 }
@@ -93,19 +101,33 @@ fn unpadded(values: &Value, mask: &Value) -> Vec<Vec<f64>> {
 fn advantages_are_normalised_within_their_group() {
     check_all("advantages", |row| {
         let settings = AdvantageSettings {
-            scale_rewards: serde_json::from_value::<ScaleRewards>(row["scale_rewards"].clone()).unwrap(),
+            scale_rewards: serde_json::from_value::<ScaleRewards>(row["scale_rewards"].clone())
+                .unwrap(),
             min_spread: 0.0,
         };
         let num_generations = row["num_generations"].as_u64().unwrap() as usize;
-        let advantages = normalize(&unpadded(&row["returns"], &row["mask"]), num_generations, &settings);
+        let advantages =
+            normalize(&unpadded(&row["returns"], &row["mask"]), num_generations, &settings);
         let expected = unpadded(&row["advantages"], &row["mask"]);
         // Where the spread is rounding noise, the quotient by 1e-4 is noise as well.
         let absolute = if row["kind"] == "equal_rk" { 1e-6 } else { 1e-9 };
         for (got, expected) in advantages.values.iter().flatten().zip(expected.iter().flatten()) {
             close("advantage", *got, *expected, absolute, 1e-9)?;
         }
-        close("reward_std", advantages.reward_std, row["reward_std_mean"].as_f64().unwrap(), 1e-9, 1e-6)?;
-        close("frac_zero_std", advantages.frac_reward_zero_std, row["frac_zero_std"].as_f64().unwrap(), 1e-9, 1e-6)
+        close(
+            "reward_std",
+            advantages.reward_std,
+            row["reward_std_mean"].as_f64().unwrap(),
+            1e-9,
+            1e-6,
+        )?;
+        close(
+            "frac_zero_std",
+            advantages.frac_reward_zero_std,
+            row["frac_zero_std"].as_f64().unwrap(),
+            1e-9,
+            1e-6,
+        )
     });
 }
 
@@ -126,7 +148,8 @@ fn the_response_level_ablation_has_four_readings() {
             let returns: Vec<Vec<f64>> =
                 completions.iter().map(|completion| a3_returns(completion, &settings)).collect();
             let got = normalize(&returns, num_generations, &AdvantageSettings::default());
-            let expected = row["advantages"][name].as_array().unwrap_or_else(|| panic!("no {name}"));
+            let expected =
+                row["advantages"][name].as_array().unwrap_or_else(|| panic!("no {name}"));
             for (got, expected) in got.values.iter().zip(expected) {
                 let expected = numbers(expected);
                 for (got, expected) in got.iter().zip(&expected) {
@@ -142,8 +165,12 @@ fn the_response_level_ablation_has_four_readings() {
 }
 
 fn a3_returns(completion: &Value, settings: &RewardSettings) -> Vec<f64> {
-    let (judge, format) = (completion["judge_reward"].as_f64().unwrap(), completion["format_reward"].as_f64().unwrap());
-    let counted = completion["counted"].as_array().unwrap().iter().map(|counted| counted.as_bool().unwrap());
+    let (judge, format) = (
+        completion["judge_reward"].as_f64().unwrap(),
+        completion["format_reward"].as_f64().unwrap(),
+    );
+    let counted =
+        completion["counted"].as_array().unwrap().iter().map(|counted| counted.as_bool().unwrap());
     let sentences: Vec<SentenceReward> = numbers(&completion["sentence_rewards"])
         .into_iter()
         .zip(counted)

@@ -1,5 +1,5 @@
-//! The whole loop with plain stand-ins for the heavy parts: what `step` hands from stage to stage, and what it does
-//! when one of them fails.
+//! The whole loop with plain stand-ins for the heavy parts: what `step` hands from stage to stage,
+//! and what it does when one of them fails.
 
 use std::sync::{Barrier, mpsc};
 use std::thread;
@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use corver_core::advantage::{GaeSettings, whiten};
 use corver_core::{
-    Ablation, AdvantageSettings, Advantages, Completion, CorpusSize, Count, Counter, Credit, Estimator, Extractor,
-    Graders, Learner, Lookup, PartError, Query, Question, RewardSettings, Rollout, Sampler, Sampling, Scorers,
-    Sentence, SentenceScorer, StepError, StepReport, StepSettings, Triplet, UpdateReport, Verdict, Verifiers,
-    baselines, step, traced_returns,
+    Ablation, AdvantageSettings, Advantages, Completion, CorpusSize, Count, Counter, Credit,
+    Estimator, Extractor, Graders, Learner, Lookup, PartError, Query, Question, RewardSettings,
+    Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer, StepError, StepReport,
+    StepSettings, Triplet, UpdateReport, Verdict, Verifiers, baselines, step, traced_returns,
 };
 
 /// Answers from a script; one character is one token.
@@ -20,7 +20,12 @@ struct ScriptedPolicy {
 }
 
 impl Sampler for ScriptedPolicy {
-    fn sample(&mut self, questions: &[Question], sampling: &Sampling, _: u64) -> Result<Vec<Rollout>, PartError> {
+    fn sample(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        _: u64,
+    ) -> Result<Vec<Rollout>, PartError> {
         assert_eq!(self.completions.len(), questions.len() * sampling.num_generations);
         let rollout = |(index, text): (usize, &&'static str)| {
             let length = text.chars().count();
@@ -38,7 +43,11 @@ impl Sampler for ScriptedPolicy {
 }
 
 impl Learner for ScriptedPolicy {
-    fn update(&mut self, _: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {
+    fn update(
+        &mut self,
+        _: &[Rollout],
+        advantages: &Advantages,
+    ) -> Result<UpdateReport, PartError> {
         self.learned = advantages.values.clone();
         Ok(UpdateReport::default())
     }
@@ -56,7 +65,11 @@ impl Extractor for IsIn {
         let parse = |sentence: &&str| {
             let parts = sentence.trim_end_matches('.').split_once(" is in ");
             parts
-                .map(|(head, tail)| Triplet { head: head.into(), relation: "is in".into(), tail: tail.into() })
+                .map(|(head, tail)| Triplet {
+                    head: head.into(),
+                    relation: "is in".into(),
+                    tail: tail.into(),
+                })
                 .into_iter()
                 .collect()
         };
@@ -70,7 +83,10 @@ struct Atlas;
 impl Counter for Atlas {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         let france = |query: &Query| if query.to_string() == "Paris AND France" { 50 } else { 0 };
-        Ok(queries.iter().map(|query| Count { occurrences: Some(france(query)), exact: true }).collect())
+        Ok(queries
+            .iter()
+            .map(|query| Count { occurrences: Some(france(query)), exact: true })
+            .collect())
     }
 
     fn size(&self) -> CorpusSize {
@@ -78,7 +94,8 @@ impl Counter for Atlas {
     }
 }
 
-/// +0.5 for a pair that the corpus holds, −0.5 for one that it does not; abstains without a triplet.
+/// +0.5 for a pair that the corpus holds, −0.5 for one that it does not; abstains without a
+/// triplet.
 struct Attested;
 
 impl SentenceScorer for Attested {
@@ -93,16 +110,29 @@ impl SentenceScorer for Attested {
             let count = verifiers.count(std::slice::from_ref(&query))?[0];
             let reward = Some(if count.occurrences > Some(0) { 0.5 } else { -0.5 });
             let lookups = vec![Lookup { query, count }];
-            Ok(Verdict { reward, count: count.occurrences, triplet: Some(0), lookups, ..Verdict::default() })
+            Ok(Verdict {
+                reward,
+                count: count.occurrences,
+                triplet: Some(0),
+                lookups,
+                ..Verdict::default()
+            })
         };
-        completions.iter().map(|completion| completion.sentences.iter().map(&mut judge).collect()).collect()
+        completions
+            .iter()
+            .map(|completion| completion.sentences.iter().map(&mut judge).collect())
+            .collect()
     }
 }
 
 struct Broken;
 
 impl SentenceScorer for Broken {
-    fn score(&mut self, _: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, PartError> {
+    fn score(
+        &mut self,
+        _: &[Completion<'_>],
+        _: &mut Verifiers<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, PartError> {
         Err("the rule trapped".into())
     }
 }
@@ -116,8 +146,10 @@ impl Extractor for Forgetful {
     }
 }
 
-const RIGHT: &str = "<think>Paris is in France. That much is beyond any doubt.</think><answer>Paris</answer>";
-const WRONG: &str = "<think>Rome is in France. That much is beyond any doubt.</think><answer>Rome</answer>";
+const RIGHT: &str =
+    "<think>Paris is in France. That much is beyond any doubt.</think><answer>Paris</answer>";
+const WRONG: &str =
+    "<think>Rome is in France. That much is beyond any doubt.</think><answer>Rome</answer>";
 
 fn policy() -> ScriptedPolicy {
     ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() }
@@ -130,7 +162,12 @@ fn run<P: Sampler + Learner>(
     sentence_scorer: &mut dyn SentenceScorer,
     rewards: RewardSettings,
 ) -> Result<StepReport, StepError> {
-    run_with(policy, extractor, sentence_scorer, StepSettings { rewards, ..StepSettings::default() })
+    run_with(
+        policy,
+        extractor,
+        sentence_scorer,
+        StepSettings { rewards, ..StepSettings::default() },
+    )
 }
 
 fn run_with<P: Sampler + Learner>(
@@ -141,11 +178,15 @@ fn run_with<P: Sampler + Learner>(
 ) -> Result<StepReport, StepError> {
     let mut graders = Graders::default();
     let mut verifiers = Verifiers::counting(Atlas);
-    let mut scorers = Scorers { extractor, verifiers: &mut verifiers, sentence_scorer, graders: &mut graders };
+    let mut scorers =
+        Scorers { extractor, verifiers: &mut verifiers, sentence_scorer, graders: &mut graders };
     let sampling = Sampling { num_generations: 2, ..Sampling::default() };
     let settings = StepSettings { sampling, ..settings };
-    let question =
-        Question { question: "What is the capital?".into(), golds: vec!["Paris".into()], ..Question::default() };
+    let question = Question {
+        question: "What is the capital?".into(),
+        golds: vec!["Paris".into()],
+        ..Question::default()
+    };
     step(policy, &mut scorers, &[question], &settings, 1)
 }
 
@@ -155,7 +196,8 @@ fn a_supported_sentence_is_worth_more_than_its_neighbours() {
     let (mut extractor, mut scorer) = (IsIn::default(), Attested);
     let report = run(&mut policy, &mut extractor, &mut scorer, RewardSettings::default()).unwrap();
 
-    let sentences: Vec<f64> = report.traces.iter().map(|trace| trace.sentences[0].reward()).collect();
+    let sentences: Vec<f64> =
+        report.traces.iter().map(|trace| trace.sentences[0].reward()).collect();
     assert_eq!(sentences, [0.5, -0.5]);
     assert_eq!(report.traces[0].sentences[0].tokens, Some(7..26));
     assert_eq!(report.traces[0].sentences[0].verdict.as_ref().unwrap().count, Some(50));
@@ -171,25 +213,38 @@ fn a_supported_sentence_is_worth_more_than_its_neighbours() {
 
 #[test]
 fn the_traces_of_a_step_tell_what_every_token_was_taught() {
-    let ablations = [Ablation::None, Ablation::NoCooccurrence, Ablation::NoJudge, Ablation::ResponseLevel];
-    for (ablation, min_alignment) in ablations.into_iter().flat_map(|one| [(one, 0.5), (one, 1.1)]) {
-        let rewards = RewardSettings { ablation, min_alignment, lambda_corver: 0.7, ..RewardSettings::default() };
+    let ablations =
+        [Ablation::None, Ablation::NoCooccurrence, Ablation::NoJudge, Ablation::ResponseLevel];
+    for (ablation, min_alignment) in ablations.into_iter().flat_map(|one| [(one, 0.5), (one, 1.1)])
+    {
+        let rewards = RewardSettings {
+            ablation,
+            min_alignment,
+            lambda_corver: 0.7,
+            ..RewardSettings::default()
+        };
         let mut policy = policy();
         let report = run(&mut policy, &mut IsIn::default(), &mut Attested, rewards).unwrap();
         let means: Vec<f64> = report.traces.iter().map(|trace| trace.mean_return).collect();
         let baseline = baselines(&means, 2, &AdvantageSettings::default())[0];
         for (trace, learned) in report.traces.iter().zip(&policy.learned) {
             let returns = traced_returns(trace, &rewards);
-            let is_taught = |token: usize, value: f64| (learned[token] - baseline.advantage(value)).abs() < 1e-9;
+            let is_taught = |token: usize, value: f64| {
+                (learned[token] - baseline.advantage(value)).abs() < 1e-9
+            };
             assert!(is_taught(0, returns.outside), "{ablation:?}");
             for (sentence, value) in trace.sentences.iter().zip(returns.sentences) {
-                assert!(sentence.tokens.clone().unwrap().all(|token| is_taught(token, value)), "{ablation:?}");
+                assert!(
+                    sentence.tokens.clone().unwrap().all(|token| is_taught(token, value)),
+                    "{ablation:?}"
+                );
             }
         }
     }
 }
 
-/// Labels the first sentence of every completion wrong and the others right, without a look at triplets.
+/// Labels the first sentence of every completion wrong and the others right, without a look at
+/// triplets.
 struct Labels;
 
 impl SentenceScorer for Labels {
@@ -197,7 +252,11 @@ impl SentenceScorer for Labels {
         false
     }
 
-    fn score(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, PartError> {
+    fn score(
+        &mut self,
+        completions: &[Completion<'_>],
+        _: &mut Verifiers<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, PartError> {
         let label = |index: usize| Verdict {
             reward: Some(if index == 0 { -1.0 } else { 1.0 }),
             credit: Credit::Sign,
@@ -222,7 +281,10 @@ fn labels_decide_the_signs_that_the_policy_learns() {
     for (trace, learned) in report.traces.iter().zip(&policy.learned) {
         for (index, sentence) in trace.sentences.iter().enumerate() {
             let tokens = &learned[sentence.tokens.clone().unwrap()];
-            assert!(tokens.iter().all(|value| if index == 0 { *value < 0.0 } else { *value > 0.0 }), "{tokens:?}");
+            assert!(
+                tokens.iter().all(|value| if index == 0 { *value < 0.0 } else { *value > 0.0 }),
+                "{tokens:?}"
+            );
             signs[index.min(1)] += 1;
         }
         // A tag belongs to no sentence and keeps the sign of its completion's return.
@@ -246,7 +308,12 @@ fn labels_and_preferences_do_not_go_together() {
 struct Critical(ScriptedPolicy, f64);
 
 impl Sampler for Critical {
-    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
+    fn sample(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+    ) -> Result<Vec<Rollout>, PartError> {
         self.0.sample(questions, sampling, seed)
     }
 }
@@ -256,23 +323,36 @@ impl Learner for Critical {
         Ok(Some(rollouts.iter().map(|rollout| vec![self.1; rollout.tokens.len()]).collect()))
     }
 
-    fn update(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {
+    fn update(
+        &mut self,
+        rollouts: &[Rollout],
+        advantages: &Advantages,
+    ) -> Result<UpdateReport, PartError> {
         self.0.update(rollouts, advantages)
     }
 }
 
 #[test]
 fn what_a_critic_expects_reaches_the_advantages() {
-    let gae =
-        StepSettings { estimator: Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 1.0 }), ..StepSettings::default() };
+    let gae = StepSettings {
+        estimator: Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 1.0 }),
+        ..StepSettings::default()
+    };
     let (mut extractor, mut scorer) = (IsIn::default(), Attested);
     let mut critical = Critical(policy(), 0.5);
     let report = run_with(&mut critical, &mut extractor, &mut scorer, gae).unwrap();
-    // With λ = 1 the targets are the returns; whitening takes off what was expected, since that is the same everywhere.
+    // With λ = 1 the targets are the returns; whitening takes off what was expected, since that is
+    // the same everywhere.
     let mut expected = report.advantages.targets.unwrap();
     whiten(&mut expected);
-    let apart =
-        critical.0.learned.concat().iter().zip(expected.concat()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    let apart = critical
+        .0
+        .learned
+        .concat()
+        .iter()
+        .zip(expected.concat())
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f64::max);
     assert!(apart < 1e-9, "{apart}");
 
     let mut without = policy();
@@ -284,7 +364,8 @@ fn what_a_critic_expects_reaches_the_advantages() {
 fn without_the_cooccurrence_term_nothing_is_extracted() {
     let mut policy = policy();
     let (mut extractor, mut scorer) = (IsIn::default(), Broken);
-    let rewards = RewardSettings { ablation: Ablation::NoCooccurrence, ..RewardSettings::default() };
+    let rewards =
+        RewardSettings { ablation: Ablation::NoCooccurrence, ..RewardSettings::default() };
     let report = run(&mut policy, &mut extractor, &mut scorer, rewards).unwrap();
     assert!(extractor.seen.is_empty());
     assert!(report.traces.iter().all(|trace| !trace.fallback));
@@ -297,7 +378,9 @@ fn a_completion_that_cannot_be_aligned_earns_its_response_alone() {
     let (mut extractor, mut scorer) = (IsIn::default(), Attested);
     let rewards = RewardSettings { min_alignment: 1.1, ..RewardSettings::default() };
     let report = run(&mut policy, &mut extractor, &mut scorer, rewards).unwrap();
-    assert!(report.traces.iter().all(|trace| trace.fallback && trace.sentences[0].verdict.is_none()));
+    assert!(
+        report.traces.iter().all(|trace| trace.fallback && trace.sentences[0].verdict.is_none())
+    );
     assert_eq!(policy.learned[0][0], policy.learned[0][7]);
 }
 
@@ -305,7 +388,8 @@ fn a_completion_that_cannot_be_aligned_earns_its_response_alone() {
 fn a_failing_part_stops_the_step_before_anything_is_learned() {
     let mut policy = policy();
     let (mut extractor, mut scorer) = (IsIn::default(), Broken);
-    let error = run(&mut policy, &mut extractor, &mut scorer, RewardSettings::default()).err().unwrap();
+    let error =
+        run(&mut policy, &mut extractor, &mut scorer, RewardSettings::default()).err().unwrap();
     assert!(matches!(error, StepError::ScoreSentences(_)));
     assert!(policy.learned.is_empty());
 }
@@ -313,7 +397,8 @@ fn a_failing_part_stops_the_step_before_anything_is_learned() {
 #[test]
 fn an_extractor_that_answers_too_little_is_an_error() {
     let mut policy = policy();
-    let error = run(&mut policy, &mut Forgetful, &mut Attested, RewardSettings::default()).err().unwrap();
+    let error =
+        run(&mut policy, &mut Forgetful, &mut Attested, RewardSettings::default()).err().unwrap();
     let StepError::Extract(reason) = error else { panic!("{error}") };
     assert_eq!(reason.to_string(), "the extractor answered 5 of 6 sentences");
 }
@@ -328,7 +413,12 @@ struct Directed<'c> {
 }
 
 impl Sampler for Directed<'_> {
-    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
+    fn sample(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+    ) -> Result<Vec<Rollout>, PartError> {
         self.scripted.sample(questions, sampling, seed)
     }
 
@@ -351,7 +441,11 @@ impl Learner for Directed<'_> {
         Ok(None)
     }
 
-    fn update(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {
+    fn update(
+        &mut self,
+        rollouts: &[Rollout],
+        advantages: &Advantages,
+    ) -> Result<UpdateReport, PartError> {
         self.scripted.update(rollouts, advantages)
     }
 }
@@ -377,13 +471,15 @@ impl<P: SentenceScorer> SentenceScorer for Meeting<'_, P> {
     }
 }
 
-/// What parts that wait for each other make of a step. One after the other, each would wait for ever.
+/// What parts that wait for each other make of a step. One after the other, each would wait for
+/// ever.
 fn together(parts: fn(&Barrier) -> (Vec<Vec<f64>>, StepReport)) {
     let (sender, end) = mpsc::channel();
     thread::spawn(move || sender.send(parts(&Barrier::new(2))).expect("the test waits"));
     let (learned, report) = end.recv_timeout(Duration::from_secs(60)).expect("they met");
     let mut alone = policy();
-    let expected = run(&mut alone, &mut IsIn::default(), &mut Attested, RewardSettings::default()).unwrap();
+    let expected =
+        run(&mut alone, &mut IsIn::default(), &mut Attested, RewardSettings::default()).unwrap();
     assert_eq!((learned, report.traces), (alone.learned, expected.traces));
 }
 
@@ -398,7 +494,8 @@ fn triplets_are_extracted_while_others_are_sampled() {
         };
         let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &|_| () };
         let mut extractor = Meeting(meet, IsIn::default());
-        let report = run(&mut policy, &mut extractor, &mut Attested, RewardSettings::default()).expect("a step");
+        let report = run(&mut policy, &mut extractor, &mut Attested, RewardSettings::default())
+            .expect("a step");
         (policy.scripted.learned, report)
     });
 }
@@ -406,14 +503,17 @@ fn triplets_are_extracted_while_others_are_sampled() {
 #[test]
 fn the_update_is_prepared_while_the_reward_is_computed() {
     together(|meet| {
-        let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| ended(rollouts.iter().cloned().enumerate().collect());
+        let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| {
+            ended(rollouts.iter().cloned().enumerate().collect())
+        };
         let prepare = |rollouts: &[Rollout]| {
             assert_eq!(rollouts.len(), 2);
             meet.wait();
         };
         let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &prepare };
         let mut rule = Meeting(meet, Attested);
-        let report = run(&mut policy, &mut IsIn::default(), &mut rule, RewardSettings::default()).expect("a step");
+        let report = run(&mut policy, &mut IsIn::default(), &mut rule, RewardSettings::default())
+            .expect("a step");
         (policy.scripted.learned, report)
     });
 }
@@ -422,7 +522,9 @@ fn the_update_is_prepared_while_the_reward_is_computed() {
 fn a_policy_that_keeps_a_completion_to_itself_is_an_error() {
     let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| ended(vec![(0, rollouts[0].clone())]);
     let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &|_| () };
-    let error = run(&mut policy, &mut IsIn::default(), &mut Attested, RewardSettings::default()).err().unwrap();
+    let error = run(&mut policy, &mut IsIn::default(), &mut Attested, RewardSettings::default())
+        .err()
+        .unwrap();
     let StepError::Rollout(reason) = error else { panic!("{error}") };
     assert_eq!(reason.to_string(), "the policy handed over 1 of 2 rollouts");
 }
@@ -433,7 +535,8 @@ fn an_extractor_that_fails_while_others_are_sampled_ends_the_step() {
         (0..2).for_each(|place| ended(vec![(place, rollouts[place].clone())]));
     };
     let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &|_| () };
-    let error = run(&mut policy, &mut Forgetful, &mut Attested, RewardSettings::default()).err().unwrap();
+    let error =
+        run(&mut policy, &mut Forgetful, &mut Attested, RewardSettings::default()).err().unwrap();
     assert!(matches!(error, StepError::Extract(_)), "{error}");
     assert!(policy.scripted.learned.is_empty());
 }

@@ -20,7 +20,11 @@ fn replies_are_parsed() {
     check_all("parse_case", |row| {
         let got = parse_elements(text(row, "text"));
         same("raises", json!(got.is_err()), row["raises"].clone())?;
-        same("parsed", got.map_or(Value::Null, |elements| as_json(&elements)), row["parsed"].clone())
+        same(
+            "parsed",
+            got.map_or(Value::Null, |elements| as_json(&elements)),
+            row["parsed"].clone(),
+        )
     });
 }
 
@@ -30,7 +34,8 @@ fn replies_are_cleaned_first() {
         let reply = text(row, "response");
         same("triplets", as_json(&read_reply(reply)), row["triplets"].clone())?;
         let whole = row["triplets"].as_array().expect("a list").iter().filter_map(Value::as_array);
-        let valid = whole.filter(|list| list.len() == 3 && list[0].is_string() && list[2].is_string());
+        let valid =
+            whole.filter(|list| list.len() == 3 && list[0].is_string() && list[2].is_string());
         same("number of triplets", triplets_from_reply(reply).len(), valid.count())
     });
 }

@@ -17,9 +17,15 @@ fn rloo() {
         rewards: Vec<f64>,
         advantages: Vec<f64>,
     }
-    for Case { num_generations, rewards, advantages } in cases(include_str!("../../../tests/vectors/trl/rloo.json")) {
+    for Case { num_generations, rewards, advantages } in
+        cases(include_str!("../../../tests/vectors/trl/rloo.json"))
+    {
         let returns: Vec<Vec<f64>> = rewards.iter().map(|reward| vec![*reward]).collect();
-        let got = Estimator::Rloo.advantages(&returns, &[], None, num_generations).unwrap().values.concat();
+        let got = Estimator::Rloo
+            .advantages(&returns, &[], None, num_generations)
+            .unwrap()
+            .values
+            .concat();
         assert!(close(&got, &advantages, 1e-12), "{got:?}, expected {advantages:?}");
     }
 }
@@ -38,14 +44,19 @@ fn generalised_advantages() {
     }
     for case in cases::<Case>(include_str!("../../../tests/vectors/trl/ppo.json")) {
         let settings = GaeSettings { gamma: case.gamma, lambda: case.lambda };
-        let got = Estimator::Gae(settings).advantages(&case.returns, &[], Some(&case.values), 1).unwrap();
+        let got =
+            Estimator::Gae(settings).advantages(&case.returns, &[], Some(&case.values), 1).unwrap();
         // TRL's n ⁄ (n − 1) is an f32.
         assert!(close(&got.values.concat(), &case.advantages.concat(), 1e-7), "{:?}", got.values);
         assert!(close(&got.targets.unwrap().concat(), &case.targets.concat(), 1e-12));
         if case.lambda == 1.0 {
             let own = gae(&case.returns[0], &[], &case.values[0], &settings);
-            let expected: Vec<f64> = case.returns[0].iter().zip(&case.values[0]).map(|(r, v)| r - v).collect();
-            assert!(close(&own, &expected, 1e-12), "credit stays with the tokens that earned it: {own:?}");
+            let expected: Vec<f64> =
+                case.returns[0].iter().zip(&case.values[0]).map(|(r, v)| r - v).collect();
+            assert!(
+                close(&own, &expected, 1e-12),
+                "credit stays with the tokens that earned it: {own:?}"
+            );
         }
     }
 }

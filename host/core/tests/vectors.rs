@@ -1,4 +1,5 @@
-//! The pure stages against `tests/vectors/reference.py`, an independent implementation of the paper's formulas.
+//! The pure stages against `tests/vectors/reference.py`, an independent implementation of the
+//! paper's formulas.
 
 #[path = "../../../tests/vectors/mod.rs"]
 mod vectors;
@@ -11,8 +12,8 @@ use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::{align, split, split_sentences};
 use corver_core::triplet::{Element, Triplet, read_reply, triplets_from_reply};
 use corver_core::{
-    Ablation, AdvantageSettings, Alignment, Compatibility, Grade, Label, ResponseGrades, RewardSettings, ScaleRewards,
-    Section, SentenceMean, question,
+    Ablation, AdvantageSettings, Alignment, Compatibility, Grade, Label, ResponseGrades,
+    RewardSettings, ScaleRewards, Section, SentenceMean, question,
 };
 use serde::Deserialize;
 use vectors::{cases, close};
@@ -32,7 +33,12 @@ fn sentences() {
         sentences: Vec<String>,
     }
     for case in cases::<Case>(include_str!("../../../tests/vectors/sentences.json")) {
-        assert_eq!(split_sentences(&case.text).collect::<Vec<_>>(), case.sentences, "{:?}", case.text);
+        assert_eq!(
+            split_sentences(&case.text).collect::<Vec<_>>(),
+            case.sentences,
+            "{:?}",
+            case.text
+        );
     }
 }
 
@@ -52,19 +58,34 @@ fn alignment() {
         sentence_of: Vec<Option<usize>>,
         rate: f64,
     }
-    for Case { completion, paper, reference } in cases(include_str!("../../../tests/vectors/alignment.json")) {
-        for (compatibility, expected) in [(Compatibility::Paper, paper), (Compatibility::Reference, reference)] {
+    for Case { completion, paper, reference } in
+        cases(include_str!("../../../tests/vectors/alignment.json"))
+    {
+        for (compatibility, expected) in
+            [(Compatibility::Paper, paper), (Compatibility::Reference, reference)]
+        {
             let context = format!("{compatibility:?}: {completion:?}");
             let split = split(&completion, compatibility);
             let tokens: Vec<Option<Range<usize>>> =
                 expected.tokens.iter().map(|token| token.map(|(start, end)| start..end)).collect();
             let alignment = align(&split, &tokens);
-            let sentences: Vec<_> =
-                split.sentences.into_iter().map(|s| (s.section, s.text, s.span.map(span))).collect();
+            let sentences: Vec<_> = split
+                .sentences
+                .into_iter()
+                .map(|s| (s.section, s.text, s.span.map(span)))
+                .collect();
             assert_eq!(sentences, expected.sentences, "{context}");
-            assert_eq!(split.sections.into_iter().map(span).collect::<Vec<_>>(), expected.sections, "{context}");
+            assert_eq!(
+                split.sections.into_iter().map(span).collect::<Vec<_>>(),
+                expected.sections,
+                "{context}"
+            );
             assert_eq!(alignment.sentence_of, expected.sentence_of, "{context}");
-            assert!(close(&[alignment.rate], &[expected.rate], 1e-11), "{context}: {}", alignment.rate);
+            assert!(
+                close(&[alignment.rate], &[expected.rate], 1e-11),
+                "{context}: {}",
+                alignment.rate
+            );
         }
     }
 }
@@ -101,13 +122,29 @@ fn grades() {
         ] {
             let answer = rule.extract(completion);
             assert_eq!(answer, expected.answer, "{rule:?}: {completion:?}");
-            assert_eq!(response::normalize(answer), expected.normalized, "{rule:?}: {completion:?}");
+            assert_eq!(
+                response::normalize(answer),
+                expected.normalized,
+                "{rule:?}: {completion:?}"
+            );
             let label = rule.grade(completion, &question::split_golds(golds));
             let got = (label, label.reward());
-            assert_eq!(got, (expected.label, expected.judge), "{rule:?}: {completion:?}, golds {golds:?}");
+            assert_eq!(
+                got,
+                (expected.label, expected.judge),
+                "{rule:?}: {completion:?}, golds {golds:?}"
+            );
         }
-        assert_eq!(format_reward(completion, Compatibility::Paper), case.format.paper, "{completion:?}");
-        assert_eq!(format_reward(completion, Compatibility::Reference), case.format.reference, "{completion:?}");
+        assert_eq!(
+            format_reward(completion, Compatibility::Paper),
+            case.format.paper,
+            "{completion:?}"
+        );
+        assert_eq!(
+            format_reward(completion, Compatibility::Reference),
+            case.format.reference,
+            "{completion:?}"
+        );
     }
 }
 
@@ -122,7 +159,8 @@ fn replies() {
     for case in cases::<Case>(include_str!("../../../tests/vectors/replies.json")) {
         assert_eq!(read_reply(&case.reply), case.elements, "{:?}", case.reply);
         let parts = |Triplet { head, relation, tail }| [head, relation, tail];
-        let triplets: Vec<[String; 3]> = triplets_from_reply(&case.reply).into_iter().map(parts).collect();
+        let triplets: Vec<[String; 3]> =
+            triplets_from_reply(&case.reply).into_iter().map(parts).collect();
         assert_eq!(triplets, case.triplets, "{:?}", case.reply);
     }
 }
@@ -140,7 +178,9 @@ fn returns() {
         lambdas: [f64; 3],
         returns: Vec<f64>,
     }
-    for (number, case) in cases::<Case>(include_str!("../../../tests/vectors/returns.json")).into_iter().enumerate() {
+    for (number, case) in
+        cases::<Case>(include_str!("../../../tests/vectors/returns.json")).into_iter().enumerate()
+    {
         let [lambda_judge, lambda_format, lambda_corver] = case.lambdas;
         let settings = RewardSettings {
             lambda_judge,
@@ -150,12 +190,22 @@ fn returns() {
             sentence_mean: case.mean,
             ..RewardSettings::default()
         };
-        let grades = ResponseGrades { judge: Grade::new(case.judge, ""), format: Grade::new(case.format, "") };
+        let grades = ResponseGrades {
+            judge: Grade::new(case.judge, ""),
+            format: Grade::new(case.format, ""),
+        };
         let alignment = Alignment { sentence_of: case.sentence_of, rate: 1.0 };
-        let sentences: Vec<SentenceReward> =
-            case.sentences.iter().map(|&(reward, counted)| SentenceReward { reward, counted, shares: None }).collect();
+        let sentences: Vec<SentenceReward> = case
+            .sentences
+            .iter()
+            .map(|&(reward, counted)| SentenceReward { reward, counted, shares: None })
+            .collect();
         let returns = token_returns(&grades, &alignment, &sentences, &settings);
-        assert!(close(&returns, &case.returns, 1e-11), "case {number}: {returns:?}, expected {:?}", case.returns);
+        assert!(
+            close(&returns, &case.returns, 1e-11),
+            "case {number}: {returns:?}, expected {:?}",
+            case.returns
+        );
     }
 }
 
@@ -173,7 +223,10 @@ fn advantages() {
         let advantages = normalize(&case.returns, case.num_generations, &settings).values;
         // Where the spread is zero, rounding errors of the mean are divided by 1e-4.
         let agree = advantages.len() == case.advantages.len()
-            && advantages.iter().zip(&case.advantages).all(|(got, expected)| close(got, expected, 1e-9));
+            && advantages
+                .iter()
+                .zip(&case.advantages)
+                .all(|(got, expected)| close(got, expected, 1e-9));
         assert!(agree, "{settings:?}: {advantages:?}, expected {:?}", case.advantages);
     }
 }

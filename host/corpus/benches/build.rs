@@ -1,5 +1,5 @@
-//! Criterion: the three parts of building an index. Tokenising needs a real tokenizer and real text, which
-//! `CORVER_SHARED` names; the text that is sorted is of its own making.
+//! Criterion: the three parts of building an index. Tokenising needs a real tokenizer and real
+//! text, which `CORVER_SHARED` names; the text that is sorted is of its own making.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,7 +10,8 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 const DOCUMENTS: u32 = 4_000;
 const TOKENS_PER_DOCUMENT: u32 = 500;
 
-/// Frequent tokens and rare ones, sentences that come again, and some documents that stand several times.
+/// Frequent tokens and rare ones, sentences that come again, and some documents that stand several
+/// times.
 fn documents() -> impl Iterator<Item = Vec<u32>> {
     (0..DOCUMENTS).map(|document| {
         let mut state = (document % (DOCUMENTS / 10 * 9)).wrapping_mul(2_654_435_761) | 1;
@@ -39,10 +40,15 @@ fn sorting(criterion: &mut Criterion) {
     let path = folder.path().join("index");
     let tokens = u64::from(DOCUMENTS) * u64::from(TOKENS_PER_DOCUMENT + 1);
     let mut group = criterion.benchmark_group("write and sort tokens");
-    group.throughput(Throughput::Elements(tokens)).sample_size(10).measurement_time(Duration::from_secs(8));
-    for (name, max_block_tokens) in
-        [("at once", None), ("in two parts", Some(tokens / 2)), ("in eight parts", Some(tokens / 8))]
-    {
+    group
+        .throughput(Throughput::Elements(tokens))
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(8));
+    for (name, max_block_tokens) in [
+        ("at once", None),
+        ("in two parts", Some(tokens / 2)),
+        ("in eight parts", Some(tokens / 8)),
+    ] {
         let options = BuildOptions { max_block_tokens, ..BuildOptions::default() };
         group.bench_function(name, |bencher| bencher.iter(|| index_anew(&path, &options)));
     }
@@ -53,7 +59,8 @@ fn tokenising(criterion: &mut Criterion) {
     let Some(shared) = std::env::var_os("CORVER_SHARED").map(PathBuf::from) else {
         return eprintln!("tokenising: skipped, CORVER_SHARED is not set");
     };
-    let tokenizer = Tokenizer::from_file(shared.join("tokenizers/llama2/tokenizer.json")).expect("it is a tokenizer");
+    let tokenizer = Tokenizer::from_file(shared.join("tokenizers/llama2/tokenizer.json"))
+        .expect("it is a tokenizer");
     let input = [shared.join("corpora/enwiki-2021.jsonl.gz")];
     let folder = tempfile::tempdir().expect("there is a folder for temporary files");
     let path = folder.path().join("index");
@@ -65,7 +72,10 @@ fn tokenising(criterion: &mut Criterion) {
     };
     let text_bytes = index(&tokenizer).text_bytes;
     let mut group = criterion.benchmark_group("index 7 MB of Wikipedia");
-    group.throughput(Throughput::Bytes(text_bytes)).sample_size(10).measurement_time(Duration::from_secs(8));
+    group
+        .throughput(Throughput::Bytes(text_bytes))
+        .sample_size(10)
+        .measurement_time(Duration::from_secs(8));
     group.bench_function("text to index", |bencher| bencher.iter(|| index(&tokenizer)));
     group.finish();
 }

@@ -201,7 +201,9 @@ pub enum Error {
         width: TokenWidth,
     },
     /// There is nothing to index, or fewer documents than shards.
-    #[error("shard {shard} of {shards} would be empty: {documents} documents in all; use fewer shards or more text")]
+    #[error(
+        "shard {shard} of {shards} would be empty: {documents} documents in all; use fewer shards or more text"
+    )]
     EmptyShard {
         /// The shard without documents.
         shard: usize,

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use crate::{Error, MANIFEST, Result};
 
-/// The blake3 hash of an index folder, hexadecimal: of its manifest, which holds the checksums of its files; or, where
-/// another program built the index, of its files' names and sizes, as the files may be too large to read.
+/// The blake3 hash of an index folder, hexadecimal: of its manifest, which holds the checksums of
+/// its files; or, where another program built the index, of its files' names and sizes, as the
+/// files may be too large to read.
 ///
 /// # Errors
 /// Where the folder cannot be read.

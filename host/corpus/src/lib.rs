@@ -1,8 +1,10 @@
-//! A suffix-array index of a text corpus: build it, open it, verify it, and ask how often words occur together.
+//! A suffix-array index of a text corpus: build it, open it, verify it, and ask how often words
+//! occur together.
 //!
-//! The files are those of Infini-gram v4, byte for byte, so that a published index opens here and an index built here
-//! opens in the official engine. Counting co-occurrences has three modes ([`Mode`]): the official engine's numbers bit by
-//! bit, sub-sampling included; the same rule without sampling; or the stretches of text that hold all the words.
+//! The files are those of Infini-gram v4, byte for byte, so that a published index opens here and
+//! an index built here opens in the official engine. Counting co-occurrences has three modes
+//! ([`Mode`]): the official engine's numbers bit by bit, sub-sampling included; the same rule
+//! without sampling; or the stretches of text that hold all the words.
 //!
 //! ```
 //! use corver_corpus::{BuildOptions, Cnf, CnfOptions, Index, TokenWidth, build_from_tokens};

@@ -19,10 +19,12 @@ const ROWS_AT_ONCE: usize = 16;
 /// Characters that are shown of the library's message: it may quote a whole document.
 const MAX_PROBLEM_CHARS: usize = 200;
 
-/// The rows of a Parquet file as JSON objects, a field for each column. Lists and structs keep their shape.
+/// The rows of a Parquet file as JSON objects, a field for each column. Lists and structs keep
+/// their shape.
 ///
 /// # Errors
-/// Where the file is not a readable Parquet file; each item, where its row cannot be read: it is then the last.
+/// Where the file is not a readable Parquet file; each item, where its row cannot be read: it is
+/// then the last.
 pub fn parquet_records(path: &Path) -> Result<impl Iterator<Item = Result<serde_json::Value>>> {
     let mut rows = Some(Rows::open(path)?);
     Ok(std::iter::from_fn(move || {
@@ -65,8 +67,10 @@ impl Rows {
     /// Reads one column alone, by its number.
     pub(crate) fn only(self, column: usize) -> Result<Self> {
         let root = self.columns.root_schema();
-        let only = Type::group_type_builder(root.name()).with_fields(vec![root.get_fields()[column].clone()]);
-        let unreadable = |e: ParquetError| Error::Parquet { path: self.path.clone(), message: e.to_string() };
+        let only = Type::group_type_builder(root.name())
+            .with_fields(vec![root.get_fields()[column].clone()]);
+        let unreadable =
+            |e: ParquetError| Error::Parquet { path: self.path.clone(), message: e.to_string() };
         let columns = Arc::new(SchemaDescriptor::new(Arc::new(only.build().map_err(unreadable)?)));
         Ok(Self { columns, ..self })
     }
@@ -86,7 +90,10 @@ impl Rows {
     }
 
     /// What `take` makes of the next row; `None` after the last row.
-    pub(crate) fn next<T>(&mut self, take: impl FnOnce(Row) -> Result<T, String>) -> Result<Option<T>> {
+    pub(crate) fn next<T>(
+        &mut self,
+        take: impl FnOnce(Row) -> Result<T, String>,
+    ) -> Result<Option<T>> {
         let Some(row) = self.next_row()? else { return Ok(None) };
         guarded(|| take(row)).map(Some).map_err(|problem| self.bad_row(self.done, problem))
     }

@@ -1,4 +1,5 @@
-//! Checking the content of an index. Opening it does not: that would take time that grows with the index.
+//! Checking the content of an index. Opening it does not: that would take time that grows with the
+//! index.
 
 use std::cmp::Ordering;
 use std::path::Path;
@@ -14,9 +15,11 @@ use crate::index::open::{Index, OpenOptions};
 /// How much of the suffix array [`verify`] checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
-    /// The order of this many pairs of neighbouring suffixes per shard, evenly spread, and as many prefixes of a level.
+    /// The order of this many pairs of neighbouring suffixes per shard, evenly spread, and as many
+    /// prefixes of a level.
     Sampled(u64),
-    /// The order of all suffixes, and all prefixes. Slow on a big index, and very slow where one text repeats through most of it.
+    /// The order of all suffixes, and all prefixes. Slow on a big index, and very slow where one
+    /// text repeats through most of it.
     Full,
 }
 
@@ -41,8 +44,9 @@ pub struct Verified {
     pub suffix_pairs: u64,
 }
 
-/// Verifies the index in a folder, or those of its shards that the options open: sizes, checksums where there is a manifest, the
-/// documents' offsets, the order of the suffix array, and the prefix files.
+/// Verifies the index in a folder, or those of its shards that the options open: sizes, checksums
+/// where there is a manifest, the documents' offsets, the order of the suffix array, and the prefix
+/// files.
 ///
 /// # Errors
 /// The first thing that is wrong, with file and place.
@@ -64,11 +68,15 @@ pub fn verify(dir: impl AsRef<Path>, options: OpenOptions, level: Level) -> Resu
 
 fn verify_checksums(index: &Index, manifest: &IndexManifest) -> Result<u64> {
     let mut verified = 0;
-    for (name, FileRecord { bytes, blake3 }) in manifest.files_of(|shard| index.shard(shard).is_some()) {
+    for (name, FileRecord { bytes, blake3 }) in
+        manifest.files_of(|shard| index.shard(shard).is_some())
+    {
         let path = index.path().join(name);
         let file = match std::fs::File::open(&path) {
             Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Error::MissingFile { path }),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::MissingFile { path });
+            }
             Err(e) => return Err(Error::io("open", &path)(e)),
         };
         let mut hasher = blake3::Hasher::new();
@@ -102,7 +110,9 @@ fn verify_offsets(shard: &Shard) -> Result<u64> {
         previous = Some(start);
     }
     let width = shard.width.bytes();
-    let separators = shard.stream().chunks_exact(width).filter(|token| token.iter().all(|&b| b == 0xFF)).count() as u64;
+    let separators =
+        shard.stream().chunks_exact(width).filter(|token| token.iter().all(|&b| b == 0xFF)).count()
+            as u64;
     if separators != shard.num_documents() {
         return Err(Error::Corrupt {
             path: shard.offsets_path().to_owned(),
@@ -114,7 +124,8 @@ fn verify_offsets(shard: &Shard) -> Result<u64> {
     Ok(separators)
 }
 
-/// Every suffix must be smaller than the next. Where all are, no two are the same, and the table is a permutation.
+/// Every suffix must be smaller than the next. Where all are, no two are the same, and the table is
+/// a permutation.
 fn verify_order(shard: &Shard, level: Level) -> Result<u64> {
     let pairs = shard.num_tokens - 1;
     let width = shard.width.bytes();

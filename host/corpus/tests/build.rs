@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use corver_corpus::{
-    BuildOptions, Error, Index, IndexManifest, Level, OpenOptions, Progress, TokenWidth, Tokenizer, build,
-    build_from_documents, build_from_tokens, verify,
+    BuildOptions, Error, Index, IndexManifest, Level, OpenOptions, Progress, TokenWidth, Tokenizer,
+    build, build_from_documents, build_from_tokens, verify,
 };
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType};
@@ -33,7 +33,8 @@ fn corpus(folder: &Path) -> PathBuf {
         let mut text = String::new();
         for document in 0..400 {
             let length = if document == 200 { 40_000 } else { 1 + document % 90 };
-            let words: Vec<&str> = (0..length).map(|word| words[(word * word + document * (file + 1)) % 5]).collect();
+            let words: Vec<&str> =
+                (0..length).map(|word| words[(word * word + document * (file + 1)) % 5]).collect();
             text += &format!("{{\"text\": \"{}\", \"number\": {document}}}\n", words.join(" "));
         }
         fs::write(inputs.join(format!("{file}.jsonl")), text).unwrap();
@@ -53,8 +54,10 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 fn names(folder: &Path) -> Vec<String> {
-    let mut names: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     names
 }
@@ -71,8 +74,13 @@ fn in_a_process_of_its_own(work: &str, folder: &Path, value: u64) -> Output {
 fn on_threads(threads: usize, work: &str, folder: &Path, value: u64) -> Output {
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new(program);
-    command.args(["child", "--exact", "--ignored", "--nocapture"]).env("RAYON_NUM_THREADS", threads.to_string());
-    command.env("CORVER_CHILD", work).env("CORVER_CHILD_FOLDER", folder).env("CORVER_CHILD_VALUE", value.to_string());
+    command
+        .args(["child", "--exact", "--ignored", "--nocapture"])
+        .env("RAYON_NUM_THREADS", threads.to_string());
+    command
+        .env("CORVER_CHILD", work)
+        .env("CORVER_CHILD_FOLDER", folder)
+        .env("CORVER_CHILD_VALUE", value.to_string());
     command.output().unwrap()
 }
 
@@ -90,12 +98,17 @@ fn child() {
                     std::process::abort();
                 }
             };
-            let options = BuildOptions { max_block_tokens: Some(50_000), progress: Some(&count), ..options() };
+            let options = BuildOptions {
+                max_block_tokens: Some(50_000),
+                progress: Some(&count),
+                ..options()
+            };
             build(&[folder.join("inputs")], &tokenizer(), &folder.join("index"), &options).unwrap();
         }
         "sort within so many bytes" => {
             let options = BuildOptions { memory: Some(value), ..BuildOptions::default() };
-            build_from_tokens(many_documents(), TokenWidth::U16, &folder.join("index"), &options).unwrap();
+            build_from_tokens(many_documents(), TokenWidth::U16, &folder.join("index"), &options)
+                .unwrap();
             write_peak(folder);
         }
         "index files within so many bytes" => {
@@ -116,7 +129,8 @@ fn write_peak(folder: PathBuf) {
 /// Bytes that a child process took at most.
 fn peak(folder: &Path) -> u64 {
     let peak = fs::read_to_string(folder.join("peak")).unwrap();
-    let kilobytes: u64 = peak.trim_start_matches("VmHWM:").trim().trim_end_matches(" kB").parse().unwrap();
+    let kilobytes: u64 =
+        peak.trim_start_matches("VmHWM:").trim().trim_end_matches(" kB").parse().unwrap();
     1024 * kilobytes
 }
 
@@ -138,11 +152,15 @@ fn a_build_killed_anywhere_is_gone_on_with() {
         }
         kills += 1;
         assert!(!index.exists(), "killed after {reports} reports");
-        assert!(matches!(Index::open(index.with_extension("unfinished")), Err(Error::Unfinished { .. })));
+        assert!(matches!(
+            Index::open(index.with_extension("unfinished")),
+            Err(Error::Unfinished { .. })
+        ));
         // A second blow before it may come to its end.
         in_a_process_of_its_own("die after so many reports", folder.path(), reports);
         if !index.exists() {
-            let last = in_a_process_of_its_own("die after so many reports", folder.path(), u64::MAX);
+            let last =
+                in_a_process_of_its_own("die after so many reports", folder.path(), u64::MAX);
             assert!(last.status.success(), "{}", String::from_utf8_lossy(&last.stderr));
         }
         assert!(files(&index) == whole, "killed after {reports} reports");
@@ -158,13 +176,18 @@ fn interrupt(folder: &Path, broken_file: &str) -> PathBuf {
     let file = inputs.join(broken_file);
     let good = fs::read(&file).unwrap();
     fs::write(&file, [&good[..], b"oops\n"].concat()).unwrap();
-    let failed = build(std::slice::from_ref(&inputs), &tokenizer(), &folder.join("index"), &options());
+    let failed =
+        build(std::slice::from_ref(&inputs), &tokenizer(), &folder.join("index"), &options());
     assert!(matches!(failed, Err(Error::BadLine { line: 401, .. })), "{failed:?}");
     fs::write(&file, good).unwrap();
     inputs
 }
 
-fn resumed(inputs: &Path, options: &BuildOptions<'_>, index: &Path) -> (Result<IndexManifest, Error>, u64) {
+fn resumed(
+    inputs: &Path,
+    options: &BuildOptions<'_>,
+    index: &Path,
+) -> (Result<IndexManifest, Error>, u64) {
     let resumed = std::sync::Mutex::new(0);
     let tell = |progress: Progress| {
         if let Progress::Resumed { documents, .. } = progress {
@@ -198,10 +221,16 @@ fn an_interrupted_build_is_not_mixed_with_another() {
     let index = folder.path().join("index");
     let two = BuildOptions { shards: 2, ..options() };
     let refused = build(std::slice::from_ref(&inputs), &tokenizer(), &index, &two);
-    assert!(matches!(&refused, Err(Error::OtherBuild { what, .. }) if what.contains("shards")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(Error::OtherBuild { what, .. }) if what.contains("shards")),
+        "{refused:?}"
+    );
     let other = Tokenizer::from_bytes(WORDS.replace("hill", "moor")).unwrap();
     let refused = build(std::slice::from_ref(&inputs), &other, &index, &options());
-    assert!(matches!(&refused, Err(Error::OtherBuild { what, .. }) if what.contains("tokenizer")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(Error::OtherBuild { what, .. }) if what.contains("tokenizer")),
+        "{refused:?}"
+    );
 
     let (built, documents) = resumed(&inputs, &BuildOptions { restart: true, ..two }, &index);
     assert_eq!((built.unwrap().shards, documents), (2, 0));
@@ -246,16 +275,22 @@ fn two_builds_of_one_index_do_not_meet() {
     // Documents from memory wait for each other instead: one builds, and the others find it there.
     let demo = folder.path().join("demo");
     let results: Vec<_> = std::thread::scope(|scope| {
-        let build = || build_from_documents(["red fox", "den"], &tokenizer(), &demo, &BuildOptions::default());
+        let build = || {
+            build_from_documents(["red fox", "den"], &tokenizer(), &demo, &BuildOptions::default())
+        };
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(build)).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1);
-    assert!(results.iter().all(|result| matches!(result, Ok(_) | Err(Error::AlreadyExists { .. }))), "{results:?}");
+    assert!(
+        results.iter().all(|result| matches!(result, Ok(_) | Err(Error::AlreadyExists { .. }))),
+        "{results:?}"
+    );
     assert_eq!(names(folder.path()), ["demo", "index", "inputs"]);
 }
 
-/// Eight million tokens that compress badly, in documents of a thousand, one of which stands many times.
+/// Eight million tokens that compress badly, in documents of a thousand, one of which stands many
+/// times.
 fn many_documents() -> impl Iterator<Item = Vec<u32>> {
     (0..8_000_u32).map(|document| {
         let mut state = if document % 10 == 0 { 1 } else { document.wrapping_mul(2_654_435_761) };
@@ -283,7 +318,8 @@ fn the_memory_budget_is_kept_and_changes_no_byte() {
     assert!(files(&folder.path().join("index")) == files(&whole));
 }
 
-/// A tokenizer of the Llama 2 family, of which every thread keeps word parts: letters, and what their merges make.
+/// A tokenizer of the Llama 2 family, of which every thread keeps word parts: letters, and what
+/// their merges make.
 fn llama() -> Tokenizer {
     let letters: Vec<String> = ('a'..='z').map(String::from).collect();
     let mut pieces = vec!["<unk>".to_owned(), "▁".to_owned()];
@@ -314,16 +350,20 @@ fn llama() -> Tokenizer {
 fn the_memory_budget_is_kept_while_texts_are_tokenised() {
     let mut state = 7_u64;
     let mut next = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    let mut word = || (0..4 + next(5)).map(|_| char::from(b'a' + next(26) as u8)).chain([' ']).collect::<String>();
+    let mut word = || {
+        (0..4 + next(5)).map(|_| char::from(b'a' + next(26) as u8)).chain([' ']).collect::<String>()
+    };
     let documents: Vec<String> = (0..4_000).map(|_| (0..250).map(|_| word()).collect()).collect();
     let folder = tempfile::tempdir().unwrap();
     let inputs = folder.path().join("inputs");
     fs::create_dir(&inputs).unwrap();
     let half = documents.len() / 2;
-    let lines: String = documents[..half].iter().map(|text| format!("{{\"text\": \"{text}\"}}\n")).collect();
+    let lines: String =
+        documents[..half].iter().map(|text| format!("{{\"text\": \"{text}\"}}\n")).collect();
     fs::write(inputs.join("a.jsonl.zst"), zstd::encode_all(lines.as_bytes(), 0).unwrap()).unwrap();
     write_texts(&inputs.join("b.parquet"), &documents[half..]);
     drop((documents, lines));
@@ -341,11 +381,15 @@ fn the_memory_budget_is_kept_while_texts_are_tokenised() {
         fs::remove_dir_all(folder.path().join("index")).unwrap();
     }
 
-    // A budget without room for one thread is refused before anything is read, with the least that would do.
+    // A budget without room for one thread is refused before anything is read, with the least that
+    // would do.
     let index = folder.path().join("index");
     let options = BuildOptions { memory: Some(20 << 20), ..BuildOptions::default() };
     let refused = build(std::slice::from_ref(&inputs), &llama(), &index, &options);
-    assert!(matches!(refused, Err(Error::Memory { needed, .. }) if needed > 50 << 20), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::Memory { needed, .. }) if needed > 50 << 20),
+        "{refused:?}"
+    );
     assert!(!index.exists());
 }
 
@@ -372,37 +416,61 @@ fn a_budget_that_cannot_do_says_what_would() {
     let index = folder.path().join("index");
     let options = BuildOptions { memory: Some(1 << 20), ..BuildOptions::default() };
     let refused = build_from_tokens([vec![1, 2], vec![3]], TokenWidth::U16, &index, &options);
-    assert!(matches!(refused, Err(Error::Memory { budget: 1_048_576, needed }) if needed > 1 << 20), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Error::Memory { budget: 1_048_576, needed }) if needed > 1 << 20),
+        "{refused:?}"
+    );
     assert_eq!(names(folder.path()), [] as [&str; 0]);
 }
 
 /// The official builder needs 100,000 bytes per core and shard.
 #[test]
 fn the_smallest_inputs_are_right() {
-    let cases: [&[&[u32]]; 6] =
-        [&[&[]], &[&[7]], &[&[], &[], &[]], &[&[7, 7]], &[&[0], &[]], &[&[1, 2], &[2, 1], &[], &[1]]];
+    let cases: [&[&[u32]]; 6] = [
+        &[&[]],
+        &[&[7]],
+        &[&[], &[], &[]],
+        &[&[7, 7]],
+        &[&[0], &[]],
+        &[&[1, 2], &[2, 1], &[], &[1]],
+    ];
     for width in [TokenWidth::U8, TokenWidth::U16, TokenWidth::U32] {
         for documents in cases {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("index");
             let given = documents.iter().map(|ids| ids.to_vec());
-            let manifest = build_from_tokens(given, width, &path, &BuildOptions::default()).unwrap();
+            let manifest =
+                build_from_tokens(given, width, &path, &BuildOptions::default()).unwrap();
             let tokens: u64 = documents.iter().map(|ids| 1 + ids.len() as u64).sum();
             assert_eq!((manifest.documents, manifest.tokens), (documents.len() as u64, tokens));
-            assert_eq!(verify(&path, OpenOptions::default(), Level::Full).unwrap().suffix_pairs, tokens - 1);
+            assert_eq!(
+                verify(&path, OpenOptions::default(), Level::Full).unwrap().suffix_pairs,
+                tokens - 1
+            );
             let index = Index::open(&path).unwrap();
             assert_eq!(index.count(&[]).unwrap(), tokens);
             assert_eq!(index.count(&[width.separator()]).unwrap(), documents.len() as u64);
-            let sevens = documents.iter().flat_map(|ids| *ids).filter(|&&id| id == 7).count() as u64;
+            let sevens =
+                documents.iter().flat_map(|ids| *ids).filter(|&&id| id == 7).count() as u64;
             assert_eq!(index.count(&[7]).unwrap(), sevens);
         }
     }
     let folder = tempfile::tempdir().unwrap();
-    let none = build_from_tokens([], TokenWidth::U16, &folder.path().join("index"), &BuildOptions::default());
+    let none = build_from_tokens(
+        [],
+        TokenWidth::U16,
+        &folder.path().join("index"),
+        &BuildOptions::default(),
+    );
     assert!(matches!(none, Err(Error::EmptyShard { documents: 0, .. })));
     let empty = ["", ""];
-    let manifest =
-        build_from_documents(empty, &tokenizer(), &folder.path().join("empty"), &BuildOptions::default()).unwrap();
+    let manifest = build_from_documents(
+        empty,
+        &tokenizer(),
+        &folder.path().join("empty"),
+        &BuildOptions::default(),
+    )
+    .unwrap();
     assert_eq!((manifest.documents, manifest.tokens, manifest.text_bytes), (2, 2, 0));
 }
 

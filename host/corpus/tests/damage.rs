@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions, TOKENIZER, TokenWidth,
-    Tokenizer, build, build_from_documents, build_from_tokens, verify,
+    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions,
+    TOKENIZER, TokenWidth, Tokenizer, build, build_from_documents, build_from_tokens, verify,
 };
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
@@ -52,14 +52,23 @@ fn every_missing_emptied_or_truncated_file_is_noticed_at_open() {
                     "halve" => fs::write(&file, &bytes[..bytes.len() / 2]).unwrap(),
                     _ => fs::write(&file, bytes.repeat(2)).unwrap(),
                 }
-                // Without a manifest it is unknown how many documents or how wide the pointers were; `verify` finds out.
+                // Without a manifest it is unknown how many documents or how wide the pointers
+                // were; `verify` finds out.
                 let unknowable = !with_manifest
-                    && matches!((name, damage), ("table.0", "double") | ("offset.0", "halve" | "double"));
+                    && matches!(
+                        (name, damage),
+                        ("table.0", "double") | ("offset.0", "halve" | "double")
+                    );
                 match Index::open(&index) {
                     Ok(_) if unknowable => {
-                        assert!(verify(&index, OpenOptions::default(), Level::Full).is_err(), "{name}: {damage}");
+                        assert!(
+                            verify(&index, OpenOptions::default(), Level::Full).is_err(),
+                            "{name}: {damage}"
+                        );
                     }
-                    Err(Error::Size { .. } | Error::MissingFile { .. } | Error::NotAnIndex { .. }) => {}
+                    Err(
+                        Error::Size { .. } | Error::MissingFile { .. } | Error::NotAnIndex { .. },
+                    ) => {}
                     Err(Error::Corrupt { .. }) if !with_manifest => {}
                     other => panic!("{name}: {damage}, manifest {with_manifest}: {other:?}"),
                 }
@@ -68,7 +77,8 @@ fn every_missing_emptied_or_truncated_file_is_noticed_at_open() {
     }
 }
 
-/// The files that `open` does not read: their size is the manifest's, or `open` says so, and their content, or `verify` does.
+/// The files that `open` does not read: their size is the manifest's, or `open` says so, and their
+/// content, or `verify` does.
 #[test]
 fn damage_to_metadata_and_tokenizer_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +93,10 @@ fn damage_to_metadata_and_tokenizer_is_noticed() {
         for (damaged, is_size) in [(&flipped[..], false), (&whole[1..], true), (&[], true)] {
             fs::write(&file, damaged).unwrap();
             if is_size {
-                assert!(matches!(open_error(&path), Error::Size { path, .. } if path == file), "{name}");
+                assert!(
+                    matches!(open_error(&path), Error::Size { path, .. } if path == file),
+                    "{name}"
+                );
                 continue;
             }
             Index::open(&path).unwrap();
@@ -137,11 +150,15 @@ fn a_manifest_lists_files_of_its_folder_only() {
     for name in ["../elsewhere", "..", "/dev/zero", "offset.0/", ""] {
         let listed = format!("\"files\": {{\"{name}\": {{\"bytes\": 1, \"blake3\": \"\"}},");
         fs::write(index.join(MANIFEST), manifest.replace("\"files\": {", &listed)).unwrap();
-        assert!(matches!(open_error(&index), Error::FileName { name: got, .. } if got == name), "{name:?}");
+        assert!(
+            matches!(open_error(&index), Error::FileName { name: got, .. } if got == name),
+            "{name:?}"
+        );
     }
 }
 
-/// An index that is open stays what it was when another takes its name; opened anew it is the other one, or an error.
+/// An index that is open stays what it was when another takes its name; opened anew it is the other
+/// one, or an error.
 #[test]
 fn a_replaced_index_is_the_old_one_or_the_new_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,11 +184,13 @@ fn a_replaced_index_is_the_old_one_or_the_new_one() {
     }
 }
 
-/// A file system that takes no more: a limit on the size of files gives the same error to the same calls.
+/// A file system that takes no more: a limit on the size of files gives the same error to the same
+/// calls.
 #[test]
 fn a_full_disk_is_an_error_and_no_index() {
     let folder = tempfile::tempdir().unwrap();
-    let script = "trap '' XFSZ; ulimit -f 64; exec \"$0\" fill_the_disk --exact --ignored --nocapture";
+    let script =
+        "trap '' XFSZ; ulimit -f 64; exec \"$0\" fill_the_disk --exact --ignored --nocapture";
     let program = std::env::current_exe().unwrap();
     let mut shell = std::process::Command::new("sh");
     shell.arg("-c").arg(script).arg(program).env("CORVER_FULL", folder.path());
@@ -185,10 +204,12 @@ fn a_full_disk_is_an_error_and_no_index() {
 fn fill_the_disk() {
     let folder = PathBuf::from(std::env::var_os("CORVER_FULL").expect("run by another test"));
     let path = folder.join("index");
-    // The stream is too big; the stream fits, but the table does not; the pieces of a sort in parts do not.
+    // The stream is too big; the stream fits, but the table does not; the pieces of a sort in parts
+    // do not.
     for (tokens, max_block_tokens) in [(400_000, None), (15_000, None), (20_000, Some(18_000))] {
         let documents = [(0..tokens).map(|token| token % 60_000).collect::<Vec<u32>>()];
-        let options = BuildOptions { max_block_tokens, pointer_width: Some(8), ..BuildOptions::default() };
+        let options =
+            BuildOptions { max_block_tokens, pointer_width: Some(8), ..BuildOptions::default() };
         match build_from_tokens(documents, TokenWidth::U16, &path, &options) {
             Err(Error::Io { action: "write", source, .. }) => {
                 assert_eq!(source.kind(), std::io::ErrorKind::FileTooLarge);
@@ -203,19 +224,29 @@ fn fill_the_disk() {
 fn a_missing_shard_in_the_middle_is_no_smaller_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
-    build_from_tokens(vec![vec![1]; 9], TokenWidth::U16, &path, &BuildOptions::with_shards(3)).unwrap();
+    build_from_tokens(vec![vec![1]; 9], TokenWidth::U16, &path, &BuildOptions::with_shards(3))
+        .unwrap();
     fs::remove_file(path.join(MANIFEST)).unwrap();
     assert_eq!(Index::open(&path).unwrap().num_shards(), 3);
     fs::remove_file(path.join("tokenized.1")).unwrap();
-    assert!(matches!(open_error(&path), Error::MissingFile { path } if path.ends_with("tokenized.1")));
+    assert!(
+        matches!(open_error(&path), Error::MissingFile { path } if path.ends_with("tokenized.1"))
+    );
 }
 
-/// Every bit of every file, one at a time: an answer or a typed error, never a panic, and `verify` always notices.
+/// Every bit of every file, one at a time: an answer or a typed error, never a panic, and `verify`
+/// always notices.
 #[test]
 fn no_flipped_bit_leads_astray() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
-    build_from_tokens([vec![1, 2, 3, 1, 2], vec![2, 3]], TokenWidth::U16, &path, &BuildOptions::default()).unwrap();
+    build_from_tokens(
+        [vec![1, 2, 3, 1, 2], vec![2, 3]],
+        TokenWidth::U16,
+        &path,
+        &BuildOptions::default(),
+    )
+    .unwrap();
     let cnf = Cnf::new(vec![vec![vec![1], vec![2, 3]], vec![vec![3]], vec![vec![2]]]).unwrap();
     let mut refused = 0;
     for name in ["tokenized.0", "table.0", "offset.0"] {
@@ -233,10 +264,16 @@ fn no_flipped_bit_leads_astray() {
                     };
                     let counts = [Mode::Compatible, Mode::Exact, Mode::Span].map(count_cnf);
                     for answer in counts.into_iter().chain([index.count(&[1, 2]).map(drop)]) {
-                        assert!(matches!(answer, Ok(()) | Err(Error::Corrupt { .. })), "{name}, bit {bit}: {answer:?}");
+                        assert!(
+                            matches!(answer, Ok(()) | Err(Error::Corrupt { .. })),
+                            "{name}, bit {bit}: {answer:?}"
+                        );
                     }
                     let verdict = verify(&path, OpenOptions::default(), Level::Full);
-                    assert!(matches!(verdict, Err(Error::Checksum { .. })), "{name}, bit {bit}: {verdict:?}");
+                    assert!(
+                        matches!(verdict, Err(Error::Checksum { .. })),
+                        "{name}, bit {bit}: {verdict:?}"
+                    );
                 }
                 Err(error) => {
                     assert!(matches!(error, Error::Corrupt { .. }), "{name}, bit {bit}: {error}");
@@ -256,7 +293,8 @@ fn a_file_that_loses_its_end_while_it_is_open_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
-    build_from_documents(["red fox den"; 300], &tokenizer, &path, &BuildOptions::default()).unwrap();
+    build_from_documents(["red fox den"; 300], &tokenizer, &path, &BuildOptions::default())
+        .unwrap();
     let words = [vec!["red".to_owned()], vec!["den".to_owned()]];
     let options = CnfOptions::default();
     for name in ["tokenized.0", "table.0", "offset.0"] {
@@ -268,7 +306,12 @@ fn a_file_that_loses_its_end_while_it_is_open_is_noticed() {
         let right = counts().map(Result::unwrap);
         let file = path.join(name);
         let whole = fs::read(&file).unwrap();
-        fs::File::options().write(true).open(&file).unwrap().set_len(whole.len() as u64 - 1).unwrap();
+        fs::File::options()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_len(whole.len() as u64 - 1)
+            .unwrap();
         for error in counts().map(Result::unwrap_err) {
             assert!(matches!(&error, Error::Size { path, .. } if *path == file), "{name}: {error}");
         }
@@ -277,12 +320,15 @@ fn a_file_that_loses_its_end_while_it_is_open_is_noticed() {
     }
 }
 
-/// The prefix file of a larger index: wrong prefixes may give wrong counts, as wrong tokens do, and nothing worse.
+/// The prefix file of a larger index: wrong prefixes may give wrong counts, as wrong tokens do, and
+/// nothing worse.
 #[test]
 fn damage_to_the_prefix_file_is_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
-    let document = |number: u32| (0..700).map(|place: u32| 1 + place.wrapping_mul(number ^ place) % 900).collect();
+    let document = |number: u32| {
+        (0..700).map(|place: u32| 1 + place.wrapping_mul(number ^ place) % 900).collect()
+    };
     let documents: Vec<Vec<u32>> = (0..100).map(document).collect();
     build_from_tokens(documents, TokenWidth::U16, &path, &BuildOptions::default()).unwrap();
     let verified = || verify(&path, OpenOptions::default(), Level::Sampled(10));
@@ -307,7 +353,8 @@ fn damage_to_the_prefix_file_is_noticed() {
         counts();
         assert!(matches!(verified(), Err(Error::Checksum { path, .. }) if path == file));
     }
-    let [old, new] = [&whole[..], &fs::read(&file).unwrap()].map(|bytes| blake3::hash(bytes).to_hex().to_string());
+    let [old, new] = [&whole[..], &fs::read(&file).unwrap()]
+        .map(|bytes| blake3::hash(bytes).to_hex().to_string());
     fs::write(&manifest, listed.replace(&old, &new)).unwrap();
     assert!(matches!(verified(), Err(Error::Corrupt { path, entry: 0, .. }) if path == file));
     // Without a manifest the file is not used.
@@ -319,7 +366,10 @@ fn damage_to_the_prefix_file_is_noticed() {
     assert!(matches!(open_error(&path), Error::Size { path, .. } if path == file));
     fs::write(
         &manifest,
-        listed.replace(&format!("\"bytes\": {},", whole.len()), &format!("\"bytes\": {},", whole.len() - 8)),
+        listed.replace(
+            &format!("\"bytes\": {},", whole.len()),
+            &format!("\"bytes\": {},", whole.len() - 8),
+        ),
     )
     .unwrap();
     assert!(matches!(open_error(&path), Error::Size { path, .. } if path == file));
@@ -332,7 +382,8 @@ fn damage_to_the_prefix_file_is_noticed() {
 fn documents_out_of_order_are_noticed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
-    build_from_tokens(vec![vec![1, 2]; 400], TokenWidth::U16, &path, &BuildOptions::default()).unwrap();
+    build_from_tokens(vec![vec![1, 2]; 400], TokenWidth::U16, &path, &BuildOptions::default())
+        .unwrap();
     let offsets = path.join("offset.0");
     let mut bytes = fs::read(&offsets).unwrap();
     bytes.copy_within(8 * 100..8 * 101, 8 * 200);
@@ -340,8 +391,12 @@ fn documents_out_of_order_are_noticed() {
     let index = Index::open(&path).unwrap();
     let cnf = Cnf::new(vec![vec![vec![1]], vec![vec![2]]]).unwrap();
     for mode in [Mode::Compatible, Mode::Exact] {
-        let error = index.count_cnf(&cnf, &CnfOptions { mode, ..CnfOptions::default() }, None).unwrap_err();
-        assert!(matches!(&error, Error::Corrupt { path, entry: 200, .. } if path.ends_with("offset.0")), "{error}");
+        let error =
+            index.count_cnf(&cnf, &CnfOptions { mode, ..CnfOptions::default() }, None).unwrap_err();
+        assert!(
+            matches!(&error, Error::Corrupt { path, entry: 200, .. } if path.ends_with("offset.0")),
+            "{error}"
+        );
     }
 }
 
@@ -417,13 +472,18 @@ fn a_failed_build_leaves_nothing_behind() {
         ("{\"title\":\"red\"}", 1),
     ] {
         match attempt(text) {
-            Err(Error::BadLine { path, line, .. }) => assert_eq!((path, line), (input.clone(), wrong_line)),
+            Err(Error::BadLine { path, line, .. }) => {
+                assert_eq!((path, line), (input.clone(), wrong_line))
+            }
             other => panic!("{text:?}: {other:?}"),
         }
     }
     assert!(matches!(attempt(""), Err(Error::EmptyShard { documents: 0, .. })));
     let missing = folder.path().join("missing.jsonl");
-    assert!(matches!(build(&[missing], &tokenizer, &out, &BuildOptions::default()), Err(Error::Io { .. })));
+    assert!(matches!(
+        build(&[missing], &tokenizer, &out, &BuildOptions::default()),
+        Err(Error::Io { .. })
+    ));
     assert!(matches!(
         build(&[out.with_extension("txt")], &tokenizer, &out, &BuildOptions::default()),
         Err(Error::InputKind { .. })
@@ -444,7 +504,8 @@ fn a_failed_build_leaves_nothing_behind() {
     ));
     fs::remove_file(broken).unwrap();
 
-    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["corpus.jsonl"]);
 
     attempt("{\"text\":\"red fox\"}\n{\"text\":\"fox\",\"id\":7}\n").unwrap();
@@ -456,39 +517,66 @@ fn an_index_carries_its_tokenizer() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("index");
     let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
-    let manifest =
-        build_from_documents(["red fox", "fox den", "red red den"], &tokenizer, &out, &BuildOptions::default())
-            .unwrap();
-    assert_eq!((manifest.documents, manifest.tokens, manifest.token_width), (3, 10, TokenWidth::U8));
+    let manifest = build_from_documents(
+        ["red fox", "fox den", "red red den"],
+        &tokenizer,
+        &out,
+        &BuildOptions::default(),
+    )
+    .unwrap();
+    assert_eq!(
+        (manifest.documents, manifest.tokens, manifest.token_width),
+        (3, 10, TokenWidth::U8)
+    );
 
     let corpus = Corpus::open(&out).unwrap();
     let words = |all_of: &[&[&str]]| -> Vec<Vec<String>> {
         all_of.iter().map(|any| any.iter().map(|&word| word.to_owned()).collect()).collect()
     };
     let ask = |all_of: &[&[&str]]| {
-        corpus.count_words(&words(all_of), &CnfOptions::default(), None).unwrap().map(|answer| answer.count)
+        corpus
+            .count_words(&words(all_of), &CnfOptions::default(), None)
+            .unwrap()
+            .map(|answer| answer.count)
     };
     assert_eq!(ask(&[&["red"]]), Some(3));
     assert_eq!(ask(&[&["red"], &["den", "fox"]]), Some(1)); // the other "red"s take in "den" across a boundary
     assert_eq!(ask(&[&["fox den"]]), Some(1));
     assert_eq!(ask(&[&["red"], &[""]]), None);
-    assert!(matches!(corpus.count_words(&[], &CnfOptions::default(), None), Err(Error::EmptyQuery { .. })));
+    assert!(matches!(
+        corpus.count_words(&[], &CnfOptions::default(), None),
+        Err(Error::EmptyQuery { .. })
+    ));
 
-    // Many at once: repeats, a word alone, one without tokens; each answer as if it were asked alone.
+    // Many at once: repeats, a word alone, one without tokens; each answer as if it were asked
+    // alone.
     let either: &[&[&str]] = &[&["red"], &["den", "fox"]];
-    let all_of: [&[&[&str]]; 6] =
-        [either, &[&["fox"]], &[&["red"], &["fox"]], either, &[&["red"], &[""]], &[&["den"], &["den"]]];
+    let all_of: [&[&[&str]]; 6] = [
+        either,
+        &[&["fox"]],
+        &[&["red"], &["fox"]],
+        either,
+        &[&["red"], &[""]],
+        &[&["den"], &["den"]],
+    ];
     let all_of = all_of.map(words);
     let asked: Vec<&[Vec<String>]> = all_of.iter().map(Vec::as_slice).collect();
     let options = CnfOptions::default();
     for enough in [None, Some(1)] {
-        let alone = asked.iter().map(|all_of| corpus.count_words(all_of, &options, enough).unwrap());
-        assert_eq!(corpus.count_words_batch(&asked, &options, enough, None).unwrap(), alone.collect::<Vec<_>>());
+        let alone =
+            asked.iter().map(|all_of| corpus.count_words(all_of, &options, enough).unwrap());
+        assert_eq!(
+            corpus.count_words_batch(&asked, &options, enough, None).unwrap(),
+            alone.collect::<Vec<_>>()
+        );
     }
     assert!(corpus.count_words_batch(&[&[]], &options, None, None).is_err());
 
     let other = Tokenizer::from_bytes(WORDS.replace("den", "lair")).unwrap();
-    assert!(matches!(Corpus::new(Index::open(&out).unwrap(), other), Err(Error::TokenizerMismatch { .. })));
+    assert!(matches!(
+        Corpus::new(Index::open(&out).unwrap(), other),
+        Err(Error::TokenizerMismatch { .. })
+    ));
     fs::remove_file(out.join(TOKENIZER)).unwrap();
     assert!(matches!(Corpus::open(&out), Err(Error::MissingFile { .. })));
     let of_ids = folder.path().join("ids");

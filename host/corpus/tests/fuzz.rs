@@ -1,4 +1,5 @@
-//! The inputs in `host/fuzz/seeds/damaged_index`, through the function that the fuzz target calls. `make fuzz` looks for new ones.
+//! The inputs in `host/fuzz/seeds/damaged_index`, through the function that the fuzz target calls.
+//! `make fuzz` looks for new ones.
 
 #[path = "../../fuzz/fuzz_targets/damage.rs"]
 mod damage;
@@ -16,13 +17,33 @@ fn seeds_do_no_harm() {
         inputs += 1;
     }
     assert!(inputs >= 10, "{inputs}");
-    // No change at all, and one of every kind to every file of every index, with its manifest and without.
+    // No change at all, and one of every kind to every file of every index, with its manifest and
+    // without.
     for index in 0..9 {
         for flags in [0, 1] {
             indexes.damage(&[index, flags]);
             for change in 0..7 {
                 for file in 0..17 {
-                    indexes.damage(&[index, flags, 15, 1, 2, 3, 4, 2, 5, 9, 20, change, file, 13 * file, 0, 255, 3, 1]);
+                    indexes.damage(&[
+                        index,
+                        flags,
+                        15,
+                        1,
+                        2,
+                        3,
+                        4,
+                        2,
+                        5,
+                        9,
+                        20,
+                        change,
+                        file,
+                        13 * file,
+                        0,
+                        255,
+                        3,
+                        1,
+                    ]);
                 }
             }
         }

@@ -8,8 +8,8 @@ use std::sync::OnceLock;
 
 use common::{lines, shared};
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth, Tokenizer, build, build_from_streams,
-    verify,
+    BuildOptions, Cnf, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth, Tokenizer, build,
+    build_from_streams, verify,
 };
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
@@ -79,8 +79,8 @@ fn tokenizer(shared: &Path) -> Tokenizer {
     Tokenizer::from_file(shared.join("tokenizers/llama2/tokenizer.json")).unwrap()
 }
 
-/// The four indexes of the golden queries: the two small ones as the official builder made them, the full ones built
-/// here, once for all tests.
+/// The four indexes of the golden queries: the two small ones as the official builder made them,
+/// the full ones built here, once for all tests.
 fn indexes(shared: &Path) -> &'static BTreeMap<&'static str, Index> {
     static INDEXES: OnceLock<BTreeMap<&'static str, Index>> = OnceLock::new();
     INDEXES.get_or_init(|| {
@@ -99,11 +99,18 @@ fn full(shared: &Path, shards: usize) -> PathBuf {
     static BUILT: OnceLock<[PathBuf; 2]> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
         [1, 4].map(|shards| {
-            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("golden-full-s{shards}"));
+            let path =
+                Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("golden-full-s{shards}"));
             if path.exists() {
                 std::fs::remove_dir_all(&path).unwrap();
             }
-            build(&[shared.join("corpora")], &tokenizer(shared), &path, &BuildOptions::with_shards(shards)).unwrap();
+            build(
+                &[shared.join("corpora")],
+                &tokenizer(shared),
+                &path,
+                &BuildOptions::with_shards(shards),
+            )
+            .unwrap();
             path
         })
     });
@@ -129,13 +136,23 @@ fn small_indexes_are_built_byte_for_byte() {
     let folder = tempfile::tempdir().unwrap();
     for (name, shards) in [("s1", 1), ("s4", 4)] {
         let ours = folder.path().join(name);
-        build(&[golden.join("input")], &tokenizer(&shared), &ours, &BuildOptions::with_shards(shards)).unwrap();
+        build(
+            &[golden.join("input")],
+            &tokenizer(&shared),
+            &ours,
+            &BuildOptions::with_shards(shards),
+        )
+        .unwrap();
         let mut compared = 0;
         for entry in std::fs::read_dir(golden.join(name)).unwrap() {
             let file_name = entry.unwrap().file_name();
             if !file_name.to_string_lossy().starts_with("unigram") {
                 let read = |dir: &Path| std::fs::read(dir.join(&file_name)).unwrap();
-                assert!(read(&ours) == read(&golden.join(name)), "{name}/{} differs", file_name.display());
+                assert!(
+                    read(&ours) == read(&golden.join(name)),
+                    "{name}/{} differs",
+                    file_name.display()
+                );
                 compared += 1;
             }
         }
@@ -153,7 +170,8 @@ fn the_full_indexes_have_the_official_checksums() {
         let Some((sum, file)) = line.trim().split_once("  full-s") else { continue };
         let (shards, file) = file.split_once('/').unwrap();
         let bytes = std::fs::read(full(&shared, shards.parse().unwrap()).join(file)).unwrap();
-        let ours: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        let ours: String =
+            Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(ours, sum, "full-s{shards}/{file}");
         compared += 1;
     }
@@ -190,15 +208,26 @@ fn cnf_counts_and_flags_are_the_official_ones() {
         for (name, expect) in &query.expect {
             let index = &indexes(&shared)[name.as_str()];
             let answer = index.count_cnf(&cnf, &options, None).unwrap();
-            assert_eq!((answer.count, answer.approx), (expect.count, expect.approx), "{} on {name}", query.id);
+            assert_eq!(
+                (answer.count, answer.approx),
+                (expect.count, expect.approx),
+                "{} on {name}",
+                query.id
+            );
 
             // Stopping early never changes on which side of a threshold a count is.
             let early = index.count_cnf(&cnf, &options, Some(20)).unwrap();
-            assert_eq!(early.count.min(20), expect.count.min(20), "{} on {name}, enough = 20", query.id);
+            assert_eq!(
+                early.count.min(20),
+                expect.count.min(20),
+                "{} on {name}, enough = 20",
+                query.id
+            );
             assert!(early.at_least || early == answer, "{} on {name}", query.id);
 
             // Where nothing was cut, the exact count is the same.
-            let exact = index.count_cnf(&cnf, &CnfOptions { mode: Mode::Exact, ..options }, None).unwrap();
+            let exact =
+                index.count_cnf(&cnf, &CnfOptions { mode: Mode::Exact, ..options }, None).unwrap();
             assert!(exact.is_exact() && !exact.approx);
             assert!(answer.sampled || exact.count == answer.count, "{} on {name}, exact", query.id);
         }
@@ -209,7 +238,8 @@ fn cnf_counts_and_flags_are_the_official_ones() {
 fn matches_are_where_the_official_engine_finds_them() {
     let Some(shared) = shared() else { return };
     let queries: Vec<CnfLine> = lines(&shared.join("golden/corpus/cnf.jsonl"));
-    let queries: BTreeMap<String, CnfLine> = queries.into_iter().map(|query| (query.id.clone(), query)).collect();
+    let queries: BTreeMap<String, CnfLine> =
+        queries.into_iter().map(|query| (query.id.clone(), query)).collect();
     let expected: Vec<PointersLine> = lines(&shared.join("golden/corpus/cnf-pointers.jsonl"));
     assert_eq!(expected.len(), 400);
     for PointersLine { id, pointers } in expected {
@@ -217,7 +247,9 @@ fn matches_are_where_the_official_engine_finds_them() {
         let cnf = Cnf::new(query.cnf.clone()).unwrap();
         for (name, pointers) in pointers {
             let index = &indexes(&shared)[name.as_str()];
-            let found = index.find_cnf(&cnf, &options(query.max_clause_freq, query.max_diff_tokens)).unwrap();
+            let found = index
+                .find_cnf(&cnf, &options(query.max_clause_freq, query.max_diff_tokens))
+                .unwrap();
             assert_pointers(&found, &pointers, &format!("{id} on {name}"));
         }
     }
@@ -232,7 +264,8 @@ fn micro_cases_are_answered_as_the_official_engine_does() {
     let mut asked = 0;
     for case in cases {
         let path = folder.path().join(&case.name);
-        let build_options = BuildOptions { pointer_width: Some(case.pointer_width), ..BuildOptions::default() };
+        let build_options =
+            BuildOptions { pointer_width: Some(case.pointer_width), ..BuildOptions::default() };
         build_from_streams(&case.shards, TokenWidth::U16, &path, &build_options).unwrap();
         verify(&path, OpenOptions::default(), Level::Full).unwrap();
         let index = Index::open(&path).unwrap();
@@ -247,7 +280,11 @@ fn micro_cases_are_answered_as_the_official_engine_does() {
             let cnf = Cnf::new(cnf).unwrap();
             let options = options(query.max_clause_freq.unwrap(), query.max_diff_tokens.unwrap());
             let answer = index.count_cnf(&cnf, &options, None).unwrap();
-            assert_eq!((answer.count, Some(answer.approx)), (query.count, query.approx), "{context}");
+            assert_eq!(
+                (answer.count, Some(answer.approx)),
+                (query.count, query.approx),
+                "{context}"
+            );
             if let Some(pointers) = query.ptrs_by_shard {
                 assert_pointers(&index.find_cnf(&cnf, &options).unwrap(), &pointers, &context);
             }
@@ -260,7 +297,8 @@ fn options(max_clause_freq: u64, max_diff_tokens: u64) -> CnfOptions {
     CnfOptions { max_clause_freq, max_diff_tokens, mode: Mode::Compatible }
 }
 
-/// The official engine gives byte offsets, and no list at all where a clause is absent from every shard.
+/// The official engine gives byte offsets, and no list at all where a clause is absent from every
+/// shard.
 fn assert_pointers(found: &[Vec<u64>], expected: &[Vec<u64>], context: &str) {
     let bytes = |starts: &Vec<u64>| starts.iter().map(|start| 2 * start).collect::<Vec<_>>();
     let found: Vec<Vec<u64>> = found.iter().map(bytes).collect();

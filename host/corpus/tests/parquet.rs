@@ -4,7 +4,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use corver_corpus::{BuildOptions, Error, IndexManifest, Progress, TokenWidth, Tokenizer, build, parquet_records};
+use corver_corpus::{
+    BuildOptions, Error, IndexManifest, Progress, TokenWidth, Tokenizer, build, parquet_records,
+};
 use parquet::basic::{Compression, GzipLevel, ZstdLevel};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -43,44 +45,71 @@ fn write(path: &Path, schema: &str, compression: Compression, groups: Vec<Vec<Co
         .set_data_page_row_count_limit(10)
         .set_write_batch_size(5)
         .build();
-    let mut file = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::new(properties)).unwrap();
+    let mut file =
+        SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::new(properties))
+            .unwrap();
     for columns in groups {
         let mut group = file.next_row_group().unwrap();
         for column in columns {
             let mut writer = group.next_column().unwrap().unwrap();
             match column {
                 Column::Strings(values) => {
-                    let strings: Vec<ByteArray> = values.iter().flatten().map(|&text| text.into()).collect();
-                    writer.typed::<ByteArrayType>().write_batch(&strings, Some(&levels(&values)), None).unwrap();
+                    let strings: Vec<ByteArray> =
+                        values.iter().flatten().map(|&text| text.into()).collect();
+                    writer
+                        .typed::<ByteArrayType>()
+                        .write_batch(&strings, Some(&levels(&values)), None)
+                        .unwrap();
                 }
                 Column::Bytes(values) => {
-                    let values: Vec<ByteArray> = values.into_iter().map(|bytes| bytes.to_vec().into()).collect();
+                    let values: Vec<ByteArray> =
+                        values.into_iter().map(|bytes| bytes.to_vec().into()).collect();
                     writer.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
                 }
                 Column::Longs(values) => {
                     let there: Vec<i64> = values.iter().flatten().copied().collect();
-                    writer.typed::<Int64Type>().write_batch(&there, Some(&levels(&values)), None).unwrap();
+                    writer
+                        .typed::<Int64Type>()
+                        .write_batch(&there, Some(&levels(&values)), None)
+                        .unwrap();
                 }
                 Column::Ints(values) => {
                     let there: Vec<i32> = values.iter().flatten().copied().collect();
-                    writer.typed::<Int32Type>().write_batch(&there, Some(&levels(&values)), None).unwrap();
+                    writer
+                        .typed::<Int32Type>()
+                        .write_batch(&there, Some(&levels(&values)), None)
+                        .unwrap();
                 }
                 Column::Doubles(values) => {
                     let there: Vec<f64> = values.iter().flatten().copied().collect();
-                    writer.typed::<DoubleType>().write_batch(&there, Some(&levels(&values)), None).unwrap();
+                    writer
+                        .typed::<DoubleType>()
+                        .write_batch(&there, Some(&levels(&values)), None)
+                        .unwrap();
                 }
                 Column::Bools(values) => {
                     let there: Vec<bool> = values.iter().flatten().copied().collect();
-                    writer.typed::<BoolType>().write_batch(&there, Some(&levels(&values)), None).unwrap();
+                    writer
+                        .typed::<BoolType>()
+                        .write_batch(&there, Some(&levels(&values)), None)
+                        .unwrap();
                 }
                 Column::Deep(texts) => {
                     let strings: Vec<ByteArray> = texts.iter().map(|&text| text.into()).collect();
-                    writer.typed::<ByteArrayType>().write_batch(&strings, Some(&vec![2; texts.len()]), None).unwrap();
+                    writer
+                        .typed::<ByteArrayType>()
+                        .write_batch(&strings, Some(&vec![2; texts.len()]), None)
+                        .unwrap();
                 }
                 Column::Lists(lists) => {
-                    let (mut values, mut definition, mut repetition) = (Vec::new(), Vec::new(), Vec::new());
+                    let (mut values, mut definition, mut repetition) =
+                        (Vec::new(), Vec::new(), Vec::new());
                     for list in &lists {
-                        definition.extend(if list.is_empty() { vec![0] } else { vec![1; list.len()] });
+                        definition.extend(if list.is_empty() {
+                            vec![0]
+                        } else {
+                            vec![1; list.len()]
+                        });
                         repetition.extend((0..list.len().max(1)).map(|at| i16::from(at > 0)));
                         values.extend(list);
                     }
@@ -112,7 +141,9 @@ fn files(folder: &Path, names: &[&str]) -> Vec<Vec<u8>> {
 /// Different documents, enough for several pages.
 fn texts() -> Vec<String> {
     let words = ["red", "fox", "den", "hill", "moor"];
-    let text = |document: usize| (0..1 + document % 7).map(move |word| words[(word * word + document) % 5]);
+    let text = |document: usize| {
+        (0..1 + document % 7).map(move |word| words[(word * word + document) % 5])
+    };
     (0..230).map(|document| text(document).collect::<Vec<_>>().join(" ")).collect()
 }
 
@@ -121,7 +152,11 @@ fn rows_are_indexed_as_lines_are() {
     let folder = tempfile::tempdir().unwrap();
     let texts = texts();
     let lines = folder.path().join("a.jsonl");
-    fs::write(&lines, texts.iter().map(|text| format!("{{\"text\": \"{text}\"}}\n")).collect::<String>()).unwrap();
+    fs::write(
+        &lines,
+        texts.iter().map(|text| format!("{{\"text\": \"{text}\"}}\n")).collect::<String>(),
+    )
+    .unwrap();
     let options = BuildOptions { shards: 3, ..BuildOptions::default() };
     let plain = folder.path().join("plain");
     let from_lines = index(&lines, &plain, &options).unwrap();
@@ -133,7 +168,8 @@ fn rows_are_indexed_as_lines_are() {
     ];
     for (number, codec) in codecs.into_iter().enumerate() {
         let rows = folder.path().join("a.parquet");
-        let groups = texts.chunks(100).map(|texts| strings(texts.iter().map(String::as_str))).collect();
+        let groups =
+            texts.chunks(100).map(|texts| strings(texts.iter().map(String::as_str))).collect();
         write(&rows, TEXTS, codec, groups);
         let out = folder.path().join(format!("packed-{number}"));
         let from_rows = index(&rows, &out, &options).unwrap();
@@ -142,7 +178,10 @@ fn rows_are_indexed_as_lines_are() {
             assert_eq!(from_rows.files[name], from_lines.files[name], "{codec:?}: {name}");
         }
         let metadata = fs::read_to_string(out.join("metadata.1")).unwrap();
-        assert_eq!(metadata, fs::read_to_string(plain.join("metadata.1")).unwrap().replace(".jsonl", ".parquet"));
+        assert_eq!(
+            metadata,
+            fs::read_to_string(plain.join("metadata.1")).unwrap().replace(".jsonl", ".parquet")
+        );
     }
 }
 
@@ -198,9 +237,11 @@ fn rows_are_records() {
         ]
     };
     write(&path, schema, Compression::SNAPPY, vec![columns(1), columns(7)]);
-    let records: Vec<serde_json::Value> = parquet_records(&path).unwrap().map(Result::unwrap).collect();
+    let records: Vec<serde_json::Value> =
+        parquet_records(&path).unwrap().map(Result::unwrap).collect();
     let first = serde_json::json!({"question": "who?", "s_pop": 1, "links": [1, 2], "answer": {"value": "Æon"}});
-    let second = serde_json::json!({"question": null, "s_pop": null, "links": [], "answer": {"value": "b"}});
+    let second =
+        serde_json::json!({"question": null, "s_pop": null, "links": [], "answer": {"value": "b"}});
     assert_eq!((records.len(), &records[0], &records[3]), (4, &first, &second));
     assert_eq!(records[2]["links"], serde_json::json!([7, 8]));
 
@@ -232,7 +273,10 @@ fn files_without_texts_say_what_is_wrong() {
     for (schema, kind) in [
         ("message m { optional int64 text; }", "INT64"),
         ("message m { optional group text { optional int64 id; } }", "a struct"),
-        ("message m { optional group text (LIST) { repeated group list { required int64 element; } } }", "LIST"),
+        (
+            "message m { optional group text (LIST) { repeated group list { required int64 element; } } }",
+            "LIST",
+        ),
         ("message m { repeated int64 text; }", "a list"),
     ] {
         let columns = match kind {
@@ -242,16 +286,37 @@ fn files_without_texts_say_what_is_wrong() {
         };
         write(&input, schema, Compression::SNAPPY, vec![columns]);
         let error = attempt();
-        assert!(matches!(&error, Error::ColumnType { got, .. } if got == kind), "{schema}: {error}");
+        assert!(
+            matches!(&error, Error::ColumnType { got, .. } if got == kind),
+            "{schema}: {error}"
+        );
     }
 
-    write(&input, TEXTS, Compression::SNAPPY, vec![strings(["red"]), vec![Column::Strings(vec![Some("fox"), None])]]);
+    write(
+        &input,
+        TEXTS,
+        Compression::SNAPPY,
+        vec![strings(["red"]), vec![Column::Strings(vec![Some("fox"), None])]],
+    );
     let error = attempt();
-    assert!(matches!(&error, Error::BadRow { row: 3, problem, .. } if problem.contains("null")), "{error}");
-    for schema in ["message m { required binary text; }", "message m { required binary text (UTF8); }"] {
-        write(&input, schema, Compression::SNAPPY, vec![vec![Column::Bytes(vec![b"red", &[0xFF; 5_000]])]]);
+    assert!(
+        matches!(&error, Error::BadRow { row: 3, problem, .. } if problem.contains("null")),
+        "{error}"
+    );
+    for schema in
+        ["message m { required binary text; }", "message m { required binary text (UTF8); }"]
+    {
+        write(
+            &input,
+            schema,
+            Compression::SNAPPY,
+            vec![vec![Column::Bytes(vec![b"red", &[0xFF; 5_000]])]],
+        );
         let error = attempt();
-        assert!(matches!(&error, Error::BadRow { problem, .. } if problem.len() < 1_000), "{error}");
+        assert!(
+            matches!(&error, Error::BadRow { problem, .. } if problem.len() < 1_000),
+            "{error}"
+        );
     }
 
     write(&input, TEXTS, Compression::SNAPPY, vec![strings(texts().iter().map(String::as_str))]);
@@ -280,7 +345,8 @@ fn an_interrupted_build_goes_on_within_a_file() {
     fs::create_dir(&inputs).unwrap();
     let texts = texts();
     let groups = |last: Option<&'static str>| {
-        let mut groups: Vec<_> = texts.chunks(50).map(|texts| strings(texts.iter().map(String::as_str))).collect();
+        let mut groups: Vec<_> =
+            texts.chunks(50).map(|texts| strings(texts.iter().map(String::as_str))).collect();
         groups.push(vec![Column::Strings(vec![last])]);
         groups
     };
@@ -294,7 +360,8 @@ fn an_interrupted_build_goes_on_within_a_file() {
         }
     };
     // A checkpoint after every few rows, of which the newest lies within the first file.
-    let options = BuildOptions { checkpoint_bytes: 2_000, progress: Some(&tell), ..BuildOptions::default() };
+    let options =
+        BuildOptions { checkpoint_bytes: 2_000, progress: Some(&tell), ..BuildOptions::default() };
     let options = BuildOptions { token_width: Some(TokenWidth::U16), ..options };
     let out = folder.path().join("index");
     assert!(matches!(index(&inputs, &out, &options), Err(Error::BadLine { line: 1, .. })));

@@ -3,11 +3,13 @@
 use std::fs;
 
 use corver_corpus::{
-    BuildOptions, CnfOptions, Corpus, Error, Index, Mode, Passage, Tokenizer, build, build_from_documents,
+    BuildOptions, CnfOptions, Corpus, Error, Index, Mode, Passage, Tokenizer, build,
+    build_from_documents,
 };
 use serde_json::{Map, Value, json};
 
-/// A vocabulary of words behind `▁`, decoded as the Llama 2 family is: a word carries the space before it.
+/// A vocabulary of words behind `▁`, decoded as the Llama 2 family is: a word carries the space
+/// before it.
 fn tokenizer(texts: &[&str]) -> Tokenizer {
     let mut vocab = Map::from_iter([("<unk>".to_owned(), json!(0))]);
     for word in texts.iter().flat_map(|text| text.split(' ')) {
@@ -34,7 +36,11 @@ fn words(query: &str) -> Vec<Vec<String>> {
 
 /// The passage's text, the query's words in brackets.
 fn text_of(passage: &Passage) -> String {
-    passage.spans.iter().map(|span| if span.matched { format!("[{}]", span.text) } else { span.text.clone() }).collect()
+    passage
+        .spans
+        .iter()
+        .map(|span| if span.matched { format!("[{}]", span.text) } else { span.text.clone() })
+        .collect()
 }
 
 #[test]
@@ -46,12 +52,17 @@ fn the_words_of_the_query_are_marked_in_their_document() {
         for mode in [Mode::Compatible, Mode::Exact] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("index");
-            build_from_documents(texts, &tokenizer, &path, &BuildOptions::with_shards(shards)).unwrap();
+            build_from_documents(texts, &tokenizer, &path, &BuildOptions::with_shards(shards))
+                .unwrap();
             let corpus = Corpus::open(&path).unwrap();
             let options = CnfOptions { mode, ..CnfOptions::default() };
             let shown = |query: &str| {
-                let mut shown: Vec<String> =
-                    corpus.passages(&words(query), &options, 9).unwrap().iter().map(text_of).collect();
+                let mut shown: Vec<String> = corpus
+                    .passages(&words(query), &options, 9)
+                    .unwrap()
+                    .iter()
+                    .map(text_of)
+                    .collect();
                 shown.sort();
                 shown
             };
@@ -61,12 +72,22 @@ fn the_words_of_the_query_are_marked_in_their_document() {
                 // One document to a shard: no neighbour is absorbed across a boundary.
                 assert_eq!(
                     shown("fox AND den"),
-                    ["a red [fox] in a [den]".into(), "one [fox] and one [den] or one [fox]".into(), cut]
+                    [
+                        "a red [fox] in a [den]".into(),
+                        "one [fox] and one [den] or one [fox]".into(),
+                        cut
+                    ]
                 );
             }
-            assert_eq!(shown("red fox"), [format!("[red fox] {} …", context(24)), "a [red fox] in a den".to_owned()]);
+            assert_eq!(
+                shown("red fox"),
+                [format!("[red fox] {} …", context(24)), "a [red fox] in a den".to_owned()]
+            );
             // Each occurrence is a match of its own, but one passage shows both.
-            assert_eq!(shown("hen OR one fox"), ["[one fox] and one den or [one fox]", "red red [hen]"]);
+            assert_eq!(
+                shown("hen OR one fox"),
+                ["[one fox] and one den or [one fox]", "red red [hen]"]
+            );
             assert_eq!(shown("hen AND den"), [] as [&str; 0]);
             assert_eq!(shown("hen AND weasel"), [] as [&str; 0]);
         }
@@ -79,7 +100,13 @@ fn matches_are_picked_from_all_over_the_text() {
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
-    build_from_documents(texts.iter().copied(), &tokenizer(&texts), &path, &BuildOptions::default()).unwrap();
+    build_from_documents(
+        texts.iter().copied(),
+        &tokenizer(&texts),
+        &path,
+        &BuildOptions::default(),
+    )
+    .unwrap();
     let corpus = Corpus::open(&path).unwrap();
     let documents = |limit: usize| -> Vec<u64> {
         let passages = corpus.passages(&words("fox"), &CnfOptions::default(), limit).unwrap();
@@ -94,8 +121,11 @@ fn matches_are_picked_from_all_over_the_text() {
 fn no_word_is_cut_in_two() {
     // One token per letter; `▁` is a space.
     let letters = |decoder: Value| {
-        let vocab: Map<String, Value> =
-            "▁abcdefghijklmnopqrstuvwxyz".chars().zip(0..).map(|(letter, id)| (letter.into(), json!(id))).collect();
+        let vocab: Map<String, Value> = "▁abcdefghijklmnopqrstuvwxyz"
+            .chars()
+            .zip(0..)
+            .map(|(letter, id)| (letter.into(), json!(id)))
+            .collect();
         let json = json!({
             "version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
             "normalizer": {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}, "pre_tokenizer": null,
@@ -112,9 +142,13 @@ fn no_word_is_cut_in_two() {
     let path = folder.path().join("index");
     let text = format!("{} fox {}", "marmalade ".repeat(9).trim(), "marmalade ".repeat(9).trim());
     build_from_documents([text.as_str()], &tokenizer, &path, &BuildOptions::default()).unwrap();
-    let passages = Corpus::open(&path).unwrap().passages(&words("fox"), &CnfOptions::default(), 1).unwrap();
+    let passages =
+        Corpus::open(&path).unwrap().passages(&words("fox"), &CnfOptions::default(), 1).unwrap();
     let whole = ["marmalade"; 3].join(" ");
-    assert_eq!(passages.iter().map(text_of).collect::<Vec<_>>(), [format!("… {whole} [fox] {whole} …")]);
+    assert_eq!(
+        passages.iter().map(text_of).collect::<Vec<_>>(),
+        [format!("… {whole} [fox] {whole} …")]
+    );
 }
 
 #[test]
@@ -122,24 +156,38 @@ fn a_passage_says_where_it_comes_from() {
     let folder = tempfile::tempdir().unwrap();
     let (input, path) = (folder.path().join("animals.jsonl"), folder.path().join("index"));
     let line = |title: &str, text: &str| json!({"title": title, "text": text}).to_string() + "\n";
-    fs::write(&input, [line("Dens", "a den"), line("Füchse", "a fox"), line("Hens", "a hen")].concat()).unwrap();
+    fs::write(
+        &input,
+        [line("Dens", "a den"), line("Füchse", "a fox"), line("Hens", "a hen")].concat(),
+    )
+    .unwrap();
     build(&[input], &tokenizer(&["a den fox hen"]), &path, &BuildOptions::with_shards(2)).unwrap();
     let corpus = Corpus::open(&path).unwrap();
-    let passage = |query: &str| corpus.passages(&words(query), &CnfOptions::default(), 1).unwrap().remove(0);
+    let passage =
+        |query: &str| corpus.passages(&words(query), &CnfOptions::default(), 1).unwrap().remove(0);
 
     let fox = passage("fox");
     assert_eq!((fox.shard, fox.document, fox.position), (1, 0, 2));
-    assert_eq!(fox.metadata, Some(json!({"path": "animals.jsonl", "linenum": 1, "metadata": {"title": "Füchse"}})));
+    assert_eq!(
+        fox.metadata,
+        Some(json!({"path": "animals.jsonl", "linenum": 1, "metadata": {"title": "Füchse"}}))
+    );
     assert_eq!(passage("hen").metadata.unwrap()["linenum"], 2); // the second document of its shard
-    let texts: Vec<String> =
-        corpus.index().documents().map(|document| corpus.text(&document.unwrap()).unwrap()).collect();
+    let texts: Vec<String> = corpus
+        .index()
+        .documents()
+        .map(|document| corpus.text(&document.unwrap()).unwrap())
+        .collect();
     assert_eq!(texts, ["a den", "a hen", "a fox"], "shard by shard");
 
     // Damaged: an error that names the file. Gone: nothing is known, and that is no error.
     let offsets = path.join("metaoff.1");
     fs::write(&offsets, u64::MAX.to_le_bytes()).unwrap();
     let error = corpus.passages(&words("fox"), &CnfOptions::default(), 1).unwrap_err();
-    assert!(matches!(&error, Error::Corrupt { path, .. } if path.ends_with("metaoff.1")), "{error}");
+    assert!(
+        matches!(&error, Error::Corrupt { path, .. } if path.ends_with("metaoff.1")),
+        "{error}"
+    );
     fs::remove_file(offsets).unwrap();
     assert_eq!(passage("fox").metadata, None::<Value>);
 }
@@ -149,11 +197,17 @@ fn documents_are_found_by_their_tokens() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     let documents = [vec![1, 2, 3], vec![], vec![4]];
-    corver_corpus::build_from_tokens(documents, corver_corpus::TokenWidth::U8, &path, &BuildOptions::default())
-        .unwrap();
+    corver_corpus::build_from_tokens(
+        documents,
+        corver_corpus::TokenWidth::U8,
+        &path,
+        &BuildOptions::default(),
+    )
+    .unwrap();
     let index = Index::open(&path).unwrap();
-    let numbers: Vec<Option<u64>> =
-        (0..8).map(|position| index.document_at(0, position).unwrap().map(|document| document.number)).collect();
+    let numbers: Vec<Option<u64>> = (0..8)
+        .map(|position| index.document_at(0, position).unwrap().map(|document| document.number))
+        .collect();
     // S 1 2 3 S S 4, and one past the end
     assert_eq!(numbers, [Some(0), Some(0), Some(0), Some(0), Some(1), Some(2), Some(2), None]);
     assert_eq!(index.document_at(0, 2).unwrap().unwrap().tokens, 1..4);

@@ -3,7 +3,8 @@
 mod common;
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfCount, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth, build_from_tokens, verify,
+    BuildOptions, Cnf, CnfCount, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth,
+    build_from_tokens, verify,
 };
 use proptest::prelude::*;
 
@@ -30,16 +31,22 @@ impl Reference {
     /// Every stretch of every document, tried one by one.
     fn count_spans(&self, cnf: &[Vec<Vec<u32>>], max_diff_tokens: usize) -> u64 {
         let holds_all = |stretch: &[u32]| {
-            cnf.iter().all(|clause| clause.iter().any(|term| stretch.windows(term.len()).any(|part| part == term)))
+            cnf.iter().all(|clause| {
+                clause.iter().any(|term| stretch.windows(term.len()).any(|part| part == term))
+            })
         };
         let mut matches = 0;
         for stream in &self.shards {
             // A document begins with its separator.
             for document in stream.chunk_by(|_, &token| token != self.separator) {
                 for left in 0..document.len() {
-                    for right in left + 1..=document.len().min(left.saturating_add(max_diff_tokens)) {
+                    for right in left + 1..=document.len().min(left.saturating_add(max_diff_tokens))
+                    {
                         let shorter = [&document[left + 1..right], &document[left..right - 1]];
-                        matches += u64::from(holds_all(&document[left..right]) && !shorter.into_iter().any(holds_all));
+                        matches += u64::from(
+                            holds_all(&document[left..right])
+                                && !shorter.into_iter().any(holds_all),
+                        );
                     }
                 }
             }
@@ -53,28 +60,45 @@ impl Reference {
     }
 
     fn count_in(&self, stream: &[u32], cnf: &[Vec<Vec<u32>>], max_diff_tokens: u64) -> u64 {
-        let positions = |clause: &Vec<Vec<u32>>| clause.iter().flat_map(|term| occurrences(stream, term)).collect();
+        let positions = |clause: &Vec<Vec<u32>>| {
+            clause.iter().flat_map(|term| occurrences(stream, term)).collect()
+        };
         let mut clauses: Vec<Vec<u64>> = cnf.iter().map(positions).collect();
         clauses.sort_by_key(Vec::len); // stable, as the engine's
-        let mut ranges: Vec<(u64, u64)> = clauses[0].iter().map(|&position| (position, position)).collect();
+        let mut ranges: Vec<(u64, u64)> =
+            clauses[0].iter().map(|&position| (position, position)).collect();
         for clause in &clauses[1..] {
             ranges = ranges
                 .into_iter()
                 .filter_map(|(left, right)| {
-                    let before = clause.iter().copied().filter(|&p| p < right && p + max_diff_tokens >= left).max();
-                    let after = clause.iter().copied().filter(|&p| p >= left && p <= right + max_diff_tokens).min();
-                    (before.is_some() || after.is_some())
-                        .then(|| (left.min(before.unwrap_or(left)), right.max(after.unwrap_or(right))))
+                    let before = clause
+                        .iter()
+                        .copied()
+                        .filter(|&p| p < right && p + max_diff_tokens >= left)
+                        .max();
+                    let after = clause
+                        .iter()
+                        .copied()
+                        .filter(|&p| p >= left && p <= right + max_diff_tokens)
+                        .min();
+                    (before.is_some() || after.is_some()).then(|| {
+                        (left.min(before.unwrap_or(left)), right.max(after.unwrap_or(right)))
+                    })
                 })
                 .collect();
         }
-        let whole = |&(left, right): &(u64, u64)| !stream[left as usize..right as usize].contains(&self.separator);
+        let whole = |&(left, right): &(u64, u64)| {
+            !stream[left as usize..right as usize].contains(&self.separator)
+        };
         ranges.iter().filter(|range| whole(range)).count() as u64
     }
 }
 
 fn occurrences(stream: &[u32], ngram: &[u32]) -> Vec<u64> {
-    (0..stream.len()).filter(|&start| stream[start..].starts_with(ngram)).map(|start| start as u64).collect()
+    (0..stream.len())
+        .filter(|&start| stream[start..].starts_with(ngram))
+        .map(|start| start as u64)
+        .collect()
 }
 
 #[derive(Debug, Clone)]
@@ -87,8 +111,8 @@ struct Case {
     max_diff_tokens: u64,
 }
 
-/// Few different tokens, so that n-grams repeat, overlap and end where the text ends; their bytes disagree with their
-/// numbers about the order. Some queries hold the separator.
+/// Few different tokens, so that n-grams repeat, overlap and end where the text ends; their bytes
+/// disagree with their numbers about the order. Some queries hold the separator.
 fn case() -> impl Strategy<Value = Case> {
     let alphabet = prop_oneof![
         Just((TokenWidth::U8, vec![0, 1, 7, 254])),
@@ -97,7 +121,8 @@ fn case() -> impl Strategy<Value = Case> {
     ];
     (alphabet, 1_usize..4).prop_flat_map(|((width, alphabet), shards)| {
         let word = proptest::sample::select(alphabet.clone());
-        let asked = prop_oneof![12 => proptest::sample::select(alphabet), 1 => Just(width.separator())];
+        let asked =
+            prop_oneof![12 => proptest::sample::select(alphabet), 1 => Just(width.separator())];
         let documents = proptest::collection::vec(proptest::collection::vec(word, 0..40), 3..12);
         let term = proptest::collection::vec(asked, 1..4);
         let clause = proptest::collection::vec(term, 1..4);
@@ -119,7 +144,11 @@ fn case() -> impl Strategy<Value = Case> {
 fn with_index<T>(case: &Case, check: impl FnOnce(&Index, &Reference) -> T) -> T {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
-    let options = BuildOptions { shards: case.shards, pointer_width: case.pointer_width, ..BuildOptions::default() };
+    let options = BuildOptions {
+        shards: case.shards,
+        pointer_width: case.pointer_width,
+        ..BuildOptions::default()
+    };
     build_from_tokens(case.documents.clone(), case.width, &path, &options).unwrap();
     verify(&path, OpenOptions::default(), Level::Full).unwrap();
     check(&Index::open(&path).unwrap(), &Reference::new(&case.documents, case.shards, case.width))
@@ -149,7 +178,8 @@ proptest! {
             let answer = index.count_cnf(&cnf, &exact, None).unwrap();
             prop_assert_eq!(answer.count, expected);
             prop_assert!(answer.is_exact());
-            // … and without a cut the compatible mode agrees. (The alphabet has no false boundaries.)
+            // … and without a cut the compatible mode agrees. (The alphabet has no false
+            // boundaries.)
             let compatible = CnfOptions { max_clause_freq: 1 << 40, mode: Mode::Compatible, ..exact };
             prop_assert_eq!(index.count_cnf(&cnf, &compatible, None).unwrap(), answer);
             for enough in 1..5 {
@@ -208,12 +238,14 @@ proptest! {
     }
 }
 
-/// Text so long that most of it is skipped between rare words, and that the sweep goes in several steps.
+/// Text so long that most of it is skipped between rare words, and that the sweep goes in several
+/// steps.
 #[test]
 fn spans_of_rare_and_of_frequent_words_are_counted_as_by_hand() {
     let mut state = 99_u64;
     let mut next = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let documents: Vec<Vec<u32>> = (0..50)
@@ -222,8 +254,14 @@ fn spans_of_rare_and_of_frequent_words_are_counted_as_by_hand() {
             (0..next(3_000)).map(|_| word(next(2_000))).collect()
         })
         .collect();
-    let case =
-        Case { width: TokenWidth::U16, shards: 1, pointer_width: None, documents, cnf: Vec::new(), max_diff_tokens: 0 };
+    let case = Case {
+        width: TokenWidth::U16,
+        shards: 1,
+        pointer_width: None,
+        documents,
+        cnf: Vec::new(),
+        max_diff_tokens: 0,
+    };
     with_index(&case, |index, reference| {
         for (cnf, max_diff_tokens) in [
             (vec![vec![vec![0]], vec![vec![1]]], 150),
@@ -233,22 +271,28 @@ fn spans_of_rare_and_of_frequent_words_are_counted_as_by_hand() {
         ] {
             let options = CnfOptions { max_clause_freq: 1, max_diff_tokens, mode: Mode::Span };
             let ours = index.count_cnf(&Cnf::new(cnf.clone()).unwrap(), &options, None).unwrap();
-            assert_eq!(ours.count, reference.count_spans(&cnf, max_diff_tokens as usize), "{cnf:?}");
+            assert_eq!(
+                ours.count,
+                reference.count_spans(&cnf, max_diff_tokens as usize),
+                "{cnf:?}"
+            );
             assert!(ours.count > 0, "{cnf:?} asks nothing");
         }
     });
 }
 
-/// Long and short documents and many ranges, in an index large enough for a prefix file: the clause is first scanned for
-/// and then sorted, and the answers must not differ.
+/// Long and short documents and many ranges, in an index large enough for a prefix file: the clause
+/// is first scanned for and then sorted, and the answers must not differ.
 #[test]
 fn what_is_kept_for_later_queries_changes_no_answer() {
     let mut state = 12_345_u64;
     let mut next = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    // Token 1 is rare, 2 rarer still and never near most 1s, so that scans read all the text that they may.
+    // Token 1 is rare, 2 rarer still and never near most 1s, so that scans read all the text that
+    // they may.
     let document: Vec<u32> = (0..70_000)
         .map(|position| match next(200) {
             0 if position < 50_000 => 1,
@@ -262,8 +306,14 @@ fn what_is_kept_for_later_queries_changes_no_answer() {
 }
 
 fn check_what_is_kept(documents: Vec<Vec<u32>>) {
-    let case =
-        Case { width: TokenWidth::U16, shards: 1, pointer_width: None, documents, cnf: Vec::new(), max_diff_tokens: 0 };
+    let case = Case {
+        width: TokenWidth::U16,
+        shards: 1,
+        pointer_width: None,
+        documents,
+        cnf: Vec::new(),
+        max_diff_tokens: 0,
+    };
     with_index(&case, |index, reference| {
         for (cnf, max_diff_tokens) in [
             (vec![vec![vec![1]], vec![vec![2]]], 3_000),
@@ -273,7 +323,15 @@ fn check_what_is_kept(documents: Vec<Vec<u32>>) {
             (vec![vec![vec![11]], vec![vec![12], vec![13]]], 15),
             (vec![vec![vec![12]], vec![vec![12]]], 20),
             (vec![vec![vec![11]], vec![vec![12]], vec![vec![13]]], 400),
-            (vec![vec![vec![14]], vec![vec![15], vec![15]], vec![vec![16, 17], vec![18]], vec![vec![14]]], 90),
+            (
+                vec![
+                    vec![vec![14]],
+                    vec![vec![15], vec![15]],
+                    vec![vec![16, 17], vec![18]],
+                    vec![vec![14]],
+                ],
+                90,
+            ),
         ] {
             for term in cnf.iter().flatten() {
                 assert_eq!(index.count(term).unwrap(), reference.count(term), "{term:?}");
@@ -282,17 +340,28 @@ fn check_what_is_kept(documents: Vec<Vec<u32>>) {
             let cnf = Cnf::new(cnf).unwrap();
             let exact = CnfOptions { max_clause_freq: 1, max_diff_tokens, mode: Mode::Exact };
             let uncut = CnfOptions { max_clause_freq: 1 << 40, mode: Mode::Compatible, ..exact };
-            let unkept =
-                Index::open_with(index.path(), OpenOptions { cache_bytes: 0, ..OpenOptions::default() }).unwrap();
+            let unkept = Index::open_with(
+                index.path(),
+                OpenOptions { cache_bytes: 0, ..OpenOptions::default() },
+            )
+            .unwrap();
             let little = OpenOptions { cache_bytes: 10_000, ..OpenOptions::default() };
             let little = Index::open_with(index.path(), little).unwrap();
             for index in [index, &unkept, &little] {
                 for options in [exact, uncut] {
                     // The first answer leaves lists behind, which the second and the third may use.
                     for _ in 0..3 {
-                        assert_eq!(index.count_cnf(&cnf, &options, None).unwrap().count, expected, "{cnf:?}");
+                        assert_eq!(
+                            index.count_cnf(&cnf, &options, None).unwrap().count,
+                            expected,
+                            "{cnf:?}"
+                        );
                         let early = index.count_cnf(&cnf, &options, Some(7)).unwrap();
-                        assert_eq!((early.count, early.at_least), (expected.min(7), expected >= 7), "{cnf:?}");
+                        assert_eq!(
+                            (early.count, early.at_least),
+                            (expected.min(7), expected >= 7),
+                            "{cnf:?}"
+                        );
                     }
                 }
             }

@@ -5,14 +5,15 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions, TOKENIZER, TokenWidth,
-    Tokenizer, build_from_documents, fingerprint, verify,
+    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions,
+    TOKENIZER, TokenWidth, Tokenizer, build_from_documents, fingerprint, verify,
 };
 
 const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
     "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
     "vocab":{"[UNK]":0,"red":1,"fox":2,"den":3,"hen":4},"unk_token":"[UNK]"}}"#;
-const TEXTS: [&str; 7] = ["red fox", "den", "hen red fox", "fox den fox", "red", "red den hen", "fox red"];
+const TEXTS: [&str; 7] =
+    ["red fox", "den", "hen red fox", "fox den fox", "red", "red den hen", "fox red"];
 
 fn options(shards: RangeInclusive<usize>) -> OpenOptions {
     OpenOptions { shards: Some(shards), ..OpenOptions::default() }
@@ -45,14 +46,19 @@ fn the_parts_of_an_index_make_up_the_whole() {
     index_in(&whole);
     copy(&whole, &part, 1..=2);
     let index = Index::open(&whole).unwrap();
-    let parts = [Index::open_with(&whole, options(0..=0)).unwrap(), Index::open_with(&part, options(1..=2)).unwrap()];
+    let parts = [
+        Index::open_with(&whole, options(0..=0)).unwrap(),
+        Index::open_with(&part, options(1..=2)).unwrap(),
+    ];
     assert_eq!(parts.each_ref().map(Index::num_shards), [1, 2]);
 
     for mode in [Mode::Exact, Mode::Span] {
         let near = CnfOptions { mode, max_diff_tokens: 3, ..CnfOptions::default() };
-        for clauses in
-            [vec![vec![vec![1]], vec![vec![2]]], vec![vec![vec![2]], vec![vec![3], vec![4]]], vec![vec![vec![1, 2]]]]
-        {
+        for clauses in [
+            vec![vec![vec![1]], vec![vec![2]]],
+            vec![vec![vec![2]], vec![vec![3], vec![4]]],
+            vec![vec![vec![1, 2]]],
+        ] {
             let cnf = Cnf::new(clauses).unwrap();
             let count = |index: &Index| index.count_cnf(&cnf, &near, None).unwrap().count;
             assert_eq!(parts.iter().map(count).sum::<u64>(), count(&index), "{mode:?}: {cnf:?}");
@@ -63,7 +69,11 @@ fn the_parts_of_an_index_make_up_the_whole() {
     assert_eq!(infos.iter().map(|info| info.documents).sum::<u64>(), info.documents);
     assert_eq!(infos.iter().map(|info| info.tokens).sum::<u64>(), info.tokens);
     assert_eq!(infos.iter().map(|info| info.index_bytes).sum::<u64>(), info.index_bytes);
-    assert_eq!((infos[0].text_bytes, info.text_bytes.is_some()), (None, true), "no one has counted those of a part");
+    assert_eq!(
+        (infos[0].text_bytes, info.text_bytes.is_some()),
+        (None, true),
+        "no one has counted those of a part"
+    );
     assert_eq!(fingerprint(&part).unwrap(), fingerprint(&whole).unwrap(), "it is the same index");
     let found = verify(&part, options(1..=2), Level::Full).unwrap();
     assert_eq!(found.documents, infos[1].documents);
@@ -74,17 +84,27 @@ fn shards_keep_their_numbers() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("index");
     index_in(&path);
-    let (whole, part) = (Corpus::open(&path).unwrap(), Corpus::open_with(&path, options(2..=2)).unwrap());
-    let hens = |corpus: &Corpus| corpus.passages(&[vec!["hen".to_owned()]], &CnfOptions::default(), 9).unwrap();
+    let (whole, part) =
+        (Corpus::open(&path).unwrap(), Corpus::open_with(&path, options(2..=2)).unwrap());
+    let hens = |corpus: &Corpus| {
+        corpus.passages(&[vec!["hen".to_owned()]], &CnfOptions::default(), 9).unwrap()
+    };
     let shown = hens(&part);
-    assert_eq!(shown, hens(&whole).into_iter().filter(|passage| passage.shard == 2).collect::<Vec<_>>());
+    assert_eq!(
+        shown,
+        hens(&whole).into_iter().filter(|passage| passage.shard == 2).collect::<Vec<_>>()
+    );
     assert!(!shown.is_empty());
     assert_eq!(part.index().document_at(0, 0).unwrap(), None, "that shard is not open");
     assert!(part.index().tokens(0, 0..1).is_empty());
     let documents: Vec<_> = part.index().documents().map(Result::unwrap).collect();
-    let expected: Vec<_> = whole.index().documents().map(Result::unwrap).filter(|one| one.shard == 2).collect();
+    let expected: Vec<_> =
+        whole.index().documents().map(Result::unwrap).filter(|one| one.shard == 2).collect();
     assert_eq!(documents, expected);
-    assert_eq!(part.index().document_at(2, documents[0].tokens.start).unwrap().as_ref(), documents.first());
+    assert_eq!(
+        part.index().document_at(2, documents[0].tokens.start).unwrap().as_ref(),
+        documents.first()
+    );
 }
 
 #[test]
@@ -99,8 +119,12 @@ fn what_is_no_part_is_an_error() {
         assert!(matches!(error, Error::Shards { .. }), "{error}");
     }
     let error = |shards| Index::open_with(&part, shards).unwrap_err();
-    assert!(matches!(error(OpenOptions::default()), Error::MissingFile { path } if path.ends_with("tokenized.0")));
-    assert!(matches!(error(options(1..=2)), Error::MissingFile { path } if path.ends_with("tokenized.2")));
+    assert!(
+        matches!(error(OpenOptions::default()), Error::MissingFile { path } if path.ends_with("tokenized.0"))
+    );
+    assert!(
+        matches!(error(options(1..=2)), Error::MissingFile { path } if path.ends_with("tokenized.2"))
+    );
     fs::remove_file(part.join("metadata.1")).unwrap();
     assert!(matches!(error(options(1..=1)), Error::MissingFile { .. }));
 
@@ -109,7 +133,9 @@ fn what_is_no_part_is_an_error() {
         fs::remove_file(path.join(MANIFEST)).unwrap();
     }
     assert!(matches!(error(OpenOptions::default()), Error::MissingFile { .. }));
-    assert!(matches!(error(options(2..=2)), Error::MissingFile { path } if path.ends_with("tokenized.2")));
+    assert!(
+        matches!(error(options(2..=2)), Error::MissingFile { path } if path.ends_with("tokenized.2"))
+    );
     let narrow = OpenOptions { token_width: Some(TokenWidth::U8), ..options(1..=2) };
     assert_eq!(Index::open_with(&whole, narrow).unwrap().num_shards(), 2);
 }

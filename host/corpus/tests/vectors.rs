@@ -3,7 +3,9 @@
 #[path = "../../../tests/vectors/mod.rs"]
 mod vectors;
 
-use corver_corpus::{BuildOptions, Cnf, CnfCount, CnfOptions, Index, Mode, TokenWidth, build_from_tokens};
+use corver_corpus::{
+    BuildOptions, Cnf, CnfCount, CnfOptions, Index, Mode, TokenWidth, build_from_tokens,
+};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -35,19 +37,28 @@ fn counts() {
             .into_iter()
             .find(|width| width.bytes() == case.width)
             .expect("a width of 1, 2 or 4");
-        build_from_tokens(case.documents, width, &path, &BuildOptions::with_shards(case.shards)).unwrap();
+        build_from_tokens(case.documents, width, &path, &BuildOptions::with_shards(case.shards))
+            .unwrap();
         let index = Index::open(&path).unwrap();
         for (ngram, count) in case.ngrams {
             assert_eq!(index.count(&ngram).unwrap(), count, "{}: {ngram:?}", case.name);
         }
         for query in case.queries {
             let cnf = Cnf::new(query.cnf).unwrap();
-            for (mode, count) in
-                [(Mode::Exact, query.exact), (Mode::Compatible, query.compatible), (Mode::Span, query.span)]
-            {
-                let options = CnfOptions { max_diff_tokens: query.window, mode, ..CnfOptions::default() };
+            for (mode, count) in [
+                (Mode::Exact, query.exact),
+                (Mode::Compatible, query.compatible),
+                (Mode::Span, query.span),
+            ] {
+                let options =
+                    CnfOptions { max_diff_tokens: query.window, mode, ..CnfOptions::default() };
                 let answer = index.count_cnf(&cnf, &options, None).unwrap();
-                assert_eq!(answer, CnfCount { count, ..CnfCount::default() }, "{}: {cnf:?}, {options:?}", case.name);
+                assert_eq!(
+                    answer,
+                    CnfCount { count, ..CnfCount::default() },
+                    "{}: {cnf:?}, {options:?}",
+                    case.name
+                );
             }
         }
     }

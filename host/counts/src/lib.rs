@@ -1,4 +1,5 @@
-//! How often words occur together, wherever the corpus lies. Everything here is a [`corver_core::Counter`]:
+//! How often words occur together, wherever the corpus lies. Everything here is a
+//! [`corver_core::Counter`]:
 //!
 //! ```text
 //!             Memo                       each query goes further once
@@ -10,7 +11,8 @@
 //!  this machine
 //! ```
 //!
-//! A [`Source`] names one such place; [`open`] opens several as one counter. The client is behind the feature `client`;
+//! A [`Source`] names one such place; [`open`] opens several as one counter. The client is behind
+//! the feature `client`;
 //! [`wire`] is the JSON that it shares with servers.
 
 #[cfg(feature = "client")]

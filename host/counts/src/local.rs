@@ -15,9 +15,12 @@ pub struct Local {
     time: Option<Duration>,
 }
 
-/// A batch took too long: queries of many frequent words, as no sentence needs them, or an index far larger than the memory.
+/// A batch took too long: queries of many frequent words, as no sentence needs them, or an index
+/// far larger than the memory.
 #[derive(Debug, thiserror::Error)]
-#[error("counting took longer than {limit_ms} ms (corpus.count_ms): {counted} of {queries} queries were answered")]
+#[error(
+    "counting took longer than {limit_ms} ms (corpus.count_ms): {counted} of {queries} queries were answered"
+)]
 pub struct TooSlow {
     /// Milliseconds allowed.
     pub limit_ms: u128,
@@ -34,7 +37,8 @@ impl Local {
         Self { corpus, options, time: None }
     }
 
-    /// The same, but a batch of queries fails where it takes longer than this, at most by the queries that are being counted then. `None`: never.
+    /// The same, but a batch of queries fails where it takes longer than this, at most by the
+    /// queries that are being counted then. `None`: never.
     #[must_use]
     pub fn within(self, time: Option<Duration>) -> Self {
         Self { time, ..self }
@@ -46,7 +50,8 @@ impl Local {
         &self.corpus
     }
 
-    /// A whole count with everything that the engine says about it; `None` where a word has no tokens.
+    /// A whole count with everything that the engine says about it; `None` where a word has no
+    /// tokens.
     ///
     /// # Errors
     /// As [`Corpus::count_words`].
@@ -68,7 +73,8 @@ impl Counter for Local {
             }
         }
         for (enough, numbers) in by_enough {
-            let all_of: Vec<_> = numbers.iter().map(|&number| queries[number].all_of.as_slice()).collect();
+            let all_of: Vec<_> =
+                numbers.iter().map(|&number| queries[number].all_of.as_slice()).collect();
             let found = self.corpus.count_words_batch(&all_of, &self.options, enough, deadline);
             let found = found.map_err(|error| match (error, self.time) {
                 (Error::Deadline { counted, .. }, Some(time)) => PartError::from(TooSlow {
@@ -79,7 +85,10 @@ impl Counter for Local {
                 (error, _) => error.into(),
             })?;
             answered += numbers.len();
-            numbers.into_iter().zip(found).for_each(|(number, found)| counts[number] = count_of(found));
+            numbers
+                .into_iter()
+                .zip(found)
+                .for_each(|(number, found)| counts[number] = count_of(found));
         }
         Ok(counts)
     }
@@ -92,7 +101,10 @@ impl Counter for Local {
 
 /// What a rule hears of an engine's answer. That there is none is no estimate.
 fn count_of(found: Option<CnfCount>) -> Count {
-    Count { occurrences: found.map(|count| count.count), exact: found.is_none_or(|count| count.is_exact()) }
+    Count {
+        occurrences: found.map(|count| count.count),
+        exact: found.is_none_or(|count| count.is_exact()),
+    }
 }
 
 #[cfg(test)]
@@ -129,7 +141,10 @@ mod tests {
             assert_eq!(counts[2..], [Count { occurrences: None, exact: true }; 3], "{mode:?}");
             assert_eq!(local.size(), CorpusSize { tokens: Some(15), documents: Some(5) });
             let error = local.within(Some(Duration::ZERO)).count(&queries).unwrap_err().to_string();
-            assert!(error.contains("longer than 0 ms (corpus.count_ms): 0 of 5 queries"), "{error}");
+            assert!(
+                error.contains("longer than 0 ms (corpus.count_ms): 0 of 5 queries"),
+                "{error}"
+            );
         }
     }
 }

@@ -7,7 +7,8 @@ use corver_core::{CorpusSize, Count, Counter, PartError, Query};
 /// Answers kept before the memory starts anew.
 const MAX_ANSWERS: usize = 1 << 20;
 
-/// Passes each different query on once, and remembers the answer: the samples of a group speak of the same entities.
+/// Passes each different query on once, and remembers the answer: the samples of a group speak of
+/// the same entities.
 pub struct Memo {
     inner: Box<dyn Counter>,
     known: HashMap<Query, Count>,
@@ -27,13 +28,17 @@ impl Counter for Memo {
             self.known.clear();
         }
         let mut seen = HashSet::new();
-        let unknown: Vec<Query> =
-            queries.iter().filter(|&query| !self.known.contains_key(query) && seen.insert(query)).cloned().collect();
+        let unknown: Vec<Query> = queries
+            .iter()
+            .filter(|&query| !self.known.contains_key(query) && seen.insert(query))
+            .cloned()
+            .collect();
         if !unknown.is_empty() {
             let counts = self.inner.count(&unknown)?;
             self.known.extend(unknown.into_iter().zip(counts));
         }
-        // Shorter than `queries` where the inner counter left answers out: that is for the caller to report.
+        // Shorter than `queries` where the inner counter left answers out: that is for the caller
+        // to report.
         Ok(queries.iter().filter_map(|query| self.known.get(query).copied()).collect())
     }
 
@@ -55,7 +60,10 @@ mod tests {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
             self.0.lock().unwrap().push(queries.len());
             let words = |query: &Query| query.all_of.iter().map(Vec::len).sum::<usize>() as u64;
-            Ok(queries.iter().map(|query| Count { occurrences: Some(words(query)), exact: true }).collect())
+            Ok(queries
+                .iter()
+                .map(|query| Count { occurrences: Some(words(query)), exact: true })
+                .collect())
         }
 
         fn size(&self) -> CorpusSize {
@@ -66,7 +74,10 @@ mod tests {
     #[test]
     fn no_query_is_asked_twice() {
         static ASKED: Mutex<Vec<usize>> = Mutex::new(Vec::new());
-        let (pair, one) = (Query::new([&["red", "crimson"][..], &["fox"]].map(<[_]>::to_vec)), Query::new([["den"]]));
+        let (pair, one) = (
+            Query::new([&["red", "crimson"][..], &["fox"]].map(<[_]>::to_vec)),
+            Query::new([["den"]]),
+        );
         let mut memo = Memo::new(Box::new(Words(&ASKED)));
         let mut count = |queries: &[Query]| -> Vec<Option<u64>> {
             memo.count(queries).unwrap().iter().map(|count| count.occurrences).collect()

@@ -7,12 +7,15 @@ use corver_corpus::Part;
 
 use crate::{Opened, Source, SourceError};
 
-/// Checks that no source is named twice and that no two have the same shard of an index. Warns if a shard is missing. Only indexes
-/// with a manifest report their shards, locally or through our server.
+/// Checks that no source is named twice and that no two have the same shard of an index. Warns if a
+/// shard is missing. Only indexes with a manifest report their shards, locally or through our
+/// server.
 ///
 /// # Errors
 /// What would be counted twice.
-pub fn check_parts<'s>(opened: impl IntoIterator<Item = (&'s Source, &'s Opened)>) -> Result<(), SourceError> {
+pub fn check_parts<'s>(
+    opened: impl IntoIterator<Item = (&'s Source, &'s Opened)>,
+) -> Result<(), SourceError> {
     let mut sources: Vec<&Source> = Vec::new();
     let mut indexes: BTreeMap<String, Vec<(&Source, Part)>> = BTreeMap::new();
     for (source, opened) in opened {
@@ -28,7 +31,12 @@ pub fn check_parts<'s>(opened: impl IntoIterator<Item = (&'s Source, &'s Opened)
         let missing = missing(parts)?;
         if !missing.is_empty() {
             let sources: Vec<String> = parts.iter().map(|(source, _)| source.to_string()).collect();
-            tracing::warn!(?missing, of = parts[0].1.of, ?sources, "some shards of an index are not counted");
+            tracing::warn!(
+                ?missing,
+                of = parts[0].1.of,
+                ?sources,
+                "some shards of an index are not counted"
+            );
         }
     }
     Ok(())
@@ -52,7 +60,9 @@ fn missing(parts: &mut [(&Source, Part)]) -> Result<Vec<RangeInclusive<usize>>, 
         next = last.saturating_add(1);
         before = Some(*source);
     }
-    missing.extend(parts.first().filter(|(_, part)| next < part.of).map(|(_, part)| next..=part.of - 1));
+    missing.extend(
+        parts.first().filter(|(_, part)| next < part.of).map(|(_, part)| next..=part.of - 1),
+    );
     Ok(missing)
 }
 
@@ -62,8 +72,9 @@ mod tests {
 
     fn check(parts: &[RangeInclusive<usize>]) -> Result<Vec<RangeInclusive<usize>>, usize> {
         let source = Source::Folder("wiki".into());
-        let part =
-            |shards: &RangeInclusive<usize>| (&source, Part { index: "wiki".into(), of: 8, shards: shards.clone() });
+        let part = |shards: &RangeInclusive<usize>| {
+            (&source, Part { index: "wiki".into(), of: 8, shards: shards.clone() })
+        };
         missing(&mut parts.iter().map(part).collect::<Vec<_>>()).map_err(|error| match error {
             SourceError::CountedTwice { shard, .. } => shard,
             other => panic!("{other}"),

@@ -35,7 +35,9 @@ pub enum SourceError {
         url: String,
     },
     /// A token would be shown to a server that it is not for.
-    #[error("a bearer token is set, but two servers would see it, {one} and {other}: ask one server, or set none")]
+    #[error(
+        "a bearer token is set, but two servers would see it, {one} and {other}: ask one server, or set none"
+    )]
     TokenForTwo {
         /// A server.
         one: String,
@@ -89,7 +91,9 @@ impl FromStr for Source {
             return Ok(Self::Folder(text.into()));
         }
         match text.split_once('#') {
-            Some((url, index)) if !index.is_empty() => Ok(Self::Remote { url: url.into(), index: index.into() }),
+            Some((url, index)) if !index.is_empty() => {
+                Ok(Self::Remote { url: url.into(), index: index.into() })
+            }
             _ => Err(SourceError::NoIndexName { url: text.into() }),
         }
     }
@@ -112,16 +116,17 @@ impl Source {
     pub fn open(&self, settings: &OpenSettings) -> Result<Opened, SourceError> {
         let OpenSettings { options, count_time, index: open, remote, cache_dir } = settings;
         Ok(match self {
-            Self::Folder(folder) => {
-                Opened::Local(Local::new(Corpus::open_with(folder, open.clone())?, *options).within(*count_time))
-            }
+            Self::Folder(folder) => Opened::Local(
+                Local::new(Corpus::open_with(folder, open.clone())?, *options).within(*count_time),
+            ),
             Self::Remote { url, index } => {
                 Opened::Remote(Remote::open(url, index, *options, remote, cache_dir.as_deref())?)
             }
         })
     }
 
-    /// What a run's manifest records: the hash of an index folder; a server's index has only its name.
+    /// What a run's manifest records: the hash of an index folder; a server's index has only its
+    /// name.
     ///
     /// # Errors
     /// Where the folder cannot be read.
@@ -192,8 +197,12 @@ pub fn check_token(sources: &[Source], remote: &RemoteSettings) -> Result<(), So
     let mut servers = servers.collect::<Vec<_>>();
     servers.dedup();
     let [one, other, ..] = servers.as_slice() else { return Ok(()) };
-    match Token::load(remote.token_file.as_deref(), Some(TOKEN_VARIABLE)).map_err(RemoteError::from)? {
-        Some(_) => Err(SourceError::TokenForTwo { one: (*one).to_owned(), other: (*other).to_owned() }),
+    match Token::load(remote.token_file.as_deref(), Some(TOKEN_VARIABLE))
+        .map_err(RemoteError::from)?
+    {
+        Some(_) => {
+            Err(SourceError::TokenForTwo { one: (*one).to_owned(), other: (*other).to_owned() })
+        }
         None => Ok(()),
     }
 }
@@ -210,9 +219,11 @@ fn server_of(url: &str) -> &str {
 /// As [`Source::open`], [`check_token`] and [`check_parts`].
 pub fn open(sources: &[Source], settings: &OpenSettings) -> Result<Box<dyn Counter>, SourceError> {
     check_token(sources, &settings.remote)?;
-    let opened = sources.iter().map(|source| source.open(settings)).collect::<Result<Vec<_>, _>>()?;
+    let opened =
+        sources.iter().map(|source| source.open(settings)).collect::<Result<Vec<_>, _>>()?;
     check_parts(sources.iter().zip(&opened))?;
-    let mut members: Vec<_> = opened.into_iter().map(|opened| Box::new(opened) as Box<dyn Counter>).collect();
+    let mut members: Vec<_> =
+        opened.into_iter().map(|opened| Box::new(opened) as Box<dyn Counter>).collect();
     Ok(if members.len() == 1 { members.remove(0) } else { Box::new(Sum::new(members)) })
 }
 
@@ -234,7 +245,10 @@ mod tests {
         assert_eq!(parse("wiki#2").unwrap(), Source::Folder("wiki#2".into()));
         assert_eq!(
             parse("https://api.infini-gram.io/#v4_pileval_llama").unwrap(),
-            Source::Remote { url: "https://api.infini-gram.io/".into(), index: "v4_pileval_llama".into() }
+            Source::Remote {
+                url: "https://api.infini-gram.io/".into(),
+                index: "v4_pileval_llama".into()
+            }
         );
         for nameless in ["http://localhost:8765", "http://localhost:8765#"] {
             let error = parse(nameless).unwrap_err();
@@ -249,7 +263,10 @@ mod tests {
         std::fs::write(&path, "0123456789abcdef").unwrap();
         let remote = RemoteSettings { token_file: Some(path), ..RemoteSettings::default() };
         let check = |texts: &[&str]| {
-            check_token(&texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Source>>(), &remote)
+            check_token(
+                &texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<Source>>(),
+                &remote,
+            )
         };
         check(&["http://host:1/#wiki", "folder", "http://host:1#books"]).unwrap();
         let error = check(&["http://host:1/#wiki", "https://host:1/#wiki"]).unwrap_err();

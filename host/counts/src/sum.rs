@@ -6,9 +6,11 @@ use corver_core::{CorpusSize, Count, Counter, PartError, Query};
 
 /// The sum of several counters.
 ///
-/// All are asked at the same time, each by itself. `max_clause_freq` therefore holds for each of them, not for their sum, and in
+/// All are asked at the same time, each by itself. `max_clause_freq` therefore holds for each of
+/// them, not for their sum, and in
 /// [`Mode::Compatible`](corver_corpus::Mode::Compatible) a sum may differ from the count of one index over all the
-/// documents. And each counts as far as is enough for the sum. A word need only be known to one of them.
+/// documents. And each counts as far as is enough for the sum. A word need only be known to one of
+/// them.
 pub struct Sum {
     members: Vec<Box<dyn Counter>>,
 }
@@ -31,12 +33,19 @@ impl Sum {
             let counts = member.count(queries)?;
             match counts.len() {
                 got if got == queries.len() => Ok(counts),
-                got => Err(PartError::from(format!("a corpus gave {got} counts for {} queries", queries.len()))),
+                got => Err(PartError::from(format!(
+                    "a corpus gave {got} counts for {} queries",
+                    queries.len()
+                ))),
             }
         };
         let answers: Vec<_> = std::thread::scope(|scope| {
-            let asked: Vec<_> = self.members.iter_mut().map(|member| scope.spawn(|| ask(member))).collect();
-            asked.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            let asked: Vec<_> =
+                self.members.iter_mut().map(|member| scope.spawn(|| ask(member))).collect();
+            asked
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+                .collect()
         });
         let (mut counts, mut errors) = (Vec::new(), Vec::new());
         for answer in answers {
@@ -57,7 +66,8 @@ impl Counter for Sum {
             for (sum, count) in sums.iter_mut().zip(counts) {
                 sum.exact &= count.exact;
                 if let Some(more) = count.occurrences {
-                    sum.occurrences = Some(sum.occurrences.unwrap_or_default().saturating_add(more));
+                    sum.occurrences =
+                        Some(sum.occurrences.unwrap_or_default().saturating_add(more));
                 }
             }
         }
@@ -126,7 +136,9 @@ mod tests {
     impl Counter for Stopping {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
             let count = |query: &Query| match query.enough {
-                Some(enough) if enough < self.0 => Count { occurrences: Some(enough), exact: false },
+                Some(enough) if enough < self.0 => {
+                    Count { occurrences: Some(enough), exact: false }
+                }
                 _ => Count { occurrences: Some(self.0), exact: true },
             };
             Ok(queries.iter().map(count).collect())
@@ -145,8 +157,12 @@ mod tests {
         Box::new(Fixed(count, CorpusSize { tokens: Some(10), documents: None }))
     }
 
-    fn sum(members: Vec<Box<dyn Counter>>, enough: &[Option<u64>]) -> Result<Vec<Count>, PartError> {
-        let queries: Vec<_> = enough.iter().map(|&enough| Query::new([["fox"]]).with_enough(enough)).collect();
+    fn sum(
+        members: Vec<Box<dyn Counter>>,
+        enough: &[Option<u64>],
+    ) -> Result<Vec<Count>, PartError> {
+        let queries: Vec<_> =
+            enough.iter().map(|&enough| Query::new([["fox"]]).with_enough(enough)).collect();
         Sum::new(members).count(&queries)
     }
 
@@ -161,13 +177,17 @@ mod tests {
     #[test]
     fn a_word_need_only_be_known_once() {
         assert_eq!(sum(vec![fixed(UNKNOWN), fixed(THREE)], &[None]).unwrap(), [THREE]);
-        assert_eq!(sum(vec![fixed(UNKNOWN), fixed(UNKNOWN)], &[None, Some(0)]).unwrap(), [UNKNOWN, UNKNOWN]);
+        assert_eq!(
+            sum(vec![fixed(UNKNOWN), fixed(UNKNOWN)], &[None, Some(0)]).unwrap(),
+            [UNKNOWN, UNKNOWN]
+        );
     }
 
     #[test]
     fn members_are_asked_at_the_same_time() {
         let barrier = Arc::new(Barrier::new(3)); // one after the other would wait for ever
-        let members = (0..3).map(|_| Box::new(Together(barrier.clone())) as Box<dyn Counter>).collect();
+        let members =
+            (0..3).map(|_| Box::new(Together(barrier.clone())) as Box<dyn Counter>).collect();
         assert_eq!(sum(members, &[None, None]).unwrap(), [THREE, THREE]);
     }
 
@@ -197,7 +217,10 @@ mod tests {
                 CorpusSize::default()
             }
         }
-        assert_eq!(failed(vec![fixed(THREE), Box::new(Short)]), "a corpus gave 0 counts for 1 queries");
+        assert_eq!(
+            failed(vec![fixed(THREE), Box::new(Short)]),
+            "a corpus gave 0 counts for 1 queries"
+        );
     }
 
     #[test]

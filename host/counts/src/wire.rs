@@ -1,9 +1,10 @@
 //! The JSON of Infini-gram's HTTP API, as client and server share it.
 //!
-//! A POST holds a [`Request`], and a [`Reply`] comes back. What goes beyond the public API is optional, so that each side works
-//! with others' programs: a request may name a mode, say when a count is large enough, and hold many queries; an answer says
-//! whether the count is the number of matches (`approx` does not always tell). A GET tells what is served ([`About`]), and
-//! only what it says is asked for.
+//! A POST holds a [`Request`], and a [`Reply`] comes back. What goes beyond the public API is
+//! optional, so that each side works with others' programs: a request may name a mode, say when a
+//! count is large enough, and hold many queries; an answer says whether the count is the number of
+//! matches (`approx` does not always tell). A GET tells what is served ([`About`]), and only what
+//! it says is asked for.
 
 use corver_corpus::{CnfOptions, Mode, Part};
 use serde::de::IgnoredAny;
@@ -70,7 +71,12 @@ impl Request {
 
     /// Asks for counts of many queries, as far as is `enough`.
     #[must_use]
-    pub fn of_many(index: &str, queries: Vec<String>, options: &CnfOptions, enough: Option<u64>) -> Self {
+    pub fn of_many(
+        index: &str,
+        queries: Vec<String>,
+        options: &CnfOptions,
+        enough: Option<u64>,
+    ) -> Self {
         Self {
             query_type: COUNTS.to_owned(),
             query: None,
@@ -183,14 +189,16 @@ mod tests {
     fn requests_are_those_of_the_public_api() {
         let request = |mode| {
             let options = CnfOptions { mode, ..CnfOptions::default() };
-            serde_json::to_string(&Request::new("v4_pileval_llama", "red AND fox", &options)).unwrap()
+            serde_json::to_string(&Request::new("v4_pileval_llama", "red AND fox", &options))
+                .unwrap()
         };
         assert_eq!(
             request(Mode::Compatible),
             r#"{"index":"v4_pileval_llama","query_type":"count","query":"red AND fox","max_clause_freq":500000,"max_diff_tokens":1000}"#
         );
         assert!(request(Mode::Span).ends_with(r#","mode":"span"}"#));
-        let many = Request::of_many("wiki", vec!["red AND fox".into()], &CnfOptions::default(), Some(20));
+        let many =
+            Request::of_many("wiki", vec!["red AND fox".into()], &CnfOptions::default(), Some(20));
         assert_eq!(
             serde_json::to_string(&many).unwrap(),
             r#"{"index":"wiki","query_type":"counts","queries":["red AND fox"],"max_clause_freq":500000,"max_diff_tokens":1000,"enough":20}"#
@@ -201,9 +209,13 @@ mod tests {
     fn replies_are_those_of_the_public_api() {
         let read = |json: &str| serde_json::from_str::<Reply<Answer>>(json);
         let public = r#"{"count":2349754,"approx":false,"latency":0.73,"token_ids":[3014],"tokens":["▁University"]}"#;
-        assert_eq!(read(public).unwrap(), Reply::Answer(Answer { count: 2_349_754, ..Answer::default() }));
         assert_eq!(
-            read(r#"{"count":9,"approx":false,"exact":false,"token_ids":"in another form"}"#).unwrap(),
+            read(public).unwrap(),
+            Reply::Answer(Answer { count: 2_349_754, ..Answer::default() })
+        );
+        assert_eq!(
+            read(r#"{"count":9,"approx":false,"exact":false,"token_ids":"in another form"}"#)
+                .unwrap(),
             Reply::Answer(Answer { count: 9, exact: Some(false), ..Answer::default() })
         );
         let error = r#"{"error":"no such index","latency":1}"#;

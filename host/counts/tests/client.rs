@@ -34,7 +34,8 @@ fn good(count: u64) -> Act {
     Act::Answer(
         200,
         "",
-        json!({"count": count, "approx": false, "latency": 0.1, "token_ids": [], "tokens": []}).to_string(),
+        json!({"count": count, "approx": false, "latency": 0.1, "token_ids": [], "tokens": []})
+            .to_string(),
     )
 }
 
@@ -81,7 +82,8 @@ impl Unruly {
         // The threads end with the test's process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
-                let (seen, acts, asked_what_it_is) = (seen.clone(), acts.clone(), asked_what_it_is.clone());
+                let (seen, acts, asked_what_it_is) =
+                    (seen.clone(), acts.clone(), asked_what_it_is.clone());
                 std::thread::spawn(move || serve(stream.unwrap(), &acts, &asked_what_it_is, &seen));
             }
         });
@@ -97,7 +99,12 @@ impl Unruly {
     }
 }
 
-fn serve(stream: TcpStream, acts: &[Vec<Act>; 2], asked: &AtomicUsize, seen: &Mutex<Vec<(Instant, Value)>>) {
+fn serve(
+    stream: TcpStream,
+    acts: &[Vec<Act>; 2],
+    asked: &AtomicUsize,
+    seen: &Mutex<Vec<(Instant, Value)>>,
+) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut stream = stream;
     while let Some(Request { head, body }) = next_request(&mut reader) {
@@ -117,18 +124,25 @@ fn serve(stream: TcpStream, acts: &[Vec<Act>; 2], asked: &AtomicUsize, seen: &Mu
             }
             Act::Drop => return stream.shutdown(Shutdown::Both).unwrap_or_default(),
             Act::BreakOff => {
-                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"count\":");
+                let _ =
+                    stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{\"count\":");
                 return stream.shutdown(Shutdown::Both).unwrap_or_default();
             }
         };
-        let answer = format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
+        let answer =
+            format!("HTTP/1.1 {status} X\r\n{headers}content-length: {}\r\n\r\n{body}", body.len());
         if stream.write_all(answer.as_bytes()).is_err() {
             return;
         }
     }
 }
 
-fn open(url: &str, mode: Mode, settings: &RemoteSettings, cache_dir: Option<&Path>) -> Result<Remote, RemoteError> {
+fn open(
+    url: &str,
+    mode: Mode,
+    settings: &RemoteSettings,
+    cache_dir: Option<&Path>,
+) -> Result<Remote, RemoteError> {
     Remote::open(url, "wiki", CnfOptions { mode, ..CnfOptions::default() }, settings, cache_dir)
 }
 
@@ -150,7 +164,10 @@ fn queries(number: usize) -> Vec<Query> {
 #[test]
 fn a_request_is_that_of_the_public_api() {
     let server = Unruly::new(vec![good(7)]);
-    assert_eq!(count(&server.remote(&settings()), "Levi Stadium AND Denver OR Colorado").unwrap(), Some(7));
+    assert_eq!(
+        count(&server.remote(&settings()), "Levi Stadium AND Denver OR Colorado").unwrap(),
+        Some(7)
+    );
     assert_eq!(
         server.requests.lock().unwrap()[0].1,
         json!({
@@ -188,12 +205,16 @@ fn a_refusal_is_final_and_says_why() {
     {
         let server = Unruly::new(vec![Act::Answer(status, "", body)]);
         let error = count(&server.remote(&settings()), "red AND fox").unwrap_err();
-        assert!(matches!(&error, RemoteError::Refused { message, .. } if message.contains(says)), "{error}");
+        assert!(
+            matches!(&error, RemoteError::Refused { message, .. } if message.contains(says)),
+            "{error}"
+        );
         assert!(error.to_string().contains("red AND fox"), "{error}");
         assert_eq!(server.num_requests(), 1);
     }
     // A redirect would turn the question into another one.
-    let server = Unruly::new(vec![Act::Answer(302, "Location: http://127.0.0.1:1/\r\n", String::new())]);
+    let server =
+        Unruly::new(vec![Act::Answer(302, "Location: http://127.0.0.1:1/\r\n", String::new())]);
     assert!(matches!(count(&server.remote(&settings()), "red"), Err(RemoteError::Refused { .. })));
 }
 
@@ -207,7 +228,10 @@ fn the_server_says_when_to_come_back() {
     // Later than patience lasts: an error at once.
     let server = Unruly::new(vec![Act::Answer(429, "Retry-After: 86400\r\n", String::new())]);
     let start = Instant::now();
-    assert!(matches!(count(&server.remote(&settings()), "red AND fox"), Err(RemoteError::GaveUp { attempts: 1, .. })));
+    assert!(matches!(
+        count(&server.remote(&settings()), "red AND fox"),
+        Err(RemoteError::GaveUp { attempts: 1, .. })
+    ));
     assert!(start.elapsed() < Duration::from_secs(5));
 }
 
@@ -220,7 +244,8 @@ fn a_server_that_stays_away_ends_in_an_error() {
     let server = Unruly::new(vec![Act::Answer(503, "", r#"{"error":"no memory left"}"#.into())]);
     for (url, last) in [(&nobody, "refused"), (&server.url, "no memory left")] {
         let patient = RemoteSettings { patience_s: 2.0, ..settings() };
-        let asked = open(url, Mode::Compatible, &patient, None).and_then(|remote| count(&remote, "red AND fox"));
+        let asked = open(url, Mode::Compatible, &patient, None)
+            .and_then(|remote| count(&remote, "red AND fox"));
         let error = asked.unwrap_err();
         let RemoteError::GaveUp { attempts, last: said, .. } = &error else { panic!("{error}") };
         assert!(*attempts >= 2 && said.contains(last), "{error}");
@@ -248,7 +273,8 @@ fn a_batch_ends_with_its_first_failure() {
 #[test]
 fn a_server_that_is_down_is_not_hammered() {
     let server = Unruly::new(vec![Act::Answer(500, "", String::new())]);
-    let mut remote = server.remote(&RemoteSettings { connections: 8, patience_s: 4.0, ..settings() });
+    let mut remote =
+        server.remote(&RemoteSettings { connections: 8, patience_s: 4.0, ..settings() });
     assert!(remote.count(&queries(40)).is_err());
     // Each connection tries one query: at once, and after at least 0.25 s, 0.5 s, 1 s, 2 s.
     let requests = server.num_requests();
@@ -261,14 +287,21 @@ fn all_is_counted_once_the_server_is_back() {
     acts.push(good(3));
     let server = Unruly::new(acts);
     let mut remote = server.remote(&RemoteSettings { connections: 8, ..settings() });
-    assert_eq!(remote.count(&queries(40)).unwrap(), [Count { occurrences: Some(3), exact: true }; 40]);
+    assert_eq!(
+        remote.count(&queries(40)).unwrap(),
+        [Count { occurrences: Some(3), exact: true }; 40]
+    );
     assert_eq!(server.num_requests(), 12 + 40);
 }
 
 #[test]
 fn the_rate_is_kept() {
     let server = Unruly::new(vec![good(1)]);
-    let mut remote = server.remote(&RemoteSettings { connections: 4, requests_per_second: Some(20.0), ..settings() });
+    let mut remote = server.remote(&RemoteSettings {
+        connections: 4,
+        requests_per_second: Some(20.0),
+        ..settings()
+    });
     let start = Instant::now();
     remote.count(&queries(11)).unwrap();
     assert!(start.elapsed() >= Duration::from_millis(500), "{:?}", start.elapsed());
@@ -281,7 +314,12 @@ fn waiting_for_ones_turn_takes_no_patience() {
     acts.push(Act::Answer(503, "", String::new()));
     acts.push(good(1));
     let server = Unruly::new(acts);
-    let settings = RemoteSettings { connections: 9, requests_per_second: Some(4.0), patience_s: 1.0, ..settings() };
+    let settings = RemoteSettings {
+        connections: 9,
+        requests_per_second: Some(4.0),
+        patience_s: 1.0,
+        ..settings()
+    };
     server.remote(&settings).count(&queries(9)).unwrap();
     assert_eq!(server.num_requests(), 10);
 }
@@ -291,9 +329,11 @@ fn what_is_known_is_not_asked_again() {
     let folder = tempfile::tempdir().unwrap();
     let server = Unruly::ours([7, 8, 9].map(|count| many(&[Some(count)])).to_vec());
     let ask = |mode, settings| {
-        count(&open(&server.url, mode, &settings, Some(folder.path())).unwrap(), "red AND fox").unwrap()
+        count(&open(&server.url, mode, &settings, Some(folder.path())).unwrap(), "red AND fox")
+            .unwrap()
     };
-    let asked = [Mode::Compatible, Mode::Compatible, Mode::Span, Mode::Span].map(|mode| ask(mode, settings()));
+    let asked = [Mode::Compatible, Mode::Compatible, Mode::Span, Mode::Span]
+        .map(|mode| ask(mode, settings()));
     assert_eq!(asked, [7, 7, 8, 8].map(Some));
     assert_eq!(server.num_requests(), 2);
     assert_eq!(ask(Mode::Compatible, RemoteSettings { cache: false, ..settings() }), Some(9));
@@ -309,7 +349,10 @@ fn a_server_is_asked_for_no_more_than_it_says() {
     };
     let ours = |index| Act::Answer(200, "", about(index).to_string());
     for mode in [Mode::Compatible, Mode::Span] {
-        assert_eq!(says(ours("wiki"), mode).unwrap(), CorpusSize { tokens: Some(9), documents: Some(3) });
+        assert_eq!(
+            says(ours("wiki"), mode).unwrap(),
+            CorpusSize { tokens: Some(9), documents: Some(3) }
+        );
     }
     let error = says(ours("wiki"), Mode::Exact).unwrap_err();
     assert!(matches!(error, RemoteError::Mode { mode: Mode::Exact, .. }), "{error}");
@@ -328,15 +371,24 @@ fn a_server_is_asked_for_no_more_than_it_says() {
     }
     // Ours, once it has time.
     let busy = Act::Answer(503, "Retry-After: 1\r\n", r#"{"error":"busy"}"#.into());
-    for (first, mode) in [(busy.clone(), Mode::Compatible), (busy, Mode::Span), (status(502), Mode::Span)] {
+    for (first, mode) in
+        [(busy.clone(), Mode::Compatible), (busy, Mode::Span), (status(502), Mode::Span)]
+    {
         let server = Unruly::which_says(vec![first, ours("wiki")], vec![good(7)]);
-        assert_ne!(open(&server.url, mode, &settings(), None).unwrap().size(), CorpusSize::default());
+        assert_ne!(
+            open(&server.url, mode, &settings(), None).unwrap().size(),
+            CorpusSize::default()
+        );
     }
 }
 
 #[test]
 fn a_server_of_ours_is_asked_many_at_once() {
-    let server = Unruly::ours(vec![many(&[Some(3); 4]), many(&[Some(3), None, Some(3), Some(3)]), many(&[Some(3)])]);
+    let server = Unruly::ours(vec![
+        many(&[Some(3); 4]),
+        many(&[Some(3), None, Some(3), Some(3)]),
+        many(&[Some(3)]),
+    ]);
     let counts = server.remote(&settings()).count(&queries(9)).unwrap();
     let occurrences: Vec<_> = counts.iter().map(|count| count.occurrences).collect();
     assert_eq!(occurrences.iter().filter(|&&count| count == Some(3)).count(), 8);
@@ -357,15 +409,25 @@ fn a_server_of_ours_is_asked_many_at_once() {
 fn every_connection_has_its_part() {
     let server = Unruly::ours(vec![many(&[Some(3); 2])]);
     let mut remote = server.remote(&RemoteSettings { connections: 3, ..settings() });
-    assert_eq!(remote.count(&queries(6)).unwrap(), [Count { occurrences: Some(3), exact: true }; 6]);
+    assert_eq!(
+        remote.count(&queries(6)).unwrap(),
+        [Count { occurrences: Some(3), exact: true }; 6]
+    );
     let requests = server.requests.lock().unwrap();
-    assert_eq!(requests.iter().map(|(_, one)| one["queries"].as_array().unwrap().len()).collect::<Vec<_>>(), [2; 3]);
+    assert_eq!(
+        requests
+            .iter()
+            .map(|(_, one)| one["queries"].as_array().unwrap().len())
+            .collect::<Vec<_>>(),
+        [2; 3]
+    );
 }
 
 #[test]
 fn a_request_is_no_longer_than_the_server_takes() {
     let server = Unruly::ours(vec![many(&[Some(3)])]);
-    let queries: Vec<Query> = (0..3).map(|number| Query::new([[number.to_string().repeat(150)]])).collect();
+    let queries: Vec<Query> =
+        (0..3).map(|number| Query::new([[number.to_string().repeat(150)]])).collect();
     server.remote(&settings()).count(&queries).unwrap();
     assert_eq!(server.num_requests(), 3, "two would have more than 400 bytes");
 }
@@ -396,7 +458,11 @@ fn a_hostile_answer_is_none() {
         many(&[]),
         good(7),
         Act::Answer(200, "", "[3, 3]".into()),
-        Act::Answer(200, "", r#"{"counts": [{"count": -1, "approx": false, "exact": true}, null]}"#.into()),
+        Act::Answer(
+            200,
+            "",
+            r#"{"counts": [{"count": -1, "approx": false, "exact": true}, null]}"#.into(),
+        ),
         Act::Answer(200, "", "\u{0}".repeat(3 << 20)),
     ] {
         let server = Unruly::ours(vec![hostile.clone()]);
@@ -415,21 +481,35 @@ fn a_hostile_answer_is_none() {
 
 #[test]
 fn what_is_enough_is_told_to_our_server_alone() {
-    let asked = || vec![Query::new([["fox"], ["den"]]).with_enough(Some(2)), Query::new([["fox"], ["hen"]])];
+    let asked = || {
+        vec![Query::new([["fox"], ["den"]]).with_enough(Some(2)), Query::new([["fox"], ["hen"]])]
+    };
     let server = Unruly::new(vec![good(7)]);
-    assert_eq!(server.remote(&settings()).count(&asked()).unwrap(), [Count { occurrences: Some(7), exact: true }; 2]);
-    assert!(server.requests.lock().unwrap().iter().all(|(_, request)| request.get("enough").is_none()));
+    assert_eq!(
+        server.remote(&settings()).count(&asked()).unwrap(),
+        [Count { occurrences: Some(7), exact: true }; 2]
+    );
+    assert!(
+        server.requests.lock().unwrap().iter().all(|(_, request)| request.get("enough").is_none())
+    );
 
     let folder = tempfile::tempdir().unwrap();
     let stopped = json!({"counts": [{"count": 2, "approx": false, "exact": false}]}).to_string();
     let server = Unruly::ours(vec![many(&[Some(7)]), Act::Answer(200, "", stopped)]);
     for _ in 0..2 {
-        let mut remote = open(&server.url, Mode::Compatible, &settings(), Some(folder.path())).unwrap();
+        let mut remote =
+            open(&server.url, Mode::Compatible, &settings(), Some(folder.path())).unwrap();
         let counts = remote.count(&asked()).unwrap();
-        assert_eq!(counts, [(2, false), (7, true)].map(|(count, exact)| Count { occurrences: Some(count), exact }));
+        assert_eq!(
+            counts,
+            [(2, false), (7, true)].map(|(count, exact)| Count { occurrences: Some(count), exact })
+        );
     }
     let requests = server.requests.lock().unwrap();
-    assert_eq!(requests.iter().map(|(_, one)| one.get("enough")).collect::<Vec<_>>(), [None, Some(&json!(2))]);
+    assert_eq!(
+        requests.iter().map(|(_, one)| one.get("enough")).collect::<Vec<_>>(),
+        [None, Some(&json!(2))]
+    );
 }
 
 #[test]
@@ -443,13 +523,18 @@ fn what_cannot_be_asked_has_no_count() {
 
 #[test]
 fn addresses_and_settings_are_checked_beforehand() {
-    let open = |url: &str, settings: &RemoteSettings| open(url, Mode::Compatible, settings, None).map(drop);
+    let open = |url: &str, settings: &RemoteSettings| {
+        open(url, Mode::Compatible, settings, None).map(drop)
+    };
     assert!(matches!(open("api.infini-gram.io", &settings()), Err(RemoteError::Url { .. })));
     for (wrong, name) in [
         (RemoteSettings { connections: 0, ..settings() }, "connections"),
         (RemoteSettings { timeout_s: -1.0, ..settings() }, "timeout_s"),
         (RemoteSettings { patience_s: f64::NAN, ..settings() }, "patience_s"),
-        (RemoteSettings { requests_per_second: Some(f64::INFINITY), ..settings() }, "requests_per_second"),
+        (
+            RemoteSettings { requests_per_second: Some(f64::INFINITY), ..settings() },
+            "requests_per_second",
+        ),
     ] {
         assert!(
             matches!(open("http://host/", &wrong), Err(RemoteError::Setting(problem)) if problem.key.ends_with(name))

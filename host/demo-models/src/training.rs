@@ -33,9 +33,14 @@ impl Training {
         rng: &mut R,
         draw: impl Fn(usize, &mut R) -> Result<Vec<Example>>,
     ) -> Result<()> {
-        let style = ProgressStyle::with_template("training [{bar:32}] {pos}/{len}, {eta} left")?.progress_chars("=> ");
+        let style = ProgressStyle::with_template("training [{bar:32}] {pos}/{len}, {eta} left")?
+            .progress_chars("=> ");
         let bar = ProgressBar::new(self.steps as u64).with_style(style);
-        let settings = FitSettings { steps: self.steps, learning_rate: self.learning_rate, ..FitSettings::default() };
+        let settings = FitSettings {
+            steps: self.steps,
+            learning_rate: self.learning_rate,
+            ..FitSettings::default()
+        };
         let mut batches = Batches { size: self.batch, drawn: Vec::new() };
         let losses = fit(model, &settings, |step| {
             bar.set_position(step as u64);

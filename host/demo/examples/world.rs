@@ -8,7 +8,8 @@ use corver_demo::{World, WorldSize};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let (Some(folder), Some(facts)) = (arguments.next().map(PathBuf::from), arguments.next()) else {
+    let (Some(folder), Some(facts)) = (arguments.next().map(PathBuf::from), arguments.next())
+    else {
         return Err("usage: world FOLDER FACTS".into());
     };
     std::fs::create_dir_all(&folder)?;

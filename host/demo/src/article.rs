@@ -19,15 +19,18 @@ pub struct Article {
 }
 
 impl World {
-    /// Every article, one after another: article `n` of an entity states its facts whose fame is more than `n`.
+    /// Every article, one after another: article `n` of an entity states its facts whose fame is
+    /// more than `n`.
     ///
-    /// First articles come first, then second ones, each time in another order: neighbours are about different
-    /// entities. An index that finds a word on both sides of a match gives the match up where one of them lies in the
-    /// next document; with all articles of one entity in a row it would hardly count any.
+    /// First articles come first, then second ones, each time in another order: neighbours are
+    /// about different entities. An index that finds a word on both sides of a match gives the
+    /// match up where one of them lies in the next document; with all articles of one entity in a
+    /// row it would hardly count any.
     pub fn articles(&self) -> impl Iterator<Item = Article> + '_ {
         let most = self.facts().iter().map(|fact| fact.fame).max().unwrap_or(0);
         (0..most).flat_map(move |number| {
-            let mut about: Vec<EntityId> = Kind::ALL.into_iter().flat_map(|kind| self.ids(kind)).collect();
+            let mut about: Vec<EntityId> =
+                Kind::ALL.into_iter().flat_map(|kind| self.ids(kind)).collect();
             about.retain(|&id| self.facts_of(id).iter().any(|fact| fact.fame > number));
             about.shuffle(&mut self.stream(u64::from(number) << 32));
             about.into_iter().map(move |id| self.article(id, number))
@@ -43,15 +46,21 @@ impl World {
 
     fn article(&self, id: EntityId, number: u32) -> Article {
         let mut rng = self.stream(u64::from(number) << 32 | (1 + u64::from(id.0)));
-        let mut facts: Vec<&Fact> = self.facts_of(id).iter().filter(|fact| fact.fame > number).collect();
+        let mut facts: Vec<&Fact> =
+            self.facts_of(id).iter().filter(|fact| fact.fame > number).collect();
         facts.shuffle(&mut rng);
         let kind = self.entity(id).kind;
         let mut text = format!("This article is about the {} {}.", kind.noun(), self.name(id));
         for fact in facts {
             let tail = *pick(&fact.tails, &mut rng);
-            // Later mentions use the pronoun, as people write: a name then stands about once in an article.
+            // Later mentions use the pronoun, as people write: a name then stands about once in an
+            // article.
             let statement = pick(fact.relation.statements(), &mut rng);
-            let subject = if statement.pattern.starts_with("{H} ") { pronoun(kind, id) } else { self.name(id) };
+            let subject = if statement.pattern.starts_with("{H} ") {
+                pronoun(kind, id)
+            } else {
+                self.name(id)
+            };
             let (clause, _) = statement.state(subject, self.name(tail));
             text.push_str(&format!(" {clause}."));
         }
@@ -76,7 +85,9 @@ mod tests {
             let stated = articles
                 .iter()
                 .filter(|article| article.title == world.name(fact.head))
-                .filter(|article| fact.tails.iter().any(|&tail| article.text.contains(world.name(tail))))
+                .filter(|article| {
+                    fact.tails.iter().any(|&tail| article.text.contains(world.name(tail)))
+                })
                 .count();
             assert!(stated >= fact.fame as usize, "{fact:?}: {stated}");
         }

@@ -1,7 +1,7 @@
 //! What ships inside the binary, and how it becomes plain folders.
 //!
-//! Everything downstream reads folders, so the demo takes the same road as real models: its files are unpacked once
-//! into a cache folder named by their content.
+//! Everything downstream reads folders, so the demo takes the same road as real models: its files
+//! are unpacked once into a cache folder named by their content.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,9 @@ use crate::world::{World, WorldSize};
 /// The seed of the world that the shipped models know.
 pub const WORLD_SEED: u64 = 7;
 
-/// Tokens within which the demo's words count as occurring together. Its articles have about forty tokens; with the
-/// paper's 1,000 a match would reach into the neighbouring articles, and such a match is not counted.
+/// Tokens within which the demo's words count as occurring together. Its articles have about forty
+/// tokens; with the paper's 1,000 a match would reach into the neighbouring articles, and such a
+/// match is not counted.
 pub const WINDOW: u64 = 64;
 
 /// The stream that says which facts have golds; articles have the lower ones.
@@ -68,7 +69,10 @@ pub fn content_hash() -> String {
     let mut hasher = blake3::Hasher::new();
     for (name, content) in FILES {
         // The length marks where one file ends and the next begins.
-        hasher.update(name.as_bytes()).update(&(content.len() as u64).to_le_bytes()).update(content);
+        hasher
+            .update(name.as_bytes())
+            .update(&(content.len() as u64).to_le_bytes())
+            .update(content);
     }
     hasher.finalize().to_hex().to_string()
 }
@@ -79,8 +83,8 @@ pub fn demo_world() -> World {
     World::generate(WORLD_SEED, &WorldSize::default())
 }
 
-/// Questions to train on and questions to measure with: the same facts in different phrasings. For half of the facts, the
-/// questions to train on have no gold.
+/// Questions to train on and questions to measure with: the same facts in different phrasings. For
+/// half of the facts, the questions to train on have no gold.
 #[must_use]
 pub fn demo_questions() -> (Vec<Question>, Vec<Question>) {
     let world = demo_world();
@@ -89,7 +93,9 @@ pub fn demo_questions() -> (Vec<Question>, Vec<Question>) {
         let has_golds = rng.random_bool(0.5);
         let without = |question| Question { golds: Vec::new(), ..question };
         let asked = world.questions_of(fact, Split::Train);
-        asked.map(move |question| if has_golds { question } else { without(question) }).collect::<Vec<_>>()
+        asked
+            .map(move |question| if has_golds { question } else { without(question) })
+            .collect::<Vec<_>>()
     });
     (train.collect(), world.questions(Split::HeldOut))
 }
@@ -114,8 +120,16 @@ mod tests {
     fn half_of_the_facts_have_golds_to_train_with() {
         let (train, eval) = demo_questions();
         let with = train.iter().filter(|question| !question.golds.is_empty()).count();
-        assert!((0.45..0.55).contains(&(with as f64 / train.len() as f64)), "{with} of {}", train.len());
-        assert!(train.chunks(6).all(|of_fact| of_fact.iter().all(|asked| asked.golds == of_fact[0].golds)));
+        assert!(
+            (0.45..0.55).contains(&(with as f64 / train.len() as f64)),
+            "{with} of {}",
+            train.len()
+        );
+        assert!(
+            train
+                .chunks(6)
+                .all(|of_fact| of_fact.iter().all(|asked| asked.golds == of_fact[0].golds))
+        );
         assert!(eval.iter().all(|question| !question.golds.is_empty()));
     }
 
@@ -126,17 +140,29 @@ mod tests {
         let config = paths.policy.join("config.json");
         std::fs::write(&config, "{").unwrap();
         assert_eq!(materialise(cache.path()).unwrap(), paths);
-        let config: serde_json::Value = serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
+        let config: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&config).unwrap()).unwrap();
         assert_eq!(config["model_type"], "qwen3");
-        assert!(std::fs::read_dir(&paths.policy).unwrap().all(|file| !file.unwrap().path().ends_with(".tmp")));
+        assert!(
+            std::fs::read_dir(&paths.policy)
+                .unwrap()
+                .all(|file| !file.unwrap().path().ends_with(".tmp"))
+        );
     }
 
     #[test]
     fn the_tokenizer_knows_the_world() {
         let tokenizer = tokenizers::Tokenizer::from_bytes(FILES[3].1).unwrap();
         let world = demo_world();
-        let tokens: usize =
-            world.entities().iter().map(|entity| tokenizer.encode(entity.name.as_str(), false).unwrap().len()).sum();
-        assert!(tokens <= 3 * world.entities().len(), "{tokens} tokens for {} names", world.entities().len());
+        let tokens: usize = world
+            .entities()
+            .iter()
+            .map(|entity| tokenizer.encode(entity.name.as_str(), false).unwrap().len())
+            .sum();
+        assert!(
+            tokens <= 3 * world.entities().len(),
+            "{tokens} tokens for {} names",
+            world.entities().len()
+        );
     }
 }

@@ -23,7 +23,8 @@ pub enum DemoError {
     },
 }
 
-/// Writes a file under a temporary name, syncs and renames it, so that it is there whole or not at all; makes its folder.
+/// Writes a file under a temporary name, syncs and renames it, so that it is there whole or not at
+/// all; makes its folder.
 pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), DemoError> {
     let failed = |source| DemoError::Write { path: path.to_owned(), source };
     // The process id keeps two programs that unpack at the same time out of each other's way.

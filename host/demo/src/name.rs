@@ -1,8 +1,9 @@
 //! Invented names: two capitalised words each, built from syllables.
 //!
-//! A word is shared by a few entities of one kind, so that a single word tells little and only the words of a pair
-//! together tell much, as in a real encyclopaedia. No word begins another word: an index that looks words up by their
-//! tokens would count the longer word as an occurrence of the shorter one.
+//! A word is shared by a few entities of one kind, so that a single word tells little and only the
+//! words of a pair together tell much, as in a real encyclopaedia. No word begins another word: an
+//! index that looks words up by their tokens would count the longer word as an occurrence of the
+//! shorter one.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,13 +13,14 @@ use rand::seq::IndexedRandom;
 use crate::relation::Kind;
 
 const ONSETS: [&str; 24] = [
-    "b", "br", "c", "d", "dr", "f", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "r", "s", "st", "t", "tr", "th", "v",
-    "w", "z",
+    "b", "br", "c", "d", "dr", "f", "g", "gr", "h", "j", "k", "l", "m", "n", "p", "r", "s", "st",
+    "t", "tr", "th", "v", "w", "z",
 ];
 const VOWELS: [&str; 6] = ["a", "e", "i", "o", "u", "ia"];
 const CODAS: [&str; 12] = ["n", "r", "l", "s", "th", "m", "nd", "rk", "x", "ck", "va", "lo"];
 
-const FILM_WORDS: [&str; 8] = ["Silent", "Crimson", "Broken", "Golden", "Distant", "Winter", "Hidden", "Burning"];
+const FILM_WORDS: [&str; 8] =
+    ["Silent", "Crimson", "Broken", "Golden", "Distant", "Winter", "Hidden", "Burning"];
 const BOOK_WORDS: [&str; 6] = ["Letters", "Garden", "Diaries", "Songs", "Mirror", "Lanterns"];
 const CITY_WORDS: [&str; 6] = ["Port", "Mount", "Fort", "Lake", "Upper", "Old"];
 const COUNTRY_WORDS: [&str; 4] = ["Republic", "Islands", "Kingdom", "Union"];
@@ -40,8 +42,9 @@ impl Namer {
 
     /// `count` different names for entities of one kind.
     pub(crate) fn names(&mut self, kind: Kind, count: usize, rng: &mut impl Rng) -> Vec<String> {
-        // A person takes both words from such pools, everything else one; a pool is large enough that the pairs
-        // last, and the fixed words are few, so their pools must not shrink below `count / fixed`.
+        // A person takes both words from such pools, everything else one; a pool is large enough
+        // that the pairs last, and the fixed words are few, so their pools must not shrink below
+        // `count / fixed`.
         let fixed = fixed_words(kind);
         let share = if fixed.is_empty() { SHARED_BY } else { SHARED_BY.min(fixed.len() / 2) };
         let pool_size = (count / share).max(4) + 2;
@@ -54,7 +57,9 @@ impl Namer {
             let name = match kind {
                 Kind::Person => format!("{invented} {}", pick(&lasts, rng)),
                 Kind::Film | Kind::City => format!("{} {invented}", pick(fixed, rng)),
-                Kind::Book | Kind::Country | Kind::Company => format!("{invented} {}", pick(fixed, rng)),
+                Kind::Book | Kind::Country | Kind::Company => {
+                    format!("{invented} {}", pick(fixed, rng))
+                }
             };
             if taken.insert(name.clone()) {
                 names.push(name);
@@ -76,7 +81,8 @@ impl Namer {
     }
 
     fn is_prefix_free(&self, word: &str) -> bool {
-        let begins_another = self.words.range(word.to_owned()..).next().is_some_and(|next| next.starts_with(word));
+        let begins_another =
+            self.words.range(word.to_owned()..).next().is_some_and(|next| next.starts_with(word));
         // Words are ASCII, so every byte position is a character boundary.
         let another_begins_it = (1..word.len()).any(|end| self.words.contains(&word[..end]));
         !begins_another && !another_begins_it
@@ -132,7 +138,10 @@ mod tests {
             for name in &names {
                 let words: Vec<&str> = name.split(' ').collect();
                 assert_eq!(words.len(), 2, "{name}");
-                assert!(words.iter().all(|word| word.starts_with(|c: char| c.is_ascii_uppercase())), "{name}");
+                assert!(
+                    words.iter().all(|word| word.starts_with(|c: char| c.is_ascii_uppercase())),
+                    "{name}"
+                );
             }
         }
     }

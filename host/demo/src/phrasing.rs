@@ -14,16 +14,22 @@ pub enum Split {
 }
 
 impl World {
-    /// The questions of a fact, one per phrasing of the split. Their evidence is all that is true of the subject and of each answer, in
-    /// a text each.
-    pub fn questions_of<'a>(&'a self, fact: &'a Fact, split: Split) -> impl Iterator<Item = Question> + 'a {
+    /// The questions of a fact, one per phrasing of the split. Their evidence is all that is true
+    /// of the subject and of each answer, in a text each.
+    pub fn questions_of<'a>(
+        &'a self,
+        fact: &'a Fact,
+        split: Split,
+    ) -> impl Iterator<Item = Question> + 'a {
         let wording = fact.relation.wording();
         let patterns = match split {
             Split::Train => wording.train_questions,
             Split::HeldOut => wording.held_out_questions,
         };
-        let evidence: Vec<String> =
-            std::iter::once(&fact.head).chain(&fact.tails).filter_map(|&id| self.told(id)).collect();
+        let evidence: Vec<String> = std::iter::once(&fact.head)
+            .chain(&fact.tails)
+            .filter_map(|&id| self.told(id))
+            .collect();
         patterns.iter().map(move |pattern| Question {
             question: pattern.replace("{H}", self.name(fact.head)),
             golds: fact.tails.iter().map(|&tail| self.name(tail).to_owned()).collect(),
@@ -36,7 +42,9 @@ impl World {
     /// Everything that is true of an entity, as sentences; `None` where there is nothing.
     fn told(&self, id: EntityId) -> Option<String> {
         let sentences = self.facts_of(id).iter().flat_map(|fact| {
-            fact.tails.iter().map(|&tail| self.sentence_with(id, &fact.relation.statements()[0], tail).text)
+            fact.tails
+                .iter()
+                .map(|&tail| self.sentence_with(id, &fact.relation.statements()[0], tail).text)
         });
         sentences.reduce(|text, sentence| format!("{text} {sentence}"))
     }
@@ -58,7 +66,8 @@ mod tests {
     #[test]
     fn no_question_is_in_both_splits() {
         let world = World::generate(1, &WorldSize::default());
-        let texts = |split| world.questions(split).into_iter().map(|q| q.question).collect::<HashSet<_>>();
+        let texts =
+            |split| world.questions(split).into_iter().map(|q| q.question).collect::<HashSet<_>>();
         let (train, held_out) = (texts(Split::Train), texts(Split::HeldOut));
         assert_eq!(train.len(), 6 * world.facts().len());
         assert_eq!(held_out.len(), 2 * world.facts().len());
@@ -76,7 +85,10 @@ mod tests {
                 "{question:?}"
             );
             let sentences = evidence.iter().flat_map(|text| text.split_inclusive('.'));
-            assert!(sentences.map(str::trim).all(|sentence| truth.is_true(sentence) == Some(true)), "{question:?}");
+            assert!(
+                sentences.map(str::trim).all(|sentence| truth.is_true(sentence) == Some(true)),
+                "{question:?}"
+            );
         }
     }
 
@@ -85,7 +97,12 @@ mod tests {
         let world = World::generate(1, &WorldSize::default());
         for question in world.questions(Split::Train) {
             assert!(!question.golds.is_empty());
-            assert!(question.golds.iter().all(|gold| world.entities().iter().any(|entity| &entity.name == gold)));
+            assert!(
+                question
+                    .golds
+                    .iter()
+                    .all(|gold| world.entities().iter().any(|entity| &entity.name == gold))
+            );
         }
     }
 }

@@ -24,18 +24,27 @@ pub(crate) struct Asked {
 
 impl Reader {
     pub fn of(world: &World) -> Self {
-        Self { kinds: world.entities().iter().map(|entity| (entity.name.clone(), entity.kind)).collect() }
+        Self {
+            kinds: world
+                .entities()
+                .iter()
+                .map(|entity| (entity.name.clone(), entity.kind))
+                .collect(),
+        }
     }
 
-    /// The clauses of a text that say something of somebody; questions and remarks do not. A pronoun stands for the last subject of
-    /// its kind before it, first of all for that of the question, and a name alone answers the question.
+    /// The clauses of a text that say something of somebody; questions and remarks do not. A
+    /// pronoun stands for the last subject of its kind before it, first of all for that of the
+    /// question, and a name alone answers the question.
     pub fn clauses(&self, text: &str, asked: Option<&Asked>) -> Vec<Clause> {
         let mut subjects: Vec<String> = asked.iter().map(|asked| asked.subject.clone()).collect();
         let mut said = Vec::new();
         for sentence in sentences(text) {
-            let sentence = answer(sentence, asked).unwrap_or_else(|| self.resolved(sentence, &subjects));
+            let sentence =
+                answer(sentence, asked).unwrap_or_else(|| self.resolved(sentence, &subjects));
             let told = clauses(&sentence);
-            let heads: Vec<&String> = told.iter().flat_map(|clause| &clause.facts).map(|fact| &fact.head).collect();
+            let heads: Vec<&String> =
+                told.iter().flat_map(|clause| &clause.facts).map(|fact| &fact.head).collect();
             if heads.is_empty() {
                 subjects.extend(self.names(&sentence));
             } else {
@@ -62,18 +71,26 @@ impl Reader {
             let subject = patterns.find_map(|pattern| named_in(pattern, question))?;
             Some(Asked { subject: subject.to_owned(), relation: Some(relation) })
         });
-        wording.or_else(|| Some(Asked { subject: self.names(question).into_iter().next()?, relation: None }))
+        wording.or_else(|| {
+            Some(Asked { subject: self.names(question).into_iter().next()?, relation: None })
+        })
     }
 
     /// The names of the world in a text, in order.
     pub fn names(&self, text: &str) -> Vec<String> {
         let bare = |word: &'_ str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_owned();
         let words: Vec<String> = text.split_whitespace().map(bare).collect();
-        words.windows(2).map(|pair| pair.join(" ")).filter(|name| self.kinds.contains_key(name)).collect()
+        words
+            .windows(2)
+            .map(|pair| pair.join(" "))
+            .filter(|name| self.kinds.contains_key(name))
+            .collect()
     }
 
     fn resolved(&self, sentence: &str, subjects: &[String]) -> String {
-        let Some((pronoun, rest)) = sentence.split_once(' ').filter(|(word, _)| PRONOUNS.contains(word)) else {
+        let Some((pronoun, rest)) =
+            sentence.split_once(' ').filter(|(word, _)| PRONOUNS.contains(word))
+        else {
             return sentence.to_owned();
         };
         let is_person = |name: &String| self.kinds.get(name) == Some(&Kind::Person);
@@ -90,7 +107,8 @@ impl Reader {
 
 /// Names have no full stop in them, and tags end a sentence too.
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
-    let pieces = text.split(['<', '>', '\n']).flat_map(|piece| piece.split_inclusive(['.', '!', '?']));
+    let pieces =
+        text.split(['<', '>', '\n']).flat_map(|piece| piece.split_inclusive(['.', '!', '?']));
     pieces.map(str::trim).filter(|sentence| !sentence.is_empty())
 }
 
@@ -127,14 +145,20 @@ mod tests {
         let world = World::generate(1, &WorldSize::default());
         let reader = Reader::of(&world);
         let true_facts = |fact: &Stated| {
-            let of_head = |other: &&crate::Fact| world.name(other.head) == fact.head && other.relation == fact.relation;
+            let of_head = |other: &&crate::Fact| {
+                world.name(other.head) == fact.head && other.relation == fact.relation
+            };
             let tails = world.facts().iter().filter(of_head).flat_map(|other| &other.tails);
             tails.into_iter().any(|&tail| world.name(tail) == fact.tail)
         };
         for article in world.articles() {
             let facts = reader.facts(&article.text, None);
             assert!(!facts.is_empty() && facts.iter().all(true_facts), "{}", article.text);
-            assert!(facts.iter().all(|fact| fact.head == article.title), "pronouns are resolved: {}", article.text);
+            assert!(
+                facts.iter().all(|fact| fact.head == article.title),
+                "pronouns are resolved: {}",
+                article.text
+            );
         }
     }
 
@@ -145,8 +169,16 @@ mod tests {
         for fact in world.facts() {
             for split in [Split::Train, Split::HeldOut] {
                 for question in world.questions_of(fact, split) {
-                    let expected = Asked { subject: world.name(fact.head).to_owned(), relation: Some(fact.relation) };
-                    assert_eq!(reader.asked(&question.question), Some(expected), "{}", question.question);
+                    let expected = Asked {
+                        subject: world.name(fact.head).to_owned(),
+                        relation: Some(fact.relation),
+                    };
+                    assert_eq!(
+                        reader.asked(&question.question),
+                        Some(expected),
+                        "{}",
+                        question.question
+                    );
                 }
             }
         }
@@ -160,8 +192,8 @@ mod tests {
     fn subjects_are_found_and_remarks_left_out() {
         let world = World::generate(1, &WorldSize::default());
         let reader = Reader::of(&world);
-        let [film, person, city] =
-            [Kind::Film, Kind::Person, Kind::City].map(|kind| world.name(world.ids(kind).next().unwrap()).to_owned());
+        let [film, person, city] = [Kind::Film, Kind::Person, Kind::City]
+            .map(|kind| world.name(world.ids(kind).next().unwrap()).to_owned());
         let asked = Asked { subject: film.clone(), relation: Some(Relation::SetIn) };
         let text = format!(
             "<think>Let me think about {film}. It starred {person} and is set in {city}. He was born in {city}. \
@@ -177,7 +209,10 @@ mod tests {
         ];
         let said = reader.clauses(&text, Some(&asked));
         assert_eq!(texts(&said), expected.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(said.iter().map(|clause| clause.facts.len()).collect::<Vec<_>>(), [1, 1, 0, 0, 0, 1]);
+        assert_eq!(
+            said.iter().map(|clause| clause.facts.len()).collect::<Vec<_>>(),
+            [1, 1, 0, 0, 0, 1]
+        );
         assert!(reader.clauses("I don't know. Let me think.", Some(&asked)).is_empty());
         assert!(reader.clauses(&city, None).is_empty(), "a name alone says nothing");
     }

@@ -1,8 +1,8 @@
 //! What can be said in this world: kinds of entity, relations between them, and their wording.
 //!
-//! One table row per relation. `{H}` stands for the entity that has the property, `{T}` for its value. A statement's
-//! triplet follows its surface, as a real extractor's does: the entity named first is the head, and the relation is
-//! the wording between.
+//! One table row per relation. `{H}` stands for the entity that has the property, `{T}` for its
+//! value. A statement's triplet follows its surface, as a real extractor's does: the entity named
+//! first is the head, and the relation is the wording between.
 
 /// What an entity is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -18,7 +18,8 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order in which a world lists its entities.
-    pub const ALL: [Self; 6] = [Self::Person, Self::Film, Self::Book, Self::City, Self::Country, Self::Company];
+    pub const ALL: [Self; 6] =
+        [Self::Person, Self::Film, Self::Book, Self::City, Self::Country, Self::Company];
 
     /// The common noun.
     #[must_use]
@@ -68,7 +69,8 @@ const fn statement(pattern: &'static str, relation: &'static str) -> Statement {
 pub(crate) struct Wording {
     pub head: Kind,
     pub tail: Kind,
-    /// The first two begin with `{H}` and go on with a verb, so that two of them can share a subject.
+    /// The first two begin with `{H}` and go on with a verb, so that two of them can share a
+    /// subject.
     pub statements: &'static [Statement],
     /// With `{H}`; the policy learns to answer these.
     pub train_questions: &'static [&'static str],
@@ -139,7 +141,10 @@ static DIRECTED: Wording = Wording {
         "Which person directed the film {H}?",
         "Tell me the director of {H}.",
     ],
-    held_out_questions: &["By whom was {H} directed?", "Which person was the director of the film {H}?"],
+    held_out_questions: &[
+        "By whom was {H} directed?",
+        "Which person was the director of the film {H}?",
+    ],
 };
 
 static STARRED: Wording = Wording {
@@ -199,7 +204,10 @@ static WROTE: Wording = Wording {
         "Which person wrote the book {H}?",
         "Tell me the author of {H}.",
     ],
-    held_out_questions: &["By whom was {H} written?", "Which person was the author of the book {H}?"],
+    held_out_questions: &[
+        "By whom was {H} written?",
+        "Which person was the author of the book {H}?",
+    ],
 };
 
 static PUBLISHED: Wording = Wording {
@@ -219,7 +227,10 @@ static PUBLISHED: Wording = Wording {
         "Which company published the book {H}?",
         "Tell me the publisher of {H}.",
     ],
-    held_out_questions: &["By whom was {H} published?", "Which company was the publisher of the book {H}?"],
+    held_out_questions: &[
+        "By whom was {H} published?",
+        "Which company was the publisher of the book {H}?",
+    ],
 };
 
 static BORN_IN: Wording = Wording {
@@ -299,7 +310,10 @@ static CAPITAL: Wording = Wording {
         "Which capital does {H} have?",
         "Tell me the capital of {H}.",
     ],
-    held_out_questions: &["The capital of {H} is which city?", "What is the capital of the country {H}?"],
+    held_out_questions: &[
+        "The capital of {H} is which city?",
+        "What is the capital of the country {H}?",
+    ],
 };
 
 static FOUNDED: Wording = Wording {
@@ -319,7 +333,10 @@ static FOUNDED: Wording = Wording {
         "Which person founded the company {H}?",
         "Tell me the founder of {H}.",
     ],
-    held_out_questions: &["By whom was {H} founded?", "Which person was the founder of the company {H}?"],
+    held_out_questions: &[
+        "By whom was {H} founded?",
+        "Which person was the founder of the company {H}?",
+    ],
 };
 
 static BASED_IN: Wording = Wording {
@@ -355,7 +372,11 @@ mod tests {
             for statement in wording.statements {
                 assert_eq!(statement.pattern.matches("{H}").count(), 1, "{}", statement.pattern);
                 assert_eq!(statement.pattern.matches("{T}").count(), 1, "{}", statement.pattern);
-                assert!(statement.pattern.contains(&format!("{} ", statement.relation)), "{}", statement.pattern);
+                assert!(
+                    statement.pattern.contains(&format!("{} ", statement.relation)),
+                    "{}",
+                    statement.pattern
+                );
             }
             for question in wording.train_questions.iter().chain(wording.held_out_questions) {
                 assert_eq!(question.matches("{H}").count(), 1, "{question}");
@@ -366,13 +387,17 @@ mod tests {
     #[test]
     fn the_first_two_statements_can_share_a_subject() {
         for relation in Relation::ALL {
-            assert!(relation.statements()[..2].iter().all(|s| s.pattern.starts_with("{H} ")), "{relation:?}");
+            assert!(
+                relation.statements()[..2].iter().all(|s| s.pattern.starts_with("{H} ")),
+                "{relation:?}"
+            );
         }
     }
 
     #[test]
     fn held_out_phrasings_are_not_trained_on() {
-        let train: HashSet<&str> = Relation::ALL.iter().flat_map(|r| r.wording().train_questions).copied().collect();
+        let train: HashSet<&str> =
+            Relation::ALL.iter().flat_map(|r| r.wording().train_questions).copied().collect();
         let held_out: HashSet<&str> =
             Relation::ALL.iter().flat_map(|r| r.wording().held_out_questions).copied().collect();
         assert!(train.is_disjoint(&held_out));

@@ -1,6 +1,7 @@
 //! Sentences of the world, true or not, with the triplets that they state.
 //!
-//! One family of wordings serves everything: articles, the policy's reasoning and the extractor's training data.
+//! One family of wordings serves everything: articles, the policy's reasoning and the extractor's
+//! training data.
 
 use corver_core::Triplet;
 use rand::Rng;
@@ -49,7 +50,11 @@ impl Statement {
         let clause = self.pattern.replace("{H}", head).replace("{T}", tail);
         let head_first = self.pattern.find("{H}") < self.pattern.find("{T}");
         let (first, second) = if head_first { (head, tail) } else { (tail, head) };
-        let triplet = Triplet { head: first.to_owned(), relation: self.relation.to_owned(), tail: second.to_owned() };
+        let triplet = Triplet {
+            head: first.to_owned(),
+            relation: self.relation.to_owned(),
+            tail: second.to_owned(),
+        };
         (clause, triplet)
     }
 }
@@ -62,8 +67,9 @@ impl World {
         Sample { text: format!("{clause}."), triplets: vec![triplet] }
     }
 
-    /// Any sentence of the family, about entities drawn at random, whether it is true or not: one fact (half of
-    /// them), two facts, a pronoun for the subject, a remark, a question, a refusal or a bare name.
+    /// Any sentence of the family, about entities drawn at random, whether it is true or not: one
+    /// fact (half of them), two facts, a pronoun for the subject, a remark, a question, a refusal
+    /// or a bare name.
     pub fn sentence(&self, rng: &mut impl Rng) -> Sample {
         match rng.random_range(0..20) {
             0..10 => self.one_fact(rng),
@@ -73,7 +79,11 @@ impl World {
             16..18 => {
                 let relation = *pick(&Relation::ALL, rng);
                 let wording = relation.wording();
-                let questions = if rng.random_bool(0.7) { wording.train_questions } else { wording.held_out_questions };
+                let questions = if rng.random_bool(0.7) {
+                    wording.train_questions
+                } else {
+                    wording.held_out_questions
+                };
                 nothing(pick(questions, rng).replace("{H}", self.name(self.any(wording.head, rng))))
             }
             18 => nothing((*pick(&EMPTY_REMARKS, rng)).to_owned()),
@@ -93,12 +103,18 @@ impl World {
     fn two_facts(&self, rng: &mut impl Rng) -> Sample {
         if rng.random_bool(0.5) {
             let (first, second) = (self.clause(rng), self.clause(rng));
-            let text = format!("{first}, and {second}.", first = first.0, second = mid_sentence(&second.0));
+            let text = format!(
+                "{first}, and {second}.",
+                first = first.0,
+                second = mid_sentence(&second.0)
+            );
             return Sample { text, triplets: vec![first.1, second.1] };
         }
         let first = *pick(&Relation::ALL, rng);
-        let same_head: Vec<Relation> =
-            Relation::ALL.into_iter().filter(|relation| relation.kinds().0 == first.kinds().0).collect();
+        let same_head: Vec<Relation> = Relation::ALL
+            .into_iter()
+            .filter(|relation| relation.kinds().0 == first.kinds().0)
+            .collect();
         let second = *pick(&same_head, rng);
         let head = self.any(first.kinds().0, rng);
         let [(one, one_triplet), (two, two_triplet)] = [first, second].map(|relation| {
@@ -107,7 +123,10 @@ impl World {
         });
         // The first two statements of a relation begin with the head and go on with a verb.
         let verb_phrase = &two[self.name(head).len()..];
-        Sample { text: format!("{one} and{verb_phrase}."), triplets: vec![one_triplet, two_triplet] }
+        Sample {
+            text: format!("{one} and{verb_phrase}."),
+            triplets: vec![one_triplet, two_triplet],
+        }
     }
 
     fn pronoun_fact(&self, rng: &mut impl Rng) -> Sample {
@@ -140,9 +159,13 @@ pub(crate) fn pronoun(kind: Kind, id: EntityId) -> &'static str {
     }
 }
 
-/// Every name and every way to begin a sentence, as texts of their own, for the tokenizer to learn from.
+/// Every name and every way to begin a sentence, as texts of their own, for the tokenizer to learn
+/// from.
 pub fn text_for_vocabulary(world: &World) -> impl Iterator<Item = String> + '_ {
-    let names = world.entities().iter().flat_map(|entity| [entity.name.clone(), format!("the {}", entity.name)]);
+    let names = world
+        .entities()
+        .iter()
+        .flat_map(|entity| [entity.name.clone(), format!("the {}", entity.name)]);
     let remarks = REMARKS.iter().chain(&EMPTY_REMARKS).map(|remark| remark.repeat(2));
     names.chain(remarks)
 }

@@ -22,7 +22,8 @@ pub(crate) struct Clause {
     pub facts: Vec<Stated>,
 }
 
-/// The clauses of a sentence. A second verb has the subject of the first, as in “A directed B and starred in C”.
+/// The clauses of a sentence. A second verb has the subject of the first, as in “A directed B and
+/// starred in C”.
 pub(crate) fn clauses(sentence: &str) -> Vec<Clause> {
     let mut subject = None;
     let clauses = sentence.trim_end_matches('.').split(" and ").map(|text| {
@@ -50,10 +51,19 @@ impl Clause {
 
 fn facts(clause: &str) -> Vec<Stated> {
     let readings = Relation::ALL.into_iter().flat_map(|relation| {
-        relation.statements().iter().filter_map(move |statement| Some((relation, read(statement.pattern, clause)?)))
+        relation
+            .statements()
+            .iter()
+            .filter_map(move |statement| Some((relation, read(statement.pattern, clause)?)))
     });
     let names = readings.filter(|(_, (head, tail))| is_name(head) && is_name(tail));
-    names.map(|(relation, (head, tail))| Stated { head: head.to_owned(), relation, tail: tail.to_owned() }).collect()
+    names
+        .map(|(relation, (head, tail))| Stated {
+            head: head.to_owned(),
+            relation,
+            tail: tail.to_owned(),
+        })
+        .collect()
 }
 
 /// “It was directed by A B” must not be read as “`It was` directed `by A B`”.
@@ -63,19 +73,23 @@ pub(crate) fn is_name(text: &str) -> bool {
 
 /// A pronoun, or a name, which is two words.
 fn subject_of(clause: &str) -> Option<&str> {
-    let words = |many: usize| clause.match_indices(' ').nth(many - 1).map(|(end, _)| &clause[..end]);
+    let words =
+        |many: usize| clause.match_indices(' ').nth(many - 1).map(|(end, _)| &clause[..end]);
     words(1).filter(|word| PRONOUNS.contains(word)).or_else(|| words(2))
 }
 
-/// What stands for `{H}` and `{T}` where the clause has the pattern's form, at the beginning of a sentence or within one.
+/// What stands for `{H}` and `{T}` where the clause has the pattern's form, at the beginning of a
+/// sentence or within one.
 fn read<'a>(pattern: &str, clause: &'a str) -> Option<(&'a str, &'a str)> {
     let head_first = pattern.find("{H}") < pattern.find("{T}");
     let (first, second) = if head_first { ("{H}", "{T}") } else { ("{T}", "{H}") };
     let (before, rest) = pattern.split_once(first)?;
     let (between, after) = rest.split_once(second)?;
     let within = before.strip_prefix("The ").map(|rest| format!("the {rest}"));
-    let clause =
-        clause.strip_prefix(before).or_else(|| clause.strip_prefix(within.as_deref()?))?.strip_suffix(after)?;
+    let clause = clause
+        .strip_prefix(before)
+        .or_else(|| clause.strip_prefix(within.as_deref()?))?
+        .strip_suffix(after)?;
     let (one, other) = clause.split_once(between)?;
     Some(if head_first { (one, other) } else { (other, one) })
 }

@@ -1,4 +1,5 @@
-//! What is true of the world. No reward that counts knows it: evaluations do, and the demo's own verifiers ([`crate::answers`]).
+//! What is true of the world. No reward that counts knows it: evaluations do, and the demo's own
+//! verifiers ([`crate::answers`]).
 
 use std::collections::HashSet;
 
@@ -17,26 +18,32 @@ impl Truth {
     pub fn of(world: &World) -> Self {
         let facts = world.facts().iter().flat_map(|fact| {
             let name = |id| world.name(id).to_owned();
-            let stated = move |&tail| Stated { head: name(fact.head), relation: fact.relation, tail: name(tail) };
+            let stated = move |&tail| Stated {
+                head: name(fact.head),
+                relation: fact.relation,
+                tail: name(tail),
+            };
             fact.tails.iter().map(stated)
         });
         Self { facts: facts.collect() }
     }
 
-    /// Whether all that a sentence states is true; `None` where it states no fact, or, beside true ones, something that cannot be
-    /// decided: of a pronoun, or in other words. What is stated of a name that nobody has is false.
+    /// Whether all that a sentence states is true; `None` where it states no fact, or, beside true
+    /// ones, something that cannot be decided: of a pronoun, or in other words. What is stated of a
+    /// name that nobody has is false.
     #[must_use]
     pub fn is_true(&self, sentence: &str) -> Option<bool> {
         if sentence.ends_with('?') {
             return None;
         }
         // True where any reading is: “A starred in B” is read as “B starred A” too.
-        let truth =
-            |facts: Vec<Stated>| facts.iter().map(|fact| self.facts.contains(fact)).reduce(|one, other| one || other);
+        let truth = |facts: Vec<Stated>| {
+            facts.iter().map(|fact| self.facts.contains(fact)).reduce(|one, other| one || other)
+        };
         let truths = clauses(sentence).into_iter().map(|clause| truth(clause.facts));
-        truths.reduce(
-            |one, other| if one == Some(false) || other == Some(false) { Some(false) } else { one.and(other) },
-        )?
+        truths.reduce(|one, other| {
+            if one == Some(false) || other == Some(false) { Some(false) } else { one.and(other) }
+        })?
     }
 }
 
@@ -56,13 +63,18 @@ mod tests {
         let truth = Truth::of(&world);
         for fact in world.facts() {
             let tail_kind = fact.relation.kinds().1;
-            let wrong = world.ids(tail_kind).find(|id| !fact.tails.contains(id) && *id != fact.head).unwrap();
+            let wrong = world
+                .ids(tail_kind)
+                .find(|id| !fact.tails.contains(id) && *id != fact.head)
+                .unwrap();
             for statement in fact.relation.statements() {
                 let right = world.sentence_with(fact.head, statement, fact.tails[0]).text;
                 let wrong = world.sentence_with(fact.head, statement, wrong).text;
                 assert_eq!(truth.is_true(&right), Some(true), "{right}");
                 assert_eq!(truth.is_true(&wrong), Some(false), "{wrong}");
-                let joined = |second: &str| format!("{}, and {}", right.trim_end_matches('.'), mid_sentence(second));
+                let joined = |second: &str| {
+                    format!("{}, and {}", right.trim_end_matches('.'), mid_sentence(second))
+                };
                 assert_eq!(truth.is_true(&joined(&right)), Some(true), "{}", joined(&right));
                 assert_eq!(truth.is_true(&joined(&wrong)), Some(false), "{}", joined(&wrong));
             }
@@ -74,10 +86,13 @@ mod tests {
         let world = World::generate(1, &WorldSize::default());
         let truth = Truth::of(&world);
         let film = world.ids(Kind::Film).next().unwrap();
-        let [directed, set_in] = [Relation::Directed, Relation::SetIn]
-            .map(|relation| world.facts_of(film).iter().find(|fact| fact.relation == relation).unwrap());
+        let [directed, set_in] = [Relation::Directed, Relation::SetIn].map(|relation| {
+            world.facts_of(film).iter().find(|fact| fact.relation == relation).unwrap()
+        });
         let [director, city] = [directed, set_in].map(|fact| world.name(fact.tails[0]));
-        let text = |city: &str| format!("{} was directed by {director} and is set in {city}.", world.name(film));
+        let text = |city: &str| {
+            format!("{} was directed by {director} and is set in {city}.", world.name(film))
+        };
         assert_eq!(truth.is_true(&text(city)), Some(true));
         assert_eq!(truth.is_true(&text("Nowhere Atall")), Some(false));
     }
@@ -98,7 +113,8 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         for _ in 0..2_000 {
             let sample = world.sentence(&mut rng);
-            let states = sample.triplets.iter().any(|triplet| !PRONOUNS.contains(&triplet.head.as_str()));
+            let states =
+                sample.triplets.iter().any(|triplet| !PRONOUNS.contains(&triplet.head.as_str()));
             assert_eq!(truth.is_true(&sample.text).is_some(), states, "{sample:?}");
         }
     }

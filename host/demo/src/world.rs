@@ -31,7 +31,8 @@ pub struct Fact {
     pub relation: Relation,
     /// Its values; each one alone answers the question. Never empty.
     pub tails: Vec<EntityId>,
-    /// In how many articles it stands: 0 for what nobody wrote down, up to 32 for what everybody knows.
+    /// In how many articles it stands: 0 for what nobody wrote down, up to 32 for what everybody
+    /// knows.
     pub fame: u32,
 }
 
@@ -74,7 +75,13 @@ impl WorldSize {
     #[must_use]
     pub fn num_facts(&self) -> usize {
         let married = self.people / MARRIED_ONE_IN * 2;
-        3 * self.films + 2 * self.books + self.people + married + self.cities + self.countries + 2 * self.companies
+        3 * self.films
+            + 2 * self.books
+            + self.people
+            + married
+            + self.cities
+            + self.countries
+            + 2 * self.companies
     }
 
     fn of(&self, kind: Kind) -> usize {
@@ -118,7 +125,10 @@ impl World {
         let mut entities = Vec::new();
         let by_kind = Kind::ALL.map(|kind| {
             let count = size.of(kind);
-            assert!(count >= MIN_OF_A_KIND, "a world needs {MIN_OF_A_KIND} or more of {kind:?}, not {count}");
+            assert!(
+                count >= MIN_OF_A_KIND,
+                "a world needs {MIN_OF_A_KIND} or more of {kind:?}, not {count}"
+            );
             let start = u32_len(entities.len());
             let names = namer.names(kind, count, &mut rng);
             entities.extend(names.into_iter().map(|name| Entity { kind, name }));
@@ -139,10 +149,14 @@ impl World {
             }
         }
         // A capital lies in its country.
-        let capitals: Vec<(EntityId, EntityId)> =
-            facts.iter().filter(|f| f.relation == Relation::Capital).map(|f| (f.tails[0], f.head)).collect();
+        let capitals: Vec<(EntityId, EntityId)> = facts
+            .iter()
+            .filter(|f| f.relation == Relation::Capital)
+            .map(|f| (f.tails[0], f.head))
+            .collect();
         for (city, country) in capitals {
-            let lies_in = facts.iter_mut().find(|f| f.relation == Relation::LiesIn && f.head == city);
+            let lies_in =
+                facts.iter_mut().find(|f| f.relation == Relation::LiesIn && f.head == city);
             lies_in.expect("every city lies in a country").tails = vec![country];
         }
         facts.sort_by_key(|fact| (fact.head, fact.relation));
@@ -169,7 +183,12 @@ impl World {
         people.shuffle(rng);
         for couple in people.chunks_exact(2).take(people.len() / MARRIED_ONE_IN) {
             for (head, tail) in [(couple[0], couple[1]), (couple[1], couple[0])] {
-                facts.push(Fact { head, relation: Relation::Married, tails: vec![tail], fame: draw_fame(rng) });
+                facts.push(Fact {
+                    head,
+                    relation: Relation::Married,
+                    tails: vec![tail],
+                    fame: draw_fame(rng),
+                });
             }
         }
     }
@@ -178,7 +197,12 @@ impl World {
         let mut cities: Vec<EntityId> = self.ids(Kind::City).collect();
         cities.shuffle(rng);
         for (head, city) in self.ids(Kind::Country).zip(cities) {
-            facts.push(Fact { head, relation: Relation::Capital, tails: vec![city], fame: draw_fame(rng) });
+            facts.push(Fact {
+                head,
+                relation: Relation::Capital,
+                tails: vec![city],
+                fame: draw_fame(rng),
+            });
         }
     }
 
@@ -236,8 +260,21 @@ fn u32_len(len: usize) -> u32 {
 
 /// How many articles state a fact: a tenth are stated nowhere, three tenths in 16 to 32 articles.
 fn draw_fame(rng: &mut impl Rng) -> u32 {
-    let articles =
-        pick(&[(0..=0), (1..=2), (1..=3), (3..=6), (3..=9), (6..=12), (8..=15), (16..=24), (20..=28), (20..=32)], rng);
+    let articles = pick(
+        &[
+            (0..=0),
+            (1..=2),
+            (1..=3),
+            (3..=6),
+            (3..=9),
+            (6..=12),
+            (8..=15),
+            (16..=24),
+            (20..=28),
+            (20..=32),
+        ],
+        rng,
+    );
     rng.random_range(articles.clone())
 }
 
@@ -271,7 +308,11 @@ mod tests {
     fn a_capital_lies_in_its_country() {
         let world = World::generate(5, &WorldSize::default());
         for fact in world.facts().iter().filter(|fact| fact.relation == Relation::Capital) {
-            let lies_in = world.facts_of(fact.tails[0]).iter().find(|fact| fact.relation == Relation::LiesIn).unwrap();
+            let lies_in = world
+                .facts_of(fact.tails[0])
+                .iter()
+                .find(|fact| fact.relation == Relation::LiesIn)
+                .unwrap();
             assert_eq!(lies_in.tails, [fact.head]);
         }
     }

@@ -1,4 +1,5 @@
-//! The demo's articles in a real index: do the counts tell true pairs from false ones, in all four tiers?
+//! The demo's articles in a real index: do the counts tell true pairs from false ones, in all four
+//! tiers?
 
 use corver_corpus::{BuildOptions, CnfOptions, Corpus, Tokenizer, build_from_documents};
 use corver_demo::{WINDOW, World, demo_world, materialise};
@@ -10,7 +11,8 @@ fn index(world: &World, folder: &std::path::Path) -> Corpus {
     let tokenizer = Tokenizer::from_file(policy.join("tokenizer.json")).unwrap();
     let articles: Vec<_> = world.articles().collect();
     let texts = articles.iter().map(|article| article.text.as_str());
-    build_from_documents(texts, &tokenizer, &folder.join("index"), &BuildOptions::default()).unwrap();
+    build_from_documents(texts, &tokenizer, &folder.join("index"), &BuildOptions::default())
+        .unwrap();
     Corpus::open(folder.join("index")).unwrap()
 }
 
@@ -59,7 +61,9 @@ fn counts_tell_true_pairs_from_false_ones() {
         }
     }
     let (of_true, of_false) = (tiers(&of_true), tiers(&of_false));
-    let shares = format!("shares of 0, 1–4, 5–19, ≥ 20: true pairs {of_true:.2?}, false ones {of_false:.2?}");
+    let shares = format!(
+        "shares of 0, 1–4, 5–19, ≥ 20: true pairs {of_true:.2?}, false ones {of_false:.2?}"
+    );
     assert!(of_true.iter().all(|&share| share > 0.05), "{shares}");
     assert!(of_true[0] < 0.2, "{shares}");
     assert!(of_false[0] > 0.8, "{shares}");

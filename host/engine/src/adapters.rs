@@ -1,5 +1,6 @@
-//! A run's adapters on a server. Each version has a folder and a name of its own, and no name is used twice: a server that was given
-//! other weights under a known name would go on with the keys and values that it has cached for that name.
+//! A run's adapters on a server. Each version has a folder and a name of its own, and no name is
+//! used twice: a server that was given other weights under a known name would go on with the keys
+//! and values that it has cached for that name.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -25,7 +26,8 @@ const PREFIX: &str = "policy-";
 const PROCESS_DIGITS: usize = 6;
 const LOCK: &str = ".lock";
 
-/// A folder of adapters, of which the server has at most two: the one that is used, and the one that replaces it.
+/// A folder of adapters, of which the server has at most two: the one that is used, and the one
+/// that replaces it.
 #[derive(Debug)]
 pub(crate) struct Adapters {
     place: AdapterPlace,
@@ -54,8 +56,11 @@ impl Adapters {
                 forget(server, &entry.path(), name, &Patience::new(Duration::ZERO, None))?;
             }
         }
-        let nanoseconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let hash = blake3::hash(format!("{} {nanoseconds} {}", here.display(), std::process::id()).as_bytes());
+        let nanoseconds =
+            SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let hash = blake3::hash(
+            format!("{} {nanoseconds} {}", here.display(), std::process::id()).as_bytes(),
+        );
         let process = hash.to_hex()[..PROCESS_DIGITS].to_owned();
         Ok(Self { place, process, number: 0, current: None, _lock: file })
     }
@@ -65,7 +70,8 @@ impl Adapters {
         self.current.as_deref()
     }
 
-    /// Has `write` fill a folder, loads it, and forgets the version before it. Where that fails, the version before it stays.
+    /// Has `write` fill a folder, loads it, and forgets the version before it. Where that fails,
+    /// the version before it stays.
     pub(crate) fn publish(
         &mut self,
         server: &Server,
@@ -98,7 +104,11 @@ impl Adapters {
 
     fn load(&self, server: &Server, name: &str) -> Result<()> {
         let path = self.place.seen_as.join(name);
-        let refused = |message| EngineError::Adapter { url: server.url().to_owned(), path: path.clone(), message };
+        let refused = |message| EngineError::Adapter {
+            url: server.url().to_owned(),
+            path: path.clone(),
+            message,
+        };
         match server.load_adapter(name, &path.to_string_lossy()) {
             Ok(Reply::Done(())) => Ok(()),
             Ok(Reply::NotFound(message)) => Err(refused(message)),
@@ -111,7 +121,8 @@ impl Adapters {
         }
     }
 
-    /// Leaves neither an adapter on the server nor a folder; what fails is told, not mended: the run is over.
+    /// Leaves neither an adapter on the server nor a folder; what fails is told, not mended: the
+    /// run is over.
     pub(crate) fn close(&mut self, server: &Server) {
         if let Some(name) = self.current.take() {
             self.forget_or_tell(server, &name);
@@ -120,7 +131,9 @@ impl Adapters {
 
     /// What remains of an adapter that nothing uses any more is no reason to end a run.
     fn forget_or_tell(&self, server: &Server, name: &str) {
-        if let Err(error) = forget(server, &self.place.here.join(name), name, &Patience::new(Duration::ZERO, None)) {
+        if let Err(error) =
+            forget(server, &self.place.here.join(name), name, &Patience::new(Duration::ZERO, None))
+        {
             tracing::warn!(%error, name, "an adapter was not removed");
         }
     }
@@ -143,15 +156,21 @@ fn is_served(server: &Server, name: &str) -> Result<bool> {
     Ok(server.models_now()?.iter().any(|model| model.id == name))
 }
 
-/// Whether some run here gave this name: nothing else in the folder is touched. A folder that was being written has an ending.
+/// Whether some run here gave this name: nothing else in the folder is touched. A folder that was
+/// being written has an ending.
 fn is_version(name: &str) -> bool {
     let name = name.strip_suffix(".tmp").or_else(|| name.strip_suffix(".old")).unwrap_or(name);
-    let Some((process, number)) = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')) else { return false };
-    let is_process = process.len() == PROCESS_DIGITS && process.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let Some((process, number)) = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'))
+    else {
+        return false;
+    };
+    let is_process =
+        process.len() == PROCESS_DIGITS && process.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_process && number.len() >= 6 && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Unloads an adapter, if the server has it, and deletes its folder. A server that was restarted has forgotten it.
+/// Unloads an adapter, if the server has it, and deletes its folder. A server that was restarted
+/// has forgotten it.
 fn forget(server: &Server, folder: &Path, name: &str, patience: &Patience) -> Result<()> {
     match server.unload_adapter(name, patience) {
         Ok(_) => {}
@@ -176,9 +195,14 @@ mod tests {
         for ours in ["policy-1a2b3c-000017", "policy-1a2b3c-000017.tmp", "policy-1a2b3c-1000000"] {
             assert!(is_version(ours), "{ours}");
         }
-        for other in
-            ["policy-final", "policy-v1", "policy-1a2b3c", "policy-1a2b3g-000017", "policy-1a2b3c-17", "adapters"]
-        {
+        for other in [
+            "policy-final",
+            "policy-v1",
+            "policy-1a2b3c",
+            "policy-1a2b3g-000017",
+            "policy-1a2b3c-17",
+            "adapters",
+        ] {
             assert!(!is_version(other), "{other}");
         }
     }

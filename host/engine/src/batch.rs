@@ -15,8 +15,9 @@ use crate::server::{Reply, Server};
 /// Between two looks at whether to go on.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Makes every request, so many at a time, and hands the completions to `ended` as they arrive, with the number of their question.
-/// `look` is asked several times a second whether to go on; requests that are under way are finished first.
+/// Makes every request, so many at a time, and hands the completions to `ended` as they arrive,
+/// with the number of their question. `look` is asked several times a second whether to go on;
+/// requests that are under way are finished first.
 pub(crate) fn draw_all(
     server: &Server,
     draws: Vec<(usize, Draw<'_>)>,
@@ -31,7 +32,8 @@ pub(crate) fn draw_all(
         let asking = scope.spawn(move || {
             let ask = |(question, draw): (usize, Draw<'_>), batch: &FirstFailure<EngineError>| {
                 match server.draw(&draw, batch, stop_asked)? {
-                    // Nobody receives what arrives after a failure; that failure is then the result.
+                    // Nobody receives what arrives after a failure; that failure is then the
+                    // result.
                     Some(Reply::Done(completions)) => drop(sender.send((question, completions))),
                     Some(Reply::NotFound(_)) => return Err(no_model(server, draw.model)),
                     None => {}

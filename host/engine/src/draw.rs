@@ -55,7 +55,8 @@ impl Draw<'_> {
     }
 }
 
-/// The seed of a question's request. Servers take 63 bits, and count up from it for further completions.
+/// The seed of a question's request. Servers take 63 bits, and count up from it for further
+/// completions.
 pub(crate) fn seed_of_request(seed: u64, question: usize) -> u64 {
     let mut hasher = blake3::Hasher::new_derive_key("corver-engine seed of a request v1");
     hasher.update(&seed.to_le_bytes());

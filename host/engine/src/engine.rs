@@ -43,7 +43,10 @@ pub struct Engine {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine").field("server", &self.server).field("adapters", &self.adapters).finish_non_exhaustive()
+        f.debug_struct("Engine")
+            .field("server", &self.server)
+            .field("adapters", &self.adapters)
+            .finish_non_exhaustive()
     }
 }
 
@@ -51,8 +54,9 @@ impl std::fmt::Debug for Engine {
 type Ended<'e> = dyn FnMut(Vec<(usize, Rollout)>) + 'e;
 
 impl Engine {
-    /// Finds the server, and finds out what it serves and which log-probabilities it gives. `dialogue` makes prompts and reads
-    /// completions; `shape` is that of the model whose tokenizer it has.
+    /// Finds the server, and finds out what it serves and which log-probabilities it gives.
+    /// `dialogue` makes prompts and reads completions; `shape` is that of the model whose tokenizer
+    /// it has.
     ///
     /// # Errors
     /// A server that is away, serves another model, or gives no token ids or log-probabilities.
@@ -65,8 +69,10 @@ impl Engine {
             let served = served.into_iter().map(|served| served.id).collect();
             return Err(EngineError::NoModel { url: server.url().to_owned(), model, served });
         };
-        let max_positions = base.max_model_len.map_or(shape.max_positions, |most| most.min(shape.max_positions));
-        let question = Question { question: "Who?".into(), golds: Vec::new(), ..Question::default() };
+        let max_positions =
+            base.max_model_len.map_or(shape.max_positions, |most| most.min(shape.max_positions));
+        let question =
+            Question { question: "Who?".into(), golds: Vec::new(), ..Question::default() };
         let prompt = dialogue.prompts(&[question], &Sampling::greedy(1))?.remove(0);
         let log_probs = probe::log_probs(&server, &model, &prompt)?;
         tracing::info!(url = server.url(), model, ?log_probs, max_positions, "found the engine");
@@ -99,12 +105,16 @@ impl Engine {
         Ok(())
     }
 
-    /// From now on completions are drawn with the adapter that `write` puts into a folder, in PEFT's layout; the version before it is
-    /// unloaded and its folder deleted.
+    /// From now on completions are drawn with the adapter that `write` puts into a folder, in
+    /// PEFT's layout; the version before it is unloaded and its folder deleted.
     ///
     /// # Errors
-    /// An adapter that cannot be written, or that the server does not load; no folder of [`Self::publish_into`].
-    pub fn publish(&mut self, write: impl FnOnce(&Path) -> std::result::Result<(), PartError>) -> Result<()> {
+    /// An adapter that cannot be written, or that the server does not load; no folder of
+    /// [`Self::publish_into`].
+    pub fn publish(
+        &mut self,
+        write: impl FnOnce(&Path) -> std::result::Result<(), PartError>,
+    ) -> Result<()> {
         match &mut self.adapters {
             Some(adapters) => adapters.publish(&self.server, write),
             None => Err(EngineError::NoFolder),
@@ -122,8 +132,8 @@ impl Engine {
         self.dialogue.set_system_prompt(prompt);
     }
 
-    /// From now on `watch` hears of every sampling several times a second, and can break it off ([`EngineError::Stopped`]) as soon as
-    /// the requests that are under way have ended.
+    /// From now on `watch` hears of every sampling several times a second, and can break it off
+    /// ([`EngineError::Stopped`]) as soon as the requests that are under way have ended.
     pub fn set_watch(&mut self, watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static) {
         self.watch = Box::new(watch);
     }
@@ -176,21 +186,31 @@ impl Engine {
             prompt: &prompts[question],
             // Greedy completions are one and the same, and vLLM refuses to draw several.
             number: if sampling.temperature == 0.0 { 1 } else { group },
-            max_tokens: sampling.max_completion_length.min(shape.max_positions - prompts[question].len()),
+            max_tokens: sampling
+                .max_completion_length
+                .min(shape.max_positions - prompts[question].len()),
             sampling,
             stop: Stop { tokens: tokenizer.stop_tokens(), texts: tokenizer.stop_texts() },
             seed: seed_of_request(seed, question),
             alternatives: 0,
         };
         let missing = (0..groups.len()).filter(|&question| groups[question].is_none());
-        let draws: Vec<(usize, Draw<'_>)> = missing.map(|question| (question, draw(question))).collect();
+        let draws: Vec<(usize, Draw<'_>)> =
+            missing.map(|question| (question, draw(question))).collect();
         let (rows, limit) = (groups.len() * group, sampling.max_completion_length);
         let ended_rows = Cell::new(rows - draws.len() * group);
         let mut look = || watch(Decoding { tokens: None, limit, ended: ended_rows.get(), rows });
         draw_all(server, draws, self.concurrency, &mut look, &mut |question, completions| {
             let rollouts = rollouts(dialogue, question, completions, group)
                 .and_then(|rollouts| check_ids(server, shape.vocab_size, rollouts))?;
-            ended(rollouts.iter().cloned().enumerate().map(|(n, rollout)| (question * group + n, rollout)).collect());
+            ended(
+                rollouts
+                    .iter()
+                    .cloned()
+                    .enumerate()
+                    .map(|(n, rollout)| (question * group + n, rollout))
+                    .collect(),
+            );
             ended_rows.set(ended_rows.get() + group);
             groups[question] = Some(rollouts);
             Ok(())
@@ -243,7 +263,12 @@ impl Sampler for Engine {
 }
 
 /// A question's group; the one completion of a greedy sampling stands for all.
-fn rollouts(dialogue: &Dialogue, question: usize, completions: Vec<Completion>, group: usize) -> Result<Vec<Rollout>> {
+fn rollouts(
+    dialogue: &Dialogue,
+    question: usize,
+    completions: Vec<Completion>,
+    group: usize,
+) -> Result<Vec<Rollout>> {
     let rollout = |Completion { tokens, log_probs, finished, .. }| {
         // A stop token may be the last one that fits.
         let finished = finished || dialogue.tokenizer().ends(&tokens)?;
@@ -255,11 +280,14 @@ fn rollouts(dialogue: &Dialogue, question: usize, completions: Vec<Completion>, 
 
 /// That the model has every token of the rollouts.
 fn check_ids(server: &Server, vocab_size: usize, rollouts: Vec<Rollout>) -> Result<Vec<Rollout>> {
-    match rollouts.iter().flat_map(|rollout| &rollout.tokens).find(|&&id| id as usize >= vocab_size) {
+    match rollouts.iter().flat_map(|rollout| &rollout.tokens).find(|&&id| id as usize >= vocab_size)
+    {
         None => Ok(rollouts),
         Some(id) => Err(EngineError::Unexpected {
             url: server.url().to_owned(),
-            problem: format!("the token {id}, where policy.model has {vocab_size}: it serves another model"),
+            problem: format!(
+                "the token {id}, where policy.model has {vocab_size}: it serves another model"
+            ),
         }),
     }
 }

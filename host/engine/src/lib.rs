@@ -9,8 +9,9 @@
 //! engine        the whole of it, as core's Sampler
 //! ```
 //!
-//! Tokens go in and tokens come out: a text is never tokenised twice. Every setting of a request is sent, so that nothing of the
-//! server's own defaults (a model's generation_config.json, say) decides a draw.
+//! Tokens go in and tokens come out: a text is never tokenised twice. Every setting of a request is
+//! sent, so that nothing of the server's own defaults (a model's generation_config.json, say)
+//! decides a draw.
 
 mod adapters;
 mod batch;

@@ -1,4 +1,5 @@
-//! Which log-probabilities a server gives: found out by asking for the same token at two temperatures.
+//! Which log-probabilities a server gives: found out by asking for the same token at two
+//! temperatures.
 
 use std::sync::atomic::AtomicBool;
 
@@ -14,13 +15,14 @@ use crate::server::{Reply, Server};
 pub(crate) enum LogProbs {
     /// The model's own distribution, at temperature 1 (vLLM's `raw_logprobs`, its default).
     Raw,
-    /// The distribution that was drawn from: at the request's temperature (vLLM's `processed_logprobs`, SGLang's default).
+    /// The distribution that was drawn from: at the request's temperature (vLLM's
+    /// `processed_logprobs`, SGLang's default).
     Processed,
 }
 
 impl LogProbs {
-    /// Whether they are the log-probabilities of what a sampling at this temperature draws. Greedy decoding notes those of
-    /// temperature 1, in either way.
+    /// Whether they are the log-probabilities of what a sampling at this temperature draws. Greedy
+    /// decoding notes those of temperature 1, in either way.
     pub(crate) fn fit(self, temperature: f64) -> bool {
         self == Self::Processed || temperature == 0.0 || temperature == 1.0
     }
@@ -45,28 +47,43 @@ pub(crate) fn log_probs(server: &Server, model: &str, prompt: &[u32]) -> Result<
             seed: 1,
             alternatives: ALTERNATIVES,
         };
-        let missing = || EngineError::Unexpected { url: server.url().to_owned(), problem: "no alternatives".into() };
+        let missing = || EngineError::Unexpected {
+            url: server.url().to_owned(),
+            problem: "no alternatives".into(),
+        };
         match server.draw(&draw, &FirstFailure::default(), &AtomicBool::new(false))? {
             Some(Reply::Done(mut drawn)) => {
-                let alternatives = drawn.pop().and_then(|mut completion| completion.alternatives.pop());
-                let mut alternatives = alternatives.filter(|values| values.len() > 1).ok_or_else(missing)?;
+                let alternatives =
+                    drawn.pop().and_then(|mut completion| completion.alternatives.pop());
+                let mut alternatives =
+                    alternatives.filter(|values| values.len() > 1).ok_or_else(missing)?;
                 alternatives.truncate(ALTERNATIVES); // vLLM adds the drawn one
                 Ok(alternatives)
             }
-            Some(Reply::NotFound(message)) => Err(EngineError::Refused { url: server.url().to_owned(), message }),
+            Some(Reply::NotFound(message)) => {
+                Err(EngineError::Refused { url: server.url().to_owned(), message })
+            }
             None => Err(missing()), // it is asked alone
         }
     };
-    kind_of(&at(1.0)?, &at(2.0)?).ok_or_else(|| EngineError::NotLogProbs { url: server.url().to_owned() })
+    kind_of(&at(1.0)?, &at(2.0)?)
+        .ok_or_else(|| EngineError::NotLogProbs { url: server.url().to_owned() })
 }
 
 /// From the largest log-probabilities at the temperatures 1 and 2; `None` where they are none.
 fn kind_of(at_1: &[f64], at_2: &[f64]) -> Option<LogProbs> {
     let is_share = |values: &[f64]| values.iter().map(|value| value.exp()).sum::<f64>() <= AT_MOST;
-    // Falling, so that this is how far the most probable token is from the least probable one that is told.
-    let spread = |values: &[f64]| values.first().zip(values.last()).map_or(0.0, |(first, last)| first - last);
+    // Falling, so that this is how far the most probable token is from the least probable one that
+    // is told.
+    let spread = |values: &[f64]| {
+        values.first().zip(values.last()).map_or(0.0, |(first, last)| first - last)
+    };
     let is_processed = spread(at_2) < 0.75 * spread(at_1); // it halves, or stays
-    (is_share(at_1) && is_share(at_2)).then_some(if is_processed { LogProbs::Processed } else { LogProbs::Raw })
+    (is_share(at_1) && is_share(at_2)).then_some(if is_processed {
+        LogProbs::Processed
+    } else {
+        LogProbs::Raw
+    })
 }
 
 #[cfg(test)]

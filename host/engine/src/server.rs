@@ -12,7 +12,8 @@ use crate::error::{EngineError, Result};
 use crate::settings::{EngineSettings, Kind};
 use crate::{sglang, vllm};
 
-/// Bytes of a reply that are read. A token takes some 150: this is a group of 16 with 100,000 tokens each.
+/// Bytes of a reply that are read. A token takes some 150: this is a group of 16 with 100,000
+/// tokens each.
 const REPLY_BYTES: u64 = 256 << 20;
 
 /// A server that was found.
@@ -50,7 +51,8 @@ pub(crate) enum Reply<T> {
 
 impl Server {
     pub(crate) fn new(settings: &EngineSettings) -> Result<Self> {
-        let EngineSettings { kind, url, model, token, concurrency, timeout, patience } = settings.clone();
+        let EngineSettings { kind, url, model, token, concurrency, timeout, patience } =
+            settings.clone();
         let host = Host::of(&url)?;
         let root = url.trim_end_matches('/').to_owned();
         if token.is_some() && !host.is_encrypted && !host.is_loopback() {
@@ -60,9 +62,18 @@ impl Server {
             Kind::Vllm => "/v1/completions",
             Kind::Sglang => "/generate",
         };
-        let generate = Client::new(&format!("{root}{route}"), concurrency, timeout, token.as_ref())?;
+        let generate =
+            Client::new(&format!("{root}{route}"), concurrency, timeout, token.as_ref())?;
         let patience = Patience::new(patience, None);
-        Ok(Self { kind, root, model, token, timeout, patience, generate: generate.with_answers_of(REPLY_BYTES) })
+        Ok(Self {
+            kind,
+            root,
+            model,
+            token,
+            timeout,
+            patience,
+            generate: generate.with_answers_of(REPLY_BYTES),
+        })
     }
 
     /// The address that errors name.
@@ -88,8 +99,8 @@ impl Server {
         self.models(&self.patience)
     }
 
-    /// The completions of one prompt; `None` where another request of the batch failed first. It is not tried again once `stop` is
-    /// set.
+    /// The completions of one prompt; `None` where another request of the batch failed first. It is
+    /// not tried again once `stop` is set.
     pub(crate) fn draw(
         &self,
         draw: &Draw<'_>,
@@ -127,7 +138,11 @@ impl Server {
 
     /// Has the server load the adapter of a folder, by the path that it sees.
     pub(crate) fn load_adapter(&self, name: &str, path: &str) -> Result<Reply<()>> {
-        self.about_adapters("load_lora_adapter", &json!({ "lora_name": name, "lora_path": path }), &self.patience)
+        self.about_adapters(
+            "load_lora_adapter",
+            &json!({ "lora_name": name, "lora_path": path }),
+            &self.patience,
+        )
     }
 
     /// Has the server forget an adapter.
@@ -135,12 +150,18 @@ impl Server {
         self.about_adapters("unload_lora_adapter", &json!({ "lora_name": name }), patience)
     }
 
-    fn about_adapters(&self, action: &str, request: &Value, patience: &Patience) -> Result<Reply<()>> {
+    fn about_adapters(
+        &self,
+        action: &str,
+        request: &Value,
+        patience: &Patience,
+    ) -> Result<Reply<()>> {
         let client = self.client(&match self.kind {
             Kind::Vllm => format!("/v1/{action}"),
             Kind::Sglang => format!("/{action}"),
         })?;
-        let reply = patience.ask(client.url(), &FirstFailure::<()>::default(), || post(&client, request));
+        let reply =
+            patience.ask(client.url(), &FirstFailure::<()>::default(), || post(&client, request));
         match reply.map_err(|unanswered| failed(client.url(), unanswered))? {
             Some(Reply::NotFound(message)) => Ok(Reply::NotFound(message)),
             Some(Reply::Done(_)) | None => Ok(Reply::Done(())), // nothing fails beside it
@@ -159,7 +180,10 @@ fn problem_of(completion: &Completion, draw: &Draw<'_>) -> Option<String> {
         return Some(format!("{tokens} tokens with {log_probs} log-probabilities"));
     }
     if tokens > draw.max_tokens {
-        return Some(format!("a completion of {tokens} tokens, where at most {} were asked for", draw.max_tokens));
+        return Some(format!(
+            "a completion of {tokens} tokens, where at most {} were asked for",
+            draw.max_tokens
+        ));
     }
     let odd = completion.log_probs.iter().find(|log_prob| !log_prob.is_finite());
     odd.map(|log_prob| format!("a token whose log-probability is {log_prob}"))
@@ -186,6 +210,8 @@ fn failed(url: &str, unanswered: Unanswered) -> EngineError {
     let url = url.to_owned();
     match unanswered {
         Unanswered::Refused(message) => EngineError::Refused { url, message },
-        Unanswered::GaveUp { attempts, seconds, last } => EngineError::Away { url, attempts, seconds, last },
+        Unanswered::GaveUp { attempts, seconds, last } => {
+            EngineError::Away { url, attempts, seconds, last }
+        }
     }
 }

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use crate::draw::{Completion, Draw, Unusable, falling, malformed};
 
-/// The request, with every setting that a draw depends on. The prompt is sent once for each completion, because completions of one
-/// prompt would share its seed; the server computes it once (its radix cache). `base` is the model without an adapter.
+/// The request, with every setting that a draw depends on. The prompt is sent once for each
+/// completion, because completions of one prompt would share its seed; the server computes it once
+/// (its radix cache). `base` is the model without an adapter.
 pub(crate) fn request(draw: &Draw<'_>, base: &str) -> Value {
     let Draw { sampling, number, .. } = *draw;
     let adapter = (draw.model != base).then_some(draw.model);
@@ -67,40 +68,60 @@ type Scored = (f64, u32, Option<String>);
 
 /// The completions of a reply, in their order.
 pub(crate) fn read(body: &[u8], draw: &Draw<'_>) -> Result<Vec<Completion>, Unusable> {
-    let replies: Vec<Reply> = serde_json::from_slice(body).map_err(|error| malformed(&error, body))?;
+    let replies: Vec<Reply> =
+        serde_json::from_slice(body).map_err(|error| malformed(&error, body))?;
     if replies.len() != draw.number {
-        return Err(Unusable::Unexpected(format!("{} completions in place of {}", replies.len(), draw.number)));
+        return Err(Unusable::Unexpected(format!(
+            "{} completions in place of {}",
+            replies.len(),
+            draw.number
+        )));
     }
     replies.into_iter().map(|reply| completion(reply, draw)).collect()
 }
 
-fn completion(Reply { output_ids, meta_info: meta }: Reply, draw: &Draw<'_>) -> Result<Completion, Unusable> {
+fn completion(
+    Reply { output_ids, meta_info: meta }: Reply,
+    draw: &Draw<'_>,
+) -> Result<Completion, Unusable> {
     let Some(tokens) = output_ids else {
         let remedy = "it needs SGLang 0.4.4 or later, whose /generate has `output_ids`";
         return Err(Unusable::Lacks { what: "token ids", remedy });
     };
     let Some(scored) = meta.output_token_logprobs else {
-        let remedy = "`meta_info.output_token_logprobs` is what /generate answers to `return_logprob`";
+        let remedy =
+            "`meta_info.output_token_logprobs` is what /generate answers to `return_logprob`";
         return Err(Unusable::Lacks { what: "log-probabilities", remedy });
     };
     if meta.prompt_tokens != draw.prompt.len() {
-        let problem = format!("a prompt of {} tokens in place of {}", meta.prompt_tokens, draw.prompt.len());
+        let problem =
+            format!("a prompt of {} tokens in place of {}", meta.prompt_tokens, draw.prompt.len());
         return Err(Unusable::Unexpected(problem));
     }
     if scored.iter().map(|(_, id, _)| id).ne(&tokens) {
-        return Err(Unusable::Unexpected("log-probabilities of other tokens than those drawn".into()));
+        return Err(Unusable::Unexpected(
+            "log-probabilities of other tokens than those drawn".into(),
+        ));
     }
     let finished = match meta.finish_reason.as_ref().map(|finish| finish.kind.as_str()) {
         Some("stop") => true,
         Some("length") => false,
-        other => return Err(Unusable::Unexpected(format!("a completion that ended with {other:?}"))),
+        other => {
+            return Err(Unusable::Unexpected(format!("a completion that ended with {other:?}")));
+        }
     };
-    let of_place =
-        |place: Option<Vec<Scored>>| falling(place.into_iter().flatten().map(|(log_prob, ..)| log_prob).collect());
+    let of_place = |place: Option<Vec<Scored>>| {
+        falling(place.into_iter().flatten().map(|(log_prob, ..)| log_prob).collect())
+    };
     Ok(Completion {
         log_probs: scored.iter().map(|(log_prob, ..)| *log_prob as f32).collect(),
         tokens,
         finished,
-        alternatives: meta.output_top_logprobs.unwrap_or_default().into_iter().map(of_place).collect(),
+        alternatives: meta
+            .output_top_logprobs
+            .unwrap_or_default()
+            .into_iter()
+            .map(of_place)
+            .collect(),
     })
 }

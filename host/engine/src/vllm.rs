@@ -60,13 +60,21 @@ struct LogProbs {
 
 /// The completions of a reply, in their order.
 pub(crate) fn read(body: &[u8], draw: &Draw<'_>) -> Result<Vec<Completion>, Unusable> {
-    let Reply { model, mut choices } = serde_json::from_slice(body).map_err(|error| malformed(&error, body))?;
+    let Reply { model, mut choices } =
+        serde_json::from_slice(body).map_err(|error| malformed(&error, body))?;
     if model != draw.model {
-        return Err(Unusable::Unexpected(format!("completions of the model {model:?}, not of {:?}", draw.model)));
+        return Err(Unusable::Unexpected(format!(
+            "completions of the model {model:?}, not of {:?}",
+            draw.model
+        )));
     }
     choices.sort_by_key(|choice| choice.index);
     if choices.iter().map(|choice| choice.index).ne(0..draw.number) {
-        return Err(Unusable::Unexpected(format!("{} completions in place of {}", choices.len(), draw.number)));
+        return Err(Unusable::Unexpected(format!(
+            "{} completions in place of {}",
+            choices.len(),
+            draw.number
+        )));
     }
     choices.into_iter().map(|choice| completion(choice, draw)).collect()
 }
@@ -84,16 +92,25 @@ fn completion(choice: Choice, draw: &Draw<'_>) -> Result<Completion, Unusable> {
         return Err(Unusable::Unexpected("a prompt other than the one that was sent".into()));
     }
     if names.iter().ne(&tokens.iter().map(|id| format!("token_id:{id}")).collect::<Vec<_>>()) {
-        return Err(Unusable::Unexpected("log-probabilities of other tokens than those drawn".into()));
+        return Err(Unusable::Unexpected(
+            "log-probabilities of other tokens than those drawn".into(),
+        ));
     }
     let finished = match choice.finish_reason.as_deref() {
         Some("stop") => true,
         Some("length") => false,
-        other => return Err(Unusable::Unexpected(format!("a completion that ended with {other:?}"))),
+        other => {
+            return Err(Unusable::Unexpected(format!("a completion that ended with {other:?}")));
+        }
     };
-    let of_place = |place: Option<HashMap<String, f64>>| falling(place.into_iter().flatten().map(|(_, x)| x).collect());
+    let of_place = |place: Option<HashMap<String, f64>>| {
+        falling(place.into_iter().flatten().map(|(_, x)| x).collect())
+    };
     Ok(Completion {
-        log_probs: token_logprobs.into_iter().map(|log_prob| log_prob.unwrap_or(f32::NAN)).collect(),
+        log_probs: token_logprobs
+            .into_iter()
+            .map(|log_prob| log_prob.unwrap_or(f32::NAN))
+            .collect(),
         tokens,
         finished,
         alternatives: top_logprobs.unwrap_or_default().into_iter().map(of_place).collect(),

@@ -1,4 +1,5 @@
-//! The client against recorded replies of a vLLM server, and against servers that misbehave (`replies/README.md`).
+//! The client against recorded replies of a vLLM server, and against servers that misbehave
+//! (`replies/README.md`).
 
 mod server;
 
@@ -33,7 +34,8 @@ const LOAD: &str = "/v1/load_lora_adapter";
 const UNLOAD: &str = "/v1/unload_lora_adapter";
 
 fn recorded(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replies").join(format!("{name}.json"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/replies").join(format!("{name}.json"));
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -81,11 +83,15 @@ impl Vllm {
                 let mut models: Value = serde_json::from_str(&recorded("models")).unwrap();
                 let data = models["data"].as_array_mut().unwrap();
                 data.extend(
-                    self.adapters.iter().map(|name| json!({"id": name, "parent": "demo", "max_model_len": null})),
+                    self.adapters
+                        .iter()
+                        .map(|name| json!({"id": name, "parent": "demo", "max_model_len": null})),
                 );
                 (200, models.to_string())
             }
-            LOAD if !Path::new(body["lora_path"].as_str().unwrap()).is_dir() => (404, recorded("no_folder")),
+            LOAD if !Path::new(body["lora_path"].as_str().unwrap()).is_dir() => {
+                (404, recorded("no_folder"))
+            }
             LOAD if !self.adapters.insert(name()) => (400, recorded("duplicate")),
             LOAD => (200, "Success: LoRA adapter added successfully.".into()),
             UNLOAD if !self.adapters.remove(&name()) => (404, recorded("unload_unknown")),
@@ -146,7 +152,10 @@ fn every_setting_is_sent_and_tokens_come_back() {
     let server = vllm();
     let mut engine = open(&server);
     let rollouts = engine.sample(&questions(2), &GROUP, 7).unwrap();
-    assert_eq!(rollouts.iter().map(|rollout| rollout.question).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+    assert_eq!(
+        rollouts.iter().map(|rollout| rollout.question).collect::<Vec<_>>(),
+        [0, 0, 0, 1, 1, 1]
+    );
     let reply: Value = serde_json::from_str(&recorded("completions")).unwrap();
     for (rollout, choice) in rollouts.iter().zip(reply["choices"].as_array().unwrap()) {
         assert_eq!(json!(rollout.tokens), choice["token_ids"]);
@@ -161,7 +170,11 @@ fn every_setting_is_sent_and_tokens_come_back() {
         assert_eq!(rollout.finished, choice["finish_reason"] == "stop");
         assert_eq!(rollout.token_spans.len(), rollout.tokens.len());
         let text = choice["text"].as_str().unwrap();
-        assert_eq!(rollout.text, text.trim_end_matches("<|im_end|>"), "by our own tokenizer, without special tokens");
+        assert_eq!(
+            rollout.text,
+            text.trim_end_matches("<|im_end|>"),
+            "by our own tokenizer, without special tokens"
+        );
     }
 
     let mut asked = server.asked(COMPLETIONS).split_off(2); // the first two found out what the log-probabilities are
@@ -221,14 +234,24 @@ fn a_completion_fits_behind_its_prompt() {
 fn replies_that_are_no_rollouts_are_refused() {
     type Change = fn(&mut Value);
     let cases: [(&str, Change); 9] = [
-        ("without token ids: it needs vLLM", |reply| reply["choices"][0]["token_ids"] = Value::Null),
+        ("without token ids: it needs vLLM", |reply| {
+            reply["choices"][0]["token_ids"] = Value::Null
+        }),
         ("without log-probabilities", |reply| reply["choices"][0]["logprobs"] = Value::Null),
         ("of the model \"other\", not of \"demo\"", |reply| reply["model"] = json!("other")),
         ("a prompt other than", |reply| reply["choices"][1]["prompt_token_ids"] = json!([1])),
-        ("2 completions in place of 3", |reply| drop(reply["choices"].as_array_mut().unwrap().pop())),
-        ("of other tokens", |reply| reply["choices"][0]["logprobs"]["tokens"][0] = json!("token_id:1")),
-        ("log-probability is NaN", |reply| reply["choices"][0]["logprobs"]["token_logprobs"][0] = Value::Null),
-        ("ended with Some(\"abort\")", |reply| reply["choices"][0]["finish_reason"] = json!("abort")),
+        ("2 completions in place of 3", |reply| {
+            drop(reply["choices"].as_array_mut().unwrap().pop())
+        }),
+        ("of other tokens", |reply| {
+            reply["choices"][0]["logprobs"]["tokens"][0] = json!("token_id:1")
+        }),
+        ("log-probability is NaN", |reply| {
+            reply["choices"][0]["logprobs"]["token_logprobs"][0] = Value::Null
+        }),
+        ("ended with Some(\"abort\")", |reply| {
+            reply["choices"][0]["finish_reason"] = json!("abort")
+        }),
         ("the token 4000, where policy.model has 1022", |reply| {
             reply["choices"][0]["token_ids"][0] = json!(4000);
             reply["choices"][0]["logprobs"]["tokens"][0] = json!("token_id:4000");
@@ -244,12 +267,13 @@ fn replies_that_are_no_rollouts_are_refused() {
 #[test]
 fn raw_log_probs_do_for_temperature_1_alone() {
     let state = Mutex::new(Vllm::default());
-    let server =
-        Server::new(move |route, body| match (route, body["logprobs"].as_u64(), body["temperature"].as_f64()) {
+    let server = Server::new(move |route, body| {
+        match (route, body["logprobs"].as_u64(), body["temperature"].as_f64()) {
             (COMPLETIONS, Some(5), Some(1.0)) => (200, recorded("raw_1")),
             (COMPLETIONS, Some(5), _) => (200, recorded("raw_2")),
             _ => state.lock().unwrap().answer(route, body),
-        });
+        }
+    });
     let mut engine = open(&server);
     let error = error_of(engine.sample(&questions(1), &GROUP, 7));
     assert!(matches!(*error, EngineError::RawLogProbs { temperature: 0.7, .. }), "{error}");
@@ -263,12 +287,18 @@ fn a_server_that_is_away_or_has_another_model_is_named_at_once() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap(); // nobody listens any more
     let start = Instant::now();
     let error = open_as(&format!("http://{port}"), Kind::Vllm).unwrap_err();
-    assert!(matches!(&error, EngineError::Away { url, .. } if url.contains(&port.to_string())), "{error}");
+    assert!(
+        matches!(&error, EngineError::Away { url, .. } if url.contains(&port.to_string())),
+        "{error}"
+    );
     assert!(start.elapsed() < Duration::from_secs(2));
 
     let server = Server::new(|_, _| (200, recorded("models").replace("\"demo\"", "\"llama\"")));
     let error = open_as(&server.url, Kind::Vllm).unwrap_err();
-    assert!(error.to_string().contains("has no model \"demo\" (engine.model); it has llama"), "{error}");
+    assert!(
+        error.to_string().contains("has no model \"demo\" (engine.model); it has llama"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -304,7 +334,9 @@ fn so_many_requests_are_under_way_and_no_more() {
 fn whoever_watches_can_break_it_off() {
     let server = vllm();
     let mut engine = open(&server);
-    engine.set_watch(|decoding| if decoding.ended > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) });
+    engine.set_watch(|decoding| {
+        if decoding.ended > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
     let error = error_of(engine.sample(&questions(200), &GROUP, 7));
     assert!(matches!(*error, EngineError::Stopped), "{error}");
     assert!(server.asked(COMPLETIONS).len() < 150);
@@ -324,17 +356,25 @@ fn a_server_that_stays_away_is_named_and_not_waited_for_after_a_stop() {
     assert!(matches!(&*error, EngineError::Away { last, .. } if last.contains("502")), "{error}");
     assert!(error.to_string().contains(&server.url), "{error}");
 
-    let patient = EngineSettings { patience: Duration::from_secs(600), ..settings(&server.url, Kind::Vllm) };
+    let patient =
+        EngineSettings { patience: Duration::from_secs(600), ..settings(&server.url, Kind::Vllm) };
     is_away.store(0, SeqCst);
     let dialogue = Dialogue::new(ChatTokenizer::load(Path::new(DEMO)).unwrap());
     let mut engine = Engine::open(&patient, dialogue, SHAPE).unwrap();
     is_away.store(1, SeqCst);
     let start = Instant::now();
     engine.set_watch(move |_| {
-        if start.elapsed() > Duration::from_secs(1) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if start.elapsed() > Duration::from_secs(1) {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     let error = error_of(engine.sample(&questions(3), &GROUP, 7));
-    assert!(matches!(*error, EngineError::Stopped) && start.elapsed() < Duration::from_secs(30), "{error}");
+    assert!(
+        matches!(*error, EngineError::Stopped) && start.elapsed() < Duration::from_secs(30),
+        "{error}"
+    );
 }
 
 fn place(folder: &Path) -> AdapterPlace {
@@ -347,7 +387,9 @@ fn publish(engine: &mut Engine) -> Result<(), EngineError> {
 }
 
 fn folders(of: &Path) -> Vec<String> {
-    let names = std::fs::read_dir(of).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(of)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.filter(|name| name.starts_with("policy-")).collect()
 }
 
@@ -362,7 +404,11 @@ fn every_version_of_an_adapter_has_a_name_of_its_own() {
         for _ in 0..3 {
             publish(&mut engine).unwrap();
             let name = engine.adapter().unwrap().to_owned();
-            assert_eq!(folders(folder.path()), std::slice::from_ref(&name), "the former one is gone");
+            assert_eq!(
+                folders(folder.path()),
+                std::slice::from_ref(&name),
+                "the former one is gone"
+            );
             engine.sample(&questions(1), &GROUP, 7).unwrap();
             assert_eq!(server.asked(COMPLETIONS).last().unwrap()["model"], json!(name));
             names.insert(name);
@@ -371,8 +417,11 @@ fn every_version_of_an_adapter_has_a_name_of_its_own() {
         assert!(folders(folder.path()).is_empty());
     }
     assert_eq!(names.len(), 6);
-    let unloaded: BTreeSet<String> =
-        server.asked(UNLOAD).iter().map(|body| body["lora_name"].as_str().unwrap().to_owned()).collect();
+    let unloaded: BTreeSet<String> = server
+        .asked(UNLOAD)
+        .iter()
+        .map(|body| body["lora_name"].as_str().unwrap().to_owned())
+        .collect();
     assert_eq!(unloaded, names);
 }
 
@@ -381,11 +430,19 @@ fn a_server_sees_the_folder_by_a_path_of_its_own() {
     let (server, folder) = (vllm(), tempfile::tempdir().unwrap());
     let elsewhere = folder.path().join("elsewhere");
     let mut engine = open(&server);
-    engine.publish_into(AdapterPlace { here: folder.path().join("here"), seen_as: elsewhere.clone() }).unwrap();
+    engine
+        .publish_into(AdapterPlace { here: folder.path().join("here"), seen_as: elsewhere.clone() })
+        .unwrap();
     let error = publish(&mut engine).unwrap_err();
-    assert!(matches!(&error, EngineError::Adapter { path, .. } if path.starts_with(&elsewhere)), "{error}");
+    assert!(
+        matches!(&error, EngineError::Adapter { path, .. } if path.starts_with(&elsewhere)),
+        "{error}"
+    );
     let said = error.to_string();
-    assert!(said.contains("No adapter found") && said.contains("engine.adapters_as_seen_by_server"), "{said}");
+    assert!(
+        said.contains("No adapter found") && said.contains("engine.adapters_as_seen_by_server"),
+        "{said}"
+    );
     std::os::unix::fs::symlink(folder.path().join("here"), &elsewhere).unwrap();
     publish(&mut engine).unwrap();
 }
@@ -435,7 +492,10 @@ fn sglang_is_asked_in_its_own_words() {
         "/v1/models" => (200, recorded("sglang_models")),
         "/load_lora_adapter" if refused.load(SeqCst) > 0 => (400, recorded("sglang_refused")),
         "/load_lora_adapter" | "/unload_lora_adapter" => (200, r#"{"success": true}"#.into()),
-        "/generate" => match (body["top_logprobs_num"].as_u64(), body["sampling_params"][0]["temperature"].as_f64()) {
+        "/generate" => match (
+            body["top_logprobs_num"].as_u64(),
+            body["sampling_params"][0]["temperature"].as_f64(),
+        ) {
             (Some(5), Some(1.0)) => (200, recorded("sglang_processed_1")),
             (Some(5), _) => (200, recorded("sglang_processed_2")),
             _ => (200, recorded("sglang_generate")),
@@ -452,7 +512,13 @@ fn sglang_is_asked_in_its_own_words() {
     let mut asked = server.asked("/generate").pop().unwrap();
     let seeds: Vec<u64> = (0..2)
         .map(|n| {
-            asked["sampling_params"][n].as_object_mut().unwrap().remove("sampling_seed").unwrap().as_u64().unwrap()
+            asked["sampling_params"][n]
+                .as_object_mut()
+                .unwrap()
+                .remove("sampling_seed")
+                .unwrap()
+                .as_u64()
+                .unwrap()
         })
         .collect();
     assert_ne!(seeds[0], seeds[1]);

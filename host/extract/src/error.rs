@@ -109,7 +109,9 @@ pub enum ExtractError {
     #[error("the extractor's thread panicked; its message is above")]
     Panicked,
     /// The model's scores are no numbers.
-    #[error("the extractor's logits are not finite after {columns} tokens; use a model in f32 or bf16")]
+    #[error(
+        "the extractor's logits are not finite after {columns} tokens; use a model in f32 or bf16"
+    )]
     NotFinite {
         /// Tokens per row so far.
         columns: usize,

@@ -17,8 +17,9 @@ const MEMORY: usize = 16_384;
 
 /// A triplet model, ready to run in a thread of its own. Decoding is greedy.
 ///
-/// A reply does not depend on the sentences that are decoded beside it, but for rounding: batches of different sizes
-/// add in different orders, which could only ever decide between two tokens that are equally likely.
+/// A reply does not depend on the sentences that are decoded beside it, but for rounding: batches
+/// of different sizes add in different orders, which could only ever decide between two tokens that
+/// are equally likely.
 #[derive(Debug)]
 pub struct Extractor {
     /// `None` only while it is dropped: the thread ends when nobody can ask any more.
@@ -31,13 +32,20 @@ impl Extractor {
     /// Opens an extractor's folder and runs the prompt that stands before every sentence.
     ///
     /// # Errors
-    /// A folder that is incomplete or does not fit together, a device that is not there, a library that does not load.
-    pub fn open(folder: &Path, options: Options, device: Device, runtime: &RuntimeLibrary) -> Result<Self> {
+    /// A folder that is incomplete or does not fit together, a device that is not there, a library
+    /// that does not load.
+    pub fn open(
+        folder: &Path,
+        options: Options,
+        device: Device,
+        runtime: &RuntimeLibrary,
+    ) -> Result<Self> {
         let opened = folder::open(folder, options, device, runtime)?;
         let (requests, received) = sync_channel(QUEUE);
         let stats = Arc::default();
         let worker = Worker::new(opened, received, MEMORY, Arc::clone(&stats));
-        let thread = std::thread::Builder::new().name("extractor".to_owned()).spawn(move || worker.run());
+        let thread =
+            std::thread::Builder::new().name("extractor".to_owned()).spawn(move || worker.run());
         let thread = thread.map_err(|source| ExtractError::Thread { source })?;
         Ok(Self { requests: Some(requests), thread: Some(thread), stats })
     }
@@ -50,15 +58,21 @@ impl Extractor {
         Stream { requests, to, answers, asker: Arc::new(()), under_way: 0 }
     }
 
-    /// The model's replies as they are, one per sentence. The reply to a sentence that is too long is empty.
+    /// The model's replies as they are, one per sentence. The reply to a sentence that is too long
+    /// is empty.
     ///
     /// # Errors
     /// Where the tokenizer or the graph fails.
     pub fn replies(&self, sentences: &[&str]) -> Result<Vec<Arc<str>>> {
-        self.replies_to_all(&mut std::iter::once(sentences.iter().map(|&sentence| sentence.to_owned()).collect()))
+        self.replies_to_all(&mut std::iter::once(
+            sentences.iter().map(|&sentence| sentence.to_owned()).collect(),
+        ))
     }
 
-    fn replies_to_all(&self, sentences: &mut dyn Iterator<Item = Vec<String>>) -> Result<Vec<Arc<str>>> {
+    fn replies_to_all(
+        &self,
+        sentences: &mut dyn Iterator<Item = Vec<String>>,
+    ) -> Result<Vec<Arc<str>>> {
         let mut stream = self.stream();
         let mut asked = 0;
         for sentence in sentences.flatten() {
@@ -89,7 +103,8 @@ impl Drop for Extractor {
     }
 }
 
-/// Sentences that go in one by one, and replies that come out in any order. What is under way when it is dropped is given up.
+/// Sentences that go in one by one, and replies that come out in any order. What is under way when
+/// it is dropped is given up.
 #[derive(Debug)]
 pub struct Stream {
     requests: SyncSender<Request>,
@@ -112,7 +127,8 @@ impl Stream {
         Ok(())
     }
 
-    /// The next reply, whichever it is, with its sentence's `id`; `None` where nothing is under way.
+    /// The next reply, whichever it is, with its sentence's `id`; `None` where nothing is under
+    /// way.
     ///
     /// # Errors
     /// Where the tokenizer or the graph failed: then the extractor answers nothing any more.

@@ -20,10 +20,11 @@ pub struct Options {
     pub settings: Settings,
     /// A prompt with the place of the sentence in it, `{sentence}`, instead of extractor.toml's.
     pub prompt: Option<String>,
-    /// That prompt is a user's message: it goes through the folder's chat template, where there is one.
+    /// That prompt is a user's message: it goes through the folder's chat template, where there is
+    /// one.
     pub chat: bool,
-    /// Starts the process that renders the chat template, which calls [`corver_pretrained::render_as_child`]. Without, this one
-    /// renders it.
+    /// Starts the process that renders the chat template, which calls
+    /// [`corver_pretrained::render_as_child`]. Without, this one renders it.
     pub renderer: Option<Command>,
 }
 
@@ -42,7 +43,12 @@ pub(crate) struct Opened {
     pub(crate) limits: Limits,
 }
 
-pub(crate) fn open(folder: &Path, options: Options, device: Device, runtime: &RuntimeLibrary) -> Result<Opened> {
+pub(crate) fn open(
+    folder: &Path,
+    options: Options,
+    device: Device,
+    runtime: &RuntimeLibrary,
+) -> Result<Opened> {
     let toml = folder.join("extractor.toml");
     let in_folder = if toml.exists() { Settings::read(&toml)? } else { Settings::default() };
     let settings = options.settings.clone().or(in_folder);
@@ -83,8 +89,12 @@ pub(crate) fn open(folder: &Path, options: Options, device: Device, runtime: &Ru
                 got: model.vocab_size.to_string(),
             });
         }
-        let Some(room) = model.max_positions.checked_sub(shared.len()).filter(|room| *room > 1) else {
-            return Err(ExtractError::PromptTooLong { tokens: shared.len(), positions: model.max_positions });
+        let Some(room) = model.max_positions.checked_sub(shared.len()).filter(|room| *room > 1)
+        else {
+            return Err(ExtractError::PromptTooLong {
+                tokens: shared.len(),
+                positions: model.max_positions,
+            });
         };
         let limits = settings.limits(room);
         let decoder = Continued::open(folder, &model, shared, limits.max_own_tokens, gpu, runtime)?;
@@ -98,7 +108,9 @@ pub(crate) fn open(folder: &Path, options: Options, device: Device, runtime: &Ru
 fn around(folder: &Path, options: Options, settings: &Settings) -> Result<(String, String)> {
     let Some(text) = options.prompt else {
         return match &settings.prompt_prefix {
-            Some(before) => Ok((before.clone(), settings.prompt_suffix.clone().unwrap_or_default())),
+            Some(before) => {
+                Ok((before.clone(), settings.prompt_suffix.clone().unwrap_or_default()))
+            }
             None => Err(ExtractError::NoPrompt { folder: folder.to_owned() }),
         };
     };
@@ -106,7 +118,8 @@ fn around(folder: &Path, options: Options, settings: &Settings) -> Result<(Strin
     if places != 1 {
         return Err(ExtractError::Place { places });
     }
-    let chat = if options.chat { Chat::open(folder, options.renderer, Switches::new())? } else { None };
+    let chat =
+        if options.chat { Chat::open(folder, options.renderer, Switches::new())? } else { None };
     let text = chat.map_or(Ok(text.clone()), |chat| chat.render(None, &text))?;
     match text.split_once(PLACE) {
         Some((before, after)) => Ok((before.to_owned(), after.to_owned())),

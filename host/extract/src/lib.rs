@@ -1,7 +1,8 @@
 //! Sentences → triplets: a decoder-only language model with a KV cache, run by ONNX Runtime.
 //!
-//! The model is a Hugging Face folder, whose graph is written here (`graph`), or a graph that Optimum exported; nothing about a
-//! particular extractor is known. [`Extractor`] puts sentences behind a prompt, decodes greedily, and reads the replies with
+//! The model is a Hugging Face folder, whose graph is written here (`graph`), or a graph that
+//! Optimum exported; nothing about a particular extractor is known. [`Extractor`] puts sentences
+//! behind a prompt, decodes greedily, and reads the replies with
 //! [`corver_core::triplet::triplets_from_reply`].
 //!
 //! ```text
@@ -11,8 +12,9 @@
 //! graph                       writes that graph
 //! ```
 //!
-//! What makes it fast: the prompt's keys and values exist once, however many rows continue it; rows whose replies have ended make
-//! place for others; a reply ends where its list closes; equal sentences are decoded once and remembered.
+//! What makes it fast: the prompt's keys and values exist once, however many rows continue it; rows
+//! whose replies have ended make place for others; a reply ends where its list closes; equal
+//! sentences are decoded once and remembered.
 
 mod decoder;
 mod error;

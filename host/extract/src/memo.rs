@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A map in two generations: when the young one is full it becomes the old one, and what has not been asked for since is
-/// forgotten with the one before. Bounded and cheap; which entry goes first does not matter here.
+/// A map in two generations: when the young one is full it becomes the old one, and what has not
+/// been asked for since is forgotten with the one before. Bounded and cheap; which entry goes first
+/// does not matter here.
 pub(crate) struct Memo {
     young: HashMap<Arc<str>, Arc<str>>,
     old: HashMap<Arc<str>, Arc<str>>,

@@ -11,9 +11,11 @@ pub(crate) struct Prompt {
     tokenizer: Tokenizer,
     /// Ids that stand before every sentence, whatever it is.
     pub(crate) shared: Vec<u32>,
-    /// The text between those and the sentence: what a tokenizer may join to the sentence's first word.
+    /// The text between those and the sentence: what a tokenizer may join to the sentence's first
+    /// word.
     lead: String,
-    /// Ids at the beginning of an encoded `lead` that are `shared` too: all of them where the text cannot be encoded in two parts.
+    /// Ids at the beginning of an encoded `lead` that are `shared` too: all of them where the text
+    /// cannot be encoded in two parts.
     skipped: usize,
     after: String,
 }
@@ -25,20 +27,32 @@ const TRIED: usize = 16;
 
 impl Prompt {
     /// `path` is named where the texts cannot be a prompt.
-    pub(crate) fn new(tokenizer: Tokenizer, before: &str, after: String, path: &Path) -> Result<Self> {
+    pub(crate) fn new(
+        tokenizer: Tokenizer,
+        before: &str,
+        after: String,
+        path: &Path,
+    ) -> Result<Self> {
         let whole = tokenizer.encode(before, false).map_err(|error| refused(before, &error))?;
         let ends = whole.get_offsets().iter().rev().take(TRIED).map(|(_, end)| *end);
-        let cuts = std::iter::once(before.len()).chain(ends).filter(|&cut| before.is_char_boundary(cut));
+        let cuts =
+            std::iter::once(before.len()).chain(ends).filter(|&cut| before.is_char_boundary(cut));
         for cut in cuts {
             let (shared, lead) = before.split_at(cut);
             let shared = encode(&tokenizer, shared)?;
-            let candidate =
-                Self { tokenizer: tokenizer.clone(), shared, lead: lead.to_owned(), skipped: 0, after: after.clone() };
+            let candidate = Self {
+                tokenizer: tokenizer.clone(),
+                shared,
+                lead: lead.to_owned(),
+                skipped: 0,
+                after: after.clone(),
+            };
             if candidate.is_exact(before)? {
                 return Ok(candidate);
             }
         }
-        // Some tokenizers begin every text with a space of their own: nothing can be encoded in two parts.
+        // Some tokenizers begin every text with a space of their own: nothing can be encoded in two
+        // parts.
         let mut shared = whole.get_ids().to_vec();
         for probe in PROBES {
             let ids = encode(&tokenizer, &format!("{before}{probe}{after}"))?;
@@ -47,7 +61,8 @@ impl Prompt {
         if shared.is_empty() && !before.is_empty() {
             return Err(ExtractError::Malformed {
                 path: path.to_owned(),
-                expected: "a prompt whose first tokens are the same before every sentence".to_owned(),
+                expected: "a prompt whose first tokens are the same before every sentence"
+                    .to_owned(),
                 got: format!("{before:?}"),
             });
         }
@@ -65,8 +80,8 @@ impl Prompt {
         Ok(true)
     }
 
-    /// Ids of a sentence and of what stands around it, behind the shared ones; `None` where the tokenizer joins the sentence to
-    /// a token that is shared.
+    /// Ids of a sentence and of what stands around it, behind the shared ones; `None` where the
+    /// tokenizer joins the sentence to a token that is shared.
     ///
     /// # Errors
     /// Where the tokenizer has no way to encode it.

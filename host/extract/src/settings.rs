@@ -14,13 +14,15 @@ pub struct Settings {
     pub prompt_prefix: Option<String>,
     /// What it reads after the sentence.
     pub prompt_suffix: Option<String>,
-    /// The tokens that end a reply, as the tokenizer spells them. Default: those of the model's folder.
+    /// The tokens that end a reply, as the tokenizer spells them. Default: those of the model's
+    /// folder.
     pub stop: Option<Vec<String>>,
     /// Longest reply, 256; a longer one is read as far as it goes.
     pub max_new_tokens: Option<usize>,
     /// Sentences decoded together, at most: 32.
     pub batch_size: Option<usize>,
-    /// Longest sentence, 512. A longer one is no sentence: it is not shown to the model and has no triplets.
+    /// Longest sentence, 512. A longer one is no sentence: it is not shown to the model and has no
+    /// triplets.
     pub max_sentence_tokens: Option<usize>,
     /// Key/value heads, where an exported graph leaves that dimension open.
     pub num_kv_heads: Option<usize>,
@@ -44,12 +46,15 @@ impl Settings {
     /// # Errors
     /// A file that cannot be read, or settings that are unknown or make no sense.
     pub fn read(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| ExtractError::Io { path: path.to_owned(), source })?;
-        let malformed =
-            |expected: &str, got| ExtractError::Malformed { path: path.to_owned(), expected: expected.to_owned(), got };
-        let settings: Self =
-            toml::from_str(&text).map_err(|error| malformed("an extractor's settings", error.to_string()))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ExtractError::Io { path: path.to_owned(), source })?;
+        let malformed = |expected: &str, got| ExtractError::Malformed {
+            path: path.to_owned(),
+            expected: expected.to_owned(),
+            got,
+        };
+        let settings: Self = toml::from_str(&text)
+            .map_err(|error| malformed("an extractor's settings", error.to_string()))?;
         settings.check().map_err(|(expected, got)| malformed(&expected, got))?;
         Ok(settings)
     }
@@ -90,6 +95,11 @@ impl Settings {
         let max_new_tokens = self.max_new_tokens.unwrap_or(256);
         let max_sentence_tokens = self.max_sentence_tokens.unwrap_or(512).min(room - 1);
         let max_own_tokens = room.min(max_sentence_tokens.saturating_add(max_new_tokens));
-        Limits { max_new_tokens, batch_size: self.batch_size.unwrap_or(32), max_sentence_tokens, max_own_tokens }
+        Limits {
+            max_new_tokens,
+            batch_size: self.batch_size.unwrap_or(32),
+            max_sentence_tokens,
+            max_own_tokens,
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! The thread that decodes: sentences come in as they are found, rows leave as their replies end, and others take their places.
+//! The thread that decodes: sentences come in as they are found, rows leave as their replies end,
+//! and others take their places.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -80,7 +81,12 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(opened: Opened, requests: Receiver<Request>, memory: usize, stats: Arc<Mutex<Stats>>) -> Self {
+    pub(crate) fn new(
+        opened: Opened,
+        requests: Receiver<Request>,
+        memory: usize,
+        stats: Arc<Mutex<Stats>>,
+    ) -> Self {
         let tokenizer = opened.prompt.tokenizer();
         let has_bracket = |id| tokenizer.id_to_token(id).is_some_and(|token| token.contains(']'));
         let ids = tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id + 1);
@@ -116,7 +122,8 @@ impl Worker {
         while self.listen() {
             let start = Instant::now();
             let free = self.most - self.rows.len().min(self.most);
-            let may_enter = self.rows.is_empty() || (self.opened.decoder.takes_more() && free * 4 >= self.most);
+            let may_enter =
+                self.rows.is_empty() || (self.opened.decoder.takes_more() && free * 4 >= self.most);
             if may_enter && !self.waiting.is_empty() {
                 self.enter(free)?;
             } else if !self.rows.is_empty() {
@@ -130,7 +137,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes what is asked, waiting only where there is nothing to do; `false` once nobody can ask any more and all is answered.
+    /// Takes what is asked, waiting only where there is nothing to do; `false` once nobody can ask
+    /// any more and all is answered.
     fn listen(&mut self) -> bool {
         let mut new = Vec::new();
         if self.rows.is_empty() && self.waiting.is_empty() {
@@ -200,7 +208,8 @@ impl Worker {
     }
 
     fn step(&mut self) -> Result<()> {
-        let tokens: Vec<u32> = self.rows.iter().filter_map(|row| row.reply.last().copied()).collect();
+        let tokens: Vec<u32> =
+            self.rows.iter().filter_map(|row| row.reply.last().copied()).collect();
         match self.opened.decoder.step(&tokens) {
             Ok(tokens) => self.take(0, &tokens),
             Err(error) => self.begin_again(error),
@@ -242,7 +251,8 @@ impl Worker {
             stats.tokens += row.reply.len();
         });
         if let Some(others) = self.without_list {
-            self.without_list = (!closes_a_list(&reply)).then_some(others + 1).filter(|seen| *seen < WATCHED);
+            self.without_list =
+                (!closes_a_list(&reply)).then_some(others + 1).filter(|seen| *seen < WATCHED);
             if others + 1 == WATCHED && !closes_a_list(&reply) {
                 tracing::warn!(
                     %reply,
@@ -287,8 +297,9 @@ impl Opened {
 
 /// Whether anybody still waits for a sentence; forgets it where nobody does.
 fn is_wanted(askers: &mut HashMap<Arc<str>, Vec<Request>>, sentence: &Arc<str>) -> bool {
-    let wanted =
-        askers.get(sentence).is_some_and(|askers| askers.iter().any(|request| request.asker.strong_count() > 0));
+    let wanted = askers
+        .get(sentence)
+        .is_some_and(|askers| askers.iter().any(|request| request.asker.strong_count() > 0));
     if !wanted {
         askers.remove(sentence);
     }

@@ -14,7 +14,12 @@ use reference::Decoder;
 /// Bytes, and a token that ends a reply.
 const VOCABULARY: usize = 97;
 
-fn config(family: Family, num_heads: usize, tied: bool, rope_scaling: Option<Llama3Scaling>) -> ModelConfig {
+fn config(
+    family: Family,
+    num_heads: usize,
+    tied: bool,
+    rope_scaling: Option<Llama3Scaling>,
+) -> ModelConfig {
     ModelConfig {
         family,
         vocab_size: VOCABULARY,
@@ -34,8 +39,10 @@ fn config(family: Family, num_heads: usize, tied: bool, rope_scaling: Option<Lla
 
 /// Space to ~, a token for each; the last one ends a reply.
 fn write_tokenizer(folder: &Path) {
-    let mut vocabulary: serde_json::Map<_, _> =
-        (b' '..=b'~').enumerate().map(|(id, byte)| (char::from(byte).to_string(), json!(id))).collect();
+    let mut vocabulary: serde_json::Map<_, _> = (b' '..=b'~')
+        .enumerate()
+        .map(|(id, byte)| (char::from(byte).to_string(), json!(id)))
+        .collect();
     vocabulary.insert("\n".to_owned(), json!(95));
     let tokenizer = json!({
         "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null,
@@ -85,8 +92,14 @@ fn replies_are_those_of_the_model() {
         config(Family::Llama, 6, true, Some(stretched)),
         config(Family::Llama, 4, false, None),
     ];
-    let sentences =
-        ["A", "Ada was born.", "Some of these are much longer than others are", "x y z", "Ada was born", "!?"];
+    let sentences = [
+        "A",
+        "Ada was born.",
+        "Some of these are much longer than others are",
+        "x y z",
+        "Ada was born",
+        "!?",
+    ];
     for (n, config) in configs.into_iter().enumerate() {
         let folder = tempfile::tempdir().unwrap();
         write_tokenizer(folder.path());
@@ -103,8 +116,10 @@ fn replies_are_those_of_the_model() {
 
 fn check(decoder: &Decoder, folder: &Path, prompt: &str, sentences: &[&str]) {
     let most = if prompt.len() > 500 { 3 } else { 12 };
-    let expected: Vec<String> =
-        sentences.iter().map(|sentence| expected(decoder, &format!("{prompt}{sentence}."), most)).collect();
+    let expected: Vec<String> = sentences
+        .iter()
+        .map(|sentence| expected(decoder, &format!("{prompt}{sentence}."), most))
+        .collect();
     for batch_size in [1, 4] {
         let settings = Settings {
             prompt_prefix: Some(prompt.to_owned()),
@@ -117,9 +132,14 @@ fn check(decoder: &Decoder, folder: &Path, prompt: &str, sentences: &[&str]) {
         let options = Options { settings, ..Options::default() };
         let runtime = RuntimeLibrary::find(None).unwrap();
         let extractor = Extractor::open(folder, options, Device::Cpu, &runtime).unwrap();
-        for ((sentence, reply), expected) in sentences.iter().zip(extractor.replies(sentences).unwrap()).zip(&expected)
+        for ((sentence, reply), expected) in
+            sentences.iter().zip(extractor.replies(sentences).unwrap()).zip(&expected)
         {
-            assert_eq!(*reply, **expected, "{:?} {prompt:?} {sentence:?} {batch_size}", decoder.config);
+            assert_eq!(
+                *reply, **expected,
+                "{:?} {prompt:?} {sentence:?} {batch_size}",
+                decoder.config
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! An exported graph through the whole crate, and every way in which an extractor's folder can be wrong.
+//! An exported graph through the whole crate, and every way in which an extractor's folder can be
+//! wrong.
 
 use std::path::{Path, PathBuf};
 
@@ -39,15 +40,18 @@ fn with_changed(file: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> tempfile
 }
 
 fn with_settings(change: impl FnOnce(&str) -> String) -> tempfile::TempDir {
-    with_changed("extractor.toml", |bytes| change(std::str::from_utf8(&bytes).unwrap()).into_bytes())
+    with_changed("extractor.toml", |bytes| {
+        change(std::str::from_utf8(&bytes).unwrap()).into_bytes()
+    })
 }
 
 /// The graph with a name replaced by another of the same length, wherever it stands.
 fn with_renamed(from: &str, to: &str) -> tempfile::TempDir {
     assert_eq!(from.len(), to.len());
     with_changed("model.onnx", |mut bytes| {
-        let places: Vec<usize> =
-            (0..=bytes.len() - from.len()).filter(|&at| bytes[at..].starts_with(from.as_bytes())).collect();
+        let places: Vec<usize> = (0..=bytes.len() - from.len())
+            .filter(|&at| bytes[at..].starts_with(from.as_bytes()))
+            .collect();
         assert!(!places.is_empty(), "the graph does not name {from}");
         places.into_iter().for_each(|at| bytes[at..at + to.len()].copy_from_slice(to.as_bytes()));
         bytes
@@ -62,9 +66,22 @@ fn failure(bundle: &tempfile::TempDir) -> (ExtractError, String) {
 
 /// Sentences of very different lengths, some without a fact.
 fn sentences() -> Vec<String> {
-    let names = ["Dora Fenn", "Silent Brava", "Garo Lisk", "Port Tevan", "Omira Press", "Kelda Islands", "Xqz Wpfff"];
+    let names = [
+        "Dora Fenn",
+        "Silent Brava",
+        "Garo Lisk",
+        "Port Tevan",
+        "Omira Press",
+        "Kelda Islands",
+        "Xqz Wpfff",
+    ];
     let name = |n: usize| names[n % names.len()];
-    let mut sentences = vec!["I don't know.".to_owned(), "unknown".to_owned(), "Dora Fenn".to_owned(), String::new()];
+    let mut sentences = vec![
+        "I don't know.".to_owned(),
+        "unknown".to_owned(),
+        "Dora Fenn".to_owned(),
+        String::new(),
+    ];
     for n in 0..40 {
         let (a, b, c) = (name(n), name(n / 2 + 3), name(n / 3 + 5));
         sentences.push(match n % 5 {
@@ -87,9 +104,16 @@ fn sentences_become_triplets() {
     for folder in [exported(), pretrained()] {
         let mut extractor = open(&folder).unwrap();
         let found = extractor
-            .extract(&["Silent Brava was directed by Dora Fenn.", "I don't know.", "Who directed Silent Brava?"])
+            .extract(&[
+                "Silent Brava was directed by Dora Fenn.",
+                "I don't know.",
+                "Who directed Silent Brava?",
+            ])
             .unwrap();
-        assert_eq!(found, [vec![triplet("Silent Brava", "was directed by", "Dora Fenn")], vec![], vec![]]);
+        assert_eq!(
+            found,
+            [vec![triplet("Silent Brava", "was directed by", "Dora Fenn")], vec![], vec![]]
+        );
         assert!(extractor.extract(&[]).unwrap().is_empty());
     }
 }
@@ -120,7 +144,10 @@ fn a_reply_does_not_depend_on_its_batch() {
 }
 
 fn batches_of(rows: usize) -> Options {
-    Options { settings: Settings { batch_size: Some(rows), ..Settings::default() }, ..Options::default() }
+    Options {
+        settings: Settings { batch_size: Some(rows), ..Settings::default() },
+        ..Options::default()
+    }
 }
 
 #[test]
@@ -165,18 +192,26 @@ fn the_shared_prompt_changes_nothing() {
         let settings = Settings { prompt_prefix: Some(String::new()), ..Settings::default() };
         let whole = open_with(&folder, Options { settings, ..Options::default() }).unwrap();
         let sentences = sentences();
-        let spelt_out: Vec<String> = sentences.iter().map(|sentence| format!("{prefix}{sentence}")).collect();
+        let spelt_out: Vec<String> =
+            sentences.iter().map(|sentence| format!("{prefix}{sentence}")).collect();
         let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
         let spelt_out: Vec<&str> = spelt_out.iter().map(String::as_str).collect();
-        assert_eq!(open(&folder).unwrap().replies(&texts).unwrap(), whole.replies(&spelt_out).unwrap());
+        assert_eq!(
+            open(&folder).unwrap().replies(&texts).unwrap(),
+            whole.replies(&spelt_out).unwrap()
+        );
     }
 }
 
 #[test]
 fn a_prompt_may_end_within_a_token() {
     // `[["` is one token of this tokenizer, and a sentence may begin with a quote.
-    let prompt = |before: &str| Options { prompt: Some(format!("{before}{{sentence}}\n")), ..Options::default() };
-    let settings = Settings { prompt_prefix: Some("Of a sentence:\n[[".to_owned()), ..Settings::default() };
+    let prompt = |before: &str| Options {
+        prompt: Some(format!("{before}{{sentence}}\n")),
+        ..Options::default()
+    };
+    let settings =
+        Settings { prompt_prefix: Some("Of a sentence:\n[[".to_owned()), ..Settings::default() };
     let quoted = ["\"So\" was directed by Dora Fenn.", "Silent Brava"];
     let shared = open_with(&pretrained(), Options { settings, ..Options::default() }).unwrap();
     let whole = open_with(&pretrained(), prompt("")).unwrap();
@@ -187,14 +222,21 @@ fn a_prompt_may_end_within_a_token() {
 
 #[test]
 fn a_prompt_of_ones_own() {
-    let open =
-        |prompt: &str| open_with(&pretrained(), Options { prompt: Some(prompt.to_owned()), ..Options::default() });
+    let open = |prompt: &str| {
+        open_with(&pretrained(), Options { prompt: Some(prompt.to_owned()), ..Options::default() })
+    };
     let sentences = ["Silent Brava was directed by Dora Fenn."];
     let same = open("The triplets of a sentence:\n{sentence}\n").unwrap();
-    assert_eq!(same.replies(&sentences).unwrap(), crate::open(&pretrained()).unwrap().replies(&sentences).unwrap());
+    assert_eq!(
+        same.replies(&sentences).unwrap(),
+        crate::open(&pretrained()).unwrap().replies(&sentences).unwrap()
+    );
     for (prompt, places) in [("no place", 0), ("{sentence} and {sentence}", 2)] {
         let error = open(prompt).err().unwrap();
-        assert!(matches!(error, ExtractError::Place { places: found } if found == places), "{error}");
+        assert!(
+            matches!(error, ExtractError::Place { places: found } if found == places),
+            "{error}"
+        );
     }
 }
 
@@ -204,7 +246,8 @@ fn a_prompt_goes_through_the_chat_template() {
     for file in ["config.json", "model.safetensors", "tokenizer.json", "extractor.toml"] {
         std::fs::copy(pretrained().join(file), folder.path().join(file)).unwrap();
     }
-    let template = "{% for m in messages %}The triplets of a sentence:\n{{ m.content }}\n{% endfor %}";
+    let template =
+        "{% for m in messages %}The triplets of a sentence:\n{{ m.content }}\n{% endfor %}";
     std::fs::write(folder.path().join("chat_template.jinja"), template).unwrap();
     let sentences = ["Silent Brava was directed by Dora Fenn."];
     let expected = open(&pretrained()).unwrap().replies(&sentences).unwrap();
@@ -219,7 +262,11 @@ fn a_prompt_goes_through_the_chat_template() {
 #[test]
 fn replies_and_sentences_are_bounded() {
     for folder in [exported(), pretrained()] {
-        let settings = Settings { max_new_tokens: Some(3), max_sentence_tokens: Some(40), ..Settings::default() };
+        let settings = Settings {
+            max_new_tokens: Some(3),
+            max_sentence_tokens: Some(40),
+            ..Settings::default()
+        };
         let extractor = open_with(&folder, Options { settings, ..Options::default() }).unwrap();
         let sentence = "Silent Brava was directed by Dora Fenn.";
         let full = open(&folder).unwrap().replies(&[sentence]).unwrap().remove(0);
@@ -227,7 +274,9 @@ fn replies_and_sentences_are_bounded() {
         let replies = extractor.replies(&[&long, sentence]).unwrap();
         assert_eq!(&*replies[0], "");
         assert!(
-            full.starts_with(&*replies[1]) && !replies[1].is_empty() && replies[1].len() < full.len(),
+            full.starts_with(&*replies[1])
+                && !replies[1].is_empty()
+                && replies[1].len() < full.len(),
             "{replies:?}"
         );
     }
@@ -249,7 +298,8 @@ fn configured(from: &str, to: &str) -> tempfile::TempDir {
 #[test]
 fn no_row_is_longer_than_the_model_has_positions() {
     let ids = |text: &str| {
-        let tokenizer = corver_pretrained::read_tokenizer(&pretrained().join("tokenizer.json")).unwrap();
+        let tokenizer =
+            corver_pretrained::read_tokenizer(&pretrained().join("tokenizer.json")).unwrap();
         tokenizer.encode(text, false).unwrap().len()
     };
     let prompt = ids("The triplets of a sentence:\n");
@@ -295,7 +345,10 @@ fn a_folder_without_a_model_or_a_prompt_says_what_is_missing() {
     }
     std::fs::write(folder.path().join("generation_config.json"), "{\"eos_token_id\": 0}").unwrap();
     let (error, text) = failure(&folder);
-    assert!(matches!(error, ExtractError::NoPrompt { .. }) && text.contains("{sentence}"), "{text}");
+    assert!(
+        matches!(error, ExtractError::NoPrompt { .. }) && text.contains("{sentence}"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -304,7 +357,10 @@ fn a_model_that_does_not_fit_its_configuration_is_refused() {
     let said = changed("\"num_hidden_layers\": 3", "\"num_hidden_layers\": 4");
     assert!(said.contains("model.layers.3") && said.contains("no such weight"), "{said}");
     let said = changed("\"intermediate_size\": 256", "\"intermediate_size\": 255");
-    assert!(said.contains("down_proj") && said.contains("[128, 255]") && said.contains("[128, 256]"), "{said}");
+    assert!(
+        said.contains("down_proj") && said.contains("[128, 255]") && said.contains("[128, 256]"),
+        "{said}"
+    );
     let said = changed("qwen2", "qwen3");
     assert!(said.contains("Qwen3") && said.contains("Llama and Qwen2"), "{said}");
     let said = changed(": 516", ": 515");
@@ -358,9 +414,14 @@ fn a_graph_of_another_layout_is_refused() {
 
 #[test]
 fn a_damaged_graph_or_tokenizer_is_refused() {
-    let (error, text) = failure(&with_changed("model.onnx", |bytes| bytes[..bytes.len() / 2].to_vec()));
-    assert!(matches!(error, ExtractError::Onnx(OnnxError::Load { .. })) && text.contains("model.onnx"), "{text}");
-    let (_, text) = failure(&with_changed("tokenizer.json", |bytes| bytes[..bytes.len() / 2].to_vec()));
+    let (error, text) =
+        failure(&with_changed("model.onnx", |bytes| bytes[..bytes.len() / 2].to_vec()));
+    assert!(
+        matches!(error, ExtractError::Onnx(OnnxError::Load { .. })) && text.contains("model.onnx"),
+        "{text}"
+    );
+    let (_, text) =
+        failure(&with_changed("tokenizer.json", |bytes| bytes[..bytes.len() / 2].to_vec()));
     assert!(text.contains("tokenizer.json"), "{text}");
     let declared = with_settings(|text| format!("{text}head_dim = 7\n"));
     let (_, text) = failure(&declared);

@@ -1,6 +1,7 @@
-//! Loads the input as a plugin: it is refused with an error, or is a rule. What a module says of its contract is left alone:
-//! wit-parser 0.254 follows packages that need each other until its stack is full, which in the product ends the child that
-//! compiles, and no more (`tests/cli/attack.rs`).
+//! Loads the input as a plugin: it is refused with an error, or is a rule. What a module says of
+//! its contract is left alone: wit-parser 0.254 follows packages that need each other until its
+//! stack is full, which in the product ends the child that compiles, and no more
+//! (`tests/cli/attack.rs`).
 #![no_main]
 
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! Splits the input as a completion and lays its sentences on tokens that are cut as the input says: every sentence's span is in
-//! the text, and every token's sentence exists.
+//! Splits the input as a completion and lays its sentences on tokens that are cut as the input
+//! says: every sentence's span is in the text, and every token's sentence exists.
 #![no_main]
 
 use corver_core::Compatibility;
@@ -11,7 +11,8 @@ fuzz_target!(|input: (&str, &[u8])| {
     // Tokens of one to eight characters, some of which stand for no text.
     let (mut pieces, mut rest) = (Vec::new(), text);
     for &cut in cuts {
-        let length = rest.char_indices().nth(usize::from(cut % 8) + 1).map_or(rest.len(), |(at, _)| at);
+        let length =
+            rest.char_indices().nth(usize::from(cut % 8) + 1).map_or(rest.len(), |(at, _)| at);
         let (piece, after) = rest.split_at(length);
         pieces.push(Some(piece));
         if cut >= 0xf0 {

@@ -1,4 +1,5 @@
-//! Has a rule answer with the input, bit by bit as it lies in its memory: the host reads it, or says what is wrong with it.
+//! Has a rule answer with the input, bit by bit as it lies in its memory: the host reads it, or
+//! says what is wrong with it.
 #![no_main]
 
 #[path = "../../rules/tests/hostile/guest.rs"]
@@ -7,7 +8,9 @@ mod guest;
 
 use std::sync::LazyLock;
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers};
+use corver_core::{
+    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers,
+};
 use corver_rules::{Limits, LoadOptions, Rule, RuleError};
 use guest::Guest;
 use libfuzzer_sys::fuzz_target;
@@ -24,7 +27,8 @@ impl Counter for Nothing {
     }
 }
 
-/// Takes the completion's text for bytes, two characters each, puts them into its memory from `ANSWER` on, and answers with them.
+/// Takes the completion's text for bytes, two characters each, puts them into its memory from
+/// `ANSWER` on, and answers with them.
 static RULE: LazyLock<Rule> = LazyLock::new(|| {
     let answer = "(local $at i32) (local $from i32) (local $to i32)
         (local.set $from (i32.load offset=36 (local.get $completions)))
@@ -44,12 +48,16 @@ static RULE: LazyLock<Rule> = LazyLock::new(|| {
     let guest = Guest { resume: "i32.const 4096", ..Guest::scoring(answer) };
     std::fs::write(&path, guest.module()).expect("the folder is writable");
     let limits = Limits { call_ms: 1_000, ..Limits::default() };
-    Rule::load(&path, LoadOptions { limits, ..LoadOptions::default() }).expect("it keeps the contract so far")
+    Rule::load(&path, LoadOptions { limits, ..LoadOptions::default() })
+        .expect("it keeps the contract so far")
 });
 
 fuzz_target!(|answer: &[u8]| {
-    let text: String =
-        answer.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|half| char::from(b'@' + half)).collect();
+    let text: String = answer
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|half| char::from(b'@' + half))
+        .collect();
     let sentence = |text: &str| Sentence {
         text: text.into(),
         section: Section::Body,

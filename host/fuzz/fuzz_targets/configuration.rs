@@ -1,5 +1,6 @@
-//! The first line of the input is a `--set`, unless it is empty; what follows is a configuration file. It is resolved, or every
-//! problem is told; what is resolved can be written, and means the same when it is read again, as `train --resume` does.
+//! The first line of the input is a `--set`, unless it is empty; what follows is a configuration
+//! file. It is resolved, or every problem is told; what is resolved can be written, and means the
+//! same when it is read again, as `train --resume` does.
 #![no_main]
 
 use std::path::PathBuf;
@@ -27,7 +28,10 @@ fn resolve(file: &str, set: Option<&str>) -> anyhow::Result<Settings> {
 fuzz_target!(|input: &str| {
     let (set, file) = input.split_once('\n').unwrap_or(("", input));
     let Ok(settings) = resolve(file, Some(set).filter(|set| !set.is_empty())) else { return };
-    assert!((1..=100_000).contains(&(settings.question.prompts_per_step * settings.rollout.num_generations)));
+    assert!(
+        (1..=100_000)
+            .contains(&(settings.question.prompts_per_step * settings.rollout.num_generations))
+    );
     assert!(settings.update.learning_rate.is_finite() && settings.update.lora.r > 0);
     let written = toml::to_string(&settings).expect("settings can be written");
     let again = resolve(&written, None).unwrap_or_else(|error| panic!("{error:#}\n{written}"));

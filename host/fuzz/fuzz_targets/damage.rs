@@ -1,24 +1,30 @@
-//! An input damages a small index, which is then opened, asked and verified. The fuzz target does this, and a test of the crate
-//! with the inputs in `seeds/`.
+//! An input damages a small index, which is then opened, asked and verified. The fuzz target does
+//! this, and a test of the crate with the inputs in `seeds/`.
 //!
-//! An input is: which index; whether the manifest stays and what is asked, by bits; and then one change after the other. Behind
-//! its end an input continues with zeros.
+//! An input is: which index; whether the manifest stays and what is asked, by bits; and then one
+//! change after the other. Behind its end an input continues with zeros.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions, TokenWidth, Tokenizer,
-    build_from_documents, verify,
+    BuildOptions, Cnf, CnfOptions, Corpus, Error, Index, Level, MANIFEST, Mode, OpenOptions,
+    TokenWidth, Tokenizer, build_from_documents, verify,
 };
 use tempfile::TempDir;
 
 const TOKENIZER: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":null,
     "pre_tokenizer":{"type":"Whitespace"},"post_processor":null,"decoder":null,"model":{"type":"WordLevel",
     "vocab":{"[UNK]":0,"a":1,"b":2,"c":3,"d":4},"unk_token":"[UNK]"}}"#;
-const DOCUMENTS: [&str; 6] =
-    ["a b c a b a b c d", "", "d d d d d d d d d d d d d d d d", "c b a", "b a b a b c c a b", "a b c a b a b c e"];
+const DOCUMENTS: [&str; 6] = [
+    "a b c a b a b c d",
+    "",
+    "d d d d d d d d d d d d d d d d",
+    "c b a",
+    "b a b a b c c a b",
+    "a b c a b a b c e",
+];
 /// Changes that one input can make, at most.
 const MAX_CHANGES: usize = 8;
 
@@ -44,13 +50,20 @@ impl Indexes {
         for width in [TokenWidth::U8, TokenWidth::U16, TokenWidth::U32] {
             for shards in 1..=3 {
                 let path = folder.path().join(format!("{width}-{shards}"));
-                let options = BuildOptions { shards, token_width: Some(width), ..BuildOptions::default() };
-                build_from_documents(DOCUMENTS, &tokenizer, &path, &options).expect("the texts can be indexed");
-                let names =
-                    fs::read_dir(&path).expect("it was built").map(|entry| entry.expect("it is there").file_name());
+                let options =
+                    BuildOptions { shards, token_width: Some(width), ..BuildOptions::default() };
+                build_from_documents(DOCUMENTS, &tokenizer, &path, &options)
+                    .expect("the texts can be indexed");
+                let names = fs::read_dir(&path)
+                    .expect("it was built")
+                    .map(|entry| entry.expect("it is there").file_name());
                 let mut files: Vec<_> = names
-                    .map(|name| (name.into_string().expect("the format has plain names"), path.clone()))
-                    .map(|(name, path)| (name.clone(), fs::read(path.join(name)).expect("it is there")))
+                    .map(|name| {
+                        (name.into_string().expect("the format has plain names"), path.clone())
+                    })
+                    .map(|(name, path)| {
+                        (name.clone(), fs::read(path.join(name)).expect("it is there"))
+                    })
                     .collect();
                 files.sort();
                 indexes.push(Whole { path, width, files });
@@ -77,7 +90,8 @@ impl Indexes {
             }
         }
         let width = (flags & 2 == 0).then_some(index.width);
-        let options = OpenOptions { token_width: width, cache_bytes: 1 << 12, ..OpenOptions::default() };
+        let options =
+            OpenOptions { token_width: width, cache_bytes: 1 << 12, ..OpenOptions::default() };
         ask(&index.path, options, &question, &self.tokenizer);
         for (name, bytes) in &index.files {
             if damaged.contains_key(name) {
@@ -130,7 +144,9 @@ struct Question {
 impl Question {
     fn read(input: &mut Input<'_>) -> Self {
         let shape = input.byte();
-        let term = |input: &mut Input<'_>, length: u8| (0..length).map(|_| u32::from(input.byte() % 6)).collect();
+        let term = |input: &mut Input<'_>, length: u8| {
+            (0..length).map(|_| u32::from(input.byte() % 6)).collect()
+        };
         let clauses = (0..=shape & 1)
             .map(|_| (0..=shape >> 1 & 1).map(|_| term(input, 1 + (shape >> 2 & 1))).collect())
             .collect();
@@ -144,7 +160,8 @@ impl Question {
     }
 }
 
-/// Whatever comes of it is right, but for a panic; and if the index was found whole, its counts must be.
+/// Whatever comes of it is right, but for a panic; and if the index was found whole, its counts
+/// must be.
 fn ask(path: &Path, options: OpenOptions, question: &Question, tokenizer: &Tokenizer) {
     let whole = verify(path, options.clone(), Level::Full).is_ok();
     let Ok(index) = Index::open_with(path, options) else {

@@ -1,4 +1,5 @@
-//! Opens, asks and verifies indexes that the input has damaged: nothing may panic, hang or leave its memory.
+//! Opens, asks and verifies indexes that the input has damaged: nothing may panic, hang or leave
+//! its memory.
 #![no_main]
 
 mod damage;

@@ -1,5 +1,5 @@
-//! Sends the input to a server of counts, as it is or as the body of a request: the server answers or closes, and then answers a
-//! good request.
+//! Sends the input to a server of counts, as it is or as the body of a request: the server answers
+//! or closes, and then answers a good request.
 #![no_main]
 
 use std::io::{Read, Write};
@@ -25,8 +25,9 @@ static ADDRESS: LazyLock<SocketAddr> = LazyLock::new(|| {
     let time = Duration::from_millis(200);
     let corpus = Corpus::open(&path).expect("it was built");
     let limits = Limits { time, ..Limits::default() };
-    let mut server = Server::bind("127.0.0.1:0".parse().expect("an address"), limits, None, Metrics::default())
-        .expect("it is free");
+    let mut server =
+        Server::bind("127.0.0.1:0".parse().expect("an address"), limits, None, Metrics::default())
+            .expect("it is free");
     server.route(counts(corpus, "small", CountLimits { time, ..CountLimits::default() }));
     let address = server.address();
     std::thread::spawn(|| server.run(std::future::pending()));
@@ -44,13 +45,18 @@ fn send(request: &[u8], hangs_up: bool) -> String {
     }
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
-        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("no answer within 5 s"),
+        Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+            panic!("no answer within 5 s")
+        }
         _ => String::from_utf8_lossy(&answer).into_owned(),
     }
 }
 
 fn post(body: &[u8]) -> String {
-    let head = format!("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
     send(&[head.as_bytes(), body].concat(), false)
 }
 
@@ -60,6 +66,7 @@ fuzz_target!(|input: (bool, &[u8])| {
     assert!(answer.is_empty() || answer.starts_with("HTTP/1."), "{answer:?}");
     // A busy machine may be slower than the limit once; a server that is stuck always is.
     let mut answers = (0..20).map(|_| post(GOOD.as_bytes()));
-    let good = answers.find(|answer| !answer.starts_with("HTTP/1.1 503")).expect("one of 20 is in time");
+    let good =
+        answers.find(|answer| !answer.starts_with("HTTP/1.1 503")).expect("one of 20 is in time");
     assert!(good.starts_with("HTTP/1.1 200") && good.contains("\"count\""), "{good:?}");
 });

@@ -1,5 +1,6 @@
-//! Reads the input as the extractor's reply: nothing may panic, overflow the stack or hang, there are no more triplets than
-//! characters, and a reply that closes a list when it is cut still does when it is whole.
+//! Reads the input as the extractor's reply: nothing may panic, overflow the stack or hang, there
+//! are no more triplets than characters, and a reply that closes a list when it is cut still does
+//! when it is whole.
 #![no_main]
 
 use corver_core::triplet::{closes_a_list, triplets_from_reply};

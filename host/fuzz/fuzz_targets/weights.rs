@@ -1,4 +1,5 @@
-//! Damages the files of a small model and its adapter: they are refused with an error, or all that is read are finite numbers.
+//! Damages the files of a small model and its adapter: they are refused with an error, or all that
+//! is read are finite numbers.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 use libfuzzer_sys::fuzz_target;
 use tch::Device;
 
-/// What is done to a file: the number of the file and the place in it are taken modulo what there is.
+/// What is done to a file: the number of the file and the place in it are taken modulo what there
+/// is.
 #[derive(Debug, Arbitrary)]
 enum Change<'i> {
     Write { file: u8, at: u16, bytes: &'i [u8] },
@@ -46,17 +48,24 @@ static FOLDER: LazyLock<Folder> = LazyLock::new(|| {
     model.save(folder.path()).expect("the folder is writable");
     model.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 1).expect("it is small");
     model.save_adapter(folder.path()).expect("the folder is writable");
-    let entries =
-        std::fs::read_dir(folder.path()).expect("it was made").map(|entry| entry.expect("it is there").path());
+    let entries = std::fs::read_dir(folder.path())
+        .expect("it was made")
+        .map(|entry| entry.expect("it is there").path());
     let file = |path: std::path::PathBuf| {
-        (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read(&path).expect("it was written"))
+        (
+            path.file_name().unwrap().to_str().unwrap().to_owned(),
+            std::fs::read(&path).expect("it was written"),
+        )
     };
     let mut files: Vec<_> = entries.map(file).collect();
     files.sort();
     Folder { folder, files }
 });
 
-fn changed(files: &[(String, Vec<u8>)], changes: &[Change<'_>]) -> BTreeMap<String, Option<Vec<u8>>> {
+fn changed(
+    files: &[(String, Vec<u8>)],
+    changes: &[Change<'_>],
+) -> BTreeMap<String, Option<Vec<u8>>> {
     let whole = |file: u8| &files[usize::from(file) % files.len()];
     let mut changed: BTreeMap<String, Option<Vec<u8>>> = BTreeMap::new();
     for change in changes {
@@ -65,7 +74,9 @@ fn changed(files: &[(String, Vec<u8>)], changes: &[Change<'_>]) -> BTreeMap<Stri
         | Change::Replace { file, .. }
         | Change::Remove { file }) = *change;
         let (name, bytes) = whole(file);
-        let Some(bytes) = changed.entry(name.clone()).or_insert_with(|| Some(bytes.clone())) else { continue };
+        let Some(bytes) = changed.entry(name.clone()).or_insert_with(|| Some(bytes.clone())) else {
+            continue;
+        };
         match *change {
             Change::Write { at, bytes: new, .. } => {
                 let at = usize::from(at) % (bytes.len() + 1);
@@ -80,7 +91,9 @@ fn changed(files: &[(String, Vec<u8>)], changes: &[Change<'_>]) -> BTreeMap<Stri
 }
 
 fn read(folder: &Path) {
-    let named = |error: &LearnError| assert!(error.to_string().contains(folder.to_str().unwrap()), "{error}");
+    let named = |error: &LearnError| {
+        assert!(error.to_string().contains(folder.to_str().unwrap()), "{error}")
+    };
     let mut model = match Model::load(folder, Precision::F32, Device::Cpu) {
         Ok(model) => model,
         Err(error) => return named(&error),

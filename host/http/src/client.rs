@@ -93,8 +93,8 @@ impl Answer {
     #[must_use]
     pub fn passing(&self) -> Option<Failure> {
         let status = self.status;
-        let is_passing =
-            status.is_server_error() || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
+        let is_passing = status.is_server_error()
+            || [StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status);
         let problem = || match self.error() {
             Some(error) => format!("status {status}: {error}"),
             None => format!("status {status}"),
@@ -117,7 +117,12 @@ impl Client {
     ///
     /// # Errors
     /// What is wrong with the URL.
-    pub fn new(url: &str, connections: usize, timeout: Duration, token: Option<&Token>) -> Result<Self, UrlError> {
+    pub fn new(
+        url: &str,
+        connections: usize,
+        timeout: Duration,
+        token: Option<&Token>,
+    ) -> Result<Self, UrlError> {
         let host = Host::of(url)?;
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -130,7 +135,8 @@ impl Client {
             config = config.proxy(None);
         }
         let authorization = token.map(|token| {
-            let mut header = HeaderValue::from_str(&token.header()).expect("a token has only visible ASCII");
+            let mut header =
+                HeaderValue::from_str(&token.header()).expect("a token has only visible ASCII");
             header.set_sensitive(true); // logs leave it out
             header
         });
@@ -156,7 +162,8 @@ impl Client {
     /// A connection that is lost, or takes too long.
     pub fn post(&self, request: &impl Serialize) -> Result<Answer, Failure> {
         let request = serde_json::to_vec(request).expect("a request is plain JSON");
-        let post = self.authorized(self.agent.post(&self.url)).header(CONTENT_TYPE, "application/json");
+        let post =
+            self.authorized(self.agent.post(&self.url)).header(CONTENT_TYPE, "application/json");
         self.quietly(|| read(post.send(&request), self.answer_bytes))
     }
 
@@ -167,14 +174,23 @@ impl Client {
     pub fn get(&self) -> Result<Answer, Failure> {
         let response = self.quietly(|| self.authorized(self.agent.get(&self.url)).call());
         let mut response = response.map_err(|error| Failure::passing(error.to_string()))?;
-        let body = response.body_mut().with_config().limit(self.answer_bytes).read_to_vec().unwrap_or_default();
+        let body = response
+            .body_mut()
+            .with_config()
+            .limit(self.answer_bytes)
+            .read_to_vec()
+            .unwrap_or_default();
         Ok(Answer { status: response.status(), body, retry_after: retry_after(&response) })
     }
 
-    /// Makes a request. With a token nothing of it is logged: ureq shows whole exchanges, byte by byte, at the level `trace`.
+    /// Makes a request. With a token nothing of it is logged: ureq shows whole exchanges, byte by
+    /// byte, at the level `trace`.
     fn quietly<T>(&self, request: impl FnOnce() -> T) -> T {
         match self.authorization {
-            Some(_) => tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), request),
+            Some(_) => tracing::subscriber::with_default(
+                tracing::subscriber::NoSubscriber::default(),
+                request,
+            ),
             None => request(),
         }
     }
@@ -228,7 +244,10 @@ mod tests {
         assert_eq!(wait_until("7", now), Some(Duration::from_secs(7)));
         let in_a_minute = httpdate::fmt_http_date(now + Duration::from_secs(60));
         assert_eq!(wait_until(&in_a_minute, now), Some(Duration::from_secs(60)));
-        assert_eq!(wait_until(&httpdate::fmt_http_date(SystemTime::UNIX_EPOCH), now), Some(Duration::ZERO));
+        assert_eq!(
+            wait_until(&httpdate::fmt_http_date(SystemTime::UNIX_EPOCH), now),
+            Some(Duration::ZERO)
+        );
         assert_eq!(wait_until("soon", now), None);
     }
 }

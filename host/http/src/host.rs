@@ -25,12 +25,14 @@ pub struct UrlError {
 }
 
 impl Host {
-    /// The host of a URL. One with a user or password in it is refused: addresses are logged and kept.
+    /// The host of a URL. One with a user or password in it is refused: addresses are logged and
+    /// kept.
     ///
     /// # Errors
     /// What is wrong with the URL.
     pub fn of(url: &str) -> Result<Self, UrlError> {
-        let wrong = |problem: &str| UrlError { url: without_user(url), problem: problem.to_owned() };
+        let wrong =
+            |problem: &str| UrlError { url: without_user(url), problem: problem.to_owned() };
         let uri: Uri = url.parse().map_err(|error: InvalidUri| wrong(&error.to_string()))?;
         let is_encrypted = match uri.scheme_str() {
             Some("http") => false,
@@ -38,10 +40,14 @@ impl Host {
             _ => return Err(wrong("it must begin with http:// or https://")),
         };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return Err(wrong("it must not hold a user or password; a key or token belongs in a file of its own"));
+            return Err(wrong(
+                "it must not hold a user or password; a key or token belongs in a file of its own",
+            ));
         }
         match uri.host() {
-            Some(name) if !name.is_empty() => Ok(Self { name: name.to_ascii_lowercase(), is_encrypted }),
+            Some(name) if !name.is_empty() => {
+                Ok(Self { name: name.to_ascii_lowercase(), is_encrypted })
+            }
             _ => Err(wrong("it names no host")),
         }
     }
@@ -74,7 +80,12 @@ mod tests {
 
     #[test]
     fn a_password_is_refused_and_not_repeated() {
-        for wrong in ["https://me:hidden@host/v1", "https://hidden@host", "http://me:hid den@host", "me:hidden@host"] {
+        for wrong in [
+            "https://me:hidden@host/v1",
+            "https://hidden@host",
+            "http://me:hid den@host",
+            "me:hidden@host",
+        ] {
             let error = Host::of(wrong).unwrap_err().to_string();
             assert!(error.contains("host") && !error.contains("hid"), "{error}");
         }

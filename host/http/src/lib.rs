@@ -8,7 +8,8 @@
 //! each ── asks for many at a time; the first failure ends the batch
 //! ```
 //!
-//! A [`Token`] is the secret that a server may ask for, and [`Lines`] keeps answers on disk. The rest is behind the feature `client`.
+//! A [`Token`] is the secret that a server may ask for, and [`Lines`] keeps answers on disk. The
+//! rest is behind the feature `client`.
 
 #[cfg(feature = "client")]
 mod client;

@@ -1,7 +1,8 @@
 //! Answers kept on disk, as JSON lines.
 //!
-//! The file is only ever appended to, whole lines at a time and under a lock, so that several processes may share it. A
-//! line that a killed process left unfinished is no JSON object; it is ignored, and the next append closes it.
+//! The file is only ever appended to, whole lines at a time and under a lock, so that several
+//! processes may share it. A line that a killed process left unfinished is no JSON object; it is
+//! ignored, and the next append closes it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Result, Seek, SeekFrom, Write};
@@ -19,7 +20,8 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Opens or creates a file in a folder that exists, and gives `learn` every line that can be read.
+    /// Opens or creates a file in a folder that exists, and gives `learn` every line that can be
+    /// read.
     ///
     /// # Errors
     /// Where the file cannot be opened or read.
@@ -111,7 +113,8 @@ mod tests {
         std::thread::scope(|scope| {
             for (writer, lines) in writers.iter().enumerate() {
                 for thread in 0..2 {
-                    let write = move |n| lines.append(&line(&format!("{writer} {thread}"), n)).unwrap();
+                    let write =
+                        move |n| lines.append(&line(&format!("{writer} {thread}"), n)).unwrap();
                     scope.spawn(move || (0..200).for_each(write));
                 }
             }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 /// So many requests per second, of all connections together.
 ///
-/// A rate limiter of a crate (governor) would bring seven more for these few lines: there is one key, and no burst.
+/// A rate limiter of a crate (governor) would bring seven more for these few lines: there is one
+/// key, and no burst.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// Between two requests; zero without a limit.
@@ -17,9 +18,11 @@ pub(crate) struct Pace {
 impl Pace {
     /// Returns a rate limiter; `None` sets no limit.
     pub(crate) fn new(requests_per_second: Option<f64>) -> Self {
-        // More than can be counted in nanoseconds is no limit, less than one in an age is one in an age.
+        // More than can be counted in nanoseconds is no limit, less than one in an age is one in an
+        // age.
         let interval = requests_per_second.map_or(0.0, |rate| 1.0 / rate);
-        let interval = Duration::try_from_secs_f64(interval).unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
+        let interval = Duration::try_from_secs_f64(interval)
+            .unwrap_or(Duration::from_secs(u64::from(u32::MAX)));
         Self { interval, next: Mutex::new(Instant::now()) }
     }
 
@@ -71,7 +74,8 @@ impl<E> FirstFailure<E> {
     }
 }
 
-/// Does `work` for each item, so many at a time, until one fails. `work` ends early, without an error, once the batch has failed.
+/// Does `work` for each item, so many at a time, until one fails. `work` ends early, without an
+/// error, once the batch has failed.
 ///
 /// # Errors
 /// The first failure.

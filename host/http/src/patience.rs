@@ -7,8 +7,8 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use crate::pace::Pace;
 use crate::{Failure, FirstFailure};
 
-/// Waits between attempts: they double, and as much again at most is drawn, so that clients that failed together do not
-/// come back together.
+/// Waits between attempts: they double, and as much again at most is drawn, so that clients that
+/// failed together do not come back together.
 const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(250))
     .with_max_delay(Duration::from_millis(7_500))
@@ -39,14 +39,15 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Tries a request again for `limit`. So many requests per second are begun, of all that share this; 0 sets no limit.
+    /// Tries a request again for `limit`. So many requests per second are begun, of all that share
+    /// this; 0 sets no limit.
     #[must_use]
     pub fn new(limit: Duration, requests_per_second: Option<f64>) -> Self {
         Self { pace: Pace::new(requests_per_second), limit }
     }
 
-    /// Repeats an attempt until there is an answer, a refusal, or no patience left. `None` where another request of the batch
-    /// failed first. `url` is for the log.
+    /// Repeats an attempt until there is an answer, a refusal, or no patience left. `None` where
+    /// another request of the batch failed first. `url` is for the log.
     ///
     /// # Errors
     /// Where there is no answer.
@@ -73,7 +74,11 @@ impl Patience {
             };
             let wait = backoff.next().unwrap_or_default().max(retry_after);
             if start.elapsed().saturating_add(wait) > self.limit {
-                return Err(Unanswered::GaveUp { attempts, seconds: start.elapsed().as_secs_f64(), last: problem });
+                return Err(Unanswered::GaveUp {
+                    attempts,
+                    seconds: start.elapsed().as_secs_f64(),
+                    last: problem,
+                });
             }
             tracing::warn!(url, attempts, problem, again_in = ?wait, "no answer");
             if !batch.sleep(wait) {

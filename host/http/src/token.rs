@@ -36,7 +36,8 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// The token of a file, white space around it aside, or else of this environment variable; `None` where there is neither.
+    /// The token of a file, white space around it aside, or else of this environment variable;
+    /// `None` where there is neither.
     ///
     /// # Errors
     /// Where the file cannot be read, or holds no token, or the variable does not.
@@ -44,7 +45,10 @@ impl Token {
         let Some(path) = file else {
             let Some(variable) = variable else { return Ok(None) };
             let Some(value) = std::env::var_os(variable) else { return Ok(None) };
-            return Self::parse(&value.to_string_lossy(), || format!("the environment variable {variable}")).map(Some);
+            return Self::parse(&value.to_string_lossy(), || {
+                format!("the environment variable {variable}")
+            })
+            .map(Some);
         };
         let mut text = Vec::new();
         File::open(path)
@@ -76,12 +80,14 @@ impl Token {
         format!("Bearer {}", self.0)
     }
 
-    /// Whether a request's `Authorization` header shows this token. How long that takes says nothing about the token.
+    /// Whether a request's `Authorization` header shows this token. How long that takes says
+    /// nothing about the token.
     #[must_use]
     pub fn is_shown_by(&self, header: &[u8]) -> bool {
         const SCHEME: &[u8] = b"bearer ";
         let Some((scheme, shown)) = header.split_at_checked(SCHEME.len()) else { return false };
-        scheme.eq_ignore_ascii_case(SCHEME) && blake3::hash(shown) == blake3::hash(self.0.as_bytes())
+        scheme.eq_ignore_ascii_case(SCHEME)
+            && blake3::hash(shown) == blake3::hash(self.0.as_bytes())
     }
 }
 
@@ -108,22 +114,36 @@ mod tests {
         assert_eq!(token.0, SECRET);
         assert!(!format!("{token:?}").contains(SECRET));
         assert_eq!(load("EMPTY").unwrap().unwrap().num_chars(), 5);
-        for wrong in ["", "\n", "two tokens of one file", &"long".repeat(1_000), "0123456789abcde\u{e9}"] {
+        for wrong in
+            ["", "\n", "two tokens of one file", &"long".repeat(1_000), "0123456789abcde\u{e9}"]
+        {
             let error = load(wrong).unwrap_err();
             assert!(matches!(&error, TokenError::Form { .. }), "{error}");
             assert!(wrong.trim().is_empty() || !error.to_string().contains(wrong), "{error}");
         }
-        assert!(matches!(Token::load(Some(&folder.path().join("none")), None), Err(TokenError::File { .. })));
+        assert!(matches!(
+            Token::load(Some(&folder.path().join("none")), None),
+            Err(TokenError::File { .. })
+        ));
     }
 
     #[test]
     fn only_the_same_token_opens() {
         let token = |text: &str| Token::parse(text, String::new).unwrap();
         let ours = token("0123456789abcdef");
-        assert!(ours.is_shown_by(ours.header().as_bytes()) && ours.is_shown_by(b"bearer 0123456789abcdef"));
+        assert!(
+            ours.is_shown_by(ours.header().as_bytes())
+                && ours.is_shown_by(b"bearer 0123456789abcdef")
+        );
         assert!(!ours.is_shown_by(token("0123456789abcdeg").header().as_bytes()));
-        for wrong in ["", "Bearer", "Bearer ", "Basic 0123456789abcdef", "Bearer 0123456789abcdef0", "0123456789abcdef"]
-        {
+        for wrong in [
+            "",
+            "Bearer",
+            "Bearer ",
+            "Basic 0123456789abcdef",
+            "Bearer 0123456789abcdef0",
+            "0123456789abcdef",
+        ] {
             assert!(!ours.is_shown_by(wrong.as_bytes()), "{wrong:?}");
         }
     }

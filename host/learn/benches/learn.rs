@@ -42,14 +42,17 @@ fn model() -> Model {
 
 fn decoding(c: &mut Criterion) {
     let model = model();
-    let prompts: Vec<Vec<u32>> =
-        (0..PROMPTS as u32).map(|p| (0..40 + p % 8).map(|t| (p * 31 + t) % 2048).collect()).collect();
+    let prompts: Vec<Vec<u32>> = (0..PROMPTS as u32)
+        .map(|p| (0..40 + p % 8).map(|t| (p * 31 + t) % 2048).collect())
+        .collect();
     let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
     let mut group = c.benchmark_group("decode");
     group.sample_size(10);
     group.throughput(Throughput::Elements((PROMPTS * sampling().num_generations * LENGTH) as u64));
     group.bench_function("24 prompts x 16 samples x 32 tokens", |b| {
-        b.iter(|| black_box(sample(&model, &slices, &sampling(), &[], 7).expect("the prompts fit")));
+        b.iter(|| {
+            black_box(sample(&model, &slices, &sampling(), &[], 7).expect("the prompts fit"))
+        });
     });
     group.finish();
 }
@@ -63,12 +66,20 @@ fn updating(c: &mut Criterion) {
         optimizer: AdamWSettings::with_f32_moments(),
         ..LearnSettings::default()
     };
-    let mut policy = Policy::new(model(), tokenizer, settings, 1).expect("the tokenizer fits the model");
-    let question =
-        |n: usize| Question { question: "x".repeat(40 + n % 8), golds: vec!["x".into()], ..Question::default() };
+    let mut policy =
+        Policy::new(model(), tokenizer, settings, 1).expect("the tokenizer fits the model");
+    let question = |n: usize| Question {
+        question: "x".repeat(40 + n % 8),
+        golds: vec!["x".into()],
+        ..Question::default()
+    };
     let questions: Vec<Question> = (0..PROMPTS).map(question).collect();
     let rollouts = policy.sample(&questions, &sampling(), 7).expect("the prompts fit");
-    let values = rollouts.iter().enumerate().map(|(n, r)| vec![(n % 3) as f64 - 1.0; r.tokens.len()]).collect();
+    let values = rollouts
+        .iter()
+        .enumerate()
+        .map(|(n, r)| vec![(n % 3) as f64 - 1.0; r.tokens.len()])
+        .collect();
     let advantages = Advantages { values, ..Advantages::default() };
     let mut group = c.benchmark_group("update");
     group.sample_size(10);
@@ -90,7 +101,8 @@ fn write_tokenizer(folder: &std::path::Path) {
                   "vocab": {"x": 0, "<|im_end|>": 1}, "merges": []}}"#;
     std::fs::write(folder.join("tokenizer.json"), tokenizer).expect("a writable temporary folder");
     let config = r#"{"chat_template": "{{ messages[-1].content }}"}"#;
-    std::fs::write(folder.join("tokenizer_config.json"), config).expect("a writable temporary folder");
+    std::fs::write(folder.join("tokenizer_config.json"), config)
+        .expect("a writable temporary folder");
 }
 
 criterion_group!(benches, decoding, updating);

@@ -1,9 +1,10 @@
-//! A training step at a published model's shape, timed by phase: `at_scale DEVICE SHAPE…` prints tables, and a line of JSON per shape
-//! at the end. Shapes: llama-8b, qwen3-14b, olmo2-13b, tiny.
+//! A training step at a published model's shape, timed by phase: `at_scale DEVICE SHAPE…` prints
+//! tables, and a line of JSON per shape at the end. Shapes: llama-8b, qwen3-14b, olmo2-13b, tiny.
 //!
-//! Weights are noise, made on the device; prompts and completions have the paper's lengths, 24 × 16 of 170 + 150 tokens. On a GPU,
-//! results are first compared with those of the CPU. It needs neither network nor Rust: where only the binary and PyTorch 2.11 are,
-//! `LD_LIBRARY_PATH=$(python3 -c 'import torch; print(torch.__path__[0])')/lib ./at_scale cuda llama-8b` runs it.
+//! Weights are noise, made on the device; prompts and completions have the paper's lengths, 24 × 16
+//! of 170 + 150 tokens. On a GPU, results are first compared with those of the CPU. It needs
+//! neither network nor Rust: where only the binary and PyTorch 2.11 are, `LD_LIBRARY_PATH=$(python3
+//! -c 'import torch; print(torch.__path__[0])')/lib ./at_scale cuda llama-8b` runs it.
 #![allow(clippy::print_stdout)] // what the program is for
 
 use std::path::Path;
@@ -12,7 +13,8 @@ use std::time::Instant;
 use corver_core::{Advantages, LearnSettings, Learner, Precision, Question, Sampler, Sampling};
 use corver_learn::memory::{Peak, free};
 use corver_learn::{
-    Load, LoraSettings, LossSettings, MemoryPlan, Model, MomentPrecision, Policy, Result, find_device, sample::sample,
+    Load, LoraSettings, LossSettings, MemoryPlan, Model, MomentPrecision, Policy, Result,
+    find_device, sample::sample,
 };
 use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
 use serde_json::{Value, json};
@@ -62,13 +64,19 @@ fn main() -> std::result::Result<(), String> {
 
 fn measure() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let Some((device, shapes)) = arguments.split_first() else { panic!("usage: at_scale DEVICE SHAPE…") };
+    let Some((device, shapes)) = arguments.split_first() else {
+        panic!("usage: at_scale DEVICE SHAPE…")
+    };
     let device = find_device(device.parse().expect("a device: cpu, cuda or cuda:N"))?;
     if device.is_cuda() {
         compare_with_cpu(device)?;
     }
     let machine = Machine::measure(device)?;
-    println!("{device:?}: {:.2} TFLOP/s of products, {:.0} GB/s of copies", machine.flops / 1e12, machine.bytes / 1e9);
+    println!(
+        "{device:?}: {:.2} TFLOP/s of products, {:.0} GB/s of copies",
+        machine.flops / 1e12,
+        machine.bytes / 1e9
+    );
     let mut lines = Vec::new();
     for name in shapes {
         let (config, step) = shape(name).unwrap_or_else(|| panic!("no shape is called {name}"));
@@ -117,7 +125,13 @@ fn wait(device: Device) {
     }
 }
 
-fn run(name: &str, config: ModelConfig, step: &Step, device: Device, machine: &Machine) -> Result<Value> {
+fn run(
+    name: &str,
+    config: ModelConfig,
+    step: &Step,
+    device: Device,
+    machine: &Machine,
+) -> Result<Value> {
     let Step { prompts, samples, prompt_tokens, tokens, rank } = *step;
     let precision = Precision::Auto;
     let kind = if device.is_cuda() { Kind::BFloat16 } else { Kind::Float };
@@ -150,30 +164,40 @@ fn run(name: &str, config: ModelConfig, step: &Step, device: Device, machine: &M
     wait(device);
     println!("model and adapters made in {:.1} s", start.elapsed().as_secs_f64());
 
-    let question = Question { question: "x".repeat(prompt_tokens), golds: vec!["x".into()], ..Question::default() };
+    let question = Question {
+        question: "x".repeat(prompt_tokens),
+        golds: vec!["x".into()],
+        ..Question::default()
+    };
     let questions = vec![question; prompts];
-    let sampling = Sampling { num_generations: samples, max_completion_length: tokens, ..Sampling::default() };
+    let sampling =
+        Sampling { num_generations: samples, max_completion_length: tokens, ..Sampling::default() };
     // The first step pays for what libraries prepare; the second is the one that counts.
     let mut report = json!(null);
     for turn in ["first", "second"] {
         let (rollouts, rollout, rollout_peak) =
             timed(device, || policy.sample(&questions, &sampling, 7).expect("a rollout"))?;
         let value = |n: usize| (n % 3) as f64 - 1.0;
-        let values = rollouts.iter().enumerate().map(|(n, r)| vec![value(n); r.tokens.len()]).collect();
+        let values =
+            rollouts.iter().enumerate().map(|(n, r)| vec![value(n); r.tokens.len()]).collect();
         let advantages = Advantages { values, ..Advantages::default() };
-        let (_, update, update_peak) = timed(device, || policy.update(&rollouts, &advantages).expect("an update"))?;
+        let (_, update, update_peak) =
+            timed(device, || policy.update(&rollouts, &advantages).expect("an update"))?;
 
         let drawn: usize = rollouts.iter().map(|r| r.tokens.len()).sum();
         let elements = elements(&config);
         let size = kind.elt_size_in_bytes() as f64;
         let kv = 2.0 * (config.num_layers * config.num_kv_heads * config.head_dim) as f64 * size;
         let rows = (prompts * samples) as f64;
-        // Each step reads every weight, every prompt's keys and values once, and those of the completions so far.
+        // Each step reads every weight, every prompt's keys and values once, and those of the
+        // completions so far.
         let waves = rows / (plan.rows.min(prompts * samples) as f64);
-        let per_step =
-            waves.ceil() * elements * size + (prompts * prompt_tokens) as f64 * kv + rows * tokens as f64 / 2.0 * kv;
+        let per_step = waves.ceil() * elements * size
+            + (prompts * prompt_tokens) as f64 * kv
+            + rows * tokens as f64 / 2.0 * kv;
         let roofline = tokens as f64 * per_step / machine.bytes;
-        // Twice forwards (once for the reference) and once backwards through frozen weights; 2 operations an element.
+        // Twice forwards (once for the reference) and once backwards through frozen weights; 2
+        // operations an element.
         let packed = (prompts * prompt_tokens + drawn) as f64;
         let mfu = 3.0 * 2.0 * elements * packed / update / machine.flops;
         println!(
@@ -217,12 +241,14 @@ fn elements(config: &ModelConfig) -> f64 {
     (config.num_layers * (2 * d * (q + kv) + 3 * d * f) + config.vocab_size * d) as f64
 }
 
-/// A small model's greedy answers and their log-probabilities, on the GPU in both precisions and on the CPU.
+/// A small model's greedy answers and their log-probabilities, on the GPU in both precisions and on
+/// the CPU.
 fn compare_with_cpu(gpu: Device) -> Result<()> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let (config, _) = shape("tiny").expect("its shape");
     Model::random(config, 3, Device::Cpu)?.save(folder.path())?;
-    let prompts: Vec<Vec<u32>> = (0..6).map(|p| (0..9 + 5 * p).map(|t| (p * 31 + t * 7) % 512).collect()).collect();
+    let prompts: Vec<Vec<u32>> =
+        (0..6).map(|p| (0..9 + 5 * p).map(|t| (p * 31 + t * 7) % 512).collect()).collect();
     let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
     let draw = |device, precision| {
         let model = Model::load(folder.path(), precision, device)?;
@@ -256,7 +282,9 @@ fn write_tokenizer(folder: &Path) {
         "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
                   "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false,
                   "vocab": {"x": 0, "<|im_end|>": 1}, "merges": []}});
-    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).expect("a writable temporary folder");
+    std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string())
+        .expect("a writable temporary folder");
     let config = json!({"chat_template": "{{ messages[-1].content }}"});
-    std::fs::write(folder.join("tokenizer_config.json"), config.to_string()).expect("a writable temporary folder");
+    std::fs::write(folder.join("tokenizer_config.json"), config.to_string())
+        .expect("a writable temporary folder");
 }

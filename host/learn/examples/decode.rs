@@ -1,5 +1,6 @@
-//! Greedy decoding of one model folder, timed: `decode FOLDER ROWS TOKENS TURNS` prints a line of JSON with the seconds of
-//! each turn and the ids of the last. Every four rows continue one prompt, as the samples of a question do.
+//! Greedy decoding of one model folder, timed: `decode FOLDER ROWS TOKENS TURNS` prints a line of
+//! JSON with the seconds of each turn and the ids of the last. Every four rows continue one prompt,
+//! as the samples of a question do.
 #![allow(clippy::print_stdout)] // what the program is for
 
 use std::path::Path;
@@ -13,9 +14,13 @@ const SAMPLES: usize = 4;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, rows, tokens, turns] = &arguments[..] else { panic!("usage: decode FOLDER ROWS TOKENS TURNS") };
-    let [rows, tokens, turns] = [rows, tokens, turns].map(|number| number.parse::<usize>().expect("a number"));
-    let model = Model::load(Path::new(folder), Precision::F32, Device::Cpu).expect("a model folder");
+    let [folder, rows, tokens, turns] = &arguments[..] else {
+        panic!("usage: decode FOLDER ROWS TOKENS TURNS")
+    };
+    let [rows, tokens, turns] =
+        [rows, tokens, turns].map(|number| number.parse::<usize>().expect("a number"));
+    let model =
+        Model::load(Path::new(folder), Precision::F32, Device::Cpu).expect("a model folder");
     let vocab = model.config().vocab_size as u32;
     let prompts: Vec<Vec<u32>> = (0..rows / SAMPLES)
         .map(|p| (0..24 + p % 8).map(|t| (p * 7919 + t * 104_729) as u32 % vocab).collect())
@@ -26,7 +31,8 @@ fn main() {
     let mut ids = Vec::new();
     for _ in 0..turns {
         let start = Instant::now();
-        let completions = sample(&model, &slices, &sampling, &[], 0).expect("the prompts fit the model");
+        let completions =
+            sample(&model, &slices, &sampling, &[], 0).expect("the prompts fit the model");
         seconds.push(start.elapsed().as_secs_f64());
         ids = completions.into_iter().map(|completion| completion.tokens).collect();
     }

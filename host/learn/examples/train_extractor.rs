@@ -1,7 +1,8 @@
-//! Makes an extractor of a model: `train_extractor MODEL GOLD.jsonl PROMPT.txt OUT STEPS`. All weights are trained, in f32.
+//! Makes an extractor of a model: `train_extractor MODEL GOLD.jsonl PROMPT.txt OUT STEPS`. All
+//! weights are trained, in f32.
 //!
-//! A line of GOLD.jsonl is `{"sentence": …, "triplets": [[head, relation, tail], …]}`; PROMPT.txt has `{sentence}` in it. OUT is a
-//! folder that `extract.model` takes.
+//! A line of GOLD.jsonl is `{"sentence": …, "triplets": [[head, relation, tail], …]}`; PROMPT.txt
+//! has `{sentence}` in it. OUT is a folder that `extract.model` takes.
 #![allow(clippy::print_stdout)] // what the program is for
 
 use std::error::Error;
@@ -45,7 +46,8 @@ fn main() -> Result<(), AnyError> {
         Ok::<_, AnyError>(examples.iter().take(BATCH).cloned().collect())
     };
     let mut model = Model::load(model_folder, Precision::F32, find_device(Device::Auto)?)?;
-    let settings = FitSettings { steps: steps.parse()?, learning_rate: 5e-5, ..FitSettings::default() };
+    let settings =
+        FitSettings { steps: steps.parse()?, learning_rate: 5e-5, ..FitSettings::default() };
     let losses = fit(&mut model, &settings, batch)?;
     println!("loss {:.3} → {:.3}", losses[0], losses[losses.len() - 1]);
 

@@ -57,7 +57,9 @@ impl Attention {
         };
         let norm = match config.family {
             Family::Llama | Family::Qwen2 => QkNorm::None,
-            Family::Qwen3 => norm(config.head_dim, config.head_dim).map(|(q, k)| QkNorm::PerHead(q, k))?,
+            Family::Qwen3 => {
+                norm(config.head_dim, config.head_dim).map(|(q, k)| QkNorm::PerHead(q, k))?
+            }
             Family::Olmo2 => norm(q_width, kv_width).map(|(q, k)| QkNorm::Whole(q, k))?,
         };
         Ok(Self {
@@ -76,7 +78,13 @@ impl Attention {
     }
 
     /// `x` `[B, T, D]` → `[B, T, D]`; T is 1 in [`Pass::Step`].
-    pub(crate) fn forward(&self, x: &Tensor, angles: &Angles, pass: &mut Pass<'_>, layer: usize) -> Result<Tensor> {
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        angles: &Angles,
+        pass: &mut Pass<'_>,
+        layer: usize,
+    ) -> Result<Tensor> {
         let (b, t, _) = x.size3()?;
         let [mut q, mut k, v] = self.qkv.forward(x)?;
         if let QkNorm::Whole(q_norm, k_norm) = &self.norm {
@@ -103,7 +111,11 @@ impl Attention {
     }
 
     fn packed(&self, q: &Tensor, k: &Tensor, v: &Tensor, packed: &Packed) -> Result<Tensor> {
-        let mixed = packed.groups.iter().map(|group| self.group(q, k, v, group)).collect::<Result<Vec<_>>>()?;
+        let mixed = packed
+            .groups
+            .iter()
+            .map(|group| self.group(q, k, v, group))
+            .collect::<Result<Vec<_>>>()?;
         Ok(Tensor::f_cat(&mixed, 1)?)
     }
 
@@ -111,7 +123,8 @@ impl Attention {
     fn group(&self, q: &Tensor, k: &Tensor, v: &Tensor, group: &Group) -> Result<Tensor> {
         let prompt = |x: &Tensor| x.f_narrow(1, group.start, group.prompt);
         let of_prompt = self.causal(&prompt(q)?, &prompt(k)?, &prompt(v)?)?;
-        let Some(Completions { rows, longest, places, present, visible }) = &group.completions else {
+        let Some(Completions { rows, longest, places, present, visible }) = &group.completions
+        else {
             return Ok(of_prompt);
         };
         let as_rows = |x: &Tensor| -> Result<Tensor> {
@@ -137,10 +150,25 @@ impl Attention {
     }
 
     /// Under a mask `[T, S]`, or causal.
-    fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor, visible: Option<&Tensor>) -> Result<Tensor> {
+    fn attend(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        visible: Option<&Tensor>,
+    ) -> Result<Tensor> {
         let (q, k, v) = (q.f_transpose(1, 2)?, k.f_transpose(1, 2)?, v.f_transpose(1, 2)?);
         let shared = self.num_heads != self.num_kv_heads;
-        let mixed = Tensor::f_scaled_dot_product_attention(&q, &k, &v, visible, 0.0, visible.is_none(), None, shared)?;
+        let mixed = Tensor::f_scaled_dot_product_attention(
+            &q,
+            &k,
+            &v,
+            visible,
+            0.0,
+            visible.is_none(),
+            None,
+            shared,
+        )?;
         Ok(mixed.f_transpose(1, 2)?)
     }
 
@@ -151,7 +179,9 @@ impl Attention {
     pub(crate) fn norms(&self) -> Vec<(&'static str, &Tensor)> {
         match &self.norm {
             QkNorm::None => Vec::new(),
-            QkNorm::PerHead(q, k) | QkNorm::Whole(q, k) => vec![("q_norm.weight", q), ("k_norm.weight", k)],
+            QkNorm::PerHead(q, k) | QkNorm::Whole(q, k) => {
+                vec![("q_norm.weight", q), ("k_norm.weight", k)]
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Checkpoints of a training run: the adapter in PEFT's layout, the optimiser's state, and the step.
+//! Checkpoints of a training run: the adapter in PEFT's layout, the optimiser's state, and the
+//! step.
 //!
 //! ```text
 //! step-000050/adapter_model.safetensors, adapter_config.json   usable by itself
@@ -8,8 +9,8 @@
 //! step-000050/checksums.b3                                     of all of these; `b3sum --check` reads it too
 //! ```
 //!
-//! Random numbers need no state: every draw is named by the run's seed and the step. A run that resumes therefore
-//! continues as if it had not stopped, bit for bit on the CPU.
+//! Random numbers need no state: every draw is named by the run's seed and the step. A run that
+//! resumes therefore continues as if it had not stopped, bit for bit on the CPU.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,8 +40,8 @@ struct State {
 }
 
 impl Policy {
-    /// Writes a checkpoint into `root` (made if need be) and deletes all but the newest `keep`; returns its folder, which
-    /// appears under its name only when it is complete.
+    /// Writes a checkpoint into `root` (made if need be) and deletes all but the newest `keep`;
+    /// returns its folder, which appears under its name only when it is complete.
     ///
     /// # Errors
     /// Where a file cannot be written.
@@ -49,12 +50,18 @@ impl Policy {
         let folder = root.join(format!("{PREFIX}{:06}", self.steps()));
         files::write_folder(&folder, |temporary| {
             self.model().save_adapter(temporary)?;
-            let names: Vec<String> = self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
+            let names: Vec<String> =
+                self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
             let steps = self.optimizer().steps();
-            files::write_tensors(&temporary.join("optimizer.safetensors"), &moments(self.optimizer(), &names))?;
+            files::write_tensors(
+                &temporary.join("optimizer.safetensors"),
+                &moments(self.optimizer(), &names),
+            )?;
             if let Some(critic) = self.critic() {
-                let named = |(name, tensor): (&str, &Tensor)| (name.to_owned(), tensor.shallow_clone());
-                let mut tensors: Vec<_> = critic::NAMES.into_iter().zip(critic.parameters()).map(named).collect();
+                let named =
+                    |(name, tensor): (&str, &Tensor)| (name.to_owned(), tensor.shallow_clone());
+                let mut tensors: Vec<_> =
+                    critic::NAMES.into_iter().zip(critic.parameters()).map(named).collect();
                 tensors.extend(moments(critic.optimizer(), &critic::NAMES));
                 files::write_tensors(&temporary.join(CRITIC), &tensors)?;
             }
@@ -74,15 +81,19 @@ impl Policy {
     /// Takes over a checkpoint's adapter, optimiser state and step.
     ///
     /// # Errors
-    /// Files that are damaged, cannot be read or do not fit, or settings other than the checkpoint's, the length of the run aside;
-    /// the policy is then as before.
+    /// Files that are damaged, cannot be read or do not fit, or settings other than the
+    /// checkpoint's, the length of the run aside; the policy is then as before.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
         files::verify_checksums(checkpoint)?;
         let path = checkpoint.join(STATE);
         let text = std::fs::read_to_string(&path).map_err(LearnError::io("read", &path))?;
-        let malformed = |expected: String, got: String| LearnError::Malformed { path: path.clone(), expected, got };
-        let state: State =
-            serde_json::from_str(&text).map_err(|e| malformed("a checkpoint's state".into(), e.to_string()))?;
+        let malformed = |expected: String, got: String| LearnError::Malformed {
+            path: path.clone(),
+            expected,
+            got,
+        };
+        let state: State = serde_json::from_str(&text)
+            .map_err(|e| malformed("a checkpoint's state".into(), e.to_string()))?;
         if state.format != FORMAT {
             return Err(malformed(format!("checkpoint format {FORMAT}"), state.format.to_string()));
         }
@@ -90,16 +101,24 @@ impl Policy {
         let total_steps = state.settings.total_steps;
         if state.settings != as_stored(&LearnSettings { total_steps, ..*self.settings() }) {
             let expected = format!("the run's settings {:?}", self.settings());
-            return Err(malformed(expected, format!("{:?}; resume with the settings of the run", state.settings)));
+            return Err(malformed(
+                expected,
+                format!("{:?}; resume with the settings of the run", state.settings),
+            ));
         }
         let stored = crate::lora::Stored::read(checkpoint, self.model().device())?;
         let mut adapter = stored.into_tensors();
         let path = checkpoint.join("optimizer.safetensors");
         let mut moments = files::read_tensors(&path, None, self.model().device())?;
-        let critic = self.critic().is_some().then(|| self.critic_of(checkpoint, state.steps)).transpose()?;
-        let names: Vec<String> = self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
+        let critic =
+            self.critic().is_some().then(|| self.critic_of(checkpoint, state.steps)).transpose()?;
+        let names: Vec<String> =
+            self.model().lora_parameters().into_iter().map(|(name, _)| name).collect();
         let take = |from: &mut BTreeMap<String, Tensor>, name: String| take(from, name, checkpoint);
-        let weights = names.iter().map(|name| take(&mut adapter, name.clone())).collect::<Result<Vec<_>>>()?;
+        let weights = names
+            .iter()
+            .map(|name| take(&mut adapter, name.clone()))
+            .collect::<Result<Vec<_>>>()?;
         let moment = |n: usize, part: &str| take(&mut moments, format!("{}.{part}", names[n]));
         self.optimizer_mut().restore(&weights, moment, state.steps)?;
         self.set_critic(critic);
@@ -118,7 +137,9 @@ impl Policy {
 
 /// An optimiser's moments, named after its parameters.
 fn moments<S: std::fmt::Display>(optimizer: &AdamW, names: &[S]) -> Vec<(String, Tensor)> {
-    let named = |(n, part, tensor): (usize, String, &Tensor)| (format!("{}.{part}", names[n]), tensor.shallow_clone());
+    let named = |(n, part, tensor): (usize, String, &Tensor)| {
+        (format!("{}.{part}", names[n]), tensor.shallow_clone())
+    };
     optimizer.state().map(named).collect()
 }
 

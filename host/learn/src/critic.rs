@@ -1,13 +1,16 @@
-//! PPO's critic: what it expects the return of a token to be, from the policy's last hidden state before that token.
+//! PPO's critic: what it expects the return of a token to be, from the policy's last hidden state
+//! before that token.
 //!
 //! ```text
 //! V_t = w · h_t + b
 //! L = ½ Σ_t c_t · max((V_t − T_t)², (clip(V_t, V_t^old − ε, V_t^old + ε) − T_t)²)
 //! ```
 //!
-//! T_t is the target ([`corver_core::advantage::gae`]: the advantage plus V_t^old), c_t the weight that the token has in the policy's
-//! loss. The clipped loss is TRL's (`PPOTrainer`, TRL 0.24; Schulman et al. 2017 leave it open). Unlike there the critic is a linear
-//! layer that reads the policy's hidden states and does not change them: no second model, and no gradient into the adapters.
+//! T_t is the target ([`corver_core::advantage::gae`]: the advantage plus V_t^old), c_t the weight
+//! that the token has in the policy's loss. The clipped loss is TRL's (`PPOTrainer`, TRL 0.24;
+//! Schulman et al. 2017 leave it open). Unlike there the critic is a linear layer that reads the
+//! policy's hidden states and does not change them: no second model, and no gradient into the
+//! adapters.
 
 use corver_core::LearnSettings;
 use tch::{Device, Kind, Tensor};
@@ -32,15 +35,28 @@ pub(crate) struct Critic {
 pub(crate) const NAMES: [&str; 2] = ["weight", "bias"];
 
 impl Critic {
-    pub(crate) fn new(hidden_size: usize, settings: &LearnSettings, device: Device) -> Result<Self> {
-        let zeros = |n: i64| Tensor::f_zeros([n], (Kind::Float, device)).map(|tensor| tensor.set_requires_grad(true));
+    pub(crate) fn new(
+        hidden_size: usize,
+        settings: &LearnSettings,
+        device: Device,
+    ) -> Result<Self> {
+        let zeros = |n: i64| {
+            Tensor::f_zeros([n], (Kind::Float, device)).map(|tensor| tensor.set_requires_grad(true))
+        };
         let (weight, bias) = (zeros(hidden_size as i64)?, zeros(1)?);
         let steps = settings.total_steps * settings.updates_per_step();
         Ok(Self {
-            optimizer: AdamW::new(vec![weight.shallow_clone(), bias.shallow_clone()], settings.optimizer)?,
+            optimizer: AdamW::new(
+                vec![weight.shallow_clone(), bias.shallow_clone()],
+                settings.optimizer,
+            )?,
             weight,
             bias,
-            schedule: CosineSchedule::new(settings.ppo.value_learning_rate, steps, settings.warmup_ratio),
+            schedule: CosineSchedule::new(
+                settings.ppo.value_learning_rate,
+                steps,
+                settings.warmup_ratio,
+            ),
             clip: settings.ppo.value_clip,
         })
     }
@@ -51,7 +67,13 @@ impl Critic {
     }
 
     /// The loss of one micro-batch; `old`, `targets` and `weights` are `[n]` f32.
-    pub(crate) fn loss(&self, hidden: &Tensor, old: &Tensor, targets: &Tensor, weights: &Tensor) -> Result<ValueLoss> {
+    pub(crate) fn loss(
+        &self,
+        hidden: &Tensor,
+        old: &Tensor,
+        targets: &Tensor,
+        weights: &Tensor,
+    ) -> Result<ValueLoss> {
         value_loss(&self.values(hidden)?, old, targets, weights, self.clip)
     }
 
@@ -71,7 +93,11 @@ impl Critic {
     }
 
     /// Takes over what a checkpoint holds; `take` finds a tensor by its name.
-    pub(crate) fn restore(&mut self, mut take: impl FnMut(&str) -> Result<Tensor>, steps: usize) -> Result<()> {
+    pub(crate) fn restore(
+        &mut self,
+        mut take: impl FnMut(&str) -> Result<Tensor>,
+        steps: usize,
+    ) -> Result<()> {
         let parameters = NAMES.into_iter().map(&mut take).collect::<Result<Vec<_>>>()?;
         self.optimizer.restore(&parameters, |n, part| take(&format!("{}.{part}", NAMES[n])), steps)
     }
@@ -86,16 +112,27 @@ pub struct ValueLoss {
     pub clipped: f64,
 }
 
-/// L of values V, those `old` before the update, targets T and weights c, all `[n]`; `clip` is ε. Gradients go to `values`.
+/// L of values V, those `old` before the update, targets T and weights c, all `[n]`; `clip` is ε.
+/// Gradients go to `values`.
 ///
 /// # Errors
 /// Where the tensors' shapes do not fit.
-pub fn value_loss(values: &Tensor, old: &Tensor, targets: &Tensor, weights: &Tensor, clip: f64) -> Result<ValueLoss> {
+pub fn value_loss(
+    values: &Tensor,
+    old: &Tensor,
+    targets: &Tensor,
+    weights: &Tensor,
+    clip: f64,
+) -> Result<ValueLoss> {
     let square = |values: &Tensor| values.f_sub(targets)?.f_square();
     let near = old.f_add(&values.f_sub(old)?.f_clamp(-clip, clip)?)?;
     let (free, clipped) = (square(values)?, square(&near)?);
     Ok(ValueLoss {
-        loss: free.f_maximum(&clipped)?.f_mul(weights)?.f_sum(values.f_kind()?)?.f_mul_scalar(0.5)?,
+        loss: free
+            .f_maximum(&clipped)?
+            .f_mul(weights)?
+            .f_sum(values.f_kind()?)?
+            .f_mul_scalar(0.5)?,
         clipped: clipped.f_gt_tensor(&free)?.f_sum(Kind::Double)?.f_double_value(&[])?,
     })
 }
@@ -106,7 +143,12 @@ pub(crate) fn explained_variance(values: &[Vec<f64>], targets: &[Vec<f64>]) -> f
         let mean = numbers.iter().sum::<f64>() / numbers.len().max(1) as f64;
         numbers.iter().map(|number| (number - mean).powi(2)).sum::<f64>()
     };
-    let misses = targets.iter().flatten().zip(values.iter().flatten()).map(|(target, value)| target - value).collect();
+    let misses = targets
+        .iter()
+        .flatten()
+        .zip(values.iter().flatten())
+        .map(|(target, value)| target - value)
+        .collect();
     let all = variance(targets.concat());
     if all == 0.0 { 0.0 } else { 1.0 - variance(misses) / all }
 }
@@ -123,7 +165,8 @@ mod tests {
 
     #[test]
     fn a_value_that_has_moved_far_enough_is_no_longer_pulled() {
-        // Three tokens with the target 1: not moved; moved past the clip towards it; moved past the clip away from it.
+        // Three tokens with the target 1: not moved; moved past the clip towards it; moved past the
+        // clip away from it.
         let (old, targets) = (numbers(&[0.0, 0.0, 0.0]), numbers(&[1.0, 1.0, 1.0]));
         let values = numbers(&[0.0, 0.5, -0.5]).set_requires_grad(true);
         let ValueLoss { loss, clipped } =

@@ -23,18 +23,25 @@ pub fn find_device(wanted: Wanted) -> Result<Device> {
     if !tch::utils::has_cuda() {
         let missing = match nvidia_driver() {
             true => "a GPU driver is there, but the loaded libtorch has no CUDA (CPU-only build)",
-            false => "no NVIDIA driver on this machine, and the loaded libtorch has no CUDA (CPU-only build)",
+            false => {
+                "no NVIDIA driver on this machine, and the loaded libtorch has no CUDA (CPU-only build)"
+            }
         };
-        let remedy =
-            "use --device cpu, or on a GPU machine run `make setup` again, which installs a CUDA libtorch there";
+        let remedy = "use --device cpu, or on a GPU machine run `make setup` again, which installs a CUDA libtorch there";
         return Err(no_cuda(missing.into(), remedy));
     }
     let count = Cuda::device_count();
     if count == 0 {
-        return Err(no_cuda("libtorch has CUDA but finds no GPU".into(), "check `nvidia-smi`, or use --device cpu"));
+        return Err(no_cuda(
+            "libtorch has CUDA but finds no GPU".into(),
+            "check `nvidia-smi`, or use --device cpu",
+        ));
     }
     if i64::from(index) >= count {
-        return Err(no_cuda(format!("this machine has {count} GPU(s), numbered from 0"), "use a smaller number"));
+        return Err(no_cuda(
+            format!("this machine has {count} GPU(s), numbered from 0"),
+            "use a smaller number",
+        ));
     }
     libtorch::set_up()?;
     let device = Device::Cuda(usize::from(index));
@@ -51,14 +58,16 @@ fn nvidia_driver() -> bool {
     std::path::Path::new("/proc/driver/nvidia/version").exists()
 }
 
-/// Caps the threads that libtorch uses within one operation (CPU); process-wide. More threads than free cores make every
-/// operation wait for the slowest: on two fully loaded cores, two threads decoded 8 times slower than one.
+/// Caps the threads that libtorch uses within one operation (CPU); process-wide. More threads than
+/// free cores make every operation wait for the slowest: on two fully loaded cores, two threads
+/// decoded 8 times slower than one.
 pub fn set_num_threads(threads: usize) {
     tch::set_num_threads(i32::try_from(threads.max(1)).unwrap_or(i32::MAX));
 }
 
-/// How many threads compute fastest here and now, of 1, 2, 4 … up to libtorch's own choice. They are timed with a product of the size
-/// that a step of decoding has; libtorch keeps the number that came out.
+/// How many threads compute fastest here and now, of 1, 2, 4 … up to libtorch's own choice. They
+/// are timed with a product of the size that a step of decoding has; libtorch keeps the number that
+/// came out.
 ///
 /// # Errors
 /// Where libtorch fails.
@@ -82,7 +91,8 @@ pub fn measure_threads() -> Result<usize> {
     Ok(fastest.1)
 }
 
-/// Each some tenths of a millisecond: together longer than the system lets one process run before another.
+/// Each some tenths of a millisecond: together longer than the system lets one process run before
+/// another.
 const PRODUCTS: usize = 100;
 
 /// The dtype of base weights in this precision on `device`.

@@ -1,13 +1,14 @@
-//! DPO, direct preference optimisation (Rafailov et al. 2023), on pairs of completions to one question.
+//! DPO, direct preference optimisation (Rafailov et al. 2023), on pairs of completions to one
+//! question.
 //!
 //! ```text
 //! m = β · Σ_t s_t · (log π_t − log π_ref,t)      s_t = 1 in the chosen completion, −1 in the rejected one
 //! L = −1/P · Σ log σ(m)                          over the P pairs of the step
 //! ```
 //!
-//! This is TRL's `DPOTrainer` with `loss_type="sigmoid"`, but that log-probabilities are those of the rollouts' temperature, where TRL
-//! has none. The signs are the advantages that the step's estimator made
-//! ([`corver_core::Estimator::Pairs`]).
+//! This is TRL's `DPOTrainer` with `loss_type="sigmoid"`, but that log-probabilities are those of
+//! the rollouts' temperature, where TRL has none. The signs are the advantages that the step's
+//! estimator made ([`corver_core::Estimator::Pairs`]).
 
 use tch::{Kind, Tensor};
 
@@ -38,7 +39,8 @@ pub fn margins(inputs: &PairInputs<'_>, beta: f64) -> Result<Tensor> {
     Ok(empty.f_index_add(0, inputs.pairs, &terms)?.f_mul_scalar(beta)?)
 }
 
-/// This batch's share of L, a scalar; `pairs_in_step` is P, so that the losses of micro-batches add up.
+/// This batch's share of L, a scalar; `pairs_in_step` is P, so that the losses of micro-batches add
+/// up.
 ///
 /// # Errors
 /// Where libtorch fails.
@@ -63,16 +65,30 @@ mod tests {
         let reference = Tensor::from_slice(&[-1.5f64, -2.0, -1.0, -1.0]);
         let signs = Tensor::from_slice(&[1.0f64, 1.0, -1.0, -1.0]);
         let pairs = Tensor::from_slice(&[0i64, 0, 0, 1]); // of the second one only the rejected completion has tokens
-        let inputs = PairInputs { new: &new, reference: &reference, signs: &signs, pairs: &pairs, num_pairs: 2 };
+        let inputs = PairInputs {
+            new: &new,
+            reference: &reference,
+            signs: &signs,
+            pairs: &pairs,
+            num_pairs: 2,
+        };
         let margins = margins(&inputs, 0.5).unwrap();
-        assert_eq!(Vec::<f64>::try_from(margins.detach()).unwrap(), [0.5 * (0.5 + 2.0), 0.5 * -0.5]);
+        assert_eq!(
+            Vec::<f64>::try_from(margins.detach()).unwrap(),
+            [0.5 * (0.5 + 2.0), 0.5 * -0.5]
+        );
         let loss = dpo_loss(&margins, 4).unwrap();
         let expected = ((-1.25f64).exp().ln_1p() + 0.25f64.exp().ln_1p()) / 4.0;
         assert!((loss.double_value(&[]) - expected).abs() < 1e-12);
-        let slopes = Vec::<f64>::try_from(Tensor::run_backward(&[loss], &[&new], false, false).remove(0)).unwrap();
+        let slopes =
+            Vec::<f64>::try_from(Tensor::run_backward(&[loss], &[&new], false, false).remove(0))
+                .unwrap();
         // −s β σ(−m) / P
         let pull = |margin: f64| 0.5 / (1.0 + margin.exp()) / 4.0;
         let expected = [-pull(1.25), -pull(1.25), pull(1.25), pull(-0.25)];
-        assert!(slopes.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-12), "{slopes:?}");
+        assert!(
+            slopes.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-12),
+            "{slopes:?}"
+        );
     }
 }

@@ -9,18 +9,21 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::{LearnError, Result};
 
-/// Writes `bytes` under a temporary name, syncs, and renames: readers see the old file or the new one.
+/// Writes `bytes` under a temporary name, syncs, and renames: readers see the old file or the new
+/// one.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);
-    let mut file = std::fs::File::create(&temporary).map_err(LearnError::io("create", &temporary))?;
+    let mut file =
+        std::fs::File::create(&temporary).map_err(LearnError::io("create", &temporary))?;
     file.write_all(bytes).map_err(LearnError::io("write", &temporary))?;
     file.sync_all().map_err(LearnError::io("sync", &temporary))?;
     std::fs::rename(&temporary, path).map_err(LearnError::io("rename to", path))
 }
 
-/// Fills a folder under a temporary name and renames it: it is there whole or not at all. An older one is replaced.
+/// Fills a folder under a temporary name and renames it: it is there whole or not at all. An older
+/// one is replaced.
 pub(crate) fn write_folder(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let with_ending = |ending: &str| {
         let mut name = folder.as_os_str().to_owned();
@@ -50,7 +53,9 @@ pub(crate) fn write_folder(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>
 }
 
 fn sync_folder(folder: &Path) -> Result<()> {
-    std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(LearnError::io("sync", folder))
+    std::fs::File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(LearnError::io("sync", folder))
 }
 
 /// Writes tensors in the layout that `transformers` and `peft` read.
@@ -75,7 +80,12 @@ pub(crate) fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result
         };
         let mut bytes = vec![0; tensor.numel() * dtype.bitsize() / 8];
         tensor.f_copy_data_u8(&mut bytes, tensor.numel())?;
-        stored.push((name, dtype, tensor.size().iter().map(|&n| n as usize).collect::<Vec<_>>(), bytes));
+        stored.push((
+            name,
+            dtype,
+            tensor.size().iter().map(|&n| n as usize).collect::<Vec<_>>(),
+            bytes,
+        ));
     }
     let refused = |e: safetensors::SafeTensorError| LearnError::Malformed {
         path: path.into(),
@@ -84,15 +94,21 @@ pub(crate) fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result
     };
     let mut views = Vec::with_capacity(stored.len());
     for (name, dtype, shape, bytes) in &stored {
-        views.push((name.as_str(), TensorView::new(*dtype, shape.clone(), bytes).map_err(refused)?));
+        views
+            .push((name.as_str(), TensorView::new(*dtype, shape.clone(), bytes).map_err(refused)?));
     }
     let header = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let bytes = safetensors::serialize(views, Some(header)).map_err(refused)?;
     write_whole(path, &bytes)
 }
 
-/// Reads every tensor of one file. `kind` converts them, and takes floating-point ones only; `None` leaves all as they are stored.
-pub(crate) fn read_tensors(path: &Path, kind: Option<Kind>, device: Device) -> Result<BTreeMap<String, Tensor>> {
+/// Reads every tensor of one file. `kind` converts them, and takes floating-point ones only; `None`
+/// leaves all as they are stored.
+pub(crate) fn read_tensors(
+    path: &Path,
+    kind: Option<Kind>,
+    device: Device,
+) -> Result<BTreeMap<String, Tensor>> {
     let bytes = std::fs::read(path).map_err(LearnError::io("read", path))?;
     let file = SafeTensors::deserialize(&bytes).map_err(|e| LearnError::Malformed {
         path: path.into(),
@@ -126,7 +142,8 @@ fn tensors_of(
             }
         };
         let shape: Option<Vec<i64>> = view.shape().iter().map(|&n| i64::try_from(n).ok()).collect();
-        let tensor = shape.and_then(|shape| Tensor::f_from_data_size(view.data(), &shape, stored).ok());
+        let tensor =
+            shape.and_then(|shape| Tensor::f_from_data_size(view.data(), &shape, stored).ok());
         let tensor = tensor.ok_or_else(|| LearnError::Weight {
             path: path.into(),
             name: name.into(),
@@ -157,8 +174,10 @@ const CHECKSUMS: &str = "checksums.b3";
 
 /// Writes [`CHECKSUMS`]; nothing in the folder may change any more.
 pub(crate) fn write_checksums(folder: &Path) -> Result<()> {
-    let lines: Vec<String> =
-        checksums(folder)?.into_iter().map(|(name, checksum)| format!("{checksum}  {name}\n")).collect();
+    let lines: Vec<String> = checksums(folder)?
+        .into_iter()
+        .map(|(name, checksum)| format!("{checksum}  {name}\n"))
+        .collect();
     write_whole(&folder.join(CHECKSUMS), lines.concat().as_bytes())
 }
 
@@ -198,7 +217,11 @@ fn checksums(folder: &Path) -> Result<BTreeMap<String, String>> {
 }
 
 /// Reads a model folder's weights.
-pub(crate) fn read_model(folder: &Path, kind: Kind, device: Device) -> Result<BTreeMap<String, Tensor>> {
+pub(crate) fn read_model(
+    folder: &Path,
+    kind: Kind,
+    device: Device,
+) -> Result<BTreeMap<String, Tensor>> {
     let mut tensors = BTreeMap::new();
     corver_pretrained::read_weights(folder, |path, file| -> Result<()> {
         tensors.extend(tensors_of(path, file, Some(kind), device)?);

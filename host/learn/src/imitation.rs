@@ -4,9 +4,12 @@
 //! L = −1/N · Σ_t log π(y_t | question, y_<t)     over the N tokens of the completions of a step, and none of their prompts
 //! ```
 //!
-//! This is TRL's `SFTTrainer` on prompts and completions. The token that ends an answer belongs to its completion.
+//! This is TRL's `SFTTrainer` on prompts and completions. The token that ends an answer belongs to
+//! its completion.
 
-use corver_core::{Advantages, Demonstration, LearnSettings, PartError, Rollout, Student, UpdateReport};
+use corver_core::{
+    Advantages, Demonstration, LearnSettings, PartError, Rollout, Student, UpdateReport,
+};
 use corver_core::{LossSettings, LossType};
 use tch::Tensor;
 
@@ -29,7 +32,8 @@ impl Policy {
     /// A chat template that refuses a question.
     pub fn lengths(&self, demonstrations: &[Demonstration]) -> Result<Vec<usize>> {
         let length = |one: &Demonstration| {
-            let (prompt, completion) = self.dialogue().demonstration(&one.question, &one.completion)?;
+            let (prompt, completion) =
+                self.dialogue().demonstration(&one.question, &one.completion)?;
             Ok(prompt.len() + completion.len())
         };
         demonstrations.iter().map(length).collect()
@@ -47,8 +51,11 @@ impl Policy {
                 ..Rollout::of_text(question, String::new())
             });
         }
-        let rows: Vec<Row<'_>> =
-            prompts.iter().zip(&rollouts).map(|(prompt, rollout)| Row { prompt, rollout }).collect();
+        let rows: Vec<Row<'_>> = prompts
+            .iter()
+            .zip(&rollouts)
+            .map(|(prompt, rollout)| Row { prompt, rollout })
+            .collect();
         // The mean over all tokens, and nothing of a reference.
         let loss = LossSettings { loss_type: LossType::Bnpo, beta: 0.0, ..LossSettings::default() };
         let settings = LearnSettings { loss, num_mini_batches: 1, ..*self.settings() };
@@ -58,7 +65,10 @@ impl Policy {
 }
 
 impl Student for Policy {
-    fn imitate(&mut self, demonstrations: &[Demonstration]) -> std::result::Result<UpdateReport, PartError> {
+    fn imitate(
+        &mut self,
+        demonstrations: &[Demonstration],
+    ) -> std::result::Result<UpdateReport, PartError> {
         Ok(self.follow(demonstrations)?)
     }
 }

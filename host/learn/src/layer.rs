@@ -39,7 +39,13 @@ impl Layer {
                 Linear::build(format!("{prefix}.mlp.gate_proj"), wide, d, false, weights)?,
                 Linear::build(format!("{prefix}.mlp.up_proj"), wide, d, false, weights)?,
             ]),
-            down: Linears::new([Linear::build(format!("{prefix}.mlp.down_proj"), d, wide, false, weights)?]),
+            down: Linears::new([Linear::build(
+                format!("{prefix}.mlp.down_proj"),
+                d,
+                wide,
+                false,
+                weights,
+            )?]),
         };
         let [first, second] = norm_names(norm_behind);
         Ok(Self {
@@ -52,7 +58,11 @@ impl Layer {
         })
     }
 
-    pub(crate) fn forward(&self, x: &Tensor, attend: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        attend: impl FnOnce(&Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
         let norm = |x: &Tensor, weight| rms_norm(x, weight, self.eps);
         if self.norm_behind {
             let x = x.f_add(&norm(&attend(x)?, &self.attention_norm)?)?;
@@ -67,7 +77,12 @@ impl Layer {
         let [first, second] = norm_names(self.norm_behind);
         all.push((format!("{prefix}.{first}"), &self.attention_norm));
         all.push((format!("{prefix}.{second}"), &self.feed_forward_norm));
-        all.extend(self.attention.norms().into_iter().map(|(name, t)| (format!("{prefix}.self_attn.{name}"), t)));
+        all.extend(
+            self.attention
+                .norms()
+                .into_iter()
+                .map(|(name, t)| (format!("{prefix}.self_attn.{name}"), t)),
+        );
         for linear in self.linears() {
             all.push((format!("{}.weight", linear.name), &linear.weight));
             all.extend(linear.bias.as_ref().map(|bias| (format!("{}.bias", linear.name), bias)));
@@ -82,7 +97,12 @@ impl Layer {
 
     pub(crate) fn linears_mut(&mut self) -> impl Iterator<Item = &mut Linear> {
         let (a, f) = (&mut self.attention, &mut self.feed_forward);
-        a.qkv.each.iter_mut().chain(&mut a.o.each).chain(&mut f.gate_up.each).chain(&mut f.down.each)
+        a.qkv
+            .each
+            .iter_mut()
+            .chain(&mut a.o.each)
+            .chain(&mut f.gate_up.each)
+            .chain(&mut f.down.each)
     }
 
     /// Until [`Layer::thaw`], the adapters are taken as they are now; without a graph.

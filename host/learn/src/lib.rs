@@ -20,8 +20,9 @@
 //! values                      a model ─▶ plain numbers
 //! ```
 //!
-//! All randomness is named by a seed; libtorch's own generator is never used. Every operation of libtorch goes through its
-//! fallible form, so that a device that fails (out of memory, say) is an error and not a panic.
+//! All randomness is named by a seed; libtorch's own generator is never used. Every operation of
+//! libtorch goes through its fallible form, so that a device that fails (out of memory, say) is an
+//! error and not a panic.
 //!
 //! Not here yet: loading weights without a copy in memory.
 
@@ -62,8 +63,8 @@ mod weights;
 
 pub use checkpoint::checkpoints;
 pub use corver_core::{
-    AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, MomentPrecision, OldLogProbs,
-    Precision,
+    AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType,
+    MomentPrecision, OldLogProbs, Precision,
 };
 pub use device::{find_device, measure_threads, set_num_threads};
 pub use error::{LearnError, Result};

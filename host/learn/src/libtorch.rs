@@ -1,5 +1,5 @@
-//! What libtorch has and tch does not pass on: an operation with a backward pass of its own; and for a GPU, flash attention with its
-//! normalisers, memory figures, and switches.
+//! What libtorch has and tch does not pass on: an operation with a backward pass of its own; and
+//! for a GPU, flash attention with its normalisers, memory figures, and switches.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, c_char};
@@ -10,10 +10,14 @@ use torch_sys::C_tensor;
 
 use crate::error::{LearnError, Result};
 
-// SAFETY (of every call): `libtorch.cpp` has these signatures. A tensor argument is read, never kept; null stands for none where it
-// says so. A text that comes back was made by `strdup`.
+// SAFETY (of every call): `libtorch.cpp` has these signatures. A tensor argument is read, never
+// kept; null stands for none where it says so. A text that comes back was made by `strdup`.
 unsafe extern "C" {
-    fn corver_swiglu(gate: *const C_tensor, up: *const C_tensor, out: *mut *mut C_tensor) -> *mut c_char;
+    fn corver_swiglu(
+        gate: *const C_tensor,
+        up: *const C_tensor,
+        out: *mut *mut C_tensor,
+    ) -> *mut c_char;
     fn corver_flash_attention(
         q: *const C_tensor,
         k: *const C_tensor,
@@ -35,7 +39,8 @@ unsafe extern "C" {
 /// SiLU(`gate`) × `up`, both of one shape. The backward pass keeps these two alone.
 pub(crate) fn swiglu(gate: &Tensor, up: &Tensor) -> Result<Tensor> {
     let mut out = null_mut();
-    // SAFETY: see the declarations. Where no message comes back, the result is a new tensor that is ours.
+    // SAFETY: see the declarations. Where no message comes back, the result is a new tensor that is
+    // ours.
     unsafe {
         checked(corver_swiglu(gate.as_ptr(), up.as_ptr(), &raw mut out))?;
         Ok(Tensor::from_ptr(out))
@@ -70,14 +75,15 @@ pub(crate) fn has_flash(kind: Kind, device: Device) -> bool {
     device.is_cuda() && matches!(kind, Kind::BFloat16 | Kind::Half)
 }
 
-/// Attention of `q` `[B, T, H, Dh]` over `k` and `v` `[B, S, Hkv, Dh]` → `[B, T, H, Dh]`, and the logarithms of its normalisers
-/// `[B, H, T]` f32. `causal`: the last query sees every key, the one before it all but the last, and so on.
+/// Attention of `q` `[B, T, H, Dh]` over `k` and `v` `[B, S, Hkv, Dh]` → `[B, T, H, Dh]`, and the
+/// logarithms of its normalisers `[B, H, T]` f32. `causal`: the last query sees every key, the one
+/// before it all but the last, and so on.
 pub(crate) fn flash(q: &Tensor, k: &Tensor, v: &Tensor, causal: bool) -> Result<(Tensor, Tensor)> {
     call(q, k, v, None, (q.size4()?.1, k.size4()?.1), causal)
 }
 
-/// The same for sequences one behind the other: `q` `[ΣT, H, Dh]` over `k` and `v` `[ΣS, Hkv, Dh]` → `[ΣT, H, Dh]`, and `[H, ΣT]`
-/// f32. Every query sees all keys of its sequence.
+/// The same for sequences one behind the other: `q` `[ΣT, H, Dh]` over `k` and `v` `[ΣS, Hkv, Dh]`
+/// → `[ΣT, H, Dh]`, and `[H, ΣT]` f32. Every query sees all keys of its sequence.
 pub(crate) fn flash_packed(
     q: &Tensor,
     q_starts: &Starts,
@@ -93,19 +99,28 @@ pub(crate) fn flash_packed(
 /// # Errors
 /// What libtorch says, or by how much the two differ.
 pub(crate) fn check_flash(device: Device) -> Result<()> {
-    let numbers = Tensor::f_arange(12 * 2 * 64, (Kind::Float, device))?.f_sin()?.f_view([1, 12, 2, 64])?;
+    let numbers =
+        Tensor::f_arange(12 * 2 * 64, (Kind::Float, device))?.f_sin()?.f_view([1, 12, 2, 64])?;
     let x = numbers.f_to_kind(Kind::BFloat16)?;
     let (mixed, _) = flash(&x, &x, &x, true)?;
     let y = x.f_to_kind(Kind::Float)?.f_transpose(1, 2)?;
     let scores = y.f_matmul(&y.f_transpose(-2, -1)?)?.f_div_scalar(8.0)?; // √64
     let later = Tensor::f_ones([12, 12], (Kind::Bool, device))?.f_triu(1)?;
-    let expected = scores.f_masked_fill(&later, f64::NEG_INFINITY)?.f_softmax(-1, Kind::Float)?.f_matmul(&y)?;
-    let apart = mixed.f_transpose(1, 2)?.f_to_kind(Kind::Float)?.f_sub(&expected)?.f_abs()?.f_max()?;
+    let expected = scores
+        .f_masked_fill(&later, f64::NEG_INFINITY)?
+        .f_softmax(-1, Kind::Float)?
+        .f_matmul(&y)?;
+    let apart =
+        mixed.f_transpose(1, 2)?.f_to_kind(Kind::Float)?.f_sub(&expected)?.f_abs()?.f_max()?;
     let apart = apart.f_double_value(&[])?;
     if apart < 0.02 {
         return Ok(());
     }
-    Err(LearnError::Input { what: "flash attention", expected: "attention".into(), got: format!("{apart} beside it") })
+    Err(LearnError::Input {
+        what: "flash attention",
+        expected: "attention".into(),
+        got: format!("{apart} beside it"),
+    })
 }
 
 fn call(
@@ -116,9 +131,11 @@ fn call(
     longest: (i64, i64),
     causal: bool,
 ) -> Result<(Tensor, Tensor)> {
-    let (q_starts, k_starts) = starts.map_or((null(), null()), |(q, k)| (q.places.as_ptr(), k.places.as_ptr()));
+    let (q_starts, k_starts) =
+        starts.map_or((null(), null()), |(q, k)| (q.places.as_ptr(), k.places.as_ptr()));
     let (mut out, mut normaliser) = (null_mut(), null_mut());
-    // SAFETY: see the declarations. Where no message comes back, both results are new tensors that are ours.
+    // SAFETY: see the declarations. Where no message comes back, both results are new tensors that
+    // are ours.
     unsafe {
         checked(corver_flash_attention(
             q.as_ptr(),
@@ -136,7 +153,8 @@ fn call(
     }
 }
 
-/// No cuDNN attention, which plans anew for every length, and TF32 for what products remain in f32; process-wide.
+/// No cuDNN attention, which plans anew for every length, and TF32 for what products remain in f32;
+/// process-wide.
 ///
 /// # Errors
 /// A libtorch without CUDA.
@@ -145,7 +163,8 @@ pub(crate) fn set_up() -> Result<()> {
     unsafe { checked(corver_set_up_cuda()) }
 }
 
-/// Of GPU `device`: bytes that nobody uses, and the most that tensors of this process took since [`reset_peak`].
+/// Of GPU `device`: bytes that nobody uses, and the most that tensors of this process took since
+/// [`reset_peak`].
 ///
 /// # Errors
 /// A libtorch without CUDA, or no such device.
@@ -198,11 +217,18 @@ mod tests {
 
     #[test]
     fn swiglu_and_its_slopes_are_those_of_its_parts() {
-        let noise = |n: f64| (Tensor::arange(24, (Kind::Double, Device::Cpu)) * n).sin().view([2, 3, 4]) * 3.0;
+        let noise = |n: f64| {
+            (Tensor::arange(24, (Kind::Double, Device::Cpu)) * n).sin().view([2, 3, 4]) * 3.0
+        };
         let slopes_by = |product: fn(&Tensor, &Tensor) -> Tensor| {
             let inputs = [noise(0.7), noise(1.3)].map(|x| x.set_requires_grad(true));
             let out = product(&inputs[0], &inputs[1]);
-            let mut all = Tensor::run_backward(&[(&out * noise(0.3)).sum(Kind::Double)], &inputs, false, false);
+            let mut all = Tensor::run_backward(
+                &[(&out * noise(0.3)).sum(Kind::Double)],
+                &inputs,
+                false,
+                false,
+            );
             all.push(out.detach());
             all
         };

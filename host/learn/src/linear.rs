@@ -38,7 +38,13 @@ struct Factors {
 }
 
 impl Linear {
-    pub(crate) fn build(name: String, out: usize, input: usize, biased: bool, weights: &mut Weights) -> Result<Self> {
+    pub(crate) fn build(
+        name: String,
+        out: usize,
+        input: usize,
+        biased: bool,
+        weights: &mut Weights,
+    ) -> Result<Self> {
         let weight = weights.take(&format!("{name}.weight"), Role::Matrix, &[out, input])?;
         let bias = match biased {
             true => Some(weights.take(&format!("{name}.bias"), Role::Bias, &[out])?),
@@ -106,7 +112,8 @@ impl<const N: usize> Linears<N> {
         })
     }
 
-    /// Until `thaw`, the adapters are taken as they are now; without a graph. Nobody changes them meanwhile.
+    /// Until `thaw`, the adapters are taken as they are now; without a graph. Nobody changes them
+    /// meanwhile.
     pub(crate) fn freeze(&self) -> Result<()> {
         let factors = match self.each.first() {
             None => None,
@@ -126,8 +133,9 @@ const FEW_ROWS: i64 = 256;
 
 /// x Wᵀ + b: `x` `[…, in]`, `weight` `[out, in]`, `bias` `[out]` → `[…, out]`.
 ///
-/// Few rows on the CPU are computed as (W xᵀ)ᵀ. A matrix product first copies its right side into the order in which it is
-/// going to read it; for few rows this takes as long as the product itself where that side is the weight.
+/// Few rows on the CPU are computed as (W xᵀ)ᵀ. A matrix product first copies its right side into
+/// the order in which it is going to read it; for few rows this takes as long as the product itself
+/// where that side is the weight.
 pub(crate) fn project(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     if !has_few_rows(x) {
         return Ok(x.f_linear(weight, bias)?);
@@ -144,7 +152,9 @@ fn add_projection(y: &Tensor, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     if has_few_rows(x) {
         return as_rows(&columns(y)?.f_addmm(weight, &columns(x)?)?, x);
     }
-    let sum = columns(y)?.f_transpose(0, 1)?.f_addmm(&columns(x)?.f_transpose(0, 1)?, &weight.f_transpose(0, 1)?)?;
+    let sum = columns(y)?
+        .f_transpose(0, 1)?
+        .f_addmm(&columns(x)?.f_transpose(0, 1)?, &weight.f_transpose(0, 1)?)?;
     Ok(sum.f_view(y.size().as_slice())?)
 }
 
@@ -186,7 +196,10 @@ mod tests {
     }
 
     fn layers<const N: usize>(row: &Value) -> Linears<N> {
-        let lora = LoraSettings { r: row["r"].as_u64().unwrap() as usize, alpha: row["alpha"].as_f64().unwrap() };
+        let lora = LoraSettings {
+            r: row["r"].as_u64().unwrap() as usize,
+            alpha: row["alpha"].as_f64().unwrap(),
+        };
         Linears::new(std::array::from_fn(|n| Linear {
             name: n.to_string(),
             weight: matrix(&row["W"]),
@@ -195,7 +208,8 @@ mod tests {
         }))
     }
 
-    /// Against PEFT's layer; two layers whose first halves are one product give it twice. Run with `CORVER_SHARED=DIR`.
+    /// Against PEFT's layer; two layers whose first halves are one product give it twice. Run with
+    /// `CORVER_SHARED=DIR`.
     #[test]
     fn adapted_layers_are_pefts() {
         check_all("lora", |row| {
@@ -220,7 +234,9 @@ mod tests {
 
     #[test]
     fn many_rows_are_projected_as_few_are() {
-        let noise = |rows: i64, columns: i64| (Tensor::arange(rows * columns, (Kind::Float, Device::Cpu)) * 0.7).sin();
+        let noise = |rows: i64, columns: i64| {
+            (Tensor::arange(rows * columns, (Kind::Float, Device::Cpu)) * 0.7).sin()
+        };
         let x = noise(FEW_ROWS + 10, 24).view([FEW_ROWS + 10, 24]);
         let (weight, bias) = (noise(7, 24).view([7, 24]), noise(1, 7));
         for bias in [None, Some(&bias)] {
@@ -237,11 +253,15 @@ mod tests {
     fn frozen_layers_do_not_follow_their_adapters() {
         let model = crate::testing::stirred("llama", &LoraSettings { r: 3, alpha: 6.0 });
         let batch = model.batch(&[&[1, 5, 2]]).unwrap();
-        let differs = |before: &Tensor| (model.hidden(&batch).unwrap() - before).abs().max().double_value(&[]) > 1e-4;
+        let differs = |before: &Tensor| {
+            (model.hidden(&batch).unwrap() - before).abs().max().double_value(&[]) > 1e-4
+        };
         let _guard = tch::no_grad_guard();
         let before = model.hidden(&batch).unwrap();
         let frozen = model.freeze().unwrap();
-        for (_, b) in model.lora_parameters().into_iter().filter(|(name, _)| name.contains("lora_B")) {
+        for (_, b) in
+            model.lora_parameters().into_iter().filter(|(name, _)| name.contains("lora_B"))
+        {
             let _ = b.shallow_clone().zero_();
         }
         assert!(!differs(&before));

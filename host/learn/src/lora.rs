@@ -1,7 +1,8 @@
 //! Low-rank adapters (Hu et al. 2021) on every projection of a decoder layer, in PEFT's layout.
 //!
-//! Weights and gradients of the adapters are f32 whatever the base model's precision: with bf16 adapters OLMo-2 runs diverged
-//! within ten steps. They multiply in the base model's. No dropout, no bias.
+//! Weights and gradients of the adapters are f32 whatever the base model's precision: with bf16
+//! adapters OLMo-2 runs diverged within ten steps. They multiply in the base model's. No dropout,
+//! no bias.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ use crate::files;
 use crate::random::Stream;
 
 /// The projections that get an adapter, as PEFT names them.
-pub const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+pub const TARGETS: [&str; 7] =
+    ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
 /// The adapter of one linear layer.
 #[derive(Debug)]
@@ -26,7 +28,8 @@ pub(crate) struct Adapter {
     pub(crate) b: Tensor,
     pub(crate) scaling: f64,
     pub(crate) on: bool,
-    /// A and B of the reference, which take part while this adapter is off; `None`: the reference is the base model.
+    /// A and B of the reference, which take part while this adapter is off; `None`: the reference
+    /// is the base model.
     reference: Option<(Tensor, Tensor)>,
 }
 
@@ -62,14 +65,21 @@ impl Adapter {
     }
 
     pub(crate) fn keep_as_reference(&mut self) -> Result<()> {
-        let kept = |tensor: &Tensor| Ok::<_, tch::TchError>(tensor.f_detach_copy()?.set_requires_grad(false));
+        let kept = |tensor: &Tensor| {
+            Ok::<_, tch::TchError>(tensor.f_detach_copy()?.set_requires_grad(false))
+        };
         self.reference = Some((kept(&self.a)?, kept(&self.b)?));
         Ok(())
     }
 }
 
 /// W + s · B A, in the precision of W.
-pub(crate) fn merged_weight(weight: &Tensor, a: &Tensor, b: &Tensor, scaling: f64) -> Result<Tensor> {
+pub(crate) fn merged_weight(
+    weight: &Tensor,
+    a: &Tensor,
+    b: &Tensor,
+    scaling: f64,
+) -> Result<Tensor> {
     let delta = b.f_matmul(a)?.f_mul_scalar(scaling)?;
     Ok(weight.f_to_kind(a.f_kind()?)?.f_add(&delta)?.f_to_kind(weight.f_kind()?)?)
 }
@@ -87,8 +97,12 @@ pub(crate) fn write(
     base: Option<&str>,
     kind: Kind,
 ) -> Result<()> {
-    let matrices = adapters.iter().flat_map(|(name, x)| [(peft_name(name, "A"), &x.a), (peft_name(name, "B"), &x.b)]);
-    let tensors = matrices.map(|(name, x)| Ok((name, x.f_detach()?.f_to_kind(kind)?))).collect::<Result<Vec<_>>>()?;
+    let matrices = adapters
+        .iter()
+        .flat_map(|(name, x)| [(peft_name(name, "A"), &x.a), (peft_name(name, "B"), &x.b)]);
+    let tensors = matrices
+        .map(|(name, x)| Ok((name, x.f_detach()?.f_to_kind(kind)?)))
+        .collect::<Result<Vec<_>>>()?;
     files::write_tensors(&folder.join("adapter_model.safetensors"), &tensors)?;
     let config = json!({
         "peft_type": "LORA",
@@ -124,7 +138,8 @@ impl Stored {
             files::verify_checksums(folder)?;
         }
         let config_path = folder.join("adapter_config.json");
-        let text = std::fs::read_to_string(&config_path).map_err(LearnError::io("read", &config_path))?;
+        let text =
+            std::fs::read_to_string(&config_path).map_err(LearnError::io("read", &config_path))?;
         let malformed = |got: String| LearnError::Malformed {
             path: config_path.clone(),
             expected: "a plain LoRA configuration (r, lora_alpha)".into(),
@@ -132,11 +147,19 @@ impl Stored {
         };
         let config: Value = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
         refuse_variations(&config, &config_path)?;
-        let r = config.get("r").and_then(Value::as_u64).filter(|&r| r > 0).ok_or_else(|| malformed("no r".into()))?;
-        let alpha =
-            config.get("lora_alpha").and_then(Value::as_f64).ok_or_else(|| malformed("no lora_alpha".into()))?;
+        let r = config
+            .get("r")
+            .and_then(Value::as_u64)
+            .filter(|&r| r > 0)
+            .ok_or_else(|| malformed("no r".into()))?;
+        let alpha = config
+            .get("lora_alpha")
+            .and_then(Value::as_f64)
+            .ok_or_else(|| malformed("no lora_alpha".into()))?;
         if !(0.0..=MAX_ALPHA).contains(&alpha) {
-            return Err(malformed(format!("a lora_alpha of {alpha}; from 0 to {MAX_ALPHA} are possible")));
+            return Err(malformed(format!(
+                "a lora_alpha of {alpha}; from 0 to {MAX_ALPHA} are possible"
+            )));
         }
         let path = folder.join("adapter_model.safetensors");
         let tensors = files::read_tensors(&path, Some(Kind::Float), device)?;
@@ -198,8 +221,15 @@ fn refuse_variations(config: &Value, path: &Path) -> Result<()> {
         Value::String(text) => text == "none",
         _ => false,
     };
-    for key in ["use_rslora", "use_dora", "bias", "rank_pattern", "alpha_pattern", "modules_to_save", "fan_in_fan_out"]
-    {
+    for key in [
+        "use_rslora",
+        "use_dora",
+        "bias",
+        "rank_pattern",
+        "alpha_pattern",
+        "modules_to_save",
+        "fan_in_fan_out",
+    ] {
         if let Some(value) = config.get(key).filter(|value| !plain(value)) {
             return Err(LearnError::UnsupportedConfig {
                 path: path.into(),
@@ -234,8 +264,13 @@ mod tests {
         model.add_lora(&LORA, 7).unwrap();
         assert_eq!(differ(&before, &hidden(&model)), 0.0);
         assert_eq!(model.lora_parameters().len(), 2 * 7 * 2);
-        let names: Vec<String> = model.lora_parameters().into_iter().map(|(name, _)| name).collect();
-        assert!(names.contains(&"base_model.model.model.layers.1.mlp.down_proj.lora_A.weight".to_owned()));
+        let names: Vec<String> =
+            model.lora_parameters().into_iter().map(|(name, _)| name).collect();
+        assert!(
+            names.contains(
+                &"base_model.model.model.layers.1.mlp.down_proj.lora_A.weight".to_owned()
+            )
+        );
     }
 
     #[test]
@@ -265,7 +300,10 @@ mod tests {
         again.load_adapter(dir.path()).unwrap();
         assert_eq!(differ(&hidden(&model), &hidden(&again)), 0.0);
         let config = std::fs::read_to_string(dir.path().join("adapter_config.json")).unwrap();
-        assert!(config.contains("\"peft_type\": \"LORA\"") && config.contains("\"lora_alpha\": 6"), "{config}");
+        assert!(
+            config.contains("\"peft_type\": \"LORA\"") && config.contains("\"lora_alpha\": 6"),
+            "{config}"
+        );
     }
 
     #[test]
@@ -286,7 +324,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         stirred("llama", &LORA).save_adapter(dir.path()).unwrap();
         let path = dir.path().join("adapter_config.json");
-        let config = std::fs::read_to_string(&path).unwrap().replace("\"use_dora\": false", "\"use_dora\": true");
+        let config = std::fs::read_to_string(&path)
+            .unwrap()
+            .replace("\"use_dora\": false", "\"use_dora\": true");
         std::fs::write(&path, config).unwrap();
         let error = tiny("llama", 1).load_adapter(dir.path()).unwrap_err();
         assert!(matches!(error, LearnError::UnsupportedConfig { key: "use_dora", .. }), "{error}");

@@ -1,17 +1,19 @@
 //! The GRPO loss and its relatives, with per-token advantages (TRL 0.23's definitions).
 //!
-//! The completion tokens of a batch lie in one flat list, so that there is no padding to mask. A token's loss is
+//! The completion tokens of a batch lie in one flat list, so that there is no padding to mask. A
+//! token's loss is
 //!
 //! ```text
 //! −w·min(min(ρ, δ)·A, clip(ρ, 1−ε_low, 1+ε_high)·A) + β·k3,   ρ = exp(new − old),   k3 = exp(ref − new) − (ref − new) − 1
 //! ```
 //!
-//! with w = 1, or min(exp(old − sampled), C) where another program sampled (truncated importance sampling, Yao et al. 2025; TRL's
-//! `vllm_importance_sampling_correction`),
+//! with w = 1, or min(exp(old − sampled), C) where another program sampled (truncated importance
+//! sampling, Yao et al. 2025; TRL's `vllm_importance_sampling_correction`),
 //!
-//! and the batch's loss is the sum of the token losses, each times the weight of its row ([`row_weights`]). Weights are
-//! computed over the whole step, so that the losses of its micro-batches simply add up: gradient accumulation gives the
-//! gradient of the full batch whatever the split.
+//! and the batch's loss is the sum of the token losses, each times the weight of its row
+//! ([`row_weights`]). Weights are computed over the whole step, so that the losses of its
+//! micro-batches simply add up: gradient accumulation gives the gradient of the full batch whatever
+//! the split.
 
 use corver_core::{ImportanceLevel, LossSettings, LossType};
 use tch::{Kind, Tensor};
@@ -59,8 +61,9 @@ impl Loss {
     }
 }
 
-/// The weight of every token of each row, for a step whose completions have these `lengths` (empty ones included).
-/// `tokens_in_step` is what `dapo` divides by: the tokens of all micro-batches that share this optimiser step.
+/// The weight of every token of each row, for a step whose completions have these `lengths` (empty
+/// ones included). `tokens_in_step` is what `dapo` divides by: the tokens of all micro-batches that
+/// share this optimiser step.
 #[must_use]
 pub fn row_weights(
     loss_type: LossType,
@@ -97,7 +100,8 @@ pub fn grpo_loss(settings: &LossSettings, inputs: &LossInputs<'_>) -> Result<Los
         Some(delta) => ratio.f_clamp_max(delta)?,
         None => ratio,
     };
-    let mut token_loss = ratio.f_mul(advantages)?.f_minimum(&clamped.f_mul(advantages)?)?.f_neg()?;
+    let mut token_loss =
+        ratio.f_mul(advantages)?.f_minimum(&clamped.f_mul(advantages)?)?.f_neg()?;
     if let Some(correction) = inputs.correction {
         token_loss = token_loss.f_mul(correction)?;
     }
@@ -156,15 +160,23 @@ mod tests {
         let correction = Tensor::from_slice(&[2.0f64, 0.5, 1.0]);
         let reference = new.detach();
         let with_kl = LossSettings { beta: 0.1, ..settings };
-        let inputs = LossInputs { correction: Some(&correction), reference: Some(&reference), ..inputs };
+        let inputs =
+            LossInputs { correction: Some(&correction), reference: Some(&reference), ..inputs };
         let loss = grpo_loss(&with_kl, &inputs).unwrap();
         let gradient = Tensor::run_backward(&[loss.loss], &[&new], false, false).remove(0);
-        assert_eq!(Vec::<f64>::try_from(gradient).unwrap(), [-0.5, 0.25, -1.5], "of the policy's term alone");
+        assert_eq!(
+            Vec::<f64>::try_from(gradient).unwrap(),
+            [-0.5, 0.25, -1.5],
+            "of the policy's term alone"
+        );
     }
 
     #[test]
     fn weights_of_each_kind() {
-        assert_eq!(row_weights(LossType::Grpo, &[2, 4, 0], 8, 6), [1.0 / 6.0, 1.0 / 12.0, 1.0 / 3.0]);
+        assert_eq!(
+            row_weights(LossType::Grpo, &[2, 4, 0], 8, 6),
+            [1.0 / 6.0, 1.0 / 12.0, 1.0 / 3.0]
+        );
         assert_eq!(row_weights(LossType::Bnpo, &[2, 4], 8, 12), [1.0 / 6.0; 2]);
         assert_eq!(row_weights(LossType::DrGrpo, &[2, 4], 8, 6), [1.0 / 16.0; 2]);
         assert_eq!(row_weights(LossType::Dapo, &[2, 4], 8, 12), [1.0 / 12.0; 2]);

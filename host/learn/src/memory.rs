@@ -14,13 +14,18 @@ pub fn free(device: Device) -> Result<u64> {
     if let Device::Cuda(index) = device {
         return Ok(libtorch::memory(index)?.0);
     }
-    let system = System::new_with_specifics(RefreshKind::nothing().with_memory(MemoryRefreshKind::everything()))
-        .map_err(|error| LearnError::io("read", "/proc/meminfo".as_ref())(std::io::Error::other(error)))?;
+    let system = System::new_with_specifics(
+        RefreshKind::nothing().with_memory(MemoryRefreshKind::everything()),
+    )
+    .map_err(|error| {
+        LearnError::io("read", "/proc/meminfo".as_ref())(std::io::Error::other(error))
+    })?;
     let of_container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.free_memory);
     Ok(system.available_memory().min(of_container))
 }
 
-/// The most bytes that this process took since `begin`: of a GPU's memory, its tensors; of the machine's, everything.
+/// The most bytes that this process took since `begin`: of a GPU's memory, its tensors; of the
+/// machine's, everything.
 #[derive(Debug)]
 pub struct Peak(Device);
 
@@ -49,12 +54,15 @@ impl Peak {
         if let Device::Cuda(index) = self.0 {
             return Ok(libtorch::memory(index)?.1);
         }
-        let status = std::fs::read_to_string(STATUS).map_err(LearnError::io("read", STATUS.as_ref()))?;
+        let status =
+            std::fs::read_to_string(STATUS).map_err(LearnError::io("read", STATUS.as_ref()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-        let kib = line.trim().trim_end_matches(" kB").parse::<u64>().map_err(|_| LearnError::Malformed {
-            path: STATUS.into(),
-            expected: "VmHWM in kB".into(),
-            got: line.to_owned(),
+        let kib = line.trim().trim_end_matches(" kB").parse::<u64>().map_err(|_| {
+            LearnError::Malformed {
+                path: STATUS.into(),
+                expected: "VmHWM in kB".into(),
+                got: line.to_owned(),
+            }
         })?;
         Ok(kib << 10)
     }

@@ -1,5 +1,5 @@
-//! A model with an adapter folded into its weights, for programs that serve models. Training never uses one: a weight in bf16
-//! would swallow the small changes that training begins with.
+//! A model with an adapter folded into its weights, for programs that serve models. Training never
+//! uses one: a weight in bf16 would swallow the small changes that training begins with.
 
 use std::path::Path;
 
@@ -14,15 +14,20 @@ use crate::model::Model;
 /// What holds a model's weights in its folder. Everything else is copied.
 const WEIGHTS: [&str; 6] = ["safetensors", "bin", "pt", "pth", "gguf", "onnx"];
 
-/// Writes the Hugging Face folder `out`, which appears only when it is complete: the model in `base` with the adapter in `adapter`
-/// added to its weights in f32, rounded to the dtype that `base` names, in one file.
+/// Writes the Hugging Face folder `out`, which appears only when it is complete: the model in
+/// `base` with the adapter in `adapter` added to its weights in f32, rounded to the dtype that
+/// `base` names, in one file.
 ///
 /// # Errors
 /// Where `base` or `adapter` cannot be read, `out` exists, or it cannot be written.
 pub fn merge(base: &Path, adapter: &Path, out: &Path, device: Device) -> Result<()> {
     if out.exists() {
         let expected = "a folder that does not exist yet".into();
-        return Err(LearnError::Input { what: "the merged model's folder", expected, got: out.display().to_string() });
+        return Err(LearnError::Input {
+            what: "the merged model's folder",
+            expected,
+            got: out.display().to_string(),
+        });
     }
     let mut model = Model::load(base, Precision::F32, device)?;
     model.load_adapter(adapter)?;
@@ -35,11 +40,13 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, device: Device) -> Result<
         for entry in std::fs::read_dir(base).map_err(LearnError::io("list", base))? {
             let path = entry.map_err(LearnError::io("list", base))?.path();
             let name = path.file_name().unwrap_or_default();
-            let holds_weights =
-                path.extension().is_some_and(|extension| WEIGHTS.iter().any(|known| extension == *known));
+            let holds_weights = path
+                .extension()
+                .is_some_and(|extension| WEIGHTS.iter().any(|known| extension == *known));
             let lists_weights = name.to_string_lossy().ends_with(".index.json");
             if path.is_file() && !holds_weights && !lists_weights {
-                std::fs::copy(&path, temporary.join(name)).map_err(LearnError::io("copy", &path))?;
+                std::fs::copy(&path, temporary.join(name))
+                    .map_err(LearnError::io("copy", &path))?;
             }
         }
         Ok(())

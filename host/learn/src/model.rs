@@ -35,7 +35,8 @@ pub struct Model {
     head: Option<Tensor>,
     rope: Rope,
     lora: Option<LoraSettings>,
-    /// Where it was loaded from: its folder, or `OWNER/NAME` for a download of Hugging Face's tools.
+    /// Where it was loaded from: its folder, or `OWNER/NAME` for a download of Hugging Face's
+    /// tools.
     base: Option<String>,
 }
 
@@ -43,14 +44,18 @@ impl Model {
     /// Loads a Hugging Face folder: config.json and model.safetensors, or its shards.
     ///
     /// # Errors
-    /// An unreadable file, an architecture that is not supported, a weight that is missing, superfluous or misshapen.
+    /// An unreadable file, an architecture that is not supported, a weight that is missing,
+    /// superfluous or misshapen.
     pub fn load(folder: &Path, precision: Precision, device: Device) -> Result<Self> {
         let config = ModelConfig::read(&folder.join("config.json"))?;
         let kind = kind(precision, device);
         let mut weights = Weights::open(folder, kind, device)?;
-        let model = Self { base: base_name(folder), ..Self::build(config, kind, device, &mut weights)? };
+        let model =
+            Self { base: base_name(folder), ..Self::build(config, kind, device, &mut weights)? };
         let tied = model.head.is_none();
-        weights.finish(|name| (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq"))?;
+        weights.finish(|name| {
+            (tied && name == "lm_head.weight") || name.ends_with("rotary_emb.inv_freq")
+        })?;
         Ok(model)
     }
 
@@ -60,10 +65,16 @@ impl Model {
     /// Sizes that do not fit together, or no memory on the device.
     pub fn random(config: ModelConfig, seed: u64, device: Device) -> Result<Self> {
         config.check().map_err(wrong_shape)?;
-        Self::build(config, Kind::Float, device, &mut Weights::Random { seed, kind: Kind::Float, device })
+        Self::build(
+            config,
+            Kind::Float,
+            device,
+            &mut Weights::Random { seed, kind: Kind::Float, device },
+        )
     }
 
-    /// A model of noise, made on the device itself: for measurements, which do not care what it says.
+    /// A model of noise, made on the device itself: for measurements, which do not care what it
+    /// says.
     ///
     /// # Errors
     /// As [`Model::random`].
@@ -73,27 +84,49 @@ impl Model {
         Self::build(config, kind, device, &mut Weights::Noise { kind, device })
     }
 
-    fn build(config: ModelConfig, kind: Kind, device: Device, weights: &mut Weights) -> Result<Self> {
+    fn build(
+        config: ModelConfig,
+        kind: Kind,
+        device: Device,
+        weights: &mut Weights,
+    ) -> Result<Self> {
         let (v, d) = (config.vocab_size, config.hidden_size);
         let embedding = weights.take("model.embed_tokens.weight", Role::Matrix, &[v, d])?;
-        let layers = (0..config.num_layers).map(|n| Layer::build(&config, n, weights)).collect::<Result<_>>()?;
+        let layers = (0..config.num_layers)
+            .map(|n| Layer::build(&config, n, weights))
+            .collect::<Result<_>>()?;
         let norm = weights.take("model.norm.weight", Role::Norm, &[d])?;
         let head = match config.tie_embeddings {
             true => None,
             false => Some(weights.take("lm_head.weight", Role::Matrix, &[v, d])?),
         };
         let rope = Rope::new(&config, kind, device)?;
-        Ok(Self { config, kind, device, embedding, layers, norm, head, rope, lora: None, base: None })
+        Ok(Self {
+            config,
+            kind,
+            device,
+            embedding,
+            layers,
+            norm,
+            head,
+            rope,
+            lora: None,
+            base: None,
+        })
     }
 
-    /// Writes config.json and model.safetensors, as `transformers` reads them; the folder is made if need be.
+    /// Writes config.json and model.safetensors, as `transformers` reads them; the folder is made
+    /// if need be.
     ///
     /// # Errors
     /// Where a file cannot be written.
     pub fn save(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(LearnError::io("create", folder))?;
-        let tensors: Vec<_> =
-            self.parameters().into_iter().map(|(name, tensor)| (name, tensor.shallow_clone())).collect();
+        let tensors: Vec<_> = self
+            .parameters()
+            .into_iter()
+            .map(|(name, tensor)| (name, tensor.shallow_clone()))
+            .collect();
         files::write_tensors(&folder.join("model.safetensors"), &tensors)?;
         let dtype = if self.kind == Kind::BFloat16 { "bfloat16" } else { "float32" };
         let config = format!("{:#}\n", self.config.to_json(dtype));
@@ -186,11 +219,17 @@ impl Model {
     /// As [`Self::save_adapter`], in bf16 where that is the precision, else in f32.
     pub(crate) fn save_adapter_in(&self, folder: &Path, precision: Precision) -> Result<()> {
         let Some(settings) = &self.lora else {
-            return Err(LearnError::Input { what: "model", expected: "adapters".into(), got: "none".into() });
+            return Err(LearnError::Input {
+                what: "model",
+                expected: "adapters".into(),
+                got: "none".into(),
+            });
         };
         std::fs::create_dir_all(folder).map_err(LearnError::io("create", folder))?;
-        let adapters: Vec<_> =
-            self.linears().filter_map(|linear| Some((linear.name.clone(), linear.adapter.as_ref()?))).collect();
+        let adapters: Vec<_> = self
+            .linears()
+            .filter_map(|linear| Some((linear.name.clone(), linear.adapter.as_ref()?)))
+            .collect();
         let kind = if precision == Precision::Bf16 { Kind::BFloat16 } else { Kind::Float };
         lora::write(folder, &adapters, settings, self.base.as_deref(), kind)
     }
@@ -203,7 +242,8 @@ impl Model {
         let _guard = tch::no_grad_guard();
         for linear in self.linears_mut() {
             if let Some(adapter) = linear.adapter.take() {
-                linear.weight = lora::merged_weight(&linear.weight, &adapter.a, &adapter.b, adapter.scaling)?;
+                linear.weight =
+                    lora::merged_weight(&linear.weight, &adapter.a, &adapter.b, adapter.scaling)?;
             }
         }
         self.lora = None;
@@ -215,11 +255,13 @@ impl Model {
     /// # Errors
     /// Where the device has no room for another adapter.
     pub fn keep_as_reference(&mut self) -> Result<()> {
-        self.linears_mut().filter_map(|linear| linear.adapter.as_mut()).try_for_each(Adapter::keep_as_reference)
+        self.linears_mut()
+            .filter_map(|linear| linear.adapter.as_mut())
+            .try_for_each(Adapter::keep_as_reference)
     }
 
-    /// Whether the adapters take part; without them the model is the base model, or what [`Self::keep_as_reference`] kept. Returns
-    /// whether they did before.
+    /// Whether the adapters take part; without them the model is the base model, or what
+    /// [`Self::keep_as_reference`] kept. Returns whether they did before.
     pub fn set_adapters(&mut self, on: bool) -> bool {
         let mut were = false;
         for adapter in self.linears_mut().filter_map(|linear| linear.adapter.as_mut()) {
@@ -240,7 +282,9 @@ impl Model {
     pub fn lora_parameters(&self) -> Vec<(String, &Tensor)> {
         self.linears()
             .filter_map(|linear| Some((linear.name.as_str(), linear.adapter.as_ref()?)))
-            .flat_map(|(name, x)| [(lora::peft_name(name, "A"), &x.a), (lora::peft_name(name, "B"), &x.b)])
+            .flat_map(|(name, x)| {
+                [(lora::peft_name(name, "A"), &x.a), (lora::peft_name(name, "B"), &x.b)]
+            })
             .collect()
     }
 
@@ -252,8 +296,9 @@ impl Model {
         self.layers.iter_mut().flat_map(Layer::linears_mut)
     }
 
-    /// `tokens` `[B, T]` i64 → the final hidden states `[B, T, D]`, causal. Shorter rows are padded **at the right**
-    /// with any valid id: no real token looks at a later one, so that padding needs no mask and changes nothing.
+    /// `tokens` `[B, T]` i64 → the final hidden states `[B, T, D]`, causal. Shorter rows are padded
+    /// **at the right** with any valid id: no real token looks at a later one, so that padding
+    /// needs no mask and changes nothing.
     ///
     /// # Errors
     /// Where the device fails.
@@ -274,26 +319,35 @@ impl Model {
         self.head.as_ref().unwrap_or(&self.embedding)
     }
 
-    /// Runs the prompts once; returns their keys and values, and the logits `[Q, V]` of each one's next token.
+    /// Runs the prompts once; returns their keys and values, and the logits `[Q, V]` of each one's
+    /// next token.
     pub(crate) fn prefill(&self, prompts: &[&[u32]]) -> Result<(PromptKeys, Tensor)> {
         let groups: Vec<_> = prompts.iter().map(|&prompt| (prompt, Vec::new())).collect();
         let packed = Packed::new(self, &groups)?;
         let mut keys = PromptKeys::with_capacity(self.layers.len());
         let hidden = self.forward(&packed.tokens, &mut Pass::Prefill(&packed, &mut keys))?; // [1, ΣP, D]
-        let last: Vec<i64> = packed.groups.iter().map(|group| group.start + group.prompt - 1).collect();
+        let last: Vec<i64> =
+            packed.groups.iter().map(|group| group.start + group.prompt - 1).collect();
         let last = Tensor::f_from_slice(&last)?.f_to_device(self.device)?;
         let logits = self.logits(&hidden.f_squeeze_dim(0)?.f_index_select(0, &last)?)?;
         Ok((keys, logits))
     }
 
     /// A cache for `rows[p]` completions of prompt p.
-    pub(crate) fn cache(&self, keys: PromptKeys, prompts: &[&[u32]], rows: &[usize], room: usize) -> Result<KvCache> {
+    pub(crate) fn cache(
+        &self,
+        keys: PromptKeys,
+        prompts: &[&[u32]],
+        rows: &[usize],
+        room: usize,
+    ) -> Result<KvCache> {
         let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.len()).collect();
         let group = self.config.num_heads / self.config.num_kv_heads;
         KvCache::new(keys, &lengths, rows, group as i64, room)
     }
 
-    /// Takes the adapters as they are now until what comes back is dropped; no gradient reaches them until then.
+    /// Takes the adapters as they are now until what comes back is dropped; no gradient reaches
+    /// them until then.
     pub(crate) fn freeze(&self) -> Result<Frozen<'_>> {
         let frozen = Frozen(self);
         self.layers.iter().try_for_each(Layer::freeze)?;
@@ -316,14 +370,17 @@ impl Model {
             flat.extend(row.iter().map(|&id| i64::from(id)));
             flat.resize(flat.len() + longest - row.len(), 0);
         }
-        Ok(Tensor::f_from_slice(&flat)?.f_view([rows.len() as i64, longest as i64])?.f_to_device(self.device)?)
+        Ok(Tensor::f_from_slice(&flat)?
+            .f_view([rows.len() as i64, longest as i64])?
+            .f_to_device(self.device)?)
     }
 
     /// That the model has places and embeddings for these tokens.
     pub(crate) fn check_sequence(&self, sequence: &[u32]) -> Result<()> {
         let (most, vocab) = (self.config.max_positions, self.config.vocab_size);
         if sequence.is_empty() || sequence.len() > most {
-            let (expected, got) = (format!("1 to {most} tokens"), format!("{} tokens", sequence.len()));
+            let (expected, got) =
+                (format!("1 to {most} tokens"), format!("{} tokens", sequence.len()));
             return Err(LearnError::Input { what: "token sequence", expected, got });
         }
         if let Some(id) = sequence.iter().find(|&&id| id as usize >= vocab) {
@@ -333,7 +390,8 @@ impl Model {
         Ok(())
     }
 
-    /// Prompts with their completions → the final hidden states `[N, D]`, in the order of the flat list.
+    /// Prompts with their completions → the final hidden states `[N, D]`, in the order of the flat
+    /// list.
     pub(crate) fn hidden_packed(&self, packed: &Packed) -> Result<Tensor> {
         Ok(self.forward(&packed.tokens, &mut Pass::Packed(packed))?.f_squeeze_dim(0)?)
     }
@@ -341,8 +399,12 @@ impl Model {
     fn forward(&self, tokens: &Tensor, pass: &mut Pass<'_>) -> Result<Tensor> {
         let angles = match pass {
             Pass::Step(cache) => self.rope.angles(cache.next_position())?,
-            Pass::Packed(packed) | Pass::Prefill(packed, _) => self.rope.angles(&packed.positions)?,
-            _ => self.rope.angles(&Tensor::f_arange(tokens.size()[1], (Kind::Int64, self.device))?)?,
+            Pass::Packed(packed) | Pass::Prefill(packed, _) => {
+                self.rope.angles(&packed.positions)?
+            }
+            _ => self
+                .rope
+                .angles(&Tensor::f_arange(tokens.size()[1], (Kind::Int64, self.device))?)?,
         };
         let mut x = Tensor::f_embedding(&self.embedding, tokens, -1, false, false)?; // [B, T, D]
         for (n, layer) in self.layers.iter().enumerate() {
@@ -369,8 +431,12 @@ fn wrong_shape((expected, got): (&'static str, String)) -> LearnError {
 fn base_name(folder: &Path) -> Option<String> {
     let folder = std::path::absolute(folder).ok()?;
     let repository = || {
-        let repository =
-            folder.parent().filter(|parent| parent.ends_with("snapshots"))?.parent()?.file_name()?.to_str()?;
+        let repository = folder
+            .parent()
+            .filter(|parent| parent.ends_with("snapshots"))?
+            .parent()?
+            .file_name()?
+            .to_str()?;
         Some(repository.strip_prefix("models--")?.replacen("--", "/", 1))
     };
     repository().or_else(|| Some(folder.to_str()?.to_owned()))
@@ -394,7 +460,10 @@ mod tests {
             let (short, long): (&[u32], &[u32]) = (&[4, 5, 6], &[1, 2, 3, 4, 5, 6, 7, 8]);
             let alone = model.hidden(&model.batch(&[short]).unwrap()).unwrap();
             let padded = model.hidden(&model.batch(&[short, long]).unwrap()).unwrap();
-            assert!(differ(&alone.select(0, 0), &padded.select(0, 0).narrow(0, 0, 3)) < 1e-5, "{family}");
+            assert!(
+                differ(&alone.select(0, 0), &padded.select(0, 0).narrow(0, 0, 3)) < 1e-5,
+                "{family}"
+            );
         }
     }
 
@@ -415,7 +484,11 @@ mod tests {
             model.save(dir.path()).unwrap();
             let again = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap();
             let tokens = model.batch(&[&[1, 5, 2]]).unwrap();
-            assert_eq!(differ(&model.hidden(&tokens).unwrap(), &again.hidden(&tokens).unwrap()), 0.0, "{family}");
+            assert_eq!(
+                differ(&model.hidden(&tokens).unwrap(), &again.hidden(&tokens).unwrap()),
+                0.0,
+                "{family}"
+            );
         }
     }
 
@@ -424,7 +497,8 @@ mod tests {
         let model = tiny("llama", 4);
         let dir = tempfile::tempdir().unwrap();
         model.save(dir.path()).unwrap();
-        let all = files::read_tensors(&dir.path().join("model.safetensors"), None, Device::Cpu).unwrap();
+        let all =
+            files::read_tensors(&dir.path().join("model.safetensors"), None, Device::Cpu).unwrap();
         std::fs::remove_file(dir.path().join("model.safetensors")).unwrap();
         let mut weight_map = serde_json::Map::new();
         let all: Vec<_> = all.into_iter().collect();
@@ -447,9 +521,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         model.save(dir.path()).unwrap();
         let path = dir.path().join("model.safetensors");
-        let tensors: Vec<_> = files::read_tensors(&path, None, Device::Cpu).unwrap().into_iter().collect();
+        let tensors: Vec<_> =
+            files::read_tensors(&path, None, Device::Cpu).unwrap().into_iter().collect();
 
-        let missing: Vec<_> = tensors.iter().filter(|(n, _)| n != "lm_head.weight").map(clone).collect();
+        let missing: Vec<_> =
+            tensors.iter().filter(|(n, _)| n != "lm_head.weight").map(clone).collect();
         files::write_tensors(&path, &missing).unwrap();
         let error = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap_err().to_string();
         assert!(error.contains("lm_head.weight") && error.contains("no such tensor"), "{error}");
@@ -460,25 +536,31 @@ mod tests {
         let error = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap_err().to_string();
         assert!(error.contains("q_proj.bias"), "{error}");
 
-        let wrong = tensors
-            .iter()
-            .map(|(n, t)| (n.clone(), if n == "model.norm.weight" { t.narrow(0, 0, 3) } else { t.copy() }));
+        let wrong = tensors.iter().map(|(n, t)| {
+            (n.clone(), if n == "model.norm.weight" { t.narrow(0, 0, 3) } else { t.copy() })
+        });
         files::write_tensors(&path, &wrong.collect::<Vec<_>>()).unwrap();
         let error = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap_err().to_string();
-        assert!(error.contains("model.norm.weight") && error.contains("[16]") && error.contains("[3]"), "{error}");
+        assert!(
+            error.contains("model.norm.weight") && error.contains("[16]") && error.contains("[3]"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_shape_that_cannot_be_held_is_named() {
         let dir = tempfile::tempdir().unwrap();
         tiny("llama", 5).save(dir.path()).unwrap();
-        let header = br#"{"x":{"dtype":"F32","shape":[0,9223372036854775808],"data_offsets":[0,0]}}"#;
+        let header =
+            br#"{"x":{"dtype":"F32","shape":[0,9223372036854775808],"data_offsets":[0,0]}}"#;
         let bytes = [&(header.len() as u64).to_le_bytes()[..], header].concat();
         std::fs::write(dir.path().join("model.safetensors"), bytes).unwrap();
         let error = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap_err();
         let said = error.to_string();
         assert!(
-            said.contains("model.safetensors") && said.contains("`x`") && said.contains("9223372036854775808"),
+            said.contains("model.safetensors")
+                && said.contains("`x`")
+                && said.contains("9223372036854775808"),
             "{said}"
         );
     }
@@ -497,7 +579,8 @@ mod tests {
         let mut model = Model::load(dir.path(), Precision::F32, Device::Cpu).unwrap();
         model.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 1).unwrap();
         model.save_adapter(&dir.path().join("adapter")).unwrap();
-        let config = std::fs::read_to_string(dir.path().join("adapter/adapter_config.json")).unwrap();
+        let config =
+            std::fs::read_to_string(dir.path().join("adapter/adapter_config.json")).unwrap();
         let config: serde_json::Value = serde_json::from_str(&config).unwrap();
         assert_eq!(config["base_model_name_or_path"], dir.path().to_str().unwrap());
     }

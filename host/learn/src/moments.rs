@@ -1,5 +1,5 @@
-//! A moment of a parameter between two steps: in f32, or in 8 bits with a scale for every 256 numbers (Dettmers et al. 2022,
-//! “8-bit Optimizers via Block-wise Quantization”).
+//! A moment of a parameter between two steps: in f32, or in 8 bits with a scale for every 256
+//! numbers (Dettmers et al. 2022, “8-bit Optimizers via Block-wise Quantization”).
 
 use corver_core::MomentPrecision;
 use tch::{Device, Kind, Tensor};
@@ -33,19 +33,25 @@ pub(crate) struct EightBit {
 
 impl Moment {
     /// Of zeros, for a parameter like this; `signed` where it can be negative.
-    pub(crate) fn new(parameter: &Tensor, precision: MomentPrecision, signed: bool) -> Result<Self> {
+    pub(crate) fn new(
+        parameter: &Tensor,
+        precision: MomentPrecision,
+        signed: bool,
+    ) -> Result<Self> {
         let zeros = parameter.f_zeros_like()?.f_detach()?;
         if precision == MomentPrecision::F32 || parameter.numel() < FEWEST {
             return Ok(Self::Full(zeros));
         }
         let levels = Tensor::f_from_slice(&levels(signed))?.f_to_device(parameter.device())?;
         let empty = || Tensor::f_zeros([0], (Kind::Float, Device::Cpu));
-        let mut moment = EightBit { codes: empty()?, scales: empty()?, levels, shape: parameter.size() };
+        let mut moment =
+            EightBit { codes: empty()?, scales: empty()?, levels, shape: parameter.size() };
         moment.write(&zeros)?;
         Ok(Self::EightBit(moment))
     }
 
-    /// In the parameter's shape. Until [`Moment::write`], what is computed with it in place may or may not be kept.
+    /// In the parameter's shape. Until [`Moment::write`], what is computed with it in place may or
+    /// may not be kept.
     pub(crate) fn read(&self) -> Result<Tensor> {
         match self {
             Self::Full(value) => Ok(value.shallow_clone()),
@@ -65,7 +71,9 @@ impl Moment {
     pub(crate) fn tensors(&self) -> Vec<(&'static str, &Tensor)> {
         match self {
             Self::Full(value) => vec![("", value)],
-            Self::EightBit(EightBit { codes, scales, .. }) => vec![(".codes", codes), (".scales", scales)],
+            Self::EightBit(EightBit { codes, scales, .. }) => {
+                vec![(".codes", codes), (".scales", scales)]
+            }
         }
     }
 
@@ -106,20 +114,24 @@ impl EightBit {
     fn write(&mut self, value: &Tensor) -> Result<()> {
         let flat = value.f_reshape([-1])?;
         let n = flat.numel() as i64;
-        let blocks = flat.f_constant_pad_nd([0, (BLOCK - n % BLOCK) % BLOCK])?.f_view([-1, BLOCK])?;
+        let blocks =
+            flat.f_constant_pad_nd([0, (BLOCK - n % BLOCK) % BLOCK])?.f_view([-1, BLOCK])?;
         self.scales = blocks.f_abs()?.f_amax([1i64].as_slice(), false)?;
         // A block of zeros is divided by something, and stays one.
-        let shares = blocks.f_div(&self.scales.f_clamp_min(f64::from(f32::MIN_POSITIVE))?.f_unsqueeze(1)?)?;
+        let shares = blocks
+            .f_div(&self.scales.f_clamp_min(f64::from(f32::MIN_POSITIVE))?.f_unsqueeze(1)?)?;
         let (lower, upper) = (self.levels.f_narrow(0, 0, 255)?, self.levels.f_narrow(0, 1, 255)?);
         let borders = lower.f_add(&upper)?.f_div_scalar(2.0)?;
         let codes = shares.f_bucketize(&borders, false, false)?;
-        self.codes = codes.f_to_kind(Kind::Uint8)?.f_view([-1])?.f_narrow(0, 0, n)?.f_contiguous()?;
+        self.codes =
+            codes.f_to_kind(Kind::Uint8)?.f_view([-1])?.f_narrow(0, 0, n)?.f_contiguous()?;
         Ok(())
     }
 }
 
-/// The 256 levels of a dynamic-exponent number within ±1: in each decade from 1e-6 up twice as many evenly spaced fractions as in the
-/// one below it, and 0 and 1. Without a sign there are twice as many again.
+/// The 256 levels of a dynamic-exponent number within ±1: in each decade from 1e-6 up twice as many
+/// evenly spaced fractions as in the one below it, and 0 and 1. Without a sign there are twice as
+/// many again.
 fn levels(signed: bool) -> Vec<f32> {
     let mut levels = vec![0.0, 1.0];
     for decade in 0..7 {
@@ -150,18 +162,34 @@ mod tests {
         assert_eq!((signed.len(), unsigned.len()), (256, 256));
         // The lowest, those around 0 and the highest of bitsandbytes' `create_dynamic_map`.
         let ends = |levels: &[f32], around: usize| {
-            [levels[0], levels[around - 1], levels[around], levels[around + 1], levels[254], levels[255]]
+            [
+                levels[0],
+                levels[around - 1],
+                levels[around],
+                levels[around + 1],
+                levels[254],
+                levels[255],
+            ]
         };
         let close = |got: [f32; 6], expected: [f32; 6]| {
-            got.iter().zip(expected).all(|(got, expected)| (got - expected).abs() <= 1e-6 * expected.abs())
+            got.iter()
+                .zip(expected)
+                .all(|(got, expected)| (got - expected).abs() <= 1e-6 * expected.abs())
         };
-        assert!(close(ends(&signed, 127), [-0.992_968_74, -5.5e-7, 0.0, 5.5e-7, 0.992_968_74, 1.0]), "{signed:?}");
-        assert!(close(ends(&unsigned, 1), [0.0, 0.0, 3.25e-7, 7.75e-7, 0.996_484_4, 1.0]), "{unsigned:?}");
+        assert!(
+            close(ends(&signed, 127), [-0.992_968_74, -5.5e-7, 0.0, 5.5e-7, 0.992_968_74, 1.0]),
+            "{signed:?}"
+        );
+        assert!(
+            close(ends(&unsigned, 1), [0.0, 0.0, 3.25e-7, 7.75e-7, 0.996_484_4, 1.0]),
+            "{unsigned:?}"
+        );
     }
 
     #[test]
     fn what_is_written_comes_back_within_half_a_level() {
-        let value = (Tensor::arange(5000, (Kind::Float, Device::Cpu)) * 0.37).sin().view([50, 100]) * 1e-4;
+        let value =
+            (Tensor::arange(5000, (Kind::Float, Device::Cpu)) * 0.37).sin().view([50, 100]) * 1e-4;
         let mut moment = Moment::new(&value, MomentPrecision::Eight, true).unwrap();
         assert_eq!(moment.read().unwrap().abs().max().double_value(&[]), 0.0);
         moment.write(&value).unwrap();
@@ -175,26 +203,35 @@ mod tests {
             Ok(tensor.shallow_clone())
         });
         assert_eq!(again.unwrap().read().unwrap(), back);
-        assert!(matches!(Moment::new(&value.narrow(0, 0, 40), MomentPrecision::Eight, true), Ok(Moment::Full(_))));
+        assert!(matches!(
+            Moment::new(&value.narrow(0, 0, 40), MomentPrecision::Eight, true),
+            Ok(Moment::Full(_))
+        ));
     }
 
-    /// The published step, number by number in f64: moments from their codes, the step, new scales, the nearest level.
+    /// The published step, number by number in f64: moments from their codes, the step, new scales,
+    /// the nearest level.
     #[test]
     fn steps_are_the_published_ones() {
         const N: usize = 4200; // 16 blocks and a part of one
-        let settings =
-            AdamWSettings { weight_decay: 0.01, moments: MomentPrecision::Eight, ..AdamWSettings::default() };
+        let settings = AdamWSettings {
+            weight_decay: 0.01,
+            moments: MomentPrecision::Eight,
+            ..AdamWSettings::default()
+        };
         let rate = 1e-2;
         let parameter = Tensor::ones([N as i64], (Kind::Float, Device::Cpu));
         let mut optimizer = AdamW::new(vec![parameter.shallow_clone()], settings).unwrap();
         let (levels, mut expected) = ([levels(true), levels(false)], vec![1.0f64; N]);
         let mut moments = [vec![0.0f64; N], vec![0.0f64; N]];
         for step in 1..=4 {
-            let gradient: Vec<f64> =
-                (0..N).map(|n| ((n * step) as f64 * 0.731).sin() * 10f64.powi(-((n % 5) as i32))).collect();
+            let gradient: Vec<f64> = (0..N)
+                .map(|n| ((n * step) as f64 * 0.731).sin() * 10f64.powi(-((n % 5) as i32)))
+                .collect();
             let tensor = Tensor::from_slice(&gradient).to_kind(Kind::Float);
             optimizer.step(&[tensor], rate).unwrap();
-            let (scale1, scale2) = (1.0 - 0.9f64.powi(step as i32), 1.0 - 0.999f64.powi(step as i32));
+            let (scale1, scale2) =
+                (1.0 - 0.9f64.powi(step as i32), 1.0 - 0.999f64.powi(step as i32));
             for n in 0..N {
                 moments[0][n] = 0.9 * moments[0][n] + 0.1 * gradient[n];
                 moments[1][n] = 0.999 * moments[1][n] + 0.001 * gradient[n] * gradient[n];
@@ -206,15 +243,21 @@ mod tests {
                     let scale = block.iter().fold(0f64, |most, x| most.max(x.abs()));
                     let far = |level: f32, x: f64| (f64::from(level) - x / scale).abs();
                     for x in block {
-                        let nearest = levels.iter().min_by(|a, b| far(**a, *x).total_cmp(&far(**b, *x))).unwrap();
+                        let nearest = levels
+                            .iter()
+                            .min_by(|a, b| far(**a, *x).total_cmp(&far(**b, *x)))
+                            .unwrap();
                         *x = f64::from(*nearest) * scale;
                     }
                 }
             }
         }
         let got = Vec::<f32>::try_from(parameter).unwrap();
-        let far =
-            got.iter().zip(&expected).filter(|(got, expected)| (f64::from(**got) - **expected).abs() > 1e-5).count();
+        let far = got
+            .iter()
+            .zip(&expected)
+            .filter(|(got, expected)| (f64::from(**got) - **expected).abs() > 1e-5)
+            .count();
         // Where a number lies between two levels, rounding in f32 may take the other one.
         assert!(far <= N / 500, "{far} of {N} differ");
     }

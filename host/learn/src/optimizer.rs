@@ -1,6 +1,7 @@
 //! AdamW (Loshchilov & Hutter 2019) with a state that can be saved, and gradient clipping.
 //!
-//! Written out because libtorch's own optimiser does not hand out its moments, and has none of 8 bits.
+//! Written out because libtorch's own optimiser does not hand out its moments, and has none of 8
+//! bits.
 
 use corver_core::AdamWSettings;
 use tch::Tensor;
@@ -25,7 +26,8 @@ impl AdamW {
     /// Where the device has no room for the moments.
     pub fn new(parameters: Vec<Tensor>, settings: AdamWSettings) -> Result<Self> {
         let _guard = tch::no_grad_guard();
-        let moments = |signed| parameters.iter().map(|p| Moment::new(p, settings.moments, signed)).collect();
+        let moments =
+            |signed| parameters.iter().map(|p| Moment::new(p, settings.moments, signed)).collect();
         let (first, second): (Result<_>, Result<_>) = (moments(true), moments(false));
         Ok(Self { first: first?, second: second?, settings, parameters, step: 0 })
     }
@@ -46,23 +48,30 @@ impl AdamW {
     /// # Errors
     /// Where the device fails.
     pub fn moments(&self) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
-        let read = |moments: &[Moment]| moments.iter().map(Moment::read).collect::<Result<Vec<_>>>();
+        let read =
+            |moments: &[Moment]| moments.iter().map(Moment::read).collect::<Result<Vec<_>>>();
         Ok((read(&self.first)?, read(&self.second)?))
     }
 
-    /// The moments as they are held, each with its parameter's number and a name of its own for that parameter.
+    /// The moments as they are held, each with its parameter's number and a name of its own for
+    /// that parameter.
     pub(crate) fn state(&self) -> impl Iterator<Item = (usize, String, &Tensor)> {
         [("m", &self.first), ("v", &self.second)].into_iter().flat_map(|(name, moments)| {
             moments.iter().enumerate().flat_map(move |(n, moment)| {
-                moment.tensors().into_iter().map(move |(part, tensor)| (n, format!("{name}{part}"), tensor))
+                moment
+                    .tensors()
+                    .into_iter()
+                    .map(move |(part, tensor)| (n, format!("{name}{part}"), tensor))
             })
         })
     }
 
-    /// Takes over saved parameters, moments (`take` finds what [`AdamW::state`] named) and the number of steps done.
+    /// Takes over saved parameters, moments (`take` finds what [`AdamW::state`] named) and the
+    /// number of steps done.
     ///
     /// # Errors
-    /// Those of `take`, or shapes that are not those of the parameters; everything is then as before.
+    /// Those of `take`, or shapes that are not those of the parameters; everything is then as
+    /// before.
     pub(crate) fn restore(
         &mut self,
         parameters: &[Tensor],
@@ -72,7 +81,9 @@ impl AdamW {
         self.check(parameters, "adapter")?;
         let mut restored = |moments: &[Moment], name: &str| {
             let moments = moments.iter().enumerate();
-            moments.map(|(n, own)| own.restored(|part| take(n, &format!("{name}{part}")))).collect::<Result<Vec<_>>>()
+            moments
+                .map(|(n, own)| own.restored(|part| take(n, &format!("{name}{part}"))))
+                .collect::<Result<Vec<_>>>()
         };
         let (first, second) = (restored(&self.first, "m")?, restored(&self.second, "v")?);
         let _guard = tch::no_grad_guard();
@@ -95,10 +106,14 @@ impl AdamW {
         let (scale1, scale2) = (1.0 - beta1.powf(exponent), 1.0 - beta2.powf(exponent));
         let _guard = tch::no_grad_guard();
         let moments = self.first.iter_mut().zip(&mut self.second);
-        for ((parameter, gradient), (first, second)) in self.parameters.iter_mut().zip(gradients).zip(moments) {
+        for ((parameter, gradient), (first, second)) in
+            self.parameters.iter_mut().zip(gradients).zip(moments)
+        {
             let (mut m, mut v) = (first.read()?, second.read()?);
             let _ = m.f_lerp_(gradient, 1.0 - beta1)?;
-            let _ = v.f_mul_scalar_(beta2)?.f_add_(&gradient.f_square()?.f_mul_scalar_(1.0 - beta2)?)?;
+            let _ = v
+                .f_mul_scalar_(beta2)?
+                .f_add_(&gradient.f_square()?.f_mul_scalar_(1.0 - beta2)?)?;
             let root = v.f_sqrt()?.f_mul_scalar_(1.0 / scale2.sqrt())?.f_add_scalar_(eps)?;
             if weight_decay != 0.0 {
                 let _ = parameter.f_mul_scalar_(1.0 - learning_rate * weight_decay)?;

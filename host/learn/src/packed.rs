@@ -1,5 +1,6 @@
-//! Prompts and their completions in one flat list of tokens, each prompt once: all samples of a group continue the same one, so
-//! its hidden states, keys and values are theirs too. The gradient is that of a prompt per sample, at a fraction of the tokens.
+//! Prompts and their completions in one flat list of tokens, each prompt once: all samples of a
+//! group continue the same one, so its hidden states, keys and values are theirs too. The gradient
+//! is that of a prompt per sample, at a fraction of the tokens.
 
 use tch::{Device, Kind, Tensor};
 
@@ -31,8 +32,8 @@ pub(crate) struct Completions {
     pub(crate) rows: i64,
     /// T, tokens of the longest.
     pub(crate) longest: i64,
-    /// `[R · T]` i64, where each token is in the flat list. A row that is shorter ends in tokens of the prompt, which no token
-    /// sees and which are dropped again.
+    /// `[R · T]` i64, where each token is in the flat list. A row that is shorter ends in tokens of
+    /// the prompt, which no token sees and which are dropped again.
     pub(crate) places: Tensor,
     /// `[n]` i64, where in `[R · T]` the tokens are that exist, in the order of the flat list.
     pub(crate) present: Tensor,
@@ -68,7 +69,8 @@ impl Packed {
                     longest,
                     places: integers(&places, device)?,
                     present: integers(&present, device)?,
-                    visible: Tensor::f_ones([longest, length + longest], (Kind::Bool, device))?.f_tril(length)?,
+                    visible: Tensor::f_ones([longest, length + longest], (Kind::Bool, device))?
+                        .f_tril(length)?,
                 }),
             };
             packed.push(Group { start, prompt: length, completions });
@@ -104,7 +106,10 @@ mod tests {
                 let expected = whole.select(0, 0).narrow(0, first as i64, tokens as i64);
                 let got = packed.narrow(0, next, tokens as i64);
                 next += tokens as i64;
-                assert!((got - expected).abs().sum(Kind::Float).double_value(&[]) < 1e-4, "{family}, before {next}");
+                assert!(
+                    (got - expected).abs().sum(Kind::Float).double_value(&[]) < 1e-4,
+                    "{family}, before {next}"
+                );
             };
             let whole = |tokens: &[u32]| model.hidden(&model.batch(&[tokens]).unwrap()).unwrap();
             for (prompt, completions) in &groups {

@@ -1,7 +1,8 @@
-//! What a run is going to take of a device's memory, worked out before anything is loaded: how many rows can be decoded at once,
-//! and how many tokens can go through one forward and backward pass.
+//! What a run is going to take of a device's memory, worked out before anything is loaded: how many
+//! rows can be decoded at once, and how many tokens can go through one forward and backward pass.
 //!
-//! The terms follow what the code holds. Those of the update's graph are the tensors that the backward pass reads again.
+//! The terms follow what the code holds. Those of the update's graph are the tensors that the
+//! backward pass reads again.
 
 use std::path::Path;
 
@@ -63,8 +64,9 @@ pub struct MemoryPlan {
     pub learning: u64,
 }
 
-/// Share of the memory that a plan gives away; the rest is for pieces too small to use, and for what libraries keep. The C
-/// library's heap keeps far more holes than libtorch's allocator of a GPU: up to half of what is in use.
+/// Share of the memory that a plan gives away; the rest is for pieces too small to use, and for
+/// what libraries keep. The C library's heap keeps far more holes than libtorch's allocator of a
+/// GPU: up to half of what is in use.
 fn share(device: Device) -> f64 {
     if device.is_cuda() { 0.9 } else { 0.6 }
 }
@@ -72,11 +74,13 @@ fn share(device: Device) -> f64 {
 /// Tokens that a prompt is taken to have where nothing bounds them.
 const UNBOUNDED_PROMPT: usize = 1024;
 
-/// f32 tensors of the size of the logits that exist at a time: logits, log-probabilities, probabilities and what is made of them.
+/// f32 tensors of the size of the logits that exist at a time: logits, log-probabilities,
+/// probabilities and what is made of them.
 const LOGITS: u64 = 5;
 
 impl MemoryPlan {
-    /// Of the model in `folder`; `bytes` stand for what the device has free, which need not be there then.
+    /// Of the model in `folder`; `bytes` stand for what the device has free, which need not be
+    /// there then.
     ///
     /// # Errors
     /// Those of [`ModelConfig::read`], [`find_device`], [`memory::free`] and [`MemoryPlan::new`].
@@ -100,13 +104,21 @@ impl MemoryPlan {
     ///
     /// # Errors
     /// [`LearnError::Memory`] where not even one question's rows fit, or not even one row's update.
-    pub fn new(config: &ModelConfig, kind: Kind, device: Device, load: &Load, available: u64) -> Result<Self> {
+    pub fn new(
+        config: &ModelConfig,
+        kind: Kind,
+        device: Device,
+        load: &Load,
+        available: u64,
+    ) -> Result<Self> {
         let shape = Shape::new(config, kind, load);
         let budget = (available as f64 * share(device)) as u64;
         let [prompt, completion] = shape.lengths.map(|n| n as u64);
         let moments = match load.moments {
             MomentPrecision::F32 => 2 * 4 * shape.adapter_elements,
-            MomentPrecision::Eight => 2 * shape.adapter_elements + 2 * 4 * shape.adapter_elements / 256,
+            MomentPrecision::Eight => {
+                2 * shape.adapter_elements + 2 * 4 * shape.adapter_elements / 256
+            }
         };
         let copies = 1 + u64::from(load.reference_adapter);
         let (weights, adapters) = (shape.weights, 4 * copies * shape.adapter_elements + moments);
@@ -116,7 +128,8 @@ impl MemoryPlan {
 
         let capacity = (completion + CACHE_BLOCK as u64).next_multiple_of(CACHE_BLOCK as u64);
         // Growing and thinning copy the table of one layer at a time.
-        let own = capacity * shape.cache_per_token * (config.num_layers as u64 + 1) / config.num_layers as u64;
+        let own = capacity * shape.cache_per_token * (config.num_layers as u64 + 1)
+            / config.num_layers as u64;
         let cache = prompt * shape.cache_per_token + own;
         let sampling = prompt * shape.pass_per_token + LOGITS * 4 * config.vocab_size as u64;
         let at_rest = weights + adapters + shape.factors;
@@ -134,7 +147,11 @@ impl MemoryPlan {
         if tokens < least {
             let remedy = "lower update.lora.r or rollout.max_completion_length";
             let needs = fixed + least * shape.graph_per_token;
-            return Err(refuse("the update by the fewest completions that go together", needs, remedy));
+            return Err(refuse(
+                "the update by the fewest completions that go together",
+                needs,
+                remedy,
+            ));
         }
         Ok(Self {
             available,
@@ -166,7 +183,8 @@ impl MemoryPlan {
 impl std::fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let gib = |bytes: u64| bytes as f64 / f64::from(1u32 << 30);
-        let (rows, tokens, per_token) = (self.rows, self.micro_batch_tokens, self.graph_per_token as f64 / 1e6);
+        let (rows, tokens, per_token) =
+            (self.rows, self.micro_batch_tokens, self.graph_per_token as f64 / 1e6);
         writeln!(
             f,
             "memory: {:.1} GiB free; the model takes {:.1}, its adapters and the optimiser {:.1}",
@@ -206,9 +224,14 @@ struct Shape {
 impl Shape {
     fn new(config: &ModelConfig, kind: Kind, load: &Load) -> Self {
         let size = kind.elt_size_in_bytes() as u64;
-        let [d, f, v, layers, r] =
-            [config.hidden_size, config.intermediate_size, config.vocab_size, config.num_layers, load.rank]
-                .map(|n| n as u64);
+        let [d, f, v, layers, r] = [
+            config.hidden_size,
+            config.intermediate_size,
+            config.vocab_size,
+            config.num_layers,
+            load.rank,
+        ]
+        .map(|n| n as u64);
         let q = (config.num_heads * config.head_dim) as u64;
         let kv = (config.num_kv_heads * config.head_dim) as u64;
         let per_layer = 2 * d * (q + kv) + 3 * d * f;
@@ -219,13 +242,17 @@ impl Shape {
 
         let prompt = load.max_prompt_length.unwrap_or(UNBOUNDED_PROMPT);
         let completion = load.max_completion_length.min(config.max_positions);
-        // Every completion has a copy of its prompt's keys and values beside its own; as many again stand for short ones.
+        // Every completion has a copy of its prompt's keys and values beside its own; as many again
+        // stand for short ones.
         let copies = 2 * kv * (1 + 2 * (prompt as u64).div_ceil(completion.max(1) as u64).max(1));
-        let normed = if matches!(config.family, Family::Qwen3 | Family::Olmo2) { q + kv } else { 0 };
-        // Of attention: x and its norm; queries, mixed values and both orders of those; low-rank parts. Of the feed-forward block:
-        // x and its norm; gate, up and their product; low-rank parts.
+        let normed =
+            if matches!(config.family, Family::Qwen3 | Family::Olmo2) { q + kv } else { 0 };
+        // Of attention: x and its norm; queries, mixed values and both orders of those; low-rank
+        // parts. Of the feed-forward block: x and its norm; gate, up and their product; low-rank
+        // parts.
         let layer_graph = (2 * d + 3 * q + copies + normed + 4 * r) + (2 * d + 3 * f + 3 * r);
-        // One more layer for what the backward pass makes, and the last hidden states in f32 with their slopes.
+        // One more layer for what the backward pass makes, and the last hidden states in f32 with
+        // their slopes.
         let graph_per_token = size * (layers + 1) * layer_graph + 4 * 4 * d;
         Self {
             lengths: [prompt, completion],
@@ -285,27 +312,71 @@ mod tests {
 
     #[test]
     fn every_published_model_fits_80_and_141_gigabytes() {
-        // Weights in GB (parameters × 2), and the least rows and tokens on an 80 GB A100 (79.2 GiB) and a 141 GB H200 (139.8 GiB).
+        // Weights in GB (parameters × 2), and the least rows and tokens on an 80 GB A100 (79.2 GiB)
+        // and a 141 GB H200 (139.8 GiB).
         let models = [
-            (Family::Llama, (3072, 8192, 28, 24, 8, 128_256, true), 6.4, [368, 384], [16_384, 16_384]),
-            (Family::Qwen3, (2560, 9728, 36, 32, 8, 151_936, true), 8.0, [280, 384], [11_000, 16_384]),
-            (Family::Llama, (4096, 14_336, 32, 32, 8, 128_256, false), 16.1, [256, 384], [8_000, 16_384]),
-            (Family::Qwen3, (4096, 12_288, 36, 32, 8, 151_936, false), 16.4, [232, 384], [7_500, 16_000]),
-            (Family::Olmo2, (5120, 13_824, 40, 40, 40, 100_352, false), 27.4, [32, 80], [3_300, 8_600]),
-            (Family::Qwen3, (5120, 17_408, 40, 40, 8, 151_936, false), 29.5, [144, 352], [3_500, 9_400]),
+            (
+                Family::Llama,
+                (3072, 8192, 28, 24, 8, 128_256, true),
+                6.4,
+                [368, 384],
+                [16_384, 16_384],
+            ),
+            (
+                Family::Qwen3,
+                (2560, 9728, 36, 32, 8, 151_936, true),
+                8.0,
+                [280, 384],
+                [11_000, 16_384],
+            ),
+            (
+                Family::Llama,
+                (4096, 14_336, 32, 32, 8, 128_256, false),
+                16.1,
+                [256, 384],
+                [8_000, 16_384],
+            ),
+            (
+                Family::Qwen3,
+                (4096, 12_288, 36, 32, 8, 151_936, false),
+                16.4,
+                [232, 384],
+                [7_500, 16_000],
+            ),
+            (
+                Family::Olmo2,
+                (5120, 13_824, 40, 40, 40, 100_352, false),
+                27.4,
+                [32, 80],
+                [3_300, 8_600],
+            ),
+            (
+                Family::Qwen3,
+                (5120, 17_408, 40, 40, 8, 151_936, false),
+                29.5,
+                [144, 352],
+                [3_500, 9_400],
+            ),
         ];
         for (family, sizes, weights, rows, tokens) in models {
             let config = config(family, sizes);
             for (at, gib) in [79.2, 139.8].into_iter().enumerate() {
                 let plan = plan(&config, gib).unwrap();
-                assert!((plan.weights as f64 / 1e9 - weights).abs() < 0.15, "{sizes:?}: {}", plan.weights);
+                assert!(
+                    (plan.weights as f64 / 1e9 - weights).abs() < 0.15,
+                    "{sizes:?}: {}",
+                    plan.weights
+                );
                 assert!(plan.rows >= rows[at], "{sizes:?} {gib}: {plan:?}");
                 assert!(plan.micro_batch_tokens >= tokens[at], "{sizes:?} {gib}: {plan:?}");
                 if (family, sizes.0) == (Family::Llama, 4096) {
                     assert!(plan.graph_per_token < 5_500_000, "{plan:?}");
                 }
                 let most = (gib * GIB) as u64;
-                assert!(plan.rollout().max(plan.update(plan.micro_batch_tokens)) < most, "{sizes:?} {gib}: {plan:?}");
+                assert!(
+                    plan.rollout().max(plan.update(plan.micro_batch_tokens)) < most,
+                    "{sizes:?} {gib}: {plan:?}"
+                );
             }
         }
     }

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use corver_core::{
-    Advantages, Algorithm, Compatibility, Decoding, LearnSettings, Learner, PartError, Precision, Question, Rollout,
-    Sampler, Sampling, Trainee, UpdateReport,
+    Advantages, Algorithm, Compatibility, Decoding, LearnSettings, Learner, PartError, Precision,
+    Question, Rollout, Sampler, Sampling, Trainee, UpdateReport,
 };
 use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::json;
@@ -20,8 +20,8 @@ use crate::sample::{MAX_ROWS, Surroundings, Watch, sample_within};
 use crate::schedule::CosineSchedule;
 use crate::update::{Gradient, Lesson, Objective, Prepared, Row, gradient, mean_report, prepare};
 
-/// What the last call of `sample` was about: an update needs the prompts, and the temperature that the log-probabilities
-/// belong to.
+/// What the last call of `sample` was about: an update needs the prompts, and the temperature that
+/// the log-probabilities belong to.
 #[derive(Debug)]
 struct Drawn {
     prompts: Vec<Vec<u32>>,
@@ -48,35 +48,51 @@ pub struct Policy {
 
 impl std::fmt::Debug for Policy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Policy").field("model", &self.model).field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Policy")
+            .field("model", &self.model)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
 impl Policy {
-    /// Adds adapters to `model` unless it has some (of a loaded adapter); `seed` draws them. No system prompt at first.
+    /// Adds adapters to `model` unless it has some (of a loaded adapter); `seed` draws them. No
+    /// system prompt at first.
     ///
     /// # Errors
-    /// Settings out of range, ids that the model's embedding does not have, or no memory on the device.
-    pub fn new(mut model: Model, tokenizer: ChatTokenizer, settings: LearnSettings, seed: u64) -> Result<Self> {
+    /// Settings out of range, ids that the model's embedding does not have, or no memory on the
+    /// device.
+    pub fn new(
+        mut model: Model,
+        tokenizer: ChatTokenizer,
+        settings: LearnSettings,
+        seed: u64,
+    ) -> Result<Self> {
         if let Some(problem) = corver_settings::check("update", &settings).into_iter().next() {
             return Err(problem.into());
         }
         if tokenizer.vocab_size() > model.config().vocab_size {
             return Err(LearnError::Input {
                 what: "tokenizer",
-                expected: format!("at most {} ids, the model's embedding", model.config().vocab_size),
+                expected: format!(
+                    "at most {} ids, the model's embedding",
+                    model.config().vocab_size
+                ),
                 got: format!("{} ids", tokenizer.vocab_size()),
             });
         }
         if model.lora().is_none() {
             model.add_lora(&settings.lora, seed)?;
         }
-        let parameters = model.lora_parameters().into_iter().map(|(_, tensor)| tensor.shallow_clone()).collect();
+        let parameters =
+            model.lora_parameters().into_iter().map(|(_, tensor)| tensor.shallow_clone()).collect();
         let optimizer = AdamW::new(parameters, settings.optimizer)?;
         let steps = settings.total_steps * settings.updates_per_step();
         let schedule = CosineSchedule::new(settings.learning_rate, steps, settings.warmup_ratio);
         let critic = match settings.algorithm {
-            Algorithm::Ppo => Some(Critic::new(model.config().hidden_size, &settings, model.device())?),
+            Algorithm::Ppo => {
+                Some(Critic::new(model.config().hidden_size, &settings, model.device())?)
+            }
             _ => None,
         };
         Ok(Self {
@@ -101,31 +117,35 @@ impl Policy {
         self
     }
 
-    /// The same policy, with rollouts whose token spans are exact, or found as the published code does: every token decoded
-    /// alone, lengths added up.
+    /// The same policy, with rollouts whose token spans are exact, or found as the published code
+    /// does: every token decoded alone, lengths added up.
     #[must_use]
     pub fn with_compatibility(self, compatibility: Compatibility) -> Self {
         Self { dialogue: self.dialogue.with_compatibility(compatibility), ..self }
     }
 
-    /// The same policy, which decodes at most so many rows at once (those of one question always are).
+    /// The same policy, which decodes at most so many rows at once (those of one question always
+    /// are).
     #[must_use]
     pub fn with_max_rows(mut self, max_rows: usize) -> Self {
         self.max_rows = max_rows;
         self
     }
 
-    /// From now on an update whose loss or gradient is not finite writes its batch into this folder, for inspection.
+    /// From now on an update whose loss or gradient is not finite writes its batch into this
+    /// folder, for inspection.
     pub fn keep_failures(&mut self, folder: &Path) {
         self.failures = Some(folder.to_owned());
     }
 
-    /// From now on `watch` hears of every sampling every few tokens, and can break it off ([`LearnError::Stopped`]).
+    /// From now on `watch` hears of every sampling every few tokens, and can break it off
+    /// ([`LearnError::Stopped`]).
     pub fn set_watch(&mut self, watch: impl FnMut(Decoding) -> ControlFlow<()> + 'static) {
         self.watch = Box::new(watch);
     }
 
-    /// The same policy, whose reference is what it is now, in place of the base model: for one that goes on from an adapter.
+    /// The same policy, whose reference is what it is now, in place of the base model: for one that
+    /// goes on from an adapter.
     ///
     /// # Errors
     /// Where the device has no room for another adapter.
@@ -134,7 +154,8 @@ impl Policy {
         Ok(self)
     }
 
-    /// Whether the adapters take part in sampling; without them the base model answers. Returns whether they did before.
+    /// Whether the adapters take part in sampling; without them the base model answers. Returns
+    /// whether they did before.
     pub fn set_adapters(&mut self, on: bool) -> bool {
         self.model.set_adapters(on)
     }
@@ -206,7 +227,8 @@ impl Policy {
         let prompts = self.dialogue.prompts(questions, sampling)?;
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         let meanwhile = self.model.device().is_cuda();
-        let mut rollouts: Vec<Option<Rollout>> = vec![None; prompts.len() * sampling.num_generations];
+        let mut rollouts: Vec<Option<Rollout>> =
+            vec![None; prompts.len() * sampling.num_generations];
         let dialogue = &self.dialogue;
         let surroundings = Surroundings {
             max_rows: self.max_rows,
@@ -214,8 +236,12 @@ impl Policy {
             watch: &mut *self.watch,
             ended: &mut |place, completion| {
                 let question = place / sampling.num_generations;
-                let rollout =
-                    dialogue.rollout(question, completion.tokens, completion.log_probs, completion.finished)?;
+                let rollout = dialogue.rollout(
+                    question,
+                    completion.tokens,
+                    completion.log_probs,
+                    completion.finished,
+                )?;
                 if meanwhile {
                     ended(vec![(place, rollout.clone())]);
                 }
@@ -234,7 +260,8 @@ impl Policy {
         Ok(rollouts)
     }
 
-    /// Takes note of rollouts that something else has drawn from these weights, for the update on them.
+    /// Takes note of rollouts that something else has drawn from these weights, for the update on
+    /// them.
     ///
     /// # Errors
     /// As of the prompts of a sampling of its own.
@@ -252,8 +279,8 @@ impl Policy {
         self.drawn = Some(Drawn { prompts, temperature, max_completion_length });
     }
 
-    /// Writes the adapter alone, in PEFT's layout and this precision, into a folder that appears under its name only when it is
-    /// complete.
+    /// Writes the adapter alone, in PEFT's layout and this precision, into a folder that appears
+    /// under its name only when it is complete.
     ///
     /// # Errors
     /// Where a file cannot be written.
@@ -286,7 +313,11 @@ impl Policy {
         }
     }
 
-    fn learn_from(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport> {
+    fn learn_from(
+        &mut self,
+        rollouts: &[Rollout],
+        advantages: &Advantages,
+    ) -> Result<UpdateReport> {
         let peak = Peak::begin(self.model.device());
         let lengths: Vec<usize> = rollouts.iter().map(|rollout| rollout.tokens.len()).collect();
         let prepared = self.prepared.take().filter(|prepared| prepared.lengths == lengths);
@@ -300,7 +331,14 @@ impl Policy {
         for _ in 0..self.settings.num_iterations {
             let mut parts = Vec::new();
             for mini_batch in 0..prepared.mini_batches.len() {
-                let part = self.iterate(&mut prepared, mini_batch, objective, advantages, &settings, temperature);
+                let part = self.iterate(
+                    &mut prepared,
+                    mini_batch,
+                    objective,
+                    advantages,
+                    &settings,
+                    temperature,
+                );
                 let part = part.map_err(|error| self.keep(error, rollouts, advantages))?;
                 parts.push((prepared.mini_batches[mini_batch].num_tokens, part));
             }
@@ -311,9 +349,17 @@ impl Policy {
         Ok(report)
     }
 
-    /// Writes the batch whose loss or gradient is not finite, where a folder is set; a write that fails leaves the error as it is.
-    fn keep(&self, mut error: LearnError, rollouts: &[Rollout], advantages: &Advantages) -> LearnError {
-        if let (LearnError::NotFinite { step, batch, .. }, Some(folder)) = (&mut error, &self.failures) {
+    /// Writes the batch whose loss or gradient is not finite, where a folder is set; a write that
+    /// fails leaves the error as it is.
+    fn keep(
+        &self,
+        mut error: LearnError,
+        rollouts: &[Rollout],
+        advantages: &Advantages,
+    ) -> LearnError {
+        if let (LearnError::NotFinite { step, batch, .. }, Some(folder)) =
+            (&mut error, &self.failures)
+        {
             let path = folder.join(format!("not-finite-{step:06}.json"));
             let content = json!({ "rollouts": rollouts, "advantages": advantages.values });
             if files::write_whole(&path, content.to_string().as_bytes()).is_ok() {
@@ -367,16 +413,24 @@ fn log_peak(phase: &str, peak: Result<Peak>) {
 
 /// Joins each rollout with its prompt, checking that they belong together.
 fn rows<'a>(rollouts: &'a [Rollout], drawn: &'a Drawn) -> Result<Vec<Row<'a>>> {
-    let wrong = |what, expected: String, got: String| Err(LearnError::Input { what, expected, got });
+    let wrong =
+        |what, expected: String, got: String| Err(LearnError::Input { what, expected, got });
     let mut rows = Vec::with_capacity(rollouts.len());
     for rollout in rollouts {
         let Some(prompt) = drawn.prompts.get(rollout.question) else {
-            let expected = format!("one of the {} questions of the last call of `sample`", drawn.prompts.len());
+            let expected = format!(
+                "one of the {} questions of the last call of `sample`",
+                drawn.prompts.len()
+            );
             return wrong("rollout.question", expected, rollout.question.to_string());
         };
         let (tokens, log_probs) = (rollout.tokens.len(), rollout.log_probs.len());
         if tokens != log_probs {
-            return wrong("rollout", format!("as many log-probabilities as tokens, {tokens}"), log_probs.to_string());
+            return wrong(
+                "rollout",
+                format!("as many log-probabilities as tokens, {tokens}"),
+                log_probs.to_string(),
+            );
         }
         rows.push(Row { prompt, rollout });
     }
@@ -390,13 +444,21 @@ fn check_shape(rollouts: &[Rollout], advantages: &Advantages) -> Result<()> {
     if got == lengths {
         return Ok(());
     }
-    Err(LearnError::Input { what: "advantages", expected: format!("{lengths:?} by row"), got: format!("{got:?}") })
+    Err(LearnError::Input {
+        what: "advantages",
+        expected: format!("{lengths:?} by row"),
+        got: format!("{got:?}"),
+    })
 }
 
 /// The rollouts that belong to a pair: those with an advantage.
 fn paired(rollouts: &[Rollout], advantages: &Advantages) -> (Vec<Rollout>, Advantages) {
-    let taught = rollouts.iter().zip(&advantages.values).filter(|(_, values)| values.iter().any(|value| *value != 0.0));
-    let (rollouts, values) = taught.map(|(rollout, values)| (rollout.clone(), values.clone())).unzip();
+    let taught = rollouts
+        .iter()
+        .zip(&advantages.values)
+        .filter(|(_, values)| values.iter().any(|value| *value != 0.0));
+    let (rollouts, values) =
+        taught.map(|(rollout, values)| (rollout.clone(), values.clone())).unzip();
     (rollouts, Advantages { values, ..advantages.clone() })
 }
 
@@ -423,10 +485,15 @@ impl Sampler for Policy {
 }
 
 impl Learner for Policy {
-    /// The reference's log-probabilities, on a GPU; on the CPU they would take from the reward what they would save. A critic's values
-    /// in any case. Nothing for DPO, whose pairs are not known before the reward.
-    fn prepare(&mut self, rollouts: &[Rollout]) -> std::result::Result<Option<Vec<Vec<f64>>>, PartError> {
-        let is_worth_it = self.model.device().is_cuda() && self.settings.algorithm != Algorithm::Dpo;
+    /// The reference's log-probabilities, on a GPU; on the CPU they would take from the reward what
+    /// they would save. A critic's values in any case. Nothing for DPO, whose pairs are not known
+    /// before the reward.
+    fn prepare(
+        &mut self,
+        rollouts: &[Rollout],
+    ) -> std::result::Result<Option<Vec<Vec<f64>>>, PartError> {
+        let is_worth_it =
+            self.model.device().is_cuda() && self.settings.algorithm != Algorithm::Dpo;
         if self.critic.is_none() && !is_worth_it {
             return Ok(None);
         }

@@ -1,5 +1,5 @@
-//! Reproducible random numbers: every draw comes from a stream named by a seed, a purpose and indices, so that no
-//! hidden global generator decides a result.
+//! Reproducible random numbers: every draw comes from a stream named by a seed, a purpose and
+//! indices, so that no hidden global generator decides a result.
 
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -9,7 +9,8 @@ use rand_chacha::ChaCha8Rng;
 pub(crate) struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// The stream of this seed, purpose and these indices; different arguments give independent streams.
+    /// The stream of this seed, purpose and these indices; different arguments give independent
+    /// streams.
     pub(crate) fn new(seed: u64, purpose: &str, indices: &[u64]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key("corver-learn random stream v1");
         hasher.update(&seed.to_le_bytes());

@@ -13,7 +13,8 @@ pub(crate) struct Rope {
     kind: Kind,
 }
 
-/// Cosines and sines for the positions of one pass, shared by its layers: `[T, 1, head_dim]` or, for one step, `[B, 1, 1, head_dim]`.
+/// Cosines and sines for the positions of one pass, shared by its layers: `[T, 1, head_dim]` or,
+/// for one step, `[B, 1, 1, head_dim]`.
 pub(crate) struct Angles {
     cos: Tensor,
     /// Negative in the first half.
@@ -22,15 +23,18 @@ pub(crate) struct Angles {
 
 impl Rope {
     pub(crate) fn new(config: &ModelConfig, kind: Kind, device: Device) -> Result<Self> {
-        let frequencies: Vec<f32> = config.rope_frequencies().into_iter().map(|f| f as f32).collect();
+        let frequencies: Vec<f32> =
+            config.rope_frequencies().into_iter().map(|f| f as f32).collect();
         Ok(Self { frequencies: Tensor::f_from_slice(&frequencies)?.f_to_device(device)?, kind })
     }
 
-    /// `positions`: `[T]` (the same for every row) or `[B, 1]` (one step of rows at different positions), i64.
+    /// `positions`: `[T]` (the same for every row) or `[B, 1]` (one step of rows at different
+    /// positions), i64.
     pub(crate) fn angles(&self, positions: &Tensor) -> Result<Angles> {
         let angles = positions.f_unsqueeze(-1)?.f_unsqueeze(-1)?.f_mul(&self.frequencies)?; // f32
         let (cos, sin) = (angles.f_cos()?, angles.f_sin()?);
-        let both = |left: &Tensor, right: &Tensor| Tensor::f_cat(&[left, right], -1)?.f_to_kind(self.kind);
+        let both =
+            |left: &Tensor, right: &Tensor| Tensor::f_cat(&[left, right], -1)?.f_to_kind(self.kind);
         Ok(Angles { cos: both(&cos, &cos)?, sin: both(&sin.f_neg()?, &sin)? })
     }
 }
@@ -51,7 +55,12 @@ mod tests {
 
     #[test]
     fn rotation_turns_pairs_by_the_angle() {
-        let rope = Rope::new(&ModelConfig { head_dim: 8, ..tiny_config("llama") }, Kind::Float, Device::Cpu).unwrap();
+        let rope = Rope::new(
+            &ModelConfig { head_dim: 8, ..tiny_config("llama") },
+            Kind::Float,
+            Device::Cpu,
+        )
+        .unwrap();
         let x = Tensor::from_slice(&[1.0f32, 0., 0., 0., 0., 0., 0., 0.]).view([1, 1, 1, 8]);
         let y = rope.angles(&Tensor::from_slice(&[3i64])).unwrap().rotate(&x).unwrap();
         let y: Vec<f32> = y.view(-1).try_into().unwrap();

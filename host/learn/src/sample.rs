@@ -1,9 +1,10 @@
-//! Drawing completions: every prompt is run once, its keys and values are spread over its samples, and all rows are
-//! decoded together; rows that have ended leave the batch.
+//! Drawing completions: every prompt is run once, its keys and values are spread over its samples,
+//! and all rows are decoded together; rows that have ended leave the batch.
 //!
-//! Each row draws from its own random stream, named by seed, prompt and sample, so that a row's draws depend neither on
-//! the other rows nor on when they end. (The logits do, in their last bits: matrix products round differently at
-//! different batch sizes. The same call gives the same result.)
+//! Each row draws from its own random stream, named by seed, prompt and sample, so that a row's
+//! draws depend neither on the other rows nor on when they end. (The logits do, in their last bits:
+//! matrix products round differently at different batch sizes. The same call gives the same
+//! result.)
 
 use std::ops::ControlFlow;
 
@@ -21,14 +22,16 @@ use crate::random::Stream;
 pub struct Completion {
     /// `[T]`; what ended it is the last of them.
     pub tokens: Vec<u32>,
-    /// `[T]` nats: log-softmax of the logits divided by the temperature (1 where decoding is greedy), over the whole
-    /// vocabulary, before top-k and top-p cut it down. This is the policy that the loss differentiates.
+    /// `[T]` nats: log-softmax of the logits divided by the temperature (1 where decoding is
+    /// greedy), over the whole vocabulary, before top-k and top-p cut it down. This is the policy
+    /// that the loss differentiates.
     pub log_probs: Vec<f32>,
     /// Ended by what ends one, not by its length.
     pub finished: bool,
 }
 
-/// Rows decoded together at most, unless the caller says otherwise; bounds the memory of a call with many prompts.
+/// Rows decoded together at most, unless the caller says otherwise; bounds the memory of a call
+/// with many prompts.
 pub const MAX_ROWS: usize = 512;
 
 /// Asked every few tokens: whether to go on.
@@ -46,8 +49,8 @@ pub struct Surroundings<'s> {
     pub ended: &'s mut dyn FnMut(usize, Completion) -> Result<()>,
 }
 
-/// Draws `sampling.num_generations` completions for each prompt; those of one prompt next to each other, in prompt order. The `stop`
-/// tokens end one.
+/// Draws `sampling.num_generations` completions for each prompt; those of one prompt next to each
+/// other, in prompt order. The `stop` tokens end one.
 ///
 /// # Errors
 /// Settings out of range, an empty or too long prompt, or a device that fails.
@@ -95,7 +98,13 @@ pub fn sample_within(
                 let question = part * at_once + n;
                 let draws = Stream::new(seed, "sample", &[question as u64, generation as u64]);
                 let place = question * sampling.num_generations + generation;
-                rows.push(Row { place, prompt: n, limit, draws, open: Some(Completion::default()) });
+                rows.push(Row {
+                    place,
+                    prompt: n,
+                    limit,
+                    draws,
+                    open: Some(Completion::default()),
+                });
             }
         }
         decode(model, prompts, sampling, &mut rows, &mut surroundings)?;
@@ -115,7 +124,12 @@ struct Row {
 }
 
 impl Row {
-    fn push(&mut self, token: u32, log_prob: f32, surroundings: &mut Surroundings<'_>) -> Result<()> {
+    fn push(
+        &mut self,
+        token: u32,
+        log_prob: f32,
+        surroundings: &mut Surroundings<'_>,
+    ) -> Result<()> {
         if let Some(completion) = &mut self.open {
             completion.tokens.push(token);
             completion.log_probs.push(log_prob);
@@ -126,7 +140,10 @@ impl Row {
 
     /// Hands the completion over if no token follows.
     fn end(&mut self, surroundings: &mut Surroundings<'_>) -> Result<()> {
-        match self.open.take_if(|completion| completion.finished || completion.tokens.len() >= self.limit) {
+        match self
+            .open
+            .take_if(|completion| completion.finished || completion.tokens.len() >= self.limit)
+        {
             Some(completion) => (surroundings.ended)(self.place, completion),
             None => Ok(()),
         }
@@ -143,8 +160,8 @@ fn check(sampling: &Sampling) -> Result<()> {
 /// Tokens by which the cache grows; a multiple of every burst.
 pub(crate) const CACHE_BLOCK: usize = 64;
 
-/// Tokens decoded between two looks at the results. A look waits for the GPU, so there it pays to look seldom; on the
-/// CPU it costs nothing, while a row that has ended costs a row of work.
+/// Tokens decoded between two looks at the results. A look waits for the GPU, so there it pays to
+/// look seldom; on the CPU it costs nothing, while a row that has ended costs a row of work.
 fn burst_length(device: Device) -> usize {
     if device.is_cuda() { 16 } else { 4 }
 }
@@ -172,7 +189,8 @@ fn decode(
     open.iter().for_each(|&row| of_prompt[rows[row].prompt] += 1);
     let mut cache = model.cache(keys, prompts, &of_prompt, CACHE_BLOCK)?;
     let prompt_of_row: Vec<i64> = open.iter().map(|&row| rows[row].prompt as i64).collect();
-    let mut logits = first.f_index_select(0, &Tensor::f_from_slice(&prompt_of_row)?.f_to_device(model.device())?)?; // [N, V]
+    let mut logits = first
+        .f_index_select(0, &Tensor::f_from_slice(&prompt_of_row)?.f_to_device(model.device())?)?; // [N, V]
     let mut tokens_done = 0;
     loop {
         let draws = upload_draws(rows, &open, burst, model.device())?;
@@ -190,10 +208,18 @@ fn decode(
         }
         tokens_done += burst;
         let (limit, ended) = (sampling.max_completion_length, rows.len() - still.len());
-        if (surroundings.watch)(Decoding { tokens: Some(tokens_done), limit, ended, rows: rows.len() }).is_break() {
+        if (surroundings.watch)(Decoding {
+            tokens: Some(tokens_done),
+            limit,
+            ended,
+            rows: rows.len(),
+        })
+        .is_break()
+        {
             return Err(LearnError::Stopped);
         }
-        // Copying the cache costs about as much as one step's attention: worth it for an eighth of the rows.
+        // Copying the cache costs about as much as one step's attention: worth it for an eighth of
+        // the rows.
         if still.len() * 8 <= open.len() * 7 || cache.room() < burst {
             keep(&mut cache, &mut logits, &still)?;
             open = still.into_iter().map(|i| open[i]).collect();
@@ -203,9 +229,14 @@ fn decode(
 
 /// `[N, burst]` f32 uniform draws.
 fn upload_draws(rows: &mut [Row], open: &[usize], burst: usize, device: Device) -> Result<Tensor> {
-    let draws: Vec<f32> =
-        open.iter().flat_map(|&r| (0..burst).map(move |_| r)).map(|r| rows[r].draws.uniform()).collect();
-    Ok(Tensor::f_from_slice(&draws)?.f_view([open.len() as i64, burst as i64])?.f_to_device(device)?)
+    let draws: Vec<f32> = open
+        .iter()
+        .flat_map(|&r| (0..burst).map(move |_| r))
+        .map(|r| rows[r].draws.uniform())
+        .collect();
+    Ok(Tensor::f_from_slice(&draws)?
+        .f_view([open.len() as i64, burst as i64])?
+        .f_to_device(device)?)
 }
 
 fn collect(
@@ -228,14 +259,17 @@ fn collect(
 fn keep(cache: &mut KvCache, logits: &mut Tensor, still: &[usize]) -> Result<()> {
     cache.keep(still, CACHE_BLOCK)?;
     let index: Vec<i64> = still.iter().map(|&i| i as i64).collect();
-    *logits = logits.f_index_select(0, &Tensor::f_from_slice(&index)?.f_to_device(logits.device())?)?;
+    *logits =
+        logits.f_index_select(0, &Tensor::f_from_slice(&index)?.f_to_device(logits.device())?)?;
     Ok(())
 }
 
-/// One token per row: (ids `[N]` i64, log-probabilities `[N]` f32). `logits` `[N, V]` f32, `draws` `[N]` in [0, 1).
+/// One token per row: (ids `[N]` i64, log-probabilities `[N]` f32). `logits` `[N, V]` f32, `draws`
+/// `[N]` in [0, 1).
 fn choose(logits: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<(Tensor, Tensor)> {
     let greedy = sampling.temperature == 0.0;
-    let scaled = if greedy { logits.shallow_clone() } else { logits.f_div_scalar(sampling.temperature)? };
+    let scaled =
+        if greedy { logits.shallow_clone() } else { logits.f_div_scalar(sampling.temperature)? };
     let log_probs = scaled.f_log_softmax(-1, Kind::Float)?;
     let tokens = if greedy {
         logits.f_argmax(-1, false)?
@@ -248,11 +282,13 @@ fn choose(logits: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<(Tenso
     Ok((tokens, chosen))
 }
 
-/// Candidates that a `top_p` is looked for among at first. Most distributions have far fewer that count.
+/// Candidates that a `top_p` is looked for among at first. Most distributions have far fewer that
+/// count.
 const CANDIDATES: i64 = 256;
 
-/// The `top_k` most probable tokens, and of those the shortest list whose probability before its last token is below
-/// `top_p`, as `transformers` does. Without a `top_k` no more of the vocabulary is sorted than it takes to reach `top_p`.
+/// The `top_k` most probable tokens, and of those the shortest list whose probability before its
+/// last token is below `top_p`, as `transformers` does. Without a `top_k` no more of the vocabulary
+/// is sorted than it takes to reach `top_p`.
 fn draw_from_top(log_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> Result<Tensor> {
     let vocab = log_probs.size()[1];
     let top_k = sampling.top_k.map(|k| i64::try_from(k).unwrap_or(i64::MAX));
@@ -260,7 +296,8 @@ fn draw_from_top(log_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> Res
     loop {
         k = k.min(vocab);
         let (values, ids) = log_probs.f_topk(k, -1, true, true)?; // [N, k], falling
-        let probs = if top_k.is_none() { values.f_exp()? } else { values.f_softmax(-1, Kind::Float)? };
+        let probs =
+            if top_k.is_none() { values.f_exp()? } else { values.f_softmax(-1, Kind::Float)? };
         let sums = probs.f_cumsum(-1, Kind::Float)?;
         let reached = sums.f_narrow(1, k - 1, 1)?.f_min()?.f_double_value(&[])?;
         if top_k.is_none() && k < vocab && reached < sampling.top_p {
@@ -273,8 +310,9 @@ fn draw_from_top(log_probs: &Tensor, sampling: &Sampling, draws: &Tensor) -> Res
     }
 }
 
-/// The first index at which the running sum of `weights` `[N, V]` (≥ 0, not all 0) exceeds `draws × total`: a draw in
-/// proportion to the weights. A weight of 0 is never drawn. The sums are of blocks first, and then within one block.
+/// The first index at which the running sum of `weights` `[N, V]` (≥ 0, not all 0) exceeds `draws ×
+/// total`: a draw in proportion to the weights. A weight of 0 is never drawn. The sums are of
+/// blocks first, and then within one block.
 fn invert(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
     let (n, vocab) = weights.size2()?;
     let width = 1 << vocab.trailing_zeros().min(8);
@@ -284,15 +322,18 @@ fn invert(weights: &Tensor, draws: &Tensor) -> Result<Tensor> {
     let goal = last(&running)?.f_mul(&draws.f_unsqueeze(1)?)?; // [N, 1]
     let block = first_above(&running, &goal)?; // [N, 1]
     let before = running.f_gather(1, &block, false)?.f_sub(&sums.f_gather(1, &block, false)?)?;
-    let within =
-        blocks.f_gather(1, &block.f_unsqueeze(-1)?.f_expand([n, 1, width], false)?, false)?.f_squeeze_dim(1)?;
-    let place = first_above(&within.f_cumsum(-1, Kind::Float)?, &goal.f_sub(&before)?.f_clamp_min(0)?)?;
+    let within = blocks
+        .f_gather(1, &block.f_unsqueeze(-1)?.f_expand([n, 1, width], false)?, false)?
+        .f_squeeze_dim(1)?;
+    let place =
+        first_above(&within.f_cumsum(-1, Kind::Float)?, &goal.f_sub(&before)?.f_clamp_min(0)?)?;
     Ok(block.f_mul_scalar(width)?.f_add(&place)?.f_squeeze_dim(1)?)
 }
 
 /// `running` `[N, n]`, rising; `goal` `[N, 1]` → `[N, 1]` i64.
 fn first_above(running: &Tensor, goal: &Tensor) -> Result<Tensor> {
-    // Rounding may lift the goal to the last sum; the first place that reaches this sum is then right.
+    // Rounding may lift the goal to the last sum; the first place that reaches this sum is then
+    // right.
     let found = running.f_gt_tensor(goal)?.f_logical_or(&running.f_eq_tensor(&last(running)?)?)?;
     Ok(found.f_to_kind(Kind::Uint8)?.f_argmax(-1, true)?)
 }
@@ -307,7 +348,12 @@ mod tests {
     use crate::testing::tiny;
 
     fn settings(temperature: f64, n: usize, length: usize) -> Sampling {
-        Sampling { num_generations: n, max_completion_length: length, temperature, ..Sampling::default() }
+        Sampling {
+            num_generations: n,
+            max_completion_length: length,
+            temperature,
+            ..Sampling::default()
+        }
     }
 
     /// The plain way: no cache, one row, whole sequence each time.
@@ -340,12 +386,17 @@ mod tests {
     fn log_probs_are_those_of_a_plain_forward_pass() {
         let model = tiny("qwen3", 6);
         let prompt: &[u32] = &[3, 1, 4];
-        for c in sample(&model, &[&[9, 9, 9, 9, 9, 9], prompt], &settings(0.7, 5, 9), &[], 42).unwrap().split_off(5) {
+        for c in sample(&model, &[&[9, 9, 9, 9, 9, 9], prompt], &settings(0.7, 5, 9), &[], 42)
+            .unwrap()
+            .split_off(5)
+        {
             let all = [prompt, &c.tokens].concat();
-            let logits = model.logits(&model.hidden(&model.batch(&[&all]).unwrap()).unwrap()).unwrap();
+            let logits =
+                model.logits(&model.hidden(&model.batch(&[&all]).unwrap()).unwrap()).unwrap();
             let log_probs = (logits / 0.7).log_softmax(-1, Kind::Float);
             for (t, (&token, &got)) in c.tokens.iter().zip(&c.log_probs).enumerate() {
-                let expected = log_probs.double_value(&[0, (prompt.len() + t - 1) as i64, i64::from(token)]);
+                let expected =
+                    log_probs.double_value(&[0, (prompt.len() + t - 1) as i64, i64::from(token)]);
                 assert!((f64::from(got) - expected).abs() < 1e-5, "{got} {expected}");
             }
         }
@@ -354,7 +405,8 @@ mod tests {
     #[test]
     fn the_seed_decides() {
         let model = tiny("llama", 7);
-        let draw = |seed| sample(&model, &[&[1, 2], &[3]], &settings(1.0, 4, 8), &[], seed).unwrap();
+        let draw =
+            |seed| sample(&model, &[&[1, 2], &[3]], &settings(1.0, 4, 8), &[], seed).unwrap();
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
         let rows = draw(1);
@@ -366,7 +418,8 @@ mod tests {
         let model = tiny("llama", 8);
         let free = sample(&model, &[&[1, 2], &[3, 4, 5]], &settings(1.0, 4, 20), &[], 3).unwrap();
         let stop = free[0].tokens[5];
-        let stopped = sample(&model, &[&[1, 2], &[3, 4, 5]], &settings(1.0, 4, 20), &[stop], 3).unwrap();
+        let stopped =
+            sample(&model, &[&[1, 2], &[3, 4, 5]], &settings(1.0, 4, 20), &[stop], 3).unwrap();
         for (free, stopped) in free.iter().zip(&stopped) {
             let end = free.tokens.iter().position(|&t| t == stop).map_or(20, |at| at + 1);
             assert_eq!(stopped.tokens, free.tokens[..end]);
@@ -439,7 +492,9 @@ mod tests {
     #[test]
     fn draws_follow_the_weights() {
         let weights = Tensor::from_slice(&[0.0f32, 0.25, 0.0, 0.5, 0.25, 0.0]).view([1, 6]);
-        for (draw, expected) in [(0.0, 1), (0.2, 1), (0.25, 3), (0.74, 3), (0.75, 4), (0.999_999_94, 4)] {
+        for (draw, expected) in
+            [(0.0, 1), (0.2, 1), (0.25, 3), (0.74, 3), (0.75, 4), (0.999_999_94, 4)]
+        {
             let got = invert(&weights, &Tensor::from_slice(&[draw as f32])).unwrap();
             assert_eq!(got.int64_value(&[0]), expected, "{draw}");
         }

@@ -9,11 +9,15 @@ pub struct CosineSchedule {
 }
 
 impl CosineSchedule {
-    /// `warmup_ratio` of `total_steps`, rounded up, rise linearly **from 0**: the first step of a run with warm-up
-    /// changes nothing. Then half a cosine falls to 0.
+    /// `warmup_ratio` of `total_steps`, rounded up, rise linearly **from 0**: the first step of a
+    /// run with warm-up changes nothing. Then half a cosine falls to 0.
     #[must_use]
     pub fn new(base: f64, total_steps: usize, warmup_ratio: f64) -> Self {
-        Self { base, total_steps, warmup_steps: (total_steps as f64 * warmup_ratio).ceil() as usize }
+        Self {
+            base,
+            total_steps,
+            warmup_steps: (total_steps as f64 * warmup_ratio).ceil() as usize,
+        }
     }
 
     /// Steps of the linear rise.
@@ -28,8 +32,8 @@ impl CosineSchedule {
         if done < self.warmup_steps {
             return self.base * done as f64 / self.warmup_steps as f64;
         }
-        let progress =
-            (done - self.warmup_steps) as f64 / (self.total_steps.saturating_sub(self.warmup_steps)).max(1) as f64;
+        let progress = (done - self.warmup_steps) as f64
+            / (self.total_steps.saturating_sub(self.warmup_steps)).max(1) as f64;
         self.base * (0.5 * (1.0 + (std::f64::consts::PI * progress).cos())).max(0.0)
     }
 }

@@ -1,17 +1,19 @@
 //! Log-probabilities of given tokens, without ever holding logits for more than a few of them.
 //!
-//! The output layer is frozen, so the derivative of a token's log-probability by its hidden state has a closed form,
-//! (W_y − Σ_v p_v W_v) / temperature: a vector of the hidden state's own size. It is computed together with the log-probability,
-//! chunk by chunk; the loss then only needs its chain rule through the hidden states, and nothing of size
-//! tokens × vocabulary outlives its chunk.
+//! The output layer is frozen, so the derivative of a token's log-probability by its hidden state
+//! has a closed form, (W_y − Σ_v p_v W_v) / temperature: a vector of the hidden state's own size.
+//! It is computed together with the log-probability, chunk by chunk; the loss then only needs its
+//! chain rule through the hidden states, and nothing of size tokens × vocabulary outlives its
+//! chunk.
 
 use tch::{Device, Kind, Tensor};
 
 use crate::error::Result;
 use crate::model::Model;
 
-/// Places whose logits are there at the same time, in a handful of f32 tensors. 4 MiB stay in a CPU's cache, but a product of few
-/// rows by a large vocabulary waits for the memory; a GPU wants larger products.
+/// Places whose logits are there at the same time, in a handful of f32 tensors. 4 MiB stay in a
+/// CPU's cache, but a product of few rows by a large vocabulary waits for the memory; a GPU wants
+/// larger products.
 pub(crate) fn chunk_rows(device: Device, vocab_size: usize) -> usize {
     let (elements, fewest) = if device.is_cuda() { (1 << 26, 1) } else { (1 << 20, 128) };
     (elements / vocab_size).max(fewest)
@@ -28,11 +30,17 @@ pub(crate) struct Scores {
 }
 
 /// Scores `targets` `[n]` i64 given the hidden states `[n, D]` before them. No graph is made.
-pub(crate) fn score(model: &Model, hidden: &Tensor, targets: &Tensor, temperature: f64) -> Result<Scores> {
+pub(crate) fn score(
+    model: &Model,
+    hidden: &Tensor,
+    targets: &Tensor,
+    temperature: f64,
+) -> Result<Scores> {
     let _guard = tch::no_grad_guard();
     let mut parts = (Vec::new(), Vec::new(), Vec::new());
     for (hidden, targets) in chunks(model, hidden, targets)? {
-        let log_probs = model.logits(&hidden)?.f_div_scalar_(temperature)?.f_log_softmax(-1, Kind::Float)?; // [c, V]
+        let log_probs =
+            model.logits(&hidden)?.f_div_scalar_(temperature)?.f_log_softmax(-1, Kind::Float)?; // [c, V]
         let places = targets.f_unsqueeze(1)?;
         parts.0.push(log_probs.f_gather(1, &places, false)?.f_squeeze_dim(1)?);
         let probs = log_probs.f_exp()?;
@@ -51,7 +59,12 @@ pub(crate) fn score(model: &Model, hidden: &Tensor, targets: &Tensor, temperatur
 }
 
 /// As [`score`], the log-probabilities alone.
-pub(crate) fn log_probs(model: &Model, hidden: &Tensor, targets: &Tensor, temperature: f64) -> Result<Tensor> {
+pub(crate) fn log_probs(
+    model: &Model,
+    hidden: &Tensor,
+    targets: &Tensor,
+    temperature: f64,
+) -> Result<Tensor> {
     let _guard = tch::no_grad_guard();
     let mut parts = Vec::new();
     for (hidden, targets) in chunks(model, hidden, targets)? {
@@ -78,13 +91,17 @@ mod tests {
         for (family, temperature) in [("llama", 0.7), ("qwen3", 1.0)] {
             let model = tiny(family, 3);
             let tokens = model.batch(&[&[1, 5, 2, 7, 11]]).unwrap();
-            let hidden = (model.hidden(&tokens).unwrap().squeeze_dim(0) * 20.0).detach().set_requires_grad(true);
+            let hidden = (model.hidden(&tokens).unwrap().squeeze_dim(0) * 20.0)
+                .detach()
+                .set_requires_grad(true);
             let targets = Tensor::from_slice(&[3i64, 1, 4, 1, 22]);
 
-            let reference = (model.logits(&hidden).unwrap() / temperature).log_softmax(-1, Kind::Float);
+            let reference =
+                (model.logits(&hidden).unwrap() / temperature).log_softmax(-1, Kind::Float);
             let chosen = reference.gather(1, &targets.unsqueeze(1), false).squeeze_dim(1);
             let entropy = -(reference.exp() * &reference).sum_dim_intlist(-1, false, Kind::Float);
-            let slopes = Tensor::run_backward(&[chosen.sum(Kind::Float)], &[&hidden], false, false).remove(0);
+            let slopes = Tensor::run_backward(&[chosen.sum(Kind::Float)], &[&hidden], false, false)
+                .remove(0);
 
             let got = score(&model, &hidden, &targets, temperature).unwrap();
             let differ = |a: &Tensor, b: &Tensor| (a - b).abs().max().double_value(&[]);

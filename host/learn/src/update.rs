@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 use corver_core::update::{CriticReport, PreferenceReport};
-use corver_core::{Advantages, Algorithm, LearnSettings, Mismatch, OldLogProbs, Rollout, UpdateReport};
+use corver_core::{
+    Advantages, Algorithm, LearnSettings, Mismatch, OldLogProbs, Rollout, UpdateReport,
+};
 use tch::{Kind, Tensor};
 
 use crate::critic::{Critic, explained_variance};
@@ -67,8 +69,8 @@ struct Totals {
     critic: CriticReport,
 }
 
-/// Cuts the rows into micro-batches, and asks the reference for its log-probabilities where the loss compares with them, and the
-/// critic for its values.
+/// Cuts the rows into micro-batches, and asks the reference for its log-probabilities where the
+/// loss compares with them, and the critic for its values.
 pub(crate) fn prepare(
     model: &mut Model,
     critic: Option<&Critic>,
@@ -83,10 +85,16 @@ pub(crate) fn prepare(
     let mut micro = Vec::new();
     let mut mini_batches = Vec::new();
     for part in 0..settings.num_mini_batches {
-        let own = part * rows.len() / settings.num_mini_batches..(part + 1) * rows.len() / settings.num_mini_batches;
+        let own = part * rows.len() / settings.num_mini_batches
+            ..(part + 1) * rows.len() / settings.num_mini_batches;
         let own_lengths = &lengths[own.clone()];
         let num_tokens = own_lengths.iter().sum();
-        weights.extend(row_weights(settings.loss.loss_type, own_lengths, max_completion_length, num_tokens));
+        weights.extend(row_weights(
+            settings.loss.loss_type,
+            own_lengths,
+            max_completion_length,
+            num_tokens,
+        ));
         let first = micro.len();
         micro.extend(micro_batches(rows, own, settings.micro_batch_tokens, whole_questions));
         mini_batches.push(MiniBatch { batches: first..micro.len(), num_tokens });
@@ -96,7 +104,8 @@ pub(crate) fn prepare(
         let mut batch = Batch::new(model, rows, &weights, members)?;
         if settings.needs_reference() {
             let _guard = tch::no_grad_guard();
-            batch.reference = Some(log_probs(model, &batch.hidden(model)?, &batch.targets, temperature)?);
+            batch.reference =
+                Some(log_probs(model, &batch.hidden(model)?, &batch.targets, temperature)?);
         }
         Ok(batch)
     });
@@ -132,7 +141,8 @@ impl Prepared {
     /// Notes the policy's log-probabilities before the first of several updates.
     pub(crate) fn note_log_probs(&mut self, model: &mut Model, temperature: f64) -> Result<()> {
         let were_on = model.set_adapters(true);
-        let noted = self.batches.iter_mut().try_for_each(|batch| batch.note_log_probs(model, temperature));
+        let noted =
+            self.batches.iter_mut().try_for_each(|batch| batch.note_log_probs(model, temperature));
         model.set_adapters(were_on);
         noted
     }
@@ -156,7 +166,9 @@ pub(crate) enum Objective {
 impl Objective {
     pub(crate) fn of(algorithm: Algorithm) -> Self {
         match algorithm {
-            Algorithm::Grpo | Algorithm::Reinforce | Algorithm::Rloo | Algorithm::Ppo => Self::Clipped,
+            Algorithm::Grpo | Algorithm::Reinforce | Algorithm::Rloo | Algorithm::Ppo => {
+                Self::Clipped
+            }
             Algorithm::Dpo => Self::Preference,
         }
     }
@@ -185,10 +197,17 @@ pub(crate) fn gradient(
     result
 }
 
-fn accumulate(model: &Model, prepared: &mut Prepared, mini_batch: usize, lesson: &Lesson<'_>) -> Result<Gradient> {
+fn accumulate(
+    model: &Model,
+    prepared: &mut Prepared,
+    mini_batch: usize,
+    lesson: &Lesson<'_>,
+) -> Result<Gradient> {
     let Lesson { advantages, settings, critic, .. } = *lesson;
-    let parameters: Vec<Tensor> = model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
-    let zeros = |of: &[Tensor]| of.iter().map(|p| Ok(p.f_zeros_like()?)).collect::<Result<Vec<_>>>();
+    let parameters: Vec<Tensor> =
+        model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
+    let zeros =
+        |of: &[Tensor]| of.iter().map(|p| Ok(p.f_zeros_like()?)).collect::<Result<Vec<_>>>();
     let mut gradients = zeros(&parameters)?;
     let mut of_critic = zeros(critic.map_or(&[], Critic::parameters))?;
     let mut totals = Totals { questions: prepared.num_questions(), ..Totals::default() };
@@ -198,12 +217,16 @@ fn accumulate(model: &Model, prepared: &mut Prepared, mini_batch: usize, lesson:
         let (surrogate, value_loss) = batch.surrogate(model, lesson, &mut totals)?;
         add(&mut gradients, &Tensor::f_run_backward(&[surrogate], &parameters, false, false)?)?;
         if let (Some(loss), Some(critic)) = (value_loss, critic) {
-            add(&mut of_critic, &Tensor::f_run_backward(&[loss], critic.parameters(), false, false)?)?;
+            add(
+                &mut of_critic,
+                &Tensor::f_run_backward(&[loss], critic.parameters(), false, false)?,
+            )?;
         }
     }
     let per_token = |sum: f64| sum / num_tokens.max(1) as f64;
-    let explained =
-        |values: &Vec<Vec<f64>>| advantages.targets.as_ref().map(|targets| explained_variance(values, targets));
+    let explained = |values: &Vec<Vec<f64>>| {
+        advantages.targets.as_ref().map(|targets| explained_variance(values, targets))
+    };
     let report = UpdateReport {
         loss: totals.loss,
         kl: settings.needs_reference().then(|| per_token(totals.kl)),
@@ -211,12 +234,15 @@ fn accumulate(model: &Model, prepared: &mut Prepared, mini_batch: usize, lesson:
         clip_ratio_low: per_token(totals.clipped_low),
         clip_ratio_high: per_token(totals.clipped_high),
         mismatch: joined(&totals.mismatch),
-        critic: prepared.values.as_ref().and_then(explained).map(|explained_variance| CriticReport {
-            clip_ratio: per_token(totals.critic.clip_ratio),
-            explained_variance,
-            ..totals.critic
+        critic: prepared.values.as_ref().and_then(explained).map(|explained_variance| {
+            CriticReport {
+                clip_ratio: per_token(totals.critic.clip_ratio),
+                explained_variance,
+                ..totals.critic
+            }
         }),
-        preference: (lesson.objective == Objective::Preference).then(|| of_margins(&totals.margins)),
+        preference: (lesson.objective == Objective::Preference)
+            .then(|| of_margins(&totals.margins)),
         ..UpdateReport::default()
     };
     Ok(Gradient { gradients, of_critic, report })
@@ -239,11 +265,18 @@ fn of_margins(margins: &[f64]) -> PreferenceReport {
     }
 }
 
-/// Numbers of the rows in `own`, those of one question next to each other and the longest first, cut so that no part has more than `limit` tokens
-/// (one row always fits, or one question where these stay whole). A prompt counts once in each part. Rows without tokens have no
-/// gradient and are left out.
-fn micro_batches(rows: &[Row<'_>], own: Range<usize>, limit: usize, whole_questions: bool) -> Vec<Vec<usize>> {
-    let (length, question) = (|n: usize| rows[n].rollout.tokens.len(), |n: usize| rows[n].rollout.question);
+/// Numbers of the rows in `own`, those of one question next to each other and the longest first,
+/// cut so that no part has more than `limit` tokens (one row always fits, or one question where
+/// these stay whole). A prompt counts once in each part. Rows without tokens have no gradient and
+/// are left out.
+fn micro_batches(
+    rows: &[Row<'_>],
+    own: Range<usize>,
+    limit: usize,
+    whole_questions: bool,
+) -> Vec<Vec<usize>> {
+    let (length, question) =
+        (|n: usize| rows[n].rollout.tokens.len(), |n: usize| rows[n].rollout.question);
     let mut order: Vec<usize> = own.filter(|&n| length(n) > 0).collect();
     order.sort_by_key(|&n| (question(n), Reverse(length(n))));
     let mut parts: Vec<Vec<usize>> = Vec::new();
@@ -277,7 +310,8 @@ struct Batch {
     places: Tensor,
     /// `[n]` i64
     targets: Tensor,
-    /// `[n]` f32, the log-probabilities that the importance ratio compares with; `None`: the policy's own.
+    /// `[n]` f32, the log-probabilities that the importance ratio compares with; `None`: the
+    /// policy's own.
     old: Option<Tensor>,
     /// The distance of the sampler from the policy is in a report already.
     has_mismatch: bool,
@@ -301,7 +335,8 @@ struct Batch {
 impl Batch {
     fn new(model: &Model, all: &[Row<'_>], weight_of: &[f64], members: Vec<usize>) -> Result<Self> {
         let row = |&n: &usize| &all[n];
-        let of_question: Vec<_> = members.chunk_by(|a, b| row(a).rollout.question == row(b).rollout.question).collect();
+        let of_question: Vec<_> =
+            members.chunk_by(|a, b| row(a).rollout.question == row(b).rollout.question).collect();
         let seen = |row: &Row<'_>| row.rollout.tokens.len() - 1;
         let groups: Vec<_> = of_question
             .iter()
@@ -312,7 +347,8 @@ impl Batch {
             .collect();
         let packed = Packed::new(model, &groups)?;
         let (mut next, mut last_of_prompt) = (0, 0); // in the flat list
-        let (mut places, mut targets, mut rows, mut questions) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut places, mut targets, mut rows, mut questions) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut num_questions = 0;
         let (mut sampled, mut weights) = (Vec::new(), Vec::new());
         for (n, member) in members.iter().enumerate() {
@@ -332,10 +368,13 @@ impl Batch {
             sampled.extend_from_slice(&rollout.log_probs);
             weights.resize(places.len(), weight_of[*member] as f32);
         }
-        let lengths: Vec<i64> = members.iter().map(|n| row(n).rollout.tokens.len() as i64).collect();
+        let lengths: Vec<i64> =
+            members.iter().map(|n| row(n).rollout.tokens.len() as i64).collect();
         let device = model.device();
-        let integers = |values: &[i64]| Tensor::f_from_slice(values).and_then(|t| t.f_to_device(device));
-        let floats = |values: &[f32]| Tensor::f_from_slice(values).and_then(|t| t.f_to_device(device));
+        let integers =
+            |values: &[i64]| Tensor::f_from_slice(values).and_then(|t| t.f_to_device(device));
+        let floats =
+            |values: &[f32]| Tensor::f_from_slice(values).and_then(|t| t.f_to_device(device));
         Ok(Self {
             packed,
             places: integers(&places)?,
@@ -359,8 +398,8 @@ impl Batch {
         Ok(model.hidden_packed(&self.packed)?.f_index_select(0, &self.places)?)
     }
 
-    /// A scalar whose gradient by the adapters is the loss's (its value is not the loss, which goes into `totals`); and the critic's
-    /// loss, where there is one.
+    /// A scalar whose gradient by the adapters is the loss's (its value is not the loss, which goes
+    /// into `totals`); and the critic's loss, where there is one.
     fn surrogate(
         &mut self,
         model: &Model,
@@ -395,11 +434,13 @@ impl Batch {
 
     /// `[n]` f32 of one list per row of the step.
     fn flat(&self, rows: &[Vec<f64>], model: &Model) -> Result<Tensor> {
-        let flat: Vec<f32> = self.members.iter().flat_map(|&n| &rows[n]).map(|&value| value as f32).collect();
+        let flat: Vec<f32> =
+            self.members.iter().flat_map(|&n| &rows[n]).map(|&value| value as f32).collect();
         Ok(Tensor::f_from_slice(&flat)?.f_to_device(model.device())?)
     }
 
-    /// The log-probabilities before the update. What further iterations compare with is the policy before the first one.
+    /// The log-probabilities before the update. What further iterations compare with is the policy
+    /// before the first one.
     fn before(&mut self, new: &Tensor, totals: &mut Totals) -> Result<Tensor> {
         let old = match &self.old {
             Some(old) => old.shallow_clone(),
@@ -454,13 +495,28 @@ impl Batch {
     }
 
     /// See [`dpo_loss`].
-    fn preference(&mut self, new: &Tensor, signs: &Tensor, lesson: &Lesson<'_>, totals: &mut Totals) -> Result<Loss> {
+    fn preference(
+        &mut self,
+        new: &Tensor,
+        signs: &Tensor,
+        lesson: &Lesson<'_>,
+        totals: &mut Totals,
+    ) -> Result<Loss> {
         let _ = self.before(new, totals)?; // notes how far the sampler was from the policy
         let reference = self.reference.as_ref().ok_or_else(|| missing("reference"))?;
-        let inputs = PairInputs { new, reference, signs, pairs: &self.questions, num_pairs: self.num_questions };
+        let inputs = PairInputs {
+            new,
+            reference,
+            signs,
+            pairs: &self.questions,
+            num_pairs: self.num_questions,
+        };
         let margins = margins(&inputs, lesson.settings.dpo.beta)?;
         totals.margins.extend(Vec::<f64>::try_from(&margins.f_detach()?.f_to_kind(Kind::Double)?)?);
-        Ok(Loss { kl_sum: Some(kl_sum(&inputs)?), ..Loss::alone(dpo_loss(&margins, totals.questions)?) })
+        Ok(Loss {
+            kl_sum: Some(kl_sum(&inputs)?),
+            ..Loss::alone(dpo_loss(&margins, totals.questions)?)
+        })
     }
 
     fn value_loss(
@@ -498,17 +554,20 @@ fn mismatch(policy: &Tensor, sampled: &Tensor) -> Result<Mismatch> {
     })
 }
 
-/// Returns the report of an iteration over mini-batches, each with its number of tokens: means, and the last learning rate.
+/// Returns the report of an iteration over mini-batches, each with its number of tokens: means, and
+/// the last learning rate.
 pub(crate) fn mean_report(parts: &[(usize, UpdateReport)]) -> UpdateReport {
     let Some((_, last)) = parts.last() else { return UpdateReport::default() };
     if parts.len() == 1 {
         return *last;
     }
-    let mean =
-        |of: &dyn Fn(&UpdateReport) -> f64| parts.iter().map(|(_, part)| of(part)).sum::<f64>() / parts.len() as f64;
+    let mean = |of: &dyn Fn(&UpdateReport) -> f64| {
+        parts.iter().map(|(_, part)| of(part)).sum::<f64>() / parts.len() as f64
+    };
     let mismatches: Vec<(usize, Mismatch)> =
         parts.iter().filter_map(|(tokens, part)| Some((*tokens, part.mismatch?))).collect();
-    let of_critic = |of: fn(&CriticReport) -> f64| mean(&|part| part.critic.as_ref().map_or(0.0, of));
+    let of_critic =
+        |of: fn(&CriticReport) -> f64| mean(&|part| part.critic.as_ref().map_or(0.0, of));
     UpdateReport {
         loss: mean(&|part| part.loss),
         kl: last.kl.map(|_| mean(&|part| part.kl.unwrap_or(0.0))),
@@ -529,8 +588,9 @@ pub(crate) fn mean_report(parts: &[(usize, UpdateReport)]) -> UpdateReport {
 /// The mismatch of several parts together, each with its number of tokens.
 fn joined(parts: &[(usize, Mismatch)]) -> Option<Mismatch> {
     let tokens: usize = parts.iter().map(|(tokens, _)| tokens).sum();
-    let mean =
-        |of: fn(&Mismatch) -> f64| parts.iter().map(|(n, part)| of(part) * *n as f64).sum::<f64>() / tokens as f64;
+    let mean = |of: fn(&Mismatch) -> f64| {
+        parts.iter().map(|(n, part)| of(part) * *n as f64).sum::<f64>() / tokens as f64
+    };
     parts
         .iter()
         .map(|(_, part)| *part)

@@ -20,16 +20,18 @@ impl Model {
     /// # Errors
     /// Where the device fails.
     pub fn weight_values(&self, name: &str) -> Result<Option<WeightValues>> {
-        let Some((_, tensor)) = self.parameters().into_iter().find(|(known, _)| known == name) else {
+        let Some((_, tensor)) = self.parameters().into_iter().find(|(known, _)| known == name)
+        else {
             return Ok(None);
         };
-        let flat = tensor.f_detach()?.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_reshape([-1])?;
+        let flat =
+            tensor.f_detach()?.f_to_device(Device::Cpu)?.f_to_kind(Kind::Float)?.f_reshape([-1])?;
         let shape = tensor.size().into_iter().map(|n| n as usize).collect();
         Ok(Some(WeightValues { shape, values: Vec::try_from(flat)? }))
     }
 
-    /// Multiplies the base weights whose Hugging Face names `selects` accepts, to start training from another scale
-    /// than [`Model::random`] draws.
+    /// Multiplies the base weights whose Hugging Face names `selects` accepts, to start training
+    /// from another scale than [`Model::random`] draws.
     ///
     /// # Errors
     /// Where the device fails.
@@ -67,9 +69,13 @@ mod tests {
         let (plain, mut scaled) = (tiny("qwen2", 1), tiny("qwen2", 1));
         scaled.scale_weights(2.0, |name| name.contains("q_proj")).unwrap();
         for (name, _) in plain.parameters() {
-            let [before, after] = [&plain, &scaled].map(|model| model.weight_values(&name).unwrap().unwrap().values);
+            let [before, after] =
+                [&plain, &scaled].map(|model| model.weight_values(&name).unwrap().unwrap().values);
             let factor = if name.contains("q_proj") { 2.0 } else { 1.0 };
-            assert!(before.iter().zip(after).all(|(before, after)| before * factor == after), "{name}");
+            assert!(
+                before.iter().zip(after).all(|(before, after)| before * factor == after),
+                "{name}"
+            );
         }
     }
 }

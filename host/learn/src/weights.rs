@@ -66,8 +66,11 @@ impl Weights {
                     Role::Bias => Tensor::f_zeros(&size, options)?,
                     Role::Matrix => {
                         let mut stream = Stream::new(*seed, name, &[]);
-                        let draws: Vec<f32> = (0..shape.iter().product()).map(|_| 0.02 * stream.normal()).collect();
-                        Tensor::f_from_slice(&draws)?.f_view(size.as_slice())?.f_to_device(*device)?
+                        let draws: Vec<f32> =
+                            (0..shape.iter().product()).map(|_| 0.02 * stream.normal()).collect();
+                        Tensor::f_from_slice(&draws)?
+                            .f_view(size.as_slice())?
+                            .f_to_device(*device)?
                     }
                 };
                 Ok(tensor.f_to_kind(*kind)?)
@@ -75,7 +78,8 @@ impl Weights {
         }
     }
 
-    /// Checks that nothing was left over: a weight that is not used is a model that is not understood.
+    /// Checks that nothing was left over: a weight that is not used is a model that is not
+    /// understood.
     pub(crate) fn finish(self, ignore: impl Fn(&str) -> bool) -> Result<()> {
         let Self::Folder { path, tensors } = self else { return Ok(()) };
         match tensors.iter().find(|(name, _)| !ignore(name)) {

@@ -1,11 +1,14 @@
-//! The learner against recorded numbers: TRL's loss, `transformers`' schedule, PyTorch's AdamW and clipping, PEFT's layer;
-//! and the tokenizer against recorded decodings. Run with `CORVER_SHARED=DIR`.
+//! The learner against recorded numbers: TRL's loss, `transformers`' schedule, PyTorch's AdamW and
+//! clipping, PEFT's layer; and the tokenizer against recorded decodings. Run with
+//! `CORVER_SHARED=DIR`.
 
 #[path = "../../../tests/golden.rs"]
 mod golden;
 
 use corver_learn::loss::{LossInputs, grpo_loss, row_weights};
-use corver_learn::{AdamW, AdamWSettings, CosineSchedule, ImportanceLevel, LossSettings, LossType, clip_gradients};
+use corver_learn::{
+    AdamW, AdamWSettings, CosineSchedule, ImportanceLevel, LossSettings, LossType, clip_gradients,
+};
 use corver_pretrained::ChatTokenizer;
 use golden::{check_all, close, numbers, same, shared};
 use serde_json::Value;
@@ -27,7 +30,13 @@ fn list(tensor: &Tensor) -> Vec<f64> {
     tensor.to_kind(Kind::Double).contiguous().view(-1).try_into().expect("f64")
 }
 
-fn all_close(what: &str, got: &[f64], expected: &[f64], absolute: f64, relative: f64) -> Result<(), String> {
+fn all_close(
+    what: &str,
+    got: &[f64],
+    expected: &[f64],
+    absolute: f64,
+    relative: f64,
+) -> Result<(), String> {
     same(&format!("length of {what}"), got.len(), expected.len())?;
     let mut pairs = got.iter().zip(expected).enumerate();
     pairs.try_for_each(|(i, (g, e))| close(&format!("{what}[{i}]"), *g, *e, absolute, relative))
@@ -42,7 +51,10 @@ struct Batch {
 impl Batch {
     fn new(row: &Value) -> Self {
         let mask = matrix(&row["mask"]);
-        Self { lengths: mask.iter().map(|m| m.iter().filter(|x| **x == 1.0).count()).collect(), mask }
+        Self {
+            lengths: mask.iter().map(|m| m.iter().filter(|x| **x == 1.0).count()).collect(),
+            mask,
+        }
     }
 
     /// `[B, T]` or `[B]` → the values at the unmasked tokens.
@@ -54,7 +66,9 @@ impl Batch {
         let mut picked = Vec::new();
         for (row, mask) in value.as_array().expect("rows").iter().zip(&self.mask) {
             let row = row.as_f64().map_or_else(|| numbers(row), |one| vec![one; mask.len()]);
-            picked.extend(row.iter().zip(mask).filter(|(_, m)| (**m == 1.0) == inside).map(|(x, _)| *x));
+            picked.extend(
+                row.iter().zip(mask).filter(|(_, m)| (**m == 1.0) == inside).map(|(x, _)| *x),
+            );
         }
         picked
     }
@@ -80,9 +94,15 @@ fn grpo_losses_and_gradients() {
             count(row, "max_completion_length"),
             count(row, "num_items_in_batch"),
         );
-        // TRL divides by the accumulation steps, except for dapo; here the weights of a whole step need no division.
-        let steps = if settings.loss_type == LossType::Dapo { 1.0 } else { number(row, "gradient_accumulation_steps") };
-        let optional = |key: &str| (!row[key].is_null()).then(|| Tensor::from_slice(&batch.flat(&row[key])));
+        // TRL divides by the accumulation steps, except for dapo; here the weights of a whole step
+        // need no division.
+        let steps = if settings.loss_type == LossType::Dapo {
+            1.0
+        } else {
+            number(row, "gradient_accumulation_steps")
+        };
+        let optional =
+            |key: &str| (!row[key].is_null()).then(|| Tensor::from_slice(&batch.flat(&row[key])));
         let new = Tensor::from_slice(&batch.flat(&row["logps"])).set_requires_grad(true);
         let (old, reference) = (optional("old_logps"), optional("ref_logps"));
         let inputs = LossInputs {
@@ -93,19 +113,22 @@ fn grpo_losses_and_gradients() {
             advantages: &Tensor::from_slice(&batch.flat(&row["advantages"])),
             weights: &Tensor::from_slice(&batch.per_token(|r| of_row[r] / steps)),
             rows: &Tensor::from_slice(&batch.per_token(|r| r as i64)),
-            lengths: &Tensor::from_slice(&batch.lengths.iter().map(|&n| n as i64).collect::<Vec<_>>()),
+            lengths: &Tensor::from_slice(
+                &batch.lengths.iter().map(|&n| n as i64).collect::<Vec<_>>(),
+            ),
         };
         let loss = grpo_loss(&settings, &inputs).map_err(|e| e.to_string())?;
         let num_tokens = batch.lengths.iter().sum::<usize>().max(1) as f64;
-        // Where TRL holds one number per row, it logs the plain mean over the rows, empty ones included; here every logged
-        // value is the mean over tokens. The loss is not affected.
+        // Where TRL holds one number per row, it logs the plain mean over the rows, empty ones
+        // included; here every logged value is the mean over tokens. The loss is not affected.
         let one_per_row = batch.mask[0].len() == 1;
-        let one_ratio_per_row =
-            settings.importance_sampling_level == ImportanceLevel::Sequence && row["advantages"][0].is_number();
+        let one_ratio_per_row = settings.importance_sampling_level == ImportanceLevel::Sequence
+            && row["advantages"][0].is_number();
         close("loss", loss.loss.double_value(&[]), number(row, "loss"), 1e-12, 1e-9)?;
         if settings.beta != 0.0 {
             let kl = loss.kl_sum.ok_or("no kl")? / num_tokens;
-            let rows = row["mean_kl_per_sequence"].as_array().expect("a list").iter().zip(&batch.lengths);
+            let rows =
+                row["mean_kl_per_sequence"].as_array().expect("a list").iter().zip(&batch.lengths);
             let sum: f64 = rows.filter_map(|(kl, n)| Some(kl.as_f64()? * *n as f64)).sum();
             close("mean_kl_per_sequence, by tokens", kl, sum / num_tokens, 1e-9, 1e-6)?;
             if !one_per_row {
@@ -117,7 +140,11 @@ fn grpo_losses_and_gradients() {
         }
         let gradient = Tensor::run_backward(&[loss.loss], &[&new], false, false).remove(0);
         all_close("grad_logps", &list(&gradient), &batch.flat(&row["grad_logps"]), 1e-12, 1e-9)?;
-        same("gradient outside the mask", batch.pick(&row["grad_logps"], false).iter().all(|g| *g == 0.0), true)?;
+        same(
+            "gradient outside the mask",
+            batch.pick(&row["grad_logps"], false).iter().all(|g| *g == 0.0),
+            true,
+        )?;
         if one_per_row || one_ratio_per_row {
             return Ok(());
         }
@@ -133,7 +160,8 @@ fn grpo_losses_and_gradients() {
 fn learning_rates() {
     check_all("lr_schedule", |row| {
         let total = count(row, "total_steps");
-        let schedule = CosineSchedule::new(number(row, "base_lr"), total, number(row, "warmup_ratio"));
+        let schedule =
+            CosineSchedule::new(number(row, "base_lr"), total, number(row, "warmup_ratio"));
         same("warmup_steps", schedule.warmup_steps(), count(row, "warmup_steps"))?;
         let got: Vec<f64> = (0..total).map(|done| schedule.rate(done)).collect();
         all_close("lr_used_at_step", &got, &numbers(&row["lr_used_at_step"]), 1e-20, 1e-12)?;
@@ -152,8 +180,8 @@ fn adamw_steps() {
             weight_decay: number(row, "weight_decay"),
             ..AdamWSettings::with_f32_moments()
         };
-        let mut optimizer =
-            AdamW::new(vec![Tensor::from_slice(&numbers(&row["init"]))], settings).map_err(|e| e.to_string())?;
+        let mut optimizer = AdamW::new(vec![Tensor::from_slice(&numbers(&row["init"]))], settings)
+            .map_err(|e| e.to_string())?;
         let (rates, params) = (numbers(&row["lrs"]), matrix(&row["params"]));
         for (step, gradient) in matrix(&row["grads"]).into_iter().enumerate() {
             let mut gradients = [Tensor::from_slice(&gradient)];
@@ -174,8 +202,10 @@ fn adamw_steps() {
 #[test]
 fn clipped_gradients() {
     check_all("grad_clip", |row| {
-        let mut gradients: Vec<Tensor> = matrix(&row["grads"]).iter().map(|g| Tensor::from_slice(g)).collect();
-        let norm = clip_gradients(&mut gradients, number(row, "max_norm")).map_err(|e| e.to_string())?;
+        let mut gradients: Vec<Tensor> =
+            matrix(&row["grads"]).iter().map(|g| Tensor::from_slice(g)).collect();
+        let norm =
+            clip_gradients(&mut gradients, number(row, "max_norm")).map_err(|e| e.to_string())?;
         close("total_norm", norm, number(row, "total_norm"), 0.0, 1e-12)?;
         let got: Vec<f64> = gradients.iter().flat_map(list).collect();
         all_close("clipped", &got, &matrix(&row["clipped"]).concat(), 0.0, 1e-12)
@@ -189,13 +219,17 @@ fn tokenizer(name: &str) -> Option<ChatTokenizer> {
     std::fs::copy(&source, folder.path().join("tokenizer.json"))
         .unwrap_or_else(|e| panic!("{}: {e}", source.display()));
     let config = r#"{"chat_template": "{{ messages[0].content }}"}"#;
-    std::fs::write(folder.path().join("tokenizer_config.json"), config).expect("a writable temporary folder");
+    std::fs::write(folder.path().join("tokenizer_config.json"), config)
+        .expect("a writable temporary folder");
     Some(ChatTokenizer::load(folder.path()).expect("a tokenizer"))
 }
 
 #[test]
 fn tokens_are_decoded_together_and_alone() {
-    let [Some(byte_level), Some(metaspace)] = ["bytelevel-4k", "metaspace-4k"].map(tokenizer) else { return };
+    let [Some(byte_level), Some(metaspace)] = ["bytelevel-4k", "metaspace-4k"].map(tokenizer)
+    else {
+        return;
+    };
     check_all("alignment", |row| {
         // The English clean-up is the published pipeline's; the policy decodes without it.
         if row["clean_up_tokenization_spaces"] == true {
@@ -208,7 +242,8 @@ fn tokens_are_decoded_together_and_alone() {
         same("decoded", decoded.text.as_str(), row["decoded"].as_str().expect("text"))?;
         let alone = tokenizer.token_texts(&ids).map_err(|e| e.to_string())?;
         let alone: Vec<String> = alone.into_iter().map(Option::unwrap_or_default).collect();
-        let expected = row["token_texts"].as_array().expect("texts").iter().filter_map(Value::as_str);
+        let expected =
+            row["token_texts"].as_array().expect("texts").iter().filter_map(Value::as_str);
         same("token_texts", alone, expected.map(str::to_owned).collect())?;
         let length = decoded.text.chars().count();
         let mut covered = 0;

@@ -1,4 +1,5 @@
-//! The memory plan against what is taken. Alone in its program: the measurement is of the whole process.
+//! The memory plan against what is taken. Alone in its program: the measurement is of the whole
+//! process.
 
 use std::process::Command;
 
@@ -6,7 +7,10 @@ mod common;
 
 use common::write_folder;
 use corver_core::{Advantages, LearnSettings, Learner, Question, Sampler, Sampling};
-use corver_learn::{AdamWSettings, Load, LoraSettings, MemoryPlan, Model, MomentPrecision, Policy, Precision, memory};
+use corver_learn::{
+    AdamWSettings, Load, LoraSettings, MemoryPlan, Model, MomentPrecision, Policy, Precision,
+    memory,
+};
 use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
 use tch::{Device, Kind};
 
@@ -28,7 +32,8 @@ const MODEL: ModelConfig = ModelConfig {
 };
 const SAMPLES: usize = 16;
 
-/// Under which the C library gives freed tensors back at once, so that only those in use are measured.
+/// Under which the C library gives freed tensors back at once, so that only those in use are
+/// measured.
 const GIVE_BACK: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "65536");
 
 #[test]
@@ -43,12 +48,20 @@ fn an_update_takes_what_was_planned() {
 #[ignore = "16 GB and minutes: cargo test --release --workspace --test memory -- --ignored --nocapture"]
 fn layers_of_an_8b_model_take_what_was_planned() {
     in_a_process_of_its_own("layers_of_an_8b_model_take_what_was_planned", || {
-        let sizes =
-            ModelConfig { hidden_size: 4096, intermediate_size: 14_336, num_heads: 32, num_kv_heads: 8, ..MODEL };
-        let [whole, layers] = [32, 3].map(|num_layers| ModelConfig { num_layers, head_dim: 128, ..sizes.clone() });
+        let sizes = ModelConfig {
+            hidden_size: 4096,
+            intermediate_size: 14_336,
+            num_heads: 32,
+            num_kv_heads: 8,
+            ..MODEL
+        };
+        let [whole, layers] =
+            [32, 3].map(|num_layers| ModelConfig { num_layers, head_dim: 128, ..sizes.clone() });
         let share = taken_of_planned(&layers, 128, 60);
         let planned = plan(&whole, Kind::BFloat16, 128, 240).graph_per_token as f64 / 1e6;
-        eprintln!("taken {share:.2} of planned; 32 layers in bf16 are planned at {planned:.2} MB a token");
+        eprintln!(
+            "taken {share:.2} of planned; 32 layers in bf16 are planned at {planned:.2} MB a token"
+        );
         assert!((0.75..1.0).contains(&share), "{share} of what was planned");
         assert!(planned < 5.5, "{planned}");
     });
@@ -78,7 +91,8 @@ fn plan(model: &ModelConfig, kind: Kind, rank: usize, max_completion_length: usi
     MemoryPlan::new(model, kind, Device::Cpu, &load, 64 << 30).unwrap()
 }
 
-/// What an update on completions of `tokens` tokens takes beside weights and adapters, as a share of what is planned for it.
+/// What an update on completions of `tokens` tokens takes beside weights and adapters, as a share
+/// of what is planned for it.
 fn taken_of_planned(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), model);
@@ -88,9 +102,12 @@ fn taken_of_planned(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
         optimizer: AdamWSettings::with_f32_moments(),
         ..LearnSettings::default()
     };
-    let mut policy = Policy::new(weights, ChatTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap();
-    let question = Question { question: "Q a".into(), golds: vec!["a".into()], ..Question::default() };
-    let sampling = Sampling { num_generations: SAMPLES, max_completion_length: 4, ..Sampling::default() };
+    let mut policy =
+        Policy::new(weights, ChatTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap();
+    let question =
+        Question { question: "Q a".into(), golds: vec!["a".into()], ..Question::default() };
+    let sampling =
+        Sampling { num_generations: SAMPLES, max_completion_length: 4, ..Sampling::default() };
     let mut rollouts = policy.sample(&[question], &sampling, 1).unwrap();
     for rollout in &mut rollouts {
         rollout.tokens = vec![3; tokens];

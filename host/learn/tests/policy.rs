@@ -5,12 +5,12 @@ mod common;
 use common::write_folder;
 use corver_core::sentence::spans_of_pieces;
 use corver_core::{
-    AdvantageSettings, Advantages, Algorithm, Compatibility, Demonstration, Estimator, Learner, PpoSettings, Question,
-    Rollout, Sampler, Sampling, Student,
+    AdvantageSettings, Advantages, Algorithm, Compatibility, Demonstration, Estimator, Learner,
+    PpoSettings, Question, Rollout, Sampler, Sampling, Student,
 };
 use corver_learn::{
-    AdamWSettings, LearnError, LearnSettings, LoraSettings, LossSettings, Model, MomentPrecision, Policy, Precision,
-    checkpoints,
+    AdamWSettings, LearnError, LearnSettings, LoraSettings, LossSettings, Model, MomentPrecision,
+    Policy, Precision, checkpoints,
 };
 use corver_pretrained::{ChatTokenizer, Family, ModelConfig, PretrainedError};
 use serde_json::json;
@@ -58,7 +58,9 @@ fn fast() -> LearnSettings {
 }
 
 fn questions() -> Vec<Question> {
-    ["Q a", "Q bb b"].map(|q| Question { question: q.into(), golds: vec!["a".into()], ..Question::default() }).into()
+    ["Q a", "Q bb b"]
+        .map(|q| Question { question: q.into(), golds: vec!["a".into()], ..Question::default() })
+        .into()
 }
 
 fn sampling() -> Sampling {
@@ -67,7 +69,9 @@ fn sampling() -> Sampling {
 
 /// Rewards the letter `c`, token by token.
 fn returns(rollouts: &[Rollout]) -> Vec<Vec<f64>> {
-    let value = |rollout: &Rollout| rollout.tokens.iter().map(|&t| if t == 2 { 1.0 } else { -0.15 }).collect();
+    let value = |rollout: &Rollout| {
+        rollout.tokens.iter().map(|&t| if t == 2 { 1.0 } else { -0.15 }).collect()
+    };
     rollouts.iter().map(value).collect()
 }
 
@@ -81,9 +85,9 @@ fn step(policy: &mut Policy, n: u64) -> corver_core::UpdateReport {
     let values = Learner::prepare(policy, &rollouts).unwrap();
     let advantages = match Estimator::of(policy.settings(), AdvantageSettings::default()) {
         Estimator::Grpo(_) => advantages(&rollouts),
-        estimator => {
-            estimator.advantages(&returns(&rollouts), &[], values.as_deref(), sampling().num_generations).unwrap()
-        }
+        estimator => estimator
+            .advantages(&returns(&rollouts), &[], values.as_deref(), sampling().num_generations)
+            .unwrap(),
     };
     policy.update(&rollouts, &advantages).unwrap()
 }
@@ -114,7 +118,9 @@ fn rollouts_are_whole() {
 
 #[test]
 fn learns_what_is_rewarded() {
-    for algorithm in [Algorithm::Grpo, Algorithm::Reinforce, Algorithm::Rloo, Algorithm::Ppo, Algorithm::Dpo] {
+    for algorithm in
+        [Algorithm::Grpo, Algorithm::Reinforce, Algorithm::Rloo, Algorithm::Ppo, Algorithm::Dpo]
+    {
         let ppo = PpoSettings { value_learning_rate: 1e-2, ..PpoSettings::default() };
         let mut policy = policy(LearnSettings { algorithm, ppo, ..fast() });
         let share = |policy: &mut Policy| {
@@ -133,7 +139,10 @@ fn learns_what_is_rewarded() {
         assert_eq!(report.critic.is_some(), algorithm == Algorithm::Ppo);
         assert_eq!(report.preference.is_some(), algorithm == Algorithm::Dpo);
         policy.set_adapters(false);
-        assert!((share(&mut policy) - before).abs() < 1e-9, "without adapters it is the base model again");
+        assert!(
+            (share(&mut policy) - before).abs() < 1e-9,
+            "without adapters it is the base model again"
+        );
     }
 }
 
@@ -150,7 +159,10 @@ fn a_finished_run_that_is_extended_follows_the_schedule_of_the_longer_run_from_t
     let rates: Vec<f64> = (0..4).map(|n| step(&mut finished, n).learning_rate / 2e-2).collect();
     // Half a cosine without warm-up: (1 + cos(π · done / 4)) / 2.
     let expected = [1.0, 0.853_553, 0.5, 0.146_447];
-    assert!(rates.iter().zip(expected).all(|(rate, expected)| (rate - expected).abs() < 1e-6), "{rates:?}");
+    assert!(
+        rates.iter().zip(expected).all(|(rate, expected)| (rate - expected).abs() < 1e-6),
+        "{rates:?}"
+    );
     let checkpoint = finished.save_checkpoint(root.path(), 1).unwrap();
 
     let mut extended = policy(settings(12));
@@ -168,7 +180,10 @@ fn a_resumed_run_with_moments_of_8_bits_is_the_run() {
     let optimizer = AdamWSettings { moments: MomentPrecision::Eight, ..AdamWSettings::default() };
     let settings = LearnSettings { total_steps: 4, lora, optimizer, ..fast() };
     let eight = resumed_is_straight(settings);
-    let full = resumed_is_straight(LearnSettings { optimizer: AdamWSettings::with_f32_moments(), ..settings });
+    let full = resumed_is_straight(LearnSettings {
+        optimizer: AdamWSettings::with_f32_moments(),
+        ..settings
+    });
     assert_ne!(eight, full);
     let apart: f32 = eight.iter().zip(&full).map(|(a, b)| (a - b).abs()).sum();
     assert!(apart < 0.2 * full.iter().map(|x| x.abs()).sum::<f32>(), "{apart}");
@@ -177,7 +192,13 @@ fn a_resumed_run_with_moments_of_8_bits_is_the_run() {
 #[test]
 fn a_resumed_run_with_a_critic_is_the_run() {
     let ppo = PpoSettings { value_learning_rate: 1e-2, ..PpoSettings::default() };
-    let settings = LearnSettings { total_steps: 4, algorithm: Algorithm::Ppo, ppo, num_iterations: 2, ..fast() };
+    let settings = LearnSettings {
+        total_steps: 4,
+        algorithm: Algorithm::Ppo,
+        ppo,
+        num_iterations: 2,
+        ..fast()
+    };
     resumed_is_straight(settings);
 
     let root = tempfile::tempdir().unwrap();
@@ -241,13 +262,18 @@ fn demonstrations_are_learned_by_heart() {
     assert_eq!((policy.steps(), last.kl, last.mismatch), (40, None, None));
     let question = Question { question: "Q a".into(), golds: Vec::new(), ..Question::default() };
     let answer = policy.sample(&[question], &Sampling::greedy(8), 0).unwrap().remove(0);
-    assert_eq!((answer.text.as_str(), answer.finished), ("cab", true), "the end of an answer is learned too");
+    assert_eq!(
+        (answer.text.as_str(), answer.finished),
+        ("cab", true),
+        "the end of an answer is learned too"
+    );
     assert_eq!(policy.lengths(&demonstrations()).unwrap().len(), 3);
 }
 
 #[test]
 fn a_resumed_cold_start_is_the_cold_start() {
-    let (mut straight, mut first, root) = (policy(fast()), policy(fast()), tempfile::tempdir().unwrap());
+    let (mut straight, mut first, root) =
+        (policy(fast()), policy(fast()), tempfile::tempdir().unwrap());
     for _ in 0..3 {
         straight.imitate(&demonstrations()).unwrap();
     }
@@ -292,7 +318,8 @@ fn old_checkpoints_go_and_the_adapter_stands_alone() {
         trained.save_checkpoint(root.path(), 2).unwrap();
     }
     trained.save_checkpoint(root.path(), 2).unwrap(); // again, over itself
-    let mut names: Vec<_> = std::fs::read_dir(root.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let mut names: Vec<_> =
+        std::fs::read_dir(root.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["step-000003", "step-000004"]);
 
@@ -300,7 +327,8 @@ fn old_checkpoints_go_and_the_adapter_stands_alone() {
     write_folder(folder.path(), &SMALL);
     let mut model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     model.load_adapter(&root.path().join("step-000004")).unwrap();
-    let loaded = Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), fast(), 9).unwrap();
+    let loaded =
+        Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), fast(), 9).unwrap();
     assert_eq!(weights(&loaded), weights(&trained));
 }
 
@@ -310,9 +338,13 @@ fn one_flipped_bit_of_a_checkpoint_is_found_and_its_file_named() {
     let mut trained = policy(fast());
     step(&mut trained, 0);
     let checkpoint = trained.save_checkpoint(root.path(), 1).unwrap();
-    for name in
-        ["adapter_model.safetensors", "adapter_config.json", "optimizer.safetensors", "state.json", "checksums.b3"]
-    {
+    for name in [
+        "adapter_model.safetensors",
+        "adapter_config.json",
+        "optimizer.safetensors",
+        "state.json",
+        "checksums.b3",
+    ] {
         let path = checkpoint.join(name);
         let whole = std::fs::read(&path).unwrap();
         let mut flipped = whole.clone();
@@ -353,8 +385,14 @@ fn weights_that_are_no_numbers_are_named() {
         bytes[last..].copy_from_slice(&wrong.to_le_bytes());
         std::fs::write(&path, bytes).unwrap();
         let error = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap_err();
-        assert!(matches!(&error, LearnError::Weight { name, .. } if name.ends_with("weight")), "{error}");
-        assert!(error.to_string().contains("expected finite numbers, got NaN or infinite ones"), "{error}");
+        assert!(
+            matches!(&error, LearnError::Weight { name, .. } if name.ends_with("weight")),
+            "{error}"
+        );
+        assert!(
+            error.to_string().contains("expected finite numbers, got NaN or infinite ones"),
+            "{error}"
+        );
     }
     std::fs::write(&path, whole).unwrap();
     let config = folder.path().join("config.json");
@@ -369,7 +407,10 @@ fn weights_that_are_no_numbers_are_named() {
         let before = std::mem::replace(&mut wrong[key], value);
         std::fs::write(&config, wrong.to_string()).unwrap();
         let error = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap_err();
-        assert!(matches!(error, LearnError::Pretrained(PretrainedError::Malformed { .. })), "{error}");
+        assert!(
+            matches!(error, LearnError::Pretrained(PretrainedError::Malformed { .. })),
+            "{error}"
+        );
         wrong[key] = before;
     }
 }
@@ -396,7 +437,9 @@ fn damaged_model_folders_are_refused_or_read() {
         let path = entry.unwrap().path();
         let whole = std::fs::read(&path).unwrap();
         // The header of a tensor file, and some of what follows.
-        let places = (0..whole.len().min(2_000)).step_by(41).chain((2_000..whole.len()).step_by(whole.len() / 8 + 1));
+        let places = (0..whole.len().min(2_000))
+            .step_by(41)
+            .chain((2_000..whole.len()).step_by(whole.len() / 8 + 1));
         for place in places {
             let mut flipped = whole.clone();
             flipped[place] ^= 1 << (place % 8);
@@ -412,8 +455,10 @@ fn damaged_model_folders_are_refused_or_read() {
 #[test]
 fn further_iterations_go_further_from_the_same_rollouts() {
     let move_of = |num_iterations| {
-        let mut policy = policy(LearnSettings { num_iterations, loss: LossSettings::default(), ..fast() });
-        let (rollouts, before) = (policy.sample(&questions(), &sampling(), 1).unwrap(), weights(&policy));
+        let mut policy =
+            policy(LearnSettings { num_iterations, loss: LossSettings::default(), ..fast() });
+        let (rollouts, before) =
+            (policy.sample(&questions(), &sampling(), 1).unwrap(), weights(&policy));
         let report = policy.update(&rollouts, &advantages(&rollouts)).unwrap();
         assert_eq!(policy.steps(), 1);
         let moved: f32 = weights(&policy).iter().zip(&before).map(|(a, b)| (a - b).abs()).sum();
@@ -428,7 +473,8 @@ fn further_iterations_go_further_from_the_same_rollouts() {
 #[test]
 fn mini_batches_are_optimiser_steps_of_their_own() {
     let report_of = |num_mini_batches| {
-        let mut policy = policy(LearnSettings { num_mini_batches, loss: LossSettings::default(), ..fast() });
+        let mut policy =
+            policy(LearnSettings { num_mini_batches, loss: LossSettings::default(), ..fast() });
         let rollouts = policy.sample(&questions(), &sampling(), 1).unwrap();
         let report = policy.update(&rollouts, &advantages(&rollouts)).unwrap();
         assert_eq!(policy.steps(), 1, "one step of the run");
@@ -454,7 +500,8 @@ fn logits_that_are_no_numbers_stop_the_first_batch() {
     }
     let folder = tempfile::tempdir().unwrap();
     write_folder(folder.path(), &SMALL);
-    let mut policy = Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), fast(), 1).unwrap();
+    let mut policy =
+        Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), fast(), 1).unwrap();
     let error = policy.sample(&questions(), &sampling(), 0).unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(LearnError::Logits)), "{error}");
 }
@@ -468,7 +515,10 @@ fn a_loss_that_is_not_finite_changes_nothing() {
     bad.values[3][0] = f64::NAN;
     let before = weights(&policy);
     let error = policy.update(&rollouts, &bad).unwrap_err();
-    assert!(matches!(error.downcast_ref(), Some(LearnError::NotFinite { what: "loss", step: 0, .. })), "{error}");
+    assert!(
+        matches!(error.downcast_ref(), Some(LearnError::NotFinite { what: "loss", step: 0, .. })),
+        "{error}"
+    );
     assert_eq!((weights(&policy), policy.steps()), (before, 0));
     assert!(policy.update(&rollouts, &advantages(&rollouts)).is_ok(), "and the policy can go on");
     // The batch is there to be looked at.
@@ -476,7 +526,10 @@ fn a_loss_that_is_not_finite_changes_nothing() {
     let kept = std::fs::read_to_string(folder.path().join("not-finite-000000.json")).unwrap();
     let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
     assert_eq!(kept["rollouts"].as_array().unwrap().len(), rollouts.len());
-    assert_eq!((&kept["advantages"][3][0], &kept["advantages"][0][0]), (&json!(null), &json!(bad.values[0][0])));
+    assert_eq!(
+        (&kept["advantages"][3][0], &kept["advantages"][0][0]),
+        (&json!(null), &json!(bad.values[0][0]))
+    );
 }
 
 #[test]
@@ -503,7 +556,9 @@ fn another_runs_checkpoint_is_refused() {
     let longer = LearnSettings { total_steps: fast().total_steps + 7, ..fast() };
     assert!(policy(longer).resume(&folder).is_ok(), "a run may be made longer");
     std::fs::remove_file(folder.join("optimizer.safetensors")).unwrap();
-    assert!(policy(fast()).resume(&folder).unwrap_err().to_string().contains("optimizer.safetensors"));
+    assert!(
+        policy(fast()).resume(&folder).unwrap_err().to_string().contains("optimizer.safetensors")
+    );
 }
 
 #[test]
@@ -512,8 +567,10 @@ fn the_reference_reading_adds_up_single_tokens() {
     write_folder(folder.path(), &SMALL);
     let tokenizer = ChatTokenizer::load(folder.path()).unwrap();
     let mut policy = policy(fast()).with_compatibility(Compatibility::Reference);
-    let sampling = Sampling { num_generations: 4, max_completion_length: 12, ..Sampling::default() };
-    let question = Question { question: "a b".into(), golds: vec!["c".into()], ..Question::default() };
+    let sampling =
+        Sampling { num_generations: 4, max_completion_length: 12, ..Sampling::default() };
+    let question =
+        Question { question: "a b".into(), golds: vec!["c".into()], ..Question::default() };
     for rollout in policy.sample(&[question], &sampling, 3).unwrap() {
         let pieces = tokenizer.token_texts(&rollout.tokens).unwrap();
         assert_eq!(rollout.token_spans, spans_of_pieces(&pieces));

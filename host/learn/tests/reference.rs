@@ -1,5 +1,6 @@
-//! The decoder against a second one, written for reading: f64, plain loops, one token at a time, no code shared with the
-//! crate. It follows the published definitions (Llama, Qwen2, Qwen3 and OLMo-2 model files of `transformers`).
+//! The decoder against a second one, written for reading: f64, plain loops, one token at a time, no
+//! code shared with the crate. It follows the published definitions (Llama, Qwen2, Qwen3 and OLMo-2
+//! model files of `transformers`).
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -42,7 +43,8 @@ impl Reference {
                 if wavelength > low {
                     frequency /= s.factor;
                 } else if wavelength >= high {
-                    let smooth = (s.original_max_position_embeddings / wavelength - s.low_freq_factor)
+                    let smooth = (s.original_max_position_embeddings / wavelength
+                        - s.low_freq_factor)
                         / (s.high_freq_factor - s.low_freq_factor);
                     frequency = (1.0 - smooth) * frequency / s.factor + smooth * frequency;
                 }
@@ -57,13 +59,19 @@ impl Reference {
     fn logits(&self, tokens: &[u32]) -> Vec<Vec<f64>> {
         let c = &self.config;
         let embedding = &self.weights["model.embed_tokens.weight"];
-        let mut xs: Vec<Vec<f64>> =
-            tokens.iter().map(|&t| embedding[t as usize * c.hidden_size..][..c.hidden_size].to_vec()).collect();
+        let mut xs: Vec<Vec<f64>> = tokens
+            .iter()
+            .map(|&t| embedding[t as usize * c.hidden_size..][..c.hidden_size].to_vec())
+            .collect();
         for layer in 0..c.num_layers {
             let prefix = format!("model.layers.{layer}");
-            let after = |x: &[f64], block: Vec<f64>| -> Vec<f64> { x.iter().zip(block).map(|(a, b)| a + b).collect() };
+            let after = |x: &[f64], block: Vec<f64>| -> Vec<f64> {
+                x.iter().zip(block).map(|(a, b)| a + b).collect()
+            };
             let (before, behind) = match c.family {
-                Family::Olmo2 => (None, Some(["post_attention_layernorm", "post_feedforward_layernorm"])),
+                Family::Olmo2 => {
+                    (None, Some(["post_attention_layernorm", "post_feedforward_layernorm"]))
+                }
                 _ => (Some(["input_layernorm", "post_attention_layernorm"]), None),
             };
             let normed = |names: Option<[&str; 2]>, n: usize, x: &[f64]| match names {
@@ -77,7 +85,8 @@ impl Reference {
                 let input = normed(before, 1, x);
                 let gate = self.linear(&format!("{prefix}.mlp.gate_proj"), &input);
                 let up = self.linear(&format!("{prefix}.mlp.up_proj"), &input);
-                let inner: Vec<f64> = gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
+                let inner: Vec<f64> =
+                    gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect();
                 let out = self.linear(&format!("{prefix}.mlp.down_proj"), &inner);
                 *x = after(x, normed(behind, 1, &out));
             }
@@ -88,7 +97,12 @@ impl Reference {
 
     fn attention(&self, prefix: &str, inputs: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let c = &self.config;
-        let project = |part: &str, heads: usize, position: usize, x: &[f64], is_value: bool| -> Vec<Vec<f64>> {
+        let project = |part: &str,
+                       heads: usize,
+                       position: usize,
+                       x: &[f64],
+                       is_value: bool|
+         -> Vec<Vec<f64>> {
             let mut y = self.linear(&format!("{prefix}.{part}_proj"), x);
             let norm = format!("{prefix}.{part}_norm.weight");
             if c.family == Family::Olmo2 && !is_value {
@@ -117,14 +131,18 @@ impl Reference {
                 let mut joined = Vec::new();
                 for (h, query) in q[t].iter().enumerate() {
                     let shared = h / (c.num_heads / c.num_kv_heads);
-                    let scores: Vec<f64> =
-                        (0..=t).map(|s| dot(query, &k[s][shared]) / (c.head_dim as f64).sqrt()).collect();
+                    let scores: Vec<f64> = (0..=t)
+                        .map(|s| dot(query, &k[s][shared]) / (c.head_dim as f64).sqrt())
+                        .collect();
                     let top = scores.iter().copied().fold(f64::MIN, f64::max);
                     let total: f64 = scores.iter().map(|s| (s - top).exp()).sum();
                     let mut mixed = vec![0.0; c.head_dim];
                     for (score, values) in scores.iter().zip(&v) {
                         let share = (score - top).exp() / total;
-                        mixed.iter_mut().zip(&values[shared]).for_each(|(m, value)| *m += share * value);
+                        mixed
+                            .iter_mut()
+                            .zip(&values[shared])
+                            .for_each(|(m, value)| *m += share * value);
                     }
                     joined.extend(mixed);
                 }
@@ -138,8 +156,8 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-/// Rewrites a model folder with larger and less regular weights (norms that are not 1, biases that are not 0), so that no
-/// part can hide, and hands them out as f64.
+/// Rewrites a model folder with larger and less regular weights (norms that are not 1, biases that
+/// are not 0), so that no part can hide, and hands them out as f64.
 fn stir(folder: &Path) -> HashMap<String, Vec<f64>> {
     let path = folder.join("model.safetensors");
     let bytes = std::fs::read(&path).unwrap();
@@ -148,15 +166,18 @@ fn stir(folder: &Path) -> HashMap<String, Vec<f64>> {
         .iter()
         .map(|(name, view)| {
             let values = view.data().chunks(4).map(|b| f32::from_le_bytes(b.try_into().unwrap()));
-            let stir =
-                |(i, x): (usize, f32)| 8.0 * x.clamp(-0.2, 0.2) + 0.3 * (i as f32 * 1.7 + name.len() as f32).sin();
+            let stir = |(i, x): (usize, f32)| {
+                8.0 * x.clamp(-0.2, 0.2) + 0.3 * (i as f32 * 1.7 + name.len() as f32).sin()
+            };
             (name.to_owned(), view.shape().to_vec(), values.enumerate().map(stir).collect())
         })
         .collect();
     all.sort_by(|a, b| a.0.cmp(&b.0));
-    let raw: Vec<Vec<u8>> = all.iter().map(|(_, _, x)| x.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
+    let raw: Vec<Vec<u8>> =
+        all.iter().map(|(_, _, x)| x.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
     let views = all.iter().zip(&raw);
-    let views = views.map(|((n, s, _), b)| (n.as_str(), TensorView::new(Dtype::F32, s.clone(), b).unwrap()));
+    let views = views
+        .map(|((n, s, _), b)| (n.as_str(), TensorView::new(Dtype::F32, s.clone(), b).unwrap()));
     std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
     all.into_iter().map(|(name, _, x)| (name, x.into_iter().map(f64::from).collect())).collect()
 }
@@ -200,14 +221,18 @@ fn logits_agree() {
     for family in FAMILIES {
         let (model, reference) = both(family);
         let ids: Vec<i64> = tokens.iter().map(|&t| i64::from(t)).collect();
-        let logits = model.logits(&model.hidden(&Tensor::from_slice(&ids).view([1, -1])).unwrap()).unwrap();
+        let logits =
+            model.logits(&model.hidden(&Tensor::from_slice(&ids).view([1, -1])).unwrap()).unwrap();
         let expected = reference.logits(&tokens);
         let size = expected.iter().flatten().fold(0.0f64, |m, x| m.max(x.abs()));
         assert!(size > 0.5, "{family:?}: the model must say something, {size}");
         for (t, row) in expected.iter().enumerate() {
             for (v, e) in row.iter().enumerate() {
                 let got = logits.double_value(&[0, t as i64, v as i64]);
-                assert!((got - e).abs() < 1e-4 * size, "{family:?}, token {t}, logit {v}: {got} {e}");
+                assert!(
+                    (got - e).abs() < 1e-4 * size,
+                    "{family:?}, token {t}, logit {v}: {got} {e}"
+                );
             }
         }
     }

@@ -43,7 +43,8 @@ fn clipped(
     advantages: &Rows,
     longest: usize,
 ) -> (f64, Vec<f64>) {
-    let (rows, lengths): (Vec<usize>, Vec<usize>) = (row_of(new), new.iter().map(Vec::len).collect());
+    let (rows, lengths): (Vec<usize>, Vec<usize>) =
+        (row_of(new), new.iter().map(Vec::len).collect());
     let weights = row_weights(settings.loss_type, &lengths, longest, rows.len());
     let (leaf, reference) = (flat(new).set_requires_grad(true), reference.map(flat));
     let inputs = LossInputs {
@@ -75,10 +76,25 @@ fn gspo() {
         gradient: Rows,
     }
     for case in cases::<Case>(include_str!("../../../tests/vectors/trl/gspo.json")) {
-        let (loss, gradient) =
-            clipped(&case.settings, &case.new, &case.old, Some(&case.reference), &case.advantages, case.max_length);
-        assert!(close(&[loss], &[case.loss], 1e-12), "{:?}: {loss}, not {}", case.settings, case.loss);
-        assert!(close(&gradient, &case.gradient.concat(), 1e-12), "{:?}: {gradient:?}", case.settings);
+        let (loss, gradient) = clipped(
+            &case.settings,
+            &case.new,
+            &case.old,
+            Some(&case.reference),
+            &case.advantages,
+            case.max_length,
+        );
+        assert!(
+            close(&[loss], &[case.loss], 1e-12),
+            "{:?}: {loss}, not {}",
+            case.settings,
+            case.loss
+        );
+        assert!(
+            close(&gradient, &case.gradient.concat(), 1e-12),
+            "{:?}: {gradient:?}",
+            case.settings
+        );
     }
 }
 
@@ -91,9 +107,12 @@ fn rloo() {
         new: Rows,
         gradient: Rows,
     }
-    for Case { advantages, new, gradient } in cases(include_str!("../../../tests/vectors/trl/rloo.json")) {
+    for Case { advantages, new, gradient } in
+        cases(include_str!("../../../tests/vectors/trl/rloo.json"))
+    {
         let advantages = advantages.iter().zip(&new).map(|(a, row)| vec![*a; row.len()]).collect();
-        let settings = LossSettings { loss_type: LossType::DrGrpo, beta: 0.0, ..LossSettings::default() };
+        let settings =
+            LossSettings { loss_type: LossType::DrGrpo, beta: 0.0, ..LossSettings::default() };
         let (_, got) = clipped(&settings, &new, &new, None, &advantages, 7);
         let got: Vec<f64> = got.iter().map(|slope| slope * 7.0).collect();
         assert!(close(&got, &gradient.concat(), 1e-12), "{got:?}, not {gradient:?}");
@@ -116,8 +135,10 @@ fn dpo() {
     }
     for case in cases::<Case>(include_str!("../../../tests/vectors/trl/dpo.json")) {
         let pairs = case.chosen.len();
-        let signs = [(&case.chosen, 1.0), (&case.rejected, -1.0)].map(|(rows, sign)| vec![sign; rows.concat().len()]);
-        let leaf = flat(&[case.chosen.clone(), case.rejected.clone()].concat()).set_requires_grad(true);
+        let signs = [(&case.chosen, 1.0), (&case.rejected, -1.0)]
+            .map(|(rows, sign)| vec![sign; rows.concat().len()]);
+        let leaf =
+            flat(&[case.chosen.clone(), case.rejected.clone()].concat()).set_requires_grad(true);
         let inputs = PairInputs {
             new: &leaf,
             reference: &flat(&[case.ref_chosen, case.ref_rejected].concat()),
@@ -128,7 +149,11 @@ fn dpo() {
         let got = margins(&inputs, case.beta).unwrap();
         assert!(close(&numbers(&got.detach()), &case.margins, 1e-12), "{got:?}");
         let loss = dpo_loss(&got, pairs).unwrap();
-        assert!(close(&[loss.double_value(&[])], &[case.loss], 1e-12), "{loss:?}, not {}", case.loss);
+        assert!(
+            close(&[loss.double_value(&[])], &[case.loss], 1e-12),
+            "{loss:?}, not {}",
+            case.loss
+        );
         assert!(close(&slopes(&loss, &leaf), &case.gradient.concat(), 1e-12));
     }
 }
@@ -167,7 +192,14 @@ fn ppo() {
         let values = flat(&case.moved_values).set_requires_grad(true);
         let tokens = values.numel() as f64;
         let weights = Tensor::from_slice(&vec![1.0 / tokens; tokens as usize]);
-        let got = value_loss(&values, &flat(&case.values), &flat(&case.targets), &weights, case.value_clip).unwrap();
+        let got = value_loss(
+            &values,
+            &flat(&case.values),
+            &flat(&case.targets),
+            &weights,
+            case.value_clip,
+        )
+        .unwrap();
         assert!(close(&[got.loss.double_value(&[])], &[case.value_loss], 1e-12), "{:?}", got.loss);
         assert!(close(&[got.clipped / tokens], &[case.value_clipped], 1e-6));
         assert!(close(&slopes(&got.loss, &values), &case.value_gradient.concat(), 1e-12));

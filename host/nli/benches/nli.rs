@@ -1,4 +1,5 @@
-//! Pairs per second of the small models of the tests; `make bench-nli` measures models of the published sizes.
+//! Pairs per second of the small models of the tests; `make bench-nli` measures models of the
+//! published sizes.
 
 use std::path::Path;
 

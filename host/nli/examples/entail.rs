@@ -19,6 +19,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (start, busy) = (Instant::now(), ProcessTime::now());
     let answers = model.answers(&pairs)?;
     let (seconds, busy) = (start.elapsed().as_secs_f64(), busy.elapsed().as_secs_f64());
-    println!("{}", serde_json::json!({"seconds": seconds, "processor_seconds": busy, "answers": answers}));
+    println!(
+        "{}",
+        serde_json::json!({"seconds": seconds, "processor_seconds": busy, "answers": answers})
+    );
     Ok(())
 }

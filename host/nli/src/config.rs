@@ -1,4 +1,5 @@
-//! config.json of an NLI model: which of the two families it is, its shape, and what its classes mean.
+//! config.json of an NLI model: which of the two families it is, its shape, and what its classes
+//! mean.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -50,15 +51,25 @@ impl Labels {
 
 impl Config {
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).map_err(|source| PretrainedError::Io { path: path.to_owned(), source })?;
-        let json: Json = serde_json::from_str(&text).map_err(|error| malformed(path, "JSON", error.to_string()))?;
-        let named: Vec<&str> =
-            json["architectures"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| PretrainedError::Io { path: path.to_owned(), source })?;
+        let json: Json = serde_json::from_str(&text)
+            .map_err(|error| malformed(path, "JSON", error.to_string()))?;
+        let named: Vec<&str> = json["architectures"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Json::as_str)
+            .collect();
         match named.as_slice() {
             ["HHEMv2ForSequenceClassification"] => Ok(Self::Hhem),
-            ["DebertaV2ForSequenceClassification"] => Ok(Self::Deberta(deberta(&json, path)?, labels(&json, path)?)),
-            [] => Err(NliError::Architecture { path: path.to_owned(), got: format!("`{}`", json["model_type"]) }),
+            ["DebertaV2ForSequenceClassification"] => {
+                Ok(Self::Deberta(deberta(&json, path)?, labels(&json, path)?))
+            }
+            [] => Err(NliError::Architecture {
+                path: path.to_owned(),
+                got: format!("`{}`", json["model_type"]),
+            }),
             others => Err(NliError::Architecture { path: path.to_owned(), got: others.join(", ") }),
         }
     }
@@ -92,11 +103,15 @@ fn deberta(json: &Json, path: &Path) -> Result<Deberta> {
     }
     let shape: Deberta = Deberta::deserialize(json)
         .map_err(|error| malformed(path, "the configuration of a DeBERTa", error.to_string()))?;
-    if shape.num_attention_heads == 0 || !shape.hidden_size.is_multiple_of(shape.num_attention_heads) {
+    if shape.num_attention_heads == 0
+        || !shape.hidden_size.is_multiple_of(shape.num_attention_heads)
+    {
         return Err(check.unsupported("num_attention_heads", "a divisor of hidden_size").into());
     }
     if shape.position_buckets < 2 || shape.max_distance <= shape.position_buckets / 2 + 1 {
-        return Err(check.unsupported("position_buckets", "2 to twice max_position_embeddings").into());
+        return Err(check
+            .unsupported("position_buckets", "2 to twice max_position_embeddings")
+            .into());
     }
     if shape.num_hidden_layers == 0 {
         return Err(check.unsupported("num_hidden_layers", "a number above 0").into());
@@ -111,7 +126,11 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn is(&self, key: &'static str, known: &[&Json], expected: &'static str) -> Result<()> {
-        if known.contains(&&self.json[key]) { Ok(()) } else { Err(self.unsupported(key, expected).into()) }
+        if known.contains(&&self.json[key]) {
+            Ok(())
+        } else {
+            Err(self.unsupported(key, expected).into())
+        }
     }
 
     fn unsupported(&self, key: &'static str, expected: &'static str) -> PretrainedError {
@@ -123,8 +142,9 @@ impl Check<'_> {
 fn labels(json: &Json, path: &Path) -> Result<Labels> {
     let named: BTreeMap<String, String> = match &json["id2label"] {
         Json::Null => BTreeMap::new(),
-        table => BTreeMap::deserialize(table)
-            .map_err(|error| malformed(path, "id2label from numbers to names", error.to_string()))?,
+        table => BTreeMap::deserialize(table).map_err(|error| {
+            malformed(path, "id2label from numbers to names", error.to_string())
+        })?,
     };
     let count = named.len();
     let class = |name: &str| {
@@ -132,7 +152,12 @@ fn labels(json: &Json, path: &Path) -> Result<Labels> {
         found.and_then(|(id, _)| id.parse().ok()).filter(|id: &usize| *id < count)
     };
     match class("entailment") {
-        Some(entail) => Ok(Labels { count, entail, neutral: class("neutral"), contradict: class("contradiction") }),
+        Some(entail) => Ok(Labels {
+            count,
+            entail,
+            neutral: class("neutral"),
+            contradict: class("contradiction"),
+        }),
         None => {
             let got = named.into_values().collect::<Vec<_>>().join(", ");
             let got = if got.is_empty() { "nothing".to_owned() } else { got };

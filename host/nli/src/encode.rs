@@ -64,7 +64,8 @@ impl Encoder {
             return Err(NliError::NoRoom { max_tokens, overhead });
         }
         if let Form::Pair = form {
-            let longest_first = TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
+            let longest_first =
+                TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
             tokenizer.with_truncation(Some(longest_first)).map_err(failed)?;
         }
         Ok(Self { tokenizer, form, max_tokens })
@@ -83,12 +84,21 @@ impl Encoder {
         match self.form {
             Form::Pair => {
                 let texts = (pair.premise.as_str(), pair.hypothesis.as_str());
-                let encoding = self.tokenizer.encode(texts, true).map_err(|error| refused(&pair.premise, &error))?;
-                Ok(Encoded { is_cut: !encoding.get_overflowing().is_empty(), ids: encoding.get_ids().to_vec() })
+                let encoding = self
+                    .tokenizer
+                    .encode(texts, true)
+                    .map_err(|error| refused(&pair.premise, &error))?;
+                Ok(Encoded {
+                    is_cut: !encoding.get_overflowing().is_empty(),
+                    ids: encoding.get_ids().to_vec(),
+                })
             }
             Form::Prompt => {
                 let text = prompt(pair);
-                let encoding = self.tokenizer.encode(text.as_str(), true).map_err(|error| refused(&text, &error))?;
+                let encoding = self
+                    .tokenizer
+                    .encode(text.as_str(), true)
+                    .map_err(|error| refused(&text, &error))?;
                 let is_cut = encoding.len() > self.max_tokens;
                 let ids = encoding.get_ids();
                 if !is_cut {
@@ -96,9 +106,13 @@ impl Encoder {
                 }
                 let premise = BEFORE.len()..BEFORE.len() + pair.premise.len();
                 let hypothesis = text.len() - pair.hypothesis.len()..text.len();
-                let [premise, hypothesis] = [premise, hypothesis].map(|part| tokens_of(encoding.get_offsets(), &part));
+                let [premise, hypothesis] =
+                    [premise, hypothesis].map(|part| tokens_of(encoding.get_offsets(), &part));
                 let gone = left_out(premise, hypothesis, ids.len() - self.max_tokens);
-                let kept = ids.iter().enumerate().filter(|(n, _)| !gone.iter().any(|gone| gone.contains(n)));
+                let kept = ids
+                    .iter()
+                    .enumerate()
+                    .filter(|(n, _)| !gone.iter().any(|gone| gone.contains(n)));
                 Ok(Encoded { ids: kept.map(|(_, &id)| id).collect(), is_cut })
             }
         }
@@ -109,16 +123,19 @@ fn prompt(Pair { premise, hypothesis }: &Pair) -> String {
     format!("{BEFORE}{premise}{BETWEEN}{hypothesis}")
 }
 
-/// The tokens with a character of this part of the text; a token may begin with the space before it.
+/// The tokens with a character of this part of the text; a token may begin with the space before
+/// it.
 fn tokens_of(offsets: &[(usize, usize)], part: &Range<usize>) -> Range<usize> {
-    let overlaps = |&(start, end): &(usize, usize)| start < end && start < part.end && part.start < end;
+    let overlaps =
+        |&(start, end): &(usize, usize)| start < end && start < part.end && part.start < end;
     match offsets.iter().position(overlaps) {
         Some(first) => first..offsets.iter().rposition(overlaps).map_or(first, |last| last + 1),
         None => 0..0,
     }
 }
 
-/// `excess` tokens from the ends of two texts, always of the one that is longer, as tokenizers cut pairs.
+/// `excess` tokens from the ends of two texts, always of the one that is longer, as tokenizers cut
+/// pairs.
 fn left_out(first: Range<usize>, second: Range<usize>, excess: usize) -> [Range<usize>; 2] {
     let (mut one, mut two) = (first.len(), second.len());
     for _ in 0..excess {
@@ -137,8 +154,10 @@ mod tests {
 
     #[test]
     fn a_prompt_keeps_its_frame_when_its_texts_are_cut() {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/small/hhem/tokenizer.json");
-        let encoder = Encoder::prompt(corver_pretrained::read_tokenizer(&path).unwrap(), 200).unwrap();
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/small/hhem/tokenizer.json");
+        let encoder =
+            Encoder::prompt(corver_pretrained::read_tokenizer(&path).unwrap(), 200).unwrap();
         let encode = |premise: usize, hypothesis: usize| {
             let text = |words: usize| "moon ".repeat(words);
             encoder.encode(&Pair { premise: text(premise), hypothesis: text(hypothesis) }).unwrap()
@@ -146,10 +165,19 @@ mod tests {
         let empty = encode(0, 0);
         let (frame, moon) = (empty.ids.len(), encode(0, 1).ids[empty.ids.len() - 1]);
         assert!(!empty.is_cut && encode(3, 2).ids.len() == frame + 5);
-        for (premise, hypothesis, kept) in [(500, 5, 5), (5, 500, 195 - frame), (500, 500, (200 - frame) / 2)] {
+        for (premise, hypothesis, kept) in
+            [(500, 5, 5), (5, 500, 195 - frame), (500, 500, (200 - frame) / 2)]
+        {
             let Encoded { ids, is_cut } = encode(premise, hypothesis);
-            assert!(is_cut && ids.len() == 200 && ids[0] == 0 && ids[199] == 1, "{premise} {hypothesis}");
-            assert_eq!(ids[..199].iter().rev().take_while(|id| **id == moon).count(), kept, "{premise} {hypothesis}");
+            assert!(
+                is_cut && ids.len() == 200 && ids[0] == 0 && ids[199] == 1,
+                "{premise} {hypothesis}"
+            );
+            assert_eq!(
+                ids[..199].iter().rev().take_while(|id| **id == moon).count(),
+                kept,
+                "{premise} {hypothesis}"
+            );
         }
     }
 

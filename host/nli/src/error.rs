@@ -31,7 +31,9 @@ pub enum NliError {
         got: String,
     },
     /// Nothing says which of the model's classes is which.
-    #[error("{path}: id2label names {got}; it has to name `entailment`, and may name `neutral` and `contradiction`")]
+    #[error(
+        "{path}: id2label names {got}; it has to name `entailment`, and may name `neutral` and `contradiction`"
+    )]
     Labels {
         /// config.json.
         path: PathBuf,
@@ -39,13 +41,17 @@ pub enum NliError {
         got: String,
     },
     /// The published folder of HHEM has no tokenizer.
-    #[error("{path} is missing. HHEM reads with the tokenizer of google/flan-t5-base: put its tokenizer.json there")]
+    #[error(
+        "{path} is missing. HHEM reads with the tokenizer of google/flan-t5-base: put its tokenizer.json there"
+    )]
     NoTokenizer {
         /// Where it belongs.
         path: PathBuf,
     },
     /// No texts fit.
-    #[error("verify.nli.max_tokens is {max_tokens}, and {overhead} tokens stand around every pair of texts; raise it")]
+    #[error(
+        "verify.nli.max_tokens is {max_tokens}, and {overhead} tokens stand around every pair of texts; raise it"
+    )]
     NoRoom {
         /// The setting.
         max_tokens: usize,

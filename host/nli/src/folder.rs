@@ -28,7 +28,11 @@ pub(crate) struct Opened {
     pub(crate) max_batch_tokens: usize,
 }
 
-pub(crate) fn open(folder: &Path, settings: &NliSettings, runtime: &RuntimeLibrary) -> Result<Opened> {
+pub(crate) fn open(
+    folder: &Path,
+    settings: &NliSettings,
+    runtime: &RuntimeLibrary,
+) -> Result<Opened> {
     if let Some(problem) = corver_settings::check("verify.nli", settings).into_iter().next() {
         return Err(problem.into());
     }
@@ -53,7 +57,9 @@ pub(crate) fn open(folder: &Path, settings: &NliSettings, runtime: &RuntimeLibra
                     let shape = shape_of_weights(folder)?;
                     (graph::t5(shape, labels.count, most), shape.vocab_size)
                 }
-                Config::Deberta(shape, _) => (graph::deberta(shape, labels.count, most), shape.vocab_size),
+                Config::Deberta(shape, _) => {
+                    (graph::deberta(shape, labels.count, most), shape.vocab_size)
+                }
             };
             if encoder.vocab_size() > vocab_size {
                 return Err(malformed(
@@ -67,7 +73,12 @@ pub(crate) fn open(folder: &Path, settings: &NliSettings, runtime: &RuntimeLibra
     };
     tracing::info!(device = %gpu.map_or(Device::Cpu, Device::Cuda), "the NLI model is loaded");
     let fitting = if gpu.is_some() { BATCH_OF_GPU } else { BATCH_OF_CPU };
-    Ok(Opened { session, encoder, labels, max_batch_tokens: settings.max_batch_tokens.unwrap_or(fitting) })
+    Ok(Opened {
+        session,
+        encoder,
+        labels,
+        max_batch_tokens: settings.max_batch_tokens.unwrap_or(fitting),
+    })
 }
 
 /// Where the model's arithmetic comes from.
@@ -79,8 +90,8 @@ enum Form {
 }
 
 impl Form {
-    /// A graph beside config.json was put there to be used. One in onnx/ comes with every download, and the one written here is
-    /// faster.
+    /// A graph beside config.json was put there to be used. One in onnx/ comes with every download,
+    /// and the one written here is faster.
     fn of(folder: &Path) -> Result<Self> {
         let [beside, below] = ["model.onnx", "onnx/model.onnx"].map(|name| folder.join(name));
         let weights = ["model.safetensors", "model.safetensors.index.json"];
@@ -100,12 +111,14 @@ fn encoder(folder: &Path, config: &Config, max_tokens: Option<usize>) -> Result<
     let path = folder.join("tokenizer.json");
     match config {
         Config::Hhem if !path.exists() => Err(NliError::NoTokenizer { path }),
-        Config::Hhem => {
-            Ok((Encoder::prompt(read_tokenizer(&path)?, max_tokens.unwrap_or(MOST_OF_HHEM))?, Labels::HHEM))
-        }
-        Config::Deberta(_, labels) => {
-            Ok((Encoder::pair(read_tokenizer(&path)?, max_tokens.unwrap_or(MOST_OF_DEBERTA))?, *labels))
-        }
+        Config::Hhem => Ok((
+            Encoder::prompt(read_tokenizer(&path)?, max_tokens.unwrap_or(MOST_OF_HHEM))?,
+            Labels::HHEM,
+        )),
+        Config::Deberta(_, labels) => Ok((
+            Encoder::pair(read_tokenizer(&path)?, max_tokens.unwrap_or(MOST_OF_DEBERTA))?,
+            *labels,
+        )),
     }
 }
 
@@ -116,12 +129,15 @@ fn shape_of_weights(folder: &Path) -> Result<T5> {
         Ok::<_, PretrainedError>(())
     })?;
     T5::of(&shapes).map_err(|name| {
-        let got = shapes.get(&name).map_or("no such weight".to_owned(), |shape| format!("shape {shape:?}"));
+        let got = shapes
+            .get(&name)
+            .map_or("no such weight".to_owned(), |shape| format!("shape {shape:?}"));
         malformed(folder, format!("`{name}` as the encoder of flan-t5 has it"), got)
     })
 }
 
-/// What Optimum exports: `input_ids` and `attention_mask` `[B, N]`, `logits` `[B, C]`, or `[B, N, C]` of every token.
+/// What Optimum exports: `input_ids` and `attention_mask` `[B, N]`, `logits` `[B, C]`, or `[B, N,
+/// C]` of every token.
 fn check_graph(session: &Session, classes: usize, path: &Path) -> Result<()> {
     let wrong = |expected: &str, got: String| malformed(path, expected.to_owned(), got);
     let mut names: Vec<&str> = session.inputs().iter().map(|input| input.name()).collect();
@@ -129,7 +145,9 @@ fn check_graph(session: &Session, classes: usize, path: &Path) -> Result<()> {
     if names != ["attention_mask", "input_ids"] {
         return Err(wrong("inputs input_ids and attention_mask alone", names.join(", ")));
     }
-    if let Some(input) = session.inputs().iter().find(|i| i.dtype().tensor_type() != Some(TensorElementType::Int64)) {
+    if let Some(input) =
+        session.inputs().iter().find(|i| i.dtype().tensor_type() != Some(TensorElementType::Int64))
+    {
         return Err(wrong("64-bit integers as inputs", input.dtype().to_string()));
     }
     let Some(logits) = session.outputs().iter().find(|output| output.name() == "logits") else {
@@ -140,7 +158,10 @@ fn check_graph(session: &Session, classes: usize, path: &Path) -> Result<()> {
     let fits = |last: i64| last < 0 || last == classes as i64;
     match shape.as_slice() {
         [_, last] | [_, _, last] if fits(*last) => Ok(()),
-        _ => Err(wrong(&format!("logits of {classes} classes for a pair or for its tokens"), format!("{shape:?}"))),
+        _ => Err(wrong(
+            &format!("logits of {classes} classes for a pair or for its tokens"),
+            format!("{shape:?}"),
+        )),
     }
 }
 

@@ -1,5 +1,6 @@
-//! Natural language inference: does a hypothesis follow from a premise? Answers [`corver_core::NliModel`] with one of two
-//! published models, read from the folder that Hugging Face hands out.
+//! Natural language inference: does a hypothesis follow from a premise? Answers
+//! [`corver_core::NliModel`] with one of two published models, read from the folder that Hugging
+//! Face hands out.
 //!
 //! ```text
 //! config               what config.json says

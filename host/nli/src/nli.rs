@@ -25,7 +25,8 @@ impl Nli {
     /// Opens the folder of HHEM-2.1 or of a DeBERTa-v3; `settings.model` is not looked at.
     ///
     /// # Errors
-    /// A folder that is incomplete, does not fit together or holds another model; a device or library that cannot be used.
+    /// A folder that is incomplete, does not fit together or holds another model; a device or
+    /// library that cannot be used.
     pub fn open(folder: &Path, settings: &NliSettings, runtime: &RuntimeLibrary) -> Result<Self> {
         let opened = folder::open(folder, settings, runtime)?;
         Ok(Self { opened, batch_size: settings.batch_size })
@@ -49,7 +50,11 @@ impl Nli {
         }
         let cut = rows.iter().filter(|(_, row)| row.is_cut).count();
         if cut > 0 {
-            tracing::warn!(cut, of = rows.len(), "pairs are longer than verify.nli.max_tokens and were cut");
+            tracing::warn!(
+                cut,
+                of = rows.len(),
+                "pairs are longer than verify.nli.max_tokens and were cut"
+            );
         }
         // The longest first: where memory is short, it shows at once.
         rows.sort_by_key(|(_, row)| Reverse(row.ids.len()));
@@ -72,7 +77,10 @@ impl Nli {
             .logits(rows, columns)
             .and_then(|logits| tensor::first_of_rows(&logits))
             .map_err(|source| NliError::Run { rows: rows.len(), columns, source })?;
-        logits.chunks_exact(labels.count).map(|logits| labels.answer(logits).ok_or(NliError::NotFinite)).collect()
+        logits
+            .chunks_exact(labels.count)
+            .map(|logits| labels.answer(logits).ok_or(NliError::NotFinite))
+            .collect()
     }
 
     /// `[B, C]` or `[B, N, C]`, of rows that are padded on the right.
@@ -83,7 +91,8 @@ impl Nli {
             ids.iter().map(|&id| i64::from(id)).chain(padding).collect::<Vec<_>>()
         };
         let ids: Vec<i64> = rows.iter().flat_map(|ids| padded(ids)).collect();
-        let mask: Vec<i64> = rows.iter().flat_map(|row| (0..columns).map(|n| i64::from(n < row.len()))).collect();
+        let mask: Vec<i64> =
+            rows.iter().flat_map(|row| (0..columns).map(|n| i64::from(n < row.len()))).collect();
         let mut binding = self.opened.session.create_binding()?;
         binding.bind_input("input_ids", &Tensor::from_array((shape, ids))?)?;
         binding.bind_input("attention_mask", &Tensor::from_array((shape, mask))?)?;
@@ -142,7 +151,10 @@ mod tests {
     fn answers_are_probabilities_by_label() {
         let labels = Labels { count: 3, entail: 2, neutral: Some(0), contradict: Some(1) };
         let answer = labels.answer(&[0.0, 2f32.ln(), 5f32.ln()]).unwrap();
-        let Entailment { entail, neutral: Some(neutral), contradict: Some(contradict) } = answer else { panic!() };
+        let Entailment { entail, neutral: Some(neutral), contradict: Some(contradict) } = answer
+        else {
+            panic!()
+        };
         for (got, expected) in [(entail, 0.625), (neutral, 0.125), (contradict, 0.25)] {
             assert!((got - expected).abs() < 1e-6, "{got} {expected}");
         }

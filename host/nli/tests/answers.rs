@@ -1,4 +1,5 @@
-//! Answers of small random models in the published form against those of `transformers` for the same weights.
+//! Answers of small random models in the published form against those of `transformers` for the
+//! same weights.
 
 mod golden;
 
@@ -30,7 +31,8 @@ fn an_exported_graph_answers_alike() {
             for name in ["config.json", "tokenizer.json", "golden.json"] {
                 std::fs::copy(small(family).join(name), folder.path().join(name)).unwrap();
             }
-            std::fs::copy(small(family).join("onnx/model.onnx"), folder.path().join(place)).unwrap();
+            std::fs::copy(small(family).join("onnx/model.onnx"), folder.path().join(place))
+                .unwrap();
             check(folder.path(), NliSettings::default(), 2e-6);
         }
     }
@@ -39,10 +41,16 @@ fn an_exported_graph_answers_alike() {
 #[test]
 fn an_answer_does_not_depend_on_its_batch() {
     for family in FAMILIES {
-        for (batch_size, max_batch_tokens) in [(1, 8192), (32, 16_384), (3, 8192), (32, 300), (32, 1)] {
+        for (batch_size, max_batch_tokens) in
+            [(1, 8192), (32, 16_384), (3, 8192), (32, 300), (32, 1)]
+        {
             check(
                 &small(family),
-                NliSettings { batch_size, max_batch_tokens: Some(max_batch_tokens), ..NliSettings::default() },
+                NliSettings {
+                    batch_size,
+                    max_batch_tokens: Some(max_batch_tokens),
+                    ..NliSettings::default()
+                },
                 2e-6,
             );
         }
@@ -68,9 +76,13 @@ fn equal_pairs_have_equal_answers_and_keep_their_places() {
 #[test]
 fn a_long_pair_is_cut_at_the_longer_text() {
     let long = "Asaph Hall discovered the two moons of Mars. ".repeat(40);
-    let pair = |premise: &str, hypothesis: &str| Pair { premise: premise.into(), hypothesis: hypothesis.into() };
+    let pair = |premise: &str, hypothesis: &str| Pair {
+        premise: premise.into(),
+        hypothesis: hypothesis.into(),
+    };
     for family in FAMILIES {
-        let mut model = open(&small(family), NliSettings { max_tokens: Some(200), ..NliSettings::default() });
+        let mut model =
+            open(&small(family), NliSettings { max_tokens: Some(200), ..NliSettings::default() });
         // What is left out can say anything.
         let pairs = [
             pair(&long, "It is not known."),

@@ -58,7 +58,10 @@ fn without(family: &str, name: &str, rows: Option<usize>) -> tempfile::TempDir {
         let mut shape = view.shape().to_vec();
         let row = view.data().len() / shape[0];
         shape[0] = rows?;
-        Some((found.to_owned(), TensorView::new(view.dtype(), shape.clone(), &view.data()[..row * shape[0]]).unwrap()))
+        Some((
+            found.to_owned(),
+            TensorView::new(view.dtype(), shape.clone(), &view.data()[..row * shape[0]]).unwrap(),
+        ))
     });
     std::fs::write(path, safetensors::serialize(tensors, None).unwrap()).unwrap();
     folder
@@ -70,7 +73,9 @@ fn a_missing_file_is_named() {
     let (error, said) = broken(&empty);
     assert!(matches!(error, NliError::NoModel { .. }) && said.contains("config.json"), "{said}");
     for family in ["hhem", "deberta"] {
-        for (file, named) in [("model.safetensors", "model.safetensors"), ("tokenizer.json", "tokenizer.json")] {
+        for (file, named) in
+            [("model.safetensors", "model.safetensors"), ("tokenizer.json", "tokenizer.json")]
+        {
             let folder = copy(family);
             std::fs::remove_file(folder.path().join(file)).unwrap();
             assert!(broken(&folder).1.contains(named), "{family} {file}");
@@ -79,25 +84,37 @@ fn a_missing_file_is_named() {
     let folder = copy("hhem");
     std::fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
     let (error, said) = broken(&folder);
-    assert!(matches!(error, NliError::NoTokenizer { .. }) && said.contains("google/flan-t5-base"), "{said}");
+    assert!(
+        matches!(error, NliError::NoTokenizer { .. }) && said.contains("google/flan-t5-base"),
+        "{said}"
+    );
 }
 
 #[test]
 fn a_model_of_another_family_is_refused() {
-    for (family, from) in
-        [("hhem", "HHEMv2ForSequenceClassification\""), ("deberta", "DebertaV2ForSequenceClassification")]
-    {
+    for (family, from) in [
+        ("hhem", "HHEMv2ForSequenceClassification\""),
+        ("deberta", "DebertaV2ForSequenceClassification"),
+    ] {
         let to = from.replace("ForSequence", "ForToken");
         let (error, said) = broken(&configured(family, from, &to));
         assert!(matches!(error, NliError::Architecture { .. }), "{said}");
-        let known = ["HHEMv2ForSequenceClassification", "DebertaV2ForSequenceClassification", "ForTokenClassification"];
+        let known = [
+            "HHEMv2ForSequenceClassification",
+            "DebertaV2ForSequenceClassification",
+            "ForTokenClassification",
+        ];
         assert!(known.iter().all(|name| said.contains(name)), "{said}");
     }
     let changed = |from: &str, to: &str| broken(&configured("deberta", from, to)).1;
     for (from, to, named) in [
         ("\"relative_attention\": true", "\"relative_attention\": false", "relative_attention"),
         ("\"share_att_key\": true,", "", "share_att_key"),
-        ("\"position_biased_input\": false", "\"position_biased_input\": true", "position_biased_input"),
+        (
+            "\"position_biased_input\": false",
+            "\"position_biased_input\": true",
+            "position_biased_input",
+        ),
         ("\"hidden_act\": \"gelu\"", "\"hidden_act\": \"relu\"", "hidden_act"),
         ("\"c2p\"", "\"p2p\"", "pos_att_type"),
         ("\"type_vocab_size\": 0", "\"type_vocab_size\": 2", "type_vocab_size"),
@@ -130,14 +147,30 @@ fn weights_have_to_fit() {
         (without("hhem", embedding, None), embedding),
         (without("hhem", "t5.classifier.bias", None), "t5.classifier.bias"),
         (without("hhem", "t5.classifier.weight", Some(1)), "expected shape [2, 32], got [1, 32]"),
-        (without("hhem", "t5.transformer.encoder.block.1.layer.0.SelfAttention.k.weight", Some(8)), "[8, 32]"),
+        (
+            without(
+                "hhem",
+                "t5.transformer.encoder.block.1.layer.0.SelfAttention.k.weight",
+                Some(8),
+            ),
+            "[8, 32]",
+        ),
         (without("deberta", norm, None), norm),
         (without("deberta", "classifier.weight", Some(2)), "expected shape [3, 32], got [2, 32]"),
-        (configured("deberta", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"), "deberta.encoder.layer.2"),
-        (configured("deberta", "\"position_buckets\": 16", "\"position_buckets\": 8"), "rel_embeddings"),
+        (
+            configured("deberta", "\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3"),
+            "deberta.encoder.layer.2",
+        ),
+        (
+            configured("deberta", "\"position_buckets\": 16", "\"position_buckets\": 8"),
+            "rel_embeddings",
+        ),
     ] {
         let (error, said) = broken(&folder);
-        assert!(matches!(error, NliError::Onnx(OnnxError::Weight { .. }) | NliError::Pretrained(_)), "{error:?}");
+        assert!(
+            matches!(error, NliError::Onnx(OnnxError::Weight { .. }) | NliError::Pretrained(_)),
+            "{error:?}"
+        );
         assert!(said.contains(named), "{said}");
     }
     let (_, said) = broken(&without("hhem", embedding, Some(50)));
@@ -154,16 +187,22 @@ fn an_exported_graph_has_to_fit() {
     let (_, said) = with(&std::fs::read(small("deberta").join("onnx/model.onnx")).unwrap());
     assert!(said.contains("model.onnx") && said.contains("logits of 2 classes"), "{said}");
     let (error, said) = with(b"no graph");
-    assert!(matches!(error, NliError::Onnx(OnnxError::Load { .. })) && said.contains("model.onnx"), "{said}");
-    let (_, said) = with(&std::fs::read(small("").join("../../../extract/tests/exported/model.onnx")).unwrap());
+    assert!(
+        matches!(error, NliError::Onnx(OnnxError::Load { .. })) && said.contains("model.onnx"),
+        "{said}"
+    );
+    let (_, said) =
+        with(&std::fs::read(small("").join("../../../extract/tests/exported/model.onnx")).unwrap());
     assert!(said.contains("inputs input_ids and attention_mask alone"), "{said}");
 }
 
 #[test]
 fn damaged_files_are_named() {
-    for (file, named) in
-        [("config.json", "JSON"), ("tokenizer.json", "a tokenizer"), ("model.safetensors", "a safetensors file")]
-    {
+    for (file, named) in [
+        ("config.json", "JSON"),
+        ("tokenizer.json", "a tokenizer"),
+        ("model.safetensors", "a safetensors file"),
+    ] {
         for family in ["hhem", "deberta"] {
             let folder = copy(family);
             let path = folder.path().join(file);
@@ -184,7 +223,8 @@ fn weights_that_are_no_numbers_are_found_when_they_are_used() {
     bytes[header + 600..].fill(0xff);
     std::fs::write(&path, bytes).unwrap();
     let settings = NliSettings { device: Device::Cpu, ..NliSettings::default() };
-    let mut model = Nli::open(folder.path(), &settings, &RuntimeLibrary::find(None).unwrap()).unwrap();
+    let mut model =
+        Nli::open(folder.path(), &settings, &RuntimeLibrary::find(None).unwrap()).unwrap();
     let pair = corver_core::Pair { premise: "a".into(), hypothesis: "b".into() };
     assert!(matches!(model.answers(&[pair]), Err(NliError::NotFinite)));
 }
@@ -193,13 +233,19 @@ fn weights_that_are_no_numbers_are_found_when_they_are_used() {
 fn settings_are_checked() {
     let parse = |text: &str| toml::from_str::<NliSettings>(text);
     let settings = parse("model = \"a\"\ndevice = \"cpu\"\nmax_tokens = 300").unwrap();
-    assert_eq!((settings.device, settings.max_tokens, settings.batch_size), (Device::Cpu, Some(300), 32));
+    assert_eq!(
+        (settings.device, settings.max_tokens, settings.batch_size),
+        (Device::Cpu, Some(300), 32)
+    );
     assert_eq!(parse(&toml::to_string(&settings).unwrap()).unwrap(), settings);
     assert!(parse("batchsize = 3").unwrap_err().to_string().contains("batchsize"));
     assert!(parse("device = \"gpu\"").unwrap_err().to_string().contains("auto, cpu, cuda"));
 
     let said = |settings| failure(&small("hhem"), &settings).1;
-    assert!(said(NliSettings { batch_size: 0, ..NliSettings::default() }).contains("verify.nli.batch_size"));
+    assert!(
+        said(NliSettings { batch_size: 0, ..NliSettings::default() })
+            .contains("verify.nli.batch_size")
+    );
     let cramped = said(NliSettings { max_tokens: Some(30), ..NliSettings::default() });
     assert!(cramped.contains("max_tokens is 30") && cramped.contains("raise it"), "{cramped}");
 }

@@ -11,7 +11,11 @@ const CARD: [(&str, &str, f32); 7] = [
     ("The capital of France is Berlin.", "The capital of France is Paris.", 0.0111),
     ("I am in California", "I am in United States.", 0.6474),
     ("I am in United States", "I am in California.", 0.1290),
-    ("A person on a horse jumps over a broken down airplane.", "A person is outdoors, on a horse.", 0.8969),
+    (
+        "A person on a horse jumps over a broken down airplane.",
+        "A person is outdoors, on a horse.",
+        0.8969,
+    ),
     (
         "A boy is jumping on skateboard in the middle of a red bridge.",
         "The boy skates down the sidewalk on a red bridge",
@@ -28,10 +32,16 @@ const CARD: [(&str, &str, f32); 7] = [
 #[test]
 #[ignore = "needs the folder of vectara/hallucination_evaluation_model in CORVER_HHEM"]
 fn scores_are_those_of_the_model_card() {
-    let folder = PathBuf::from(std::env::var_os("CORVER_HHEM").expect("CORVER_HHEM names the folder"));
-    let mut model = Nli::open(&folder, &NliSettings::default(), &RuntimeLibrary::find(None).unwrap()).unwrap();
-    let pairs = CARD.map(|(premise, hypothesis, _)| Pair { premise: premise.into(), hypothesis: hypothesis.into() });
-    let scores: Vec<f32> = model.answers(&pairs).unwrap().iter().map(|answer| answer.entail).collect();
+    let folder =
+        PathBuf::from(std::env::var_os("CORVER_HHEM").expect("CORVER_HHEM names the folder"));
+    let mut model =
+        Nli::open(&folder, &NliSettings::default(), &RuntimeLibrary::find(None).unwrap()).unwrap();
+    let pairs = CARD.map(|(premise, hypothesis, _)| Pair {
+        premise: premise.into(),
+        hypothesis: hypothesis.into(),
+    });
+    let scores: Vec<f32> =
+        model.answers(&pairs).unwrap().iter().map(|answer| answer.entail).collect();
     for ((_, hypothesis, expected), score) in CARD.iter().zip(&scores) {
         assert!((score - expected).abs() < 1e-4, "{hypothesis} {expected}: {scores:?}");
     }

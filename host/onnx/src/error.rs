@@ -18,7 +18,9 @@ pub enum OnnxError {
         searched: Vec<PathBuf>,
     },
     /// The library is there but cannot be used.
-    #[error("cannot use ONNX Runtime at {path}: {reason}. Run `make setup` for a version that works")]
+    #[error(
+        "cannot use ONNX Runtime at {path}: {reason}. Run `make setup` for a version that works"
+    )]
     RuntimeUnusable {
         /// The library.
         path: PathBuf,
@@ -75,7 +77,9 @@ pub type Result<T> = std::result::Result<T, OnnxError>;
 #[must_use]
 pub fn is_out_of_memory(error: &ort::Error) -> bool {
     let reason = error.to_string().to_lowercase();
-    ["failed to allocate", "out of memory", "bad_alloc", "bad allocation"].iter().any(|words| reason.contains(words))
+    ["failed to allocate", "out of memory", "bad_alloc", "bad allocation"]
+        .iter()
+        .any(|words| reason.contains(words))
 }
 
 fn join(paths: &[PathBuf]) -> String {

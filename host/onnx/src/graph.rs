@@ -1,13 +1,15 @@
-//! Writes an ONNX graph node by node. ONNX Runtime's own operators may be used beside those of the standard.
+//! Writes an ONNX graph node by node. ONNX Runtime's own operators may be used beside those of the
+//! standard.
 
 use half::bf16;
 use ort::value::TensorElementType;
 use prost::Message;
 
 use crate::proto::{
-    self, ATTRIBUTE_FLOAT, ATTRIBUTE_INT, ATTRIBUTE_INTS, AttributeProto, BFLOAT16, DimensionProto, EXTERNAL, FLOAT,
-    GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto, TensorProto,
-    TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    self, ATTRIBUTE_FLOAT, ATTRIBUTE_INT, ATTRIBUTE_INTS, AttributeProto, BFLOAT16, DimensionProto,
+    EXTERNAL, FLOAT, GraphProto, INT64, ModelProto, NodeProto, OperatorSetIdProto,
+    StringStringEntryProto, TensorProto, TensorShapeProto, TensorTypeProto, TypeProto,
+    ValueInfoProto,
 };
 
 /// The operators are those of this version of the standard.
@@ -107,7 +109,11 @@ impl Graph {
     /// An empty one; `name` is for people who look into the file.
     #[must_use]
     pub fn new(name: &str, float: Float) -> Self {
-        Self { proto: GraphProto { name: name.to_owned(), ..GraphProto::default() }, float, outside: Vec::new() }
+        Self {
+            proto: GraphProto { name: name.to_owned(), ..GraphProto::default() },
+            float,
+            outside: Vec::new(),
+        }
     }
 
     /// An input of 64-bit integers.
@@ -146,7 +152,8 @@ impl Graph {
         if self.outside.contains(&outside) {
             return value;
         }
-        let location = StringStringEntryProto { key: "location".to_owned(), value: "the program".to_owned() };
+        let location =
+            StringStringEntryProto { key: "location".to_owned(), value: "the program".to_owned() };
         self.proto.initializer.push(TensorProto {
             dims: shape.iter().map(|&n| n as i64).collect(),
             data_type: self.float.code(),
@@ -190,16 +197,32 @@ impl Graph {
     }
 
     /// An operator with one output, and settings.
-    pub fn op_with(&mut self, op_type: &str, inputs: &[&Value], attributes: Vec<Attribute>) -> Value {
+    pub fn op_with(
+        &mut self,
+        op_type: &str,
+        inputs: &[&Value],
+        attributes: Vec<Attribute>,
+    ) -> Value {
         self.op_of("", op_type, inputs, attributes)
     }
 
     /// One of ONNX Runtime's own operators.
-    pub fn microsoft(&mut self, op_type: &str, inputs: &[&Value], attributes: Vec<Attribute>) -> Value {
+    pub fn microsoft(
+        &mut self,
+        op_type: &str,
+        inputs: &[&Value],
+        attributes: Vec<Attribute>,
+    ) -> Value {
         self.op_of(MICROSOFT, op_type, inputs, attributes)
     }
 
-    fn op_of(&mut self, domain: &str, op_type: &str, inputs: &[&Value], attributes: Vec<Attribute>) -> Value {
+    fn op_of(
+        &mut self,
+        domain: &str,
+        op_type: &str,
+        inputs: &[&Value],
+        attributes: Vec<Attribute>,
+    ) -> Value {
         let [output] = self.fresh(op_type);
         self.push(domain, op_type, inputs, vec![output.0.clone()], attributes);
         output
@@ -243,7 +266,11 @@ impl Graph {
     fn fresh<const N: usize>(&self, op_type: &str) -> [Value; N] {
         let number = self.proto.node.len();
         std::array::from_fn(|n| {
-            Value(if n == 0 { format!("{op_type}_{number}") } else { format!("{op_type}_{number}_{n}") })
+            Value(if n == 0 {
+                format!("{op_type}_{number}")
+            } else {
+                format!("{op_type}_{number}_{n}")
+            })
         })
     }
 
@@ -268,7 +295,8 @@ impl Graph {
     /// The graph as it is loaded.
     #[must_use]
     pub fn finish(self) -> Written {
-        let operators = |domain: &str, version| OperatorSetIdProto { domain: domain.to_owned(), version };
+        let operators =
+            |domain: &str, version| OperatorSetIdProto { domain: domain.to_owned(), version };
         let model = ModelProto {
             ir_version: IR_VERSION,
             producer_name: "corver".to_owned(),
@@ -314,7 +342,11 @@ pub fn fixed(size: usize) -> Dimension {
 }
 
 fn value_info(name: &str, elem_type: i32, shape: &[Dimension]) -> ValueInfoProto {
-    let dim = shape.iter().map(|dimension| DimensionProto { value: Some(dimension.0.clone()) }).collect();
+    let dim =
+        shape.iter().map(|dimension| DimensionProto { value: Some(dimension.0.clone()) }).collect();
     let tensor_type = TensorTypeProto { elem_type, shape: Some(TensorShapeProto { dim }) };
-    ValueInfoProto { name: name.to_owned(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
+    ValueInfoProto {
+        name: name.to_owned(),
+        r#type: Some(TypeProto { tensor_type: Some(tensor_type) }),
+    }
 }

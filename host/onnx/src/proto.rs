@@ -1,5 +1,5 @@
-//! The few messages of the ONNX format that graphs written here need. Field numbers are those of `onnx.proto3`; fields that are
-//! never written are left out.
+//! The few messages of the ONNX format that graphs written here need. Field numbers are those of
+//! `onnx.proto3`; fields that are never written are left out.
 
 use prost::Message;
 

@@ -19,19 +19,25 @@ pub struct RuntimeLibrary {
 }
 
 impl RuntimeLibrary {
-    /// The library at `explicit`; else the one that `ORT_DYLIB_PATH` names; else what `make setup` installed, seen from
-    /// the current folder, from any folder above the executable, or from where this crate was built. A path that was
-    /// named is not searched beyond.
+    /// The library at `explicit`; else the one that `ORT_DYLIB_PATH` names; else what `make setup`
+    /// installed, seen from the current folder, from any folder above the executable, or from where
+    /// this crate was built. A path that was named is not searched beyond.
     ///
     /// # Errors
     /// Where there is none; the message lists every place.
     pub fn find(explicit: Option<&Path>) -> Result<Self> {
-        let named = explicit.map(Path::to_owned).or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
+        let named = explicit
+            .map(Path::to_owned)
+            .or_else(|| std::env::var_os("ORT_DYLIB_PATH").map(PathBuf::from));
         let candidates = match named {
             Some(path) => vec![path],
             None => Self::installed(),
         };
-        match candidates.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok()) {
+        match candidates
+            .iter()
+            .find(|path| path.is_file())
+            .and_then(|path| path.canonicalize().ok())
+        {
             Some(path) => Ok(Self { path }),
             None => Err(OnnxError::RuntimeNotFound { searched: candidates }),
         }
@@ -40,7 +46,8 @@ impl RuntimeLibrary {
     fn installed() -> Vec<PathBuf> {
         let executable = std::env::current_exe().unwrap_or_default();
         let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        let mut folders: Vec<PathBuf> = executable.ancestors().skip(1).map(Path::to_owned).collect();
+        let mut folders: Vec<PathBuf> =
+            executable.ancestors().skip(1).map(Path::to_owned).collect();
         folders.push(built_in);
         // Last, so that a library in the current folder is not loaded by accident.
         folders.extend(std::env::current_dir());
@@ -67,28 +74,36 @@ impl RuntimeLibrary {
         self.environment().map(drop)
     }
 
-    /// Whether this library was built for NVIDIA GPUs; it may still lack something that it needs for them.
+    /// Whether this library was built for NVIDIA GPUs; it may still lack something that it needs
+    /// for them.
     pub(crate) fn has_cuda(&self) -> Result<bool> {
-        let unusable =
-            |error: ort::Error| OnnxError::RuntimeUnusable { path: self.path.clone(), reason: error.to_string() };
+        let unusable = |error: ort::Error| OnnxError::RuntimeUnusable {
+            path: self.path.clone(),
+            reason: error.to_string(),
+        };
         self.environment()?;
         ep::CUDA::is_available().map_err(unusable)
     }
 
-    /// Loads the library, or returns what is loaded already: ONNX Runtime allows one environment per process, which
-    /// therefore stays until the process ends.
+    /// Loads the library, or returns what is loaded already: ONNX Runtime allows one environment
+    /// per process, which therefore stays until the process ends.
     pub(crate) fn environment(&self) -> Result<Environment> {
         static LOADED: Mutex<Option<(PathBuf, Environment)>> = Mutex::new(None);
-        // The lock guards a value that is replaced whole, so a panic elsewhere cannot have broken it.
+        // The lock guards a value that is replaced whole, so a panic elsewhere cannot have broken
+        // it.
         let mut loaded = LOADED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((path, environment)) = &*loaded {
             return if *path == self.path {
                 Ok(environment.clone())
             } else {
-                Err(OnnxError::RuntimeAlreadyLoaded { loaded: path.clone(), asked: self.path.clone() })
+                Err(OnnxError::RuntimeAlreadyLoaded {
+                    loaded: path.clone(),
+                    asked: self.path.clone(),
+                })
             };
         }
-        let unusable = |reason: String| OnnxError::RuntimeUnusable { path: self.path.clone(), reason };
+        let unusable =
+            |reason: String| OnnxError::RuntimeUnusable { path: self.path.clone(), reason };
         let environment = ort::init_from(&self.path)
             .map_err(|error| unusable(error.to_string()))?
             .with_telemetry(false)
@@ -107,8 +122,13 @@ mod tests {
 
     #[test]
     fn a_missing_library_says_where_and_what_to_do() {
-        let error = RuntimeLibrary::find(Some(Path::new("/nowhere/libonnxruntime.so"))).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/libonnxruntime.so") && error.contains("make setup"), "{error}");
+        let error = RuntimeLibrary::find(Some(Path::new("/nowhere/libonnxruntime.so")))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("/nowhere/libonnxruntime.so") && error.contains("make setup"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -116,7 +136,10 @@ mod tests {
         let places = RuntimeLibrary::installed();
         let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(IN_WORKSPACE);
         assert!(places.contains(&built), "{places:?}");
-        assert!(places.contains(&std::env::current_dir().unwrap().join(IN_WORKSPACE)), "{places:?}");
+        assert!(
+            places.contains(&std::env::current_dir().unwrap().join(IN_WORKSPACE)),
+            "{places:?}"
+        );
     }
 
     #[test]
@@ -125,6 +148,12 @@ mod tests {
         let library = RuntimeLibrary::find(Some(file.path())).unwrap();
         // Another test of this process may have loaded the real one already.
         let error = library.environment().unwrap_err();
-        assert!(matches!(error, OnnxError::RuntimeUnusable { .. } | OnnxError::RuntimeAlreadyLoaded { .. }), "{error}");
+        assert!(
+            matches!(
+                error,
+                OnnxError::RuntimeUnusable { .. } | OnnxError::RuntimeAlreadyLoaded { .. }
+            ),
+            "{error}"
+        );
     }
 }

@@ -2,7 +2,9 @@
 
 use half::{bf16, f16};
 use ort::memory::{AllocationDevice, Allocator};
-use ort::value::{DynTensorValueType, DynValue, PrimitiveTensorElementType, Tensor, TensorElementType};
+use ort::value::{
+    DynTensorValueType, DynValue, PrimitiveTensorElementType, Tensor, TensorElementType,
+};
 
 /// Runs `$body` with `$T` as the Rust type of a floating-point element type.
 macro_rules! with_float {
@@ -28,7 +30,11 @@ macro_rules! with_float {
 ///
 /// # Errors
 /// ONNX Runtime's own.
-pub fn select_rows(value: &DynValue, ty: TensorElementType, rows: &[usize]) -> ort::Result<DynValue> {
+pub fn select_rows(
+    value: &DynValue,
+    ty: TensorElementType,
+    rows: &[usize],
+) -> ort::Result<DynValue> {
     with_float!(ty, T => select::<T>(value, rows))
 }
 
@@ -37,7 +43,8 @@ fn select<T: PrimitiveTensorElementType + Copy + std::fmt::Debug + 'static>(
     rows: &[usize],
 ) -> ort::Result<DynValue> {
     let (shape, data) = value.try_extract_tensor::<T>()?;
-    let stride: usize = shape.iter().skip(1).map(|&size| usize::try_from(size).unwrap_or(0)).product();
+    let stride: usize =
+        shape.iter().skip(1).map(|&size| usize::try_from(size).unwrap_or(0)).product();
     let mut selected = Vec::with_capacity(rows.len() * stride);
     for &row in rows {
         selected.extend_from_slice(&data[row * stride..(row + 1) * stride]);
@@ -59,7 +66,8 @@ pub fn zeros(ty: TensorElementType, shape: &[usize]) -> ort::Result<DynValue> {
     })
 }
 
-/// The keys or values of one row, `[1, Hkv, P, Dh]`, without the row: `shape`, or turned to `[Hkv, Dh, P]`.
+/// The keys or values of one row, `[1, Hkv, P, Dh]`, without the row: `shape`, or turned to `[Hkv,
+/// Dh, P]`.
 ///
 /// # Errors
 /// ONNX Runtime's own.
@@ -88,8 +96,8 @@ pub fn copied(value: &DynValue, device: AllocationDevice, number: u16) -> ort::R
     Ok(value.view().downcast::<DynTensorValueType>()?.to(device, i32::from(number))?.into_dyn())
 }
 
-/// The most likely token of each row of `logits` `[B, …, V]`, after its last column; `None` where a score is not a number.
-/// Of equals the first.
+/// The most likely token of each row of `logits` `[B, …, V]`, after its last column; `None` where a
+/// score is not a number. Of equals the first.
 ///
 /// # Errors
 /// ONNX Runtime's own.
@@ -98,9 +106,12 @@ pub fn argmax(logits: &DynValue) -> ort::Result<Vec<Option<u32>>> {
     with_float!(ty, T => argmax_of::<T>(logits))
 }
 
-fn argmax_of<T: PrimitiveTensorElementType + Copy + Into<f32>>(logits: &DynValue) -> ort::Result<Vec<Option<u32>>> {
+fn argmax_of<T: PrimitiveTensorElementType + Copy + Into<f32>>(
+    logits: &DynValue,
+) -> ort::Result<Vec<Option<u32>>> {
     let (shape, data) = logits.try_extract_tensor::<T>()?;
-    let size = |size: Option<&i64>| size.and_then(|&size| usize::try_from(size).ok()).unwrap_or(0).max(1);
+    let size =
+        |size: Option<&i64>| size.and_then(|&size| usize::try_from(size).ok()).unwrap_or(0).max(1);
     let (rows, vocabulary) = (size(shape.first()), size(shape.last()));
     let best = |row: &[T]| {
         let mut best = (None, f32::NEG_INFINITY);
@@ -127,10 +138,16 @@ pub fn first_of_rows(value: &DynValue) -> ort::Result<Vec<f32>> {
     with_float!(ty, T => first_of_rows_of::<T>(value))
 }
 
-fn first_of_rows_of<T: PrimitiveTensorElementType + Copy + Into<f32>>(value: &DynValue) -> ort::Result<Vec<f32>> {
+fn first_of_rows_of<T: PrimitiveTensorElementType + Copy + Into<f32>>(
+    value: &DynValue,
+) -> ort::Result<Vec<f32>> {
     let (shape, data) = value.try_extract_tensor::<T>()?;
-    let size = |size: Option<&i64>| size.and_then(|&size| usize::try_from(size).ok()).unwrap_or(0).max(1);
+    let size =
+        |size: Option<&i64>| size.and_then(|&size| usize::try_from(size).ok()).unwrap_or(0).max(1);
     let (rows, width) = (size(shape.first()), size(shape.last()));
     let row = data.len() / rows;
-    Ok(data.chunks_exact(row.max(1)).flat_map(|row| row[..width.min(row.len())].iter().map(|&x| x.into())).collect())
+    Ok(data
+        .chunks_exact(row.max(1))
+        .flat_map(|row| row[..width.min(row.len())].iter().map(|&x| x.into()))
+        .collect())
 }

@@ -13,7 +13,11 @@ use crate::graph::{Float, Outside};
 use crate::{OnnxError, Result};
 
 /// The values of `wanted`, each by its name, as numbers of type `float`.
-pub(crate) fn read(folder: &Path, wanted: &[Outside], float: Float) -> Result<BTreeMap<String, DynValue>> {
+pub(crate) fn read(
+    folder: &Path,
+    wanted: &[Outside],
+    float: Float,
+) -> Result<BTreeMap<String, DynValue>> {
     let shapes: BTreeMap<&str, &[usize]> =
         wanted.iter().map(|weight| (weight.name.as_str(), weight.shape.as_slice())).collect();
     let wrong = |name: &str, got: String| OnnxError::Weight {
@@ -29,8 +33,10 @@ pub(crate) fn read(folder: &Path, wanted: &[Outside], float: Float) -> Result<BT
             if view.shape() != shape {
                 return Err(wrong(name, format!("{:?}", view.shape())));
             }
-            let values = values(&view).ok_or_else(|| wrong(name, format!("numbers of type {:?}", view.dtype())))?;
-            let value = tensor(shape, values, float).map_err(|error| wrong(name, error.to_string()))?;
+            let values = values(&view)
+                .ok_or_else(|| wrong(name, format!("numbers of type {:?}", view.dtype())))?;
+            let value =
+                tensor(shape, values, float).map_err(|error| wrong(name, error.to_string()))?;
             found.insert(name.to_owned(), value);
         }
         Ok(())
@@ -42,9 +48,16 @@ pub(crate) fn read(folder: &Path, wanted: &[Outside], float: Float) -> Result<BT
 }
 
 fn values(view: &TensorView<'_>) -> Option<Vec<f32>> {
-    let two = |of: fn([u8; 2]) -> f32| view.data().chunks_exact(2).map(|bytes| of([bytes[0], bytes[1]])).collect();
+    let two = |of: fn([u8; 2]) -> f32| {
+        view.data().chunks_exact(2).map(|bytes| of([bytes[0], bytes[1]])).collect()
+    };
     match view.dtype() {
-        Dtype::F32 => Some(view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
+        Dtype::F32 => Some(
+            view.data()
+                .chunks_exact(4)
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+                .collect(),
+        ),
         Dtype::BF16 => Some(two(|bytes| bf16::from_le_bytes(bytes).to_f32())),
         Dtype::F16 => Some(two(|bytes| f16::from_le_bytes(bytes).to_f32())),
         _ => None,
@@ -55,7 +68,8 @@ fn tensor(shape: &[usize], values: Vec<f32>, float: Float) -> ort::Result<DynVal
     Ok(match float {
         Float::F32 => Tensor::from_array((shape, values))?.into_dyn(),
         Float::Bf16 => {
-            Tensor::from_array((shape, values.into_iter().map(bf16::from_f32).collect::<Vec<_>>()))?.into_dyn()
+            Tensor::from_array((shape, values.into_iter().map(bf16::from_f32).collect::<Vec<_>>()))?
+                .into_dyn()
         }
     })
 }

@@ -1,9 +1,9 @@
-//! Making passages: documents are read and cut on all cores, the library indexes them on all cores, and in the end it merges
-//! what it wrote into one segment, in the order of the documents. So the same index gives the same passages, in the same order, whatever
-//! the number of cores.
+//! Making passages: documents are read and cut on all cores, the library indexes them on all cores,
+//! and in the end it merges what it wrote into one segment, in the order of the documents. So the
+//! same index gives the same passages, in the same order, whatever the number of cores.
 //!
-//! Everything is written into a folder beside the target, the manifest last, and then renamed: a build that was killed leaves
-//! nothing that opens. The next one begins anew.
+//! Everything is written into a folder beside the target, the manifest last, and then renamed: a
+//! build that was killed leaves nothing that opens. The next one begins anew.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -13,7 +13,9 @@ use corver_corpus::{Corpus, Document};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use tantivy::directory::MmapDirectory;
 use tantivy::indexer::NoMergePolicy;
-use tantivy::{Index, IndexSettings, IndexSortByField, IndexWriter, Order, TantivyDocument, TantivyError};
+use tantivy::{
+    Index, IndexSettings, IndexSortByField, IndexWriter, Order, TantivyDocument, TantivyError,
+};
 
 use crate::cut::cut;
 use crate::manifest::MANIFEST;
@@ -48,8 +50,8 @@ impl Default for BuildOptions<'_> {
 /// Makes the passages of an index, and replaces older ones.
 ///
 /// # Errors
-/// Where the index cannot be read, something else lies in the place of the passages, another process makes them, or they cannot be
-/// written.
+/// Where the index cannot be read, something else lies in the place of the passages, another
+/// process makes them, or they cannot be written.
 pub fn build(place: &Place, options: &BuildOptions<'_>) -> Result<PassageManifest, PassageError> {
     let BuildOptions { words, progress } = *options;
     if words == 0 {
@@ -60,7 +62,9 @@ pub fn build(place: &Place, options: &BuildOptions<'_>) -> Result<PassageManifes
     check_target(place.folder())?;
     let unfinished = Unfinished::create(place.folder())?;
 
-    let failed = |action| move |source| PassageError::Write { action, path: place.folder().to_owned(), source };
+    let failed = |action| {
+        move |source| PassageError::Write { action, path: place.folder().to_owned(), source }
+    };
     let writer = Writer::create(&unfinished.path).map_err(failed("create"))?;
     let total = corpus.index().info().documents;
     let mut documents = corpus.index().documents();
@@ -69,8 +73,10 @@ pub fn build(place: &Place, options: &BuildOptions<'_>) -> Result<PassageManifes
         if batch.is_empty() {
             break;
         }
-        let read: Vec<Titled> =
-            batch.par_iter().map(|document| Titled::read(&corpus, document)).collect::<Result<_, _>>()?;
+        let read: Vec<Titled> = batch
+            .par_iter()
+            .map(|document| Titled::read(&corpus, document))
+            .collect::<Result<_, _>>()?;
         for document in &read {
             manifest.documents += 1;
             manifest.titled += u64::from(!document.title.is_empty());
@@ -90,7 +96,8 @@ pub fn build(place: &Place, options: &BuildOptions<'_>) -> Result<PassageManifes
 
 /// Refuses to replace what is no passages.
 fn check_target(target: &Path) -> Result<(), PassageError> {
-    let is_empty = |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    let is_empty =
+        |path: &Path| fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
     match fs::symlink_metadata(target) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
         _ if target.join(MANIFEST).is_file() || is_empty(target) => Ok(()),
@@ -145,7 +152,10 @@ impl Writer {
         let fields = Fields::default();
         let in_order = IndexSortByField { field: NUMBER.to_owned(), order: Order::Asc };
         let settings = IndexSettings { sort_by_field: Some(in_order), ..IndexSettings::default() };
-        let index = Index::builder().schema(fields.schema.clone()).settings(settings).tokenizers(tokenizers());
+        let index = Index::builder()
+            .schema(fields.schema.clone())
+            .settings(settings)
+            .tokenizers(tokenizers());
         let index = index.open_or_create(MmapDirectory::open(folder)?)?;
         let threads = rayon::current_num_threads().clamp(1, MAX_THREADS);
         let inner = index.writer_with_num_threads(threads, threads * THREAD_BYTES)?;
@@ -209,7 +219,9 @@ impl Unfinished {
         for name in WRITERS_FILES {
             let path = self.path.join(name);
             match fs::remove_file(&path) {
-                Err(e) if e.kind() != ErrorKind::NotFound => return Err(PassageError::io("remove", &path)(e)),
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(PassageError::io("remove", &path)(e));
+                }
                 _ => {}
             }
         }
@@ -219,7 +231,9 @@ impl Unfinished {
             let old = self.target.join(MANIFEST);
             let removed = fs::remove_file(&old).and_then(|()| fs::remove_dir_all(&self.target));
             match removed {
-                Err(e) if e.kind() != ErrorKind::NotFound => return Err(PassageError::io("remove", &self.target)(e)),
+                Err(e) if e.kind() != ErrorKind::NotFound => {
+                    return Err(PassageError::io("remove", &self.target)(e));
+                }
                 _ => {}
             }
         }

@@ -1,7 +1,8 @@
 //! Cutting documents into passages.
 
-/// Passages of at most `words` words, which are what stands between spaces; as few as it takes, and as equal in length as can be, so that
-/// no document ends in a passage of one word. The space within a passage stays as it is. `words` is at least 1.
+/// Passages of at most `words` words, which are what stands between spaces; as few as it takes, and
+/// as equal in length as can be, so that no document ends in a passage of one word. The space
+/// within a passage stays as it is. `words` is at least 1.
 pub(crate) fn cut(text: &str, words: usize) -> Vec<&str> {
     let spans: Vec<(usize, usize)> = text
         .split_whitespace()
@@ -12,7 +13,9 @@ pub(crate) fn cut(text: &str, words: usize) -> Vec<&str> {
         .collect();
     let passages = spans.len().div_ceil(words);
     let cut = |passage: usize| passage * spans.len() / passages;
-    (0..passages).map(|passage| &text[spans[cut(passage)].0..spans[cut(passage + 1) - 1].1]).collect()
+    (0..passages)
+        .map(|passage| &text[spans[cut(passage)].0..spans[cut(passage + 1) - 1].1])
+        .collect()
 }
 
 #[cfg(test)]

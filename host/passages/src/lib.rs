@@ -8,15 +8,17 @@
 //! wiki.passages/   corver-passages.json, and Tantivy's files
 //! ```
 //!
-//! A word is a run of letters and digits, in small letters; there are no stop words and no stems, so every language that
-//! puts spaces between its words is treated alike. A passage's score for a query is BM25 with k1 = 1.2 and b = 0.75,
+//! A word is a run of letters and digits, in small letters; there are no stop words and no stems,
+//! so every language that puts spaces between its words is treated alike. A passage's score for a
+//! query is BM25 with k1 = 1.2 and b = 0.75,
 //!
 //! ```text
 //! Σ over the query's words w   ln(1 + (N − n(w) + ½) / (n(w) + ½)) · f(w) · (k1 + 1) / (f(w) + k1 · (1 − b + b · length / average length))
 //! ```
 //!
-//! where N is the number of passages, n(w) of those that hold w, and f(w) how often this one does. As in Lucene, lengths of more than
-//! 40 words are rounded down, by less than an eighth. A word that a query repeats counts as often.
+//! where N is the number of passages, n(w) of those that hold w, and f(w) how often this one does.
+//! As in Lucene, lengths of more than 40 words are rounded down, by less than an eighth. A word
+//! that a query repeats counts as often.
 
 mod build;
 mod cut;

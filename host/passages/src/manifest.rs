@@ -37,11 +37,20 @@ pub struct PassageManifest {
 impl PassageManifest {
     pub(crate) fn new(index: String, words: usize) -> Self {
         let (format, version) = (FORMAT.to_owned(), VERSION);
-        Self { format, version, index, words, documents: 0, titled: 0, passages: 0, files: BTreeMap::new() }
+        Self {
+            format,
+            version,
+            index,
+            words,
+            documents: 0,
+            titled: 0,
+            passages: 0,
+            files: BTreeMap::new(),
+        }
     }
 
-    /// Reads the manifest of passages that are complete and of this program's version. Checks that every file is there and as long as it
-    /// was, and that the index is still the same.
+    /// Reads the manifest of passages that are complete and of this program's version. Checks that
+    /// every file is there and as long as it was, and that the index is still the same.
     ///
     /// # Errors
     /// Where one of that is not so.
@@ -57,7 +66,10 @@ impl PassageManifest {
         let json = match std::fs::read(&path) {
             Ok(json) => json,
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                return Err(PassageError::Missing { path: folder.to_owned(), remedy: place.remedy() });
+                return Err(PassageError::Missing {
+                    path: folder.to_owned(),
+                    remedy: place.remedy(),
+                });
             }
             Err(e) => return Err(PassageError::io("read", &path)(e)),
         };
@@ -80,7 +92,12 @@ impl PassageManifest {
         for (name, &expected) in &manifest.files {
             match std::fs::metadata(folder.join(name)) {
                 Ok(file) if file.len() == expected => {}
-                Ok(file) => return Err(place.damaged(format!("{name} has {} bytes instead of {expected}", file.len()))),
+                Ok(file) => {
+                    return Err(place.damaged(format!(
+                        "{name} has {} bytes instead of {expected}",
+                        file.len()
+                    )));
+                }
                 Err(error) => return Err(place.damaged(format!("{name}: {error}"))),
             }
         }
@@ -99,8 +116,9 @@ impl PassageManifest {
         let path = folder.join(MANIFEST);
         let json = serde_json::to_vec_pretty(self).expect("names and numbers are JSON");
         let file = std::fs::File::create_new(&path).map_err(PassageError::io("create", &path))?;
-        let write =
-            |mut file: std::fs::File| std::io::Write::write_all(&mut file, &json).and_then(|()| file.sync_all());
+        let write = |mut file: std::fs::File| {
+            std::io::Write::write_all(&mut file, &json).and_then(|()| file.sync_all())
+        };
         write(file).map_err(PassageError::io("write", &path))
     }
 }

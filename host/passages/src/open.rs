@@ -12,8 +12,9 @@ use crate::schema::{Fields, tokenizers};
 use crate::search::{Statistics, merge, query, top};
 use crate::{PassageError, PassageManifest, Place};
 
-/// The passages of one or several indexes, searched as one: scores are those that one index of all the passages would give, since the
-/// frequencies of words and the average length are taken over all of them.
+/// The passages of one or several indexes, searched as one: scores are those that one index of all
+/// the passages would give, since the frequencies of words and the average length are taken over
+/// all of them.
 pub struct Passages {
     members: Vec<Member>,
     fields: Fields,
@@ -30,7 +31,8 @@ impl Passages {
     /// Opens passages that are whole and belong to the indexes as they are now. Nothing is written.
     ///
     /// # Errors
-    /// Where no place is named; or passages are missing, stale or damaged: with the command that makes them anew.
+    /// Where no place is named; or passages are missing, stale or damaged: with the command that
+    /// makes them anew.
     pub fn open(places: &[Place]) -> Result<Self, PassageError> {
         if places.is_empty() {
             return Err(PassageError::NoIndex);
@@ -44,15 +46,19 @@ impl Passages {
         self.members.iter().map(|member| &member.manifest)
     }
 
-    /// The passages of a search with their scores, best first. Equal scores: in the order of the indexes, and of the text in each.
+    /// The passages of a search with their scores, best first. Equal scores: in the order of the
+    /// indexes, and of the text in each.
     ///
     /// # Errors
     /// Where passages are damaged.
     pub fn search(&self, search: &Search) -> Result<Vec<(f32, Passage)>, PassageError> {
         let Some(query) = query(&self.fields, search) else { return Ok(Vec::new()) };
-        let searchers: Vec<&Searcher> = self.members.iter().map(|member| &member.searcher).collect();
+        let searchers: Vec<&Searcher> =
+            self.members.iter().map(|member| &member.searcher).collect();
         let statistics = Statistics(&searchers);
-        let find = |member: &Member| member.guarded(|| top(&member.searcher, &*query, search.k, &statistics));
+        let find = |member: &Member| {
+            member.guarded(|| top(&member.searcher, &*query, search.k, &statistics))
+        };
         let found = self.members.iter().map(find).collect::<Result<Vec<_>, _>>()?;
         let passage = |(score, member, place)| {
             let member: &Member = &self.members[member];
@@ -91,13 +97,19 @@ impl Member {
         Ok(Self { place: place.clone(), manifest, searcher })
     }
 
-    fn guarded<T>(&self, work: impl FnOnce() -> Result<T, TantivyError>) -> Result<T, PassageError> {
+    fn guarded<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, TantivyError>,
+    ) -> Result<T, PassageError> {
         guarded(&self.place, work)
     }
 }
 
 /// Runs the library on files that may be damaged; it panics over some of them.
-fn guarded<T>(place: &Place, work: impl FnOnce() -> Result<T, TantivyError>) -> Result<T, PassageError> {
+fn guarded<T>(
+    place: &Place,
+    work: impl FnOnce() -> Result<T, TantivyError>,
+) -> Result<T, PassageError> {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| place.damaged(error)),
         Err(_) => Err(place.damaged("the search library panicked")),

@@ -54,7 +54,8 @@ impl Place {
 
     /// The command that makes them.
     pub(crate) fn remedy(&self) -> String {
-        let dir = self.dir.as_ref().map(|dir| format!(" --dir {}", dir.display())).unwrap_or_default();
+        let dir =
+            self.dir.as_ref().map(|dir| format!(" --dir {}", dir.display())).unwrap_or_default();
         format!("corver-host index passages --index {}{dir}", self.index.display())
     }
 

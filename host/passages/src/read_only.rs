@@ -1,5 +1,5 @@
-//! The library's folder, never written to: it would put a lock file into every index that it opens, which a folder on a read-only
-//! file system refuses.
+//! The library's folder, never written to: it would put a lock file into every index that it opens,
+//! which a folder on a read-only file system refuses.
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
@@ -7,14 +7,19 @@ use std::sync::Arc;
 
 use tantivy::Directory;
 use tantivy::directory::error::{DeleteError, LockError, OpenReadError, OpenWriteError};
-use tantivy::directory::{DirectoryLock, FileHandle, Lock, MmapDirectory, WatchCallback, WatchHandle, WritePtr};
+use tantivy::directory::{
+    DirectoryLock, FileHandle, Lock, MmapDirectory, WatchCallback, WatchHandle, WritePtr,
+};
 
 /// Finished passages never change, so that their readers need no lock.
 #[derive(Debug, Clone)]
 pub(crate) struct ReadOnly(pub(crate) MmapDirectory);
 
 impl Directory for ReadOnly {
-    fn get_file_handle(&self, path: &Path) -> std::result::Result<Arc<dyn FileHandle>, OpenReadError> {
+    fn get_file_handle(
+        &self,
+        path: &Path,
+    ) -> std::result::Result<Arc<dyn FileHandle>, OpenReadError> {
         self.0.get_file_handle(path)
     }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use tantivy::schema::{FAST, Field, IndexRecordOption, STORED, Schema, TextFieldIndexing, TextOptions};
+use tantivy::schema::{
+    FAST, Field, IndexRecordOption, STORED, Schema, TextFieldIndexing, TextOptions,
+};
 use tantivy::tokenizer::{LowerCaser, SimpleTokenizer, TextAnalyzer, TokenizerManager};
 
 /// The analyzer's name in the index.
@@ -30,13 +32,15 @@ impl Default for Fields {
     fn default() -> Self {
         let indexed = |tokenizer: &str, record, lengths| {
             let indexing = TextFieldIndexing::default().set_tokenizer(tokenizer);
-            TextOptions::default().set_indexing_options(indexing.set_index_option(record).set_fieldnorms(lengths))
+            TextOptions::default()
+                .set_indexing_options(indexing.set_index_option(record).set_fieldnorms(lengths))
         };
         let mut schema = Schema::builder();
         let number = schema.add_u64_field(NUMBER, FAST);
         let key = schema.add_text_field("key", indexed(RAW, IndexRecordOption::Basic, false));
         let title = schema.add_text_field("title", STORED);
-        let text = schema.add_text_field("text", indexed(WORDS, IndexRecordOption::WithFreqs, true) | STORED);
+        let text = schema
+            .add_text_field("text", indexed(WORDS, IndexRecordOption::WithFreqs, true) | STORED);
         Self { schema: schema.build(), number, key, title, text }
     }
 }
@@ -59,7 +63,9 @@ fn analyzer() -> TextAnalyzer {
 /// The words of a query, and how often each stands in it.
 pub(crate) fn words(query: &str) -> BTreeMap<String, u32> {
     let mut words = BTreeMap::new();
-    analyzer().token_stream(query).process(&mut |token| *words.entry(token.text.clone()).or_default() += 1);
+    analyzer()
+        .token_stream(query)
+        .process(&mut |token| *words.entry(token.text.clone()).or_default() += 1);
     words
 }
 
@@ -70,7 +76,8 @@ mod tests {
     #[test]
     fn words_are_letters_and_digits_in_small_letters() {
         let words = words("The U.S. (in 1969), the ÉTÉ: title:x AND -y*");
-        let words: Vec<(&str, u32)> = words.iter().map(|(word, number)| (word.as_str(), *number)).collect();
+        let words: Vec<(&str, u32)> =
+            words.iter().map(|(word, number)| (word.as_str(), *number)).collect();
         let once = ["1969", "and", "in", "s", "title", "u", "x", "y", "été"].map(|word| (word, 1));
         let mut expected = [&once[..], &[("the", 2)]].concat();
         expected.sort_unstable();

@@ -1,5 +1,5 @@
-//! Building and searching passages of real indexes: ranking by hand-computed BM25, several indexes as one, and everything that may be
-//! wrong with a folder.
+//! Building and searching passages of real indexes: ranking by hand-computed BM25, several indexes
+//! as one, and everything that may be wrong with a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,10 +35,12 @@ fn tokenizer(texts: &[&str]) -> Tokenizer {
 /// An index of (title, text), in a folder of its own.
 fn index(folder: &Path, documents: &[(&str, &str)], shards: usize) -> PathBuf {
     let (input, path) = (folder.join("documents.jsonl"), folder.join("index"));
-    let line = |(title, text): &(&str, &str)| json!({"title": title, "text": text}).to_string() + "\n";
+    let line =
+        |(title, text): &(&str, &str)| json!({"title": title, "text": text}).to_string() + "\n";
     fs::write(&input, documents.iter().map(line).collect::<String>()).unwrap();
     let texts: Vec<&str> = documents.iter().map(|(_, text)| *text).collect();
-    corver_corpus::build(&[input], &tokenizer(&texts), &path, &IndexOptions::with_shards(shards)).unwrap();
+    corver_corpus::build(&[input], &tokenizer(&texts), &path, &IndexOptions::with_shards(shards))
+        .unwrap();
     path
 }
 
@@ -91,9 +93,10 @@ fn assert_found(found: &[(String, f32)], expected: &[(&str, f64)]) {
 fn passages_are_ranked_by_bm25() {
     let (_folder, place) = animals();
     let passages = Passages::open(&[place]).unwrap();
-    // Lengths 4, 4, 2, 6; on average 4. `fox` and `den` are each in 2 of 4 passages: ln(1 + 2.5 / 2.5) = ln 2.
-    // Length 4: k1 · (1 − b + b · 4/4) = 1.2; length 6: 1.2 · (0.25 + 0.75 · 1.5) = 1.65.
-    // fox once at length 4: 2.2 / 2.2 = 1; twice: 2 · 2.2 / 3.2 = 1.375; den once at length 6: 2.2 / 2.65.
+    // Lengths 4, 4, 2, 6; on average 4. `fox` and `den` are each in 2 of 4 passages: ln(1 + 2.5 /
+    // 2.5) = ln 2. Length 4: k1 · (1 − b + b · 4/4) = 1.2; length 6: 1.2 · (0.25 + 0.75 · 1.5) =
+    // 1.65. fox once at length 4: 2.2 / 2.2 = 1; twice: 2 · 2.2 / 3.2 = 1.375; den once at length
+    // 6: 2.2 / 2.65.
     let (ln2, den_of_owl) = (2_f64.ln(), 2.2 / 2.65);
     let expected = [("The Den", 2.375 * ln2), ("Fox", ln2), ("Owl", den_of_owl * ln2)];
     assert_found(&found(&passages, &search("fox, DEN?", 10)), &expected);
@@ -114,16 +117,20 @@ fn a_title_restricts_a_search_and_leaves_scores_alone() {
         assert!(titles(&passages, &within(other)).is_empty(), "{other:?}");
     }
     let answers = passages.passages(&[within("Fox"), search("hen", 1), within("Fox")]).unwrap();
-    let texts: Vec<Vec<&str>> =
-        answers.iter().map(|found| found.iter().map(|passage| passage.text.as_str()).collect()).collect();
+    let texts: Vec<Vec<&str>> = answers
+        .iter()
+        .map(|found| found.iter().map(|passage| passage.text.as_str()).collect())
+        .collect();
     assert_eq!(texts, [["the red fox sleeps"], ["a hen"], ["the red fox sleeps"]]);
 }
 
 #[test]
 fn equal_scores_are_in_the_order_of_the_text() {
-    let titles_of = |numbers: &[usize]| numbers.iter().map(|n| format!("Fox {n}")).collect::<Vec<_>>();
+    let titles_of =
+        |numbers: &[usize]| numbers.iter().map(|n| format!("Fox {n}")).collect::<Vec<_>>();
     let names = titles_of(&(0..300).collect::<Vec<_>>());
-    let documents: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "a red fox")).collect();
+    let documents: Vec<(&str, &str)> =
+        names.iter().map(|name| (name.as_str(), "a red fox")).collect();
     let mut first = None;
     for _ in 0..2 {
         let folder = tempfile::tempdir().unwrap();
@@ -144,7 +151,10 @@ fn long_documents_are_cut() {
     let place = place(folder.path(), &[("Numbers", "one two three four five"), ("", "six")], 2);
     let passages = Passages::open(&[place]).unwrap();
     let manifest = passages.manifests().next().unwrap();
-    assert_eq!((manifest.documents, manifest.titled, manifest.passages, manifest.words), (2, 1, 4, 2));
+    assert_eq!(
+        (manifest.documents, manifest.titled, manifest.passages, manifest.words),
+        (2, 1, 4, 2)
+    );
     let texts: Vec<String> = passages
         .search(&search("one two three four five six", 9))
         .unwrap()
@@ -167,10 +177,15 @@ fn several_indexes_are_searched_as_one() {
         })
         .collect();
     let whole = Passages::open(&[whole]).unwrap();
-    let halves = Passages::open(&halves.iter().map(|(_, place)| place.clone()).collect::<Vec<_>>()).unwrap();
+    let halves =
+        Passages::open(&halves.iter().map(|(_, place)| place.clone()).collect::<Vec<_>>()).unwrap();
     for query in ["fox den", "the", "owl hen sleeps", "a the fox"] {
         for k in [1, 2, 9] {
-            assert_eq!(found(&halves, &search(query, k)), found(&whole, &search(query, k)), "{query}");
+            assert_eq!(
+                found(&halves, &search(query, k)),
+                found(&whole, &search(query, k)),
+                "{query}"
+            );
         }
     }
 }
@@ -180,9 +195,15 @@ fn missing_and_stale_passages_name_the_command() {
     let folder = tempfile::tempdir().unwrap();
     let index = index(folder.path(), &ANIMALS, 1);
     let place = Place::new(&index, None).unwrap();
-    let told = |place: &Place| Passages::open(std::slice::from_ref(place)).map(drop).unwrap_err().to_string();
+    let told = |place: &Place| {
+        Passages::open(std::slice::from_ref(place)).map(drop).unwrap_err().to_string()
+    };
     let command = format!("corver-host index passages --index {}", index.display());
-    assert!(told(&place).contains("there are no passages") && told(&place).contains(&command), "{}", told(&place));
+    assert!(
+        told(&place).contains("there are no passages") && told(&place).contains(&command),
+        "{}",
+        told(&place)
+    );
     build(&place, &BuildOptions::default()).unwrap();
     let first = Passages::open(std::slice::from_ref(&place)).unwrap();
 
@@ -191,7 +212,11 @@ fn missing_and_stale_passages_name_the_command() {
     let other = self::index(other.path(), &ANIMALS[1..], 1);
     fs::remove_dir_all(&index).unwrap();
     fs::rename(other, &index).unwrap();
-    assert!(told(&place).contains("made from another index") && told(&place).contains(&command), "{}", told(&place));
+    assert!(
+        told(&place).contains("made from another index") && told(&place).contains(&command),
+        "{}",
+        told(&place)
+    );
     build(&place, &BuildOptions::default()).unwrap();
     let second = Passages::open(std::slice::from_ref(&place)).unwrap();
     assert_eq!(titles(&second, &search("sleeps", 1)), [] as [&str; 0]);
@@ -208,7 +233,8 @@ fn missing_and_stale_passages_name_the_command() {
 #[test]
 fn damaged_passages_are_an_error() {
     let (_folder, place) = animals();
-    let files: Vec<PathBuf> = fs::read_dir(place.folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files: Vec<PathBuf> =
+        fs::read_dir(place.folder()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert!(files.iter().all(|file| !file.to_string_lossy().contains("lock")), "{files:?}");
     let answer = || Passages::open(std::slice::from_ref(&place))?.search(&search("fox den the", 9));
     let whole = answer().unwrap();
@@ -226,7 +252,9 @@ fn damaged_passages_are_an_error() {
             if let Err(error) = answer() {
                 let known = matches!(
                     error,
-                    PassageError::Damaged { .. } | PassageError::Version { .. } | PassageError::Stale { .. }
+                    PassageError::Damaged { .. }
+                        | PassageError::Version { .. }
+                        | PassageError::Stale { .. }
                 );
                 assert!(known, "{}: {error}", file.display());
             }
@@ -249,14 +277,20 @@ fn what_a_killed_build_left_is_no_passages() {
     for name in ["meta.json", "half.idx"] {
         fs::write(unfinished.join(name), "half").unwrap();
     }
-    assert!(matches!(Passages::open(std::slice::from_ref(&place)), Err(PassageError::Missing { .. })));
+    assert!(matches!(
+        Passages::open(std::slice::from_ref(&place)),
+        Err(PassageError::Missing { .. })
+    ));
     let lock = fs::File::open(&unfinished).unwrap();
     lock.lock().unwrap();
     assert!(matches!(build(&place, &BuildOptions::default()), Err(PassageError::Busy { .. })));
     drop(lock);
     build(&place, &BuildOptions::default()).unwrap();
     assert!(!unfinished.exists());
-    assert_eq!(titles(&Passages::open(std::slice::from_ref(&place)).unwrap(), &search("hen", 1)), ["Hen"]);
+    assert_eq!(
+        titles(&Passages::open(std::slice::from_ref(&place)).unwrap(), &search("hen", 1)),
+        ["Hen"]
+    );
 }
 
 #[test]
@@ -279,7 +313,8 @@ fn any_text_is_a_query() {
     let pieces = prop_oneof![
         any::<String>(),
         prop::sample::select(vec![
-            "fox", "title:", "\"", "(", ")", "AND", "OR", "NOT", "*", "~2", "^9", "[a TO z]", "\\", " ", "\0"
+            "fox", "title:", "\"", "(", ")", "AND", "OR", "NOT", "*", "~2", "^9", "[a TO z]", "\\",
+            " ", "\0"
         ])
         .prop_map(str::to_owned),
     ];

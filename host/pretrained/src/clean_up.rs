@@ -1,8 +1,10 @@
-//! The spaces that `transformers` takes out of a decoded text where tokenizer_config.json has `clean_up_tokenization_spaces`.
+//! The spaces that `transformers` takes out of a decoded text where tokenizer_config.json has
+//! `clean_up_tokenization_spaces`.
 
 use std::ops::Range;
 
-/// Every pattern in its turn, and which of its characters stay. As `PreTrainedTokenizerBase.clean_up_tokenization` has them.
+/// Every pattern in its turn, and which of its characters stay. As
+/// `PreTrainedTokenizerBase.clean_up_tokenization` has them.
 const PATTERNS: [(&str, Range<usize>); 10] = [
     (" .", 1..2),
     (" ?", 1..2),
@@ -38,15 +40,18 @@ pub(crate) fn clean_up(text: &str) -> CleanedUp {
         let mut next = Vec::with_capacity(left.len());
         let mut rest = left.as_slice();
         while !rest.is_empty() {
-            let found =
-                rest.len() >= pattern.len() && rest.iter().zip(&pattern).all(|((_, got), wanted)| got == wanted);
+            let found = rest.len() >= pattern.len()
+                && rest.iter().zip(&pattern).all(|((_, got), wanted)| got == wanted);
             let (taken, stays) = if found { (pattern.len(), stays.clone()) } else { (1, 0..1) };
             next.extend_from_slice(&rest[stays]);
             rest = &rest[taken..];
         }
         left = next;
     }
-    CleanedUp { text: left.iter().map(|(_, c)| c).collect(), kept: left.iter().map(|(place, _)| *place).collect() }
+    CleanedUp {
+        text: left.iter().map(|(_, c)| c).collect(),
+        kept: left.iter().map(|(place, _)| *place).collect(),
+    }
 }
 
 #[cfg(test)]

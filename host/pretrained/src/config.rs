@@ -48,7 +48,8 @@ impl Family {
 pub struct Llama3Scaling {
     /// How far slow frequencies are stretched.
     pub factor: f64,
-    /// Wave lengths above `original_max_position_embeddings / low_freq_factor` are stretched in full.
+    /// Wave lengths above `original_max_position_embeddings / low_freq_factor` are stretched in
+    /// full.
     pub low_freq_factor: f64,
     /// Wave lengths below `original_max_position_embeddings / high_freq_factor` stay as they are.
     pub high_freq_factor: f64,
@@ -118,7 +119,8 @@ impl ModelConfig {
     /// Reads a config.json.
     ///
     /// # Errors
-    /// A file that cannot be read, an unknown `model_type`, or a variation that is not computed here.
+    /// A file that cannot be read, an unknown `model_type`, or a variation that is not computed
+    /// here.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(PretrainedError::io(path))?;
         let malformed = |expected: &str, got: String| PretrainedError::Malformed {
@@ -126,9 +128,12 @@ impl ModelConfig {
             expected: expected.into(),
             got,
         };
-        let value: Value = serde_json::from_str(&text).map_err(|e| malformed("JSON", e.to_string()))?;
-        let model_type = value.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
-        // Before the fields: another architecture names them differently, and that is not what is wrong then.
+        let value: Value =
+            serde_json::from_str(&text).map_err(|e| malformed("JSON", e.to_string()))?;
+        let model_type =
+            value.get("model_type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        // Before the fields: another architecture names them differently, and that is not what is
+        // wrong then.
         let family = match model_type.as_str() {
             "llama" => Family::Llama,
             "qwen2" => Family::Qwen2,
@@ -142,8 +147,8 @@ impl ModelConfig {
                 });
             }
         };
-        let raw: Raw =
-            serde_json::from_value(value).map_err(|e| malformed("a decoder's configuration", e.to_string()))?;
+        let raw: Raw = serde_json::from_value(value)
+            .map_err(|e| malformed("a decoder's configuration", e.to_string()))?;
         raw.refuse_variations(path)?;
         let rope = Rope::read(&raw, path)?;
         let heads = raw.num_attention_heads;
@@ -195,10 +200,17 @@ impl ModelConfig {
             return Err(("rope_theta from 1 to 1e12", rope_theta.to_string()));
         }
         if let Some(scaling) = &self.rope_scaling {
-            let Llama3Scaling { factor, low_freq_factor, high_freq_factor, original_max_position_embeddings } =
-                *scaling;
-            let numbers = [factor, low_freq_factor, high_freq_factor, original_max_position_embeddings];
-            if !(numbers.iter().all(|x| (1e-6..=1e9).contains(x)) && high_freq_factor > low_freq_factor) {
+            let Llama3Scaling {
+                factor,
+                low_freq_factor,
+                high_freq_factor,
+                original_max_position_embeddings,
+            } = *scaling;
+            let numbers =
+                [factor, low_freq_factor, high_freq_factor, original_max_position_embeddings];
+            if !(numbers.iter().all(|x| (1e-6..=1e9).contains(x))
+                && high_freq_factor > low_freq_factor)
+            {
                 return Err((
                     "rope_scaling of numbers above 0, high_freq_factor the larger one",
                     format!("{scaling:?}"),
@@ -206,7 +218,8 @@ impl ModelConfig {
             }
         }
         if !self.num_heads.is_multiple_of(self.num_kv_heads) {
-            let got = format!("{} heads over {} key/value heads", self.num_heads, self.num_kv_heads);
+            let got =
+                format!("{} heads over {} key/value heads", self.num_heads, self.num_kv_heads);
             return Err(("num_key_value_heads that divides num_attention_heads", got));
         }
         if !self.head_dim.is_multiple_of(2) {
@@ -215,8 +228,9 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Radians per position, `[head_dim / 2]`: θ^(−2i/d), with Llama 3.1's stretching where the configuration has it: long waves by `factor`, short ones not at
-    /// all, and a linear blend (in the number of waves per context) between.
+    /// Radians per position, `[head_dim / 2]`: θ^(−2i/d), with Llama 3.1's stretching where the
+    /// configuration has it: long waves by `factor`, short ones not at all, and a linear blend (in
+    /// the number of waves per context) between.
     #[must_use]
     pub fn rope_frequencies(&self) -> Vec<f64> {
         let d = self.head_dim;
@@ -230,14 +244,16 @@ impl ModelConfig {
                 } else if waves > s.high_freq_factor {
                     f
                 } else {
-                    let share = (waves - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
+                    let share =
+                        (waves - s.low_freq_factor) / (s.high_freq_factor - s.low_freq_factor);
                     share * f + (1.0 - share) * f / s.factor
                 }
             })
             .collect()
     }
 
-    /// The content of a config.json that `transformers` loads too; `dtype` is its name for the stored precision.
+    /// The content of a config.json that `transformers` loads too; `dtype` is its name for the
+    /// stored precision.
     #[must_use]
     pub fn to_json(&self, dtype: &str) -> Value {
         let mut json = json!({
@@ -305,8 +321,10 @@ struct Rope {
 
 impl Rope {
     fn read(raw: &Raw, path: &Path) -> Result<Self> {
-        let inside = raw.rope_parameters.as_ref().or(raw.rope_scaling.as_ref()).filter(|v| !v.is_null());
-        let theta = raw.rope_theta.or_else(|| inside?.get("rope_theta")?.as_f64()).unwrap_or(10_000.0);
+        let inside =
+            raw.rope_parameters.as_ref().or(raw.rope_scaling.as_ref()).filter(|v| !v.is_null());
+        let theta =
+            raw.rope_theta.or_else(|| inside?.get("rope_theta")?.as_f64()).unwrap_or(10_000.0);
         let kind = inside.and_then(|v| v.get("rope_type").or_else(|| v.get("type")));
         let scaling = match kind.and_then(Value::as_str) {
             None | Some("default") => None,
@@ -353,7 +371,10 @@ mod tests {
     #[test]
     fn llama_3_2_3b() {
         let config = read(LLAMA).unwrap();
-        assert_eq!((config.family, config.num_kv_heads, config.tie_embeddings), (Family::Llama, 8, true));
+        assert_eq!(
+            (config.family, config.num_kv_heads, config.tie_embeddings),
+            (Family::Llama, 8, true)
+        );
         assert_eq!(config.rope_scaling.unwrap().factor, 32.0);
     }
 
@@ -381,11 +402,19 @@ mod tests {
 
     #[test]
     fn variations_are_refused_by_name() {
-        let error = read(&LLAMA.replace("\"attention_bias\":false", "\"attention_bias\":true")).unwrap_err();
-        assert!(matches!(error, PretrainedError::UnsupportedConfig { key: "attention_bias", .. }), "{error}");
+        let error = read(&LLAMA.replace("\"attention_bias\":false", "\"attention_bias\":true"))
+            .unwrap_err();
+        assert!(
+            matches!(error, PretrainedError::UnsupportedConfig { key: "attention_bias", .. }),
+            "{error}"
+        );
         let error = read(&LLAMA.replace("\"llama3\"", "\"yarn\"")).unwrap_err();
-        assert!(matches!(error, PretrainedError::UnsupportedConfig { key: "rope_scaling", .. }), "{error}");
-        let error = read(&LLAMA.replace("\"num_key_value_heads\":8", "\"num_key_value_heads\":7")).unwrap_err();
+        assert!(
+            matches!(error, PretrainedError::UnsupportedConfig { key: "rope_scaling", .. }),
+            "{error}"
+        );
+        let error = read(&LLAMA.replace("\"num_key_value_heads\":8", "\"num_key_value_heads\":7"))
+            .unwrap_err();
         assert!(error.to_string().contains("24 heads over 7"), "{error}");
     }
 

@@ -1,5 +1,6 @@
-//! What a policy is asked, and what it says: the prompts of questions, and rollouts of drawn tokens. Whatever draws them, libtorch or
-//! a server, sees the same ids and is read in the same way.
+//! What a policy is asked, and what it says: the prompts of questions, and rollouts of drawn
+//! tokens. Whatever draws them, libtorch or a server, sees the same ids and is read in the same
+//! way.
 
 use std::cell::OnceCell;
 
@@ -22,7 +23,12 @@ impl Dialogue {
     /// Without a system prompt, and with exact token spans.
     #[must_use]
     pub fn new(tokenizer: ChatTokenizer) -> Self {
-        Self { tokenizer, system_prompt: None, compatibility: Compatibility::Paper, warned_of_cut: OnceCell::new() }
+        Self {
+            tokenizer,
+            system_prompt: None,
+            compatibility: Compatibility::Paper,
+            warned_of_cut: OnceCell::new(),
+        }
     }
 
     /// From now on questions are put under this system prompt; an empty one sends none.
@@ -30,8 +36,8 @@ impl Dialogue {
         self.system_prompt = (!prompt.is_empty()).then(|| prompt.to_owned());
     }
 
-    /// The same dialogue, with token spans that are exact, or found as the published code does: every token decoded alone, lengths
-    /// added up.
+    /// The same dialogue, with token spans that are exact, or found as the published code does:
+    /// every token decoded alone, lengths added up.
     #[must_use]
     pub fn with_compatibility(self, compatibility: Compatibility) -> Self {
         Self { compatibility, ..self }
@@ -54,10 +60,15 @@ impl Dialogue {
             let tokens = prompt.len();
             if let Some(most) = most.filter(|&most| tokens > most) {
                 if sampling.long_prompts == LongPrompts::Refuse {
-                    return Err(PretrainedError::LongPrompt { question: question.clone(), tokens, most });
+                    return Err(PretrainedError::LongPrompt {
+                        question: question.clone(),
+                        tokens,
+                        most,
+                    });
                 }
-                self.warned_of_cut
-                    .get_or_init(|| tracing::warn!(question, tokens, most, "prompts lose their first tokens"));
+                self.warned_of_cut.get_or_init(|| {
+                    tracing::warn!(question, tokens, most, "prompts lose their first tokens")
+                });
                 prompt.drain(..tokens - most);
             }
             Ok(prompt)
@@ -71,7 +82,9 @@ impl Dialogue {
     /// The first one that is, and those of [`ChatTokenizer::prompt`].
     pub fn check_prompts(&self, questions: &[Question], sampling: &Sampling) -> Result<()> {
         match sampling.long_prompts {
-            LongPrompts::Refuse if sampling.max_prompt_length.is_some() => self.prompts(questions, sampling).map(drop),
+            LongPrompts::Refuse if sampling.max_prompt_length.is_some() => {
+                self.prompts(questions, sampling).map(drop)
+            }
             _ => Ok(()),
         }
     }
@@ -92,8 +105,15 @@ impl Dialogue {
     ///
     /// # Errors
     /// Where the tokenizer's decoder fails.
-    pub fn rollout(&self, question: usize, tokens: Vec<u32>, log_probs: Vec<f32>, finished: bool) -> Result<Rollout> {
-        let Decoded { text, token_spans } = self.tokenizer.decode_as(&tokens, self.compatibility)?;
+    pub fn rollout(
+        &self,
+        question: usize,
+        tokens: Vec<u32>,
+        log_probs: Vec<f32>,
+        finished: bool,
+    ) -> Result<Rollout> {
+        let Decoded { text, token_spans } =
+            self.tokenizer.decode_as(&tokens, self.compatibility)?;
         Ok(Rollout { question, tokens, log_probs, text, token_spans, finished })
     }
 }
@@ -115,7 +135,10 @@ mod tests {
         assert_eq!(whole, dialogue.tokenizer().prompt(Some("s"), "u").unwrap());
         let bounded = Sampling { max_prompt_length: Some(whole.len() - 1), ..Sampling::greedy(1) };
         let error = dialogue.prompts(&[question("u")], &bounded).unwrap_err();
-        assert!(matches!(&error, PretrainedError::LongPrompt { tokens, .. } if *tokens == whole.len()), "{error}");
+        assert!(
+            matches!(&error, PretrainedError::LongPrompt { tokens, .. } if *tokens == whole.len()),
+            "{error}"
+        );
         assert!(dialogue.check_prompts(&[question("u")], &bounded).is_err());
         let cut = Sampling { long_prompts: LongPrompts::Cut, ..bounded };
         assert_eq!(dialogue.prompts(&[question("u")], &cut).unwrap(), [&whole[1..]]);
@@ -130,7 +153,11 @@ mod tests {
         let (prompt, completion) = dialogue.demonstration("u", "ab").unwrap();
         assert_eq!(prompt, dialogue.tokenizer().prompt(Some("s"), "u").unwrap());
         assert_eq!(completion, [dialogue.tokenizer().encode("ab").unwrap(), vec![end]].concat());
-        assert_eq!(dialogue.demonstration("u", "ab<|im_end|>").unwrap().1, completion, "it has its end already");
+        assert_eq!(
+            dialogue.demonstration("u", "ab<|im_end|>").unwrap().1,
+            completion,
+            "it has its end already"
+        );
         let stopping = load(&byte_level_json()).with_stop_texts(vec!["b".into()]).unwrap();
         let (_, completion) = Dialogue::new(stopping).demonstration("u", "ab").unwrap();
         assert!(!completion.contains(&end), "a stop text ends it too");
@@ -143,6 +170,9 @@ mod tests {
         let tokens = [dialogue.tokenizer().encode("ab").unwrap(), vec![end]].concat();
         let rollout = dialogue.rollout(3, tokens.clone(), vec![-0.5; 3], true).unwrap();
         assert_eq!((rollout.question, rollout.text.as_str(), rollout.finished), (3, "ab", true));
-        assert_eq!((rollout.tokens, rollout.token_spans), (tokens, vec![Some(0..1), Some(1..2), None]));
+        assert_eq!(
+            (rollout.tokens, rollout.token_spans),
+            (tokens, vec![Some(0..1), Some(1..2), None])
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What a pretrained model's folder holds, as Hugging Face's tools write it; nothing here computes with it.
+//! What a pretrained model's folder holds, as Hugging Face's tools write it; nothing here computes
+//! with it.
 //!
 //! ```text
 //! config                      config.json: the shape of a decoder

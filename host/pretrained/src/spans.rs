@@ -1,8 +1,9 @@
 //! Which characters of a decoded text each token stands for.
 //!
-//! Decoding tokens one by one loses the pieces of split characters and, with SentencePiece-style tokenizers, leading
-//! spaces. Here a short window of tokens is decoded with and without the newest one, and the difference is compared
-//! with the whole text: exact for every decoder whose output grows with its input, at a cost linear in the tokens.
+//! Decoding tokens one by one loses the pieces of split characters and, with SentencePiece-style
+//! tokenizers, leading spaces. Here a short window of tokens is decoded with and without the newest
+//! one, and the difference is compared with the whole text: exact for every decoder whose output
+//! grows with its input, at a cost linear in the tokens.
 
 use std::ops::Range;
 
@@ -11,8 +12,8 @@ use crate::error::Result;
 /// Stands for undecodable bytes, among them those of a character whose last piece is still to come.
 const UNFINISHED: char = '\u{FFFD}';
 
-/// Half-open ranges of characters, one per token: in order, without gaps. Pieces of one character all cover it; a
-/// token that adds nothing (a stripped leading space) gets an empty range.
+/// Half-open ranges of characters, one per token: in order, without gaps. Pieces of one character
+/// all cover it; a token that adds nothing (a stripped leading space) gets an empty range.
 pub(crate) fn token_spans(
     text: &str,
     tokens: &[u32],
@@ -20,7 +21,8 @@ pub(crate) fn token_spans(
 ) -> Result<Vec<Range<usize>>> {
     let text: Vec<char> = text.chars().collect();
     let mut spans = Vec::with_capacity(tokens.len());
-    // tokens[window..settled] decode to `before`, which ends where text[..done] ends, between two characters.
+    // tokens[window..settled] decode to `before`, which ends where text[..done] ends, between two
+    // characters.
     let (mut window, mut settled, mut done) = (0, 0, 0);
     let mut before: Vec<char> = Vec::new();
     let mut reach = 0; // characters complete with the tokens so far
@@ -72,10 +74,11 @@ mod tests {
     #[test]
     fn metaspace_keeps_the_spaces() {
         let tokenizer = metaspace_tokenizer();
-        let tokens: Vec<u32> = ["▁he", "l", "l", "o", "▁", "<0xC3>", "<0xA9>", "<0xC3>", "<0xA9>", "▁he"]
-            .iter()
-            .map(|t| tokenizer.id(t).unwrap())
-            .collect();
+        let tokens: Vec<u32> =
+            ["▁he", "l", "l", "o", "▁", "<0xC3>", "<0xA9>", "<0xC3>", "<0xA9>", "▁he"]
+                .iter()
+                .map(|t| tokenizer.id(t).unwrap())
+                .collect();
         let (text, spans) = pieces(tokenizer, &tokens);
         assert_eq!(text, "hello éé he");
         let expected = [0..2, 2..3, 3..4, 4..5, 5..6, 6..7, 6..7, 7..8, 7..8, 8..11];

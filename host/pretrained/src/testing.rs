@@ -34,8 +34,10 @@ pub(crate) fn byte_level_json() -> Value {
     let printable: Vec<u8> = printable.collect();
     let others = (0..=255u8).filter(|b| !printable.contains(b)).count() as u32;
     let alphabet = printable.iter().map(|&b| u32::from(b)).chain(256..256 + others);
-    let mut vocab: serde_json::Map<_, _> =
-        alphabet.enumerate().map(|(id, c)| (char::from_u32(c).unwrap().to_string(), json!(id))).collect();
+    let mut vocab: serde_json::Map<_, _> = alphabet
+        .enumerate()
+        .map(|(id, c)| (char::from_u32(c).unwrap().to_string(), json!(id)))
+        .collect();
     vocab.insert("<|im_start|>".into(), json!(256));
     vocab.insert("<|im_end|>".into(), json!(257));
     json!({

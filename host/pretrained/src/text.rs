@@ -28,17 +28,19 @@ pub struct TextTokenizer {
 pub struct Decoded {
     /// All tokens decoded together, special ones skipped.
     pub text: String,
-    /// `[T]` the characters of `text` that each token stands for, exactly; pieces of one character all cover it. `None`
-    /// for a token that decoding leaves out.
+    /// `[T]` the characters of `text` that each token stands for, exactly; pieces of one character
+    /// all cover it. `None` for a token that decoding leaves out.
     pub token_spans: Vec<Option<Range<usize>>>,
 }
 
 impl TextTokenizer {
-    /// `cleans_up`: decoding drops the spaces before punctuation, as `clean_up_tokenization_spaces` of tokenizer_config.json asks.
+    /// `cleans_up`: decoding drops the spaces before punctuation, as `clean_up_tokenization_spaces`
+    /// of tokenizer_config.json asks.
     #[must_use]
     pub fn new(tokenizer: Tokenizer, cleans_up: bool) -> Self {
         let added = tokenizer.get_added_tokens_decoder();
-        let special = added.into_iter().filter(|(_, token)| token.special).map(|(id, _)| id).collect();
+        let special =
+            added.into_iter().filter(|(_, token)| token.special).map(|(id, _)| id).collect();
         Self { tokenizer, special, cleans_up }
     }
 
@@ -50,7 +52,8 @@ impl TextTokenizer {
         parse_tokenizer(json.as_bytes(), origin).map(|tokenizer| Self::new(tokenizer, cleans_up))
     }
 
-    /// Reads a tokenizer.json, or that of a folder; a tokenizer_config.json beside it says whether decoding cleans up.
+    /// Reads a tokenizer.json, or that of a folder; a tokenizer_config.json beside it says whether
+    /// decoding cleans up.
     ///
     /// # Errors
     /// A file that is missing or malformed.
@@ -100,11 +103,13 @@ impl TextTokenizer {
             text
         };
         let mut spans = spans.into_iter();
-        let token_spans = tokens.iter().map(|&id| if self.is_hidden(id) { None } else { spans.next() }).collect();
+        let token_spans =
+            tokens.iter().map(|&id| if self.is_hidden(id) { None } else { spans.next() }).collect();
         Ok(Decoded { text, token_spans })
     }
 
-    /// As [`Self::decode_with_spans`], or with the characters that the published code takes for those of each token.
+    /// As [`Self::decode_with_spans`], or with the characters that the published code takes for
+    /// those of each token.
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -112,16 +117,22 @@ impl TextTokenizer {
         let decoded = self.decode_with_spans(tokens)?;
         Ok(match compatibility {
             Compatibility::Paper => decoded,
-            Compatibility::Reference => Decoded { token_spans: spans_of_pieces(&self.token_texts(tokens)?), ..decoded },
+            Compatibility::Reference => {
+                Decoded { token_spans: spans_of_pieces(&self.token_texts(tokens)?), ..decoded }
+            }
         })
     }
 
-    /// `[T]` each token decoded alone, `None` where decoding leaves it out: what the published code aligns with.
+    /// `[T]` each token decoded alone, `None` where decoding leaves it out: what the published code
+    /// aligns with.
     ///
     /// # Errors
     /// As [`Self::decode`].
     pub fn token_texts(&self, tokens: &[u32]) -> Result<Vec<Option<String>>> {
-        tokens.iter().map(|&id| if self.is_hidden(id) { Ok(None) } else { self.decode(&[id]).map(Some) }).collect()
+        tokens
+            .iter()
+            .map(|&id| if self.is_hidden(id) { Ok(None) } else { self.decode(&[id]).map(Some) })
+            .collect()
     }
 
     /// The id of a token as the vocabulary spells it.
@@ -219,16 +230,23 @@ mod tests {
         // “é” is two tokens, each of which is an undecodable byte when it stands alone.
         let tokens = ["Ã", "©", "a"].map(|byte| tokenizer.id(byte).unwrap());
         let exact = tokenizer.decode_as(&tokens, Compatibility::Paper).unwrap();
-        assert_eq!((exact.text.as_str(), exact.token_spans), ("éa", vec![Some(0..1), Some(0..1), Some(1..2)]));
+        assert_eq!(
+            (exact.text.as_str(), exact.token_spans),
+            ("éa", vec![Some(0..1), Some(0..1), Some(1..2)])
+        );
         let published = tokenizer.decode_as(&tokens, Compatibility::Reference).unwrap();
-        assert_eq!((published.text.as_str(), published.token_spans), ("éa", vec![Some(0..1), Some(1..2), Some(2..3)]));
+        assert_eq!(
+            (published.text.as_str(), published.token_spans),
+            ("éa", vec![Some(0..1), Some(1..2), Some(2..3)])
+        );
     }
 
     #[test]
     fn what_is_no_tokenizer_is_named() {
         let error = TextTokenizer::open(Path::new("/nowhere")).unwrap_err().to_string();
         assert!(error.contains("cannot read /nowhere"), "{error}");
-        let error = TextTokenizer::from_json("{", false, Path::new("mine")).unwrap_err().to_string();
+        let error =
+            TextTokenizer::from_json("{", false, Path::new("mine")).unwrap_err().to_string();
         assert!(error.starts_with("mine: expected a tokenizer"), "{error}");
     }
 }

@@ -30,9 +30,9 @@ pub struct ChatTokenizer {
 }
 
 impl ChatTokenizer {
-    /// Reads tokenizer.json, tokenizer_config.json, chat_template.jinja and generation_config.json of a Hugging Face
-    /// folder; the last two may be absent. This process renders the chat template, which has no bound on memory: for folders that
-    /// are trusted.
+    /// Reads tokenizer.json, tokenizer_config.json, chat_template.jinja and generation_config.json
+    /// of a Hugging Face folder; the last two may be absent. This process renders the chat
+    /// template, which has no bound on memory: for folders that are trusted.
     ///
     /// # Errors
     /// A file that is missing or malformed, no chat template, or no stop token at all.
@@ -40,8 +40,9 @@ impl ChatTokenizer {
         Self::read(folder, None, Switches::new())
     }
 
-    /// As [`Self::load`]; a process of its own renders the chat template, within 1 GiB of memory and 5 s for a prompt. `program`
-    /// starts it, and it calls [`crate::render_as_child`]. The template sees `switches` by their names.
+    /// As [`Self::load`]; a process of its own renders the chat template, within 1 GiB of memory
+    /// and 5 s for a prompt. `program` starts it, and it calls [`crate::render_as_child`]. The
+    /// template sees `switches` by their names.
     ///
     /// # Errors
     /// As [`Self::load`], and where that process cannot be started or is ended by its limits.
@@ -59,7 +60,8 @@ impl ChatTokenizer {
         Ok(Self { text, chat, stop, end, stop_texts: Vec::new() })
     }
 
-    /// The ids of a chat up to where the assistant's words begin; `system` as the template places it.
+    /// The ids of a chat up to where the assistant's words begin; `system` as the template places
+    /// it.
     ///
     /// # Errors
     /// A template that refuses these messages.
@@ -121,7 +123,8 @@ impl ChatTokenizer {
         &self.stop
     }
 
-    /// The id that an answer to imitate ends with: the tokenizer's own, or where that ends no answer the first of
+    /// The id that an answer to imitate ends with: the tokenizer's own, or where that ends no
+    /// answer the first of
     /// [`Self::stop_tokens`].
     #[must_use]
     pub fn end_token(&self) -> u32 {
@@ -150,7 +153,8 @@ impl ChatTokenizer {
         }
     }
 
-    /// Whether an answer ends with the last of these tokens: it is a stop token, or completes a stop text.
+    /// Whether an answer ends with the last of these tokens: it is a stop token, or completes a
+    /// stop text.
     ///
     /// # Errors
     /// As [`Self::decode`].
@@ -160,7 +164,8 @@ impl ChatTokenizer {
             return Ok(true);
         }
         for stop in &self.stop_texts {
-            // A token stands for a byte at least, but for special ones and the few that a decoder puts together.
+            // A token stands for a byte at least, but for special ones and the few that a decoder
+            // puts together.
             let reach = stop.len() + SILENT_TOKENS;
             let recent = &tokens[before.len().saturating_sub(reach)..];
             if self.text.decode_all(recent)?.contains(stop) {
@@ -189,7 +194,8 @@ fn end_token(text: &TextTokenizer, config: &Json) -> Option<u32> {
     text.id(token.as_str().or_else(|| token.get("content")?.as_str())?)
 }
 
-/// Ids that end an answer, ascending: the usual ones that the vocabulary has, and those of generation_config.json.
+/// Ids that end an answer, ascending: the usual ones that the vocabulary has, and those of
+/// generation_config.json.
 ///
 /// # Errors
 /// A generation_config.json that is malformed, or no such token.
@@ -227,7 +233,10 @@ mod tests {
     fn the_prompt_is_the_rendered_chat() {
         let tokenizer = byte_level_tokenizer();
         let text = tokenizer.render_chat(Some("s"), "u").unwrap();
-        assert_eq!(text, "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n");
+        assert_eq!(
+            text,
+            "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\n"
+        );
         let tokens = tokenizer.prompt(Some("s"), "u").unwrap();
         assert_eq!(tokens, tokenizer.encode(&text).unwrap());
         assert_eq!(tokens[0], tokenizer.id("<|im_start|>").unwrap());

@@ -1,14 +1,15 @@
-//! A trainer's transcript → what was asked and what the model answered. Chat templates, read backwards: where a model's turn begins in a text, and which marks in it are no words.
+//! A trainer's transcript → what was asked and what the model answered. Chat templates, read
+//! backwards: where a model's turn begins in a text, and which marks in it are no words.
 //!
-//! The marks are those of the common families: ChatML (Qwen, OLMo), Llama 2 and 3, Mistral, Gemma, Phi and Tulu, DeepSeek.
+//! The marks are those of the common families: ChatML (Qwen, OLMo), Llama 2 and 3, Mistral, Gemma,
+//! Phi and Tulu, DeepSeek.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
 /// A special token of any family.
-const SPECIAL: &str =
-    r"<\|[^|<>\s]{1,60}\|>|<｜[^｜<>]{1,60}｜>|</?s>|<(?:pad|unk|bos|eos)>|<(?:start|end)_of_turn>|\[/?INST\]";
+const SPECIAL: &str = r"<\|[^|<>\s]{1,60}\|>|<｜[^｜<>]{1,60}｜>|</?s>|<(?:pad|unk|bos|eos)>|<(?:start|end)_of_turn>|\[/?INST\]";
 
 /// Where the model's turn begins.
 const ASSISTANT: &str = r"<\|im_start\|>assistant\n|<\|start_header_id\|>assistant<\|end_header_id\|>\n\n|<start_of_turn>model\n|<\|assistant\|>\n?|<｜Assistant｜>|\[/INST\]";
@@ -19,14 +20,16 @@ const USER: &str = r"<\|im_start\|>user\n|<\|start_header_id\|>user<\|end_header
 static SPECIALS: LazyLock<Regex> = LazyLock::new(|| compiled(SPECIAL));
 static LEADING: LazyLock<Regex> = LazyLock::new(|| compiled(&format!(r"^(?:\s|{SPECIAL})+")));
 static ASSISTANTS: LazyLock<Regex> = LazyLock::new(|| compiled(ASSISTANT));
-static USERS: LazyLock<Regex> = LazyLock::new(|| compiled(&format!(r"(?s)(?:{USER})\s*(.*?)\s*(?:{SPECIAL}|\z)")));
+static USERS: LazyLock<Regex> =
+    LazyLock::new(|| compiled(&format!(r"(?s)(?:{USER})\s*(.*?)\s*(?:{SPECIAL}|\z)")));
 
 fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the patterns here are regular expressions")
 }
 
-/// What a model answered, of a text that holds its prompt too; special tokens left out. `None` where it cannot be told apart:
-/// the text does not begin with the prompt, and says nowhere that the model's turn begins.
+/// What a model answered, of a text that holds its prompt too; special tokens left out. `None`
+/// where it cannot be told apart: the text does not begin with the prompt, and says nowhere that
+/// the model's turn begins.
 #[must_use]
 pub fn response(whole: &str, prompt: Option<&str>) -> Option<String> {
     let behind_prompt = prompt.and_then(|prompt| {
@@ -60,7 +63,10 @@ mod tests {
 
     /// Prompt, and what comes behind it, of each family.
     const FAMILIES: [(&str, &str); 7] = [
-        ("<|im_start|>system\nS.<|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n", "<|im_end|>"),
+        (
+            "<|im_start|>system\nS.<|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n",
+            "<|im_end|>",
+        ),
         (
             "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nWho?<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
             "<|eot_id|>",
@@ -89,7 +95,10 @@ mod tests {
         assert_eq!(response(&whole, Some(prompt)).as_deref(), Some(SAID));
         let (prompt, end) = FAMILIES[1];
         let whole = format!("{prompt}{SAID}{end}");
-        assert_eq!(response(&whole, Some(&format!("<|begin_of_text|>{prompt}"))).as_deref(), Some(SAID));
+        assert_eq!(
+            response(&whole, Some(&format!("<|begin_of_text|>{prompt}"))).as_deref(),
+            Some(SAID)
+        );
     }
 
     #[test]

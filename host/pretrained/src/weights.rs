@@ -1,4 +1,5 @@
-//! The weights of a folder: model.safetensors, or the shards that model.safetensors.index.json lists.
+//! The weights of a folder: model.safetensors, or the shards that model.safetensors.index.json
+//! lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,10 +13,12 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// Shows `visit` every file of a folder's weights, one after the other: only one is in memory at a time.
+/// Shows `visit` every file of a folder's weights, one after the other: only one is in memory at a
+/// time.
 ///
 /// # Errors
-/// A file that is missing or no safetensors file, an index that leads out of the folder, and what `visit` returns.
+/// A file that is missing or no safetensors file, an index that leads out of the folder, and what
+/// `visit` returns.
 pub fn read_weights<E: From<PretrainedError>>(
     folder: &Path,
     mut visit: impl FnMut(&Path, &SafeTensors<'_>) -> std::result::Result<(), E>,
@@ -23,11 +26,12 @@ pub fn read_weights<E: From<PretrainedError>>(
     for name in files(folder)? {
         let path = folder.join(name);
         let bytes = std::fs::read(&path).map_err(PretrainedError::io(&path))?;
-        let file = SafeTensors::deserialize(&bytes).map_err(|error| PretrainedError::Malformed {
-            path: path.clone(),
-            expected: "a safetensors file".into(),
-            got: error.to_string(),
-        })?;
+        let file =
+            SafeTensors::deserialize(&bytes).map_err(|error| PretrainedError::Malformed {
+                path: path.clone(),
+                expected: "a safetensors file".into(),
+                got: error.to_string(),
+            })?;
         visit(&path, &file)?;
     }
     Ok(())
@@ -38,10 +42,14 @@ fn files(folder: &Path) -> Result<BTreeSet<String>> {
     if !path.exists() {
         return Ok(BTreeSet::from(["model.safetensors".to_owned()]));
     }
-    let malformed =
-        |expected: &str, got| PretrainedError::Malformed { path: path.clone(), expected: expected.into(), got };
+    let malformed = |expected: &str, got| PretrainedError::Malformed {
+        path: path.clone(),
+        expected: expected.into(),
+        got,
+    };
     let text = std::fs::read_to_string(&path).map_err(PretrainedError::io(&path))?;
-    let index: Index = serde_json::from_str(&text).map_err(|error| malformed("a weight_map", error.to_string()))?;
+    let index: Index = serde_json::from_str(&text)
+        .map_err(|error| malformed("a weight_map", error.to_string()))?;
     let shards: BTreeSet<String> = index.weight_map.into_values().collect();
     // A shard is a sibling of its index: a path in there would be a way out of the folder.
     match shards.iter().find(|shard| Path::new(shard).file_name() != Some(shard.as_ref())) {

@@ -8,8 +8,8 @@ use pyo3::types::PyType;
 
 /// What the advantages of each group of completions are measured against (stage 8 of the method).
 ///
-/// The returns of one completion have a mean, its `reward`. A token's advantage is its return, less the mean reward of its
-/// group, over the standard deviation of the group's rewards plus 1e-4:
+/// The returns of one completion have a mean, its `reward`. A token's advantage is its return, less
+/// the mean reward of its group, over the standard deviation of the group's rewards plus 1e-4:
 ///
 ///     groups = corver.baselines([score.reward for score in scores], num_generations=16)
 ///     advantages = [[groups[i // 16].advantage(r) for r in score.returns] for i, score in enumerate(scores)]
@@ -35,12 +35,14 @@ pub fn baselines<'py>(
         "batch" => ScaleRewards::Batch,
         "none" => ScaleRewards::None,
         other => {
-            let told = format!("scale_rewards is {other:?}; it is \"group\", \"batch\" or \"none\"");
+            let told =
+                format!("scale_rewards is {other:?}; it is \"group\", \"batch\" or \"none\"");
             return Err(PyValueError::new_err(told));
         }
     };
     if num_generations == 0 || !rewards.len().is_multiple_of(num_generations) {
-        let told = format!("{} rewards are no whole number of groups of {num_generations}", rewards.len());
+        let told =
+            format!("{} rewards are no whole number of groups of {num_generations}", rewards.len());
         return Err(PyValueError::new_err(told));
     }
     let baseline = BASELINE.import(py, "corver._types", "Baseline")?;

@@ -24,12 +24,15 @@ impl Completions {
         }
     }
 
-    /// One rollout for each completion, of the question in the same place. Texts have a token for each character.
+    /// One rollout for each completion, of the question in the same place. Texts have a token for
+    /// each character.
     pub fn rollouts(self, compatibility: Compatibility) -> Result<Vec<Rollout>> {
         match self {
-            Self::Texts(texts) => {
-                Ok(texts.into_iter().enumerate().map(|(at, text)| Rollout::of_text(at, text)).collect())
-            }
+            Self::Texts(texts) => Ok(texts
+                .into_iter()
+                .enumerate()
+                .map(|(at, text)| Rollout::of_text(at, text))
+                .collect()),
             Self::Tokens(rows, tokenizer) => rows
                 .into_par_iter()
                 .enumerate()
@@ -37,7 +40,14 @@ impl Completions {
                     let decoded = tokenizer.decode_as(&tokens, compatibility);
                     let Decoded { text, token_spans } =
                         decoded.with_context(|| format!("decoding completion {question}"))?;
-                    Ok(Rollout { question, tokens, log_probs: Vec::new(), text, token_spans, finished: true })
+                    Ok(Rollout {
+                        question,
+                        tokens,
+                        log_probs: Vec::new(),
+                        text,
+                        token_spans,
+                        finished: true,
+                    })
                 })
                 .collect(),
         }
@@ -90,7 +100,13 @@ pub fn questions(
     let rows = texts.into_iter().zip(golds).zip(titles).zip(evidence);
     rows.map(|(((text, golds), title), evidence)| {
         let evidence = evidence.map_or_else(Vec::new, Evidence::texts);
-        Ok(Question { question: text.unwrap_or_default(), golds: golds?, title, evidence, ..Question::default() })
+        Ok(Question {
+            question: text.unwrap_or_default(),
+            golds: golds?,
+            title,
+            evidence,
+            ..Question::default()
+        })
     })
     .collect()
 }
@@ -101,7 +117,10 @@ fn column<T>(name: &str, given: Option<Vec<T>>, count: usize) -> PyResult<Vec<Op
         None => Ok((0..count).map(|_| None).collect()),
         Some(given) if given.len() == count => Ok(given.into_iter().map(Some).collect()),
         Some(given) => {
-            let told = format!("there are {} {name} for {count} completions; give one for each", given.len());
+            let told = format!(
+                "there are {} {name} for {count} completions; give one for each",
+                given.len()
+            );
             Err(PyValueError::new_err(told))
         }
     }

@@ -1,4 +1,5 @@
-//! The extension module behind the Python package `corver`: the reward, in process. The package's own files lie in `corver/`.
+//! The extension module behind the Python package `corver`: the reward, in process. The package's
+//! own files lie in `corver/`.
 //!
 //! ```text
 //! scorer    settings ─▶ opened parts;  completions ─▶ scores
@@ -62,8 +63,10 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        let level = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
-        let log = tracing_subscriber::fmt().with_env_filter(level).with_target(false).without_time();
+        let level =
+            EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
+        let log =
+            tracing_subscriber::fmt().with_env_filter(level).with_target(false).without_time();
         // Another copy of this module may have been here first.
         drop(log.with_writer(io::stderr).with_ansi(io::stderr().is_terminal()).try_init());
         module.add("__version__", env!("CARGO_PKG_VERSION"))

@@ -1,7 +1,8 @@
 //! A score, as Python sees it.
 
 use corver_core::{
-    Credit, Exchange, Explained, Grade, Lookup, Point, ReturnParts, Section, SentenceTrace, Trace, Triplet,
+    Credit, Exchange, Explained, Grade, Lookup, Point, ReturnParts, Section, SentenceTrace, Trace,
+    Triplet,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -11,7 +12,8 @@ use crate::error;
 
 /// What a completion earned, and why. `Scorer.score` makes them.
 ///
-/// score.reward is what it earned on average over its tokens; score.returns what each token earned; score.sentences says why.
+/// score.reward is what it earned on average over its tokens; score.returns what each token earned;
+/// score.sentences says why.
 #[pyclass(frozen, module = "corver")]
 pub struct Score {
     trace: Trace,
@@ -47,14 +49,16 @@ impl Score {
         self.trace.mean_return
     }
 
-    /// What each token earned, `[T]` floats in the order of its ids; None where a text was scored. A new list every time.
+    /// What each token earned, `[T]` floats in the order of its ids; None where a text was scored.
+    /// A new list every time.
     #[getter]
     fn returns(&self) -> Option<Vec<f64>> {
         self.tokens.as_ref().map(|tokens| tokens.returns.clone())
     }
 
-    /// The sign that each token's advantage is to take once it was normalised, `[T]` of 1, -1 and 0 (as it is), where the rule labels
-    /// sentences; None where a text was scored. `Baseline.advantage` takes one. A new list every time.
+    /// The sign that each token's advantage is to take once it was normalised, `[T]` of 1, -1 and 0
+    /// (as it is), where the rule labels sentences; None where a text was scored.
+    /// `Baseline.advantage` takes one. A new list every time.
     #[getter]
     fn labels(&self) -> Option<Vec<i8>> {
         self.tokens.as_ref().map(|tokens| tokens.labels.clone())
@@ -106,7 +110,8 @@ impl Score {
         Ok(parts)
     }
 
-    /// Its sentences, think first: `[Sentence(text, section, triplets, reward, credit, count, note, lookups, exchanges, tokens)]`.
+    /// Its sentences, think first: `[Sentence(text, section, triplets, reward, credit, count, note,
+    /// lookups, exchanges, tokens)]`.
     #[getter]
     fn sentences<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.trace.sentences.iter().map(|one| sentence(py, one)).collect()
@@ -115,28 +120,36 @@ impl Score {
     /// All of it, as `corver-host score --json` prints it.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let explained = Explained { trace: &self.trace, return_parts: self.parts };
-        let json = serde_json::to_string(&explained).map_err(|error| error::corver(error.into()))?;
+        let json =
+            serde_json::to_string(&explained).map_err(|error| error::corver(error.into()))?;
         py.import("json")?.call_method1("loads", (json,))
     }
 
     fn __repr__(&self) -> String {
         let Self { trace, tokens, .. } = self;
-        let tokens = tokens.as_ref().map_or("a text".to_owned(), |tokens| format!("{} tokens", tokens.returns.len()));
+        let tokens = tokens
+            .as_ref()
+            .map_or("a text".to_owned(), |tokens| format!("{} tokens", tokens.returns.len()));
         let (judge, format) = (&trace.response.judge.label, &trace.response.format.label);
         let (reward, sentences) = (trace.mean_return, trace.sentences.len());
-        format!("<corver.Score {reward:+.3}: judge {judge}, format {format}, {sentences} sentences, {tokens}>")
+        format!(
+            "<corver.Score {reward:+.3}: judge {judge}, format {format}, {sentences} sentences, {tokens}>"
+        )
     }
 }
 
 fn sentence<'py>(py: Python<'py>, sentence: &SentenceTrace) -> PyResult<Bound<'py, PyAny>> {
     static SENTENCE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let SentenceTrace { text, section, triplets, verdict, tokens } = sentence;
-    let parts = |triplet: &Triplet| (triplet.head.clone(), triplet.relation.clone(), triplet.tail.clone());
+    let parts =
+        |triplet: &Triplet| (triplet.head.clone(), triplet.relation.clone(), triplet.tail.clone());
     let triplets: Vec<_> = triplets.iter().map(parts).collect();
     let verdict = verdict.as_ref();
-    let lookups = verdict.into_iter().flat_map(|verdict| &verdict.lookups).map(|one| lookup(py, one));
+    let lookups =
+        verdict.into_iter().flat_map(|verdict| &verdict.lookups).map(|one| lookup(py, one));
     let lookups: Vec<Bound<'_, PyAny>> = lookups.collect::<PyResult<_>>()?;
-    let exchanges = verdict.into_iter().flat_map(|verdict| &verdict.exchanges).map(|one| exchange(py, one));
+    let exchanges =
+        verdict.into_iter().flat_map(|verdict| &verdict.exchanges).map(|one| exchange(py, one));
     let exchanges: Vec<Bound<'_, PyAny>> = exchanges.collect::<PyResult<_>>()?;
     SENTENCE.import(py, "corver._types", "Sentence")?.call1((
         text,
@@ -163,7 +176,11 @@ fn name(section: Section) -> &'static str {
 fn lookup<'py>(py: Python<'py>, lookup: &Lookup) -> PyResult<Bound<'py, PyAny>> {
     static LOOKUP: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let Lookup { query, count } = lookup;
-    LOOKUP.import(py, "corver._types", "Lookup")?.call1((query.to_string(), count.occurrences, count.exact))
+    LOOKUP.import(py, "corver._types", "Lookup")?.call1((
+        query.to_string(),
+        count.occurrences,
+        count.exact,
+    ))
 }
 
 /// As `Score.to_dict` has it.
@@ -186,5 +203,9 @@ fn credit<'py>(py: Python<'py>, credit: &Credit) -> PyResult<Option<Bound<'py, P
 
 fn grade<'py>(py: Python<'py>, grade: &Grade) -> PyResult<Bound<'py, PyAny>> {
     static GRADE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    GRADE.import(py, "corver._types", "Grade")?.call1((grade.reward, &grade.label, grade.note.as_deref()))
+    GRADE.import(py, "corver._types", "Grade")?.call1((
+        grade.reward,
+        &grade.label,
+        grade.note.as_deref(),
+    ))
 }

@@ -43,17 +43,20 @@ impl OneOrMany {
 ///     scores = scorer.score(["<think>…</think><answer>Rome</answer>"], ["What is the capital of Italy?"], [["Rome"]])
 ///     print(scores[0].reward, scores[0].sentences)
 ///
-/// plugin: the reward rule: a path, or the name of a shipped one. Several add up, with weights: ["first.wasm:0.7", "min.wasm:0.3"].
-/// index: an index folder, a server's `http://HOST:PORT/#NAME`, or "demo". The counts of several are added.
-/// extractor: the model that reads triplets: a Hugging Face folder, the name of a model that was downloaded, or "demo".
-/// judge, format: response rules in place of the built-in string match and format check.
-/// config: settings files (TOML), later ones over earlier ones; "demo" is the built-in one. Default: the demo, if neither an index nor
+/// plugin: the reward rule: a path, or the name of a shipped one. Several add up, with weights:
+/// ["first.wasm:0.7", "min.wasm:0.3"]. index: an index folder, a server's `http://HOST:PORT/#NAME`,
+/// or "demo". The counts of several are added. extractor: the model that reads triplets: a Hugging
+/// Face folder, the name of a model that was downloaded, or "demo". judge, format: response rules
+/// in place of the built-in string match and format check. config: settings files (TOML), later
+/// ones over earlier ones; "demo" is the built-in one. Default: the demo, if neither an index nor
 ///     an extractor nor another part of your own is named.
-/// set: single settings over the files, such as {"reward.lambda_corver": 0.5}. docs/configuration.md lists all.
+/// set: single settings over the files, such as {"reward.lambda_corver": 0.5}.
+/// docs/configuration.md lists all.
 ///
 /// Several threads may use one Scorer; they take turns. A forked process needs one of its own.
 ///
-/// Raises SettingsError where a setting makes no sense, CorverError where something is missing or cannot be opened.
+/// Raises SettingsError where a setting makes no sense, CorverError where something is missing or
+/// cannot be opened.
 #[pyclass(frozen, module = "corver")]
 pub struct Scorer {
     shared: Arc<Mutex<corver_reward::Scorer>>,
@@ -80,13 +83,15 @@ impl Scorer {
         set: Option<Bound<'_, PyDict>>,
     ) -> PyResult<Self> {
         let files = config.map(OneOrMany::paths).unwrap_or_default();
-        let mut layers = Layers::new(&files, &assignments(set.as_ref())?).map_err(error::settings)?;
+        let mut layers =
+            Layers::new(&files, &assignments(set.as_ref())?).map_err(error::settings)?;
         for (key, given) in [("rule.plugin", plugin), ("corpus.index", index)] {
             if let Some(given) = given {
                 layers.set(key, given.texts()?);
             }
         }
-        let single = [("extract.model", extractor), ("judge.plugin", judge), ("format.plugin", format)];
+        let single =
+            [("extract.model", extractor), ("judge.plugin", judge), ("format.plugin", format)];
         for (key, given) in single {
             if let Some(path) = given {
                 layers.set(key, text(path)?);
@@ -94,13 +99,20 @@ impl Scorer {
         }
         if layers.is_demo_by_default() {
             let category = py.get_type::<PyUserWarning>();
-            PyErr::warn(py, &category, c"nothing of your own is named: this is the built-in demo", 1)?;
+            PyErr::warn(
+                py,
+                &category,
+                c"nothing of your own is named: this is the built-in demo",
+                1,
+            )?;
         }
         let settings = layers.settings().map_err(error::settings)?;
-        let (settings, config) = config::resolve::<RewardConfig>(settings).map_err(error::settings)?;
+        let (settings, config) =
+            config::resolve::<RewardConfig>(settings).map_err(error::settings)?;
         let compatibility = settings.reward.compatibility;
         let opened =
-            thread::without_gil(py, move || corver_reward::Scorer::open(&config, &settings))?.map_err(error::corver)?;
+            thread::without_gil(py, move || corver_reward::Scorer::open(&config, &settings))?
+                .map_err(error::corver)?;
         Ok(Self {
             compatibility,
             rule: opened.rule().to_owned(),
@@ -112,18 +124,22 @@ impl Scorer {
 
     /// Scores completions: one Score for each, in order.
     ///
-    /// completions: texts. Or, for what each token earns:
-    /// completion_ids: token ids of each completion, as a trainer has them, without padding.
-    /// tokenizer: what made them: a Hugging Face tokenizer, or the path of a tokenizer.json or of its folder. An object is read once.
-    /// questions: what was asked, one for each completion. Rules and judges may look at it; the built-in ones do not.
-    /// answers: golds of each question, as a list or as one text that `;` separates. Where there are none ([] or None), the judge
+    /// completions: texts. Or, for what each token earns: completion_ids: token ids of each
+    /// completion, as a trainer has them, without padding. tokenizer: what made them: a Hugging
+    /// Face tokenizer, or the path of a tokenizer.json or of its folder. An object is read once.
+    /// questions: what was asked, one for each completion. Rules and judges may look at it; the
+    /// built-in ones do not. answers: golds of each question, as a list or as one text that `;`
+    /// separates. Where there are none ([] or None), the judge
     ///     pays nothing.
-    /// titles, evidence: where the answer of each question was found, and texts that hold it (one, or a list), for rules that verify
+    /// titles, evidence: where the answer of each question was found, and texts that hold it (one,
+    /// or a list), for rules that verify
     ///     against them; None where there are none.
     ///
-    /// Other Python threads go on meanwhile. Ctrl-C raises KeyboardInterrupt at once; what was being scored ends in the background.
+    /// Other Python threads go on meanwhile. Ctrl-C raises KeyboardInterrupt at once; what was
+    /// being scored ends in the background.
     ///
-    /// Raises ValueError where the lists differ in length, CorverError where a part fails. There is no partial answer.
+    /// Raises ValueError where the lists differ in length, CorverError where a part fails. There is
+    /// no partial answer.
     #[pyo3(signature = (completions=None, questions=None, answers=None, *, titles=None, evidence=None, completion_ids=None, tokenizer=None))]
     #[expect(clippy::too_many_arguments, reason = "one for each column of a dataset")]
     fn score(
@@ -140,8 +156,14 @@ impl Scorer {
         self.check_process()?;
         let completions = match (completions, completion_ids, tokenizer) {
             (Some(texts), None, None) => Completions::Texts(texts),
-            (None, Some(rows), Some(tokenizer)) => Completions::Tokens(rows, self.tokenizers.of(&tokenizer)?),
-            _ => return Err(PyValueError::new_err("give either completions, or completion_ids and their tokenizer")),
+            (None, Some(rows), Some(tokenizer)) => {
+                Completions::Tokens(rows, self.tokenizers.of(&tokenizer)?)
+            }
+            _ => {
+                return Err(PyValueError::new_err(
+                    "give either completions, or completion_ids and their tokenizer",
+                ));
+            }
         };
         let are_texts = matches!(completions, Completions::Texts(_));
         let questions = input::questions(completions.len(), questions, answers, titles, evidence)?;
@@ -176,13 +198,23 @@ impl Scorer {
 }
 
 /// Of each completion.
-fn scored(shared: &Mutex<corver_reward::Scorer>, rollouts: Vec<Rollout>, questions: &[Question]) -> Result<Vec<Score>> {
+fn scored(
+    shared: &Mutex<corver_reward::Scorer>,
+    rollouts: Vec<Rollout>,
+    questions: &[Question],
+) -> Result<Vec<Score>> {
     let broken = |_| anyhow!("an earlier call of this Scorer ended in a panic; open another one");
     let mut scorer = shared.lock().map_err(broken)?;
     let scored = scorer.score(&rollouts, questions).context("scoring the completions")?;
     let settings = scorer.settings();
-    let tokens = scored.returns.into_iter().zip(scored.labels).map(|(returns, labels)| Tokens { returns, labels });
-    let score = |(trace, tokens): (Trace, Tokens)| Score::new(ReturnParts::of(&trace, settings), trace, tokens);
+    let tokens = scored
+        .returns
+        .into_iter()
+        .zip(scored.labels)
+        .map(|(returns, labels)| Tokens { returns, labels });
+    let score = |(trace, tokens): (Trace, Tokens)| {
+        Score::new(ReturnParts::of(&trace, settings), trace, tokens)
+    };
     Ok(scored.traces.into_iter().zip(tokens).map(score).collect())
 }
 
@@ -191,10 +223,14 @@ fn assignments(set: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<String>> {
     let assignment = |(key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)| {
         let key: String = key.extract()?;
         let json: String = value.py().import("json")?.call_method1("dumps", (value,))?.extract()?;
-        let value = serde_json::from_str::<Value>(&json).ok().and_then(|value| toml::Value::try_from(value).ok());
+        let value = serde_json::from_str::<Value>(&json)
+            .ok()
+            .and_then(|value| toml::Value::try_from(value).ok());
         match value {
             Some(value) => Ok(format!("{key} = {value}")),
-            None => Err(PyValueError::new_err(format!("set[{key:?}] is {json}, which no setting can be"))),
+            None => Err(PyValueError::new_err(format!(
+                "set[{key:?}] is {json}, which no setting can be"
+            ))),
         }
     };
     set.into_iter().flatten().map(assignment).collect()

@@ -23,7 +23,8 @@ struct Last {
 }
 
 impl Tokenizers {
-    /// The host's tokenizer for a Hugging Face tokenizer, a `tokenizers.Tokenizer`, or the path of a tokenizer.json or of its folder.
+    /// The host's tokenizer for a Hugging Face tokenizer, a `tokenizers.Tokenizer`, or the path of
+    /// a tokenizer.json or of its folder.
     pub fn of(&self, given: &Bound<'_, PyAny>) -> PyResult<Arc<TextTokenizer>> {
         let py = given.py();
         let length = given.len().ok();
@@ -33,11 +34,16 @@ impl Tokenizers {
         let source = Source::of(given)?;
         let read = thread::without_gil(py, move || source.read())?.map_err(error::corver)?;
         let read = Arc::new(read);
-        *self.last() = Some(Last { given: given.clone().unbind(), length, read: Arc::clone(&read) });
+        *self.last() =
+            Some(Last { given: given.clone().unbind(), length, read: Arc::clone(&read) });
         Ok(read)
     }
 
-    fn known(&self, given: &Bound<'_, PyAny>, length: Option<usize>) -> PyResult<Option<Arc<TextTokenizer>>> {
+    fn known(
+        &self,
+        given: &Bound<'_, PyAny>,
+        length: Option<usize>,
+    ) -> PyResult<Option<Arc<TextTokenizer>>> {
         let Some((last, read)) = self
             .last()
             .as_ref()
@@ -46,7 +52,8 @@ impl Tokenizers {
         else {
             return Ok(None);
         };
-        let same = last.is(given) || (given.is_instance_of::<PyString>() && last.bind(given.py()).eq(given)?);
+        let same = last.is(given)
+            || (given.is_instance_of::<PyString>() && last.bind(given.py()).eq(given)?);
         Ok(same.then_some(read))
     }
 
@@ -61,11 +68,16 @@ type Text = (String, Vec<Option<(usize, usize)>>);
 
 /// What `Scorer.score` makes of token ids, for a server that is to score them.
 #[pyfunction]
-pub fn decode(py: Python<'_>, completion_ids: Vec<Vec<u32>>, tokenizer: &Bound<'_, PyAny>) -> PyResult<Vec<Text>> {
+pub fn decode(
+    py: Python<'_>,
+    completion_ids: Vec<Vec<u32>>,
+    tokenizer: &Bound<'_, PyAny>,
+) -> PyResult<Vec<Text>> {
     static TOKENIZERS: LazyLock<Tokenizers> = LazyLock::new(Tokenizers::default);
     let tokenizer = TOKENIZERS.of(tokenizer)?;
     let decode = move || {
-        let decoded = completion_ids.par_iter().map(|ids| tokenizer.decode_with_spans(ids).map(text));
+        let decoded =
+            completion_ids.par_iter().map(|ids| tokenizer.decode_with_spans(ids).map(text));
         decoded.collect::<Result<Vec<Text>, _>>()
     };
     thread::without_gil(py, decode)?.map_err(|error| error::corver(error.into()))
@@ -97,14 +109,18 @@ impl Source {
             );
             return Err(PyTypeError::new_err(told));
         };
-        let cleans_up = given.getattr("clean_up_tokenization_spaces").is_ok_and(|set| set.is_truthy().unwrap_or(false));
+        let cleans_up = given
+            .getattr("clean_up_tokenization_spaces")
+            .is_ok_and(|set| set.is_truthy().unwrap_or(false));
         Ok(Self::Json(json.extract()?, cleans_up))
     }
 
     fn read(self) -> anyhow::Result<TextTokenizer> {
         Ok(match self {
             Self::Path(path) => TextTokenizer::open(&path)?,
-            Self::Json(json, cleans_up) => TextTokenizer::from_json(&json, cleans_up, Path::new("the tokenizer"))?,
+            Self::Json(json, cleans_up) => {
+                TextTokenizer::from_json(&json, cleans_up, Path::new("the tokenizer"))?
+            }
         })
     }
 }

@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 /// The gold answers of a dataset's row, whose value is given as JSON.
 #[pyfunction]
 pub fn golds(json: &str) -> PyResult<Vec<String>> {
-    let value = serde_json::from_str(json).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let value =
+        serde_json::from_str(json).map_err(|error| PyValueError::new_err(error.to_string()))?;
     read_golds(&value).map_err(PyValueError::new_err)
 }
 
@@ -16,7 +17,9 @@ pub fn golds(json: &str) -> PyResult<Vec<String>> {
 #[pyfunction]
 pub fn response(whole: &str, prompt: &str) -> PyResult<String> {
     transcript::response(whole, Some(prompt)).ok_or_else(|| {
-        PyValueError::new_err("the query neither begins with its prompt nor has a header of the assistant's turn")
+        PyValueError::new_err(
+            "the query neither begins with its prompt nor has a header of the assistant's turn",
+        )
     })
 }
 

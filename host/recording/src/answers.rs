@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use corver_core::{ChatReply, Count, Entailment, Exchange, Lookup, Pair, Passage, Prompt, Query, Search};
+use corver_core::{
+    ChatReply, Count, Entailment, Exchange, Lookup, Pair, Passage, Prompt, Query, Search,
+};
 
 use crate::line::{Exchanged, Line};
 
@@ -28,15 +30,23 @@ pub(crate) enum Added {
 impl Answers {
     pub(crate) fn add(&mut self, line: &Line) -> Added {
         match line.clone() {
-            Line::Count(Lookup { query, count }) => add(&mut self.counts, in_full(&query), count, PartialEq::eq),
+            Line::Count(Lookup { query, count }) => {
+                add(&mut self.counts, in_full(&query), count, PartialEq::eq)
+            }
             Line::Exchange(Exchanged { exchange, usage }) => match exchange {
-                Exchange::Nli { pair, answer } => add(&mut self.entailments, pair, answer, PartialEq::eq),
+                Exchange::Nli { pair, answer } => {
+                    add(&mut self.entailments, pair, answer, PartialEq::eq)
+                }
                 Exchange::Chat { prompt, reply } => {
                     let reply = ChatReply { content: reply, usage };
                     // What a reply took is told with the first one alone.
-                    add(&mut self.replies, key(&prompt), reply, |one, other| one.content == other.content)
+                    add(&mut self.replies, key(&prompt), reply, |one, other| {
+                        one.content == other.content
+                    })
                 }
-                Exchange::Passages { search, found } => add(&mut self.passages, search, found, PartialEq::eq),
+                Exchange::Passages { search, found } => {
+                    add(&mut self.passages, search, found, PartialEq::eq)
+                }
             },
         }
     }

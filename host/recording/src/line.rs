@@ -84,11 +84,21 @@ impl fmt::Display for Asked<'_> {
             Self::Prompt(Prompt { messages, temperature, top_p, max_tokens, seed }) => {
                 let last = messages.last().map_or("", |message| &message.content);
                 let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
-                let how = format!("temperature {temperature}, top_p {top_p}, at most {max_tokens} tokens{seed}");
-                write!(f, "the reply to {} after {} messages ({how})", quoted(last), messages.len().saturating_sub(1))
+                let how = format!(
+                    "temperature {temperature}, top_p {top_p}, at most {max_tokens} tokens{seed}"
+                );
+                write!(
+                    f,
+                    "the reply to {} after {} messages ({how})",
+                    quoted(last),
+                    messages.len().saturating_sub(1)
+                )
             }
             Self::Search(Search { title, query, k }) => {
-                let title = title.as_deref().map(|title| format!(" in {}", quoted(title))).unwrap_or_default();
+                let title = title
+                    .as_deref()
+                    .map(|title| format!(" in {}", quoted(title)))
+                    .unwrap_or_default();
                 write!(f, "the {k} passages of the search {}{title}", quoted(query))
             }
         }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use corver_core::{
-    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, Exchange, Lookup, NliModel, Pair, PartError, Passage,
-    Prompt, Query, Retriever, Search, Usage, Verifier, Verifiers,
+    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, Exchange, Lookup, NliModel, Pair,
+    PartError, Passage, Prompt, Query, Retriever, Search, Usage, Verifier, Verifiers,
 };
 use serde::Serialize;
 
@@ -16,7 +16,8 @@ use crate::answers::{Added, Answers, in_full};
 use crate::line::{Exchanged, Line};
 use crate::recording::{Header, read};
 
-/// Passes every question on, and writes each answer down once, in a new file. The same is granted as before.
+/// Passes every question on, and writes each answer down once, in a new file. The same is granted
+/// as before.
 ///
 /// # Errors
 /// Where the file exists already or cannot be written.
@@ -38,7 +39,8 @@ pub fn record<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>
 pub fn go_on<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>, RecordingError> {
     let write = |source| RecordingError::Write { path: path.to_owned(), source };
     let file = File::options().append(true).open(path).map_err(write)?;
-    let whole = whole_lines(path).map_err(|source| RecordingError::Read { path: path.to_owned(), source })?;
+    let whole = whole_lines(path)
+        .map_err(|source| RecordingError::Read { path: path.to_owned(), source })?;
     file.set_len(whole).map_err(write)?;
     let (_, answers) = read(path)?;
     let header = Header { corpus: verifiers.size() };
@@ -75,7 +77,8 @@ impl<'a> Recorder<'a> {
     }
 
     fn into_verifiers(self) -> Verifiers<'a> {
-        let grants = [Verifier::Nli, Verifier::Chat, Verifier::Passages].map(|verifier| self.inner.grants(verifier));
+        let grants = [Verifier::Nli, Verifier::Chat, Verifier::Passages]
+            .map(|verifier| self.inner.grants(verifier));
         let size = self.inner.size();
         let shared = Shared { recorder: Arc::new(Mutex::new(self)), size };
         let mut verifiers = Verifiers::counting(shared.clone());
@@ -93,11 +96,17 @@ impl<'a> Recorder<'a> {
 
     /// Writes what is new.
     fn keep(&mut self, lines: impl IntoIterator<Item = Line>) -> Result<(), RecordingError> {
-        let new = lines.into_iter().filter(|line| self.answers.add(line) == Added::New).collect::<Vec<_>>();
+        let new = lines
+            .into_iter()
+            .filter(|line| self.answers.add(line) == Added::New)
+            .collect::<Vec<_>>();
         self.append(new)
     }
 
-    fn append<T: Serialize>(&mut self, lines: impl IntoIterator<Item = T>) -> Result<(), RecordingError> {
+    fn append<T: Serialize>(
+        &mut self,
+        lines: impl IntoIterator<Item = T>,
+    ) -> Result<(), RecordingError> {
         let write = || -> std::io::Result<()> {
             for line in lines {
                 serde_json::to_writer(&mut self.file, &line)?;
@@ -128,7 +137,11 @@ impl Counter for Shared<'_> {
         let mut recorder = self.lock();
         let all: Vec<Query> = queries.iter().map(in_full).collect();
         let counts = recorder.inner.count(&all)?;
-        recorder.keep(all.into_iter().zip(&counts).map(|(query, &count)| Line::Count(Lookup { query, count })))?;
+        recorder.keep(
+            all.into_iter()
+                .zip(&counts)
+                .map(|(query, &count)| Line::Count(Lookup { query, count })),
+        )?;
         Ok(counts)
     }
 
@@ -141,10 +154,13 @@ impl NliModel for Shared<'_> {
     fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
         let mut recorder = self.lock();
         let answers = recorder.inner.entail(pairs)?;
-        let line = |(pair, &answer): (&Pair, &Entailment)| Line::exchange(Exchange::Nli { pair: pair.clone(), answer });
+        let line = |(pair, &answer): (&Pair, &Entailment)| {
+            Line::exchange(Exchange::Nli { pair: pair.clone(), answer })
+        };
         recorder.keep(pairs.iter().zip(&answers).map(line))?;
         // Rounding may differ from batch to batch; the rule is given what a replay gives.
-        let recorded = |(pair, answer)| recorder.answers.entailments.get(pair).copied().unwrap_or(answer);
+        let recorded =
+            |(pair, answer)| recorder.answers.entailments.get(pair).copied().unwrap_or(answer);
         Ok(pairs.iter().zip(answers).map(recorded).collect())
     }
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use corver_core::{
-    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError, Passage, Prompt, Query,
-    Retriever, Search, Usage, Verifiers,
+    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError,
+    Passage, Prompt, Query, Retriever, Search, Usage, Verifiers,
 };
 use serde::{Deserialize, Serialize};
 
@@ -22,8 +22,8 @@ pub(crate) struct Header {
     pub(crate) corpus: CorpusSize,
 }
 
-/// Answers from a recording, and from nothing else. What a reply took is told as it was when it was recorded, once, so that a replayed run
-/// costs what the run did.
+/// Answers from a recording, and from nothing else. What a reply took is told as it was when it was
+/// recorded, once, so that a replayed run costs what the run did.
 #[derive(Debug, Clone)]
 pub struct Recording {
     path: PathBuf,
@@ -37,7 +37,8 @@ impl Recording {
     /// Reads a recording.
     ///
     /// # Errors
-    /// Where the file cannot be read, a line is no question with its answer, or two lines contradict each other.
+    /// Where the file cannot be read, a line is no question with its answer, or two lines
+    /// contradict each other.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let (size, answers) = read(path)?;
         Ok(Self { path: path.to_owned(), size, answers: Arc::new(answers), told: HashSet::new() })
@@ -46,7 +47,10 @@ impl Recording {
     /// Answers questions of every kind; one that it does not hold is an error.
     #[must_use]
     pub fn verifiers(self) -> Verifiers<'static> {
-        Verifiers::counting(self.clone()).with_nli(self.clone()).with_chat(self.clone()).with_passages(self)
+        Verifiers::counting(self.clone())
+            .with_nli(self.clone())
+            .with_chat(self.clone())
+            .with_passages(self)
     }
 
     fn not_held(&self, asked: &Asked<'_>) -> PartError {
@@ -77,10 +81,16 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, Answers), RecordingError>
                 tracing::warn!(path = %path.display(), line = number, "the recording's last line is torn, and left out");
                 break;
             }
-            Err(source) => return Err(RecordingError::Line { path: path.to_owned(), line: number, source }),
+            Err(source) => {
+                return Err(RecordingError::Line { path: path.to_owned(), line: number, source });
+            }
         };
         if answers.add(&line) == Added::Different {
-            return Err(RecordingError::Conflict { path: path.to_owned(), line: number, question: line.question() });
+            return Err(RecordingError::Conflict {
+                path: path.to_owned(),
+                line: number,
+                question: line.question(),
+            });
         }
     }
     Ok((size, answers))
@@ -89,7 +99,10 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, Answers), RecordingError>
 impl Counter for Recording {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         let held = |query: &Query| self.answers.counts.get(&in_full(query)).copied();
-        queries.iter().map(|query| held(query).ok_or_else(|| self.not_held(&Asked::Query(query)))).collect()
+        queries
+            .iter()
+            .map(|query| held(query).ok_or_else(|| self.not_held(&Asked::Query(query))))
+            .collect()
     }
 
     fn size(&self) -> CorpusSize {
@@ -100,7 +113,10 @@ impl Counter for Recording {
 impl NliModel for Recording {
     fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
         let held = |pair: &Pair| self.answers.entailments.get(pair).copied();
-        pairs.iter().map(|pair| held(pair).ok_or_else(|| self.not_held(&Asked::Pair(pair)))).collect()
+        pairs
+            .iter()
+            .map(|pair| held(pair).ok_or_else(|| self.not_held(&Asked::Pair(pair))))
+            .collect()
     }
 }
 
@@ -123,6 +139,9 @@ impl ChatModel for Recording {
 impl Retriever for Recording {
     fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
         let held = |search: &Search| self.answers.passages.get(search).cloned();
-        searches.iter().map(|search| held(search).ok_or_else(|| self.not_held(&Asked::Search(search)))).collect()
+        searches
+            .iter()
+            .map(|search| held(search).ok_or_else(|| self.not_held(&Asked::Search(search))))
+            .collect()
     }
 }

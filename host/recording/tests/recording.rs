@@ -4,15 +4,15 @@ use std::fs;
 use std::path::Path;
 
 use corver_core::{
-    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, Message, NliModel, Pair, PartError, Passage, Prompt,
-    Query, Retriever, Role, Search, Usage, Verifier, Verifiers,
+    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, Message, NliModel, Pair,
+    PartError, Passage, Prompt, Query, Retriever, Role, Search, Usage, Verifier, Verifiers,
 };
 use corver_recording::{Recording, RecordingError, go_on, record};
 
 const SIZE: CorpusSize = CorpusSize { tokens: Some(1_000), documents: None };
 
-/// Counts letters, up to `enough`; takes lengths for probabilities; replies with the last message, which takes a token once; finds
-/// what is searched.
+/// Counts letters, up to `enough`; takes lengths for probabilities; replies with the last message,
+/// which takes a token once; finds what is searched.
 #[derive(Clone, Default)]
 struct Letters {
     replied: Vec<Prompt>,
@@ -36,7 +36,10 @@ impl Counter for Letters {
 impl NliModel for Letters {
     fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
         let share = |pair: &Pair| pair.hypothesis.len() as f32 / pair.premise.len() as f32;
-        Ok(pairs.iter().map(|pair| Entailment { entail: share(pair), neutral: Some(0.1), contradict: None }).collect())
+        Ok(pairs
+            .iter()
+            .map(|pair| Entailment { entail: share(pair), neutral: Some(0.1), contradict: None })
+            .collect())
     }
 }
 
@@ -45,7 +48,11 @@ impl ChatModel for Letters {
         let mut reply = |prompt: &Prompt| {
             let known = self.replied.contains(prompt);
             self.replied.push(prompt.clone());
-            let usage = if known { Usage::default() } else { Usage { prompt_tokens: 1, completion_tokens: 2 } };
+            let usage = if known {
+                Usage::default()
+            } else {
+                Usage { prompt_tokens: 1, completion_tokens: 2 }
+            };
             ChatReply { content: prompt.messages.last().unwrap().content.clone(), usage }
         };
         Ok(prompts.iter().map(&mut reply).collect())
@@ -64,7 +71,10 @@ impl Retriever for Letters {
 
 fn letters() -> Verifiers<'static> {
     let letters = Letters::default();
-    Verifiers::counting(letters.clone()).with_nli(letters.clone()).with_chat(letters.clone()).with_passages(letters)
+    Verifiers::counting(letters.clone())
+        .with_nli(letters.clone())
+        .with_chat(letters.clone())
+        .with_passages(letters)
 }
 
 fn query(word: &str, enough: Option<u64>) -> Query {
@@ -87,8 +97,10 @@ fn search(query: &str, title: Option<&str>) -> Search {
 /// All answers to some questions of every kind, with what they took.
 fn ask(verifiers: &mut Verifiers<'_>, words: &[&str]) -> String {
     let pairs: Vec<Pair> = words.iter().map(|word| pair("seven letters", word)).collect();
-    let prompts: Vec<Prompt> = words.iter().flat_map(|word| [prompt(word, None), prompt(word, Some(1))]).collect();
-    let searches: Vec<Search> = words.iter().flat_map(|word| [search(word, None), search(word, Some("T"))]).collect();
+    let prompts: Vec<Prompt> =
+        words.iter().flat_map(|word| [prompt(word, None), prompt(word, Some(1))]).collect();
+    let searches: Vec<Search> =
+        words.iter().flat_map(|word| [search(word, None), search(word, Some("T"))]).collect();
     let queries: Vec<Query> = words.iter().map(|word| query(word, None)).collect();
     let answers = (
         verifiers.count(&queries).unwrap(),
@@ -127,8 +139,14 @@ fn counts_are_recorded_in_full() {
     }
     assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 2);
     let counts = replay(&path).count(&[query("Paris", Some(4)), query("Paris", None)]).unwrap();
-    assert_eq!(counts.iter().map(|count| count.occurrences).collect::<Vec<_>>(), [Some(5), Some(5)]);
-    assert!(matches!(record(&path, letters()), Err(RecordingError::Exists { .. })), "never overwritten");
+    assert_eq!(
+        counts.iter().map(|count| count.occurrences).collect::<Vec<_>>(),
+        [Some(5), Some(5)]
+    );
+    assert!(
+        matches!(record(&path, letters()), Err(RecordingError::Exists { .. })),
+        "never overwritten"
+    );
 }
 
 #[test]
@@ -152,7 +170,10 @@ fn what_is_not_held_is_an_error_that_shows_it() {
     ];
     for (error, shown) in errors.iter().zip(shown) {
         let error = error.to_string();
-        assert!(error.contains(&format!("does not hold {shown}")) && error.contains("--record"), "{error}");
+        assert!(
+            error.contains(&format!("does not hold {shown}")) && error.contains("--record"),
+            "{error}"
+        );
         assert!(error.len() < 500, "{error}");
     }
 }
@@ -162,7 +183,8 @@ fn no_more_is_granted_than_before() {
     let folder = tempfile::tempdir().unwrap();
     let verifiers = Verifiers::counting(Letters::default()).with_chat(Letters::default());
     let recorder = record(&folder.path().join("answers.jsonl"), verifiers).unwrap();
-    let granted = [Verifier::Nli, Verifier::Chat, Verifier::Passages].map(|verifier| recorder.grants(verifier));
+    let granted = [Verifier::Nli, Verifier::Chat, Verifier::Passages]
+        .map(|verifier| recorder.grants(verifier));
     assert_eq!(granted, [false, true, false]);
 }
 
@@ -180,7 +202,11 @@ fn a_recording_goes_on_after_its_process_was_killed() {
         let mut replayed = replay(&path);
         ask(&mut replayed, &["Lima", "Rome", "Paris"]);
         assert_eq!(replayed.size(), SIZE);
-        assert_eq!(fs::read_to_string(&path).unwrap().lines().count(), 1 + 3 * 6, "nothing stands in it twice");
+        assert_eq!(
+            fs::read_to_string(&path).unwrap().lines().count(),
+            1 + 3 * 6,
+            "nothing stands in it twice"
+        );
     }
 }
 
@@ -228,7 +254,9 @@ fn a_bad_recording_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("counts.jsonl");
     let header = r#"{"corpus":{"tokens":7,"documents":null}}"#;
-    let count = |count: u64| format!(r#"{{"query":{{"all_of":[["Rome"]]}},"occurrences":{count},"exact":true}}"#);
+    let count = |count: u64| {
+        format!(r#"{{"query":{{"all_of":[["Rome"]]}},"occurrences":{count},"exact":true}}"#)
+    };
     let chat = |reply: &str, tokens: u64| {
         format!(
             r#"{{"kind":"chat","messages":[{{"role":"user","content":"a"}}],"temperature":0.0,"top_p":1.0,"max_tokens":8,"seed":null,"reply":"{reply}","usage":{{"prompt_tokens":{tokens},"completion_tokens":0}}}}"#
@@ -238,10 +266,18 @@ fn a_bad_recording_is_named() {
         fs::write(&path, lines.join("\n") + "\n").unwrap();
         Recording::open(&path).map(|recording| recording.size())
     };
-    assert_eq!(open(&[&count(1)]).unwrap(), CorpusSize::default(), "written by hand, without a header");
-    assert_eq!(open(&[header, &count(1), &count(1), &chat("b", 3), &chat("b", 0)]).unwrap().tokens, Some(7));
+    assert_eq!(
+        open(&[&count(1)]).unwrap(),
+        CorpusSize::default(),
+        "written by hand, without a header"
+    );
+    assert_eq!(
+        open(&[header, &count(1), &count(1), &chat("b", 3), &chat("b", 0)]).unwrap().tokens,
+        Some(7)
+    );
     let open = |lines: &[&str]| open(lines).unwrap_err();
-    for bad in ["{}", header, r#"{"kind":"nli","premise":"a"}"#, r#"{"kind":"rumour"}"#, "", "torn"] {
+    for bad in ["{}", header, r#"{"kind":"nli","premise":"a"}"#, r#"{"kind":"rumour"}"#, "", "torn"]
+    {
         assert!(matches!(open(&[&count(1), bad]), RecordingError::Line { line: 2, .. }), "{bad}");
     }
     assert!(matches!(open(&[&count(1), &count(2)]), RecordingError::Conflict { line: 2, .. }));

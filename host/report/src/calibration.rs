@@ -57,7 +57,11 @@ pub fn audit(rules: &[RuleAudit]) -> String {
 fn plot(title: &str, x: &str, points: &[Point]) -> Markup {
     let bucket = |point: &Point| {
         let Share { n, share, low, high, .. } = point.share;
-        Bucket { name: point.label.replace('-', "−"), count: n as usize, share: Some((share, (low, high))) }
+        Bucket {
+            name: point.label.replace('-', "−"),
+            count: n as usize,
+            share: Some((share, (low, high))),
+        }
     };
     let labels = Labels { title, x, y: "with 95 % intervals" };
     reliability(labels, &points.iter().map(bucket).collect::<Vec<_>>())
@@ -74,7 +78,10 @@ fn shares(what: &str, points: &[Point]) -> Markup {
             interval,
         ]
     };
-    table(&[what, "correct", "of", "P(correct)", "95 %, per cent"], &points.iter().map(row).collect::<Vec<_>>())
+    table(
+        &[what, "correct", "of", "P(correct)", "95 %, per cent"],
+        &points.iter().map(row).collect::<Vec<_>>(),
+    )
 }
 
 #[cfg(test)]
@@ -85,7 +92,8 @@ mod tests {
 
     fn buckets() -> Vec<BucketShare> {
         let shares = [(48, 200), (53, 100), (70, 100), (73, 100), (162, 200)];
-        let bucket = |(bucket, (correct, n))| BucketShare { bucket, share: Share::of(correct, n).unwrap() };
+        let bucket =
+            |(bucket, (correct, n))| BucketShare { bucket, share: Share::of(correct, n).unwrap() };
         Buckets::default().iter().zip(shares).map(bucket).collect()
     }
 
@@ -101,7 +109,8 @@ mod tests {
             agreement: None,
         };
         let page = super::calibration(&calibration);
-        for shown in ["<svg", "1–4", "24.0\u{a0}%", "75.0 to 85.8", "20+", "A model labelled 700"] {
+        for shown in ["<svg", "1–4", "24.0\u{a0}%", "75.0 to 85.8", "20+", "A model labelled 700"]
+        {
             assert!(page.contains(shown), "no {shown:?} in\n{page}");
         }
     }
@@ -126,6 +135,10 @@ mod tests {
         };
         let page = super::audit(&[audit("first"), audit("<b>")]);
         assert_eq!(page.matches("role=\"img\"").count(), 4, "{page}");
-        assert!(page.contains("first: a higher reward means a truer sentence") && page.contains("&lt;b&gt;"), "{page}");
+        assert!(
+            page.contains("first: a higher reward means a truer sentence")
+                && page.contains("&lt;b&gt;"),
+            "{page}"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Charts, as inline SVG in a `<figure>`. They are drawn in the fixed colours of [`ink`]; the page's style finds these by their
-//! attributes and gives them the colours of its theme.
+//! Charts, as inline SVG in a `<figure>`. They are drawn in the fixed colours of [`ink`]; the
+//! page's style finds these by their attributes and gives them the colours of its theme.
 
 use maud::{Markup, PreEscaped, html};
 use plotters::chart::MeshStyle;
@@ -19,7 +19,8 @@ pub mod ink {
     pub const TEXT: RGBColor = RGBColor(0x59, 0x63, 0x6E);
     /// Axes and grid.
     pub const GRID: RGBColor = RGBColor(0xD8, 0xDE, 0xE4);
-    /// Series, in this order, then from the beginning. Readers who see no colours tell them by their dashes.
+    /// Series, in this order, then from the beginning. Readers who see no colours tell them by
+    /// their dashes.
     pub const SERIES: [RGBColor; 6] = [
         RGBColor(0x0B, 0x6B, 0xB8),
         RGBColor(0xC2, 0x50, 0x0A),
@@ -83,7 +84,8 @@ const POINTS: usize = 400;
 /// Beyond it the arithmetic of ticks overflows.
 pub(crate) const LARGEST: f64 = 1e30;
 
-/// Lines over steps, with a legend that has the last value of each. One without points has its colour, but no entry.
+/// Lines over steps, with a legend that has the last value of each. One without points has its
+/// colour, but no entry.
 #[must_use]
 pub fn lines(labels: Labels<'_>, unit: Unit, series: &[Series]) -> Markup {
     let shown: Vec<Series> = series.iter().map(Series::drawable).collect();
@@ -149,19 +151,34 @@ pub(crate) fn drawn(draw: impl FnOnce(&Area<'_>) -> Drawn) -> String {
     svg
 }
 
-fn draw_lines(area: &Area<'_>, x: &str, unit: Unit, series: &[Series], steps: (u64, u64), values: (f64, f64)) -> Drawn {
+fn draw_lines(
+    area: &Area<'_>,
+    x: &str,
+    unit: Unit,
+    series: &[Series],
+    steps: (u64, u64),
+    values: (f64, f64),
+) -> Drawn {
     let ticks = RangedCoordf64::from(values.0..values.1).key_points(BoldPoints(TICKS));
     let decimals = decimals(&ticks, unit);
     let label = |value: &f64| tick(*value, decimals, unit);
     let mut chart = frame(area, 34, room_for(ticks.iter().map(label)))
         .build_cartesian_2d(steps.0..steps.1.max(steps.0 + 1), values.0..values.1)?;
-    styled(&mut chart.configure_mesh()).x_labels(TICKS).y_labels(TICKS).y_label_formatter(&label).x_desc(x).draw()?;
+    styled(&mut chart.configure_mesh())
+        .x_labels(TICKS)
+        .y_labels(TICKS)
+        .y_label_formatter(&label)
+        .x_desc(x)
+        .draw()?;
     for (n, one) in series.iter().enumerate() {
         let colour = ink::SERIES[n % ink::SERIES.len()];
         match one.points.as_slice() {
             [] => {}
             [alone] => drop(chart.draw_series([Circle::new(*alone, 3 * FINE, colour.filled())])?),
-            points => drop(chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2 * FINE)))?),
+            points => drop(chart.draw_series(LineSeries::new(
+                points.iter().copied(),
+                colour.stroke_width(2 * FINE),
+            ))?),
         }
     }
     Ok(())
@@ -184,8 +201,13 @@ fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
     let line = ink::SERIES[0].stroke_width(2 * FINE);
     for (at, bucket) in (0..).zip(buckets) {
         let (across, down) = chart.backend_coord(&(at, 0.0));
-        let centred = text().with_anchor::<RGBColor>(Pos::new(HPos::Center, VPos::Top)).into_text_style(area);
-        area.draw_text(&format!("n = {}", bucket.count), &centred, (across, down + 20 * FINE as i32))?;
+        let centred =
+            text().with_anchor::<RGBColor>(Pos::new(HPos::Center, VPos::Top)).into_text_style(area);
+        area.draw_text(
+            &format!("n = {}", bucket.count),
+            &centred,
+            (across, down + 20 * FINE as i32),
+        )?;
         let Some((share, (low, high))) = bucket.share else { continue };
         chart.draw_series([PathElement::new(vec![(at, low), (at, high)], line)])?;
         chart.draw_series([Circle::new((at, share), 4 * FINE, ink::SERIES[0].filled())])?;
@@ -193,10 +215,19 @@ fn draw_buckets(area: &Area<'_>, x: &str, buckets: &[Bucket]) -> Drawn {
     Ok(())
 }
 
-/// A chart with room for what is written below its horizontal axis and left of its vertical one, in pixels of the page.
-pub(crate) fn frame<'a, 'b>(area: &'a Area<'b>, below: u32, left: u32) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+/// A chart with room for what is written below its horizontal axis and left of its vertical one, in
+/// pixels of the page.
+pub(crate) fn frame<'a, 'b>(
+    area: &'a Area<'b>,
+    below: u32,
+    left: u32,
+) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
     let mut frame = ChartBuilder::on(area);
-    frame.margin_top(7 * FINE).margin_right(13 * FINE).x_label_area_size(below * FINE).y_label_area_size(left * FINE);
+    frame
+        .margin_top(7 * FINE)
+        .margin_right(13 * FINE)
+        .x_label_area_size(below * FINE)
+        .y_label_area_size(left * FINE);
     frame
 }
 
@@ -229,7 +260,8 @@ impl Series {
     /// Of many points, the means of as many neighbours as it takes.
     fn drawable(&self) -> Self {
         let finite = self.points.iter().filter(|(_, value)| value.is_finite());
-        let points: Vec<_> = finite.map(|&(step, value)| (step, value.clamp(-LARGEST, LARGEST))).collect();
+        let points: Vec<_> =
+            finite.map(|&(step, value)| (step, value.clamp(-LARGEST, LARGEST))).collect();
         let mean = |points: &[(u64, f64)]| {
             let (step, _) = points[points.len() / 2];
             (step, points.iter().map(|(_, value)| value / points.len() as f64).sum())
@@ -242,7 +274,9 @@ impl Series {
 pub(crate) fn bounds<T: PartialOrd + Copy>(values: impl Iterator<Item = T>) -> Option<(T, T)> {
     values.fold(None, |bounds, value| match bounds {
         None => Some((value, value)),
-        Some((low, high)) => Some((if value < low { value } else { low }, if value > high { value } else { high })),
+        Some((low, high)) => {
+            Some((if value < low { value } else { low }, if value > high { value } else { high }))
+        }
     })
 }
 
@@ -270,7 +304,9 @@ pub(crate) fn decimals(ticks: &[f64], unit: Unit) -> usize {
 pub(crate) fn tick(value: f64, decimals: usize, unit: Unit) -> String {
     match unit {
         Unit::Share => number::signed(format!("{:.decimals$} %", 100.0 * value)),
-        Unit::Number if decimals > 4 || value.abs() >= 1e6 => number::signed(format!("{value:.1e}")),
+        Unit::Number if decimals > 4 || value.abs() >= 1e6 => {
+            number::signed(format!("{value:.1e}"))
+        }
         Unit::Number => number::signed(format!("{value:.decimals$}")),
     }
 }
@@ -295,7 +331,9 @@ mod tests {
     fn lines_of(chart: &Markup) -> usize {
         // The grid and the axes are drawn in another colour.
         let is_series = |line: &&str| {
-            ink::SERIES.iter().any(|RGBColor(r, g, b)| line.contains(&format!("stroke=\"#{r:02X}{g:02X}{b:02X}\"")))
+            ink::SERIES.iter().any(|RGBColor(r, g, b)| {
+                line.contains(&format!("stroke=\"#{r:02X}{g:02X}{b:02X}\""))
+            })
         };
         let svg = chart.0.split("<ul").next().unwrap();
         svg.lines().filter(|line| line.starts_with("<polyline")).filter(is_series).count()
@@ -303,9 +341,17 @@ mod tests {
 
     #[test]
     fn every_series_is_a_line_with_its_last_value_in_the_legend() {
-        let chart = lines(LABELS, Unit::Number, &[series("a", &[0.5, 1.25]), series("b", &[2.0, 1.0, -0.125])]);
+        let chart = lines(
+            LABELS,
+            Unit::Number,
+            &[series("a", &[0.5, 1.25]), series("b", &[2.0, 1.0, -0.125])],
+        );
         assert_eq!(lines_of(&chart), 2, "{}", chart.0);
-        assert!(chart.0.contains("<b>1.25</b>") && chart.0.contains("<b>−0.125</b>"), "{}", chart.0);
+        assert!(
+            chart.0.contains("<b>1.25</b>") && chart.0.contains("<b>−0.125</b>"),
+            "{}",
+            chart.0
+        );
         assert!(chart.0.contains("reward &lt;b&gt;") && !chart.0.contains("reward <b>"));
     }
 
@@ -319,17 +365,28 @@ mod tests {
 
     #[test]
     fn of_many_points_means_are_drawn() {
-        let many = Series { name: "a".into(), points: (1..=10_000).map(|step| (step, (step % 2) as f64)).collect() };
+        let many = Series {
+            name: "a".into(),
+            points: (1..=10_000).map(|step| (step, (step % 2) as f64)).collect(),
+        };
         let drawn = many.drawable();
-        assert!(drawn.points.len() == POINTS && drawn.points.iter().all(|(_, value)| (value - 0.5).abs() < 0.03));
+        assert!(
+            drawn.points.len() == POINTS
+                && drawn.points.iter().all(|(_, value)| (value - 0.5).abs() < 0.03)
+        );
         assert_eq!(many.last(), Some(0.0));
     }
 
     #[test]
     fn any_finite_values_can_be_drawn() {
-        for values in
-            [[0.0, 0.0], [1e300, -1e300], [1e-300, 2e-300], [5.0, 5.0], [1.0, 1.0 + 1e-15], [f64::INFINITY, 1.0]]
-        {
+        for values in [
+            [0.0, 0.0],
+            [1e300, -1e300],
+            [1e-300, 2e-300],
+            [5.0, 5.0],
+            [1.0, 1.0 + 1e-15],
+            [f64::INFINITY, 1.0],
+        ] {
             for unit in [Unit::Number, Unit::Share] {
                 let chart = lines(LABELS, unit, &[series("a", &values)]);
                 assert!(chart.0.contains("<svg") && !chart.0.contains("NaN"), "{values:?}");
@@ -349,7 +406,8 @@ mod tests {
     #[test]
     fn a_bucket_is_a_point_with_its_interval() {
         let bucket = |name: &str, share| Bucket { name: name.into(), count: 7, share };
-        let chart = reliability(LABELS, &[bucket("0", Some((0.2, (0.1, 0.4)))), bucket("1–4", None)]);
+        let chart =
+            reliability(LABELS, &[bucket("0", Some((0.2, (0.1, 0.4)))), bucket("1–4", None)]);
         assert_eq!((lines_of(&chart), chart.0.matches("<circle").count()), (1, 1), "{}", chart.0);
         assert!(chart.0.contains("1–4") && chart.0.contains("n = 7"), "{}", chart.0);
     }

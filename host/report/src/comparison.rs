@@ -1,4 +1,5 @@
-//! Arms of a training side by side: the tables that a terminal shows, and a page with these and the curves.
+//! Arms of a training side by side: the tables that a terminal shows, and a page with these and the
+//! curves.
 
 use std::collections::BTreeMap;
 
@@ -76,9 +77,11 @@ impl QuestionSet {
         for (policy, evaluations) in &self.policies {
             let mut row = vec![policy.clone()];
             for (_, figure, factor) in columns {
-                let values: Vec<f64> = evaluations.iter().map(|evaluation| factor * figure(evaluation)).collect();
+                let values: Vec<f64> =
+                    evaluations.iter().map(|evaluation| factor * figure(evaluation)).collect();
                 let (mean, deviation) = mean_and_deviation(&values);
-                let spread = if values.len() > 1 { format!(" ± {deviation:.1}") } else { String::new() };
+                let spread =
+                    if values.len() > 1 { format!(" ± {deviation:.1}") } else { String::new() };
                 row.push(format!("{mean:.1}{spread}"));
             }
             rows.push(row);
@@ -121,7 +124,8 @@ const fn column(
     Column { figure, title, factor, decimals, better, has_spread: true }
 }
 
-/// A number that only needs to be known, and would make the table too wide for a terminal with more.
+/// A number that only needs to be known, and would make the table too wide for a terminal with
+/// more.
 const fn number_of(figure: &'static str, title: &'static str) -> Column {
     Column { has_spread: false, ..column(figure, title, (1.0, 0), None) }
 }
@@ -169,24 +173,33 @@ const CURVES: [(&str, &str, &str, Unit); 6] = [
     ("completions/mean_length", "Length", "tokens of a completion", Unit::Number),
     ("kl", "Distance from the base model", "nats per token", Unit::Number),
     ("entropy", "Entropy", "nats per token", Unit::Number),
-    ("frac_reward_zero_std", "Questions that teach nothing", "share whose samples all earn the same", Unit::Share),
+    (
+        "frac_reward_zero_std",
+        "Questions that teach nothing",
+        "share whose samples all earn the same",
+        Unit::Share,
+    ),
 ];
 
 impl Tables {
-    /// Of arms with this many seeds each. The first is what the others are compared with; `untrained` has the figures that all
-    /// began with.
+    /// Of arms with this many seeds each. The first is what the others are compared with;
+    /// `untrained` has the figures that all began with.
     ///
     /// # Panics
     /// Without an arm.
     #[must_use]
     pub fn of(arms: &[Arm], untrained: &BTreeMap<&str, f64>, seeds: usize) -> Self {
         let (first, others) = arms.split_first().expect("there is an arm to compare with");
-        let columns: Vec<Column> = COLUMNS.into_iter().filter(|column| first.figure(column.figure).is_some()).collect();
-        let costs: Vec<Column> = COSTS.into_iter().filter_map(|column| column.fitted(arms)).collect();
+        let columns: Vec<Column> =
+            COLUMNS.into_iter().filter(|column| first.figure(column.figure).is_some()).collect();
+        let costs: Vec<Column> =
+            COSTS.into_iter().filter_map(|column| column.fitted(arms)).collect();
         let corner = format!("{seeds} {}", if seeds == 1 { "seed" } else { "seeds" });
         let against = format!("against {}", first.name);
 
-        let before = row("before training", &columns, |column| Some(column.number(*untrained.get(column.figure)?)));
+        let before = row("before training", &columns, |column| {
+            Some(column.number(*untrained.get(column.figure)?))
+        });
         let after = |columns: &[Column], arm: &Arm| {
             row(&arm.name, columns, |column| Some(column.value(arm.figure(column.figure)?)))
         };
@@ -194,7 +207,9 @@ impl Tables {
             header: header(&against, columns),
             rows: others
                 .iter()
-                .map(|arm| row(&arm.name, columns, |column| column.difference(arm.figure(column.figure)?)))
+                .map(|arm| {
+                    row(&arm.name, columns, |column| column.difference(arm.figure(column.figure)?))
+                })
                 .collect(),
         };
         let has_a1 = first.relative_time_to_a1.is_some();
@@ -209,12 +224,15 @@ impl Tables {
         if has_a1 {
             cost_header.push("time, A1 = 1".to_owned());
         }
-        let spread: Vec<Column> = costs.iter().filter(|column| column.has_spread).copied().collect();
+        let spread: Vec<Column> =
+            costs.iter().filter(|column| column.has_spread).copied().collect();
         let judged: Vec<Column> = columns.iter().chain(&costs).copied().collect();
         Self {
             figures: Table {
                 header: header(&corner, &columns),
-                rows: std::iter::once(before).chain(arms.iter().map(|arm| after(&columns, arm))).collect(),
+                rows: std::iter::once(before)
+                    .chain(arms.iter().map(|arm| after(&columns, arm)))
+                    .collect(),
             },
             differences: differences(&columns),
             costs: Table { header: cost_header, rows: arms.iter().map(timed).collect() },
@@ -239,7 +257,8 @@ fn absent() -> String {
 }
 
 impl Column {
-    /// `None` where no arm has anything of it. Money, of any currency, gets three significant digits.
+    /// `None` where no arm has anything of it. Money, of any currency, gets three significant
+    /// digits.
     fn fitted(self, arms: &[Arm]) -> Option<Self> {
         let means = arms.iter().filter_map(|arm| Some(arm.figure(self.figure)?.mean));
         let largest = means.reduce(f64::max).filter(|largest| *largest > 0.0)?;
@@ -260,7 +279,9 @@ impl Column {
     fn difference(&self, spread: &Spread) -> Option<String> {
         let difference = spread.difference?;
         let mean = number::signed(format!("{:+.*}", self.decimals, self.factor * difference.mean));
-        let half = difference.interval.map(|(low, high)| format!(" ± {}", self.number((high - low) / 2.0)));
+        let half = difference
+            .interval
+            .map(|(low, high)| format!(" ± {}", self.number((high - low) / 2.0)));
         let clear = if difference.is_clear() { "*" } else { "" };
         Some(format!("{mean}{}{clear}", half.unwrap_or_default()))
     }
@@ -274,11 +295,15 @@ impl Column {
 fn verdict(arm: &Arm, first: &str, columns: &[Column], seeds: usize) -> String {
     let name = &arm.name;
     if seeds < 2 {
-        return format!("{name}: one seed cannot say whether it is better than {first}; --resume --seeds 3 adds two");
+        return format!(
+            "{name}: one seed cannot say whether it is better than {first}; --resume --seeds 3 adds two"
+        );
     }
     let (mut better, mut worse, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
     for column in columns {
-        let (Some(direction), Some(spread)) = (&column.better, arm.figure(column.figure)) else { continue };
+        let (Some(direction), Some(spread)) = (&column.better, arm.figure(column.figure)) else {
+            continue;
+        };
         let Some(difference) = spread.difference else { continue };
         let is_better = (difference.mean > 0.0) == matches!(direction, Direction::Up);
         match (difference.is_clear(), is_better) {
@@ -302,10 +327,14 @@ fn verdict(arm: &Arm, first: &str, columns: &[Column], seeds: usize) -> String {
 /// Without an arm.
 #[must_use]
 pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<Run>]) -> String {
-    let shown = |Table { header, rows }: &Table| table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
+    let shown = |Table { header, rows }: &Table| {
+        table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows)
+    };
     let curve = |metric: &str| -> Vec<Series> {
-        let series =
-            |(arm, runs): (&Arm, &Vec<Run>)| Series { name: arm.name.clone(), points: mean_curve(runs, metric) };
+        let series = |(arm, runs): (&Arm, &Vec<Run>)| Series {
+            name: arm.name.clone(),
+            points: mean_curve(runs, metric),
+        };
         arms.iter().zip(runs).map(series).filter(|series| !series.points.is_empty()).collect()
     };
     let names = arms.iter().map(|arm| arm.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -351,9 +380,15 @@ pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<Run>]) -> String {
 
 /// Every arm that has both figures, in the colour that it has in the curves.
 fn marks(arms: &[Arm], cost: &str, figure: &str) -> Vec<Mark> {
-    let spread = |arm: &Arm, name: &str| arm.figure(name).map(|spread| (spread.mean, spread.deviation));
+    let spread =
+        |arm: &Arm, name: &str| arm.figure(name).map(|spread| (spread.mean, spread.deviation));
     let mark = |(series, arm): (usize, &Arm)| {
-        Some(Mark { series, name: arm.name.clone(), x: spread(arm, cost)?, y: spread(arm, figure)? })
+        Some(Mark {
+            series,
+            name: arm.name.clone(),
+            x: spread(arm, cost)?,
+            y: spread(arm, figure)?,
+        })
     };
     arms.iter().enumerate().filter_map(mark).collect()
 }
@@ -362,7 +397,9 @@ fn marks(arms: &[Arm], cost: &str, figure: &str) -> Vec<Mark> {
 fn mean_curve(runs: &[Run], metric: &str) -> Vec<(u64, f64)> {
     let curves: Vec<Vec<(u64, f64)>> = runs.iter().map(|run| run.metric(metric)).collect();
     let steps = curves.iter().map(Vec::len).min().unwrap_or(0);
-    let mean = |n: usize| (curves[0][n].0, curves.iter().map(|curve| curve[n].1).sum::<f64>() / curves.len() as f64);
+    let mean = |n: usize| {
+        (curves[0][n].0, curves.iter().map(|curve| curve[n].1).sum::<f64>() / curves.len() as f64)
+    };
     (0..steps).map(mean).collect()
 }
 
@@ -388,22 +425,31 @@ mod tests {
 
     #[test]
     fn fewer_falsehoods_are_better_where_the_seeds_agree() {
-        let tables = |falsehoods, seeds| Tables::of(&arms(falsehoods), &BTreeMap::from([("accuracy", 0.5)]), seeds);
+        let tables = |falsehoods, seeds| {
+            Tables::of(&arms(falsehoods), &BTreeMap::from([("accuracy", 0.5)]), seeds)
+        };
         let clear = tables([&[0.6, 0.7, 0.65], &[0.5, 0.6, 0.56]], 3);
-        assert_eq!(clear.verdicts, ["mine against first: better in false sentences; no clear difference in accuracy"]);
+        assert_eq!(
+            clear.verdicts,
+            ["mine against first: better in false sentences; no clear difference in accuracy"]
+        );
         assert_eq!(clear.figures.rows[0], ["before training", "50.0", "–"]);
         assert_eq!(clear.figures.rows[1], ["first", "75.0 ± 0.0", "0.65 ± 0.05"]);
         assert_eq!(clear.costs.header, ["a step", "s/step", "time"], "what no arm has is left out");
         assert_eq!(clear.costs.rows[0], ["first", "2.00 ± 0.00", "1.00×"]);
         assert_eq!(clear.differences.rows, [["mine", "+0.0 ± 0.0", "−0.10 ± 0.01*"]]);
         let unclear = tables([&[0.6, 0.7], &[0.5, 0.9]], 2);
-        assert_eq!(unclear.verdicts, ["mine against first: no clear difference in accuracy, false sentences"]);
+        assert_eq!(
+            unclear.verdicts,
+            ["mine against first: no clear difference in accuracy, false sentences"]
+        );
         let one = tables([&[0.6], &[0.5]], 1);
         assert!(one.verdicts[0].contains("one seed cannot say"), "{:?}", one.verdicts);
         assert_eq!(one.differences.rows, [["mine", "+0.0", "−0.10"]]);
     }
 
-    /// Of `first`, which counts, and `asks`, which asks an NLI model for money; `[arm][seed]` has the pairs of a step.
+    /// Of `first`, which counts, and `asks`, which asks an NLI model for money; `[arm][seed]` has
+    /// the pairs of a step.
     fn asking(pairs: [&[f64]; 2]) -> Vec<Arm> {
         let run = |&nli: &f64| Summary {
             accuracy_after: Some(0.5 + nli / 1000.0),
@@ -422,15 +468,27 @@ mod tests {
 
     #[test]
     fn costs_have_the_columns_that_an_arm_has() {
-        let tables = Tables::of(&asking([&[0.0, 0.0, 0.0], &[95.0, 97.0, 96.0]]), &BTreeMap::new(), 3);
-        assert_eq!(tables.costs.header, ["a step", "reward time, s", "s/step", "counts", "NLI", "money", "time"]);
-        let of_first = ["first", "0.020 ± 0.000", "1.00 ± 0.00", "1200", "0", "0.0000 ± 0.0000", "1.00×"];
-        let other = ["<asks>", "0.980 ± 0.010", "1.00 ± 0.00", "1200", "96", "0.0192 ± 0.0002", "1.00×"];
+        let tables =
+            Tables::of(&asking([&[0.0, 0.0, 0.0], &[95.0, 97.0, 96.0]]), &BTreeMap::new(), 3);
+        assert_eq!(
+            tables.costs.header,
+            ["a step", "reward time, s", "s/step", "counts", "NLI", "money", "time"]
+        );
+        let of_first =
+            ["first", "0.020 ± 0.000", "1.00 ± 0.00", "1200", "0", "0.0000 ± 0.0000", "1.00×"];
+        let other =
+            ["<asks>", "0.980 ± 0.010", "1.00 ± 0.00", "1200", "96", "0.0192 ± 0.0002", "1.00×"];
         assert_eq!(tables.costs.rows, [of_first, other]);
-        assert_eq!(tables.cost_differences.header, ["against first", "reward time, s", "s/step", "money"]);
+        assert_eq!(
+            tables.cost_differences.header,
+            ["against first", "reward time, s", "s/step", "money"]
+        );
         let difference = ["<asks>", "+0.960 ± 0.025*", "+0.00 ± 0.00", "+0.0192 ± 0.0005*"];
         assert_eq!(tables.cost_differences.rows, [difference]);
-        assert_eq!(tables.verdicts, ["<asks> against first: better in accuracy; worse in reward time, money"]);
+        assert_eq!(
+            tables.verdicts,
+            ["<asks> against first: better in accuracy; worse in reward time, money"]
+        );
     }
 
     #[test]
@@ -450,33 +508,49 @@ mod tests {
         let Table { header, rows } = set.table();
         assert_eq!(header, ["nq", "accuracy, %", "NA, %", "F1, %", "format, %", "tokens"]);
         assert_eq!(rows[0], ["raw", "25.0", "25.0", "50.0", "100.0", "20.0"]);
-        assert_eq!(rows[1], ["first", "62.5 ± 17.7", "25.0 ± 35.4", "50.0 ± 0.0", "100.0 ± 0.0", "20.0 ± 0.0"]);
+        assert_eq!(
+            rows[1],
+            ["first", "62.5 ± 17.7", "25.0 ± 35.4", "50.0 ± 0.0", "100.0 ± 0.0", "20.0 ± 0.0"]
+        );
     }
 
     #[test]
     fn cost_is_drawn_against_quality() {
         for pairs in [[&[0.0][..], &[96.0]], [&[0.0, 0.0], &[95.0, 97.0]]] {
             let arms = asking(pairs);
-            let page =
-                comparison(&arms, &Tables::of(&arms, &BTreeMap::new(), pairs[0].len()), &[Vec::new(), Vec::new()]);
+            let page = comparison(
+                &arms,
+                &Tables::of(&arms, &BTreeMap::new(), pairs[0].len()),
+                &[Vec::new(), Vec::new()],
+            );
             for axis in ["seconds of reward in a step", "money for a step"] {
-                assert_eq!(page.matches(axis).count(), 1, "{axis}: there are no true sentences to draw");
+                assert_eq!(
+                    page.matches(axis).count(),
+                    1,
+                    "{axis}: there are no true sentences to draw"
+                );
             }
             assert!(page.contains("&lt;asks&gt;") && !page.contains("<asks>"), "{page}");
         }
         let free = asking([&[0.0], &[0.0]]);
-        let page = comparison(&free, &Tables::of(&free, &BTreeMap::new(), 1), &[Vec::new(), Vec::new()]);
+        let page =
+            comparison(&free, &Tables::of(&free, &BTreeMap::new(), 1), &[Vec::new(), Vec::new()]);
         assert!(page.contains("seconds of reward in a step") && !page.contains("money for a step"));
     }
 
     #[test]
     fn a_page_draws_the_mean_of_the_seeds() {
         let folders = [4, 2].map(|steps| run_folder(steps, |_| vec![trace("q", "A.", 0.0)]));
-        let runs: Vec<Run> = folders.iter().map(|folder| Run::open(folder.path()).unwrap()).collect();
+        let runs: Vec<Run> =
+            folders.iter().map(|folder| Run::open(folder.path()).unwrap()).collect();
         assert_eq!(mean_curve(&runs, "reward").len(), 2, "the steps that all have");
         let arms = arms([&[0.6], &[0.5]]);
         let tables = Tables::of(&arms, &BTreeMap::new(), 1);
-        let page = comparison(&arms, &tables, &runs.into_iter().map(|run| vec![run]).collect::<Vec<_>>());
-        assert!(page.contains("Differences from first") && page.contains("Distance from the base model"));
+        let page =
+            comparison(&arms, &tables, &runs.into_iter().map(|run| vec![run]).collect::<Vec<_>>());
+        assert!(
+            page.contains("Differences from first")
+                && page.contains("Distance from the base model")
+        );
     }
 }

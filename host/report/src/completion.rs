@@ -11,7 +11,8 @@ const SHADES: f64 = 3.0;
 /// Rewards nearer to 0 than this are none.
 const LEAST: f64 = 1e-9;
 
-/// The completion as it was generated. Rewards are shaded by their part of `largest`, the largest that may stand beside it.
+/// The completion as it was generated. Rewards are shaded by their part of `largest`, the largest
+/// that may stand beside it.
 #[must_use]
 pub fn coloured(trace: &Trace, compatibility: Compatibility, largest: f64) -> Markup {
     html! {
@@ -54,18 +55,26 @@ pub fn scale(largest: f64) -> Markup {
 /// The largest sentence reward of some completions, of either sign.
 #[must_use]
 pub fn largest<'a>(traces: impl IntoIterator<Item = &'a Trace>) -> f64 {
-    let rewards = traces.into_iter().flat_map(|trace| &trace.sentences).map(|sentence| sentence.reward().abs());
+    let rewards = traces
+        .into_iter()
+        .flat_map(|trace| &trace.sentences)
+        .map(|sentence| sentence.reward().abs());
     rewards.fold(0.0, f64::max)
 }
 
-/// The text cut into sentences and what stands between them. A sentence that cannot be found again stays between others.
+/// The text cut into sentences and what stands between them. A sentence that cannot be found again
+/// stays between others.
 fn pieces(trace: &Trace, compatibility: Compatibility) -> Vec<(&str, Option<&SentenceTrace>)> {
     let text = trace.completion.as_str();
     let bytes: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
     let cut = split(text, compatibility).sentences;
-    let same = cut.into_iter().zip(&trace.sentences).filter(|(cut, traced)| cut.text == traced.text);
-    let mut places: Vec<_> =
-        same.filter_map(|(cut, traced)| cut.span.map(|span| (bytes[span.start], bytes[span.end], traced))).collect();
+    let same =
+        cut.into_iter().zip(&trace.sentences).filter(|(cut, traced)| cut.text == traced.text);
+    let mut places: Vec<_> = same
+        .filter_map(|(cut, traced)| {
+            cut.span.map(|span| (bytes[span.start], bytes[span.end], traced))
+        })
+        .collect();
     places.sort_by_key(|(start, ..)| *start);
     let (mut pieces, mut shown) = (Vec::new(), 0);
     for (start, end, sentence) in places {
@@ -101,7 +110,8 @@ mod tests {
 
     #[test]
     fn every_sentence_is_found_again_with_its_reward() {
-        let mut trace = trace("q", "<think>Größe is <b>. Rome & Peru!</think> <answer>Größe</answer>", 1.0);
+        let mut trace =
+            trace("q", "<think>Größe is <b>. Rome & Peru!</think> <answer>Größe</answer>", 1.0);
         for (sentence, reward) in trace.sentences.iter_mut().zip([Some(-0.3), None, Some(0.0)]) {
             sentence.verdict.as_mut().unwrap().reward = reward;
         }
@@ -118,14 +128,20 @@ mod tests {
 
     #[test]
     fn the_answer_may_stand_before_the_reasoning() {
-        let shown = coloured(&trace("q", "<answer>B.</answer><think>A.</think>", 1.0), Compatibility::Paper, 0.1).0;
+        let shown = coloured(
+            &trace("q", "<answer>B.</answer><think>A.</think>", 1.0),
+            Compatibility::Paper,
+            0.1,
+        )
+        .0;
         assert!(shown.find("B.").unwrap() < shown.find("A.").unwrap(), "{shown}");
         assert_eq!(shown.matches("<mark").count(), 2);
     }
 
     #[test]
     fn shades_grow_with_the_reward() {
-        let shades = [-0.3, -0.15, -0.01, 0.0, 0.1, 0.3, 9.0].map(|reward| shade(Some(reward), 0.3));
+        let shades =
+            [-0.3, -0.15, -0.01, 0.0, 0.1, 0.3, 9.0].map(|reward| shade(Some(reward), 0.3));
         assert_eq!(shades, ["minus-3", "minus-2", "minus-1", "zero", "plus-1", "plus-3", "plus-3"]);
         assert_eq!(shade(Some(0.1), 0.0), "plus-3");
     }

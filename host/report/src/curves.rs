@@ -58,7 +58,12 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
             curves: vec![
                 curve("Return", "mean of a completion", Number, vec![metric("return", "reward")]),
                 curve("Channels", "mean, before the weights", Number, channels(runs)),
-                curve("Spread", "of the returns to one question", Number, vec![metric("deviation", "reward_std")]),
+                curve(
+                    "Spread",
+                    "of the returns to one question",
+                    Number,
+                    vec![metric("deviation", "reward_std")],
+                ),
                 curve(
                     "Nothing to learn",
                     "questions without spread",
@@ -70,7 +75,12 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
         Group {
             title: "Completions",
             curves: vec![
-                curve("Accuracy", "where a gold is known", Share, vec![tally("right", StepTally::accuracy)]),
+                curve(
+                    "Accuracy",
+                    "where a gold is known",
+                    Share,
+                    vec![tally("right", StepTally::accuracy)],
+                ),
                 curve(
                     "Sentences",
                     "shares",
@@ -123,7 +133,12 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve("Entropy", "nats per token", Number, vec![metric("entropy", "entropy")]),
                 curve("Loss", "", Number, vec![metric("loss", "loss")]),
-                curve("Gradient", "norm before clipping", Number, vec![metric("norm", "grad_norm")]),
+                curve(
+                    "Gradient",
+                    "norm before clipping",
+                    Number,
+                    vec![metric("norm", "grad_norm")],
+                ),
                 curve("Learning rate", "", Number, vec![metric("rate", "learning_rate")]),
             ],
         },
@@ -155,7 +170,10 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                     "Chat",
                     "tokens",
                     Number,
-                    vec![metric("to the model", "verify/prompt_tokens"), metric("from it", "verify/completion_tokens")],
+                    vec![
+                        metric("to the model", "verify/prompt_tokens"),
+                        metric("from it", "verify/completion_tokens"),
+                    ],
                 ),
             ],
         },
@@ -166,7 +184,8 @@ fn metric(name: &str, metric: &str) -> Line {
     Line { name: name.into(), source: Source::Metric(metric.into()) }
 }
 
-/// Whatever paid a completion: judge and format first, then the rules by name, or, where runs have different ones, each run's own.
+/// Whatever paid a completion: judge and format first, then the rules by name, or, where runs have
+/// different ones, each run's own.
 fn channels(runs: &[Reported]) -> Vec<Line> {
     let rules: Vec<BTreeSet<&str>> = runs.iter().map(rules).collect();
     let mut lines: Vec<Line> = RESPONSE.iter().map(|name| metric(name, &mean_of(name))).collect();
@@ -199,15 +218,20 @@ impl Curve {
     fn charts(&self, runs: &[Reported]) -> Vec<Markup> {
         let Self { title, y, unit, lines: all } = self;
         if let [reported] = runs {
-            let series = all.iter().map(|line| Series { name: line.name.clone(), points: line.points(reported) });
+            let series = all
+                .iter()
+                .map(|line| Series { name: line.name.clone(), points: line.points(reported) });
             let recorded: Vec<Series> = series.filter(|one| !one.points.is_empty()).collect();
             return chart(title, y, *unit, &recorded).into_iter().collect();
         }
         let of_line = |line: &Line| {
-            let title = if all.len() > 1 { format!("{title}: {}", line.name) } else { (*title).to_owned() };
+            let title =
+                if all.len() > 1 { format!("{title}: {}", line.name) } else { (*title).to_owned() };
             // A run without this keeps its place, and with it its colour.
-            let series =
-                runs.iter().map(|reported| Series { name: reported.name.clone(), points: line.points(reported) });
+            let series = runs.iter().map(|reported| Series {
+                name: reported.name.clone(),
+                points: line.points(reported),
+            });
             chart(&title, y, *unit, &series.collect::<Vec<_>>())
         };
         all.iter().filter_map(of_line).collect()
@@ -224,9 +248,12 @@ impl Line {
         match &self.source {
             Source::Metric(name) => reported.run.metric(name),
             Source::Rule => reported.run.metric(&mean_of(&reported.run.rewards().rule)),
-            Source::Tally(of) => {
-                reported.tally.steps.iter().filter_map(|step| Some((step.step as u64, of(step)?))).collect()
-            }
+            Source::Tally(of) => reported
+                .tally
+                .steps
+                .iter()
+                .filter_map(|step| Some((step.step as u64, of(step)?)))
+                .collect(),
         }
     }
 }

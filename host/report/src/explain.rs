@@ -2,8 +2,8 @@
 
 use corver_core::advantage::signed;
 use corver_core::{
-    Baseline, Estimator, Lookup, ResponseGrades, ReturnParts, RewardSettings, SentenceTrace, Trace, TracedReturns,
-    traced_returns,
+    Baseline, Estimator, Lookup, ResponseGrades, ReturnParts, RewardSettings, SentenceTrace, Trace,
+    TracedReturns, traced_returns,
 };
 use maud::{Markup, html};
 use serde::Serialize;
@@ -45,10 +45,21 @@ pub struct Group {
 impl Group {
     /// The group of a completion among those of a step; `place` is that in the group.
     #[must_use]
-    pub fn new(baseline: Baseline, mean_returns: Vec<f64>, place: usize, returns: &TracedReturns) -> Self {
+    pub fn new(
+        baseline: Baseline,
+        mean_returns: Vec<f64>,
+        place: usize,
+        returns: &TracedReturns,
+    ) -> Self {
         let of_sentence = |(value, label): (&f64, &i8)| signed(baseline.advantage(*value), *label);
         let sentences = returns.sentences.iter().zip(&returns.labels).map(of_sentence).collect();
-        Self { baseline, mean_returns, place, outside: baseline.advantage(returns.outside), sentences }
+        Self {
+            baseline,
+            mean_returns,
+            place,
+            outside: baseline.advantage(returns.outside),
+            sentences,
+        }
     }
 }
 
@@ -102,11 +113,16 @@ impl Explained {
     }
 }
 
-/// Completions of a step of a run: the one that is asked for, or else the best and the worst. Without a step, of the last.
+/// Completions of a step of a run: the one that is asked for, or else the best and the worst.
+/// Without a step, of the last.
 ///
 /// # Errors
 /// Where the run has no such step or completion, or its traces cannot be read or understood.
-pub fn of_step(run: &Run, step: Option<usize>, completion: Option<usize>) -> Result<Vec<Explained>, ReportError> {
+pub fn of_step(
+    run: &Run,
+    step: Option<usize>,
+    completion: Option<usize>,
+) -> Result<Vec<Explained>, ReportError> {
     let last = run.metric("step").last().map_or(1, |(step, _)| *step as usize);
     let step = step.unwrap_or(last);
     let traces = run.traces_of(step)?;
@@ -116,12 +132,15 @@ pub fn of_step(run: &Run, step: Option<usize>, completion: Option<usize>) -> Res
     }
     let means: Vec<f64> = traces.iter().map(|trace| trace.mean_return).collect();
     let places = match completion {
-        Some(completion) if completion >= count => return Err(ReportError::NoCompletion { step, completion, count }),
+        Some(completion) if completion >= count => {
+            return Err(ReportError::NoCompletion { step, completion, count });
+        }
         Some(completion) => vec![completion],
         None => best_and_worst(&means),
     };
     // PPO's critic and DPO's pairs leave nothing to show here.
-    let baselines = Estimator::of(&run.settings.update, run.settings.advantage).baselines(&means, size);
+    let baselines =
+        Estimator::of(&run.settings.update, run.settings.advantage).baselines(&means, size);
     let explained = |place: usize| {
         let which = match (completion, place == places[0]) {
             (Some(_), _) => "",
@@ -132,7 +151,9 @@ pub fn of_step(run: &Run, step: Option<usize>, completion: Option<usize>) -> Res
         let mut explained = Explained::new(origin, traces[place].clone(), &run.settings.reward);
         let first = place / size * size;
         let of_group = || means[first..first + size].to_vec();
-        let group = |all: &Vec<Baseline>| Group::new(all[place], of_group(), place - first, &explained.returns);
+        let group = |all: &Vec<Baseline>| {
+            Group::new(all[place], of_group(), place - first, &explained.returns)
+        };
         explained.group = baselines.as_ref().map(group);
         explained
     };
@@ -191,7 +212,9 @@ fn section(explained: &Explained, settings: &RewardSettings, is_one_of_several: 
 fn parts(trace: &Trace, settings: &RewardSettings) -> Markup {
     let ResponseGrades { judge, format } = &trace.response;
     let parts = ReturnParts::of(trace, settings);
-    let row = |what: &str, label: &str, value: f64| vec![what.to_owned(), label.to_owned(), number::with_sign(value)];
+    let row = |what: &str, label: &str, value: f64| {
+        vec![what.to_owned(), label.to_owned(), number::with_sign(value)]
+    };
     let rows = [
         row("judge", &judge.label, parts.judge),
         row("format", &format.label, parts.format),
@@ -207,7 +230,8 @@ fn parts(trace: &Trace, settings: &RewardSettings) -> Markup {
 }
 
 fn compared(group: &Group) -> Markup {
-    let others: Vec<String> = group.mean_returns.iter().map(|value| number::with_sign(*value)).collect();
+    let others: Vec<String> =
+        group.mean_returns.iter().map(|value| number::with_sign(*value)).collect();
     html! {
         ul.figures {
             li { span { "baseline " } (number::with_sign(group.baseline.centre)) }
@@ -342,7 +366,11 @@ mod tests {
             origin: "Atlas <1>".into(),
             pieces: vec![piece("Here ", false), piece("Paris", true), piece(" lies & <u>", false)],
         };
-        one.evidence.push(Evidence { query: "Paris AND France".into(), passages: vec![passage], missing: None });
+        one.evidence.push(Evidence {
+            query: "Paris AND France".into(),
+            passages: vec![passage],
+            missing: None,
+        });
         one.evidence.push(Evidence {
             query: "Rome".into(),
             passages: vec![],

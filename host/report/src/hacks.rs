@@ -1,5 +1,5 @@
-//! The ways in which policies are known to earn more without being better, and whether a run shows them. Each compares the first
-//! steps with the last.
+//! The ways in which policies are known to earn more without being better, and whether a run shows
+//! them. Each compares the first steps with the last.
 
 use corver_study::run::warnings::Warnings;
 
@@ -95,13 +95,20 @@ pub fn checks(run: &Run, tally: &Tally) -> Vec<Check> {
 fn collapsing_length(run: &Run) -> Option<Check> {
     let (first, last) = ends(&values(run, "completions/mean_length"))?;
     let written = |length: f64| format!("{length:.1}");
-    Some(Check { hack: LENGTH, first: written(first), last: written(last), flagged: last < COLLAPSED * first })
+    Some(Check {
+        hack: LENGTH,
+        first: written(first),
+        last: written(last),
+        flagged: last < COLLAPSED * first,
+    })
 }
 
 fn reward_without_accuracy(run: &Run) -> Option<Check> {
     let (before, after) = (run.before.as_ref()?, run.after.as_ref()?);
     let (first, last) = ends(&values(run, "reward"))?;
-    let written = |reward: f64, accuracy: f64| format!("{}, {}", number::with_sign(reward), number::percent(accuracy));
+    let written = |reward: f64, accuracy: f64| {
+        format!("{}, {}", number::with_sign(reward), number::percent(accuracy))
+    };
     Some(Check {
         hack: NOT_WANTED,
         first: written(first, before.accuracy),
@@ -147,7 +154,8 @@ mod tests {
     /// The checks that are flagged where these completions turn up more and more.
     fn flagged(completion: &str) -> Vec<&'static str> {
         let text = |step: usize, n: usize| if n < step { completion } else { SOUND };
-        let folder = run_folder(10, |step| (0..10).map(|n| trace("q", text(step, n), 1.0)).collect());
+        let folder =
+            run_folder(10, |step| (0..10).map(|n| trace("q", text(step, n), 1.0)).collect());
         let run = Run::open(folder.path()).unwrap();
         let mut tally = Tally::default();
         run.for_each_trace(|step, trace| tally.add(step, trace, Compatibility::Paper, 1)).unwrap();
@@ -163,12 +171,17 @@ mod tests {
 
     #[test]
     fn each_hack_is_flagged() {
-        let again =
-            format!("<think>{}</think><answer>Paris</answer>", "Paris is the capital city of France. ".repeat(5));
+        let again = format!(
+            "<think>{}</think><answer>Paris</answer>",
+            "Paris is the capital city of France. ".repeat(5)
+        );
         for (completion, hack) in [
             (again.as_str(), "repetition"),
             ("<think>.</think><answer>Paris</answer>", "empty think"),
-            ("<think>Nobody knows that, not even I.</think><answer>I don't know</answer>", "rising refusals"),
+            (
+                "<think>Nobody knows that, not even I.</think><answer>I don't know</answer>",
+                "rising refusals",
+            ),
         ] {
             assert_eq!(flagged(completion), [hack], "{completion}");
         }
@@ -195,7 +208,8 @@ mod tests {
     #[test]
     fn reward_that_rises_while_accuracy_falls_is_flagged() {
         let mut run = with_lengths([20.0; 5]);
-        let accurate = |accuracy| Some(corver_study::eval::Evaluation { accuracy, ..Default::default() });
+        let accurate =
+            |accuracy| Some(corver_study::eval::Evaluation { accuracy, ..Default::default() });
         run.before = accurate(0.5);
         for (after, flagged) in [(0.6, false), (0.49, false), (0.4, true)] {
             run.after = accurate(after);
@@ -209,6 +223,8 @@ mod tests {
         let mut run = Run::open(folder.path()).unwrap();
         assert!(checks(&run, &Tally::default()).is_empty() && warnings(&run).is_empty());
         run.metrics[2].insert("learning_rate".into(), 0.0.into());
-        assert!(matches!(warnings(&run).as_slice(), [(3, warning)] if warning.contains("learning rate 0")));
+        assert!(
+            matches!(warnings(&run).as_slice(), [(3, warning)] if warning.contains("learning rate 0"))
+        );
     }
 }

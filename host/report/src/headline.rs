@@ -37,7 +37,8 @@ fn one_decimal(value: f64) -> String {
 
 /// Name, what paid it, and the table of before and after.
 pub(crate) fn headline(run: &Run) -> Markup {
-    let questions = run.before.as_ref().or(run.after.as_ref()).map(|evaluation| evaluation.grades.total());
+    let questions =
+        run.before.as_ref().or(run.after.as_ref()).map(|evaluation| evaluation.grades.total());
     html! {
         h1 { (run.name) }
         p.lead { (paid_by(run)) }
@@ -57,7 +58,8 @@ pub(crate) fn headline(run: &Run) -> Markup {
 fn paid_by(run: &Run) -> String {
     let RewardNames { rule, weights, judge, format } = run.rewards();
     let reward = &run.settings.reward;
-    let weights: Vec<String> = weights.iter().map(|weight| (weight * reward.lambda_corver).to_string()).collect();
+    let weights: Vec<String> =
+        weights.iter().map(|weight| (weight * reward.lambda_corver).to_string()).collect();
     format!(
         "rule {rule} ({}), judge {judge} ({}), format {format} ({}), seed {}",
         weights.join(", "),
@@ -92,8 +94,12 @@ fn asks(asked: &Asked, cost: Option<f64>) -> String {
         (prompt_tokens + completion_tokens, "tokens of chats"),
         (*passages, "searches for passages"),
     ];
-    let asked = kinds.iter().filter(|(number, _)| *number > 0.0).map(|(number, kind)| format!("{number:.0} {kind}"));
-    let money = cost.filter(|cost| *cost > 0.0).map(|cost| format!("money: {}", number::short(cost)));
+    let asked = kinds
+        .iter()
+        .filter(|(number, _)| *number > 0.0)
+        .map(|(number, kind)| format!("{number:.0} {kind}"));
+    let money =
+        cost.filter(|cost| *cost > 0.0).map(|cost| format!("money: {}", number::short(cost)));
     let parts: Vec<String> = asked.chain(money).collect();
     if parts.is_empty() { String::new() } else { format!("; a step asks: {}", parts.join(", ")) }
 }
@@ -104,7 +110,9 @@ fn before_and_after(run: &Run) -> Markup {
         let (before, after) = (value(&run.before), value(&run.after));
         before.or(after)?;
         let written = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), figure.written);
-        let change = before.zip(after).map_or_else(|| "–".to_owned(), |(before, after)| change(after - before, figure));
+        let change = before
+            .zip(after)
+            .map_or_else(|| "–".to_owned(), |(before, after)| change(after - before, figure));
         Some(vec![figure.name.to_owned(), written(before), written(after), change])
     };
     table(&["", "before", "after", "change"], &FIGURES.iter().filter_map(row).collect::<Vec<_>>())
@@ -127,12 +135,18 @@ pub(crate) fn side_by_side(runs: &[Reported]) -> Markup {
         .iter()
         .filter(|figure| {
             runs.iter().any(|reported| {
-                [&reported.run.before, &reported.run.after].into_iter().flatten().any(|one| (figure.of)(one).is_some())
+                [&reported.run.before, &reported.run.after]
+                    .into_iter()
+                    .flatten()
+                    .any(|one| (figure.of)(one).is_some())
             })
         })
         .collect();
-    let header: Vec<&str> =
-        ["run", "steps", "s/step"].into_iter().chain(shown.iter().map(|figure| figure.name)).chain(["hacks"]).collect();
+    let header: Vec<&str> = ["run", "steps", "s/step"]
+        .into_iter()
+        .chain(shown.iter().map(|figure| figure.name))
+        .chain(["hacks"])
+        .collect();
     let cell = |run: &Run, figure: &Figure| {
         let value = |evaluation: &Option<Evaluation>| {
             evaluation.as_ref().and_then(figure.of).map_or_else(|| "–".to_owned(), figure.written)
@@ -142,11 +156,17 @@ pub(crate) fn side_by_side(runs: &[Reported]) -> Markup {
     let row = |reported: &Reported| {
         let steps = match &reported.run.summary {
             Some(summary) => summary.steps.to_string(),
-            None => format!("{} of {}", reported.run.metrics.len(), reported.run.settings.run.steps),
+            None => {
+                format!("{} of {}", reported.run.metrics.len(), reported.run.settings.run.steps)
+            }
         };
         let seconds = reported.run.mean("step_time");
-        let flagged: Vec<&str> =
-            reported.checks.iter().filter(|check| check.flagged).map(|check| check.hack.name).collect();
+        let flagged: Vec<&str> = reported
+            .checks
+            .iter()
+            .filter(|check| check.flagged)
+            .map(|check| check.hack.name)
+            .collect();
         let mut cells = vec![reported.name.clone(), steps, format!("{seconds:.2}")];
         cells.extend(shown.iter().map(|figure| cell(&reported.run, figure)));
         cells.push(if flagged.is_empty() { "–".to_owned() } else { flagged.join(", ") });

@@ -1,13 +1,15 @@
-//! Pages about runs and completions: one self-contained HTML file each, without scripts and without requests.
+//! Pages about runs and completions: one self-contained HTML file each, without scripts and without
+//! requests.
 //!
 //! ```text
 //! run's folder ─▶ run ─▶ tally ─▶ hacks ─▶ report ─▶ page
 //!                  └──▶ explain ──────────────────▶ page
 //! ```
 //!
-//! `run` reads a run's folder, `tally` its traces, `hacks` says what is suspicious. `comparison` sets arms side by side, `calibration`
-//! shows what labels say. `chart` and `scatter` draw, `completion` colours, and `page` has what every page has: its frame, its style, and
-//! how it becomes a file.
+//! `run` reads a run's folder, `tally` its traces, `hacks` says what is suspicious. `comparison`
+//! sets arms side by side, `calibration` shows what labels say. `chart` and `scatter` draw,
+//! `completion` colours, and `page` has what every page has: its frame, its style, and how it
+//! becomes a file.
 
 pub mod calibration;
 pub mod chart;

@@ -20,9 +20,13 @@ use crate::{ReportError, completion, number};
 /// Where the traces cannot be read or understood.
 pub fn report(runs: Vec<Run>) -> Result<String, ReportError> {
     let names = distinct_names(&runs);
-    let reported: Vec<Reported> =
-        runs.into_iter().zip(names).map(|(run, name)| Reported::of(run, name)).collect::<Result<_, _>>()?;
-    let title = reported.iter().map(|reported| reported.name.as_str()).collect::<Vec<_>>().join(", ");
+    let reported: Vec<Reported> = runs
+        .into_iter()
+        .zip(names)
+        .map(|(run, name)| Reported::of(run, name))
+        .collect::<Result<_, _>>()?;
+    let title =
+        reported.iter().map(|reported| reported.name.as_str()).collect::<Vec<_>>().join(", ");
     let body = html! {
         @match reported.as_slice() {
             [one] => (headline(&one.run)),
@@ -48,10 +52,13 @@ pub fn report(runs: Vec<Run>) -> Result<String, ReportError> {
     Ok(page(&title, &body))
 }
 
-/// What was looked for, with what was found in the first steps and in the last; of several runs, each in a column.
+/// What was looked for, with what was found in the first steps and in the last; of several runs,
+/// each in a column.
 fn hacks(runs: &[Reported]) -> Markup {
     let is_alone = runs.len() == 1;
-    let name = |reported: &Reported| if is_alone { "first → last steps".to_owned() } else { reported.name.clone() };
+    let name = |reported: &Reported| {
+        if is_alone { "first → last steps".to_owned() } else { reported.name.clone() }
+    };
     html! {
         div.table {
             table.checks {
@@ -145,7 +152,8 @@ fn timing(reported: &Reported, is_named: bool) -> Markup {
     rows.push(("reward: the rest of it", (mean("seconds/reward") - in_reward).max(0.0)));
     rows.push(("the base model's log-probabilities", mean("seconds/prepare")));
     rows.push(("loss, gradients, optimiser", mean("seconds/update")));
-    let share = |seconds: f64| if step > 0.0 { (100.0 * seconds / step).clamp(0.0, 100.0) } else { 0.0 };
+    let share =
+        |seconds: f64| if step > 0.0 { (100.0 * seconds / step).clamp(0.0, 100.0) } else { 0.0 };
     html! {
         @if is_named { h3 { (reported.name) } }
         div.table {
@@ -186,16 +194,20 @@ fn settings(reported: &Reported) -> Markup {
 
 /// The settings in which runs differ.
 fn differences(runs: &[Reported]) -> Markup {
-    let settings: Vec<BTreeMap<String, String>> = runs.iter().map(|reported| flat(&reported.run.config)).collect();
+    let settings: Vec<BTreeMap<String, String>> =
+        runs.iter().map(|reported| flat(&reported.run.config)).collect();
     let keys: BTreeSet<&String> = settings.iter().flat_map(BTreeMap::keys).collect();
     let row = |key: &String| -> Option<Vec<String>> {
-        let values: Vec<_> =
-            settings.iter().map(|one| one.get(key).cloned().unwrap_or_else(|| "–".to_owned())).collect();
+        let values: Vec<_> = settings
+            .iter()
+            .map(|one| one.get(key).cloned().unwrap_or_else(|| "–".to_owned()))
+            .collect();
         let differ = values.iter().any(|value| *value != values[0]);
         differ.then(|| [vec![key.clone()], values].concat())
     };
     let rows: Vec<_> = keys.into_iter().filter_map(row).collect();
-    let header: Vec<&str> = ["setting"].into_iter().chain(runs.iter().map(|reported| reported.name.as_str())).collect();
+    let header: Vec<&str> =
+        ["setting"].into_iter().chain(runs.iter().map(|reported| reported.name.as_str())).collect();
     html! {
         h2 { "What is different" }
         @if rows.is_empty() { p.soft { "These runs have the same settings." } } @else { (table(&header, &rows)) }
@@ -207,7 +219,9 @@ fn flat(config: &str) -> BTreeMap<String, String> {
     fn add(name: &str, value: &toml::Value, flat: &mut BTreeMap<String, String>) {
         match value {
             toml::Value::Table(table) => {
-                let dotted = |key: &str| if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") };
+                let dotted = |key: &str| {
+                    if name.is_empty() { key.to_owned() } else { format!("{name}.{key}") }
+                };
                 table.iter().for_each(|(key, value)| add(&dotted(key), value, flat));
             }
             value => drop(flat.insert(name.to_owned(), value.to_string())),
@@ -225,8 +239,7 @@ mod tests {
     use super::*;
     use crate::testing::{run_folder, trace};
 
-    const HOSTILE: &str =
-        "<think>Paris is in <script>alert(1)</script>\u{202e} & \"France\".</think><answer>Paris</answer>";
+    const HOSTILE: &str = "<think>Paris is in <script>alert(1)</script>\u{202e} & \"France\".</think><answer>Paris</answer>";
 
     fn page_of(folders: &[&tempfile::TempDir]) -> String {
         report(folders.iter().map(|folder| Run::open(folder.path()).unwrap()).collect()).unwrap()
@@ -234,15 +247,24 @@ mod tests {
 
     #[test]
     fn an_unfinished_run_has_its_curves_and_completions() {
-        let folder =
-            run_folder(6, |step| vec![trace("<b>Where</b>?", HOSTILE, step as f64), trace("Who?", "It is.", -1.0)]);
+        let folder = run_folder(6, |step| {
+            vec![trace("<b>Where</b>?", HOSTILE, step as f64), trace("Who?", "It is.", -1.0)]
+        });
         let page = page_of(&[&folder]);
         assert!(page.contains("Not finished: 6 of 9 steps"), "{page}");
         assert!(
-            page.contains("rule first (1), judge string-match (1), format think-then-answer (1), seed 7"),
+            page.contains(
+                "rule first (1), judge string-match (1), format think-then-answer (1), seed 7"
+            ),
             "{page}"
         );
-        for part in ["collapsing length", "&lt;b&gt;Where", "&lt;script&gt;alert(1)", "return </span>+6.00", "+0.10"] {
+        for part in [
+            "collapsing length",
+            "&lt;b&gt;Where",
+            "&lt;script&gt;alert(1)",
+            "return </span>+6.00",
+            "+0.10",
+        ] {
             assert!(page.contains(part), "no {part}");
         }
         assert!(!page.contains("<script") && !page.contains("<b>Where"));
@@ -252,12 +274,15 @@ mod tests {
     #[test]
     fn a_run_without_a_step_can_be_reported() {
         let page = page_of(&[&run_folder(0, |_| Vec::new())]);
-        assert!(page.contains("Not finished: 0 of 9 steps") && page.contains("No step has ended yet."));
+        assert!(
+            page.contains("Not finished: 0 of 9 steps") && page.contains("No step has ended yet.")
+        );
     }
 
     #[test]
     fn several_runs_share_charts_and_say_what_is_different() {
-        let [first, second] = [0.0, 1.0].map(|value| run_folder(6, |_| vec![trace("q", HOSTILE, value)]));
+        let [first, second] =
+            [0.0, 1.0].map(|value| run_folder(6, |_| vec![trace("q", HOSTILE, value)]));
         let config = second.path().join("config.toml");
         let text = std::fs::read_to_string(&config).unwrap();
         std::fs::write(&config, text.replace("first.wasm", "min.wasm")).unwrap();

@@ -38,13 +38,19 @@ pub(crate) fn distinct_names(runs: &[Run]) -> Vec<String> {
     let path = |run: &Run| std::path::absolute(&run.path).unwrap_or_else(|_| run.path.clone());
     let parts: Vec<Vec<String>> = runs
         .iter()
-        .map(|run| path(run).components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect())
+        .map(|run| {
+            path(run)
+                .components()
+                .map(|part| part.as_os_str().to_string_lossy().into_owned())
+                .collect()
+        })
         .collect();
     let names = |deep: usize| -> Vec<String> {
         parts.iter().map(|parts| parts[parts.len().saturating_sub(deep)..].join("/")).collect()
     };
     let deepest = parts.iter().map(Vec::len).max().unwrap_or(1);
-    let is_distinct = |deep: &usize| names(*deep).iter().collect::<BTreeSet<_>>().len() == runs.len();
+    let is_distinct =
+        |deep: &usize| names(*deep).iter().collect::<BTreeSet<_>>().len() == runs.len();
     names((1..=deepest).find(is_distinct).unwrap_or(1))
 }
 

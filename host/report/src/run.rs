@@ -1,5 +1,5 @@
-//! What a page needs to know of a run, read from its folder. The run may be going on: nothing is locked, and a last line that
-//! is not whole is not there yet.
+//! What a page needs to know of a run, read from its folder. The run may be going on: nothing is
+//! locked, and a last line that is not whole is not there yet.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -42,10 +42,13 @@ pub struct Run {
 
 /// Returns the rules that reward the completions, by the names of their files.
 fn reward_names(settings: &Settings) -> RewardNames {
-    let plugins: Vec<Plugin> = settings.rule.plugin.iter().filter_map(|text| text.parse().ok()).collect();
+    let plugins: Vec<Plugin> =
+        settings.rule.plugin.iter().filter_map(|text| text.parse().ok()).collect();
     let names: Vec<String> = plugins.iter().map(Plugin::name).collect();
     let grader = |section: &GraderSection, built_in: &str| match &section.plugin {
-        Some(path) => Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        Some(path) => {
+            Path::new(path).file_stem().unwrap_or_default().to_string_lossy().into_owned()
+        }
         None => built_in.to_owned(),
     };
     RewardNames {
@@ -75,8 +78,9 @@ impl Run {
             metrics.push(line.parse()?);
             Ok(ControlFlow::Continue(()))
         })?;
-        let name =
-            std::path::absolute(path).ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        let name = std::path::absolute(path)
+            .ok()
+            .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         Ok(Self {
             path: path.to_owned(),
             name: name.unwrap_or_else(|| path.display().to_string()),
@@ -93,13 +97,17 @@ impl Run {
     /// What pays the completions, by name.
     #[must_use]
     pub fn rewards(&self) -> RewardNames {
-        self.summary.as_ref().map_or_else(|| reward_names(&self.settings), |summary| summary.rewards.clone())
+        self.summary
+            .as_ref()
+            .map_or_else(|| reward_names(&self.settings), |summary| summary.rewards.clone())
     }
 
     /// A metric over the steps, as far as it was recorded.
     #[must_use]
     pub fn metric(&self, name: &str) -> Vec<(u64, f64)> {
-        let value = |line: &Map<String, Value>| Some((line.get("step")?.as_f64()? as u64, line.get(name)?.as_f64()?));
+        let value = |line: &Map<String, Value>| {
+            Some((line.get("step")?.as_f64()? as u64, line.get(name)?.as_f64()?))
+        };
         self.metrics.iter().filter_map(value).collect()
     }
 
@@ -110,7 +118,8 @@ impl Run {
         values.iter().fold(0.0, |sum, (_, value)| sum + value) / values.len().max(1) as f64
     }
 
-    /// Hands over one trace after the other with its step, counted from 1. Only one is held at a time.
+    /// Hands over one trace after the other with its step, counted from 1. Only one is held at a
+    /// time.
     ///
     /// # Errors
     /// Where the traces cannot be read or understood.
@@ -122,7 +131,8 @@ impl Run {
         })
     }
 
-    /// All traces of a step, counted from 1, in the order in which they were sampled: groups next to each other.
+    /// All traces of a step, counted from 1, in the order in which they were sampled: groups next
+    /// to each other.
     ///
     /// # Errors
     /// Where the run has not taken that step, or the traces cannot be read or understood.
@@ -165,13 +175,14 @@ struct Line<'a> {
 
 impl Line<'_> {
     fn parse<T: DeserializeOwned>(&self) -> Result<T, ReportError> {
-        let damaged = |source| ReportError::Line { path: self.path.to_owned(), line: self.number, source };
+        let damaged =
+            |source| ReportError::Line { path: self.path.to_owned(), line: self.number, source };
         serde_json::from_slice(self.text).map_err(damaged)
     }
 }
 
-/// Hands over the lines of a file until `each` breaks off; none where there is no file. A last line without its end is still
-/// being written, or was when the run was killed.
+/// Hands over the lines of a file until `each` breaks off; none where there is no file. A last line
+/// without its end is still being written, or was when the run was killed.
 fn for_each_line(
     path: &Path,
     mut each: impl FnMut(Line<'_>) -> Result<ControlFlow<()>, ReportError>,
@@ -181,7 +192,8 @@ fn for_each_line(
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(failed)?,
     };
-    let (mut lines, mut text, mut number) = (BufReader::with_capacity(1 << 20, file), Vec::new(), 0);
+    let (mut lines, mut text, mut number) =
+        (BufReader::with_capacity(1 << 20, file), Vec::new(), 0);
     loop {
         text.clear();
         number += 1;
@@ -255,6 +267,9 @@ mod tests {
         let settings = "run = { seed = 7, steps = 2 }\nrule.plugin = [\"a/first.wasm:0.7\", \"min.wasm\"]\njudge.plugin = \"token-f1.wasm\"";
         let names = reward_names(&toml::from_str(settings).unwrap());
         assert_eq!((names.rule.as_str(), names.weights.as_slice()), ("first+min", &[0.7, 1.0][..]));
-        assert_eq!((names.judge.as_str(), names.format.as_str()), ("token-f1", "think-then-answer"));
+        assert_eq!(
+            (names.judge.as_str(), names.format.as_str()),
+            ("token-f1", "think-then-answer")
+        );
     }
 }

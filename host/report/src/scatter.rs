@@ -7,8 +7,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::chart::{
-    Area, Drawn, FINE, FONT, LARGEST, Labels, TICKS, Unit, bounds, decimals, drawn, figure, frame, ink,
-    nothing_to_draw, room_for, styled, swatch, text, tick, widened, written,
+    Area, Drawn, FINE, FONT, LARGEST, Labels, TICKS, Unit, bounds, decimals, drawn, figure, frame,
+    ink, nothing_to_draw, room_for, styled, swatch, text, tick, widened, written,
 };
 
 /// Letters of a name that are drawn beside its point, at most; the legend has all of it.
@@ -32,7 +32,9 @@ pub struct Mark {
 pub fn scatter(labels: Labels<'_>, unit: Unit, marks: &[Mark]) -> Markup {
     let marks: Vec<&Mark> = marks.iter().filter(|mark| mark.is_drawable()).collect();
     let ends = |(mean, deviation): (f64, f64)| [mean - deviation, mean + deviation];
-    let Some(values) = bounds(marks.iter().flat_map(|mark| ends(mark.y))) else { return nothing_to_draw(labels) };
+    let Some(values) = bounds(marks.iter().flat_map(|mark| ends(mark.y))) else {
+        return nothing_to_draw(labels);
+    };
     let largest = marks.iter().map(|mark| mark.x.0 + mark.x.1).fold(0.0, f64::max);
     let across = if largest > 0.0 { 1.08 * largest } else { 1.0 };
     let legend = html! {
@@ -46,17 +48,27 @@ pub fn scatter(labels: Labels<'_>, unit: Unit, marks: &[Mark]) -> Markup {
 
 impl Mark {
     fn is_drawable(&self) -> bool {
-        [self.x, self.y].iter().all(|(mean, deviation)| mean.abs() < LARGEST && deviation.abs() < LARGEST)
+        [self.x, self.y]
+            .iter()
+            .all(|(mean, deviation)| mean.abs() < LARGEST && deviation.abs() < LARGEST)
     }
 }
 
-fn draw(area: &Area<'_>, x: &str, unit: Unit, marks: &[&Mark], across: f64, values: (f64, f64)) -> Drawn {
-    let key_points = |(low, high): (f64, f64)| RangedCoordf64::from(low..high).key_points(BoldPoints(TICKS));
+fn draw(
+    area: &Area<'_>,
+    x: &str,
+    unit: Unit,
+    marks: &[&Mark],
+    across: f64,
+    values: (f64, f64),
+) -> Drawn {
+    let key_points =
+        |(low, high): (f64, f64)| RangedCoordf64::from(low..high).key_points(BoldPoints(TICKS));
     let (x_ticks, y_ticks) = (key_points((0.0, across)), key_points(values));
     let (x_decimals, y_decimals) = (decimals(&x_ticks, Unit::Number), decimals(&y_ticks, unit));
     let y_label = |value: &f64| tick(*value, y_decimals, unit);
-    let mut chart =
-        frame(area, 34, room_for(y_ticks.iter().map(y_label))).build_cartesian_2d(0.0..across, values.0..values.1)?;
+    let mut chart = frame(area, 34, room_for(y_ticks.iter().map(y_label)))
+        .build_cartesian_2d(0.0..across, values.0..values.1)?;
     styled(&mut chart.configure_mesh())
         .x_labels(TICKS)
         .x_label_formatter(&|value| tick(*value, x_decimals, Unit::Number))
@@ -69,7 +81,8 @@ fn draw(area: &Area<'_>, x: &str, unit: Unit, marks: &[&Mark], across: f64, valu
     for mark in marks {
         let ((x, x_spread), (y, y_spread)) = (mark.x, mark.y);
         let colour = ink::SERIES[mark.series % ink::SERIES.len()];
-        let spreads = [[(x - x_spread, y), (x + x_spread, y)], [(x, y - y_spread), (x, y + y_spread)]];
+        let spreads =
+            [[(x - x_spread, y), (x + x_spread, y)], [(x, y - y_spread), (x, y + y_spread)]];
         for line in spreads.into_iter().filter(|[start, end]| start != end) {
             chart.draw_series([PathElement::new(line.to_vec(), colour.stroke_width(2 * FINE))])?;
         }
@@ -92,21 +105,31 @@ impl Names {
     }
 
     /// Beside and a little above the point, or below what is there.
-    fn write(&mut self, area: &Area<'_>, name: &str, (x, y): (i32, i32), on_the_left: bool) -> Drawn {
+    fn write(
+        &mut self,
+        area: &Area<'_>,
+        name: &str,
+        (x, y): (i32, i32),
+        on_the_left: bool,
+    ) -> Drawn {
         let [fine, font] = [FINE, FONT].map(|size| size as i32);
         let mut name: String = name.to_owned();
         if name.chars().count() > LETTERS {
             name = name.chars().take(LETTERS - 1).chain(['…']).collect();
         }
         let width = name.chars().count() as i32 * font * 6 / 10;
-        let (anchor, start) = if on_the_left { (HPos::Right, x - 7 * fine) } else { (HPos::Left, x + 7 * fine) };
-        let (left, right) = if on_the_left { (start - width, start) } else { (start, start + width) };
+        let (anchor, start) =
+            if on_the_left { (HPos::Right, x - 7 * fine) } else { (HPos::Left, x + 7 * fine) };
+        let (left, right) =
+            if on_the_left { (start - width, start) } else { (start, start + width) };
         let mut line = y - 9 * fine;
-        while self.taken.iter().any(|&(l, r, at)| l < right && left < r && (at - line).abs() < font) {
+        while self.taken.iter().any(|&(l, r, at)| l < right && left < r && (at - line).abs() < font)
+        {
             line += fine;
         }
         self.taken.push((left, right, line));
-        let style = text().with_anchor::<RGBColor>(Pos::new(anchor, VPos::Center)).into_text_style(area);
+        let style =
+            text().with_anchor::<RGBColor>(Pos::new(anchor, VPos::Center)).into_text_style(area);
         area.draw_text(&name, &style, (start, line))
     }
 }
@@ -123,15 +146,25 @@ mod tests {
 
     #[test]
     fn every_arm_is_a_point_with_its_spread_and_name() {
-        let marks = [mark(0, "first", (0.02, 0.001), (0.75, 0.01)), mark(2, "<b>", (1.5, 0.1), (0.5, 0.0))];
+        let marks =
+            [mark(0, "first", (0.02, 0.001), (0.75, 0.01)), mark(2, "<b>", (1.5, 0.1), (0.5, 0.0))];
         let chart = scatter(LABELS, Unit::Share, &marks).0;
         assert_eq!(chart.matches("<circle").count(), 2);
-        assert!(chart.contains("75.0\u{a0}% at 0.020") && chart.contains("50.0\u{a0}% at 1.50"), "{chart}");
-        assert!(chart.contains("&lt;b&gt;") && !chart.contains("<b>&lt;b") && !chart.contains("><b><"), "{chart}");
+        assert!(
+            chart.contains("75.0\u{a0}% at 0.020") && chart.contains("50.0\u{a0}% at 1.50"),
+            "{chart}"
+        );
+        assert!(
+            chart.contains("&lt;b&gt;") && !chart.contains("<b>&lt;b") && !chart.contains("><b><"),
+            "{chart}"
+        );
         let drawn = |n: usize| {
             let RGBColor(r, g, b) = ink::SERIES[n];
             let svg = chart.split("<ul").next().unwrap();
-            svg.matches(&format!("<polyline fill=\"none\" opacity=\"1\" stroke=\"#{r:02X}{g:02X}{b:02X}\"")).count()
+            svg.matches(&format!(
+                "<polyline fill=\"none\" opacity=\"1\" stroke=\"#{r:02X}{g:02X}{b:02X}\""
+            ))
+            .count()
         };
         assert_eq!((drawn(0), drawn(2)), (2, 1), "a spread of 0 has no line: {chart}");
     }
@@ -144,7 +177,16 @@ mod tests {
             .iter()
             .map(|name| {
                 let before = chart.split(&format!("\n{name}\n")).next().unwrap();
-                before.rsplit("<text").next().unwrap().split(" y=\"").nth(1).unwrap().split('"').next().unwrap()
+                before
+                    .rsplit("<text")
+                    .next()
+                    .unwrap()
+                    .split(" y=\"")
+                    .nth(1)
+                    .unwrap()
+                    .split('"')
+                    .next()
+                    .unwrap()
             })
             .collect();
         assert!(heights[0] != heights[1] && heights[1] != heights[2], "{heights:?}");
@@ -153,7 +195,8 @@ mod tests {
     #[test]
     fn any_values_can_be_drawn() {
         for value in [0.0, 1e-300, 1e29, 5.0] {
-            let chart = scatter(LABELS, Unit::Number, &[mark(0, "a", (value, value), (value, 0.0))]).0;
+            let chart =
+                scatter(LABELS, Unit::Number, &[mark(0, "a", (value, value), (value, 0.0))]).0;
             assert!(chart.contains("<svg") && !chart.contains("NaN"), "{value}");
         }
         for marks in [vec![], vec![mark(0, "a", (f64::NAN, 0.0), (1.0, 0.0))]] {

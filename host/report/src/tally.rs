@@ -1,4 +1,5 @@
-//! What the completions of a run look like, step by step, and which of them are worth showing. Traces go by one at a time.
+//! What the completions of a run look like, step by step, and which of them are worth showing.
+//! Traces go by one at a time.
 
 use std::collections::HashSet;
 
@@ -29,7 +30,8 @@ impl StepTally {
         part / self.completions.max(1) as f64
     }
 
-    /// Right answers among those that a gold decided; `None` where a judge of one's own gave other labels.
+    /// Right answers among those that a gold decided; `None` where a judge of one's own gave other
+    /// labels.
     #[must_use]
     pub fn accuracy(&self) -> Option<f64> {
         (self.graded > 0).then(|| self.right as f64 / self.graded as f64)
@@ -53,7 +55,8 @@ impl StepTally {
         self.share(self.empty_thinks as f64)
     }
 
-    /// Of a completion's sequences of four words, the part that stood in it before; the mean over the completions.
+    /// Of a completion's sequences of four words, the part that stood in it before; the mean over
+    /// the completions.
     #[must_use]
     pub fn repetition(&self) -> f64 {
         self.share(self.repetition)
@@ -78,7 +81,9 @@ impl StepTally {
 }
 
 fn has_empty_think(trace: &Trace) -> bool {
-    let of = |section: Section| trace.sentences.iter().filter(move |sentence| sentence.section == section);
+    let of = |section: Section| {
+        trace.sentences.iter().filter(move |sentence| sentence.section == section)
+    };
     let reasoning: usize = of(Section::Think).map(|sentence| sentence.text.chars().count()).sum();
     of(Section::Answer).next().is_some() && reasoning < MIN_REASONING
 }
@@ -125,14 +130,32 @@ impl Tally {
         tally.add(&trace, compatibility);
         self.largest_reward = self.largest_reward.max(crate::completion::largest([&trace]));
         let value = trace.mean_return;
-        keep(&mut self.best, shown, value, |one| -one, || Shown { step, place, trace: trace.clone() });
-        keep(&mut self.worst, shown, value, |one| one, || Shown { step, place, trace: trace.clone() });
+        keep(
+            &mut self.best,
+            shown,
+            value,
+            |one| -one,
+            || Shown { step, place, trace: trace.clone() },
+        );
+        keep(
+            &mut self.worst,
+            shown,
+            value,
+            |one| one,
+            || Shown { step, place, trace: trace.clone() },
+        );
     }
 }
 
-/// Keeps the completions with the least `order(mean return)`, one of each question. Of equal ones the later is kept: it says more
-/// about the policy as it has become.
-fn keep(kept: &mut Vec<Shown>, most: usize, value: f64, order: fn(f64) -> f64, shown: impl FnOnce() -> Shown) {
+/// Keeps the completions with the least `order(mean return)`, one of each question. Of equal ones
+/// the later is kept: it says more about the policy as it has become.
+fn keep(
+    kept: &mut Vec<Shown>,
+    most: usize,
+    value: f64,
+    order: fn(f64) -> f64,
+    shown: impl FnOnce() -> Shown,
+) {
     let is_full = kept.len() >= most;
     if is_full && kept.last().is_none_or(|last| order(last.trace.mean_return) < order(value)) {
         return;
@@ -156,7 +179,9 @@ mod tests {
 
     fn tally(completions: &[&str]) -> StepTally {
         let mut tally = Tally::default();
-        completions.iter().for_each(|text| tally.add(1, trace("q", text, 0.0), Compatibility::Paper, 1));
+        completions
+            .iter()
+            .for_each(|text| tally.add(1, trace("q", text, 0.0), Compatibility::Paper, 1));
         tally.steps[0]
     }
 
@@ -165,12 +190,22 @@ mod tests {
     #[test]
     fn what_is_wrong_with_a_completion_is_counted() {
         let sound = tally(&[SOUND]);
-        assert_eq!((sound.refusals(), sound.without_answer(), sound.empty_thinks()), (0.0, 0.0, 0.0));
+        assert_eq!(
+            (sound.refusals(), sound.without_answer(), sound.empty_thinks()),
+            (0.0, 0.0, 0.0)
+        );
         assert_eq!((sound.repetition(), sound.accuracy()), (0.0, Some(1.0)));
-        assert_eq!(tally(&[SOUND, "<think>x</think><answer>I don't know</answer>"]).refusals(), 0.5);
+        assert_eq!(
+            tally(&[SOUND, "<think>x</think><answer>I don't know</answer>"]).refusals(),
+            0.5
+        );
         assert_eq!(tally(&[SOUND, "<think>Paris is the capital city of"]).without_answer(), 0.5);
         assert_eq!(tally(&[SOUND, "<think> </think><answer>Paris</answer>"]).empty_thinks(), 0.5);
-        assert!(tally(&["so it goes on and so it goes on and so it goes on and so it goes"]).repetition() > 0.5);
+        assert!(
+            tally(&["so it goes on and so it goes on and so it goes on and so it goes"])
+                .repetition()
+                > 0.5
+        );
     }
 
     #[test]
@@ -184,7 +219,9 @@ mod tests {
             tally.add(step, trace(question, SOUND, value), Compatibility::Paper, 2);
         }
         let told = |kept: &[Shown]| -> Vec<(String, f64, usize)> {
-            kept.iter().map(|one| (one.trace.question.clone(), one.trace.mean_return, one.step)).collect()
+            kept.iter()
+                .map(|one| (one.trace.question.clone(), one.trace.mean_return, one.step))
+                .collect()
         };
         assert_eq!(told(&tally.best), [("a".into(), 3.0, 1), ("b".into(), 2.0, 4)]);
         assert_eq!(told(&tally.worst), [("c".into(), -2.0, 6), ("d".into(), 0.0, 5)]);

@@ -21,10 +21,17 @@ pub fn trace(question: &str, completion: &str, mean_return: f64) -> Trace {
     Trace {
         question: question.into(),
         completion: completion.into(),
-        response: ResponseGrades { judge: Grade::new(2.0, "GOOD"), format: Grade::new(1.0, "KEPT") },
+        response: ResponseGrades {
+            judge: Grade::new(2.0, "GOOD"),
+            format: Grade::new(1.0, "KEPT"),
+        },
         alignment_rate: 1.0,
         fallback: false,
-        sentences: split(completion, Compatibility::Paper).sentences.into_iter().map(sentence).collect(),
+        sentences: split(completion, Compatibility::Paper)
+            .sentences
+            .into_iter()
+            .map(sentence)
+            .collect(),
         mean_return,
     }
 }
@@ -33,7 +40,10 @@ pub fn trace(question: &str, completion: &str, mean_return: f64) -> Trace {
 pub fn run_folder(steps: usize, completions: impl Fn(usize) -> Vec<Trace>) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-    write("config.toml", "run = { seed = 7, steps = 9 }\nrule.plugin = \"first.wasm\"\nrollout.num_generations = 2\n");
+    write(
+        "config.toml",
+        "run = { seed = 7, steps = 9 }\nrule.plugin = \"first.wasm\"\nrollout.num_generations = 2\n",
+    );
     write("manifest.json", "{\"seed\": \"7\", \"plugin\": \"0123\"}");
     let (mut metrics, mut traces) = (String::new(), String::new());
     for step in 1..=steps {

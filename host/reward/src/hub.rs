@@ -28,19 +28,30 @@ impl Kind {
     }
 }
 
-/// The newest snapshot of `OWNER/NAME` in the cache; `None` where there is none, or the text is no such name.
+/// The newest snapshot of `OWNER/NAME` in the cache; `None` where there is none, or the text is no
+/// such name.
 pub fn snapshot(kind: Kind, name: &str) -> Option<PathBuf> {
-    let repository = cache()?.join(format!("{}--{}", kind.prefix(), repository(name)?.replace('/', "--")));
+    let repository =
+        cache()?.join(format!("{}--{}", kind.prefix(), repository(name)?.replace('/', "--")));
     let commit = std::fs::read_to_string(repository.join("refs/main")).ok()?;
     Some(repository.join("snapshots").join(commit.trim())).filter(|snapshot| snapshot.is_dir())
 }
 
-/// What is said of a file or folder that is not there: how to get it, where the setting can have been a name.
+/// What is said of a file or folder that is not there: how to get it, where the setting can have
+/// been a name.
 pub fn missing(kind: Kind, path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    let is_file =
-        || path.extension().is_some_and(|extension| ["json", "jsonl", "parquet"].iter().any(|file| extension == *file));
-    let name = path.strip_prefix(here).ok().and_then(Path::to_str).and_then(repository).filter(|_| !is_file());
+    let is_file = || {
+        path.extension().is_some_and(|extension| {
+            ["json", "jsonl", "parquet"].iter().any(|file| extension == *file)
+        })
+    };
+    let name = path
+        .strip_prefix(here)
+        .ok()
+        .and_then(Path::to_str)
+        .and_then(repository)
+        .filter(|_| !is_file());
     match name.zip(cache()) {
         Some((name, cache)) => {
             format!(
@@ -66,7 +77,9 @@ fn repository(text: &str) -> Option<&str> {
 
 /// As `huggingface_hub` looks for it.
 fn cache() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let set =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
-    set("HF_HUB_CACHE").or_else(|| Some(set("HF_HOME").or_else(|| Some(home()?.join("huggingface")))?.join("hub")))
+    set("HF_HUB_CACHE")
+        .or_else(|| Some(set("HF_HOME").or_else(|| Some(home()?.join("huggingface")))?.join("hub")))
 }

@@ -50,13 +50,18 @@ impl Passages {
         self.folders.is_empty()
     }
 
-    /// Up to `limit` passages that match: as many as the first index has, then the second, and so on.
+    /// Up to `limit` passages that match: as many as the first index has, then the second, and so
+    /// on.
     ///
     /// # Errors
-    /// Where every index is on a server, which counts and has no text to show, or an index is damaged.
+    /// Where every index is on a server, which counts and has no text to show, or an index is
+    /// damaged.
     pub fn of(&self, all_of: &[Vec<String>], limit: usize) -> Result<Vec<Passage>> {
         let mut passages = Vec::new();
-        ensure!(!self.is_empty(), "The index is on a server, which counts and has no text to show.");
+        ensure!(
+            !self.is_empty(),
+            "The index is on a server, which counts and has no text to show."
+        );
         for corpus in self.open()? {
             passages.extend(corpus.passages(all_of, &self.options, limit - passages.len())?);
         }

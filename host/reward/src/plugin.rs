@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 
 use crate::folders;
 
-/// A plugin's path from the current folder; none for a bare name that is not there, which is a shipped rule's.
+/// A plugin's path from the current folder; none for a bare name that is not there, which is a
+/// shipped rule's.
 pub fn here(plugin: &Path) -> Option<PathBuf> {
     let here = with_extension(plugin).into_iter().find(|path| path.is_file());
     here.or_else(|| (!is_bare(plugin)).then(|| plugin.to_owned()))
@@ -18,7 +19,10 @@ pub fn find(plugin: &Path) -> Result<PathBuf> {
     let folders = if is_bare(plugin) { search_path() } else { vec![PathBuf::new()] };
     // A pipe or a device is found too, so that loading says what is wrong with it.
     let found = |plugin: &PathBuf| {
-        folders.iter().map(|folder| folder.join(plugin)).find(|path| path.exists() && !path.is_dir())
+        folders
+            .iter()
+            .map(|folder| folder.join(plugin))
+            .find(|path| path.exists() && !path.is_dir())
     };
     with_extension(plugin).iter().find_map(found).with_context(|| {
         let hint = match meant(plugin) {
@@ -47,11 +51,15 @@ pub fn built() -> BTreeSet<PathBuf> {
 /// The `.wasm` files in a folder; none where it cannot be read.
 pub fn wasm_files(folder: &Path) -> BTreeSet<PathBuf> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let paths = std::fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let paths = std::fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()));
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "wasm")).collect()
 }
 
-/// What somebody meant who wrote this path: a file in it where it is a folder, else one with a similar name.
+/// What somebody meant who wrote this path: a file in it where it is a folder, else one with a
+/// similar name.
 fn meant(plugin: &Path) -> Option<PathBuf> {
     if plugin.is_dir() {
         wasm_files(plugin).pop_first()
@@ -66,7 +74,8 @@ fn meant(plugin: &Path) -> Option<PathBuf> {
 fn nearest(plugin: &Path, files: BTreeSet<PathBuf>) -> Option<PathBuf> {
     let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     let wanted = stem(plugin)?;
-    let likeness = |path: &PathBuf| stem(path).map_or(0.0, |name| strsim::jaro_winkler(&name, &wanted));
+    let likeness =
+        |path: &PathBuf| stem(path).map_or(0.0, |name| strsim::jaro_winkler(&name, &wanted));
     let like = files.into_iter().filter(|path| likeness(path) > 0.8);
     like.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))
 }

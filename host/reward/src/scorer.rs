@@ -1,7 +1,10 @@
-//! The reward, opened once: completions → what they earn. [`crate::check`] is the other thing that it is good for.
+//! The reward, opened once: completions → what they earn. [`crate::check`] is the other thing that
+//! it is good for.
 
 use anyhow::Result;
-use corver_core::{Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, Verifiers, score};
+use corver_core::{
+    Graders, Question, RewardSettings, Rollout, Scored, Scorers, StepError, Verifiers, score,
+};
 use corver_extract::Extractor;
 use corver_settings::{CheckSettings, Settings};
 
@@ -39,7 +42,11 @@ impl Scorer {
     ///
     /// # Errors
     /// Where a part fails.
-    pub fn score(&mut self, rollouts: &[Rollout], questions: &[Question]) -> Result<Scored, StepError> {
+    pub fn score(
+        &mut self,
+        rollouts: &[Rollout],
+        questions: &[Question],
+    ) -> Result<Scored, StepError> {
         let mut scorers = Scorers {
             extractor: &mut self.extractor,
             verifiers: &mut self.verifiers,

@@ -1,12 +1,15 @@
-//! What a rule costs: `first` over batches of completions, the calls, both rounds and all conversions included, with a
-//! corpus that answers at once; its code alone, natively; several cores; and a start from the cache of compiled rules.
-//! Writes `target/bench/rules.json`, each figure with its bar, and prints it as a table.
+//! What a rule costs: `first` over batches of completions, the calls, both rounds and all
+//! conversions included, with a corpus that answers at once; its code alone, natively; several
+//! cores; and a start from the cache of compiled rules. Writes `target/bench/rules.json`, each
+//! figure with its bar, and prints it as a table.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers};
+use corver_core::{
+    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers,
+};
 use corver_rules::{LoadOptions, Rule};
 use corver_sdk::{Ask, Corpus, Judgement, SentenceRule};
 use cpu_time::ThreadTime;
@@ -71,7 +74,8 @@ fn plugin() -> PathBuf {
 
 /// The same sentences in the types of a rule.
 fn native(sentences: &[Sentence]) -> Vec<corver_sdk::Sentence> {
-    let triplet = |Triplet { head, relation, tail }: Triplet| corver_sdk::Triplet { head, relation, tail };
+    let triplet =
+        |Triplet { head, relation, tail }: Triplet| corver_sdk::Triplet { head, relation, tail };
     let sentence = |Sentence { text, triplets, .. }: Sentence| corver_sdk::Sentence {
         text,
         section: corver_sdk::Section::Think,
@@ -86,14 +90,16 @@ fn judge_natively(rule: &First, sentences: &[corver_sdk::Sentence]) -> Vec<Judge
     let judge = |sentence| {
         let asked = rule.score(sentence, &Corpus::new(size, &[]));
         let Err(Ask(requests)) = asked else { panic!("every sentence has a fact: {asked:?}") };
-        let count = corver_sdk::Reply::Count(corver_sdk::Count { occurrences: Some(7), exact: true });
+        let count =
+            corver_sdk::Reply::Count(corver_sdk::Count { occurrences: Some(7), exact: true });
         let replies = vec![count; requests.len()];
         rule.score(sentence, &Corpus::new(size, &replies)).expect("all is answered")
     };
     sentences.iter().map(judge).collect()
 }
 
-/// Measures the processor time of the thread of `one`: other work on the machine does not count, as it would by the clock.
+/// Measures the processor time of the thread of `one`: other work on the machine does not count, as
+/// it would by the clock.
 fn on_one_core<T>(one: &ThreadPool, b: &mut Bencher<'_>, mut work: impl FnMut() -> T + Send) {
     b.iter_custom(|iterations| {
         one.install(|| {
@@ -115,7 +121,9 @@ fn judge(c: &mut Criterion) {
         let batch = batch(&sentences, &golds);
         group.throughput(Throughput::Elements(n as u64));
         group.bench_function(BenchmarkId::new("plugin", n), |b| {
-            on_one_core(&one, b, || rule.score(black_box(&batch), &mut Verifiers::counting(Instant)).unwrap());
+            on_one_core(&one, b, || {
+                rule.score(black_box(&batch), &mut Verifiers::counting(Instant)).unwrap()
+            });
         });
         let native = native(&sentences);
         group.bench_function(BenchmarkId::new("code-alone", n), |b| {
@@ -134,7 +142,9 @@ fn on_all_cores(c: &mut Criterion) {
     for n in numbers_of_cores() {
         let pool = ThreadPoolBuilder::new().num_threads(n).build().unwrap();
         group.bench_function(BenchmarkId::from_parameter(n), |b| {
-            pool.install(|| b.iter(|| rule.score(black_box(&batch), &mut Verifiers::counting(Instant)).unwrap()));
+            pool.install(|| {
+                b.iter(|| rule.score(black_box(&batch), &mut Verifiers::counting(Instant)).unwrap())
+            });
         });
     }
     group.finish();
@@ -142,7 +152,8 @@ fn on_all_cores(c: &mut Criterion) {
 
 /// 1, 2, 4 and so on.
 fn numbers_of_cores() -> impl Iterator<Item = usize> {
-    std::iter::successors(Some(1), |n| Some(2 * n)).take_while(|&n| n <= rayon::current_num_threads())
+    std::iter::successors(Some(1), |n| Some(2 * n))
+        .take_while(|&n| n <= rayon::current_num_threads())
 }
 
 fn load(c: &mut Criterion) {
@@ -150,7 +161,9 @@ fn load(c: &mut Criterion) {
     let options = LoadOptions { cache_dir: Some(folder.path().into()), ..LoadOptions::default() };
     let path = plugin();
     let mut group = c.benchmark_group("rules");
-    group.bench_function("load", |b| b.iter(|| Rule::load(black_box(&path), options.clone()).unwrap()));
+    group.bench_function("load", |b| {
+        b.iter(|| Rule::load(black_box(&path), options.clone()).unwrap())
+    });
 }
 
 /// A measured time and its bar. Units are in the names.
@@ -160,15 +173,21 @@ struct Figure {
     bar: Option<f64>,
 }
 
-/// Nanoseconds of one iteration, the median of a benchmark's samples; `None` where it has not run since `start`.
+/// Nanoseconds of one iteration, the median of a benchmark's samples; `None` where it has not run
+/// since `start`.
 fn median(folder: &Path, benchmark: &str, start: SystemTime) -> Option<f64> {
     let path = folder.join(benchmark).join("new/sample.json");
     path.metadata().and_then(|file| file.modified()).ok().filter(|&written| written >= start)?;
     let sample = std::fs::read_to_string(path).ok()?;
     let sample: Value = serde_json::from_str(&sample).ok()?;
-    let numbers = |key: &str| Some(sample[key].as_array()?.iter().filter_map(Value::as_f64).collect::<Vec<_>>());
-    let mut each: Vec<f64> =
-        numbers("times")?.into_iter().zip(numbers("iters")?).map(|(time, iterations)| time / iterations).collect();
+    let numbers = |key: &str| {
+        Some(sample[key].as_array()?.iter().filter_map(Value::as_f64).collect::<Vec<_>>())
+    };
+    let mut each: Vec<f64> = numbers("times")?
+        .into_iter()
+        .zip(numbers("iters")?)
+        .map(|(time, iterations)| time / iterations)
+        .collect();
     each.sort_by(f64::total_cmp);
     each.get(each.len() / 2).copied()
 }
@@ -177,12 +196,21 @@ fn median(folder: &Path, benchmark: &str, start: SystemTime) -> Option<f64> {
 fn figures(criterion: &Path, start: SystemTime) -> Vec<Figure> {
     let median = |benchmark: &str| median(criterion, benchmark, start);
     let mut figures = Vec::new();
-    let mut add =
-        |name: String, value: Option<f64>, bar| figures.extend(value.map(|value| Figure { name, value, bar }));
+    let mut add = |name: String, value: Option<f64>, bar| {
+        figures.extend(value.map(|value| Figure { name, value, bar }))
+    };
     for n in SIZES {
         let per_sentence = |of: &str| Some(median(&format!("rules/{of}/{n}"))? / 1e3 / n as f64);
-        add(format!("first.wasm, batches of {n}, us per sentence"), per_sentence("plugin"), Some(4.0));
-        add(format!("its code alone, {n} sentences, us per sentence"), per_sentence("code-alone"), None);
+        add(
+            format!("first.wasm, batches of {n}, us per sentence"),
+            per_sentence("plugin"),
+            Some(4.0),
+        );
+        add(
+            format!("its code alone, {n} sentences, us per sentence"),
+            per_sentence("code-alone"),
+            None,
+        );
     }
     add("load from the cache, ms".into(), median("rules/load").map(|ns| ns / 1e6), Some(5.0));
     let one = median("cores/1");
@@ -210,7 +238,8 @@ fn report(start: SystemTime) {
         .collect();
     let path = target.join("bench/rules.json");
     std::fs::create_dir_all(target.join("bench")).expect("target is writable");
-    std::fs::write(&path, serde_json::to_vec_pretty(&rows).expect("numbers")).expect("target is writable");
+    std::fs::write(&path, serde_json::to_vec_pretty(&rows).expect("numbers"))
+        .expect("target is writable");
 }
 
 fn main() {

@@ -64,7 +64,8 @@ struct Outline {
     has_contract: bool,
 }
 
-/// Whether `wasm` is a rule of this kind that this host can run; then the interfaces whose functions it may call.
+/// Whether `wasm` is a rule of this kind that this host can run; then the interfaces whose
+/// functions it may call.
 pub(crate) fn check(path: &Path, wasm: &[u8], wanted: Kind) -> Result<Vec<String>, RuleError> {
     let outline = read(path, wasm)?;
     let found = exported(path, &outline.exports)?;
@@ -72,8 +73,12 @@ pub(crate) fn check(path: &Path, wasm: &[u8], wanted: Kind) -> Result<Vec<String
         return Err(RuleError::OtherKind { path: path.into(), found, wanted });
     }
     check_imports(path, &outline.imports)?;
-    let mut imports: Vec<String> =
-        outline.imports.iter().filter_map(|import| import.split('#').next()).map(str::to_owned).collect();
+    let mut imports: Vec<String> = outline
+        .imports
+        .iter()
+        .filter_map(|import| import.split('#').next())
+        .map(str::to_owned)
+        .collect();
     imports.retain(|import| interface_and_version(import).0 != TYPES);
     imports.dedup();
     Ok(imports)
@@ -88,19 +93,22 @@ fn read(path: &Path, wasm: &[u8]) -> Result<Outline, RuleError> {
     if !wasm.starts_with(b"\0asm") {
         return Err(RuleError::NotWasm { path: path.into() });
     }
-    let outline = outline(wasm).map_err(|error| RuleError::Invalid { path: path.into(), detail: error.to_string() })?;
+    let outline = outline(wasm)
+        .map_err(|error| RuleError::Invalid { path: path.into(), detail: error.to_string() })?;
     if outline.encoding == Encoding::Module && !outline.has_contract {
         return Err(RuleError::ForeignModule { path: path.into() });
     }
     Ok(outline)
 }
 
-/// The component in a plugin file: a module is wrapped, a component stays as it is. The error says what is wrong with it.
+/// The component in a plugin file: a module is wrapped, a component stays as it is. The error says
+/// what is wrong with it.
 pub(crate) fn component(wasm: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     if Parser::is_component(wasm) {
         return Ok(wasm.into());
     }
-    let encode = || wit_component::ComponentEncoder::default().validate(true).module(wasm)?.encode();
+    let encode =
+        || wit_component::ComponentEncoder::default().validate(true).module(wasm)?.encode();
     // The encoder panics over some damaged contracts, which the module carries.
     match catch_unwind(encode) {
         Ok(encoded) => encoded.map(Cow::from).map_err(|error| format!("{error:#}")),
@@ -109,8 +117,12 @@ pub(crate) fn component(wasm: &[u8]) -> Result<Cow<'_, [u8]>, String> {
 }
 
 fn outline(wasm: &[u8]) -> wasmparser::Result<Outline> {
-    let mut outline =
-        Outline { encoding: Encoding::Module, imports: Vec::new(), exports: Vec::new(), has_contract: false };
+    let mut outline = Outline {
+        encoding: Encoding::Module,
+        imports: Vec::new(),
+        exports: Vec::new(),
+        has_contract: false,
+    };
     let mut depth = 0_usize;
     for payload in Parser::new(0).parse_all(wasm) {
         match payload? {

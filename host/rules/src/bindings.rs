@@ -1,5 +1,5 @@
-//! The contract's types, generated from `wit/corver.wit`, and how the host's own become these. They borrow every text, so
-//! that calling a rule copies it once: into the rule's memory.
+//! The contract's types, generated from `wit/corver.wit`, and how the host's own become these. They
+//! borrow every text, so that calling a rule copies it once: into the rule's memory.
 
 use corver_core::response::answer_block;
 use corver_core::text::strip;
@@ -32,13 +32,18 @@ pub use generated::exports::corver::reward::{response_grading, sentence_scoring}
 pub const VERSION: &str = "0.1.0";
 
 /// Hands `completions` over in the contract's types.
-pub fn with_lowered<T>(completions: &[Completion<'_>], hand_over: impl FnOnce(&[types::Completion<'_>]) -> T) -> T {
+pub fn with_lowered<T>(
+    completions: &[Completion<'_>],
+    hand_over: impl FnOnce(&[types::Completion<'_>]) -> T,
+) -> T {
     let sentences = || completions.iter().flat_map(|completion| completion.sentences);
-    let triplets: Vec<types::Triplet<'_>> = sentences().flat_map(|sentence| &sentence.triplets).map(triplet).collect();
+    let triplets: Vec<types::Triplet<'_>> =
+        sentences().flat_map(|sentence| &sentence.triplets).map(triplet).collect();
     let mut rest = &triplets[..];
     let sentences: Vec<types::Sentence<'_>> =
         sentences().map(|one| sentence(one, next(&mut rest, one.triplets.len()))).collect();
-    let golds: Vec<&str> = completions.iter().flat_map(|completion| completion.golds).map(String::as_str).collect();
+    let golds: Vec<&str> =
+        completions.iter().flat_map(|completion| completion.golds).map(String::as_str).collect();
     let evidence: Vec<&str> =
         completions.iter().flat_map(|completion| completion.evidence).map(String::as_str).collect();
     let (mut rest, mut golds, mut evidence) = (&sentences[..], &golds[..], &evidence[..]);

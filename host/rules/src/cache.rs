@@ -1,5 +1,5 @@
-//! Machine code of earlier runs, in a folder that this user alone can write to. A file's name is the hash of everything
-//! that decides its code.
+//! Machine code of earlier runs, in a folder that this user alone can write to. A file's name is
+//! the hash of everything that decides its code.
 
 use std::fs::{DirBuilder, File};
 use std::hash::{Hash, Hasher};
@@ -11,10 +11,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use wasmtime::Engine;
 
-/// Largest file that is read, bytes. A rule that brings an interpreter of 19 MB becomes 32 MB of code.
+/// Largest file that is read, bytes. A rule that brings an interpreter of 19 MB becomes 32 MB of
+/// code.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// The folder, opened once: what is read later comes from this one, whatever has taken its path since.
+/// The folder, opened once: what is read later comes from this one, whatever has taken its path
+/// since.
 pub(crate) struct Cache {
     folder: OwnedFd,
     path: PathBuf,
@@ -23,9 +25,14 @@ pub(crate) struct Cache {
 impl Cache {
     /// Makes the folder where there is none. The error says why it cannot be trusted, or used.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| error.to_string())?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| error.to_string())?;
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|error| error.to_string())?;
+        let folder =
+            rustix::fs::open(path, flags, Mode::empty()).map_err(|error| error.to_string())?;
         let stat = rustix::fs::fstat(&folder).map_err(|error| error.to_string())?;
         check_rights(&stat)?;
         // Nobody else has written to it so far, and nobody else shall.
@@ -47,7 +54,10 @@ impl Cache {
         }
         check_rights(&stat)?;
         let mut bytes = Vec::new();
-        File::from(file).take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+        File::from(file)
+            .take(MAX_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| error.to_string())?;
         if bytes.len() as u64 > MAX_BYTES {
             return Err(format!("it has more than {MAX_BYTES} bytes"));
         }
@@ -58,8 +68,8 @@ impl Cache {
         Ok(Some(bytes.split_off(blake3::OUT_LEN)))
     }
 
-    /// A file is a hash, then the code. The hash is of both code and key, so that a damaged file, or one of another rule or
-    /// engine, is not taken for this one's.
+    /// A file is a hash, then the code. The hash is of both code and key, so that a damaged file,
+    /// or one of another rule or engine, is not taken for this one's.
     pub(crate) fn write(&self, key: &blake3::Hash, code: &[u8]) -> std::io::Result<()> {
         let mut unfinished = tempfile::NamedTempFile::new_in(&self.path)?;
         unfinished.write_all(blake3::keyed_hash(key.as_bytes(), code).as_bytes())?;
@@ -90,7 +100,8 @@ fn check_rights(stat: &Stat) -> Result<(), String> {
     Ok(())
 }
 
-/// Hash of the plugin and of everything that the engine's code depends on: its version, settings and processor.
+/// Hash of the plugin and of everything that the engine's code depends on: its version, settings
+/// and processor.
 pub(crate) fn key(engine: &Engine, plugin: &blake3::Hash) -> blake3::Hash {
     struct Blake3(blake3::Hasher);
     impl Hasher for Blake3 {
@@ -174,7 +185,8 @@ mod tests {
         let endless = put(&|| symlink("/dev/zero", &file).unwrap());
         assert!(endless.contains("symbolic links"), "{endless}");
         let pipe = put(&|| {
-            rustix::fs::mknodat(rustix::fs::CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+            rustix::fs::mknodat(rustix::fs::CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+                .unwrap();
         });
         assert_eq!(pipe, "it is no regular file");
         let open = put(&|| {
@@ -190,7 +202,10 @@ mod tests {
         assert_eq!(std::fs::metadata(&cache.path).unwrap().permissions().mode() & 0o777, 0o700);
         let linked = folder.path().join("linked");
         symlink(&cache.path, &linked).unwrap();
-        assert!(Cache::open(&linked).is_err(), "a link to a folder is somebody's choice of a folder");
+        assert!(
+            Cache::open(&linked).is_err(),
+            "a link to a folder is somebody's choice of a folder"
+        );
         assert!(Cache::open(&elsewhere).is_err(), "a file");
     }
 
@@ -200,6 +215,9 @@ mod tests {
         let here = engine(&Limits::default(), Inlining::No).unwrap();
         let other = Engine::new(Config::new().cranelift_opt_level(OptLevel::None)).unwrap();
         assert_ne!(key(&here, &plugin), key(&other, &plugin));
-        assert_eq!(key(&here, &plugin), key(&engine(&Limits::default(), Inlining::No).unwrap(), &plugin));
+        assert_eq!(
+            key(&here, &plugin),
+            key(&engine(&Limits::default(), Inlining::No).unwrap(), &plugin)
+        );
     }
 }

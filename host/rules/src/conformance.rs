@@ -1,8 +1,8 @@
-//! What every rule must keep, tried on a batch of odd completions: the same verdicts whenever and with whomever a completion
-//! is judged.
+//! What every rule must keep, tried on a batch of odd completions: the same verdicts whenever and
+//! with whomever a completion is judged.
 //!
-//! Everything else that the contract asks (finite rewards, one outcome per sentence, limits) is checked in every batch,
-//! in training too.
+//! Everything else that the contract asks (finite rewards, one outcome per sentence, limits) is
+//! checked in every batch, in training too.
 
 mod oracle;
 mod responses;
@@ -48,7 +48,8 @@ const ENTITIES: [&str; 12] = [
 ];
 
 /// What was asked, by completion.
-const QUESTIONS: [&str; 5] = ["Where is Rome?", "", "Who directed Il Seduttore?", "東京?", "What do you know of Lima?"];
+const QUESTIONS: [&str; 5] =
+    ["Where is Rome?", "", "Who directed Il Seduttore?", "東京?", "What do you know of Lima?"];
 
 /// What a rule made of the batch.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -109,9 +110,9 @@ pub enum NotConformant {
 }
 
 impl Rule {
-    /// Judges a fixed batch of odd completions: all at once, again, in the opposite order, one by one, and with a corpus
-    /// that stops counting where a query allows it. The verdicts must be the same. With a corpus of unknown size they may
-    /// be others, but must keep the contract.
+    /// Judges a fixed batch of odd completions: all at once, again, in the opposite order, one by
+    /// one, and with a corpus that stops counting where a query allows it. The verdicts must be the
+    /// same. With a corpus of unknown size they may be others, but must keep the contract.
     ///
     /// # Errors
     /// Where they are not, or the rule breaks its contract.
@@ -124,7 +125,8 @@ fn conform(
     score: impl Fn(&[Completion<'_>], &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, RuleError>,
 ) -> Result<Conformance, NotConformant> {
     let sentences: Vec<Vec<Sentence>> = (0..COMPLETIONS).map(sentences).collect();
-    let texts: Vec<String> = sentences.iter().enumerate().map(|(place, sentences)| text(place, sentences)).collect();
+    let texts: Vec<String> =
+        sentences.iter().enumerate().map(|(place, sentences)| text(place, sentences)).collect();
     let golds = ["Rome".to_owned(), String::new()];
     let evidence = ["Rome is in Italy.".to_owned(), "Il Seduttore is a film.".to_owned()];
     let completion = |place: usize| Completion {
@@ -142,22 +144,41 @@ fn conform(
     // These completions of the batch, judged once more, must earn what they earned.
     let same = |when, places: &[usize], oracle: Oracle| -> Result<(), NotConformant> {
         let completions: Vec<Completion<'_>> = places.iter().map(|&place| batch[place]).collect();
-        for (&completion, again) in places.iter().zip(score(&completions, &mut oracle.verifiers())?) {
+        for (&completion, again) in places.iter().zip(score(&completions, &mut oracle.verifiers())?)
+        {
             for (index, (first, then)) in verdicts[completion].iter().zip(&again).enumerate() {
-                // Where counting stops, another count may be the largest, but it must be worth the same.
-                let equal = if let Oracle::Exact = oracle { first == then } else { first.reward == then.reward };
+                // Where counting stops, another count may be the largest, but it must be worth the
+                // same.
+                let equal = if let Oracle::Exact = oracle {
+                    first == then
+                } else {
+                    first.reward == then.reward
+                };
                 if !equal {
                     let (first, then) = (shown(first), shown(then));
                     let text = sentences[completion][index].text.clone();
-                    return Err(NotConformant::Unsteady { completion, index, text, when, first, then });
+                    return Err(NotConformant::Unsteady {
+                        completion,
+                        index,
+                        text,
+                        when,
+                        first,
+                        then,
+                    });
                 }
             }
         }
         Ok(())
     };
     same("judged again", &places, Oracle::Exact)?;
-    same("after other completions", &places.iter().copied().rev().collect::<Vec<_>>(), Oracle::Exact)?;
-    places.chunks(1).try_for_each(|place| same("without the other completions", place, Oracle::Exact))?;
+    same(
+        "after other completions",
+        &places.iter().copied().rev().collect::<Vec<_>>(),
+        Oracle::Exact,
+    )?;
+    places
+        .chunks(1)
+        .try_for_each(|place| same("without the other completions", place, Oracle::Exact))?;
     same("where counting stops at `enough`", &places, Oracle::Stopping)?;
     score(&batch, &mut Oracle::OfUnknownSize.verifiers())?;
 
@@ -198,7 +219,11 @@ fn sentences(completion: usize) -> Vec<Sentence> {
             tail: entity(&format!("tail {i}")),
         };
         Sentence {
-            text: TEXTS[draw("text", TEXTS.len())].repeat(if draw("long", 20) == 0 { 100 } else { 1 }),
+            text: TEXTS[draw("text", TEXTS.len())].repeat(if draw("long", 20) == 0 {
+                100
+            } else {
+                1
+            }),
             section: [Section::Think, Section::Answer, Section::Body][draw("section", 3)],
             span: None,
             triplets: (0..triplets).map(triplet).collect(),
@@ -238,7 +263,10 @@ mod tests {
     /// A rule that gives each sentence this reward.
     fn each(completions: &[Completion<'_>], mut pay: impl FnMut(&Sentence) -> f32) -> Verdicts {
         let mut one = |sentence: &Sentence| reward(pay(sentence));
-        Ok(completions.iter().map(|completion| completion.sentences.iter().map(&mut one).collect()).collect())
+        Ok(completions
+            .iter()
+            .map(|completion| completion.sentences.iter().map(&mut one).collect())
+            .collect())
     }
 
     fn unsteady(score: impl Fn(&[Completion<'_>], &mut Verifiers<'_>) -> Verdicts) -> &'static str {
@@ -274,8 +302,9 @@ mod tests {
             })
         };
         assert_eq!(unsteady(by_place), "after other completions");
-        let by_size =
-            |completions: &[Completion<'_>], _: &mut Verifiers<'_>| each(completions, |_| completions.len() as f32);
+        let by_size = |completions: &[Completion<'_>], _: &mut Verifiers<'_>| {
+            each(completions, |_| completions.len() as f32)
+        };
         assert_eq!(unsteady(by_size), "without the other completions");
     }
 
@@ -292,10 +321,14 @@ mod tests {
 
     #[test]
     fn a_rule_that_fails_where_the_size_is_unknown_is_found() {
-        let needs_size = |completions: &[Completion<'_>], verifiers: &mut Verifiers<'_>| match verifiers.size().tokens {
-            Some(_) => each(completions, |_| 0.0),
-            None => Err(RuleError::Unanswered { plugin: "a".into(), source: "no size".into() }),
-        };
+        let needs_size =
+            |completions: &[Completion<'_>], verifiers: &mut Verifiers<'_>| match verifiers
+                .size()
+                .tokens
+            {
+                Some(_) => each(completions, |_| 0.0),
+                None => Err(RuleError::Unanswered { plugin: "a".into(), source: "no size".into() }),
+            };
         assert!(matches!(conform(needs_size), Err(NotConformant::Rule(_))));
     }
 }

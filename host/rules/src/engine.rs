@@ -5,8 +5,9 @@ use wasmtime::{Config, Enabled, Engine, Inlining, OptLevel, PoolingAllocationCon
 use crate::Limits;
 use crate::limits::{INSTANCES, MEMORIES, TABLES, TICK, max_instances};
 
-/// Files up to this size, in bytes, are compiled with small functions put into their callers: calls get 6 % cheaper, for
-/// 2.4 times the compile time. A rule in Rust is a third of it, one that brings an interpreter ten times larger.
+/// Files up to this size, in bytes, are compiled with small functions put into their callers: calls
+/// get 6 % cheaper, for 2.4 times the compile time. A rule in Rust is a third of it, one that
+/// brings an interpreter ten times larger.
 const INLINED: usize = 1 << 20;
 
 /// Whether a file of so many bytes is compiled with inlining.
@@ -22,7 +23,8 @@ pub(crate) fn config(limits: &Limits, inlining: Inlining) -> Config {
         .compiler_inlining(inlining)
         .epoch_interruption(true)
         .max_wasm_stack(limits.stack_bytes)
-        // A fault is reported in the rule's own words. Addresses in its machine code would not help, and cost load time.
+        // A fault is reported in the rule's own words. Addresses in its machine code would not
+        // help, and cost load time.
         .wasm_backtrace_max_frames(None)
         .generate_address_map(false)
         .native_unwind_info(false);
@@ -43,8 +45,8 @@ pub(crate) fn engine(limits: &Limits, inlining: Inlining) -> wasmtime::Result<En
     Ok(engine)
 }
 
-/// Memory is mapped once and then reset: what an instance wrote is undone before the next one. The sizes here are address
-/// space; what a rule may use of it is [`Limits`]' to say.
+/// Memory is mapped once and then reset: what an instance wrote is undone before the next one. The
+/// sizes here are address space; what a rule may use of it is [`Limits`]' to say.
 fn pool() -> PoolingAllocationConfig {
     let instances = max_instances();
     let mut pool = PoolingAllocationConfig::new();
@@ -57,8 +59,8 @@ fn pool() -> PoolingAllocationConfig {
         .table_elements(MAX_TABLE_ELEMENTS)
         .max_core_instance_size(16 << 20)
         .max_component_instance_size(64 << 20)
-        // The pages that a call wrote are cleared and kept, which is cheaper than new ones, as far as a call of a shipped
-        // rule reaches.
+        // The pages that a call wrote are cleared and kept, which is cheaper than new ones, as far
+        // as a call of a shipped rule reaches.
         .linear_memory_keep_resident(4 << 20)
         .pagemap_scan(Enabled::Auto)
         .table_keep_resident(1 << 12);

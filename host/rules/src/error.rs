@@ -116,7 +116,9 @@ pub enum RuleError {
         spoken: &'static str,
     },
     /// It wants something from the host that no rule gets.
-    #[error("{path} imports `{import}`; a rule may import nothing but corver:reward/diagnostics. {hint}")]
+    #[error(
+        "{path} imports `{import}`; a rule may import nothing but corver:reward/diagnostics. {hint}"
+    )]
     ForeignImport {
         /// The plugin file.
         path: PathBuf,
@@ -176,8 +178,8 @@ fn quoted(said: &[String]) -> String {
     if said.is_empty() { String::new() } else { format!("; it reported: {}", said.join(" | ")) }
 }
 
-/// What a rule did that it must not. A sentence is named by the completion's place in the batch and its own in the
-/// completion, both counted from 0.
+/// What a rule did that it must not. A sentence is named by the completion's place in the batch and
+/// its own in the completion, both counted from 0.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -188,7 +190,9 @@ pub enum Fault {
         limit_ms: u64,
     },
     /// Too much linear memory.
-    #[error("wanted {asked} more bytes of memory where {limit} are allowed in all (limits.memory_bytes)")]
+    #[error(
+        "wanted {asked} more bytes of memory where {limit} are allowed in all (limits.memory_bytes)"
+    )]
     Memory {
         /// Bytes allowed.
         limit: usize,
@@ -196,7 +200,9 @@ pub enum Fault {
         asked: usize,
     },
     /// Too large a table.
-    #[error("wanted {asked} more table elements where {limit} are allowed in all (limits.table_elements)")]
+    #[error(
+        "wanted {asked} more table elements where {limit} are allowed in all (limits.table_elements)"
+    )]
     Table {
         /// Elements allowed.
         limit: usize,
@@ -227,14 +233,17 @@ pub enum Fault {
         detail: String,
     },
     /// Its answer does not follow the calling convention, or is larger than allowed.
-    #[error("gave an answer that cannot be read, with at most {limit} bytes (limits.output_bytes): {detail}")]
+    #[error(
+        "gave an answer that cannot be read, with at most {limit} bytes (limits.output_bytes): {detail}"
+    )]
     Answer {
         /// Bytes allowed.
         limit: usize,
         /// What the engine said.
         detail: String,
     },
-    /// The name in its manifest, which run folders and metrics are named after, is none of a package.
+    /// The name in its manifest, which run folders and metrics are named after, is none of a
+    /// package.
     #[error(
         "calls itself {name:?}; a rule's name is 1 to 64 of the characters a-z, 0-9, - and _, and not `judge` or `format`"
     )]
@@ -261,7 +270,9 @@ pub enum Fault {
         got: usize,
     },
     /// NaN or an infinity.
-    #[error("gave sentence {index} of completion {completion} the reward {reward}; it must be finite")]
+    #[error(
+        "gave sentence {index} of completion {completion} the reward {reward}; it must be finite"
+    )]
     NotFinite {
         /// Completion of the sentence.
         completion: usize,
@@ -271,7 +282,9 @@ pub enum Fault {
         reward: f32,
     },
     /// A share of a reward at a character that the sentence does not have.
-    #[error("pays character {got} of sentence {index} of completion {completion}, which has {characters}")]
+    #[error(
+        "pays character {got} of sentence {index} of completion {completion}, which has {characters}"
+    )]
     Character {
         /// Completion of the sentence.
         completion: usize,
@@ -305,7 +318,9 @@ pub enum Fault {
         reward: f64,
     },
     /// A label that is not one short word.
-    #[error("gave completion {completion} the label {label:?}; it must be one word of at most {limit} bytes")]
+    #[error(
+        "gave completion {completion} the label {label:?}; it must be one word of at most {limit} bytes"
+    )]
     Label {
         /// Which of the batch.
         completion: usize,
@@ -315,7 +330,9 @@ pub enum Fault {
         limit: usize,
     },
     /// A verdict about a triplet that is not there.
-    #[error("names triplet {got} in sentence {index} of completion {completion}, which has {triplets}")]
+    #[error(
+        "names triplet {got} in sentence {index} of completion {completion}, which has {triplets}"
+    )]
     Triplet {
         /// Completion of the sentence.
         completion: usize,
@@ -337,7 +354,9 @@ pub enum Fault {
         got: usize,
     },
     /// A query without words, or with too many.
-    #[error("asked for a query of {got} words; from 1 to {limit} are allowed (limits.words_per_query)")]
+    #[error(
+        "asked for a query of {got} words; from 1 to {limit} are allowed (limits.words_per_query)"
+    )]
     Words {
         /// Words allowed.
         limit: usize,
@@ -345,7 +364,9 @@ pub enum Fault {
         got: usize,
     },
     /// A clause with too many words.
-    #[error("asked for a clause of {got} words; at most {limit} are allowed (limits.words_per_clause)")]
+    #[error(
+        "asked for a clause of {got} words; at most {limit} are allowed (limits.words_per_clause)"
+    )]
     ClauseWords {
         /// Words allowed.
         limit: usize,
@@ -359,7 +380,9 @@ pub enum Fault {
         verifier: Verifier,
     },
     /// A prompt without messages, or with too many.
-    #[error("asked with {got} messages; from 1 to {limit} are allowed (limits.messages_per_prompt)")]
+    #[error(
+        "asked with {got} messages; from 1 to {limit} are allowed (limits.messages_per_prompt)"
+    )]
     Messages {
         /// Messages allowed.
         limit: usize,
@@ -367,7 +390,9 @@ pub enum Fault {
         got: usize,
     },
     /// A reply that may not be so long.
-    #[error("asked for a reply of {got} tokens; from 1 to {limit} are allowed (limits.reply_tokens)")]
+    #[error(
+        "asked for a reply of {got} tokens; from 1 to {limit} are allowed (limits.reply_tokens)"
+    )]
     ReplyTokens {
         /// Tokens allowed.
         limit: u32,
@@ -385,7 +410,9 @@ pub enum Fault {
         top_p: f32,
     },
     /// A search for nothing, or for too much.
-    #[error("searched for {got} passages; from 1 to {limit} are allowed (limits.passages_per_search)")]
+    #[error(
+        "searched for {got} passages; from 1 to {limit} are allowed (limits.passages_per_search)"
+    )]
     Passages {
         /// Passages allowed.
         limit: u32,
@@ -431,7 +458,9 @@ pub enum Fault {
         got: usize,
     },
     /// It never stops asking.
-    #[error("still asks about {open} of what it judges after {limit} rounds of answers (limits.rounds)")]
+    #[error(
+        "still asks about {open} of what it judges after {limit} rounds of answers (limits.rounds)"
+    )]
     Rounds {
         /// Rounds allowed.
         limit: u32,

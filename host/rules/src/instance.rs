@@ -35,9 +35,17 @@ pub trait Interface: Sized {
     const KIND: Kind;
 
     fn find(pre: &InstancePre<StoreState>) -> wasmtime::Result<Self::Indices>;
-    fn load(indices: &Self::Indices, store: &mut Store<StoreState>, instance: &Running) -> wasmtime::Result<Self>;
+    fn load(
+        indices: &Self::Indices,
+        store: &mut Store<StoreState>,
+        instance: &Running,
+    ) -> wasmtime::Result<Self>;
     fn describe(&self, store: &mut Store<StoreState>) -> wasmtime::Result<types::Manifest>;
-    fn configure(&self, store: &mut Store<StoreState>, settings: &str) -> wasmtime::Result<Result<(), String>>;
+    fn configure(
+        &self,
+        store: &mut Store<StoreState>,
+        settings: &str,
+    ) -> wasmtime::Result<Result<(), String>>;
 }
 
 macro_rules! interface {
@@ -62,7 +70,11 @@ macro_rules! interface {
                 self.call_describe(store)
             }
 
-            fn configure(&self, store: &mut Store<StoreState>, settings: &str) -> wasmtime::Result<Result<(), String>> {
+            fn configure(
+                &self,
+                store: &mut Store<StoreState>,
+                settings: &str,
+            ) -> wasmtime::Result<Result<(), String>> {
                 self.call_configure(store, settings)
             }
         }
@@ -110,7 +122,11 @@ pub(crate) struct Instance<I> {
 pub(crate) type Failure = (Fault, Vec<String>);
 
 impl<I: Interface> Ready<I> {
-    pub(crate) fn new(engine: &Engine, component: &Component, limits: &Limits) -> wasmtime::Result<Self> {
+    pub(crate) fn new(
+        engine: &Engine,
+        component: &Component,
+        limits: &Limits,
+    ) -> wasmtime::Result<Self> {
         let mut linker = Linker::new(engine);
         Rules::add_to_linker::<_, HasSelf<StoreState>>(&mut linker, |state| state)?;
         let pre = linker.instantiate_pre(component)?;
@@ -134,8 +150,8 @@ impl<I: Interface> Ready<I> {
         match running.and_then(|running| I::load(&self.indices, &mut store, &running)) {
             Ok(rule) => Ok(Instance { store, rule, limits }),
             Err(error) => {
-                let fault =
-                    known_fault(&error, &limits).unwrap_or_else(|| Fault::Start { detail: format!("{error:#}") });
+                let fault = known_fault(&error, &limits)
+                    .unwrap_or_else(|| Fault::Start { detail: format!("{error:#}") });
                 Err((fault, store.into_data().reports))
             }
         }
@@ -146,8 +162,12 @@ impl<I: Interface> Instance<I> {
     pub(crate) fn describe(&mut self) -> Result<Manifest, Failure> {
         let types::Manifest { name, version, summary, settings_schema, asks, reads_triplets } =
             self.call(I::describe)?;
-        let texts =
-            [("name", &name), ("version", &version), ("summary", &summary), ("settings schema", &settings_schema)];
+        let texts = [
+            ("name", &name),
+            ("version", &version),
+            ("summary", &summary),
+            ("settings schema", &settings_schema),
+        ];
         for (what, text) in texts {
             self.check_text(what, text)?;
         }
@@ -181,8 +201,10 @@ impl<I: Interface> Instance<I> {
         set_deadline(&mut self.store, &self.limits);
         self.store.data_mut().reports.clear();
         f(&self.rule, &mut self.store).map_err(|error| {
-            let fault = known_fault(&error, &self.limits)
-                .unwrap_or_else(|| Fault::Answer { limit: self.limits.output_bytes, detail: format!("{error:#}") });
+            let fault = known_fault(&error, &self.limits).unwrap_or_else(|| Fault::Answer {
+                limit: self.limits.output_bytes,
+                detail: format!("{error:#}"),
+            });
             (fault, std::mem::take(&mut self.store.data_mut().reports))
         })
     }
@@ -203,7 +225,9 @@ fn verifier(verifier: types::Verifier) -> Verifier {
 
 fn is_package_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_';
-    (1..=64).contains(&name.len()) && name.chars().all(plain) && !["judge", "format"].contains(&name)
+    (1..=64).contains(&name.len())
+        && name.chars().all(plain)
+        && !["judge", "format"].contains(&name)
 }
 
 fn set_deadline(store: &mut Store<StoreState>, limits: &Limits) {
@@ -241,11 +265,12 @@ mod tests {
     #[test]
     fn a_rust_panic_reaches_the_host_in_its_own_words() {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm");
-        let wasm =
-            std::fs::read(&path).unwrap_or_else(|_| panic!("{} is not built: run plugins/build.sh", path.display()));
+        let wasm = std::fs::read(&path)
+            .unwrap_or_else(|_| panic!("{} is not built: run plugins/build.sh", path.display()));
         let limits = Limits::default();
         let engine = crate::engine::engine(&limits, Inlining::Yes).unwrap();
-        let component = Component::from_binary(&engine, &crate::admit::component(&wasm).unwrap()).unwrap();
+        let component =
+            Component::from_binary(&engine, &crate::admit::component(&wasm).unwrap()).unwrap();
         let ready = Ready::<sentence_scoring::Guest>::new(&engine, &component, &limits).unwrap();
         let mut instance = ready.instantiate().unwrap();
         instance.describe().unwrap();

@@ -1,8 +1,9 @@
 //! Loads reward rules, checks them, limits them and runs them.
 //!
-//! A rule is a WebAssembly file written by someone else. [`Rule::load`] takes what `cargo build --target
-//! wasm32-unknown-unknown` made, or a ready component, and refuses everything that does not speak the contract in
-//! `wit/`. [`Rule`] then judges sentences ([`corver_core::SentenceScorer`]): in a fresh instance for every batch, within
+//! A rule is a WebAssembly file written by someone else. [`Rule::load`] takes what `cargo build
+//! --target wasm32-unknown-unknown` made, or a ready component, and refuses everything that does
+//! not speak the contract in `wit/`. [`Rule`] then judges sentences
+//! ([`corver_core::SentenceScorer`]): in a fresh instance for every batch, within
 //! [`Limits`], answering its questions about the corpus round by round. A rule that breaks the contract ends in a
 //! [`RuleError`] that names it; never in a silent zero.
 

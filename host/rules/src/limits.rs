@@ -14,16 +14,18 @@ pub(crate) fn compile_seconds(limits: &Limits, bytes: usize) -> u64 {
 /// The step of the clock that stops slow calls.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// Core instances, memories and tables of one rule. A Rust rule that became a component has four, one and two; one that
-/// brings an interpreter has tens of instances.
+/// Core instances, memories and tables of one rule. A Rust rule that became a component has four,
+/// one and two; one that brings an interpreter has tens of instances.
 pub(crate) const INSTANCES: usize = 64;
 pub(crate) const MEMORIES: usize = 2;
 pub(crate) const TABLES: usize = 8;
 
-/// So many instances may wait for counts at the same time: one for every core, and enough to look up much at once.
+/// So many instances may wait for counts at the same time: one for every core, and enough to look
+/// up much at once.
 pub(crate) fn max_waiting() -> usize {
     // Asked once: the answer takes a dozen system calls.
-    static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
+    static CORES: LazyLock<usize> =
+        LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
     CORES.max(16)
 }
 
@@ -57,7 +59,12 @@ impl Allowance {
     }
 }
 
-fn take(left: &mut usize, what: &'static str, current: usize, desired: usize) -> wasmtime::Result<bool> {
+fn take(
+    left: &mut usize,
+    what: &'static str,
+    current: usize,
+    desired: usize,
+) -> wasmtime::Result<bool> {
     let asked = desired.saturating_sub(current);
     match left.checked_sub(asked) {
         Some(rest) => *left = rest,
@@ -67,11 +74,21 @@ fn take(left: &mut usize, what: &'static str, current: usize, desired: usize) ->
 }
 
 impl ResourceLimiter for Allowance {
-    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         take(&mut self.memory_left, MEMORY, current, desired)
     }
 
-    fn table_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         take(&mut self.table_left, TABLE, current, desired)
     }
 

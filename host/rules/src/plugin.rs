@@ -24,8 +24,8 @@ pub struct LoadOptions {
     pub limits: Limits,
     /// Who compiles it.
     pub compiler: Compiler,
-    /// Where compiled rules are kept between runs; `None` compiles every time. Made where it does not exist; nobody else may
-    /// have rights to it.
+    /// Where compiled rules are kept between runs; `None` compiles every time. Made where it does
+    /// not exist; nobody else may have rights to it.
     pub cache_dir: Option<PathBuf>,
     /// The rule's settings, a JSON object; `null` stands for the defaults.
     pub settings: serde_json::Value,
@@ -36,7 +36,8 @@ const MAX_STACK: usize = 1 << 20;
 
 /// Where rules run: engines with their clocks and instances, and the limits of every rule in them.
 pub struct Sandbox {
-    /// For small files and for large ones. Each is made for the first rule that needs it; or why it could not be.
+    /// For small files and for large ones. Each is made for the first rule that needs it; or why it
+    /// could not be.
     inlined: OnceLock<Result<Engine, String>>,
     plain: OnceLock<Result<Engine, String>>,
     limits: Limits,
@@ -60,18 +61,27 @@ impl Sandbox {
         let inlining = engine::inlining(bytes);
         let engine = if inlining == Inlining::Yes { &self.inlined } else { &self.plain };
         engine
-            .get_or_init(|| engine::engine(&self.limits, inlining).map_err(|error| format!("{error:#}")))
+            .get_or_init(|| {
+                engine::engine(&self.limits, inlining).map_err(|error| format!("{error:#}"))
+            })
             .as_ref()
             .map_err(|detail| RuleError::Engine { detail: detail.clone() })
     }
 
-    /// Reads, checks and compiles a plugin file, asks who it is and tries its settings. `cache_dir` and `settings` as in
+    /// Reads, checks and compiles a plugin file, asks who it is and tries its settings. `cache_dir`
+    /// and `settings` as in
     /// [`LoadOptions`].
     ///
     /// # Errors
-    /// Where the file is no sentence rule of a version that this host speaks, or the rule refuses its settings or misbehaves;
-    /// where this machine cannot run WebAssembly, or not within the limits.
-    pub fn load(&self, path: &Path, cache_dir: Option<&Path>, settings: &serde_json::Value) -> Result<Rule, RuleError> {
+    /// Where the file is no sentence rule of a version that this host speaks, or the rule refuses
+    /// its settings or misbehaves; where this machine cannot run WebAssembly, or not within the
+    /// limits.
+    pub fn load(
+        &self,
+        path: &Path,
+        cache_dir: Option<&Path>,
+        settings: &serde_json::Value,
+    ) -> Result<Rule, RuleError> {
         self.open(path, cache_dir, settings)
     }
 
@@ -99,14 +109,18 @@ impl Sandbox {
         let hash = blake3::hash(&wasm);
         let imports = admit::check(path, &wasm, I::KIND)?;
         let engine = self.engine(wasm.len())?;
-        let invalid = |error: wasmtime::Error| RuleError::Invalid { path: path.into(), detail: format!("{error:#}") };
+        let invalid = |error: wasmtime::Error| RuleError::Invalid {
+            path: path.into(),
+            detail: format!("{error:#}"),
+        };
         let compile = || self.compiler.compile(path, &wasm, limits);
         let code = match cache_dir {
             Some(folder) => cached(folder, &cache::key(engine, &hash), compile)?,
             None => compile()?,
         };
-        // SAFETY: the bytes are what a compiler of this version and settings made of this plugin: either just now, or earlier and
-        // unchanged since (their hash), in a folder that no other user can write to. Who is this user needs no rule.
+        // SAFETY: the bytes are what a compiler of this version and settings made of this plugin:
+        // either just now, or earlier and unchanged since (their hash), in a folder that no other
+        // user can write to. Who is this user needs no rule.
         let component = unsafe { Component::deserialize(engine, &code) }.map_err(invalid)?;
         let ready = Ready::new(engine, &component, limits).map_err(invalid)?;
 
@@ -117,7 +131,12 @@ impl Sandbox {
         let hash = hash.to_hex().to_string();
         let rule = Plugin { ready, manifest, hash, imports, settings, limits: limits.clone() };
         rule.configure(&mut instance)?;
-        tracing::debug!(plugin = rule.name(), version = rule.manifest.version, hash = rule.hash, "rule loaded");
+        tracing::debug!(
+            plugin = rule.name(),
+            version = rule.manifest.version,
+            hash = rule.hash,
+            "rule loaded"
+        );
         Ok(rule)
     }
 }
@@ -138,7 +157,8 @@ impl Kind {
     }
 }
 
-/// A plugin that has been checked, compiled and given its settings: a [`Rule`] or a [`ResponseRule`].
+/// A plugin that has been checked, compiled and given its settings: a [`Rule`] or a
+/// [`ResponseRule`].
 pub struct Plugin<I: Interface> {
     ready: Ready<I>,
     manifest: Manifest,
@@ -156,7 +176,10 @@ pub type ResponseRule = Plugin<response_grading::Guest>;
 
 impl<I: Interface> std::fmt::Debug for Plugin<I> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plugin").field("manifest", &self.manifest).field("hash", &self.hash).finish_non_exhaustive()
+        f.debug_struct("Plugin")
+            .field("manifest", &self.manifest)
+            .field("hash", &self.hash)
+            .finish_non_exhaustive()
     }
 }
 
@@ -207,7 +230,9 @@ impl<I: Interface> Plugin<I> {
         judge(completions, allowed, verifiers, || self.instantiate()).map_err(|stop| match stop {
             Stop::Start(error) => error,
             Stop::Broken(failure) => self.broken(failure),
-            Stop::Unanswered(source) => RuleError::Unanswered { plugin: self.name().to_owned(), source },
+            Stop::Unanswered(source) => {
+                RuleError::Unanswered { plugin: self.name().to_owned(), source }
+            }
         })
     }
 
@@ -232,10 +257,16 @@ impl<I: Interface> Plugin<I> {
 }
 
 fn broken(plugin: &str, version: &str, (fault, said): Failure) -> RuleError {
-    RuleError::Broken { plugin: plugin.into(), version: version.into(), fault: Box::new(fault), said }
+    RuleError::Broken {
+        plugin: plugin.into(),
+        version: version.into(),
+        fault: Box::new(fault),
+        said,
+    }
 }
 
-/// What `compile` makes, or made earlier. A cache that cannot be used costs time, not the run: it is warned about.
+/// What `compile` makes, or made earlier. A cache that cannot be used costs time, not the run: it
+/// is warned about.
 fn cached(
     folder: &Path,
     key: &blake3::Hash,

@@ -1,8 +1,8 @@
 //! What rules ask: whether it is acceptable, who answers, and how the answers go back.
 
 use corver_core::{
-    Count, Entailment, Exchange, Lookup, Message, Pair, PartError, Passage, Prompt, Query, Role, Search, Verifier,
-    Verifiers,
+    Count, Entailment, Exchange, Lookup, Message, Pair, PartError, Passage, Prompt, Query, Role,
+    Search, Verifier, Verifiers,
 };
 use corver_settings::{is_temperature, is_top_p};
 
@@ -29,13 +29,25 @@ pub(crate) enum Answered {
 impl From<types::Request> for Question {
     fn from(request: types::Request) -> Self {
         match request {
-            types::Request::Count(types::Query { all_of, enough }) => Self::Count(Query { all_of, enough }),
-            types::Request::Nli(types::Pair { premise, hypothesis }) => Self::Nli(Pair { premise, hypothesis }),
-            types::Request::Chat(types::Prompt { messages, temperature, top_p, max_tokens, seed }) => {
+            types::Request::Count(types::Query { all_of, enough }) => {
+                Self::Count(Query { all_of, enough })
+            }
+            types::Request::Nli(types::Pair { premise, hypothesis }) => {
+                Self::Nli(Pair { premise, hypothesis })
+            }
+            types::Request::Chat(types::Prompt {
+                messages,
+                temperature,
+                top_p,
+                max_tokens,
+                seed,
+            }) => {
                 let messages = messages.into_iter().map(message).collect();
                 Self::Chat(Prompt { messages, temperature, top_p, max_tokens, seed })
             }
-            types::Request::Passages(types::Search { title, query, k }) => Self::Passages(Search { title, query, k }),
+            types::Request::Passages(types::Search { title, query, k }) => {
+                Self::Passages(Search { title, query, k })
+            }
         }
     }
 }
@@ -115,7 +127,9 @@ fn check_prompt(prompt: &Prompt, limits: &Limits) -> Result<(), Fault> {
     if !(is_temperature(f64::from(*temperature)) && is_top_p(f64::from(*top_p))) {
         return Err(Fault::Sampling { temperature: *temperature, top_p: *top_p });
     }
-    messages.iter().try_for_each(|message| check_text("message", &message.content, limits.text_bytes))
+    messages
+        .iter()
+        .try_for_each(|message| check_text("message", &message.content, limits.text_bytes))
 }
 
 /// Questions of one batch so far, by kind.
@@ -145,16 +159,23 @@ impl Asked {
             ("searches", "searches_per_batch", limits.searches_per_batch, self.searches),
         ];
         match checks.into_iter().find(|(_, _, limit, got)| got > limit) {
-            Some((what, setting, limit, got)) => Err(Fault::BatchQuestions { what, setting, limit, got }),
+            Some((what, setting, limit, got)) => {
+                Err(Fault::BatchQuestions { what, setting, limit, got })
+            }
             None => Ok(()),
         }
     }
 }
 
-/// Has all questions answered, those of a kind together. The answers come in the order of the questions.
-pub(crate) fn answer(questions: Vec<Question>, verifiers: &mut Verifiers<'_>) -> Result<Vec<Answered>, PartError> {
+/// Has all questions answered, those of a kind together. The answers come in the order of the
+/// questions.
+pub(crate) fn answer(
+    questions: Vec<Question>,
+    verifiers: &mut Verifiers<'_>,
+) -> Result<Vec<Answered>, PartError> {
     let order: Vec<Option<Verifier>> = questions.iter().map(Question::verifier).collect();
-    let (mut queries, mut pairs, mut prompts, mut searches) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut queries, mut pairs, mut prompts, mut searches) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for question in questions {
         match question {
             Question::Count(query) => queries.push(query),
@@ -169,10 +190,14 @@ pub(crate) fn answer(questions: Vec<Question>, verifiers: &mut Verifiers<'_>) ->
     let found = verifiers.passages(&searches)?;
 
     let mut lookups = queries.into_iter().zip(counts).map(|(query, count)| Lookup { query, count });
-    let mut entailments = pairs.into_iter().zip(entailments).map(|(pair, answer)| Exchange::Nli { pair, answer });
-    let mut replies =
-        prompts.into_iter().zip(replies).map(|(prompt, reply)| Exchange::Chat { prompt, reply: reply.content });
-    let mut found = searches.into_iter().zip(found).map(|(search, found)| Exchange::Passages { search, found });
+    let mut entailments =
+        pairs.into_iter().zip(entailments).map(|(pair, answer)| Exchange::Nli { pair, answer });
+    let mut replies = prompts
+        .into_iter()
+        .zip(replies)
+        .map(|(prompt, reply)| Exchange::Chat { prompt, reply: reply.content });
+    let mut found =
+        searches.into_iter().zip(found).map(|(search, found)| Exchange::Passages { search, found });
     let answered = order.into_iter().filter_map(|verifier| match verifier {
         None => lookups.next().map(Answered::Count),
         Some(Verifier::Nli) => entailments.next().map(Answered::Other),
@@ -183,9 +208,13 @@ pub(crate) fn answer(questions: Vec<Question>, verifiers: &mut Verifiers<'_>) ->
 }
 
 /// Hands the answers over in the contract's types.
-pub(crate) fn with_replies<T>(answered: &[Answered], hand_over: impl FnOnce(&[types::Reply<'_>]) -> T) -> T {
+pub(crate) fn with_replies<T>(
+    answered: &[Answered],
+    hand_over: impl FnOnce(&[types::Reply<'_>]) -> T,
+) -> T {
     let passages: Vec<Vec<types::Passage<'_>>> = answered.iter().map(passages).collect();
-    let replies: Vec<types::Reply<'_>> = answered.iter().zip(&passages).map(|(one, found)| reply(one, found)).collect();
+    let replies: Vec<types::Reply<'_>> =
+        answered.iter().zip(&passages).map(|(one, found)| reply(one, found)).collect();
     hand_over(&replies)
 }
 
@@ -199,9 +228,10 @@ fn reply<'a>(answered: &'a Answered, found: &'a [types::Passage<'a>]) -> types::
         &Answered::Count(Lookup { count: Count { occurrences, exact }, .. }) => {
             types::Reply::Count(types::Count { occurrences, exact })
         }
-        &Answered::Other(Exchange::Nli { answer: Entailment { entail, neutral, contradict }, .. }) => {
-            types::Reply::Nli(types::Entailment { entail, neutral, contradict })
-        }
+        &Answered::Other(Exchange::Nli {
+            answer: Entailment { entail, neutral, contradict },
+            ..
+        }) => types::Reply::Nli(types::Entailment { entail, neutral, contradict }),
         Answered::Other(Exchange::Chat { reply, .. }) => types::Reply::Chat(reply),
         Answered::Other(Exchange::Passages { .. }) => types::Reply::Passages(found),
     }
@@ -227,7 +257,10 @@ mod tests {
         let limits = Limits::default();
         let pair = || Question::Nli(Pair { premise: "a".into(), hypothesis: "b".into() });
         assert_eq!(pair().check(&[Verifier::Nli], &limits), Ok(()));
-        assert_eq!(pair().check(&[Verifier::Chat], &limits), Err(Fault::Undeclared { verifier: Verifier::Nli }));
+        assert_eq!(
+            pair().check(&[Verifier::Chat], &limits),
+            Err(Fault::Undeclared { verifier: Verifier::Nli })
+        );
         assert_eq!(Question::Count(Query::new([["a"]])).check(&[], &limits), Ok(()));
     }
 
@@ -251,10 +284,17 @@ mod tests {
         ] {
             assert!(chat(change).contains("a temperature from 0 to 2"));
         }
-        assert!(chat(|prompt| prompt.messages[0].content = "x".repeat(70_000)).contains("a message of 70000 bytes"));
+        assert!(
+            chat(|prompt| prompt.messages[0].content = "x".repeat(70_000))
+                .contains("a message of 70000 bytes")
+        );
         let long = "x".repeat(70_000);
-        assert!(fault(Question::Nli(Pair { premise: long.clone(), hypothesis: String::new() })).contains("a premise"));
-        let search = |k, query: &str| Question::Passages(Search { title: None, query: query.into(), k });
+        assert!(
+            fault(Question::Nli(Pair { premise: long.clone(), hypothesis: String::new() }))
+                .contains("a premise")
+        );
+        let search =
+            |k, query: &str| Question::Passages(Search { title: None, query: query.into(), k });
         assert_eq!(search(5, "Rome").check(&ALL, &limits), Ok(()));
         assert!(fault(search(0, "Rome")).contains("limits.passages_per_search"));
         assert!(fault(search(1_000, "Rome")).contains("limits.passages_per_search"));
@@ -269,6 +309,9 @@ mod tests {
         assert_eq!(asked.add(&two(), &limits), Ok(()));
         assert_eq!(asked.add(&two(), &limits), Ok(()));
         let error = asked.add(&two(), &limits).unwrap_err().to_string();
-        assert_eq!(error, "asked 3 prompts in one batch; at most 2 are allowed (limits.prompts_per_batch)");
+        assert_eq!(
+            error,
+            "asked 3 prompts in one batch; at most 2 are allowed (limits.prompts_per_batch)"
+        );
     }
 }

@@ -1,6 +1,8 @@
 //! Response rules: completions and what is asked about them → grades.
 
-use corver_core::{Completion, CorpusSize, Exchange, Grade, Lookup, PartError, Verifier, Verifiers};
+use corver_core::{
+    Completion, CorpusSize, Exchange, Grade, Lookup, PartError, Verifier, Verifiers,
+};
 
 use crate::bindings::{response_grading, types, with_lowered};
 use crate::check::check_text;
@@ -11,10 +13,12 @@ use crate::{Fault, Limits, ResponseRule, RuleError};
 use corver_settings::limits::LABEL_BYTES;
 
 impl ResponseRule {
-    /// One grade per completion, in order. Fresh instances of the rule grade them, as [`crate::Rule::score`] says.
+    /// One grade per completion, in order. Fresh instances of the rule grade them, as
+    /// [`crate::Rule::score`] says.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial answer.
+    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial
+    /// answer.
     pub fn grade(
         &self,
         completions: &[Completion<'_>],
@@ -51,7 +55,9 @@ impl Session for Instance<response_grading::Guest> {
     }
 
     fn resume(&mut self, answered: &[Answered]) -> Said<Grade> {
-        let assessed = with_replies(answered, |replies| self.call(|rule, store| rule.call_resume(store, replies)));
+        let assessed = with_replies(answered, |replies| {
+            self.call(|rule, store| rule.call_resume(store, replies))
+        });
         raised(assessed)
     }
 
@@ -82,7 +88,9 @@ impl Judgement for Grade {
         if !reward.is_finite() {
             return Err(Fault::GradeNotFinite { completion, reward: *reward });
         }
-        if !(1..=LABEL_BYTES).contains(&label.len()) || label.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        if !(1..=LABEL_BYTES).contains(&label.len())
+            || label.contains(|c: char| c.is_whitespace() || c.is_control())
+        {
             let label = label.chars().take(LABEL_BYTES).collect();
             return Err(Fault::Label { completion, label, limit: LABEL_BYTES });
         }
@@ -91,7 +99,11 @@ impl Judgement for Grade {
 
     fn check_asked(place: Place, got: usize, limits: &Limits) -> Result<(), Fault> {
         let (completion, limit) = (place.completion, limits.questions_per_completion);
-        if got > limit { Err(Fault::CompletionQuestions { completion, limit, got }) } else { Ok(()) }
+        if got > limit {
+            Err(Fault::CompletionQuestions { completion, limit, got })
+        } else {
+            Ok(())
+        }
     }
 
     fn resting_on(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self {
@@ -113,7 +125,9 @@ mod tests {
         };
         let fault = |grade| check(grade).unwrap_err();
         assert_eq!(check(Grade::new(1.0, "GOOD")), Ok(()));
-        assert!(fault(Grade::new(f64::NAN, "GOOD")).starts_with("gave completion 64 the reward NaN"));
+        assert!(
+            fault(Grade::new(f64::NAN, "GOOD")).starts_with("gave completion 64 the reward NaN")
+        );
         for label in ["", "two words", "tab\t", &"x".repeat(65)] {
             assert!(fault(Grade::new(0.0, label)).contains("one word"), "{label:?}");
         }

@@ -11,20 +11,22 @@ use crate::limits::max_waiting;
 use crate::questions::{Answered, Asked, Question, answer};
 use crate::{Fault, Limits, RuleError};
 
-/// An instance takes completions until it has so many sentences: enough that a fresh one costs little compared with
-/// them, few enough that a training step keeps several cores busy. A constant, so that what a rule sees does not
-/// depend on the machine.
+/// An instance takes completions until it has so many sentences: enough that a fresh one costs
+/// little compared with them, few enough that a training step keeps several cores busy. A constant,
+/// so that what a rule sees does not depend on the machine.
 const CALL_SENTENCES: usize = 256;
 
 /// A fresh instance of a rule. What it says is unchecked.
 pub(crate) trait Session: Send {
-    /// What the rule says in the end of each subject: the sentences of a completion, or the completion itself.
+    /// What the rule says in the end of each subject: the sentences of a completion, or the
+    /// completion itself.
     type Judgement: Judgement;
 
     /// For each completion, what it says of each subject.
     fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Self::Judgement>;
 
-    /// The same for those completions in which a subject asked, given the answers in the order asked.
+    /// The same for those completions in which a subject asked, given the answers in the order
+    /// asked.
     fn resume(&mut self, answered: &[Answered]) -> Said<Self::Judgement>;
 
     /// Everything that the rule has reported so far.
@@ -47,7 +49,12 @@ pub(crate) trait Judgement: Default + Clone + Send {
     fn subjects(completion: &Completion<'_>) -> usize;
 
     /// Whether it is acceptable.
-    fn check(&self, completion: &Completion<'_>, place: Place, limits: &Limits) -> Result<(), Fault>;
+    fn check(
+        &self,
+        completion: &Completion<'_>,
+        place: Place,
+        limits: &Limits,
+    ) -> Result<(), Fault>;
 
     /// Whether a subject may have asked so many questions.
     fn check_asked(place: Place, asked: usize, limits: &Limits) -> Result<(), Fault>;
@@ -84,7 +91,8 @@ pub(crate) struct Allowed<'a> {
     pub(crate) asks: &'a [Verifier],
 }
 
-/// For each completion, one judgement per subject. Instances work side by side, each on some of the completions.
+/// For each completion, one judgement per subject. Instances work side by side, each on some of the
+/// completions.
 pub(crate) fn judge<S: Session>(
     completions: &[Completion<'_>],
     allowed: Allowed<'_>,
@@ -99,7 +107,8 @@ pub(crate) fn judge<S: Session>(
             let session = start().map_err(Stop::Start)?;
             Call::begin(session, part.start, &completions[part.clone()], size, allowed)
         };
-        let mut calls: Vec<Call<'_, S>> = parts.par_iter().map(begin).collect::<Result<_, Stop>>()?;
+        let mut calls: Vec<Call<'_, S>> =
+            parts.par_iter().map(begin).collect::<Result<_, Stop>>()?;
         for round in 0.. {
             let open = calls.iter().map(|call| call.num_asking).sum();
             if open == 0 {
@@ -109,7 +118,8 @@ pub(crate) fn judge<S: Session>(
             if round == limits.rounds {
                 return Err(broken(Fault::Rounds { limit: limits.rounds, open }));
             }
-            let questions: Vec<Question> = calls.iter_mut().flat_map(|call| call.questions.drain(..)).collect();
+            let questions: Vec<Question> =
+                calls.iter_mut().flat_map(|call| call.questions.drain(..)).collect();
             asked.add(&questions, limits).map_err(broken)?;
             let mut answered = answer(questions, verifiers).map_err(Stop::Unanswered)?.into_iter();
             calls.iter_mut().for_each(|call| call.take_answers(&mut answered));
@@ -170,7 +180,9 @@ impl<J> Subject<J> {
     fn take(&mut self, answered: Answered) {
         match answered {
             Answered::Count(lookup) if !self.lookups.contains(&lookup) => self.lookups.push(lookup),
-            Answered::Other(exchange) if !self.exchanges.contains(&exchange) => self.exchanges.push(exchange),
+            Answered::Other(exchange) if !self.exchanges.contains(&exchange) => {
+                self.exchanges.push(exchange)
+            }
             Answered::Count(_) | Answered::Other(_) => {}
         }
     }
@@ -215,7 +227,8 @@ impl<'a, S: Session> Call<'a, S> {
         self.settle(session, outcomes, allowed)
     }
 
-    /// Takes in what the instance said about the open completions. Those in which a subject asks stay open.
+    /// Takes in what the instance said about the open completions. Those in which a subject asks
+    /// stay open.
     fn settle(
         &mut self,
         session: S,
@@ -231,7 +244,11 @@ impl<'a, S: Session> Call<'a, S> {
         }
     }
 
-    fn take_in(&mut self, outcomes: Vec<Vec<Outcome<S::Judgement>>>, allowed: Allowed<'_>) -> Result<(), Fault> {
+    fn take_in(
+        &mut self,
+        outcomes: Vec<Vec<Outcome<S::Judgement>>>,
+        allowed: Allowed<'_>,
+    ) -> Result<(), Fault> {
         if outcomes.len() != self.open.len() {
             return Err(Fault::Completions { expected: self.open.len(), got: outcomes.len() });
         }
@@ -255,7 +272,11 @@ impl<'a, S: Session> Call<'a, S> {
         let (completion, subjects) = (&self.completions[number], &mut self.subjects[number]);
         let in_batch = self.start + number;
         if outcomes.len() != subjects.len() {
-            return Err(Fault::Outcomes { completion: in_batch, expected: subjects.len(), got: outcomes.len() });
+            return Err(Fault::Outcomes {
+                completion: in_batch,
+                expected: subjects.len(),
+                got: outcomes.len(),
+            });
         }
         for (index, (outcome, subject)) in outcomes.into_iter().zip(subjects).enumerate() {
             let place = Place { completion: in_batch, index };

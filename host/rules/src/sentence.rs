@@ -1,7 +1,8 @@
 //! Sentence rules: completions and what is asked about them → verdicts.
 
 use corver_core::{
-    Completion, CorpusSize, Credit, Exchange, Lookup, PartError, Point, SentenceScorer, Verdict, Verifier, Verifiers,
+    Completion, CorpusSize, Credit, Exchange, Lookup, PartError, Point, SentenceScorer, Verdict,
+    Verifier, Verifiers,
 };
 
 use crate::bindings::{sentence_scoring, types, with_lowered};
@@ -15,11 +16,12 @@ use crate::{Fault, Limits, Rule, RuleError};
 const SHARES_TOLERANCE: f32 = 1e-4;
 
 impl Rule {
-    /// For each completion, one verdict per sentence, all in order. A fresh instance of the rule judges them, so nothing is
-    /// left of earlier ones; large batches take several, on all cores.
+    /// For each completion, one verdict per sentence, all in order. A fresh instance of the rule
+    /// judges them, so nothing is left of earlier ones; large batches take several, on all cores.
     ///
     /// # Errors
-    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial answer.
+    /// Where the rule breaks its contract or a limit, or a verifier fails. There is no partial
+    /// answer.
     pub fn score(
         &self,
         completions: &[Completion<'_>],
@@ -53,13 +55,16 @@ impl Session for Instance<sentence_scoring::Guest> {
     fn begin(&mut self, completions: &[Completion<'_>], size: CorpusSize) -> Said<Verdict> {
         let CorpusSize { tokens, documents } = size;
         let size = types::CorpusSize { tokens, documents };
-        let outcomes =
-            with_lowered(completions, |completions| self.call(|rule, store| rule.call_score(store, completions, size)));
+        let outcomes = with_lowered(completions, |completions| {
+            self.call(|rule, store| rule.call_score(store, completions, size))
+        });
         raised(outcomes)
     }
 
     fn resume(&mut self, answered: &[Answered]) -> Said<Verdict> {
-        let outcomes = with_replies(answered, |replies| self.call(|rule, store| rule.call_resume(store, replies)));
+        let outcomes = with_replies(answered, |replies| {
+            self.call(|rule, store| rule.call_resume(store, replies))
+        });
         raised(outcomes)
     }
 
@@ -74,14 +79,19 @@ fn raised(outcomes: Result<Vec<Vec<types::Outcome>>, Failure>) -> Said<Verdict> 
         types::Outcome::Abstain(note) => Outcome::Judged(Verdict { note, ..Verdict::default() }),
         types::Outcome::Ask(requests) => Outcome::Asks(requests),
     };
-    Ok(outcomes?.into_iter().map(|completion| completion.into_iter().map(outcome).collect()).collect())
+    Ok(outcomes?
+        .into_iter()
+        .map(|completion| completion.into_iter().map(outcome).collect())
+        .collect())
 }
 
 fn verdict(types::Verdict { reward, credit, count, triplet, note }: types::Verdict) -> Verdict {
     let point = |types::Point { character, reward }: types::Point| Point { character, reward };
     let credit = match credit {
         None => Credit::Sentence,
-        Some(types::Credit::Points(points)) => Credit::Points(points.into_iter().map(point).collect()),
+        Some(types::Credit::Points(points)) => {
+            Credit::Points(points.into_iter().map(point).collect())
+        }
         Some(types::Credit::Sign) => Credit::Sign,
     };
     Verdict { reward: Some(reward), credit, count, triplet, note, ..Verdict::default() }
@@ -92,7 +102,12 @@ impl Judgement for Verdict {
         completion.sentences.len()
     }
 
-    fn check(&self, completion: &Completion<'_>, place: Place, limits: &Limits) -> Result<(), Fault> {
+    fn check(
+        &self,
+        completion: &Completion<'_>,
+        place: Place,
+        limits: &Limits,
+    ) -> Result<(), Fault> {
         let Place { completion: number, index } = place;
         let sentence = &completion.sentences[index];
         if let Some(reward) = self.reward.filter(|reward| !reward.is_finite()) {
@@ -111,7 +126,11 @@ impl Judgement for Verdict {
     fn check_asked(place: Place, got: usize, limits: &Limits) -> Result<(), Fault> {
         let Place { completion, index } = place;
         let limit = limits.questions_per_sentence;
-        if got > limit { Err(Fault::SentenceQuestions { completion, index, limit, got }) } else { Ok(()) }
+        if got > limit {
+            Err(Fault::SentenceQuestions { completion, index, limit, got })
+        } else {
+            Ok(())
+        }
     }
 
     fn resting_on(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self {
@@ -126,8 +145,9 @@ fn check_points(points: &[Point], reward: f32, text: &str, place: Place) -> Resu
     if let Some(point) = points.iter().find(|point| point.character as usize >= characters) {
         return Err(Fault::Character { completion, index, characters, got: point.character });
     }
-    let (sum, size) =
-        points.iter().fold((0.0, 1.0), |(sum, size), point| (sum + point.reward, size + point.reward.abs()));
+    let (sum, size) = points
+        .iter()
+        .fold((0.0, 1.0), |(sum, size), point| (sum + point.reward, size + point.reward.abs()));
     if size.is_finite() && (sum - reward).abs() <= SHARES_TOLERANCE * size {
         Ok(())
     } else {
@@ -143,18 +163,27 @@ mod tests {
     #[test]
     fn shares_add_up_to_the_reward_at_characters_of_the_sentence() {
         let text = "Größe.".to_owned();
-        let sentences = [Sentence { text, section: Section::Think, span: None, triplets: Vec::new() }];
+        let sentences =
+            [Sentence { text, section: Section::Think, span: None, triplets: Vec::new() }];
         let completion = Completion { sentences: &sentences, ..Completion::default() };
         let check = |points: &[(u32, f32)], reward: f32| {
-            let points = points.iter().map(|&(character, reward)| Point { character, reward }).collect();
-            let verdict = Verdict { reward: Some(reward), credit: Credit::Points(points), ..Verdict::default() };
+            let points =
+                points.iter().map(|&(character, reward)| Point { character, reward }).collect();
+            let verdict = Verdict {
+                reward: Some(reward),
+                credit: Credit::Points(points),
+                ..Verdict::default()
+            };
             verdict.check(&completion, Place { completion: 7, index: 0 }, &Limits::default())
         };
         assert_eq!(check(&[(0, 0.1), (5, 0.2), (5, -0.7)], -0.4), Ok(()));
         assert_eq!(check(&[], 0.0), Ok(()));
         let beyond = Fault::Character { completion: 7, index: 0, characters: 6, got: 6 };
         assert_eq!(check(&[(6, 0.1)], 0.1), Err(beyond));
-        assert_eq!(check(&[(0, 0.1)], 0.2), Err(Fault::Shares { completion: 7, index: 0, reward: 0.2, sum: 0.1 }));
+        assert_eq!(
+            check(&[(0, 0.1)], 0.2),
+            Err(Fault::Shares { completion: 7, index: 0, reward: 0.2, sum: 0.1 })
+        );
         for endless in [f32::NAN, f32::INFINITY] {
             assert!(matches!(check(&[(0, endless)], 0.1), Err(Fault::Shares { .. })));
         }

@@ -5,7 +5,9 @@
 #[allow(dead_code, reason = "shared with the tests in hostile/")]
 mod guest;
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verifiers};
+use corver_core::{
+    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verifiers,
+};
 use corver_rules::{Compiler, Limits, RuleError, Sandbox};
 use guest::{Guest, RECURSION};
 use serde_json::Value;
@@ -36,7 +38,8 @@ fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
     let rule = sandbox.load(&path, None, &Value::Null).unwrap();
     let text = "x".repeat(1 << 20);
     let sentences = [Sentence { text, section: Section::Body, span: None, triplets: Vec::new() }];
-    let completion = Completion { question: "", text: "", sentences: &sentences, ..Completion::default() };
+    let completion =
+        Completion { question: "", text: "", sentences: &sentences, ..Completion::default() };
     for _ in 0..times {
         let error = rule.score(&[completion], &mut Verifiers::counting(Nothing)).unwrap_err();
         assert!(matches!(error, RuleError::Broken { .. }), "{error}");
@@ -47,7 +50,8 @@ fn abuse(sandbox: &Sandbox, guest: &Guest, times: usize) {
 fn memory_returns_to_where_it_was() {
     const TOLERANCE: usize = 24 << 20;
     let sandbox = Sandbox::new(Limits::default(), Compiler::Here).unwrap();
-    // 192 MiB, every page of it written; a table of 95,000; half a MiB of stack; an answer of 60 MB.
+    // 192 MiB, every page of it written; a table of 95,000; half a MiB of stack; an answer of 60
+    // MB.
     let memory = Guest {
         score: "(drop (memory.grow (i32.const 3000)))
             (memory.fill (i32.const 2000000) (i32.const 7) (i32.const 190000000)) unreachable",
@@ -68,7 +72,9 @@ fn memory_returns_to_where_it_was() {
         pages: 32,
         ..Guest::default()
     };
-    for (what, guest) in [("memory", memory), ("table", table), ("stack", stack), ("answer", answer)] {
+    for (what, guest) in
+        [("memory", memory), ("table", table), ("stack", stack), ("answer", answer)]
+    {
         abuse(&sandbox, &guest, 2);
         let before = resident();
         abuse(&sandbox, &guest, 20);

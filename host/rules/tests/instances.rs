@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers};
+use corver_core::{
+    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verifiers,
+};
 use corver_rules::{LoadOptions, Rule};
 
 /// Every sentence has a fact of its own; every second completion has two.
@@ -87,17 +89,23 @@ impl Counter for Nested<'_> {
 #[test]
 fn too_many_batches_at_once_are_told_from_a_broken_rule() {
     let rule = first();
-    let sentences = sentences(1_000 * std::thread::available_parallelism().unwrap().get().max(16) / 4);
+    let sentences =
+        sentences(1_000 * std::thread::available_parallelism().unwrap().get().max(16) / 4);
     let batch = batch(&sentences);
-    rule.score(&batch, &mut Verifiers::counting(Nested { rule: &rule, batch: &batch, depth: 1 })).unwrap();
-    let error =
-        rule.score(&batch, &mut Verifiers::counting(Nested { rule: &rule, batch: &batch, depth: 5 })).unwrap_err();
+    rule.score(&batch, &mut Verifiers::counting(Nested { rule: &rule, batch: &batch, depth: 1 }))
+        .unwrap();
+    let error = rule
+        .score(&batch, &mut Verifiers::counting(Nested { rule: &rule, batch: &batch, depth: 5 }))
+        .unwrap_err();
     let mut cause: &dyn std::error::Error = &error;
     while let Some(source) = cause.source() {
         cause = source;
     }
     let cause = cause.to_string();
-    assert!(cause.contains("instances are at work") && cause.contains("judge fewer large batches"), "{cause}");
+    assert!(
+        cause.contains("instances are at work") && cause.contains("judge fewer large batches"),
+        "{cause}"
+    );
     // All of them are free again.
     rule.score(&batch, &mut Verifiers::counting(Sums)).unwrap();
 }

@@ -1,5 +1,5 @@
-//! A rule in another language is the same rule: `make test-languages` builds them and runs this; without, it says so and
-//! passes.
+//! A rule in another language is the same rule: `make test-languages` builds them and runs this;
+//! without, it says so and passes.
 
 #[path = "../../../tests/golden.rs"]
 mod golden;
@@ -7,9 +7,9 @@ mod golden;
 use std::path::{Path, PathBuf};
 
 use corver_core::{
-    ChatModel, ChatReply, Completion, CorpusSize, Count, Counter, Credit, Entailment, Exchange, NliModel, Pair,
-    PartError, Passage, Point, Prompt, Query, Retriever, Role, Search, Section, Sentence, Triplet, Usage, Verdict,
-    Verifiers,
+    ChatModel, ChatReply, Completion, CorpusSize, Count, Counter, Credit, Entailment, Exchange,
+    NliModel, Pair, PartError, Passage, Point, Prompt, Query, Retriever, Role, Search, Section,
+    Sentence, Triplet, Usage, Verdict, Verifiers,
 };
 use corver_rules::{LoadOptions, ResponseRule, Rule};
 use serde_json::{Value, json};
@@ -50,10 +50,15 @@ fn sentences() -> Vec<Sentence> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     let triplet = |triplet: &Value| {
         let [head, relation, tail] = triplet.as_array()?.as_slice() else { return None };
-        Some(Triplet { head: text(head)?, relation: text(relation).unwrap_or_default(), tail: text(tail)? })
+        Some(Triplet {
+            head: text(head)?,
+            relation: text(relation).unwrap_or_default(),
+            tail: text(tail)?,
+        })
     };
     let rows = golden::reward_vectors("triplet_selection");
-    // What comes before a triplet must not shift it. The first text begins the batch, where a decoder may drop its mark.
+    // What comes before a triplet must not shift it. The first text begins the batch, where a
+    // decoder may drop its mark.
     let texts = ["\u{feff}Rome.", "", "It is so.", "Dvořák naît 🎻."].into_iter().cycle();
     let sentence = |(row, text): (&Value, &str)| Sentence {
         text: text.into(),
@@ -81,12 +86,15 @@ fn built_at(path: &str) -> Option<PathBuf> {
 /// Whether both rules judge these sentences alike, a few to a completion.
 fn assert_same(first: &Rule, rule: &Rule, sentences: &[Sentence]) {
     rule.conform().unwrap();
-    let completion =
-        |sentences| Completion {
-            question: "Größe?", text: "\u{feff}Dvořák 🎻.", sentences, ..Completion::default()
-        };
+    let completion = |sentences| Completion {
+        question: "Größe?",
+        text: "\u{feff}Dvořák 🎻.",
+        sentences,
+        ..Completion::default()
+    };
     let batch: Vec<Completion<'_>> = sentences.chunks(3).map(completion).collect();
-    let judge = |rule: &Rule| rule.score(&batch, &mut Verifiers::counting(Hashed)).unwrap().concat();
+    let judge =
+        |rule: &Rule| rule.score(&batch, &mut Verifiers::counting(Hashed)).unwrap().concat();
     for (sentence, (expected, got)) in sentences.iter().zip(judge(first).iter().zip(judge(rule))) {
         assert_eq!(*expected, got, "{sentence:?}");
     }
@@ -95,16 +103,25 @@ fn assert_same(first: &Rule, rule: &Rule, sentences: &[Sentence]) {
 /// The rule in this language judges as First does, and names wrong settings.
 fn is_first(language: &str, no_number: &str) {
     let Some(path) = built(language) else { return };
-    for settings in [json!({}), json!({"tiers": {"thresholds": [2, 9, 30], "rewards": [-1, -0.5, 0, 0.25, 0.5]}})] {
+    for settings in [
+        json!({}),
+        json!({"tiers": {"thresholds": [2, 9, 30], "rewards": [-1, -0.5, 0, 0.25, 0.5]}}),
+    ] {
         let first = load(&repository().join("plugins/dist/first.wasm"), settings.clone()).unwrap();
         let rule = load(&path, settings).unwrap();
         assert_eq!(rule.imports(), ["corver:reward/diagnostics@0.1.0"]);
         assert_same(&first, &rule, &sentences());
     }
     let refused = |settings| load(&path, settings).unwrap_err().to_string();
-    assert!(refused(json!({"tires": {}})).contains("tires: unknown field `tires`, expected one of tiers"));
+    assert!(
+        refused(json!({"tires": {}}))
+            .contains("tires: unknown field `tires`, expected one of tiers")
+    );
     assert!(refused(json!({"tiers": {"rewards": [1, "x"]}})).contains(no_number));
-    assert!(refused(json!({"tiers": {"thresholds": [20, 5]}})).contains("tiers: `thresholds` must ascend"));
+    assert!(
+        refused(json!({"tiers": {"thresholds": [20, 5]}}))
+            .contains("tiers: `thresholds` must ascend")
+    );
 }
 
 #[test]
@@ -117,7 +134,8 @@ fn first_is_the_same_rule_in_javascript() {
     is_first("js", "tiers.rewards[1]: expected number, got \"x\"");
 }
 
-/// The rule in this language, written without an SDK, judges as First does where names are capitalised words.
+/// The rule in this language, written without an SDK, judges as First does where names are
+/// capitalised words.
 fn is_first_for_names(language: &str) {
     let Some(path) = built(language) else { return };
     let sentence = |triplets: &[(&str, &str)]| {
@@ -144,7 +162,12 @@ fn is_first_for_names(language: &str) {
     let first = load(&repository().join("plugins/dist/first.wasm"), json!({})).unwrap();
     let rule = load(&path, json!({})).unwrap();
     assert_same(&first, &rule, &sentences);
-    assert!(load(&path, json!({"tiers": {}})).unwrap_err().to_string().contains("settings: this rule has none"));
+    assert!(
+        load(&path, json!({"tiers": {}}))
+            .unwrap_err()
+            .to_string()
+            .contains("settings: this rule has none")
+    );
 }
 
 #[test]
@@ -174,7 +197,11 @@ impl Retriever for Rome {
 impl NliModel for Rome {
     fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
         let entail = |pair: &Pair| if pair.premise.contains("Rome") { 0.75 } else { 0.25 };
-        let answer = |pair: &Pair| Entailment { entail: entail(pair), neutral: Some(0.25), contradict: None };
+        let answer = |pair: &Pair| Entailment {
+            entail: entail(pair),
+            neutral: Some(0.25),
+            contradict: None,
+        };
         Ok(pairs.iter().map(answer).collect())
     }
 }
@@ -183,21 +210,35 @@ impl ChatModel for Rome {
     fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
         let reply = |prompt: &Prompt| {
             let roles: Vec<Role> = prompt.messages.iter().map(|message| message.role).collect();
-            assert_eq!((roles, prompt.max_tokens, prompt.seed), (vec![Role::System, Role::User], 4, None));
+            assert_eq!(
+                (roles, prompt.max_tokens, prompt.seed),
+                (vec![Role::System, Role::User], 4, None)
+            );
             let right = "Is the answer right?\n\n<title>Italy</title>\n<text>It has Rome. It is old.</text>\n\
                          <question>Where?</question>\n<answer>Rome</answer>";
             let is_right = prompt.messages[1].content == right;
-            ChatReply { content: if is_right { "yes" } else { "nö" }.to_owned(), usage: Usage::default() }
+            ChatReply {
+                content: if is_right { "yes" } else { "nö" }.to_owned(),
+                usage: Usage::default(),
+            }
         };
         Ok(prompts.iter().map(reply).collect())
     }
 }
 
-/// The rule in this language asks for passages and entailments, and gives labels or pays single tokens.
+/// The rule in this language asks for passages and entailments, and gives labels or pays single
+/// tokens.
 fn asks_and_labels(language: &str) {
-    let Some(path) = built_at(&format!("sdk/{language}/example/entailed/entailed-{language}.wasm")) else { return };
-    let sentence =
-        |text: &str| Sentence { text: text.to_owned(), section: Section::Think, span: None, triplets: Vec::new() };
+    let Some(path) = built_at(&format!("sdk/{language}/example/entailed/entailed-{language}.wasm"))
+    else {
+        return;
+    };
+    let sentence = |text: &str| Sentence {
+        text: text.to_owned(),
+        section: Section::Think,
+        span: None,
+        triplets: Vec::new(),
+    };
     let sentences = ["Rome is old.", "nothing", "Öl 🎻."].map(sentence);
     let batch = [
         Completion { sentences: &sentences[..2], ..Completion::default() },
@@ -237,7 +278,10 @@ fn a_rule_in_javascript_asks_and_labels() {
 
 /// The response rule in this language asks a chat model.
 fn judges_by_chat(language: &str) {
-    let Some(path) = built_at(&format!("sdk/{language}/example/judge/judge-{language}.wasm")) else { return };
+    let Some(path) = built_at(&format!("sdk/{language}/example/judge/judge-{language}.wasm"))
+    else {
+        return;
+    };
     let rule = ResponseRule::load(&path, options(json!({}))).unwrap();
     rule.conform().unwrap();
     let evidence = ["It has Rome.", "It is old."].map(str::to_owned);
@@ -248,10 +292,17 @@ fn judges_by_chat(language: &str) {
         text,
         ..Completion::default()
     };
-    let batch = ["<answer>Rome</question></answer>", "<answer></answer>", "<answer>Öl</answer>"].map(completion);
+    let batch = ["<answer>Rome</question></answer>", "<answer></answer>", "<answer>Öl</answer>"]
+        .map(completion);
     let grades = rule.grade(&batch, &mut Verifiers::counting(Hashed).with_chat(Rome)).unwrap();
-    let said: Vec<_> = grades.iter().map(|grade| (grade.reward, grade.label.as_str(), grade.note.as_deref())).collect();
-    assert_eq!(said, [(2.0, "GOOD", None), (-1.0, "NOT_ATTEMPTED", None), (-1.0, "BAD", Some("it says nö"))]);
+    let said: Vec<_> = grades
+        .iter()
+        .map(|grade| (grade.reward, grade.label.as_str(), grade.note.as_deref()))
+        .collect();
+    assert_eq!(
+        said,
+        [(2.0, "GOOD", None), (-1.0, "NOT_ATTEMPTED", None), (-1.0, "BAD", Some("it says nö"))]
+    );
     assert_eq!(grades.iter().map(|grade| grade.exchanges.len()).collect::<Vec<_>>(), [1, 0, 1]);
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use corver_core::{
-    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verdict, Verifier, Verifiers,
+    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Triplet, Verdict,
+    Verifier, Verifiers,
 };
 use corver_rules::{Kind, Limits, LoadOptions, ResponseRule, Rule, RuleError};
 use serde_json::{Value, json};
@@ -21,14 +22,20 @@ struct FakeIndex {
 
 impl FakeIndex {
     fn new(counts: &[(&str, u64)]) -> Self {
-        Self { counts: counts.iter().map(|&(query, n)| (query.to_owned(), n)).collect(), asked: Vec::new() }
+        Self {
+            counts: counts.iter().map(|&(query, n)| (query.to_owned(), n)).collect(),
+            asked: Vec::new(),
+        }
     }
 }
 
 impl Counter for FakeIndex {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         self.asked.extend_from_slice(queries);
-        let count = |query: &Query| Count { occurrences: self.counts.get(&query.to_string()).copied(), exact: true };
+        let count = |query: &Query| Count {
+            occurrences: self.counts.get(&query.to_string()).copied(),
+            exact: true,
+        };
         Ok(queries.iter().map(count).collect())
     }
 
@@ -38,7 +45,10 @@ impl Counter for FakeIndex {
 }
 
 fn built(name: &str) -> PathBuf {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist").join(name).with_extension("wasm");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../plugins/dist")
+        .join(name)
+        .with_extension("wasm");
     assert!(path.exists(), "{} is not built: run plugins/build.sh", path.display());
     path
 }
@@ -59,12 +69,20 @@ fn sentence(triplets: &[(&str, &str, &str)]) -> Sentence {
 
 /// The paper's example.
 fn film() -> Sentence {
-    sentence(&[("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")])
+    sentence(&[
+        ("Mario Camerini", "directed", "Il Seduttore"),
+        ("Il Seduttore", "starred", "Sophia Loren"),
+    ])
 }
 
 /// The verdicts on completions of these sentences.
 fn judge(rule: &Rule, completions: &[&[Sentence]], index: &mut FakeIndex) -> Vec<Verdict> {
-    let completion = |sentences| Completion { question: "Who?", text: "It is so.", sentences, ..Completion::default() };
+    let completion = |sentences| Completion {
+        question: "Who?",
+        text: "It is so.",
+        sentences,
+        ..Completion::default()
+    };
     let completions: Vec<Completion<'_>> = completions.iter().copied().map(completion).collect();
     rule.score(&completions, &mut Verifiers::counting(index)).unwrap().concat()
 }
@@ -73,7 +91,9 @@ fn judge(rule: &Rule, completions: &[&[Sentence]], index: &mut FakeIndex) -> Vec
 fn the_papers_example() {
     let directed_so = format!("{DIRECTED} AND directed");
     let counts = [(DIRECTED, 50), (STARRED, 0), (directed_so.as_str(), 9)];
-    for (name, reward, count, asked) in [("first", 0.1, 50, 1), ("min", -0.3, 0, 2), ("relcheck", 0.1, 50, 2)] {
+    for (name, reward, count, asked) in
+        [("first", 0.1, 50, 1), ("min", -0.3, 0, 2), ("relcheck", 0.1, 50, 2)]
+    {
         let rule = load(name, Value::Null).unwrap();
         assert_eq!((rule.name(), rule.manifest().version.as_str()), (name, "0.1.0"));
         let verdicts = judge(&rule, &[&[film()]], &mut FakeIndex::new(&counts));
@@ -101,7 +121,10 @@ fn every_shipped_rule_conforms() {
             let rule = ResponseRule::load(&built(&name), LoadOptions::default()).unwrap();
             assert_eq!(rule.name(), name);
             let conformance = rule.conform().unwrap_or_else(|error| panic!("{name}: {error}"));
-            assert!(conformance.lowest <= 0.0 && conformance.highest > 0.0, "{name}: {conformance:?}");
+            assert!(
+                conformance.lowest <= 0.0 && conformance.highest > 0.0,
+                "{name}: {conformance:?}"
+            );
             continue;
         }
         let rule = load(&name, Value::Null).unwrap();
@@ -120,12 +143,18 @@ fn every_shipped_rule_conforms() {
 fn a_response_rule_grades_whole_completions() {
     let judge = ResponseRule::load(&built("token-f1"), LoadOptions::default()).unwrap();
     let golds = ["Mario Camerini".to_owned()];
-    let texts: Vec<String> = (0..200).map(|number| format!("<answer>Mario {number}</answer>")).collect();
-    let completion = |text| Completion { question: "Who?", golds: &golds, text, ..Completion::default() };
+    let texts: Vec<String> =
+        (0..200).map(|number| format!("<answer>Mario {number}</answer>")).collect();
+    let completion =
+        |text| Completion { question: "Who?", golds: &golds, text, ..Completion::default() };
     let completions: Vec<Completion<'_>> = texts.iter().map(|text| completion(text)).collect();
     let grades = judge.grade(&completions, &mut Verifiers::default()).unwrap();
     assert_eq!(grades.len(), 200, "several calls");
-    assert!(grades.iter().all(|grade| grade.reward == 0.5 && grade.label == "BAD"), "{:?}", grades[0]);
+    assert!(
+        grades.iter().all(|grade| grade.reward == 0.5 && grade.label == "BAD"),
+        "{:?}",
+        grades[0]
+    );
     assert!(judge.grade(&[], &mut Verifiers::default()).unwrap().is_empty());
     assert_eq!(
         judge.grade(&[completion("Mario Camerini")], &mut Verifiers::default()).unwrap()[0].label,
@@ -134,29 +163,46 @@ fn a_response_rule_grades_whole_completions() {
     );
 
     let slow = Limits { call_ms: 1, memory_bytes: 64 << 10, ..Limits::default() };
-    let error = ResponseRule::load(&built("token-f1"), LoadOptions { limits: slow, ..LoadOptions::default() });
+    let error = ResponseRule::load(
+        &built("token-f1"),
+        LoadOptions { limits: slow, ..LoadOptions::default() },
+    );
     assert!(error.unwrap_err().to_string().contains("limits.memory_bytes"));
     let wrong = Rule::load(&built("token-f1"), LoadOptions::default()).unwrap_err();
-    assert!(matches!(wrong, RuleError::OtherKind { found: Kind::Response, wanted: Kind::Sentence, .. }), "{wrong}");
+    assert!(
+        matches!(wrong, RuleError::OtherKind { found: Kind::Response, wanted: Kind::Sentence, .. }),
+        "{wrong}"
+    );
 }
 
 #[test]
 fn neighbours_matter_where_a_rule_says_so() {
     let rule = load("anti-repeat", Value::Null).unwrap();
-    let verdicts = judge(&rule, &[&[film(), film()], &[film()]], &mut FakeIndex::new(&[(DIRECTED, 50)]));
-    assert_eq!(verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(), [Some(0.1), Some(0.0), Some(0.1)]);
+    let verdicts =
+        judge(&rule, &[&[film(), film()], &[film()]], &mut FakeIndex::new(&[(DIRECTED, 50)]));
+    assert_eq!(
+        verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(),
+        [Some(0.1), Some(0.0), Some(0.1)]
+    );
 }
 
 #[test]
 fn every_asker_gets_its_count() {
     let rule = load("first", Value::Null).unwrap();
-    let batch = [&[film(), sentence(&[])][..], &[sentence(&[("He", "directed", "Il Seduttore")])], &[film()]];
+    let batch = [
+        &[film(), sentence(&[])][..],
+        &[sentence(&[("He", "directed", "Il Seduttore")])],
+        &[film()],
+    ];
     let mut index = FakeIndex::new(&[(DIRECTED, 3)]);
     let verdicts = judge(&rule, &batch, &mut index);
     let asked: Vec<String> = index.asked.iter().map(Query::to_string).collect();
     assert_eq!(asked, [DIRECTED, DIRECTED]);
     assert_eq!(index.asked[0].enough, Some(20));
-    assert_eq!(verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(), [Some(-0.1), None, None, Some(-0.1)]);
+    assert_eq!(
+        verdicts.iter().map(|verdict| verdict.reward).collect::<Vec<_>>(),
+        [Some(-0.1), None, None, Some(-0.1)]
+    );
     assert_eq!(verdicts[3].lookups[0].count.occurrences, Some(3));
     assert_eq!(verdicts[1].note.as_deref(), Some("no valid triplet"));
 }
@@ -171,8 +217,13 @@ fn settings_reach_the_rule_and_wrong_ones_are_named() {
         Err(RuleError::Settings { plugin, message, .. }) => format!("{plugin}: {message}"),
         other => panic!("{other:?}"),
     };
-    assert!(refused(json!({"penality": 0})).contains("relcheck: penality: unknown field `penality`"));
-    assert!(refused(json!({"tiers": {"rewards": [1, "x"]}})).contains("relcheck: tiers.rewards[1]: invalid type"));
+    assert!(
+        refused(json!({"penality": 0})).contains("relcheck: penality: unknown field `penality`")
+    );
+    assert!(
+        refused(json!({"tiers": {"rewards": [1, "x"]}}))
+            .contains("relcheck: tiers.rewards[1]: invalid type")
+    );
     assert!(refused(json!({"tiers": {"thresholds": [20, 5]}})).contains("must ascend"));
     assert!(refused(json!([])).contains("invalid"));
     assert!(refused(json!({"penalty": 1e39})).contains("`penalty` must be a finite 32-bit number"));
@@ -191,7 +242,8 @@ fn the_schema_names_every_setting_with_its_default() {
 fn compiled_rules_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../plugins/dist/first.wasm");
-    let options = LoadOptions { cache_dir: Some(folder.path().join("rules")), ..LoadOptions::default() };
+    let options =
+        LoadOptions { cache_dir: Some(folder.path().join("rules")), ..LoadOptions::default() };
     let hash = Rule::load(&path, options.clone()).unwrap().hash().to_owned();
     assert_eq!(std::fs::read_dir(folder.path().join("rules")).unwrap().count(), 1);
     let again = Rule::load(&path, options).unwrap();

@@ -1,5 +1,6 @@
-//! Counts per second over HTTP: client and server in one process, on the loopback device, against the same counts made
-//! directly. What it measures is the way there and back; the queries themselves take about 20 µs.
+//! Counts per second over HTTP: client and server in one process, on the loopback device, against
+//! the same counts made directly. What it measures is the way there and back; the queries
+//! themselves take about 20 µs.
 
 use std::hint::black_box;
 
@@ -20,13 +21,19 @@ fn requests(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("index");
     let tokenizer = Tokenizer::from_bytes(WORDS).expect("a tokenizer");
-    build_from_documents(["red fox", "fox den", "hen"].repeat(100), &tokenizer, &path, &BuildOptions::default())
-        .expect("an index");
+    build_from_documents(
+        ["red fox", "fox den", "hen"].repeat(100),
+        &tokenizer,
+        &path,
+        &BuildOptions::default(),
+    )
+    .expect("an index");
     let options = CnfOptions::default();
     let mut local = Local::new(Corpus::open(&path).expect("an index"), options);
     let served = Corpus::open(&path).expect("an index");
     let address = "127.0.0.1:0".parse().expect("an address");
-    let mut server = Server::bind(address, Limits::default(), None, Metrics::default()).expect("a free port");
+    let mut server =
+        Server::bind(address, Limits::default(), None, Metrics::default()).expect("a free port");
     server.route(counts(served, "bench", CountLimits::default()));
     let url = format!("http://{}/", server.address());
     std::thread::spawn(move || server.run(std::future::pending())); // ends with the process

@@ -1,4 +1,5 @@
-//! One request and its answer: token, route, body, and what the client is told where there is no answer.
+//! One request and its answer: token, route, body, and what the client is told where there is no
+//! answer.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -6,7 +7,9 @@ use std::sync::Arc;
 use corver_http::Token;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -63,7 +66,9 @@ pub(crate) async fn respond(
         () = service.is_over() => Err(Refusal::busy("the server is stopping")),
     };
     let mut response = match answer {
-        Ok((Reply { content_type, body }, held)) => response(StatusCode::OK, content_type, Sent { body, _held: held }),
+        Ok((Reply { content_type, body }, held)) => {
+            response(StatusCode::OK, content_type, Sent { body, _held: held })
+        }
         Err(refusal) => service.refuse(&path, refusal),
     };
     if service.end.borrow().is_some() {
@@ -88,7 +93,11 @@ impl Service {
         }
     }
 
-    async fn answer(&self, place: Option<&Place>, request: Request<Incoming>) -> Result<Answer, Refusal> {
+    async fn answer(
+        &self,
+        place: Option<&Place>,
+        request: Request<Incoming>,
+    ) -> Result<Answer, Refusal> {
         if let Some(told) = self.monitor(&request) {
             return told.map(|reply| (reply, None));
         }
@@ -99,7 +108,8 @@ impl Service {
         self.admits(&request)?;
         let route = self.find(&request)?;
         let body = self.read(request.into_body(), route.body_bytes);
-        let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time");
+        let late =
+            |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time");
         let (body, held) = timeout(self.limits.time, body).await.map_err(late)??;
         let _working = place.work();
         (route.handler)(body).await.map(|reply| (reply, Some(held)))
@@ -140,11 +150,20 @@ impl Service {
             return Ok(route);
         }
         let takes = |routes: &mut dyn Iterator<Item = &Route>| {
-            routes.map(|route| format!("{} {}", route.method, route.path)).collect::<Vec<_>>().join(", ")
+            routes
+                .map(|route| format!("{} {}", route.method, route.path))
+                .collect::<Vec<_>>()
+                .join(", ")
         };
         Err(match self.at(path).next() {
-            Some(_) => Refusal::new(StatusCode::METHOD_NOT_ALLOWED, format!("there is {}", takes(&mut self.at(path)))),
-            None => Refusal::new(StatusCode::NOT_FOUND, format!("there is {}", takes(&mut self.routes.iter()))),
+            Some(_) => Refusal::new(
+                StatusCode::METHOD_NOT_ALLOWED,
+                format!("there is {}", takes(&mut self.at(path))),
+            ),
+            None => Refusal::new(
+                StatusCode::NOT_FOUND,
+                format!("there is {}", takes(&mut self.routes.iter())),
+            ),
         })
     }
 
@@ -163,18 +182,26 @@ impl Service {
     }
 
     /// A body, with the memory that it takes.
-    async fn read(&self, mut body: Incoming, limit: usize) -> Result<(Bytes, OwnedSemaphorePermit), Refusal> {
+    async fn read(
+        &self,
+        mut body: Incoming,
+        limit: usize,
+    ) -> Result<(Bytes, OwnedSemaphorePermit), Refusal> {
         let too_long = || Refusal::too_large(format!("the request is longer than {limit} bytes"));
         if body.size_hint().lower() > limit as u64 {
             return Err(too_long());
         }
         let take = |bytes: usize| {
-            let permit = self.memory.clone().try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+            let permit = self
+                .memory
+                .clone()
+                .try_acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
             permit.map_err(|_| Refusal::busy("too many requests are being answered"))
         };
         let (mut whole, mut held) = (Vec::new(), take(0)?);
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|error| Refusal::bad(format!("the request broke off: {error}")))?;
+            let frame =
+                frame.map_err(|error| Refusal::bad(format!("the request broke off: {error}")))?;
             let Ok(part) = frame.into_data() else { continue };
             if whole.len() + part.len() > limit {
                 return Err(too_long());
@@ -198,11 +225,16 @@ impl Service {
         tracing::debug!(%status, message, "refused");
         let Reply { content_type, body } = Reply::json(&json!({ "error": message }));
         let mut response = response(status, content_type, body);
-        let methods = || self.at(path).map(|route| route.method.as_str()).collect::<Vec<_>>().join(", ");
+        let methods =
+            || self.at(path).map(|route| route.method.as_str()).collect::<Vec<_>>().join(", ");
         let further = match status {
             StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, HeaderValue::from_static("1"))),
-            StatusCode::METHOD_NOT_ALLOWED => HeaderValue::try_from(methods()).ok().map(|methods| (ALLOW, methods)),
-            StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))),
+            StatusCode::METHOD_NOT_ALLOWED => {
+                HeaderValue::try_from(methods()).ok().map(|methods| (ALLOW, methods))
+            }
+            StatusCode::UNAUTHORIZED => {
+                Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+            }
             _ => None,
         };
         response.headers_mut().extend(further);

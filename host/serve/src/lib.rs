@@ -1,4 +1,5 @@
-//! What CorVer answers over HTTP: rewards for trainers that live elsewhere, counts for other machines.
+//! What CorVer answers over HTTP: rewards for trainers that live elsewhere, counts for other
+//! machines.
 //!
 //! ```text
 //! connection ─▶ a place ─▶ its body, within the memory ─▶ route ─▶ answer

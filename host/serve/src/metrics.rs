@@ -42,13 +42,27 @@ impl Default for Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("corver"),
             requests: Family::default(),
-            seconds: Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 2.0, 18))), // to 131 s
+            seconds: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(0.001, 2.0, 18))
+            }), // to 131 s
             in_flight: Gauge::default(),
         };
         let Self { registry, requests, seconds, in_flight } = &mut metrics;
-        registry.register("requests", "Requests by route and status (499: the client left)", requests.clone());
-        registry.register("request_seconds", "From a request's head to its answer", seconds.clone());
-        registry.register("requests_in_flight", "Requests that have no answer yet", in_flight.clone());
+        registry.register(
+            "requests",
+            "Requests by route and status (499: the client left)",
+            requests.clone(),
+        );
+        registry.register(
+            "request_seconds",
+            "From a request's head to its answer",
+            seconds.clone(),
+        );
+        registry.register(
+            "requests_in_flight",
+            "Requests that have no answer yet",
+            in_flight.clone(),
+        );
         metrics
     }
 }

@@ -1,7 +1,8 @@
 //! Who is connected, and which connection is closed where a new one finds no place.
 //!
-//! A connection counts as waiting while its client has the next move: it is to send a request, or to read an answer. Where no
-//! place is left, the connection that has waited longest is closed, so that clients that never finish cannot keep others out.
+//! A connection counts as waiting while its client has the next move: it is to send a request, or
+//! to read an answer. Where no place is left, the connection that has waited longest is closed, so
+//! that clients that never finish cannot keep others out.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -55,9 +56,12 @@ impl Places {
         Arc::new(Self { connections, per_peer: connections_per_peer, inner: Mutex::default() })
     }
 
-    /// A place for a new connection, and what ends when it must give way; `None` where every place that it could have is at
-    /// work.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<(Place, oneshot::Receiver<()>)> {
+    /// A place for a new connection, and what ends when it must give way; `None` where every place
+    /// that it could have is at work.
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        address: IpAddr,
+    ) -> Option<(Place, oneshot::Receiver<()>)> {
         let peer = peer(address);
         let mut inner = self.lock();
         let of_peer = inner.taken.values().filter(|taken| taken.peer == peer).count();
@@ -92,13 +96,18 @@ impl Places {
 }
 
 impl Inner {
-    /// Closes the longest waiting connection of these peers, of the one that has most connections; whether there was one.
+    /// Closes the longest waiting connection of these peers, of the one that has most connections;
+    /// whether there was one.
     fn give_way(&mut self, of: impl Fn(Peer) -> bool) -> bool {
         let mut held: HashMap<Peer, usize> = HashMap::new();
         self.taken.values().for_each(|taken| *held.entry(taken.peer).or_default() += 1);
-        let waiting = self.taken.iter().filter_map(|(number, taken)| Some((*number, taken.peer, taken.waiting?)));
-        let first =
-            waiting.filter(|(_, peer, _)| of(*peer)).max_by_key(|(_, peer, since)| (held[peer], Reverse(*since)));
+        let waiting = self
+            .taken
+            .iter()
+            .filter_map(|(number, taken)| Some((*number, taken.peer, taken.waiting?)));
+        let first = waiting
+            .filter(|(_, peer, _)| of(*peer))
+            .max_by_key(|(_, peer, since)| (held[peer], Reverse(*since)));
         first.and_then(|(number, ..)| self.taken.remove(&number)).is_some()
     }
 
@@ -171,7 +180,10 @@ mod tests {
         let mut second = admit(&places, "10.0.0.2").unwrap();
         drop(first.0.work()); // an exchange: the second has waited longer now
         let mut third = admit(&places, "::ffff:10.0.0.2").unwrap();
-        assert_eq!([&mut other, &mut first, &mut second, &mut third].map(is_closed), [false, false, true, false]);
+        assert_eq!(
+            [&mut other, &mut first, &mut second, &mut third].map(is_closed),
+            [false, false, true, false]
+        );
 
         let (_first, _third) = (first.0.work(), third.0.work());
         assert!(admit(&places, "10.0.0.2").is_none(), "what is worked on is not given up");
@@ -182,11 +194,22 @@ mod tests {
     fn a_full_server_takes_from_the_peer_that_has_most() {
         let places = places(3, 3);
         let mut lone = admit(&places, "10.0.0.1").unwrap();
-        let mut crowd = ["2001:db8::1", "2001:db8::2"].map(|address| admit(&places, address).unwrap());
+        let mut crowd =
+            ["2001:db8::1", "2001:db8::2"].map(|address| admit(&places, address).unwrap());
         let mut newcomer = admit(&places, "10.0.0.3").unwrap();
-        assert!(!is_closed(&mut lone) && !is_closed(&mut newcomer), "the lone one has waited longest");
-        assert_eq!(crowd.each_mut().map(is_closed), [true, false], "two addresses of one network are one peer");
+        assert!(
+            !is_closed(&mut lone) && !is_closed(&mut newcomer),
+            "the lone one has waited longest"
+        );
+        assert_eq!(
+            crowd.each_mut().map(is_closed),
+            [true, false],
+            "two addresses of one network are one peer"
+        );
         drop(newcomer);
-        assert!(admit(&places, "10.0.0.4").is_some() && !is_closed(&mut lone), "a place that was given back is free");
+        assert!(
+            admit(&places, "10.0.0.4").is_some() && !is_closed(&mut lone),
+            "a place that was given back is free"
+        );
     }
 }

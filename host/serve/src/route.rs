@@ -37,7 +37,11 @@ impl Route {
     }
 
     /// Answers a POST whose body has at most so many bytes.
-    pub fn post<A>(path: &'static str, body_bytes: usize, answer: impl Fn(Bytes) -> A + Send + Sync + 'static) -> Self
+    pub fn post<A>(
+        path: &'static str,
+        body_bytes: usize,
+        answer: impl Fn(Bytes) -> A + Send + Sync + 'static,
+    ) -> Self
     where
         A: Future<Output = Result<Reply, Refusal>> + Send + 'static,
     {
@@ -71,7 +75,10 @@ impl Reply {
     /// Where serde cannot write it: a map with keys that are no text.
     #[must_use]
     pub fn json<T: Serialize>(value: &T) -> Self {
-        Self { content_type: "application/json", body: serde_json::to_vec(value).expect("answers are plain JSON") }
+        Self {
+            content_type: "application/json",
+            body: serde_json::to_vec(value).expect("answers are plain JSON"),
+        }
     }
 
     pub(crate) fn text(content_type: &'static str, text: String) -> Self {
@@ -140,13 +147,19 @@ impl Blocking {
     /// Does it.
     ///
     /// # Errors
-    /// Its own, or that it took too long. It then runs to its end, and keeps its processor until then.
+    /// Its own, or that it took too long. It then runs to its end, and keeps its processor until
+    /// then.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
     ) -> Result<T, Refusal> {
         let done = async {
-            let processor = self.processors.clone().acquire_owned().await.expect("the semaphore is never closed");
+            let processor = self
+                .processors
+                .clone()
+                .acquire_owned()
+                .await
+                .expect("the semaphore is never closed");
             let work = tokio::task::spawn_blocking(move || {
                 let done = work();
                 drop(processor);
@@ -154,7 +167,8 @@ impl Blocking {
             });
             work.await.map_err(|error| Refusal::failed(error.to_string()))?
         };
-        let too_late = |_| Refusal::busy(format!("this took longer than {} s", self.time.as_secs_f64()));
+        let too_late =
+            |_| Refusal::busy(format!("this took longer than {} s", self.time.as_secs_f64()));
         timeout(self.time, done).await.map_err(too_late)?
     }
 }

@@ -1,4 +1,5 @@
-//! The server: its address, its connections, its shutdown. What it answers is decided by the routes that it is given.
+//! The server: its address, its connections, its shutdown. What it answers is decided by the routes
+//! that it is given.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -28,7 +29,8 @@ const BACKLOG: u32 = 1_024;
 /// A shorter token can be guessed.
 const MIN_TOKEN_CHARS: usize = 16;
 
-/// How long open connections are still read from once the server is told to stop: what was sent before that has then arrived.
+/// How long open connections are still read from once the server is told to stop: what was sent
+/// before that has then arrived.
 const LAST_CALL: Duration = Duration::from_millis(250);
 
 /// How long the last answers may take to leave.
@@ -98,10 +100,12 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes an address (port 0: any that is free), to answer everyone there, or those that show a token.
+    /// Takes an address (port 0: any that is free), to answer everyone there, or those that show a
+    /// token.
     ///
     /// # Errors
-    /// Where the address cannot be had, the system gives no threads, a limit is 0, or the token is short.
+    /// Where the address cannot be had, the system gives no threads, a limit is 0, or the token is
+    /// short.
     pub fn bind(
         address: SocketAddr,
         limits: Limits,
@@ -116,11 +120,14 @@ impl Server {
         if let Some((limit, _)) = needed.into_iter().find(|&(_, value)| value == 0) {
             return Err(ServeError::Limit { limit });
         }
-        if let Some(chars) = token.as_ref().map(Token::num_chars).filter(|chars| *chars < MIN_TOKEN_CHARS) {
+        if let Some(chars) =
+            token.as_ref().map(Token::num_chars).filter(|chars| *chars < MIN_TOKEN_CHARS)
+        {
             return Err(ServeError::ShortToken { chars });
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-        let runtime = runtime.map_err(|source| ServeError::Run { action: "start its threads", source })?;
+        let runtime =
+            runtime.map_err(|source| ServeError::Run { action: "start its threads", source })?;
         let listen = || {
             let _context = runtime.enter();
             let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -130,7 +137,8 @@ impl Server {
             let address = listener.local_addr()?;
             Ok((listener, address))
         };
-        let (listener, address) = listen().map_err(|source| ServeError::Listen { address, source })?;
+        let (listener, address) =
+            listen().map_err(|source| ServeError::Listen { address, source })?;
         allow_files(limits.connections);
         Ok(Self { runtime, listener, address, service: Service::new(limits, token, metrics) })
     }
@@ -156,8 +164,11 @@ impl Server {
     /// Where the system does not let signals be handled.
     pub fn interrupted(&self) -> Result<impl Future<Output = ()> + use<>, ServeError> {
         let _context = self.runtime.enter();
-        let listen = |kind| signal(kind).map_err(|source| ServeError::Run { action: "listen for signals", source });
-        let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
+        let listen = |kind| {
+            signal(kind).map_err(|source| ServeError::Run { action: "listen for signals", source })
+        };
+        let (mut interrupt, mut terminate) =
+            (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
         Ok(async move {
             tokio::select! {
                 _ = interrupt.recv() => {}
@@ -184,7 +195,10 @@ fn allow_files(connections: usize) {
     files.current = Some(files.maximum.map_or(needed, |maximum| maximum.min(needed)));
     let allowed = setrlimit(Resource::Nofile, files).is_ok() && files.current == Some(needed);
     if !allowed {
-        tracing::warn!(connections, "the system allows fewer open files than that: see `ulimit -n`");
+        tracing::warn!(
+            connections,
+            "the system allows fewer open files than that: see `ulimit -n`"
+        );
     }
 }
 
@@ -214,7 +228,9 @@ async fn serve(listener: TcpListener, service: Arc<Service>, stop: impl Future<O
         // Clients that the system has let in already.
         Ok(listener) => {
             while let Ok((socket, peer)) = listener.accept() {
-                if let Ok(socket) = socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket)) {
+                if let Ok(socket) =
+                    socket.set_nonblocking(true).and_then(|()| TcpStream::from_std(socket))
+                {
                     connect(&http, &graceful, &service, socket, peer);
                 }
             }
@@ -223,7 +239,10 @@ async fn serve(listener: TcpListener, service: Arc<Service>, stop: impl Future<O
     }
     sleep(LAST_CALL.min(grace)).await;
     if timeout(grace + FLUSH, graceful.shutdown()).await.is_err() {
-        tracing::warn!(grace_s = grace.as_secs_f64(), "connections whose clients did not read are closed");
+        tracing::warn!(
+            grace_s = grace.as_secs_f64(),
+            "connections whose clients did not read are closed"
+        );
     }
 }
 
@@ -238,7 +257,9 @@ fn connect(
     let _ = socket.set_nodelay(true); // only slower without
     let stream = TokioIo::new(Stream::new(socket, service.limits.write_time));
     let service = service.clone();
-    let Some((place, gives_way)) = service.places.admit(peer.ip()) else { return refuse(http, service, stream) };
+    let Some((place, gives_way)) = service.places.admit(peer.ip()) else {
+        return refuse(http, service, stream);
+    };
     let place = Arc::new(place);
     let handle = service_fn(move |request| respond(service.clone(), Some(place.clone()), request));
     let connection = graceful.watch(http.serve_connection(stream, handle));
@@ -252,7 +273,8 @@ fn connect(
     });
 }
 
-/// Tells a client for whom there is no place to come back; closes where too many are being told already.
+/// Tells a client for whom there is no place to come back; closes where too many are being told
+/// already.
 fn refuse(http: &http1::Builder, service: Arc<Service>, stream: TokioIo<Stream>) {
     let Ok(permit) = service.turned_away.clone().try_acquire_owned() else { return };
     let mut http = http.clone();

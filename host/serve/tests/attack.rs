@@ -20,8 +20,9 @@ const WORDS: &str = r#"{"version":"1.0","truncation":null,"padding":null,"added_
 const ATTACKERS: usize = 1_100;
 /// How long each attack lasts.
 const LASTS: Duration = Duration::from_secs(3);
-/// What a good client's requests may take: 99 of 100 where the attackers have another address, half of them where they
-/// have its own. There its connection may give way to one of theirs, and it asks again after waits that grow.
+/// What a good client's requests may take: 99 of 100 where the attackers have another address, half
+/// of them where they have its own. There its connection may give way to one of theirs, and it asks
+/// again after waits that grow.
 const BOUND: Duration = Duration::from_millis(500);
 
 const QUICK: &str = r#"{"index":"wiki","query_type":"count","query":"red fox"}"#;
@@ -43,13 +44,16 @@ fn serve(limits: Limits) -> Running {
     let path = folder.path().join("index");
     let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
     let document = "red fox den hen ".repeat(2_500);
-    build_from_documents([document.as_str(); 40], &tokenizer, &path, &BuildOptions::default()).unwrap();
+    build_from_documents([document.as_str(); 40], &tokenizer, &path, &BuildOptions::default())
+        .unwrap();
     let corpus = Corpus::open(&path).unwrap();
-    let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
+    let mut server =
+        Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
     server.route(counts(corpus, "wiki", CountLimits::default()));
     let address = server.address();
     let (stop, stopped) = tokio::sync::oneshot::channel();
-    let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));
+    let thread =
+        std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));
     Running { address, stop, thread, _folder: folder }
 }
 
@@ -126,7 +130,8 @@ fn a_good_client_is_answered_under_every_attack() {
 
     let server = serve(Limits::default());
     let report = |what: &str, bounded: f64, took: &[Duration]| {
-        let share = |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
+        let share =
+            |share: f64| took[((took.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e3;
         eprintln!(
             "| server, {what} | {} requests of a good client: p50 {:.1} ms, p99 {:.1} ms, at most {:.0} ms |",
             took.len(),
@@ -147,7 +152,11 @@ fn a_good_client_is_answered_under_every_attack() {
                 attackers.spawn(attack(how, from, server.address));
             }
             std::thread::sleep(Duration::from_millis(500)); // until they are connected
-            report(&format!("{ATTACKERS} clients of {whence}: {how:?}"), bounded, &good_client(server.address));
+            report(
+                &format!("{ATTACKERS} clients of {whence}: {how:?}"),
+                bounded,
+                &good_client(server.address),
+            );
             attackers.shutdown_background();
         }
     }
@@ -161,13 +170,18 @@ fn status(mut stream: TcpStream) -> Option<u16> {
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.read_to_end(&mut answer).ok()?;
     let answer = String::from_utf8(answer).unwrap();
-    assert!(answer.is_empty() || answer.to_ascii_lowercase().contains("connection: close"), "{answer}");
+    assert!(
+        answer.is_empty() || answer.to_ascii_lowercase().contains("connection: close"),
+        "{answer}"
+    );
     answer.split(' ').nth(1)?.parse().ok()
 }
 
 #[test]
 fn every_request_under_way_is_answered_when_the_server_stops() {
-    for (grace, all_counted) in [(Duration::from_secs(30), true), (Duration::from_millis(300), false)] {
+    for (grace, all_counted) in
+        [(Duration::from_secs(30), true), (Duration::from_millis(300), false)]
+    {
         let server = serve(Limits { grace, ..Limits::default() });
         let clients: Vec<TcpStream> = (0..40)
             .map(|_| {

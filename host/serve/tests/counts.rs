@@ -8,7 +8,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use corver_core::{Counter, Query};
-use corver_corpus::{BuildOptions, CnfOptions, Corpus, Mode, OpenOptions, Tokenizer, build_from_documents};
+use corver_corpus::{
+    BuildOptions, CnfOptions, Corpus, Mode, OpenOptions, Tokenizer, build_from_documents,
+};
 use corver_counts::{Local, Remote, RemoteError, RemoteSettings, Sum, Token};
 use corver_serve::{CountLimits, Limits, Metrics, Server, counts};
 use http::{Answer, Running, read_answer};
@@ -41,7 +43,9 @@ impl Counting {
 
     fn guarded(limits: Limits, of_counts: CountLimits, token: Option<Token>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, token, Metrics::default()).unwrap();
+        let mut server =
+            Server::bind("127.0.0.1:0".parse().unwrap(), limits, token, Metrics::default())
+                .unwrap();
         server.route(counts(corpus(folder.path()), "wiki", of_counts));
         Self { server: Running::new(server), folder }
     }
@@ -58,7 +62,8 @@ fn told(answer: &Answer) -> (u16, Value) {
 #[test]
 fn answers_are_those_of_the_public_api() {
     let server = Counting::new(Limits::default());
-    let (status, mut answer) = server.post(r#"{"index": "wiki", "query_type": "count", "query": "red fox"}"#);
+    let (status, mut answer) =
+        server.post(r#"{"index": "wiki", "query_type": "count", "query": "red fox"}"#);
     assert!(answer["latency"].as_f64().unwrap() >= 0.0);
     answer.as_object_mut().unwrap().remove("latency");
     let expected = json!({"count": 2, "approx": false, "exact": true, "token_ids": [1, 2], "tokens": ["red", "fox"]});
@@ -73,8 +78,10 @@ fn answers_are_those_of_the_public_api() {
     let ids = r#"{"corpus": "wiki", "query_type": "count", "query_ids": [[[1]], [[3], [4]]], "max_diff_tokens": 10,
         "source": "x", "engine": null, "timestamp": 1}"#;
     assert_eq!(server.post(ids).1["count"], answer["count"]);
-    let count =
-        |rest: &str| server.post(&format!(r#"{{"index":"wiki","query_type":"count",{rest}}}"#)).1["count"].clone();
+    let count = |rest: &str| {
+        server.post(&format!(r#"{{"index":"wiki","query_type":"count",{rest}}}"#)).1["count"]
+            .clone()
+    };
     assert_eq!(count(r#""query":"""#), corpus(server.folder.path()).index().info().tokens);
     assert_eq!(count(r#""query_ids":[4,4]"#), 3);
     // Above the cap: an estimate, which one may refuse.
@@ -85,10 +92,12 @@ fn answers_are_those_of_the_public_api() {
         let answer = server.post(&rest).1;
         (answer["count"].clone(), answer["exact"].clone())
     };
-    assert_eq!([capped("exact"), capped("span")], [(json!(6), json!(true)), (json!(6), json!(true))]);
+    assert_eq!(
+        [capped("exact"), capped("span")],
+        [(json!(6), json!(true)), (json!(6), json!(true))]
+    );
     assert_eq!(capped("compatible").1, json!(false));
-    let enough =
-        r#"{"index":"wiki","query_type":"count","query":"red AND fox","max_diff_tokens":10,"mode":"span","enough":1}"#;
+    let enough = r#"{"index":"wiki","query_type":"count","query":"red AND fox","max_diff_tokens":10,"mode":"span","enough":1}"#;
     assert_eq!(server.post(enough).1["exact"], false);
 }
 
@@ -98,7 +107,8 @@ fn many_queries_are_answered_in_one_request() {
     let queries = ["red AND fox", "hen", "", "fox AND den OR hen", "red fox"];
     for rest in [r#""max_diff_tokens":10"#, r#""mode":"exact""#, r#""mode":"span","enough":2"#] {
         let ask = |what: &str| server.post(&format!(r#"{{"index":"wiki",{what},{rest}}}"#));
-        let (status, answer) = ask(&format!(r#""query_type":"counts","queries":{}"#, json!(queries)));
+        let (status, answer) =
+            ask(&format!(r#""query_type":"counts","queries":{}"#, json!(queries)));
         assert!(answer["latency"].as_f64().unwrap() >= 0.0);
         let alone = queries.map(|query| {
             let answer = ask(&format!(r#""query_type":"count","query":"{query}""#)).1;
@@ -123,8 +133,16 @@ fn what_is_wrong_is_said_in_the_apis_form() {
     let request = |rest: &str| format!(r#"{{"index":"wiki","query_type":"count",{rest}}}"#);
     let many = |rest: &str| format!(r#"{{"index":"wiki","query_type":"counts",{rest}}}"#);
     for (body, status, says) in [
-        (r#"{"index":"wiki","query_type":"find","query":"red"}"#.to_owned(), 400, "Invalid query_type: find"),
-        (r#"{"index":"pile","query_type":"count","query":"red"}"#.to_owned(), 400, "Invalid index: pile"),
+        (
+            r#"{"index":"wiki","query_type":"find","query":"red"}"#.to_owned(),
+            400,
+            "Invalid query_type: find",
+        ),
+        (
+            r#"{"index":"pile","query_type":"count","query":"red"}"#.to_owned(),
+            400,
+            "Invalid index: pile",
+        ),
         (r#"{"index":"wiki","query":"red"}"#.to_owned(), 400, "query_type"),
         (request(r#""querry":"red""#), 400, "querry"),
         (request(r#""max_diff_tokens":5"#), 400, "Exactly one of query and query_ids"),
@@ -135,7 +153,11 @@ fn what_is_wrong_is_said_in_the_apis_form() {
         (many(r#""query":"red""#), 400, "queries must be present"),
         (many(r#""queries":["red"],"query_ids":[1]"#), 400, "queries must be present, and neither"),
         (many(r#""queries":["red","fox","den"]"#), 400, "3 queries; at most 2"),
-        (many(r#""queries":["red","red AND fox AND den AND hen"]"#), 400, r#""red AND fox AND den AND hen": 4 terms;"#),
+        (
+            many(r#""queries":["red","red AND fox AND den AND hen"]"#),
+            400,
+            r#""red AND fox AND den AND hen": 4 terms;"#,
+        ),
         (many(r#""queries":["red AND "]"#), 400, r#""red AND ": an empty term"#),
         (many(&format!(r#""queries":["{}"]"#, "r".repeat(1_001))), 400, "1001 bytes"),
         (many(&format!(r#""queries":["{}"]"#, "r".repeat(5_000))), 413, "4096 bytes"),
@@ -157,11 +179,17 @@ fn what_is_wrong_is_said_in_the_apis_form() {
         let error = answer["error"].as_str().unwrap_or_else(|| panic!("{body}: {answer}"));
         assert!(got == status && error.contains(says), "{body}: {got} {error}");
     }
-    let get = |path: &str, method: &str| {
-        told(&server.server.exchange(&format!("{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")))
-    };
+    let get =
+        |path: &str, method: &str| {
+            told(&server.server.exchange(&format!(
+                "{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+            )))
+        };
     let about = get("/", "GET").1;
-    assert_eq!((&about["index"], &about["queries"], &about["body_bytes"]), (&json!("wiki"), &json!(2), &json!(4_096)));
+    assert_eq!(
+        (&about["index"], &about["queries"], &about["body_bytes"]),
+        (&json!("wiki"), &json!(2), &json!(4_096))
+    );
     assert_eq!((get("/", "PUT").0, get("/wiki", "POST").0), (405, 404));
 }
 
@@ -188,13 +216,25 @@ fn the_client_gets_what_the_index_says() {
     let of_counts = CountLimits { queries: 7, body_bytes: 300, ..CountLimits::default() };
     let server = Counting::guarded(Limits::default(), of_counts, None);
     for mode in [Mode::Compatible, Mode::Exact, Mode::Span] {
-        for (max_clause_freq, enough) in [(1, None), (2, None), (500_000, None), (500_000, Some(2))] {
+        for (max_clause_freq, enough) in [(1, None), (2, None), (500_000, None), (500_000, Some(2))]
+        {
             let options = CnfOptions { mode, max_clause_freq, max_diff_tokens: 3 };
-            let mut remote =
-                Remote::open(&server.server.url(), "wiki", options, &RemoteSettings::default(), None).unwrap();
+            let mut remote = Remote::open(
+                &server.server.url(),
+                "wiki",
+                options,
+                &RemoteSettings::default(),
+                None,
+            )
+            .unwrap();
             let mut local = Local::new(corpus(server.folder.path()), options);
-            let asked: Vec<Query> = queries().into_iter().map(|query| query.with_enough(enough)).collect();
-            assert_eq!(remote.count(&asked).unwrap(), local.count(&asked).unwrap(), "{options:?} {enough:?}");
+            let asked: Vec<Query> =
+                queries().into_iter().map(|query| query.with_enough(enough)).collect();
+            assert_eq!(
+                remote.count(&asked).unwrap(),
+                local.count(&asked).unwrap(),
+                "{options:?} {enough:?}"
+            );
             assert_eq!(remote.size(), local.size());
         }
     }
@@ -207,7 +247,10 @@ fn the_shards_of_an_index_on_several_servers_count_as_one() {
     let texts: Vec<String> = (0..60)
         .map(|number: usize| {
             let words = ["red", "fox", "den", "hen", "and", "a"];
-            (0..3 + number % 7).map(|at| words[(number * 5 + at * at) % 6]).collect::<Vec<_>>().join(" ")
+            (0..3 + number % 7)
+                .map(|at| words[(number * 5 + at * at) % 6])
+                .collect::<Vec<_>>()
+                .join(" ")
         })
         .collect();
     let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
@@ -217,7 +260,8 @@ fn the_shards_of_an_index_on_several_servers_count_as_one() {
         .map(|shard| {
             let part = OpenOptions { shards: Some(shard..=shard), ..OpenOptions::default() };
             let address = "127.0.0.1:0".parse().unwrap();
-            let mut server = Server::bind(address, Limits::default(), None, Metrics::default()).unwrap();
+            let mut server =
+                Server::bind(address, Limits::default(), None, Metrics::default()).unwrap();
             let corpus = Corpus::open_with(&path, part).unwrap();
             server.route(counts(corpus, &format!("wiki-{shard}"), CountLimits::default()));
             Running::new(server)
@@ -226,7 +270,9 @@ fn the_shards_of_an_index_on_several_servers_count_as_one() {
     let sum = |options, patience_s| {
         let settings = RemoteSettings { patience_s, ..RemoteSettings::default() };
         let remote = |(shard, server): (usize, &Running)| {
-            let remote = Remote::open(&server.url(), &format!("wiki-{shard}"), options, &settings, None).unwrap();
+            let remote =
+                Remote::open(&server.url(), &format!("wiki-{shard}"), options, &settings, None)
+                    .unwrap();
             Box::new(remote) as Box<dyn Counter>
         };
         Sum::new(servers.iter().enumerate().map(remote).collect())
@@ -240,9 +286,13 @@ fn the_shards_of_an_index_on_several_servers_count_as_one() {
             assert_eq!(counts, whole.count(&queries()).unwrap(), "{options:?}");
             assert_eq!(parts.size(), whole.size());
             // What is enough is found, or all is counted.
-            let enough: Vec<Query> = queries().into_iter().map(|query| query.with_enough(Some(4))).collect();
+            let enough: Vec<Query> =
+                queries().into_iter().map(|query| query.with_enough(Some(4))).collect();
             for (count, whole) in parts.count(&enough).unwrap().iter().zip(&counts) {
-                assert!(count.occurrences.min(Some(4)) == whole.occurrences.min(Some(4)), "{count:?} {whole:?}");
+                assert!(
+                    count.occurrences.min(Some(4)) == whole.occurrences.min(Some(4)),
+                    "{count:?} {whole:?}"
+                );
                 assert!(!count.exact || count == whole, "{count:?} {whole:?}");
             }
         }
@@ -253,7 +303,10 @@ fn the_shards_of_an_index_on_several_servers_count_as_one() {
     servers.drain(1..).for_each(drop);
     let start = Instant::now();
     let error = parts.count(&queries()).unwrap_err().to_string();
-    assert!(error.contains("on its index wiki-1") && error.contains("on its index wiki-2"), "{error}");
+    assert!(
+        error.contains("on its index wiki-1") && error.contains("on its index wiki-2"),
+        "{error}"
+    );
     assert!(!error.contains("wiki-0"), "{error}");
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
 }
@@ -272,7 +325,12 @@ fn a_connection_takes_one_request_after_another() {
     let mut stream = TcpStream::connect(server.server.address).unwrap();
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
     for _ in 0..3 {
-        write!(stream, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+        write!(
+            stream,
+            "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
         assert_eq!(read_answer(&mut stream).json()["count"], 4);
     }
 }
@@ -281,7 +339,8 @@ fn a_connection_takes_one_request_after_another() {
 fn slow_clients_keep_no_one_else_waiting() {
     let limits = Limits { time: Duration::from_millis(300), connections: 2, ..Limits::default() };
     let server = Counting::new(limits);
-    // One says nothing, one begins a head, one begins a body: with two places, no other client would ever get one.
+    // One says nothing, one begins a head, one begins a body: with two places, no other client
+    // would ever get one.
     let mut silent = TcpStream::connect(server.server.address).unwrap();
     let mut head = TcpStream::connect(server.server.address).unwrap();
     head.write_all(b"POST / HTTP/1.1\r\nHost:").unwrap();
@@ -306,19 +365,30 @@ fn a_server_that_is_told_to_stop_does() {
     let _idle = TcpStream::connect(address).unwrap();
     let mut kept_alive = TcpStream::connect(address).unwrap();
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
-    write!(kept_alive, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    write!(
+        kept_alive,
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
     read_answer(&mut kept_alive);
     let start = Instant::now();
     drop(server);
-    assert!(start.elapsed() < Duration::from_secs(9), "open connections are not waited for: {:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(9),
+        "open connections are not waited for: {:?}",
+        start.elapsed()
+    );
     assert!(TcpStream::connect(address).is_err());
 }
 
 #[test]
 fn a_client_that_leaves_its_answers_unread_is_closed() {
-    let server = Counting::new(Limits { write_time: Duration::from_millis(300), ..Limits::default() });
+    let server =
+        Counting::new(Limits { write_time: Duration::from_millis(300), ..Limits::default() });
     let body = r#"{"index":"wiki","query_type":"count","query":"hen"}"#;
-    let request = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let request =
+        format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     for reads_a_little in [false, true] {
         let mut stream = TcpStream::connect(server.server.address).unwrap();
         stream.set_nonblocking(true).unwrap();
@@ -334,7 +404,10 @@ fn a_client_that_leaves_its_answers_unread_is_closed() {
                     std::thread::sleep(Duration::from_millis(20));
                 }
                 Err(error) => {
-                    assert!([ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&error.kind()), "{error}");
+                    assert!(
+                        [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe].contains(&error.kind()),
+                        "{error}"
+                    );
                     break;
                 }
             }
@@ -351,17 +424,31 @@ fn a_token_opens_the_server_to_those_who_show_it() {
         std::fs::write(&path, text).unwrap();
         path
     };
-    let (ours, others) = (token("ours", "0123456789abcdef\n"), token("others", "0123456789abcdeg\n"));
-    let server = Counting::guarded(Limits::default(), CountLimits::default(), Token::load(Some(&ours), None).unwrap());
+    let (ours, others) =
+        (token("ours", "0123456789abcdef\n"), token("others", "0123456789abcdeg\n"));
+    let server = Counting::guarded(
+        Limits::default(),
+        CountLimits::default(),
+        Token::load(Some(&ours), None).unwrap(),
+    );
     let ask = |token_file: Option<&Path>| {
-        let settings = RemoteSettings { token_file: token_file.map(Path::to_owned), ..RemoteSettings::default() };
-        let remote = Remote::open(&server.server.url(), "wiki", CnfOptions::default(), &settings, None)?;
+        let settings = RemoteSettings {
+            token_file: token_file.map(Path::to_owned),
+            ..RemoteSettings::default()
+        };
+        let remote =
+            Remote::open(&server.server.url(), "wiki", CnfOptions::default(), &settings, None)?;
         remote.count_words(&[vec!["hen".to_owned()]]).map(|count| count.unwrap().count)
     };
     assert_eq!(ask(Some(&ours)).unwrap(), 4);
-    for (shown, says) in [(None, "asks for a bearer token"), (Some(&*others), "bearer token is another one")] {
+    for (shown, says) in
+        [(None, "asks for a bearer token"), (Some(&*others), "bearer token is another one")]
+    {
         let error = ask(shown).unwrap_err();
-        assert!(matches!(&error, RemoteError::Refused { message, .. } if message.contains(says)), "{error}");
+        assert!(
+            matches!(&error, RemoteError::Refused { message, .. } if message.contains(says)),
+            "{error}"
+        );
         assert!(!error.to_string().contains("0123456789"), "{error}");
     }
     assert_eq!(server.post(r#"{"index":"wiki","query_type":"count","query":"hen"}"#).0, 401);
@@ -370,11 +457,18 @@ fn a_token_opens_the_server_to_those_who_show_it() {
 #[test]
 fn a_rule_may_ask_with_as_many_words_as_it_is_allowed() {
     let server = Counting::new(Limits::default());
-    // 256 words of 120 bytes; each is one unknown token, and together they are no more than a request may have.
+    // 256 words of 120 bytes; each is one unknown token, and together they are no more than a
+    // request may have.
     let words: Vec<String> = (0..256).map(|number| format!("{number:0>120}")).collect();
     let all_of: Vec<Vec<String>> = words.chunks(64).map(<[String]>::to_vec).collect();
-    let mut remote =
-        Remote::open(&server.server.url(), "wiki", CnfOptions::default(), &RemoteSettings::default(), None).unwrap();
+    let mut remote = Remote::open(
+        &server.server.url(),
+        "wiki",
+        CnfOptions::default(),
+        &RemoteSettings::default(),
+        None,
+    )
+    .unwrap();
     assert!(remote.count(&[Query::new(all_of.clone())]).unwrap()[0].occurrences.is_some());
     let mut one_more = all_of;
     one_more.push(vec!["hen".to_owned()]);

@@ -8,15 +8,19 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use corver_core::{
-    Completion, Credit, Extractor, Graders, PartError, Question, RewardSettings, Rollout, Scored, Scorers,
-    SentenceScorer, StepError, Triplet, Verdict, Verifiers,
+    Completion, Credit, Extractor, Graders, PartError, Question, RewardSettings, Rollout, Scored,
+    Scorers, SentenceScorer, StepError, Triplet, Verdict, Verifiers,
 };
-use corver_serve::{Health, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, get_reward, score};
+use corver_serve::{
+    Health, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, get_reward,
+    score,
+};
 use http::{Answer, Running, post, read_answer};
 use serde_json::{Value, json};
 
-/// Pays a sentence half a point for the word “true”, and labels one with the word “right”. It fails at “poison”, panics at “bomb”, and at “wait” says that it has begun
-/// and waits for a word from the test.
+/// Pays a sentence half a point for the word “true”, and labels one with the word “right”. It fails
+/// at “poison”, panics at “bomb”, and at “wait” says that it has begun and waits for a word from
+/// the test.
 struct Words {
     begin: mpsc::Sender<()>,
     words: Arc<Mutex<mpsc::Receiver<()>>>,
@@ -31,7 +35,11 @@ impl Extractor for Nothing {
 }
 
 impl SentenceScorer for Words {
-    fn score(&mut self, completions: &[Completion<'_>], _: &mut Verifiers<'_>) -> Result<Vec<Vec<Verdict>>, PartError> {
+    fn score(
+        &mut self,
+        completions: &[Completion<'_>],
+        _: &mut Verifiers<'_>,
+    ) -> Result<Vec<Vec<Verdict>>, PartError> {
         let of_sentence = |text: &str| {
             if text.contains("poison") {
                 return Err("a sentence is poisoned".into());
@@ -42,7 +50,11 @@ impl SentenceScorer for Words {
                 self.words.lock().unwrap().recv_timeout(Duration::from_secs(20)).unwrap();
             }
             if text.contains("right") {
-                return Ok(Verdict { reward: Some(1.0), credit: Credit::Sign, ..Verdict::default() });
+                return Ok(Verdict {
+                    reward: Some(1.0),
+                    credit: Credit::Sign,
+                    ..Verdict::default()
+                });
             }
             Ok(Verdict { reward: text.contains("true").then_some(0.5), ..Verdict::default() })
         };
@@ -53,11 +65,19 @@ impl SentenceScorer for Words {
     }
 }
 
-fn score_words(words: &mut Words, rollouts: &[Rollout], questions: &[Question]) -> Result<Scored, StepError> {
+fn score_words(
+    words: &mut Words,
+    rollouts: &[Rollout],
+    questions: &[Question],
+) -> Result<Scored, StepError> {
     let mut graders = Graders::default();
     let mut verifiers = Verifiers::default();
-    let mut scorers =
-        Scorers { extractor: &mut Nothing, verifiers: &mut verifiers, sentence_scorer: words, graders: &mut graders };
+    let mut scorers = Scorers {
+        extractor: &mut Nothing,
+        verifiers: &mut verifiers,
+        sentence_scorer: words,
+        graders: &mut graders,
+    };
     corver_core::score(rollouts, questions, &mut scorers, &RewardSettings::default())
 }
 
@@ -73,7 +93,8 @@ fn serve(strict: bool, of_queue: QueueLimits, limits: Limits) -> Rewarding {
     let (word, words) = mpsc::channel();
     let words = Words { begin, words: Arc::new(Mutex::new(words)) };
     let mut metrics = Metrics::default();
-    let queue = Queue::start(words, score_words, RewardSettings::default(), of_queue, &mut metrics).unwrap();
+    let queue = Queue::start(words, score_words, RewardSettings::default(), of_queue, &mut metrics)
+        .unwrap();
     let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, metrics).unwrap();
     server.route([get_reward(&queue, strict), score(&queue)]);
     let told = queue.clone();
@@ -112,14 +133,19 @@ impl Rewarding {
     fn wait_for(&self, line: &str) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while !self.server.get("/metrics").body.lines().any(|one| one == line) {
-            assert!(Instant::now() < deadline, "{line} is not in {}", self.server.get("/metrics").body);
+            assert!(
+                Instant::now() < deadline,
+                "{line} is not in {}",
+                self.server.get("/metrics").body
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
 fn completions(texts: &[&str]) -> Value {
-    let one = |text: &&str| json!({"question": "Who wrote it?", "answers": ["Ada"], "completion": text});
+    let one =
+        |text: &&str| json!({"question": "Who wrote it?", "answers": ["Ada"], "completion": text});
     json!({"completions": texts.iter().map(one).collect::<Vec<_>>()})
 }
 
@@ -132,8 +158,10 @@ fn number(value: &Value) -> f64 {
 fn openrlhf_gets_an_object_of_bare_numbers_for_one_query() {
     let server = lenient();
     let thought = "It is true that she did, all of it.";
-    let answer =
-        server.get_reward(&rollout(&format!("<think>{thought}</think><answer>Ada</answer>"), &json!("Ada; A. L.")));
+    let answer = server.get_reward(&rollout(
+        &format!("<think>{thought}</think><answer>Ada</answer>"),
+        &json!("Ada; A. L."),
+    ));
     assert_eq!(answer.status, 200, "{answer:?}");
     let told = answer.json();
     // Judge +2, format +1, and half a point for the characters of a true sentence.
@@ -152,12 +180,20 @@ fn openrlhf_gets_an_object_of_bare_numbers_for_one_query() {
 fn openrlhf_gets_lists_for_several() {
     let prompts = [PROMPT, PROMPT];
     let query = [format!("{PROMPT}<answer>Ada</answer>"), format!("{PROMPT}<answer>Bob</answer>")];
-    let answer =
-        lenient().get_reward(&json!({"query": query, "prompts": prompts, "labels": [["Ada"], {"answers": ["Ada"]}]}));
+    let answer = lenient().get_reward(
+        &json!({"query": query, "prompts": prompts, "labels": [["Ada"], {"answers": ["Ada"]}]}),
+    );
     let told = answer.json();
     assert_eq!(told["scores"], json!([1.0, 0.0]), "{told}");
     assert_eq!(told["rewards"], json!([1.0, -2.0]), "{told}");
-    assert!(told["extra_logs"].as_object().unwrap().values().all(|list| list.as_array().unwrap().len() == 2), "{told}");
+    assert!(
+        told["extra_logs"]
+            .as_object()
+            .unwrap()
+            .values()
+            .all(|list| list.as_array().unwrap().len() == 2),
+        "{told}"
+    );
 }
 
 #[test]
@@ -165,21 +201,32 @@ fn the_response_is_found_behind_the_prompt_or_the_last_header() {
     let server = lenient();
     let ask = |query: String, prompt: Option<&str>| {
         let prompts = prompt.map(|prompt| vec![prompt]);
-        let told = server.get_reward(&json!({"query": [query], "prompts": prompts, "labels": ["Ada"]})).json();
+        let told = server
+            .get_reward(&json!({"query": [query], "prompts": prompts, "labels": ["Ada"]}))
+            .json();
         (number(&told["scores"]), number(&told["extra_logs"]["corver/error"]))
     };
     let right = "<answer>Ada</answer><|im_end|><|endoftext|>";
     assert_eq!(ask(format!("{PROMPT}{right}"), Some(PROMPT)), (1.0, 0.0));
-    assert_eq!(ask(format!("{}{right}", &PROMPT[20..]), Some(PROMPT)), (1.0, 0.0), "cut on its left");
+    assert_eq!(
+        ask(format!("{}{right}", &PROMPT[20..]), Some(PROMPT)),
+        (1.0, 0.0),
+        "cut on its left"
+    );
     assert_eq!(ask(format!("{PROMPT}{right}"), None), (1.0, 0.0));
     assert_eq!(ask("Who? <answer>Ada".into(), Some("Who?")), (1.0, 0.0), "a base model's prompt");
     // An answer in the prompt is none.
     let prompt = format!("<answer>Ada</answer>? {PROMPT}");
     assert_eq!(ask(format!("{prompt}<answer>Eve</answer><|im_end|>"), Some(&prompt)), (0.0, 0.0));
-    assert_eq!(ask("ho? Ada".into(), Some("Who?")), (0.0, 1.0), "nobody can say where the answer begins");
+    assert_eq!(
+        ask("ho? Ada".into(), Some("Who?")),
+        (0.0, 1.0),
+        "nobody can say where the answer begins"
+    );
 
     let strict = serve(true, QueueLimits::default(), Limits::default());
-    let refused = strict.get_reward(&json!({"query": ["ho? Ada"], "prompts": ["Who?"], "labels": ["Ada"]}));
+    let refused =
+        strict.get_reward(&json!({"query": ["ho? Ada"], "prompts": ["Who?"], "labels": ["Ada"]}));
     assert_eq!(refused.status, 400);
     assert!(refused.error().contains("query[0]: it neither begins with its prompt"), "{refused:?}");
 }
@@ -189,7 +236,11 @@ fn golds_may_be_unknown() {
     let server = lenient();
     for label in [json!(null), json!(""), json!([])] {
         let told = server.get_reward(&rollout("<answer>Ada</answer>", &label)).json();
-        assert_eq!((number(&told["extra_logs"]["corver/judge"]), number(&told["scores"])), (0.0, 0.0), "{told}");
+        assert_eq!(
+            (number(&told["extra_logs"]["corver/judge"]), number(&told["scores"])),
+            (0.0, 0.0),
+            "{told}"
+        );
     }
     let told = server.get_reward(&json!({"query": [format!("{PROMPT}Ada")]})).json();
     assert_eq!(number(&told["extra_logs"]["corver/error"]), 0.0, "only `query` is needed: {told}");
@@ -209,7 +260,10 @@ fn what_cannot_be_scored_is_neutral_or_an_error() {
 
     let strict = serve(true, QueueLimits::default(), Limits::default());
     let refused = strict.get_reward(&poisoned);
-    assert_eq!((refused.status, refused.error().as_str()), (500, "scoring sentences: a sentence is poisoned"));
+    assert_eq!(
+        (refused.status, refused.error().as_str()),
+        (500, "scoring sentences: a sentence is poisoned")
+    );
     assert_eq!(strict.score(&completions(&["This is poison. It is."])).status, 500);
 }
 
@@ -222,7 +276,9 @@ fn our_own_protocol_tells_everything() {
     // The tokens: one before the sentence, one inside of it, a special one.
     request["completions"][0]["tokens"] = json!([[0, 7], [8, 20], null]);
     let told = server.score(&request).json();
-    let [with, without] = told["completions"].as_array().unwrap().as_slice() else { panic!("{told}") };
+    let [with, without] = told["completions"].as_array().unwrap().as_slice() else {
+        panic!("{told}")
+    };
     assert_eq!(with["returns"], json!([3.0, 3.5, 3.0]));
     assert!((number(&with["mean_return"]) - 9.5 / 3.0).abs() < 1e-9, "{with}");
     assert_eq!((&with["question"], &with["completion"]), (&json!("Who wrote it?"), &json!(text)));
@@ -240,9 +296,10 @@ fn our_own_protocol_tells_everything() {
     };
     assert_eq!(with_tokens(json!([[0, whole]])).status, 200);
     assert_eq!(with_tokens(json!([])).status, 200);
-    for (tokens, says) in
-        [(json!([[0, whole + 1]]), "tokens[0] is [0, 71]"), (json!([null, [3, 2]]), "tokens[1] is [3, 2]")]
-    {
+    for (tokens, says) in [
+        (json!([[0, whole + 1]]), "tokens[0] is [0, 71]"),
+        (json!([null, [3, 2]]), "tokens[1] is [3, 2]"),
+    ] {
         let refused = with_tokens(tokens);
         assert!(refused.status == 400 && refused.error().contains(says), "{refused:?}");
     }
@@ -256,10 +313,13 @@ fn labels_are_told_or_refused() {
     let answer = |strict| {
         let server = serve(strict, QueueLimits::default(), Limits::default());
         let told = server.score(&request).json();
-        let [completion] = told["completions"].as_array().unwrap().as_slice() else { panic!("{told}") };
+        let [completion] = told["completions"].as_array().unwrap().as_slice() else {
+            panic!("{told}")
+        };
         assert_eq!(completion["labels"], json!([1, 0, 0]));
         assert_eq!(completion["sentences"][0]["verdict"]["credit"], "sign");
-        let returns: Vec<f64> = completion["returns"].as_array().unwrap().iter().map(number).collect();
+        let returns: Vec<f64> =
+            completion["returns"].as_array().unwrap().iter().map(number).collect();
         assert!(
             returns[0] == returns[2] && (returns[1] - returns[0] - 0.5).abs() < 1e-9,
             "a label pays nothing: {returns:?}"
@@ -277,7 +337,12 @@ fn labels_are_told_or_refused() {
 
 #[test]
 fn a_bad_request_is_refused_before_anything_is_scored() {
-    let of_queue = QueueLimits { batch: 3, completion_bytes: 100, body_bytes: 5_000, ..QueueLimits::default() };
+    let of_queue = QueueLimits {
+        batch: 3,
+        completion_bytes: 100,
+        body_bytes: 5_000,
+        ..QueueLimits::default()
+    };
     let server = serve(false, of_queue, Limits::default());
     let deep = format!("{}1{}", "[".repeat(2_000), "]".repeat(2_000));
     for (path, body, status, says) in [
@@ -326,7 +391,8 @@ fn a_bad_request_is_refused_before_anything_is_scored() {
     }
     assert_eq!(server.server.get("/get_reward").status, 405);
     assert!(server.server.get("/metrics").body.contains("corver_completions_total 0"));
-    // A completion that is too long is one of a training run's, whose client cannot go on after an error.
+    // A completion that is too long is one of a training run's, whose client cannot go on after an
+    // error.
     let told = server.get_reward(&rollout(&"x".repeat(101), &json!("Ada"))).json();
     assert_eq!(told["extra_logs"]["corver/error"], 1.0);
     assert_eq!(server.score(&completions(&["It is true."])).status, 200, "it goes on");
@@ -338,14 +404,17 @@ fn damaged_requests_are_answered() {
     let mut spans = completions(&["It is true. \u{e9}\u{1f600}"]);
     spans["completions"][0]["tokens"] = json!([[0, 5], [5, 14], null]);
     let mut stream = server.server.connect();
-    for (path, good) in [("/get_reward", rollout("It is true.", &json!("Ada; A. L."))), ("/v1/score", spans)] {
+    for (path, good) in
+        [("/get_reward", rollout("It is true.", &json!("Ada; A. L."))), ("/v1/score", spans)]
+    {
         let good = good.to_string().into_bytes();
         for at in 0..good.len() {
             for damage in [0, b'"', b'9', b'-', b'[', b'\\', 0xff] {
                 let mut body = good.clone();
                 body[at] = damage;
                 let length = body.len();
-                let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
+                let head =
+                    format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n");
                 stream.write_all(&[head.as_bytes(), &body].concat()).unwrap();
                 let answer = read_answer(&mut stream);
                 let shown = String::from_utf8_lossy(&body);
@@ -374,14 +443,20 @@ fn what_is_queued_is_scored_together_and_only_the_culprit_fails() {
     let larger = server.send("/v1/score", &completions(&["One."; 6]));
     server.wait_for("corver_queue_completions 10");
     server.word.send(()).unwrap();
-    let statuses: Vec<u16> = queued.into_iter().map(|mut stream| read_answer(&mut stream).status).collect();
+    let statuses: Vec<u16> =
+        queued.into_iter().map(|mut stream| read_answer(&mut stream).status).collect();
     assert_eq!(statuses, [200, 500, 200, 200]);
     for mut stream in [first, larger] {
         assert_eq!(read_answer(&mut stream).status, 200);
     }
-    // One alone, three of the four that were queued together one by one, and six: with the four they would be more than eight.
+    // One alone, three of the four that were queued together one by one, and six: with the four
+    // they would be more than eight.
     let metrics = server.server.get("/metrics").body;
-    for line in ["corver_batch_completions_count 5", "corver_completions_total 10", "corver_score_failures_total 1"] {
+    for line in [
+        "corver_batch_completions_count 5",
+        "corver_completions_total 10",
+        "corver_score_failures_total 1",
+    ] {
         assert!(metrics.lines().any(|one| one == line), "{line} is not in {metrics}");
     }
     assert!(metrics.contains(r#"corver_stage_seconds_total{stage="reward"}"#), "{metrics}");
@@ -396,7 +471,10 @@ fn a_full_queue_sends_back_who_can_come_again() {
     let refused = server.score(&completions(&["One."]));
     assert_eq!((refused.status, refused.error().as_str()), (503, "the queue is full"));
     assert!(refused.head.contains("retry-after: 1"), "{refused:?}");
-    assert_eq!((server.server.get("/ready").status, server.server.get("/health").status), (503, 200));
+    assert_eq!(
+        (server.server.get("/ready").status, server.server.get("/health").status),
+        (503, 200)
+    );
     // A training run is not sent back: its client gives up after five attempts.
     let mut waits = server.send("/get_reward", &rollout("It is true.", &json!("Ada")));
     server.wait_for("corver_requests_in_flight 3");
@@ -428,10 +506,17 @@ fn what_takes_too_long_is_given_up() {
 #[test]
 fn a_bug_ends_the_rewards_and_monitors_learn_it() {
     let server = lenient();
-    assert_eq!(server.get_reward(&rollout("This is a bomb.", &json!("Ada"))).status, 500, "neutral for ever is worse");
+    assert_eq!(
+        server.get_reward(&rollout("This is a bomb.", &json!("Ada"))).status,
+        500,
+        "neutral for ever is worse"
+    );
     assert_eq!(server.get_reward(&rollout("It is true.", &json!("Ada"))).status, 500);
     assert_eq!(server.score(&completions(&["It is true."])).status, 500);
-    assert_eq!((server.server.get("/health").status, server.server.get("/ready").status), (500, 500));
+    assert_eq!(
+        (server.server.get("/health").status, server.server.get("/ready").status),
+        (500, 500)
+    );
     assert!(matches!(server.queue.health(), Health::Broken(_)));
 }
 
@@ -440,9 +525,16 @@ fn other_work_is_done_between_batches() {
     let (begin, begun) = mpsc::channel();
     let words = Words { begin, words: Arc::new(Mutex::new(mpsc::channel().1)) };
     let mut metrics = Metrics::default();
-    let queue =
-        Queue::start(words, score_words, RewardSettings::default(), QueueLimits::default(), &mut metrics).unwrap();
-    let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), Limits::default(), None, metrics).unwrap();
+    let queue = Queue::start(
+        words,
+        score_words,
+        RewardSettings::default(),
+        QueueLimits::default(),
+        &mut metrics,
+    )
+    .unwrap();
+    let mut server =
+        Server::bind("127.0.0.1:0".parse().unwrap(), Limits::default(), None, metrics).unwrap();
     let length = |words: &mut Words, text: String| {
         words.begin.send(()).unwrap();
         if text == "bad" { Err(Refusal::bad("as asked")) } else { Ok(text.len()) }
@@ -460,7 +552,9 @@ fn everything_accepted_is_answered_when_the_server_stops() {
     let mut server = lenient();
     let mut first = server.send("/v1/score", &completions(&["Please wait."]));
     server.begun.recv().unwrap();
-    let queued: Vec<_> = (0..40).map(|_| server.send("/get_reward", &rollout("It is true.", &json!("Ada")))).collect();
+    let queued: Vec<_> = (0..40)
+        .map(|_| server.send("/get_reward", &rollout("It is true.", &json!("Ada"))))
+        .collect();
     server.wait_for("corver_queue_completions 40");
     server.server.tell_to_stop();
     std::thread::sleep(Duration::from_millis(400)); // past the last call
@@ -469,7 +563,10 @@ fn everything_accepted_is_answered_when_the_server_stops() {
     for mut stream in queued {
         let answer = read_answer(&mut stream);
         assert_eq!(answer.status, 200);
-        assert!(answer.head.contains("connection: close") && answer.json()["extra_logs"]["corver/error"] == 0.0);
+        assert!(
+            answer.head.contains("connection: close")
+                && answer.json()["extra_logs"]["corver/error"] == 0.0
+        );
     }
 }
 
@@ -482,18 +579,29 @@ fn a_batch_that_nobody_waits_for_is_waited_for_at_the_end() {
     let (word, queue) = (server.word.clone(), server.queue.clone());
     let start = Instant::now();
     server.queue.end(Duration::from_millis(50)); // it is not done by then
-    assert!(start.elapsed() < Duration::from_secs(5) && !matches!(queue.health(), Health::Broken(_)));
+    assert!(
+        start.elapsed() < Duration::from_secs(5) && !matches!(queue.health(), Health::Broken(_))
+    );
     word.send(()).unwrap();
     queue.end(Duration::from_secs(20));
-    assert!(matches!(queue.health(), Health::Broken(_)) && start.elapsed() < Duration::from_secs(10));
+    assert!(
+        matches!(queue.health(), Health::Broken(_)) && start.elapsed() < Duration::from_secs(10)
+    );
 }
 
 #[test]
 fn limits_that_allow_nothing_are_refused() {
     let start = |batch, completions| {
-        let words = Words { begin: mpsc::channel().0, words: Arc::new(Mutex::new(mpsc::channel().1)) };
+        let words =
+            Words { begin: mpsc::channel().0, words: Arc::new(Mutex::new(mpsc::channel().1)) };
         let of_queue = QueueLimits { batch, completions, ..QueueLimits::default() };
-        let started = Queue::start(words, score_words, RewardSettings::default(), of_queue, &mut Metrics::default());
+        let started = Queue::start(
+            words,
+            score_words,
+            RewardSettings::default(),
+            of_queue,
+            &mut Metrics::default(),
+        );
         started.err().map(|error| error.to_string())
     };
     assert_eq!(start(0, 4).unwrap(), "batch is 0; it must be at least 1");

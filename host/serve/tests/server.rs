@@ -1,4 +1,5 @@
-//! The server whatever it answers: monitors, memory, and what a client is told for whom there is no place.
+//! The server whatever it answers: monitors, memory, and what a client is told for whom there is no
+//! place.
 
 mod http;
 
@@ -9,7 +10,8 @@ use std::time::{Duration, Instant};
 use corver_serve::{Health, Limits, Metrics, Refusal, Reply, Route, Server};
 use http::{Running, post, read_answer};
 
-/// A server with one route, `POST /slow`. It says when an answer is begun, and ends it with a word from the test.
+/// A server with one route, `POST /slow`. It says when an answer is begun, and ends it with a word
+/// from the test.
 fn slow(limits: Limits) -> (Running, mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (begin, begun) = mpsc::channel();
     let (word, words) = mpsc::channel();
@@ -24,7 +26,8 @@ fn slow(limits: Limits) -> (Running, mpsc::Receiver<()>, mpsc::Sender<()>) {
             tokio::task::spawn_blocking(wait).await.unwrap().map(|()| Reply::json(&"done"))
         }
     };
-    let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
+    let mut server =
+        Server::bind("127.0.0.1:0".parse().unwrap(), limits, None, Metrics::default()).unwrap();
     server.route([Route::post("/slow", 1_000, wait)]);
     (Running::new(server), begun, word)
 }
@@ -49,7 +52,10 @@ fn a_client_without_a_place_is_told_to_come_back() {
     for body in ["{}".to_owned(), "x".repeat(900_000)] {
         let answer = server.post("/slow", &body);
         assert_eq!(answer.status, 503);
-        assert!(answer.head.contains("retry-after: 1") && answer.head.contains("connection: close"), "{answer:?}");
+        assert!(
+            answer.head.contains("retry-after: 1") && answer.head.contains("connection: close"),
+            "{answer:?}"
+        );
         assert!(answer.error().contains("is at work"), "{answer:?}");
     }
     // Monitors are answered all the same.
@@ -58,7 +64,12 @@ fn a_client_without_a_place_is_told_to_come_back() {
         word.send(()).unwrap();
     }
     assert!(at_work.iter_mut().all(|stream| read_answer(stream).status == 200));
-    assert!(server.get("/metrics").body.contains(r#"corver_requests_total{route="/slow",status="503"} 2"#));
+    assert!(
+        server
+            .get("/metrics")
+            .body
+            .contains(r#"corver_requests_total{route="/slow",status="503"} 2"#)
+    );
 }
 
 #[test]
@@ -69,11 +80,18 @@ fn requests_have_so_much_memory_together() {
     first.write_all(post("/slow", &body).as_bytes()).unwrap();
     begun.recv().unwrap();
     let refused = server.post("/slow", &body);
-    assert_eq!((refused.status, refused.error().as_str()), (503, "too many requests are being answered"));
+    assert_eq!(
+        (refused.status, refused.error().as_str()),
+        (503, "too many requests are being answered")
+    );
     word.send(()).unwrap();
     assert_eq!(read_answer(&mut first).status, 200);
     word.send(()).unwrap();
-    assert_eq!(server.post("/slow", &body).status, 200, "what was answered has given its memory back");
+    assert_eq!(
+        server.post("/slow", &body).status,
+        200,
+        "what was answered has given its memory back"
+    );
     // A length that is not announced is bounded too.
     let chunked = format!(
         "POST /slow HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{body}x\r\n0\r\n\r\n",
@@ -85,19 +103,31 @@ fn requests_have_so_much_memory_together() {
 
 #[test]
 fn monitors_learn_how_it_is() {
-    let mut server = Server::bind("127.0.0.1:0".parse().unwrap(), Limits::default(), None, Metrics::default()).unwrap();
+    let mut server =
+        Server::bind("127.0.0.1:0".parse().unwrap(), Limits::default(), None, Metrics::default())
+            .unwrap();
     let health = Arc::new(Mutex::new(Health::Ready));
     let told = health.clone();
     server.report(move || *told.lock().unwrap());
     let server = Running::new(server);
-    for (state, alive, ready) in
-        [(Health::Ready, 200, 200), (Health::Busy("full"), 200, 503), (Health::Broken("worn out"), 500, 500)]
-    {
+    for (state, alive, ready) in [
+        (Health::Ready, 200, 200),
+        (Health::Busy("full"), 200, 503),
+        (Health::Broken("worn out"), 500, 500),
+    ] {
         *health.lock().unwrap() = state;
-        assert_eq!((server.get("/health").status, server.get("/ready").status), (alive, ready), "{state:?}");
+        assert_eq!(
+            (server.get("/health").status, server.get("/ready").status),
+            (alive, ready),
+            "{state:?}"
+        );
     }
     let metrics = server.get("/metrics");
-    assert!(metrics.head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{}", metrics.head);
+    assert!(
+        metrics.head.contains("content-type: application/openmetrics-text; version=1.0.0"),
+        "{}",
+        metrics.head
+    );
     for line in [
         r#"corver_requests_total{route="/ready",status="503"} 1"#,
         r#"corver_request_seconds_count{route="/health"} 3"#,
@@ -108,7 +138,12 @@ fn monitors_learn_how_it_is() {
     }
     // Whatever paths are asked for, they are one name there.
     assert_eq!((server.get("/a").status, server.get("/b").status), (404, 404));
-    assert!(server.get("/metrics").body.contains(r#"corver_requests_total{route="other",status="404"} 2"#));
+    assert!(
+        server
+            .get("/metrics")
+            .body
+            .contains(r#"corver_requests_total{route="other",status="404"} 2"#)
+    );
 }
 
 #[test]

@@ -4,11 +4,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-/// Counts below which `check` calls something unsupported; the defaults are those of QuCo-RAG's published settings.
+/// Counts below which `check` calls something unsupported; the defaults are those of QuCo-RAG's
+/// published settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckSettings {
-    /// Mean count of a question's entities below which they are rare. QuCo-RAG: 1,000 for 2WikiMultihopQA, 100,000 for HotpotQA.
+    /// Mean count of a question's entities below which they are rare. QuCo-RAG: 1,000 for
+    /// 2WikiMultihopQA, 100,000 for HotpotQA.
     #[default = 1000]
     #[schemars(range(min = 0, max = 9_000_000_000_000_000_u64))]
     pub question_entity: u64,

@@ -12,8 +12,8 @@ use crate::text::{OneOrMany, one_or_many};
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CorpusSection {
-    /// Index folder, `URL#NAME` of an index on a server, `demo`, or a list of those, such as the shards of one index on several
-    /// servers. The counts of all are added.
+    /// Index folder, `URL#NAME` of an index on a server, `demo`, or a list of those, such as the
+    /// shards of one index on several servers. The counts of all are added.
     #[serde(deserialize_with = "one_or_many")]
     #[schemars(with = "OneOrMany")]
     pub index: Vec<String>,
@@ -31,7 +31,8 @@ pub struct CorpusSection {
     #[default = 256]
     #[schemars(range(min = 0, max = 1_048_576))]
     pub cache_mib: u64,
-    /// Time limit of the look-ups of one round in an index folder, in milliseconds. It bounds the cost of a rule.
+    /// Time limit of the look-ups of one round in an index folder, in milliseconds. It bounds the
+    /// cost of a rule.
     #[default = 120_000]
     #[schemars(range(min = 1, max = 86_400_000_000_u64))]
     pub count_ms: u64,
@@ -48,7 +49,8 @@ pub enum CountMode {
     Compatible,
     /// The same rule without sub-sampling.
     Exact,
-    /// Stretches of at most `max_diff_tokens` tokens of one document that hold a term of every clause.
+    /// Stretches of at most `max_diff_tokens` tokens of one document that hold a term of every
+    /// clause.
     Span,
 }
 
@@ -60,21 +62,23 @@ pub struct RemoteSettings {
     #[default = 8]
     #[schemars(range(min = 1, max = 1024))]
     pub connections: usize,
-    /// Rate limit, in requests per second; ten is polite towards a public server. Not set: no limit.
+    /// Rate limit, in requests per second; ten is polite towards a public server. Not set: no
+    /// limit.
     #[schemars(range(min = 0.001, max = 1e6))]
     pub requests_per_second: Option<f64>,
     /// Time limit of one attempt, in seconds: longer than the server's own.
     #[default = 60.0]
     #[schemars(range(min = 0.001, max = 86_400.0))]
     pub timeout_s: f64,
-    /// Time limit of all retries of a query, in seconds, before the run stops with an error. Waiting for the rate limit does not
-    /// count.
+    /// Time limit of all retries of a query, in seconds, before the run stops with an error.
+    /// Waiting for the rate limit does not count.
     #[default = 180.0]
     #[schemars(range(min = 0.001, max = 86_400.0))]
     pub patience_s: f64,
     /// Caches answers on disk, for ever, by server, index, query and options.
     #[default = true]
     pub cache: bool,
-    /// File with the server's bearer token. Not set: the environment variable `CORVER_TOKEN`, if it is set.
+    /// File with the server's bearer token. Not set: the environment variable `CORVER_TOKEN`, if it
+    /// is set.
     pub token_file: Option<PathBuf>,
 }

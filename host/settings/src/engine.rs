@@ -12,7 +12,8 @@ use crate::policy::Precision;
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineSection {
-    /// API of the server. Not set: the policy samples itself, and the rest of this section has no effect.
+    /// API of the server. Not set: the policy samples itself, and the rest of this section has no
+    /// effect.
     pub kind: Option<EngineKind>,
     /// Root of the server, such as `http://localhost:8000`.
     #[schemars(length(min = 1))]
@@ -20,7 +21,8 @@ pub struct EngineSection {
     /// The server's name for the policy's model (`--served-model-name`).
     #[schemars(length(min = 1))]
     pub model: Option<String>,
-    /// Folder for the adapters that the server reads, used by this run alone. Not set: `adapters` in the run's folder.
+    /// Folder for the adapters that the server reads, used by this run alone. Not set: `adapters`
+    /// in the run's folder.
     #[schemars(length(min = 1))]
     pub adapters: Option<PathBuf>,
     /// The server's path of that folder. Not set: the same path.

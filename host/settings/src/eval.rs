@@ -65,6 +65,11 @@ impl EvaluateSettings {
         if self.samples == 1 {
             return greedy;
         }
-        Sampling { num_generations: self.samples, temperature: self.temperature, top_p: self.top_p, ..greedy }
+        Sampling {
+            num_generations: self.samples,
+            temperature: self.temperature,
+            top_p: self.top_p,
+            ..greedy
+        }
     }
 }

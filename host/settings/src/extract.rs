@@ -12,10 +12,12 @@ use crate::run::Device;
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ExtractSection {
-    /// Hugging Face folder, the name of a model that was downloaded, a folder with an exported graph, or `demo`.
+    /// Hugging Face folder, the name of a model that was downloaded, a folder with an exported
+    /// graph, or `demo`.
     #[schemars(length(min = 1))]
     pub model: Option<String>,
-    /// Text file with the prompt; `{sentence}` in it stands for the sentence. Not set: the folder's own.
+    /// Text file with the prompt; `{sentence}` in it stands for the sentence. Not set: the folder's
+    /// own.
     #[schemars(length(min = 1))]
     pub prompt: Option<PathBuf>,
     /// Sends the prompt as a user message through the model's chat template, if it has one.
@@ -30,10 +32,12 @@ pub struct ExtractSection {
     /// Sentences decoded together, at most. Not set: the folder's own, or 32 (the paper's).
     #[schemars(range(min = 1, max = 100_000))]
     pub batch_size: Option<usize>,
-    /// Longest sentence, in tokens; a longer one has no triplets. Not set: the folder's own, or 512.
+    /// Longest sentence, in tokens; a longer one has no triplets. Not set: the folder's own, or
+    /// 512.
     #[schemars(range(min = 1, max = 100_000))]
     pub max_sentence_tokens: Option<usize>,
-    /// Device of the extractor: `auto` (a GPU if ONNX Runtime can use one), `cpu`, `cuda` or `cuda:N`.
+    /// Device of the extractor: `auto` (a GPU if ONNX Runtime can use one), `cpu`, `cuda` or
+    /// `cuda:N`.
     #[schemars(with = "String")]
     pub device: Device,
 }

@@ -1,4 +1,5 @@
-//! Every setting, declared once: name, meaning, unit, default and bounds stand in one block, in the file of its section.
+//! Every setting, declared once: name, meaning, unit, default and bounds stand in one block, in the
+//! file of its section.
 //!
 //! ```text
 //! run question policy rollout engine extract corpus verify rule reward advantage update sft checkpoint filter eval check
@@ -8,7 +9,8 @@
 //! reference  docs/configuration.md
 //! ```
 //!
-//! The defaults are the paper's. [`check`] tests values against the declared bounds, and says what is wrong with all of them.
+//! The defaults are the paper's. [`check`] tests values against the declared bounds, and says what
+//! is wrong with all of them.
 
 mod advantage;
 mod check;
@@ -55,10 +57,13 @@ pub use run::{Device, RunSection, UnknownDevice};
 pub use schema::{InvalidSetting, check};
 pub use sft::SftSettings;
 pub use update::{
-    AdamWSettings, Algorithm, DpoSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType,
-    MomentPrecision, OldLogProbs, PpoSettings,
+    AdamWSettings, Algorithm, DpoSettings, ImportanceLevel, LearnSettings, LoraSettings,
+    LossSettings, LossType, MomentPrecision, OldLogProbs, PpoSettings,
 };
-pub use verify::{ChatPrices, ChatSettings, DemoSection, NliSettings, PassageSettings, PriceSection, VerifySection};
+pub use verify::{
+    ChatPrices, ChatSettings, DemoSection, NliSettings, PassageSettings, PriceSection,
+    VerifySection,
+};
 
 /// All settings, by section.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -66,8 +71,9 @@ pub use verify::{ChatPrices, ChatSettings, DemoSection, NliSettings, PassageSett
 pub struct Settings {
     /// Length and place of a run.
     pub run: RunSection,
-    /// Questions to train on and to evaluate with. A question set is a file (`.json`, `.jsonl`, `.parquet`), the folder of a
-    /// dataset, `FOLDER#SPLIT`, the name of a dataset that was downloaded, or `demo`.
+    /// Questions to train on and to evaluate with. A question set is a file (`.json`, `.jsonl`,
+    /// `.parquet`), the folder of a dataset, `FOLDER#SPLIT`, the name of a dataset that was
+    /// downloaded, or `demo`.
     pub question: QuestionSection,
     /// Model, tokenizer and prompt of the policy.
     pub policy: PolicySection,
@@ -79,7 +85,8 @@ pub struct Settings {
     pub extract: ExtractSection,
     /// Index and counting of co-occurrences.
     pub corpus: CorpusSection,
-    /// Capabilities of rules beside counts ([verifiers.md](verifiers.md)). Each is granted by naming its model or index.
+    /// Capabilities of rules beside counts ([verifiers.md](verifiers.md)). Each is granted by
+    /// naming its model or index.
     pub verify: VerifySection,
     /// Rules that reward sentences.
     pub rule: RuleSection,

@@ -1,9 +1,11 @@
 //! Files and single settings, merged into [`Settings`].
 //!
-//! The order is: built-in defaults, files in their order, single settings (`--set`, and flags, which are short for some of them), and
-//! in a comparison the file of an arm. A later layer overrides an earlier one.
+//! The order is: built-in defaults, files in their order, single settings (`--set`, and flags,
+//! which are short for some of them), and in a comparison the file of an arm. A later layer
+//! overrides an earlier one.
 //!
-//! The built-in demo lies beneath everything if no layer names a part of the user's own: see [`PARTS`].
+//! The built-in demo lies beneath everything if no layer names a part of the user's own: see
+//! [`PARTS`].
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,8 +22,8 @@ pub const DEMO: &str = "demo";
 /// Settings of the built-in demo.
 const DEMO_SETTINGS: &str = include_str!("../../../configs/demo.toml");
 
-/// Settings that name a part which the demo has, too. If one of them is set to something else than `demo`, the demo's settings do not
-/// lie beneath.
+/// Settings that name a part which the demo has, too. If one of them is set to something else than
+/// `demo`, the demo's settings do not lie beneath.
 pub const PARTS: [&str; 14] = [
     "question.train",
     "question.eval",
@@ -48,7 +50,8 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Returns the layers of files (`demo` stands for the built-in demo), then of single settings, written `section.key=value`.
+    /// Returns the layers of files (`demo` stands for the built-in demo), then of single settings,
+    /// written `section.key=value`.
     ///
     /// # Errors
     /// If a file cannot be read, or names an unknown setting.
@@ -77,7 +80,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Adds a single setting, written `section.key=value`. The value is TOML, or else a plain string.
+    /// Adds a single setting, written `section.key=value`. The value is TOML, or else a plain
+    /// string.
     ///
     /// # Errors
     /// If there is no such setting.
@@ -100,7 +104,8 @@ impl Layers {
         }
     }
 
-    /// Says that the command works on something of the user's own that is no setting, such as a file of demonstrations.
+    /// Says that the command works on something of the user's own that is no setting, such as a
+    /// file of demonstrations.
     pub fn add_own_part(&mut self) {
         self.has_own_part = true;
     }
@@ -152,8 +157,8 @@ fn read(path: &Path) -> Result<Map<String, Value>> {
     if path == Path::new(DEMO) {
         return toml::from_str(DEMO_SETTINGS).context("in the built-in demo configuration");
     }
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read the configuration {}", path.display()))?;
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("cannot read the configuration {}", path.display()))?;
     toml::from_str(&text).with_context(|| format!("{} is not valid TOML", path.display()))
 }
 
@@ -161,7 +166,8 @@ fn parse_assignment(text: &str) -> Result<Map<String, Value>> {
     let Some((key, value)) = text.split_once('=') else {
         bail!("--set takes section.key=value, not {text:?}");
     };
-    let line = |value: &str| toml::from_str::<Map<String, Value>>(&format!("{} = {value}", key.trim()));
+    let line =
+        |value: &str| toml::from_str::<Map<String, Value>>(&format!("{} = {value}", key.trim()));
     let quoted = || line(&Value::String(value.trim().to_owned()).to_string());
     line(value.trim()).or_else(|_| quoted()).with_context(|| format!("--set {text}"))
 }
@@ -188,7 +194,12 @@ pub fn differences(one: &str, other: &str) -> Result<Vec<String>> {
     Ok(differences)
 }
 
-fn collect_differences(one: Option<&Value>, other: Option<&Value>, key: &str, into: &mut Vec<String>) {
+fn collect_differences(
+    one: Option<&Value>,
+    other: Option<&Value>,
+    key: &str,
+    into: &mut Vec<String>,
+) {
     if let (Some(Value::Object(one)), Some(Value::Object(other))) = (one, other) {
         let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
         for name in names {
@@ -218,10 +229,22 @@ mod tests {
     #[test]
     fn the_defaults_are_the_papers() {
         let settings = Settings::default();
-        assert_eq!((settings.run.steps, settings.run.seed, settings.question.prompts_per_step), (100, 42, 24));
-        assert_eq!((settings.rollout.num_generations, settings.rollout.max_completion_length), (16, 1024));
-        assert_eq!((settings.rollout.max_prompt_length, settings.corpus.max_diff_tokens), (Some(256), 1000));
-        assert_eq!((settings.corpus.max_clause_freq, settings.update.learning_rate), (500_000, 1e-5));
+        assert_eq!(
+            (settings.run.steps, settings.run.seed, settings.question.prompts_per_step),
+            (100, 42, 24)
+        );
+        assert_eq!(
+            (settings.rollout.num_generations, settings.rollout.max_completion_length),
+            (16, 1024)
+        );
+        assert_eq!(
+            (settings.rollout.max_prompt_length, settings.corpus.max_diff_tokens),
+            (Some(256), 1000)
+        );
+        assert_eq!(
+            (settings.corpus.max_clause_freq, settings.update.learning_rate),
+            (500_000, 1e-5)
+        );
         assert_eq!(
             (settings.update.lora.r, settings.update.lora.alpha, settings.update.loss.beta),
             (128, 256.0, 0.001)
@@ -230,8 +253,8 @@ mod tests {
         assert!(settings.eval.system_prompt.ends_with("<answer>I don't know</answer>"));
     }
 
-    /// App. prompt: no baseline trains under CorVer's prompt, each of theirs asks for both blocks, and all
-    /// trained policies answer under one evaluation prompt.
+    /// App. prompt: no baseline trains under CorVer's prompt, each of theirs asks for both blocks,
+    /// and all trained policies answer under one evaluation prompt.
     #[test]
     fn the_papers_baselines_have_prompts_of_their_own() {
         let own = Settings::default();
@@ -247,11 +270,17 @@ mod tests {
             ("rlfh", &own.eval.system_prompt),
             ("forag", &own.eval.system_prompt),
         ] {
-            let file = format!("{}/../../configs/baselines/paper/{method}.toml", env!("CARGO_MANIFEST_DIR"));
+            let file = format!(
+                "{}/../../configs/baselines/paper/{method}.toml",
+                env!("CARGO_MANIFEST_DIR")
+            );
             let settings = load(&[&file], &[]).unwrap();
             let prompt = settings.policy.system_prompt;
             assert!(prompt.contains(words), "{method}: {prompt}");
-            assert!(prompt.contains("<think>") && prompt.contains("<answer>"), "{method}: {prompt}");
+            assert!(
+                prompt.contains("<think>") && prompt.contains("<answer>"),
+                "{method}: {prompt}"
+            );
             assert!(!prompt.contains("never pronouns"), "{method}: {prompt}");
             assert_eq!(settings.eval, own.eval, "{method}");
         }
@@ -262,7 +291,8 @@ mod tests {
         assert_eq!(load(&[], &[]).unwrap(), demo());
         assert_eq!(load(&["demo"], &[]).unwrap(), demo());
         assert_eq!(load(&[], &["corpus.index=[]"]).unwrap(), Settings::default());
-        let settings = load(&[], &["run.steps=3", "rule.plugin=min.wasm", "corpus.index=demo"]).unwrap();
+        let settings =
+            load(&[], &["run.steps=3", "rule.plugin=min.wasm", "corpus.index=demo"]).unwrap();
         assert_eq!(settings.policy.model.as_deref(), Some(DEMO));
         assert_eq!((settings.run.steps, settings.rule.plugin), (3, vec!["min.wasm".to_owned()]));
     }
@@ -282,7 +312,8 @@ mod tests {
             assert_eq!(load(&[], &[&format!("{key}={own}")]).unwrap(), expected, "{key}");
         }
         let phases = "question.train=[[{ file = 'own.jsonl', take = 3 }]]";
-        let expected = TrainQuestions::Phases(vec![vec![crate::Share { file: "own.jsonl".into(), take: 3 }]]);
+        let expected =
+            TrainQuestions::Phases(vec![vec![crate::Share { file: "own.jsonl".into(), take: 3 }]]);
         let settings = load(&[], &[phases]).unwrap();
         assert_eq!((settings.question.train, settings.policy.model), (Some(expected), None));
         let mut layers = Layers::default();
@@ -290,15 +321,21 @@ mod tests {
         assert_eq!(layers.settings().unwrap(), Settings::default());
     }
 
-    /// Each setting of the demo's, one by one: only `--config demo` brings it to a command that names a model.
+    /// Each setting of the demo's, one by one: only `--config demo` brings it to a command that
+    /// names a model.
     #[test]
     fn the_demo_lies_beneath_own_parts_on_purpose_alone() {
         let demo_values: Map<String, Value> = toml::from_str(DEMO_SETTINGS).unwrap();
         let default = serde_json::to_value(Settings::default()).unwrap();
         let own = serde_json::to_value(load(&[], &["policy.model=own"]).unwrap()).unwrap();
-        let on_purpose = serde_json::to_value(load(&["demo"], &["policy.model=own"]).unwrap()).unwrap();
+        let on_purpose =
+            serde_json::to_value(load(&["demo"], &["policy.model=own"]).unwrap()).unwrap();
         let mut changed = 0;
-        for key in declared().iter().filter(|declared| declared.setting.is_some()).map(|declared| &declared.key) {
+        for key in declared()
+            .iter()
+            .filter(|declared| declared.setting.is_some())
+            .map(|declared| &declared.key)
+        {
             let pointer = format!("/{}", key.replace('.', "/"));
             if key == "policy.model" {
                 continue;
@@ -306,7 +343,10 @@ mod tests {
             assert_eq!(own.pointer(&pointer), default.pointer(&pointer), "{key}");
             if let Some(value) = find(&demo_values, key) {
                 let kept = on_purpose.pointer(&pointer).unwrap();
-                assert!(kept == value || *kept == Value::Array(vec![value.clone()]), "{key}: {kept}");
+                assert!(
+                    kept == value || *kept == Value::Array(vec![value.clone()]),
+                    "{key}: {kept}"
+                );
                 changed += 1;
             }
         }
@@ -332,7 +372,10 @@ mod tests {
         assert_eq!((over_demo.run.steps, over_demo.policy), (2, demo().policy));
         assert_eq!(settings.question.train, Some(TrainQuestions::Set("b".into())));
         layers.add_file(&arm).unwrap();
-        assert_eq!(layers.settings().unwrap().question.train, Some(TrainQuestions::Set("c".into())));
+        assert_eq!(
+            layers.settings().unwrap().question.train,
+            Some(TrainQuestions::Set("c".into()))
+        );
     }
 
     #[test]
@@ -355,17 +398,27 @@ mod tests {
         assert!(refusal("corpus.index=7").contains(index), "{}", refusal("corpus.index=7"));
         assert!(refusal("corpus.index=").contains("an empty text names nothing"));
         assert!(refusal("policy.precision=f16").contains("setting `policy.precision`"));
-        assert!(refusal("update.optimizer.beta1=high").contains("setting `update.optimizer.beta1`"));
-        assert!(refusal("run.device=gpu").contains("the device \"gpu\" is not auto, cpu, cuda or cuda:N"));
+        assert!(
+            refusal("update.optimizer.beta1=high").contains("setting `update.optimizer.beta1`")
+        );
+        assert!(
+            refusal("run.device=gpu")
+                .contains("the device \"gpu\" is not auto, cpu, cuda or cuda:N")
+        );
         for set in ["rule.settings.tiers.x=nan", "rule.settings.tiers.x=[1.0, inf]"] {
-            assert!(refusal(set).contains("`rule.settings.tiers.x` is not a finite number"), "{}", refusal(set));
+            assert!(
+                refusal(set).contains("`rule.settings.tiers.x` is not a finite number"),
+                "{}",
+                refusal(set)
+            );
         }
         assert!(refusal("steps=1").contains("did you mean `run.steps`?"));
     }
 
     #[test]
     fn differences_are_named() {
-        let (one, other) = ("[run]\nsteps = 1\nseed = 2", "[run]\nsteps = 3\nseed = 2\n[rule.settings]\nx = 1");
+        let (one, other) =
+            ("[run]\nsteps = 1\nseed = 2", "[run]\nsteps = 3\nseed = 2\n[rule.settings]\nx = 1");
         assert_eq!(differences(one, other).unwrap(), ["rule", "run.steps"]);
     }
 }

@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 
-/// Rule file and weight of its rewards, written `FILE.wasm:WEIGHT`, or `FILE.wasm` for a weight of 1.
+/// Rule file and weight of its rewards, written `FILE.wasm:WEIGHT`, or `FILE.wasm` for a weight of
+/// 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plugin {
     /// The file, or the name of a shipped rule.
@@ -19,13 +20,15 @@ impl FromStr for Plugin {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (path, weight) = match text.rsplit_once(':').map(|(path, weight)| (path, weight, weight.parse::<f64>())) {
-            Some((path, _, Ok(weight))) => (path, weight),
-            Some((path, weight, Err(_))) if path.ends_with(".wasm") => {
-                bail!("the weight of {path} is {weight:?}; it must be a number")
-            }
-            _ => (text, 1.0),
-        };
+        let (path, weight) =
+            match text.rsplit_once(':').map(|(path, weight)| (path, weight, weight.parse::<f64>()))
+            {
+                Some((path, _, Ok(weight))) => (path, weight),
+                Some((path, weight, Err(_))) if path.ends_with(".wasm") => {
+                    bail!("the weight of {path} is {weight:?}; it must be a number")
+                }
+                _ => (text, 1.0),
+            };
         if !weight.is_finite() {
             bail!("the weight of {path} is {weight}; it must be a finite number");
         }
@@ -38,7 +41,11 @@ impl fmt::Display for Plugin {
         let path = self.path.display().to_string();
         f.write_str(&path)?;
         // A file's name may end like a weight.
-        if path.parse().is_ok_and(|read: Self| read == *self) { Ok(()) } else { write!(f, ":{}", self.weight) }
+        if path.parse().is_ok_and(|read: Self| read == *self) {
+            Ok(())
+        } else {
+            write!(f, ":{}", self.weight)
+        }
     }
 }
 

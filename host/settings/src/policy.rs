@@ -28,7 +28,8 @@ pub struct PolicySection {
     /// Hugging Face folder, the name of a model that was downloaded (`Qwen/Qwen3-8B`), or `demo`.
     #[schemars(length(min = 1))]
     pub model: Option<String>,
-    /// Folder of an adapter or a checkpoint that training continues from; it is then the reference, too. Not set: a fresh adapter.
+    /// Folder of an adapter or a checkpoint that training continues from; it is then the reference,
+    /// too. Not set: a fresh adapter.
     #[schemars(length(min = 1))]
     pub adapter: Option<PathBuf>,
     /// Variables of the model's chat template, such as `{ enable_thinking = false }`.
@@ -37,7 +38,8 @@ pub struct PolicySection {
     #[serde(deserialize_with = "one_or_many")]
     #[schemars(with = "OneOrMany")]
     pub stop: Vec<String>,
-    /// System prompt of training rollouts and of `filter`; an empty text sends none. Default: the paper's.
+    /// System prompt of training rollouts and of `filter`; an empty text sends none. Default: the
+    /// paper's.
     #[default(PAPER_TRAINING_PROMPT.into())]
     pub system_prompt: String,
     /// Precision of the base model's weights.

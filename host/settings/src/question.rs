@@ -6,14 +6,15 @@ use smart_default::SmartDefault;
 
 /// Questions to train on and to evaluate with.
 ///
-/// A question set is a file (`.json`, `.jsonl`, `.parquet`), the folder of a dataset, `FOLDER#SPLIT`, the name of a dataset that
-/// was downloaded, or `demo`.
+/// A question set is a file (`.json`, `.jsonl`, `.parquet`), the folder of a dataset,
+/// `FOLDER#SPLIT`, the name of a dataset that was downloaded, or `demo`.
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct QuestionSection {
-    /// Question set to train on. Or the phases of a curriculum: for each phase a list of question sets with the number of
-    /// questions that it takes, such as `[[{ file = "easy.jsonl", take = 3000 }], [{ file = "hard.jsonl", take = 500 }]]`. Every
-    /// phase has an equal part of the steps; no question is taken twice.
+    /// Question set to train on. Or the phases of a curriculum: for each phase a list of question
+    /// sets with the number of questions that it takes, such as `[[{ file = "easy.jsonl", take =
+    /// 3000 }], [{ file = "hard.jsonl", take = 500 }]]`. Every phase has an equal part of the
+    /// steps; no question is taken twice.
     pub train: Option<TrainQuestions>,
     /// Question set to evaluate with before and after training. Not set: no evaluation.
     #[schemars(length(min = 1))]
@@ -29,7 +30,10 @@ pub struct QuestionSection {
 
 /// Questions of a training run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "expected a question set, or a list of phases: [[{ file = \"FILE\", take = N }, …], …]")]
+#[serde(
+    untagged,
+    expecting = "expected a question set, or a list of phases: [[{ file = \"FILE\", take = N }, …], …]"
+)]
 pub enum TrainQuestions {
     /// One question set for the whole run.
     Set(#[schemars(length(min = 1))] String),

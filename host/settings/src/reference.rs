@@ -46,7 +46,8 @@ pub fn markdown() -> String {
             }
             Some(setting) => {
                 let (default, choices) = (default(setting), choices(setting));
-                let _ = writeln!(page, "| `{key}` | {setting} | {default} | {description}{choices} |");
+                let _ =
+                    writeln!(page, "| `{key}` | {setting} | {default} | {description}{choices} |");
             }
         }
     }

@@ -40,7 +40,8 @@ impl RewardSettings {
     }
 }
 
-/// Part of the full method that is left out (paper, ablation table). A4, no self-filter, is a choice of questions.
+/// Part of the full method that is left out (paper, ablation table). A4, no self-filter, is a
+/// choice of questions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ablation {
@@ -55,8 +56,8 @@ pub enum Ablation {
     ResponseLevel,
 }
 
-/// Mean that A3 takes over the sentence rewards of a completion. The paper's three descriptions of A3 contradict each other, so
-/// each of its readings is here.
+/// Mean that A3 takes over the sentence rewards of a completion. The paper's three descriptions of
+/// A3 contradict each other, so each of its readings is here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SentenceMean {

@@ -56,7 +56,13 @@ impl Sampling {
     /// Returns the sampling of one most probable completion per prompt, of any length.
     #[must_use]
     pub fn greedy(max_completion_length: usize) -> Self {
-        Self { num_generations: 1, max_completion_length, temperature: 0.0, max_prompt_length: None, ..Self::default() }
+        Self {
+            num_generations: 1,
+            max_completion_length,
+            temperature: 0.0,
+            max_prompt_length: None,
+            ..Self::default()
+        }
     }
 }
 

@@ -16,13 +16,14 @@ pub mod limits {
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RuleSection {
-    /// Reward rule, a WebAssembly file or the name of a shipped one. Or a list of rules, `FILE.wasm:WEIGHT`, whose weighted rewards
-    /// are added.
+    /// Reward rule, a WebAssembly file or the name of a shipped one. Or a list of rules,
+    /// `FILE.wasm:WEIGHT`, whose weighted rewards are added.
     #[default(vec!["first.wasm".into()])]
     #[serde(deserialize_with = "one_or_many")]
     #[schemars(with = "OneOrMany")]
     pub plugin: Vec<String>,
-    /// Settings of the rule itself; `corver-host plugin check` prints them. With several rules: a table for each, under its name.
+    /// Settings of the rule itself; `corver-host plugin check` prints them. With several rules: a
+    /// table for each, under its name.
     pub settings: Map<String, Value>,
     /// Limits of each rule, `judge` and `format` included.
     pub limits: Limits,
@@ -32,7 +33,8 @@ pub struct RuleSection {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct GraderSection {
-    /// Response rule, a WebAssembly file or the name of a shipped one. Not set: the paper's, which is built in.
+    /// Response rule, a WebAssembly file or the name of a shipped one. Not set: the paper's, which
+    /// is built in.
     #[schemars(length(min = 1))]
     pub plugin: Option<String>,
     /// Settings of the rule itself.
@@ -47,7 +49,8 @@ pub struct Limits {
     #[default(64 << 20)]
     #[schemars(range(min = 1, max = 1_073_741_824))]
     pub file_bytes: u64,
-    /// Processor seconds, all cores together, for compiling each MiB of a file; the last MiB counts whole.
+    /// Processor seconds, all cores together, for compiling each MiB of a file; the last MiB counts
+    /// whole.
     #[default = 8]
     #[schemars(range(min = 0, max = 86_400))]
     pub compile_s: u64,
@@ -55,11 +58,13 @@ pub struct Limits {
     #[default(1 << 30)]
     #[schemars(range(min = 1, max = 1_099_511_627_776_u64))]
     pub compile_bytes: u64,
-    /// Wall-clock time of one call, in milliseconds, for a batch of any size; enforced in steps of 10.
+    /// Wall-clock time of one call, in milliseconds, for a batch of any size; enforced in steps of
+    /// 10.
     #[default = 10_000]
     #[schemars(range(min = 0, max = 86_400_000_000_u64))]
     pub call_ms: u64,
-    /// All linear memories of one instance together, in bytes. A large batch has up to 16 instances, or one for every core.
+    /// All linear memories of one instance together, in bytes. A large batch has up to 16
+    /// instances, or one for every core.
     #[default(256 << 20)]
     #[schemars(range(min = 0, max = 8_589_934_592_u64))]
     pub memory_bytes: usize,

@@ -22,10 +22,12 @@ pub struct RunSection {
     /// Device of the policy: `auto`, `cpu`, `cuda` or `cuda:N`.
     #[schemars(with = "String")]
     pub device: Device,
-    /// CPU threads of one libtorch operation. Not set: the fastest number, measured when the run begins.
+    /// CPU threads of one libtorch operation. Not set: the fastest number, measured when the run
+    /// begins.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<usize>,
-    /// Memory of the device that the policy may take, in GiB. Not set: the memory that is free when the run begins.
+    /// Memory of the device that the policy may take, in GiB. Not set: the memory that is free when
+    /// the run begins.
     #[schemars(range(min = 0.001, max = 1e6))]
     pub memory_gib: Option<f64>,
 }

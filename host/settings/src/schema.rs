@@ -14,7 +14,8 @@ use crate::Settings;
 /// Jaro–Winkler similarity from which on a known name is suggested for an unknown one, 0 to 1.
 const SIMILAR: f64 = 0.75;
 
-/// Products of settings that are bounded together: the unit of the product, the settings, the largest value.
+/// Products of settings that are bounded together: the unit of the product, the settings, the
+/// largest value.
 const PRODUCTS: [(&str, &[&str], f64); 3] = [
     ("completions of a step", &["question.prompts_per_step", "rollout.num_generations"], 1e5),
     (
@@ -77,7 +78,8 @@ pub fn declared() -> &'static [Declared] {
 }
 
 fn schema_of<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
+    let settings =
+        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
@@ -133,7 +135,9 @@ fn types(schema: &Value) -> Vec<String> {
     let mut found = Vec::new();
     match &schema["type"] {
         Value::String(name) => found.push(name.clone()),
-        Value::Array(names) => found.extend(names.iter().filter_map(Value::as_str).map(str::to_owned)),
+        Value::Array(names) => {
+            found.extend(names.iter().filter_map(Value::as_str).map(str::to_owned))
+        }
         _ => {}
     }
     for alternative in schema["anyOf"].as_array().into_iter().flatten() {
@@ -150,7 +154,8 @@ impl fmt::Display for Setting {
             return write!(f, "{} to {}", number(least), number(most));
         }
         if !self.choices.is_empty() {
-            let names: Vec<String> = self.choices.iter().map(|(name, _)| format!("`{name}`")).collect();
+            let names: Vec<String> =
+                self.choices.iter().map(|(name, _)| format!("`{name}`")).collect();
             return f.write_str(&names.join(", "));
         }
         let mut kinds: Vec<&str> = Vec::new();
@@ -170,17 +175,26 @@ impl fmt::Display for Setting {
 
 /// Writes a number as a person would: 1000000 as 1e6, 0.001 as 0.001.
 fn number(value: f64) -> String {
-    if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) { format!("{value:e}") } else { value.to_string() }
+    if value != 0.0 && !(1e-3..1e6).contains(&value.abs()) {
+        format!("{value:e}")
+    } else {
+        value.to_string()
+    }
 }
 
-/// Returns every value of `settings` that is out of its declared bounds; `section` is the prefix of their names.
+/// Returns every value of `settings` that is out of its declared bounds; `section` is the prefix of
+/// their names.
 #[must_use]
 pub fn check<T: JsonSchema + Serialize>(section: &str, settings: &T) -> Vec<InvalidSetting> {
     let values = match toml::Value::try_from(settings) {
         Ok(values) => values,
         Err(error) => {
             let key = if section.is_empty() { "settings".to_owned() } else { section.to_owned() };
-            return vec![InvalidSetting { key, got: error.to_string(), expected: "a TOML value".into() }];
+            return vec![InvalidSetting {
+                key,
+                got: error.to_string(),
+                expected: "a TOML value".into(),
+            }];
         }
     };
     let mut problems = Vec::new();
@@ -250,7 +264,9 @@ fn check_name(key: &str, value: &Value) -> Result<()> {
     if declared.setting.is_some() {
         return Ok(()); // a free table, such as a rule's own settings, is a setting, too
     }
-    let Value::Object(values) = value else { bail!("`{key}` is a section; set one of {}", members(key)) };
+    let Value::Object(values) = value else {
+        bail!("`{key}` is a section; set one of {}", members(key))
+    };
     for (name, value) in values {
         check_name(&format!("{key}.{name}"), value)?;
     }
@@ -262,22 +278,23 @@ fn check_finite(key: &str, value: &Value) -> Result<()> {
     match value {
         Value::Null => bail!("`{key}` is not a finite number"),
         Value::Array(values) => values.iter().try_for_each(|value| check_finite(key, value)),
-        Value::Object(values) => {
-            values.iter().try_for_each(|(name, value)| check_finite(&format!("{key}.{name}"), value))
-        }
+        Value::Object(values) => values
+            .iter()
+            .try_for_each(|(name, value)| check_finite(&format!("{key}.{name}"), value)),
         _ => Ok(()),
     }
 }
 
-/// Names the most similar setting of the section, by the last part of the name, so that `steps` finds `run.steps`; or else the
-/// members of the section.
+/// Names the most similar setting of the section, by the last part of the name, so that `steps`
+/// finds `run.steps`; or else the members of the section.
 fn hint(key: &str) -> String {
     let (section, last) = key.rsplit_once('.').unwrap_or(("", key));
     let mut best = None;
     let mut best_similarity = SIMILAR;
     for known in declared().iter().filter(|known| known.key.starts_with(section)) {
         let name = known.key.rsplit('.').next().unwrap_or(&known.key);
-        let similarity = if initials(name) == last { 1.0 } else { strsim::jaro_winkler(name, last) };
+        let similarity =
+            if initials(name) == last { 1.0 } else { strsim::jaro_winkler(name, last) };
         if similarity > best_similarity {
             (best, best_similarity) = (Some(known), similarity);
         }
@@ -327,7 +344,8 @@ mod tests {
 
     #[test]
     fn a_section_is_listed_if_no_name_is_similar() {
-        let expected = "unknown setting `checkpoint.zzz`; there are `checkpoint.every`, `checkpoint.keep`";
+        let expected =
+            "unknown setting `checkpoint.zzz`; there are `checkpoint.every`, `checkpoint.keep`";
         assert_eq!(refusal("checkpoint.zzz = 1"), expected);
         assert!(refusal("checkpoint = 3").contains("is a section; set one of `checkpoint.every`"));
     }
@@ -345,7 +363,10 @@ mod tests {
         }
         let schema = json_schema();
         let optional = &schema["properties"]["update"]["properties"]["loss"]["properties"]["delta"];
-        assert_eq!((optional["minimum"].as_f64(), optional["maximum"].as_f64()), (Some(1.0), Some(1e6)));
+        assert_eq!(
+            (optional["minimum"].as_f64(), optional["maximum"].as_f64()),
+            (Some(1.0), Some(1e6))
+        );
         assert!(declared().iter().filter(|declared| declared.setting.is_some()).count() > 130);
     }
 
@@ -356,11 +377,18 @@ mod tests {
         absurd.update.lora.alpha = f64::NAN;
         absurd.reward.lambda_judge = f64::INFINITY;
         absurd.policy.model = Some(String::new());
-        let mut named: Vec<String> = check_all(&absurd).into_iter().map(|problem| problem.key).collect();
+        let mut named: Vec<String> =
+            check_all(&absurd).into_iter().map(|problem| problem.key).collect();
         named.sort();
         let steps = "question.prompts_per_step";
-        let expected =
-            ["policy.model", steps, steps, "reward.lambda_judge", "rollout.num_generations", "update.lora.alpha"];
+        let expected = [
+            "policy.model",
+            steps,
+            steps,
+            "reward.lambda_judge",
+            "rollout.num_generations",
+            "update.lora.alpha",
+        ];
         assert_eq!(named, expected);
     }
 
@@ -399,7 +427,8 @@ mod tests {
         for Declared { key, .. } in declared() {
             for value in odd {
                 let mut layers = Layers::default();
-                let settings = layers.assign(&format!("{key}={value}")).and_then(|()| layers.settings());
+                let settings =
+                    layers.assign(&format!("{key}={value}")).and_then(|()| layers.settings());
                 let refusal = match settings {
                     Err(error) => format!("{error:#}"),
                     Ok(settings) => match check_all(&settings).first() {

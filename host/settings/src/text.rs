@@ -14,7 +14,9 @@ pub(crate) enum OneOrMany {
 }
 
 /// Reads a text or a list of texts; none of them may be empty.
-pub(crate) fn one_or_many<'de, D: Deserializer<'de>, T: From<String>>(value: D) -> Result<Vec<T>, D::Error> {
+pub(crate) fn one_or_many<'de, D: Deserializer<'de>, T: From<String>>(
+    value: D,
+) -> Result<Vec<T>, D::Error> {
     let texts = match OneOrMany::deserialize(value)? {
         OneOrMany::One(text) => vec![text],
         OneOrMany::Many(texts) => texts,

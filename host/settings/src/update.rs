@@ -24,8 +24,9 @@ pub struct LearnSettings {
     #[default = 1]
     #[schemars(range(min = 1, max = 1000))]
     pub num_iterations: usize,
-    /// Parts of equal size into which the rollouts of one step are cut, for an optimiser step on each; it divides their number. All compare with the policy
-    /// before the first, so that PPO's clip acts from the second on.
+    /// Parts of equal size into which the rollouts of one step are cut, for an optimiser step on
+    /// each; it divides their number. All compare with the policy before the first, so that PPO's
+    /// clip acts from the second on.
     #[default = 1]
     #[schemars(range(min = 1, max = 1000))]
     pub num_mini_batches: usize,
@@ -47,8 +48,8 @@ pub struct LearnSettings {
     pub max_grad_norm: f64,
     /// Constants of the optimiser.
     pub optimizer: AdamWSettings,
-    /// Tokens of one forward and backward pass, padding included. It bounds the memory; apart from rounding, the result does not
-    /// depend on it.
+    /// Tokens of one forward and backward pass, padding included. It bounds the memory; apart from
+    /// rounding, the result does not depend on it.
     #[default = 16_384]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub micro_batch_tokens: usize,
@@ -99,7 +100,8 @@ impl Algorithm {
     }
 }
 
-/// Constants of PPO; γ, λ and the clip are TRL's. The clip of the policy is that of [`LossSettings`].
+/// Constants of PPO; γ, λ and the clip are TRL's. The clip of the policy is that of
+/// [`LossSettings`].
 #[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PpoSettings {
@@ -115,7 +117,8 @@ pub struct PpoSettings {
     #[default = 0.2]
     #[schemars(range(min = 1e-9, max = 1e9))]
     pub value_clip: f64,
-    /// Peak learning rate of the critic, a linear layer on hidden states of some thousand numbers; it has the policy's schedule.
+    /// Peak learning rate of the critic, a linear layer on hidden states of some thousand numbers;
+    /// it has the policy's schedule.
     #[default = 1e-4]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub value_learning_rate: f64,
@@ -168,8 +171,8 @@ pub struct LossSettings {
     pub delta: Option<f64>,
     /// Unit that has one importance ratio.
     pub importance_sampling_level: ImportanceLevel,
-    /// Truncated importance sampling: a token's policy term is weighted by min(π ⁄ μ, C), where a sampler μ drew what the policy π
-    /// learns from. Not set: `true` if an engine samples.
+    /// Truncated importance sampling: a token's policy term is weighted by min(π ⁄ μ, C), where a
+    /// sampler μ drew what the policy π learns from. Not set: `true` if an engine samples.
     pub importance_sampling_correction: Option<bool>,
     /// C of the correction.
     #[default = 2.0]

@@ -9,7 +9,8 @@ use smart_default::SmartDefault;
 use crate::run::Device;
 use crate::text::{OneOrMany, one_or_many};
 
-/// Capabilities of rules beside counts. Each is granted by naming its model or index; `demo` stands for the demo's world.
+/// Capabilities of rules beside counts. Each is granted by naming its model or index; `demo` stands
+/// for the demo's world.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct VerifySection {
@@ -29,7 +30,8 @@ pub struct VerifySection {
 #[derive(Debug, Clone, PartialEq, Eq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct NliSettings {
-    /// Folder of HHEM-2.1 or of a DeBERTa-v3 for MNLI, the name of a model that was downloaded, or `demo`.
+    /// Folder of HHEM-2.1 or of a DeBERTa-v3 for MNLI, the name of a model that was downloaded, or
+    /// `demo`.
     #[schemars(length(min = 1))]
     pub model: Option<String>,
     /// Device of the model: `auto`, `cpu`, `cuda` or `cuda:N`.
@@ -39,30 +41,33 @@ pub struct NliSettings {
     #[default = 32]
     #[schemars(range(min = 1, max = 1_000_000))]
     pub batch_size: usize,
-    /// Tokens run together, padding included; a longer pair is run alone. Not set: 1,024 on a processor, whose caches a larger
-    /// batch leaves, and 16,384 on a GPU.
+    /// Tokens run together, padding included; a longer pair is run alone. Not set: 1,024 on a
+    /// processor, whose caches a larger batch leaves, and 16,384 on a GPU.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub max_batch_tokens: Option<usize>,
-    /// Longest pair, in tokens; the longer text of a longer pair loses its end. Not set: 512 for DeBERTa, as its tokenizer has it,
-    /// and 4,096 for HHEM, whose published code has no bound.
+    /// Longest pair, in tokens; the longer text of a longer pair loses its end. Not set: 512 for
+    /// DeBERTa, as its tokenizer has it, and 4,096 for HHEM, whose published code has no bound.
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub max_tokens: Option<usize>,
 }
 
-/// Chat model behind an OpenAI-compatible API. Length and randomness of a reply belong to each prompt.
+/// Chat model behind an OpenAI-compatible API. Length and randomness of a reply belong to each
+/// prompt.
 #[derive(Debug, Clone, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChatSettings {
-    /// Base of the API, such as `https://api.openai.com/v1`; `/chat/completions` is added. `demo` is the demo's world.
+    /// Base of the API, such as `https://api.openai.com/v1`; `/chat/completions` is added. `demo`
+    /// is the demo's world.
     #[schemars(length(min = 1))]
     pub endpoint: Option<String>,
     /// The endpoint's name for the model.
     #[schemars(length(min = 1))]
     pub model: Option<String>,
-    /// File with the key, which is sent to https:// addresses and to this machine only. Not set: the environment variable
-    /// `key_variable`.
+    /// File with the key, which is sent to https:// addresses and to this machine only. Not set:
+    /// the environment variable `key_variable`.
     pub key_file: Option<PathBuf>,
-    /// Environment variable with the key. Not set: `OPENAI_API_KEY` for OpenAI's own endpoint, and no key for others.
+    /// Environment variable with the key. Not set: `OPENAI_API_KEY` for OpenAI's own endpoint, and
+    /// no key for others.
     pub key_variable: Option<String>,
     /// Requests in flight.
     #[default = 4]
@@ -81,7 +86,8 @@ pub struct ChatSettings {
     pub patience_s: f64,
     /// Prices of tokens.
     pub prices: ChatPrices,
-    /// Budget in the currency of `prices`, cached replies included: no request starts beyond it. Needs `prices`. Not set: no budget.
+    /// Budget in the currency of `prices`, cached replies included: no request starts beyond it.
+    /// Needs `prices`. Not set: no budget.
     #[schemars(range(min = 0.0, max = 1e12))]
     pub max_cost: Option<f64>,
 }
@@ -102,7 +108,8 @@ pub struct ChatPrices {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PassageSettings {
-    /// Index folders whose passages `corver-host index passages` made, or `demo`; several are searched as one.
+    /// Index folders whose passages `corver-host index passages` made, or `demo`; several are
+    /// searched as one.
     #[serde(deserialize_with = "one_or_many")]
     #[schemars(with = "OneOrMany")]
     pub index: Vec<PathBuf>,

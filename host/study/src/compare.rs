@@ -1,4 +1,5 @@
-//! The same training in several arms, each with the same seeds: does an arm differ from the first by more than the seeds do?
+//! The same training in several arms, each with the same seeds: does an arm differ from the first
+//! by more than the seeds do?
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,11 @@ pub struct Figure {
 }
 
 impl Figure {
-    const fn trained(name: &'static str, before: fn(&Summary) -> Option<f64>, of: fn(&Summary) -> Option<f64>) -> Self {
+    const fn trained(
+        name: &'static str,
+        before: fn(&Summary) -> Option<f64>,
+        of: fn(&Summary) -> Option<f64>,
+    ) -> Self {
         Self { name, of, before }
     }
 
@@ -35,10 +40,26 @@ impl Figure {
 /// What arms are compared by.
 pub const FIGURES: [Figure; 20] = [
     Figure::trained("accuracy", |run| run.accuracy_before, |run| run.accuracy_after),
-    Figure::trained("supported_rate", |run| run.supported_rate_before, |run| run.supported_rate_after),
-    Figure::trained("true_sentences", |run| run.true_sentences_before, |run| run.true_sentences_after),
-    Figure::trained("false_sentences", |run| run.false_sentences_before, |run| run.false_sentences_after),
-    Figure::trained("not_attempted_rate", |run| run.not_attempted_rate_before, |run| run.not_attempted_rate_after),
+    Figure::trained(
+        "supported_rate",
+        |run| run.supported_rate_before,
+        |run| run.supported_rate_after,
+    ),
+    Figure::trained(
+        "true_sentences",
+        |run| run.true_sentences_before,
+        |run| run.true_sentences_after,
+    ),
+    Figure::trained(
+        "false_sentences",
+        |run| run.false_sentences_before,
+        |run| run.false_sentences_after,
+    ),
+    Figure::trained(
+        "not_attempted_rate",
+        |run| run.not_attempted_rate_before,
+        |run| run.not_attempted_rate_after,
+    ),
     Figure::trained("f1", |run| run.f1_before, |run| run.f1_after),
     Figure::trained("format_rate", |run| run.format_rate_before, |run| run.format_rate_after),
     Figure::trained("refusal_rate", |run| run.refusal_rate_before, |run| run.refusal_rate_after),
@@ -52,7 +73,9 @@ pub const FIGURES: [Figure; 20] = [
     Figure::of_steps("asked_per_step.chat", |run| Some(run.asked_per_step?.chat)),
     Figure::of_steps("asked_per_step.passages", |run| Some(run.asked_per_step?.passages)),
     Figure::of_steps("asked_per_step.prompt_tokens", |run| Some(run.asked_per_step?.prompt_tokens)),
-    Figure::of_steps("asked_per_step.completion_tokens", |run| Some(run.asked_per_step?.completion_tokens)),
+    Figure::of_steps("asked_per_step.completion_tokens", |run| {
+        Some(run.asked_per_step?.completion_tokens)
+    }),
     Figure::of_steps("cost_per_step", |run| run.cost_per_step),
 ];
 
@@ -88,18 +111,21 @@ pub struct PairedDifference {
 
 impl PairedDifference {
     fn of(first: &[f64], other: &[f64]) -> Self {
-        let differences: Vec<f64> = other.iter().zip(first).map(|(other, first)| other - first).collect();
+        let differences: Vec<f64> =
+            other.iter().zip(first).map(|(other, first)| other - first).collect();
         let (mean, deviation) = mean_and_deviation(&differences);
         let seeds = differences.len() as f64;
         let interval = (differences.len() > 1).then(|| {
-            let t = StudentsT::new(0.0, 1.0, seeds - 1.0).expect("a positive number of degrees of freedom");
+            let t = StudentsT::new(0.0, 1.0, seeds - 1.0)
+                .expect("a positive number of degrees of freedom");
             let half = t.inverse_cdf(0.5 + CONFIDENCE / 2.0) * deviation / seeds.sqrt();
             (mean - half, mean + half)
         });
         Self { mean, interval }
     }
 
-    /// Whether the interval leaves out 0. Differences that are all equal tell nothing of how they spread.
+    /// Whether the interval leaves out 0. Differences that are all equal tell nothing of how they
+    /// spread.
     #[must_use]
     pub fn is_clear(&self) -> bool {
         self.interval.is_some_and(|(low, high)| low < high && (low > 0.0 || high < 0.0))
@@ -115,7 +141,8 @@ pub struct Arm {
     pub figures: Vec<Spread>,
     /// Time of a step ÷ that of the first arm.
     pub relative_time: f64,
-    /// Time of a step ÷ that of the arm without sentence rewards (the paper's A1). `None`: there is no such arm.
+    /// Time of a step ÷ that of the arm without sentence rewards (the paper's A1). `None`: there is
+    /// no such arm.
     pub relative_time_to_a1: Option<f64>,
 }
 
@@ -127,21 +154,25 @@ impl Arm {
     }
 }
 
-/// Compares arms with the first one. `summaries` is `[arm][seed]`, with the same seeds in every arm; `a1` is the arm without sentence
-/// rewards, if there is one.
+/// Compares arms with the first one. `summaries` is `[arm][seed]`, with the same seeds in every
+/// arm; `a1` is the arm without sentence rewards, if there is one.
 ///
 /// # Panics
 /// Where an arm has another number of runs than the first, or none.
 #[must_use]
 pub fn compare(names: &[String], summaries: &[Vec<Summary>], a1: Option<usize>) -> Vec<Arm> {
     assert!(!summaries.is_empty() && !summaries[0].is_empty(), "there is a run to compare with");
-    assert!(summaries.iter().all(|arm| arm.len() == summaries[0].len()), "every arm has the same seeds");
+    assert!(
+        summaries.iter().all(|arm| arm.len() == summaries[0].len()),
+        "every arm has the same seeds"
+    );
     let seconds = |arm: &[Summary]| arm.iter().map(|summary| summary.seconds_per_step).mean();
     let arm = |(n, runs): (usize, &Vec<Summary>)| {
         let spread = |figure: &Figure| {
             let values: Vec<f64> = runs.iter().map(figure.of).collect::<Option<_>>()?;
             let first: Option<Vec<f64>> = summaries[0].iter().map(figure.of).collect();
-            let difference = first.filter(|_| n > 0).map(|first| PairedDifference::of(&first, &values));
+            let difference =
+                first.filter(|_| n > 0).map(|first| PairedDifference::of(&first, &values));
             let (mean, deviation) = mean_and_deviation(&values);
             Some(Spread { figure: figure.name, values, mean, deviation, difference })
         };
@@ -183,12 +214,18 @@ mod tests {
     fn differences_are_taken_seed_by_seed() {
         let arms = of(&[runs(&[0.70, 0.80, 0.60], 2.0), runs(&[0.72, 0.83, 0.61], 3.0)]);
         let accuracy = arms[1].figure("accuracy").unwrap();
-        assert!((accuracy.mean - 0.72).abs() < 1e-12 && (accuracy.deviation - 0.11).abs() < 1e-12, "{accuracy:?}");
+        assert!(
+            (accuracy.mean - 0.72).abs() < 1e-12 && (accuracy.deviation - 0.11).abs() < 1e-12,
+            "{accuracy:?}"
+        );
         let difference = accuracy.difference.unwrap();
         let (low, high) = difference.interval.unwrap();
         // 0.02 ± 4.302653 · 0.01 / √3: the arms overlap, the pairs all but agree.
         assert!((difference.mean - 0.02).abs() < 1e-12);
-        assert!((low + 0.004_841).abs() < 1e-5 && (high - 0.044_841).abs() < 1e-5, "{difference:?}");
+        assert!(
+            (low + 0.004_841).abs() < 1e-5 && (high - 0.044_841).abs() < 1e-5,
+            "{difference:?}"
+        );
         assert!(!difference.is_clear());
         assert_eq!(arms[0].figure("accuracy").unwrap().difference, None);
         assert!((arms[1].relative_time - 1.5).abs() < 1e-12);
@@ -206,19 +243,26 @@ mod tests {
     fn equal_differences_are_not_clear() {
         let arms = of(&[runs(&[0.5, 0.25], 1.0), runs(&[0.75, 0.5], 1.0)]);
         let difference = arms[1].figure("accuracy").unwrap().difference.unwrap();
-        assert!(difference.interval == Some((0.25, 0.25)) && !difference.is_clear(), "{difference:?}");
+        assert!(
+            difference.interval == Some((0.25, 0.25)) && !difference.is_clear(),
+            "{difference:?}"
+        );
     }
 
     #[test]
     fn the_untrained_policy_has_what_was_measured_of_it() {
-        let run = Summary { accuracy_before: Some(0.5), accuracy_after: Some(0.7), ..Summary::default() };
+        let run =
+            Summary { accuracy_before: Some(0.5), accuracy_after: Some(0.7), ..Summary::default() };
         assert_eq!(untrained(&run), BTreeMap::from([("accuracy", 0.5)]));
     }
 
     #[test]
     fn what_a_run_does_not_have_is_left_out() {
         let arms = of(&[runs(&[0.7], 1.0), runs(&[0.9], 1.0)]);
-        assert!(arms[0].figure("true_sentences").is_none() && arms[0].figure("asked_per_step.nli").is_none());
+        assert!(
+            arms[0].figure("true_sentences").is_none()
+                && arms[0].figure("asked_per_step.nli").is_none()
+        );
     }
 
     #[test]
@@ -231,7 +275,11 @@ mod tests {
         let arms = of(&[vec![run(0.0), run(0.0)], vec![run(96.0), run(98.0)]]);
         let of_second = |name: &str| arms[1].figure(name).unwrap();
         assert!((of_second("cost_per_step").mean - 0.097).abs() < 1e-12);
-        assert!(of_second("asked_per_step.nli").difference.is_some_and(|one| one.mean == 97.0 && one.is_clear()));
+        assert!(
+            of_second("asked_per_step.nli")
+                .difference
+                .is_some_and(|one| one.mean == 97.0 && one.is_clear())
+        );
         assert_eq!(of_second("asked_per_step.chat").mean, 0.0);
     }
 }

@@ -1,4 +1,5 @@
-//! Files that appear whole, or not at all: written under another name first, and for others to read as far as the user's mask lets them.
+//! Files that appear whole, or not at all: written under another name first, and for others to read
+//! as far as the user's mask lets them.
 
 use std::fs::Permissions;
 use std::io::{Result, Write};
@@ -27,9 +28,11 @@ pub fn create(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 fn unfinished(path: &Path, bytes: &[u8]) -> Result<NamedTempFile> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let readable = Permissions::from_mode(0o666);
-    let mut file = tempfile::Builder::new().prefix(UNFINISHED).permissions(readable).tempfile_in(folder)?;
+    let mut file =
+        tempfile::Builder::new().prefix(UNFINISHED).permissions(readable).tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     Ok(file)

@@ -1,4 +1,5 @@
-//! Grading, filtering and intervals against vectors from the authors' published code. Run with `CORVER_SHARED=DIR`.
+//! Grading, filtering and intervals against vectors from the authors' published code. Run with
+//! `CORVER_SHARED=DIR`.
 
 #[path = "../../../tests/golden.rs"]
 mod golden;
@@ -33,7 +34,11 @@ fn completions_are_graded_both_ways() {
             same(extracted, rule.extract(completion), row[extracted].as_str().unwrap())?;
             same(graded, rule.grade(completion, &golds), label(row[graded].as_str().unwrap()))?;
         }
-        same("format_ok", keeps_format(completion, Compatibility::Reference), row["format_ok"].as_bool().unwrap())
+        same(
+            "format_ok",
+            keeps_format(completion, Compatibility::Reference),
+            row["format_ok"].as_bool().unwrap(),
+        )
     });
 }
 
@@ -41,9 +46,13 @@ fn completions_are_graded_both_ways() {
 fn shares_and_f1_are_computed() {
     check_all("eval_metrics", |row| {
         let count = |field: &str| row[field].as_u64().unwrap() as usize;
-        let grades =
-            Grades { correct: count("correct"), incorrect: count("incorrect"), not_attempted: count("not_attempted") };
-        let expect = |field: &str, got: f64| close(field, got, row[field].as_f64().unwrap(), 1e-12, 1e-12);
+        let grades = Grades {
+            correct: count("correct"),
+            incorrect: count("incorrect"),
+            not_attempted: count("not_attempted"),
+        };
+        let expect =
+            |field: &str, got: f64| close(field, got, row[field].as_f64().unwrap(), 1e-12, 1e-12);
         expect("correct_rate", grades.rate(grades.correct))?;
         expect("incorrect_rate", grades.rate(grades.incorrect))?;
         expect("not_attempted_rate", grades.rate(grades.not_attempted))?;
@@ -55,7 +64,8 @@ fn shares_and_f1_are_computed() {
 fn the_learning_zone_is_kept() {
     check_all("selffilter_rule", |row| {
         let number = |field: &str| row[field].as_u64().map(|number| number as usize);
-        let (num_correct, num_generations) = (number("n_correct").unwrap(), number("num_gen").unwrap());
+        let (num_correct, num_generations) =
+            (number("n_correct").unwrap(), number("num_gen").unwrap());
         let settings = FilterSettings {
             num_generations,
             min_correct: number("min_correct").unwrap(),
@@ -76,10 +86,14 @@ fn filtering_counts_right_answers_as_the_judge_does() {
         let num_generations = row["num_gen"].as_u64().unwrap() as usize;
         let settings = FilterSettings { num_generations, ..FilterSettings::default() };
         let answers = strings(&row["answers"]);
-        let completions: Vec<Vec<String>> = row["completions"].as_array().unwrap().iter().map(strings).collect();
+        let completions: Vec<Vec<String>> =
+            row["completions"].as_array().unwrap().iter().map(strings).collect();
         let right = |(completions, answers): (&Vec<String>, &String)| {
             let golds = question::split_golds(answers);
-            completions.iter().filter(|completion| rule.grade(completion, &golds) == Label::Good).count()
+            completions
+                .iter()
+                .filter(|completion| rule.grade(completion, &golds) == Label::Good)
+                .count()
         };
         let num_correct: Vec<usize> = completions.iter().zip(&answers).map(right).collect();
         same("n_correct", serde_json::to_value(&num_correct).unwrap(), row["n_correct"].clone())?;

@@ -1,4 +1,5 @@
-//! The learning-zone filter with a stand-in for the policy: what it keeps, and that it goes on where it was broken off.
+//! The learning-zone filter with a stand-in for the policy: what it keeps, and that it goes on
+//! where it was broken off.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +18,12 @@ struct Pupil {
 }
 
 impl Sampler for Pupil {
-    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
+    fn sample(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+    ) -> Result<Vec<Rollout>, PartError> {
         if let Some(left) = &mut self.calls_left {
             *left = left.checked_sub(1).ok_or("the power went out")?;
         }
@@ -25,7 +31,10 @@ impl Sampler for Pupil {
             let question = index / sampling.num_generations;
             let skill: u64 = questions[question].question.parse().unwrap();
             let right = (index as u64 % 10 * 7 + seed % 3) % 10 < skill;
-            let text = format!("<think>So.</think><answer>{}</answer>", if right { "AC;DC" } else { "Rome" });
+            let text = format!(
+                "<think>So.</think><answer>{}</answer>",
+                if right { "AC;DC" } else { "Rome" }
+            );
             Rollout {
                 question,
                 text,
@@ -51,7 +60,8 @@ fn questions() -> Vec<Question> {
 }
 
 fn plan(anchors: usize) -> FilterPlan {
-    let settings = FilterSettings { num_generations: 10, anchors, batch: 2, ..FilterSettings::default() };
+    let settings =
+        FilterSettings { num_generations: 10, anchors, batch: 2, ..FilterSettings::default() };
     FilterPlan {
         settings,
         sampling: settings.sampling(Sampling::default()),
@@ -62,7 +72,9 @@ fn plan(anchors: usize) -> FilterPlan {
 
 fn run(folder: &Path, pupil: &mut Pupil, plan: &FilterPlan) -> Result<Filtered, FilterError> {
     let manifest = RunManifest::default();
-    let run = RunDir::resume(folder, &manifest).or_else(|_| RunDir::create(folder, "", &manifest)).unwrap();
+    let run = RunDir::resume(folder, &manifest)
+        .or_else(|_| RunDir::create(folder, "", &manifest))
+        .unwrap();
     filter(pupil, &questions(), plan, &run, &mut |_| {})
 }
 
@@ -73,7 +85,10 @@ fn what_is_kept_trains_as_it_is() {
     assert_eq!((filtered.questions, filtered.kept, filtered.anchors), (7, 5, 2));
     assert_eq!(filtered.by_num_correct, [1, 1, 0, 0, 0, 1, 0, 0, 0, 1, 3]);
     let kept = read_questions(&folder.path().join(KEPT)).unwrap();
-    assert_eq!(kept.iter().map(|question| question.question.as_str()).collect::<Vec<_>>(), ["1", "5", "9", "10", "10"]);
+    assert_eq!(
+        kept.iter().map(|question| question.question.as_str()).collect::<Vec<_>>(),
+        ["1", "5", "9", "10", "10"]
+    );
     assert_eq!(kept[1], questions()[2], "all that is known of a question survives");
 }
 
@@ -92,7 +107,8 @@ fn a_broken_off_filter_ends_as_a_whole_one() {
     assert!(!broken.path().join("summary.json").exists());
     run(broken.path(), &mut Pupil { calls_left: Some(2) }, &plan(1)).unwrap();
     for name in [ANSWERED, KEPT, "summary.json"] {
-        let [whole, broken] = [&whole, &broken].map(|folder| fs::read_to_string(folder.path().join(name)).unwrap());
+        let [whole, broken] =
+            [&whole, &broken].map(|folder| fs::read_to_string(folder.path().join(name)).unwrap());
         assert_eq!(whole, broken, "{name}");
     }
 

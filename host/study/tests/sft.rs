@@ -1,9 +1,11 @@
-//! A cold start with a plain stand-in: what it is shown, and that an interrupted one ends where it would have.
+//! A cold start with a plain stand-in: what it is shown, and that an interrupted one ends where it
+//! would have.
 
 use std::path::Path;
 
 use corver_core::{
-    Advantages, Demonstration, Learner, PartError, Question, Rollout, Sampler, Sampling, Student, Trainee, UpdateReport,
+    Advantages, Demonstration, Learner, PartError, Question, Rollout, Sampler, Sampling, Student,
+    Trainee, UpdateReport,
 };
 use corver_settings::SftSettings;
 use corver_study::run::{RunDir, RunManifest};
@@ -42,7 +44,8 @@ impl Student for Pupil {
 }
 
 fn plan() -> SftPlan {
-    let demonstration = |n: usize| Demonstration { question: n.to_string(), completion: "yes".into() };
+    let demonstration =
+        |n: usize| Demonstration { question: n.to_string(), completion: "yes".into() };
     SftPlan {
         demonstrations: (0..5).map(demonstration).collect(),
         settings: SftSettings { epochs: 3, per_step: 4, ..SftSettings::default() },
@@ -69,7 +72,10 @@ fn every_demonstration_is_shown_once_an_epoch() {
         shown.sort();
         assert_eq!(shown, ["0", "1", "2", "3", "4"]);
     }
-    assert_eq!((summary.demonstrations, summary.steps, summary.loss_first, summary.loss_last), (5, 4, 1.0, 0.25));
+    assert_eq!(
+        (summary.demonstrations, summary.steps, summary.loss_first, summary.loss_last),
+        (5, 4, 1.0, 0.25)
+    );
     let kept = |step: &str| folder.path().join("run/checkpoints").join(step).exists();
     assert!(!kept("step-000001") && kept("step-000002") && kept("step-000004"));
     assert!(folder.path().join("run/summary.json").exists());

@@ -1,16 +1,18 @@
-//! A whole run with plain stand-ins: what it leaves behind, and that an interrupted run ends where it would have.
+//! A whole run with plain stand-ins: what it leaves behind, and that an interrupted run ends where
+//! it would have.
 
 use std::path::Path;
 
 use corver_core::{
-    Advantages, Completion, Entailment, Extractor, Graders, Learner, NliModel, Pair, PartError, Question, Rollout,
-    Sampler, Sampling, Scorers, SentenceScorer, StepError, StepSettings, Trainee, Triplet, UpdateReport, Verdict,
-    Verifiers,
+    Advantages, Completion, Entailment, Extractor, Graders, Learner, NliModel, Pair, PartError,
+    Question, Rollout, Sampler, Sampling, Scorers, SentenceScorer, StepError, StepSettings,
+    Trainee, Triplet, UpdateReport, Verdict, Verifiers,
 };
 use corver_study::data::Curriculum;
 use corver_study::eval::Evaluation;
 use corver_study::run::{
-    Asked, Observer, Plan, Prices, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, train,
+    Asked, Observer, Plan, Prices, RewardNames, RunDir, RunManifest, Summary, SystemPrompts,
+    TrainError, train,
 };
 use serde_json::{Map, Value};
 
@@ -24,14 +26,21 @@ struct Pupil {
 }
 
 impl Sampler for Pupil {
-    fn sample(&mut self, questions: &[Question], sampling: &Sampling, seed: u64) -> Result<Vec<Rollout>, PartError> {
+    fn sample(
+        &mut self,
+        questions: &[Question],
+        sampling: &Sampling,
+        seed: u64,
+    ) -> Result<Vec<Rollout>, PartError> {
         if self.away_at == Some(self.skill) {
             return Err("the server is away".into());
         }
         let rollout = |index: usize| {
             let right = (index as u64 * 7 + seed % 5) % 10 < self.skill + 2;
             let word = if right { "Paris" } else { "Rome" };
-            let text = format!("<think>{word} is the capital city of that country.</think><answer>{word}</answer>");
+            let text = format!(
+                "<think>{word} is the capital city of that country.</think><answer>{word}</answer>"
+            );
             let length = text.chars().count();
             Rollout {
                 question: index / sampling.num_generations,
@@ -47,7 +56,11 @@ impl Sampler for Pupil {
 }
 
 impl Learner for Pupil {
-    fn update(&mut self, _: &[Rollout], advantages: &Advantages) -> Result<UpdateReport, PartError> {
+    fn update(
+        &mut self,
+        _: &[Rollout],
+        advantages: &Advantages,
+    ) -> Result<UpdateReport, PartError> {
         if self.fail_at == Some(self.skill) {
             return Err("the power went out".into());
         }
@@ -88,11 +101,16 @@ impl SentenceScorer for Nothing {
         completions: &[Completion<'_>],
         verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Vec<Verdict>>, PartError> {
-        let pair =
-            |completion: &Completion<'_>| Pair { premise: String::new(), hypothesis: completion.text.to_owned() };
+        let pair = |completion: &Completion<'_>| Pair {
+            premise: String::new(),
+            hypothesis: completion.text.to_owned(),
+        };
         verifiers.entail(&completions.iter().map(pair).collect::<Vec<_>>())?;
         let verdict = Verdict { reward: Some(0.1), count: Some(30), ..Verdict::default() };
-        Ok(completions.iter().map(|completion| vec![verdict.clone(); completion.sentences.len()]).collect())
+        Ok(completions
+            .iter()
+            .map(|completion| vec![verdict.clone(); completion.sentences.len()])
+            .collect())
     }
 }
 
@@ -127,18 +145,28 @@ impl Observer for Listener {
 }
 
 fn plan(steps: usize) -> Plan {
-    let question =
-        |n: usize| Question { question: format!("q{n}"), golds: vec!["Paris".into()], ..Question::default() };
+    let question = |n: usize| Question {
+        question: format!("q{n}"),
+        golds: vec!["Paris".into()],
+        ..Question::default()
+    };
     Plan {
         train: Curriculum::of_one((0..5).map(question).collect()),
         eval: (0..4).map(question).collect(),
         steps,
         prompts_per_step: 2,
         seed: 42,
-        step: StepSettings { sampling: Sampling { num_generations: 4, ..Sampling::default() }, ..Default::default() },
+        step: StepSettings {
+            sampling: Sampling { num_generations: 4, ..Sampling::default() },
+            ..Default::default()
+        },
         truth: None,
         evaluate: Default::default(),
-        prompts: SystemPrompts { train: "t".into(), eval_raw: "r".into(), eval_trained: "e".into() },
+        prompts: SystemPrompts {
+            train: "t".into(),
+            eval_raw: "r".into(),
+            eval_trained: "e".into(),
+        },
         checkpoint_every: 2,
         checkpoints_kept: 9,
         rewards: RewardNames { rule: "attested".into(), ..RewardNames::default() },
@@ -146,8 +174,14 @@ fn plan(steps: usize) -> Plan {
     }
 }
 
-fn go(pupil: &mut Pupil, run: &RunDir, from: usize, listener: &mut Listener) -> Result<Summary, TrainError> {
-    let (mut extractor, mut verifiers, mut rules) = (Nothing, Verifiers::default().with_nli(Nothing), Nothing);
+fn go(
+    pupil: &mut Pupil,
+    run: &RunDir,
+    from: usize,
+    listener: &mut Listener,
+) -> Result<Summary, TrainError> {
+    let (mut extractor, mut verifiers, mut rules) =
+        (Nothing, Verifiers::default().with_nli(Nothing), Nothing);
     let mut graders = Graders::default();
     let mut scorers = Scorers {
         extractor: &mut extractor,
@@ -187,7 +221,13 @@ fn a_run_leaves_everything_behind() {
     assert_eq!(kept, summary);
     assert_eq!(run.read_lines::<Value>("traces.jsonl").unwrap().len(), 6 * 2 * 4);
     let metrics = run.read_lines::<Map<String, Value>>("metrics.jsonl").unwrap();
-    for name in ["loss", "reward", "rewards/attested/mean", "completions/mean_length", "frac_reward_zero_std"] {
+    for name in [
+        "loss",
+        "reward",
+        "rewards/attested/mean",
+        "completions/mean_length",
+        "frac_reward_zero_std",
+    ] {
         assert!(metrics[0].contains_key(name), "no {name}");
     }
     assert!(run.checkpoints().join("2").exists() && run.checkpoints().join("6").exists());
@@ -212,26 +252,45 @@ fn an_interrupted_run_ends_where_it_would_have() {
     let mut listener = Listener::default();
     let summary = go(&mut Pupil { skill: 2, ..Pupil::default() }, &run, 2, &mut listener).unwrap();
     assert_eq!(listener.steps, [3.0, 4.0, 5.0, 6.0]);
-    assert_eq!(listener.evaluated, ["trained"], "the raw policy was evaluated before the interruption");
+    assert_eq!(
+        listener.evaluated,
+        ["trained"],
+        "the raw policy was evaluated before the interruption"
+    );
     assert_eq!(
         without_times(&broken.path().join("metrics.jsonl")),
         without_times(&straight.path().join("metrics.jsonl"))
     );
-    assert_eq!((summary.accuracy_before, summary.accuracy_after), (expected.accuracy_before, expected.accuracy_after));
-    assert_eq!((summary.asked_per_step, summary.cost_per_step), (expected.asked_per_step, expected.cost_per_step));
+    assert_eq!(
+        (summary.accuracy_before, summary.accuracy_after),
+        (expected.accuracy_before, expected.accuracy_after)
+    );
+    assert_eq!(
+        (summary.asked_per_step, summary.cost_per_step),
+        (expected.asked_per_step, expected.cost_per_step)
+    );
 }
 
 #[test]
 fn a_run_that_an_earlier_version_began_does_not_say_what_it_asked() {
     let folder = tempfile::tempdir().unwrap();
     let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
-    run.append("metrics.jsonl", [serde_json::json!({"step": 1.0, "num_tokens": 9.0, "step_time": 1.0})]).unwrap();
-    let summary = go(&mut Pupil { skill: 1, ..Pupil::default() }, &run, 1, &mut Listener::default()).unwrap();
+    run.append(
+        "metrics.jsonl",
+        [serde_json::json!({"step": 1.0, "num_tokens": 9.0, "step_time": 1.0})],
+    )
+    .unwrap();
+    let summary =
+        go(&mut Pupil { skill: 1, ..Pupil::default() }, &run, 1, &mut Listener::default()).unwrap();
     assert_eq!((summary.steps, summary.asked_per_step, summary.cost_per_step), (6, None, None));
 
     let mut kept = run.read_json::<Map<String, Value>>("summary.json").unwrap().unwrap();
     kept.retain(|name, _| !name.starts_with("asked") && !name.starts_with("cost"));
-    assert_eq!(serde_json::from_value::<Summary>(kept.into()).unwrap(), summary, "nor does its summary");
+    assert_eq!(
+        serde_json::from_value::<Summary>(kept.into()).unwrap(),
+        summary,
+        "nor does its summary"
+    );
 }
 
 #[test]
@@ -240,7 +299,10 @@ fn a_server_that_is_away_costs_no_step() {
     let run = RunDir::create(folder.path(), "", &RunManifest::default()).unwrap();
     let mut pupil = Pupil { away_at: Some(3), ..Pupil::default() };
     let error = go(&mut pupil, &run, 0, &mut Listener::default()).unwrap_err();
-    assert!(matches!(error, TrainError::Step { step: 4, source: StepError::Rollout(_) }), "{error}");
+    assert!(
+        matches!(error, TrainError::Step { step: 4, source: StepError::Rollout(_) }),
+        "{error}"
+    );
     assert!(run.checkpoints().join("3").exists(), "step 3 is no multiple of `checkpoint_every`");
 }
 

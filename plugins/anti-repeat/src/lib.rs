@@ -1,6 +1,8 @@
-//! AntiRepeat: as First, but a sentence that states again what an earlier one stated is not paid for it again.
+//! AntiRepeat: as First, but a sentence that states again what an earlier one stated is not paid
+//! for it again.
 //!
-//! Under First a policy may learn to say one well attested fact over and over (paper, appendix, lesson L2).
+//! Under First a policy may learn to say one well attested fact over and over (paper, appendix,
+//! lesson L2).
 use std::collections::BTreeSet;
 
 use corver_sdk::prelude::*;
@@ -10,7 +12,8 @@ settings! {
     pub struct AntiRepeat {
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
-        /// The most that a repetition earns. Penalties stay, so that saying a falsehood twice does not halve its price.
+        /// The most that a repetition earns. Penalties stay, so that saying a falsehood twice does
+        /// not halve its price.
         pub repeated: f64 = 0.0,
     }
 }
@@ -24,8 +27,12 @@ impl CompletionRule for AntiRepeat {
             stated.insert((sentence.section as u8, words))
         };
         let judge = |(sentence, corpus): (&Sentence, &Corpus)| {
-            let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
-            let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
+            let Some((index, triplet)) = sentence.first_valid_triplet() else {
+                return abstain("no valid triplet");
+            };
+            let Some(query) = triplet.word_query() else {
+                return abstain("fewer than two content words");
+            };
             let is_new = is_new(sentence, &query);
             let count = corpus.count(query.enough(self.tiers.top()))?;
             let reward = self.tiers.reward(count);
@@ -56,16 +63,24 @@ mod tests {
     const LIMA: &[Parts] = &[("Lima", "is in", "Italy")];
 
     fn rewards(rule: &AntiRepeat, sentences: &[(&str, &[Parts])]) -> Vec<Option<f32>> {
-        let corpus = counts(&[("Rome AND Italy", 99), ("ITALY AND rome", 99), ("Lima AND Italy", 0)]);
+        let corpus =
+            counts(&[("Rome AND Italy", 99), ("ITALY AND rome", 99), ("Lima AND Italy", 0)]);
         let judged = run_completion(rule, &completion(sentences), &corpus);
         judged.into_iter().map(|judged| judged.reward).collect()
     }
 
     #[test]
     fn a_fact_is_paid_once() {
-        let sentences =
-            [("Rome is in Italy.", ROME), ("So.", &[]), ("ITALY has rome.", AGAIN), ("Rome is in Italy.", ROME)];
-        assert_eq!(rewards(&AntiRepeat::default(), &sentences), [Some(0.1), None, Some(0.0), Some(0.0)]);
+        let sentences = [
+            ("Rome is in Italy.", ROME),
+            ("So.", &[]),
+            ("ITALY has rome.", AGAIN),
+            ("Rome is in Italy.", ROME),
+        ];
+        assert_eq!(
+            rewards(&AntiRepeat::default(), &sentences),
+            [Some(0.1), None, Some(0.0), Some(0.0)]
+        );
         let strict = configured(r#"{"repeated": -0.5}"#).unwrap();
         assert_eq!(rewards(&strict, &sentences), [Some(0.1), None, Some(-0.5), Some(-0.5)]);
     }
@@ -78,9 +93,11 @@ mod tests {
 
     #[test]
     fn the_answer_may_say_it_too() {
-        let mut completion = completion(&[("Rome is in Italy.", ROME), ("Rome is in Italy.", ROME)]);
+        let mut completion =
+            completion(&[("Rome is in Italy.", ROME), ("Rome is in Italy.", ROME)]);
         completion.sentences[1].section = Section::Answer;
-        let judged = run_completion(&AntiRepeat::default(), &completion, &counts(&[("Rome AND Italy", 99)]));
+        let judged =
+            run_completion(&AntiRepeat::default(), &completion, &counts(&[("Rome AND Italy", 99)]));
         assert_eq!([judged[0].reward, judged[1].reward], [Some(0.1), Some(0.1)]);
     }
 

@@ -1,18 +1,21 @@
-//! Calibrated: as First, but the reward is measured: of audited sentences with such a count, how many were correct?
+//! Calibrated: as First, but the reward is measured: of audited sentences with such a count, how
+//! many were correct?
 use corver_sdk::prelude::*;
 
 settings! {
     /// Pays a sentence by P(correct), as audited, at the count of its first valid triplet.
     pub struct Calibrated {
-        /// The audit, a row for each range of counts: its lowest count, the sentences that were correct, all its
-        /// sentences. The first row begins at 0, the others ascend. The default is the paper's, of 700 sentences.
+        /// The audit, a row for each range of counts: its lowest count, the sentences that were
+        /// correct, all its sentences. The first row begins at 0, the others ascend. The default is
+        /// the paper's, of 700 sentences.
         pub audit: Vec<(u64, u64, u64)> = vec![(0, 48, 200), (1, 53, 100), (5, 70, 100), (10, 73, 100), (20, 162, 200)],
-        /// The probability that earns nothing; `null` takes the share of all audited sentences that were correct.
+        /// The probability that earns nothing; `null` takes the share of all audited sentences that
+        /// were correct.
         pub centre: Option<f64> = None,
         /// The reward of one unit of probability above the centre.
         pub scale: f64 = 1.0,
-        /// 0 takes the shares as they are; above, the lower end of their Wilson interval, of so many standard errors:
-        /// 1.96 is that of 95 %.
+        /// 0 takes the shares as they are; above, the lower end of their Wilson interval, of so
+        /// many standard errors: 1.96 is that of 95 %.
         pub z: f64 = 0.0,
     }
 }
@@ -26,13 +29,17 @@ impl Calibrated {
     }
 
     fn centre(&self) -> f64 {
-        let sum = |number: fn(&(u64, u64, u64)) -> u64| self.audit.iter().map(|row| number(row) as f64).sum::<f64>();
+        let sum = |number: fn(&(u64, u64, u64)) -> u64| {
+            self.audit.iter().map(|row| number(row) as f64).sum::<f64>()
+        };
         self.centre.unwrap_or_else(|| sum(|row| row.1) / sum(|row| row.2))
     }
 
     fn reward(&self, count: u64) -> f64 {
         let row = self.audit.iter().rfind(|row| count >= row.0);
-        row.map_or(0.0, |&(_, correct, of)| self.scale * (self.probability(correct, of) - self.centre()))
+        row.map_or(0.0, |&(_, correct, of)| {
+            self.scale * (self.probability(correct, of) - self.centre())
+        })
     }
 }
 
@@ -43,9 +50,13 @@ impl SentenceRule for Calibrated {
     }
 
     fn validate(&self) -> Result<(), String> {
-        let ascending = self.audit.first().is_some_and(|row| row.0 == 0) && self.audit.is_sorted_by(|a, b| a.0 < b.0);
+        let ascending = self.audit.first().is_some_and(|row| row.0 == 0)
+            && self.audit.is_sorted_by(|a, b| a.0 < b.0);
         if !ascending {
-            return Err(format!("`audit` must begin at a count of 0 and ascend; got {:?}", self.audit));
+            return Err(format!(
+                "`audit` must begin at a count of 0 and ascend; got {:?}",
+                self.audit
+            ));
         }
         if let Some(row) = self.audit.iter().find(|row| row.1 > row.2 || row.2 == 0) {
             return Err(format!("`audit`: {} correct of {} sentences", row.1, row.2));
@@ -72,7 +83,8 @@ mod tests {
 
     #[test]
     fn the_papers_shares_are_paid() {
-        let shares = [0, 1, 4, 5, 9, 10, 19, 20, u64::MAX].map(|count| rome(r#"{"centre": 0}"#, count));
+        let shares =
+            [0, 1, 4, 5, 9, 10, 19, 20, u64::MAX].map(|count| rome(r#"{"centre": 0}"#, count));
         assert_eq!(shares, [0.24, 0.53, 0.53, 0.7, 0.7, 0.73, 0.73, 0.81, 0.81]);
     }
 
@@ -86,7 +98,8 @@ mod tests {
     #[test]
     fn small_audits_are_trusted_less() {
         // The paper's table of Wilson intervals.
-        let percent = |count| (rome(r#"{"centre": 0, "z": 1.959964}"#, count) * 1000.0).round() / 10.0;
+        let percent =
+            |count| (rome(r#"{"centre": 0, "z": 1.959964}"#, count) * 1000.0).round() / 10.0;
         assert_eq!([0, 1, 5, 10, 20].map(percent), [18.6, 43.3, 60.4, 63.6, 75.0]);
     }
 

@@ -1,5 +1,5 @@
-//! First: how often do subject and object of the sentence's first fact occur together in the corpus?
-//! One look-up per sentence (paper, “First”).
+//! First: how often do subject and object of the sentence's first fact occur together in the
+//! corpus? One look-up per sentence (paper, “First”).
 use corver_sdk::prelude::*;
 
 settings! {
@@ -12,8 +12,12 @@ settings! {
 
 impl SentenceRule for First {
     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-        let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
-        let Some(query) = triplet.word_query() else { return abstain("fewer than two content words") };
+        let Some((index, triplet)) = sentence.first_valid_triplet() else {
+            return abstain("no valid triplet");
+        };
+        let Some(query) = triplet.word_query() else {
+            return abstain("fewer than two content words");
+        };
         let count = corpus.count(query.enough(self.tiers.top()))?;
         verdict(self.tiers.reward(count)).because(index, count)
     }
@@ -29,7 +33,8 @@ mod tests {
     #[test]
     fn only_the_first_fact_counts() {
         // The paper's example.
-        let text = sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &FILM);
+        let text =
+            sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &FILM);
         let judged = run(&First::default(), &text, &counts(&[(DIRECTED, 50)]));
         assert_eq!((judged.reward, judged.count, judged.triplet), (Some(0.1), Some(50), Some(0)));
         assert_eq!(judged.asked.len(), 1);
@@ -37,8 +42,10 @@ mod tests {
 
     #[test]
     fn pronouns_are_passed_over() {
-        let text =
-            sentence("He was born in Rome.", &[("He", "born in", "Rome"), ("Mario Camerini", "born in", "Rome")]);
+        let text = sentence(
+            "He was born in Rome.",
+            &[("He", "born in", "Rome"), ("Mario Camerini", "born in", "Rome")],
+        );
         let judged = run(&First::default(), &text, &counts(&[("Mario AND Camerini AND Rome", 3)]));
         assert_eq!((judged.reward, judged.triplet), (Some(-0.1), Some(1)));
     }
@@ -49,9 +56,15 @@ mod tests {
         assert_eq!(run(&First::default(), &sentence("Well.", &[]), &nothing).reward, None);
         // The first valid triplet decides, even if it makes no query.
         let narrow = [("Rome", "is", "rome"), ("Mario Camerini", "directed", "Il Seduttore")];
-        assert_eq!(run(&First::default(), &sentence("Rome is Rome.", &narrow), &nothing).reward, None);
+        assert_eq!(
+            run(&First::default(), &sentence("Rome is Rome.", &narrow), &nothing).reward,
+            None
+        );
         let unknown = counts(&[]).without(DIRECTED);
-        assert_eq!(run(&First::default(), &sentence("It is so.", &FILM), &unknown).reward, Some(0.0));
+        assert_eq!(
+            run(&First::default(), &sentence("It is so.", &FILM), &unknown).reward,
+            Some(0.0)
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Forag: which share of a sentence's claims follows from the evidence? After FoRAG (Cai et al. 2024), whose code is not public:
-//! this is our own rendering of its sentence rewards, without the reward model that is trained on them there.
+//! Forag: which share of a sentence's claims follows from the evidence? After FoRAG (Cai et al.
+//! 2024), whose code is not public: this is our own rendering of its sentence rewards, without the
+//! reward model that is trained on them there.
 use corver_sdk::prelude::*;
 use corver_sdk::{LIST_STATEMENTS, at_least_one, probability, statements};
 
@@ -22,18 +23,31 @@ settings! {
 }
 
 impl Forag {
-    fn score(&self, question: &str, evidence: &str, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-        let Some(last) = sentence.text.chars().count().checked_sub(1) else { return abstain("an empty sentence") };
-        let listed = statements(corpus, &self.extract_prompt, question, &sentence.text, self.tries)?;
-        let Some(mut claims) = listed else { return abstain("no list of its claims could be read") };
+    fn score(
+        &self,
+        question: &str,
+        evidence: &str,
+        sentence: &Sentence,
+        corpus: &Corpus,
+    ) -> Outcome {
+        let Some(last) = sentence.text.chars().count().checked_sub(1) else {
+            return abstain("an empty sentence");
+        };
+        let listed =
+            statements(corpus, &self.extract_prompt, question, &sentence.text, self.tries)?;
+        let Some(mut claims) = listed else {
+            return abstain("no list of its claims could be read");
+        };
         claims.truncate(self.claims as usize);
         if claims.is_empty() {
             return abstain("no claim");
         }
         let answers = corpus.entailments(claims.iter().map(|claim| Pair::new(evidence, claim)))?;
-        let follow = answers.iter().filter(|answer| f64::from(answer.entail) >= self.threshold).count();
+        let follow =
+            answers.iter().filter(|answer| f64::from(answer.entail) >= self.threshold).count();
         let share = follow as f64 / claims.len() as f64;
-        points([(last, self.scale * share + self.shift)]).note(&format!("{follow} of {} claims follow", claims.len()))
+        points([(last, self.scale * share + self.shift)])
+            .note(&format!("{follow} of {} claims follow", claims.len()))
     }
 }
 
@@ -97,7 +111,10 @@ mod tests {
         let two_of_three = judged(&Forag::default(), &evidence, CLAIMS);
         assert_eq!((two_of_three.reward, two_of_three.credit), (Some(1.0 / 3.0), paid(1.0 / 3.0)));
         assert_eq!(two_of_three.asked.len(), 1 + 3);
-        assert_eq!(two_of_three.asked[3], "nli: Rome is a city in Italy.\nIt was founded in 753 BC. => Italy is old.");
+        assert_eq!(
+            two_of_three.asked[3],
+            "nli: Rome is a city in Italy.\nIt was founded in 753 BC. => Italy is old."
+        );
         // All: 2 · 1 − 1. None: 2 · 0 − 1.
         assert_eq!(judged(&Forag::default(), &evidence, "- Rome is old.").credit, paid(1.0));
         assert_eq!(judged(&Forag::default(), &evidence, "- Italy is old.").credit, paid(-1.0));
@@ -105,7 +122,8 @@ mod tests {
 
     #[test]
     fn the_map_and_the_bounds_are_settings() {
-        let rule: Forag = configured(r#"{"scale": 3, "shift": 0, "threshold": 0.4, "claims": 2}"#).unwrap();
+        let rule: Forag =
+            configured(r#"{"scale": 3, "shift": 0, "threshold": 0.4, "claims": 2}"#).unwrap();
         assert_eq!(judged(&rule, &["Rome."], CLAIMS).reward, Some(3.0));
         assert_eq!(judged(&rule, &["Rome."], CLAIMS).asked.len(), 1 + 2);
         let refused = |json: &str| configured::<Forag>(json).unwrap_err();
@@ -123,7 +141,10 @@ mod tests {
         };
         assert_eq!(unpaid(&[], CLAIMS), (None, "no evidence".into()));
         assert_eq!(unpaid(&["Rome."], "NONE"), (None, "no claim".into()));
-        assert_eq!(unpaid(&["Rome."], "It is so."), (None, "no list of its claims could be read".into()));
+        assert_eq!(
+            unpaid(&["Rome."], "It is so."),
+            (None, "no list of its claims could be read".into())
+        );
     }
 
     #[test]

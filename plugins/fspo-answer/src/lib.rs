@@ -1,5 +1,6 @@
-//! Fspo-answer: a judge, and FSPO's reward (Li and Ng 2025): the words that the answer has in common with a gold, if the format is
-//! kept. With `fspo`, which gives the advantages of single sentences their sign.
+//! Fspo-answer: a judge, and FSPO's reward (Li and Ng 2025): the words that the answer has in
+//! common with a gold, if the format is kept. With `fspo`, which gives the advantages of single
+//! sentences their sign.
 //!
 //! The score is `f1_score` of the published code (github.com/nusnlp/FSPO at 7f5e4f9,
 //! verl/utils/reward_score/hotpot.py).
@@ -7,9 +8,11 @@ use corver_sdk::prelude::*;
 use corver_sdk::{Variant, keeps_template, token_f1};
 
 settings! {
-    /// Pays an answer by its overlap with the nearest gold, from 0 to 1, and nothing where the format is broken.
+    /// Pays an answer by its overlap with the nearest gold, from 0 to 1, and nothing where the
+    /// format is broken.
     pub struct FspoAnswer {
-        /// `paper`: the format is paid in addition. `upstream`: it is not, as in the published code.
+        /// `paper`: the format is paid in addition. `upstream`: it is not, as in the published
+        /// code.
         pub variant: Variant = Variant::Paper,
         /// Paid in addition where the format is kept, with `variant = "paper"`.
         pub kept: f64 = 1.0,
@@ -33,7 +36,11 @@ impl ResponseRule for FspoAnswer {
             return grade(format, "NO_GOLD");
         }
         let answer = normalized(&completion.answer);
-        let score = completion.golds.iter().map(|gold| overlap(&answer, &normalized(gold))).fold(0.0, f64::max);
+        let score = completion
+            .golds
+            .iter()
+            .map(|gold| overlap(&answer, &normalized(gold)))
+            .fold(0.0, f64::max);
         let label = if score == 1.0 {
             "GOOD"
         } else if score > 0.0 {
@@ -50,8 +57,8 @@ impl ResponseRule for FspoAnswer {
     }
 }
 
-/// Returns the words of a text in lower case, cut at white space and punctuation, without articles. A
-/// text that is exactly `True` is a yes, `False` a no.
+/// Returns the words of a text in lower case, cut at white space and punctuation, without articles.
+/// A text that is exactly `True` is a yes, `False` a no.
 fn normalized(text: &str) -> Vec<String> {
     let text = match text {
         "True" => "yes",
@@ -68,8 +75,10 @@ fn without_articles(text: &str) -> String {
     let mut kept = String::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let (word, behind) = rest.split_at(rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len()));
-        let (between, next) = behind.split_at(behind.find(char::is_alphanumeric).unwrap_or(behind.len()));
+        let (word, behind) =
+            rest.split_at(rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len()));
+        let (between, next) =
+            behind.split_at(behind.find(char::is_alphanumeric).unwrap_or(behind.len()));
         kept.push_str(if matches!(word, "a" | "an" | "the") { " " } else { word });
         kept.push_str(between);
         rest = next;
@@ -77,8 +86,9 @@ fn without_articles(text: &str) -> String {
     kept
 }
 
-/// Returns F1; but where either text is “yes”, “no” or “no answer”, 1 if one of the texts is a word of the
-/// other, else 0. So “yes, it is” is a yes, and “no answer”, being two words, does not even match itself.
+/// Returns F1; but where either text is “yes”, “no” or “no answer”, 1 if one of the texts is a word
+/// of the other, else 0. So “yes, it is” is a yes, and “no answer”, being two words, does not even
+/// match itself.
 fn overlap(answer: &[String], gold: &[String]) -> f64 {
     let (said, wanted) = (answer.join(" "), gold.join(" "));
     let is_special = |text: &str| matches!(text, "yes" | "no" | "no answer");
@@ -109,7 +119,10 @@ mod tests {
         let text = format!("<think>I remember.</think><answer>{answer}</answer>");
         let (alone, with_format) =
             (graded(&upstream(), golds, &text).0, graded(&FspoAnswer::default(), golds, &text).0);
-        assert!((with_format - alone - 1.0).abs() < 1e-6, "the format is kept: {with_format}, {alone}");
+        assert!(
+            (with_format - alone - 1.0).abs() < 1e-6,
+            "the format is kept: {with_format}, {alone}"
+        );
         alone
     }
 
@@ -175,9 +188,17 @@ mod tests {
 
     #[test]
     fn without_golds_the_format_is_paid() {
-        assert_eq!(graded(&FspoAnswer::default(), &[], "a</think><answer>b</answer>"), (1.0, "NO_GOLD".into()));
-        assert_eq!(graded(&upstream(), &[], "a</think><answer>b</answer>"), (0.0, "NO_GOLD".into()));
-        assert!(configured_response::<FspoAnswer>(r#"{"kept": 1e39}"#).unwrap_err().contains("`kept`"));
+        assert_eq!(
+            graded(&FspoAnswer::default(), &[], "a</think><answer>b</answer>"),
+            (1.0, "NO_GOLD".into())
+        );
+        assert_eq!(
+            graded(&upstream(), &[], "a</think><answer>b</answer>"),
+            (0.0, "NO_GOLD".into())
+        );
+        assert!(
+            configured_response::<FspoAnswer>(r#"{"kept": 1e39}"#).unwrap_err().contains("`kept`")
+        );
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! FSPO (Li and Ng 2025): does a sentence of the reasoning follow from the evidence? It earns nothing itself: the advantages of its
-//! tokens become positive if so, and negative if not. What is rewarded is the answer (`fspo-answer`).
+//! FSPO (Li and Ng 2025): does a sentence of the reasoning follow from the evidence? It earns
+//! nothing itself: the advantages of its tokens become positive if so, and negative if not. What is
+//! rewarded is the answer (`fspo-answer`).
 use corver_sdk::prelude::*;
 use corver_sdk::{Variant, keeps_template, probability};
 
 settings! {
     /// Gives the advantages of a sentence the sign that the evidence gives the sentence.
     pub struct Fspo {
-        /// `paper`: sentences of the think block are labelled. `upstream`: those of the answer are as well, and are always right, as
-        /// in the published code.
+        /// `paper`: sentences of the think block are labelled. `upstream`: those of the answer are
+        /// as well, and are always right, as in the published code.
         pub variant: Variant = Variant::Paper,
         /// A sentence is right if it follows from the evidence with more than this probability.
         pub threshold: f64 = 0.5,
@@ -27,7 +28,11 @@ impl CompletionRule for Fspo {
         } else {
             None
         };
-        let judge = |(sentence, corpus): (&Sentence, &Corpus)| match (reason, sentence.section, self.variant) {
+        let judge = |(sentence, corpus): (&Sentence, &Corpus)| match (
+            reason,
+            sentence.section,
+            self.variant,
+        ) {
             (Some(reason), ..) => abstain(reason),
             (None, Section::Think, _) => {
                 let answers = corpus.entailments([Pair::new(&evidence, &sentence.text)])?;
@@ -58,12 +63,20 @@ mod tests {
     fn judged(rule: &Fspo, text: &str, evidence: &[&str], entail: f32) -> Vec<Judged> {
         let mut completion = response("Where?", &["Rome"], text);
         completion.evidence = evidence.iter().map(|&text| text.to_owned()).collect();
-        run_completion(rule, &completion, &FakeCorpus::default().entails(&evidence.join("\n"), "Rome is old.", entail))
+        run_completion(
+            rule,
+            &completion,
+            &FakeCorpus::default().entails(&evidence.join("\n"), "Rome is old.", entail),
+        )
     }
 
     fn rewards(rule: &Fspo, text: &str, entail: f32) -> Vec<Option<f32>> {
-        let judged = judged(rule, text, &["Rome was founded in 753 BC.", "It is in Italy."], entail);
-        assert!(judged.iter().all(|judged| judged.credit == judged.reward.map(|_| Credit::Sign)), "{judged:?}");
+        let judged =
+            judged(rule, text, &["Rome was founded in 753 BC.", "It is in Italy."], entail);
+        assert!(
+            judged.iter().all(|judged| judged.credit == judged.reward.map(|_| Credit::Sign)),
+            "{judged:?}"
+        );
         judged.iter().map(|judged| judged.reward).collect()
     }
 
@@ -90,13 +103,19 @@ mod tests {
     fn a_broken_format_and_a_question_without_evidence_are_left_alone() {
         for variant in [Variant::Paper, Variant::Upstream] {
             let rule = Fspo { variant, ..Fspo::default() };
-            for text in ["<think>Rome is old.</think>Rome", "Rome is old.", "<think>Rome is old.</think><answer>Rome"] {
+            for text in [
+                "<think>Rome is old.</think>Rome",
+                "Rome is old.",
+                "<think>Rome is old.</think><answer>Rome",
+            ] {
                 assert!(rewards(&rule, text, 1.0).iter().all(Option::is_none), "{text:?}");
             }
             for evidence in [&[][..], &[" "]] {
                 let judged = judged(&rule, TEXT, evidence, 1.0);
                 assert_eq!(judged[0].note.as_deref(), Some("no evidence"));
-                assert!(judged.iter().all(|judged| judged.reward.is_none() && judged.asked.is_empty()));
+                assert!(
+                    judged.iter().all(|judged| judged.reward.is_none() && judged.asked.is_empty())
+                );
             }
         }
     }
@@ -111,6 +130,10 @@ mod tests {
     #[test]
     fn any_completion_is_judged() {
         check(&Fspo::default(), -1.0..=1.0);
-        check_with(&Fspo { variant: Variant::Upstream, ..Fspo::default() }, -1.0..=1.0, &["</think>", "<answer>"]);
+        check_with(
+            &Fspo { variant: Variant::Upstream, ..Fspo::default() },
+            -1.0..=1.0,
+            &["</think>", "<answer>"],
+        );
     }
 }

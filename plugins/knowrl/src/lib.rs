@@ -1,14 +1,19 @@
-//! Knowrl: KnowRL's reward (Ren et al. 2025) for whole completions: r_format + r_correct + r_fact. It is the whole reward: give it as the
-//! judge, with `reward.ablation = "no_cooccurrence"` and `reward.lambda_format = 0`.
+//! Knowrl: KnowRL's reward (Ren et al. 2025) for whole completions: r_format + r_correct + r_fact.
+//! It is the whole reward: give it as the judge, with `reward.ablation = "no_cooccurrence"` and
+//! `reward.lambda_format = 0`.
 use corver_sdk::prelude::*;
-use corver_sdk::{LIST_STATEMENTS, Variant, at_least_one, between_tags, has_word, listed, probability};
+use corver_sdk::{
+    LIST_STATEMENTS, Variant, at_least_one, between_tags, has_word, listed, probability,
+};
 
 settings! {
     /// Pays format, a right answer, and reasoning whose facts are supported.
     pub struct KnowRl {
-        /// `paper`: the three rewards add up. `upstream`: facts are paid where the answer is wrong only, as in the published code.
+        /// `paper`: the three rewards add up. `upstream`: facts are paid where the answer is wrong
+        /// only, as in the published code.
         pub variant: Variant = Variant::Paper,
-        /// A fact is supported if it follows from one of its passages with at least this probability.
+        /// A fact is supported if it follows from one of its passages with at least this
+        /// probability.
         pub threshold: f64 = 0.3,
         /// Passages that are searched for each fact.
         pub passages: u32 = 5,
@@ -31,9 +36,14 @@ impl ResponseRule for KnowRl {
 
     fn grade(&self, completion: &Completion, corpus: &Corpus) -> Graded {
         let format = if keeps_format(&completion.text) { 1.0 } else { -1.0 };
-        let answer = between_tags(&completion.text, "answer").map(str::trim).filter(|answer| !answer.is_empty());
-        let judged = answer.filter(|_| !completion.golds.is_empty()).map(|answer| self.ask_judge(completion, answer));
-        let mut replies = corpus.chats([self.ask_facts(completion)].into_iter().chain(judged))?.into_iter();
+        let answer = between_tags(&completion.text, "answer")
+            .map(str::trim)
+            .filter(|answer| !answer.is_empty());
+        let judged = answer
+            .filter(|_| !completion.golds.is_empty())
+            .map(|answer| self.ask_judge(completion, answer));
+        let mut replies =
+            corpus.chats([self.ask_facts(completion)].into_iter().chain(judged))?.into_iter();
         let listed = replies.next().and_then(|reply| listed(&reply));
         let (correct, label) = match (answer, replies.next()) {
             (None, _) => (-1.0, "NO_ANSWER"),
@@ -45,27 +55,39 @@ impl ResponseRule for KnowRl {
             return grade(format + correct, label).note(&shown);
         }
         let Some(facts) = &listed else {
-            return grade(format + correct, label).note(&format!("{shown}, no list of facts could be read"));
+            return grade(format + correct, label)
+                .note(&format!("{shown}, no list of facts could be read"));
         };
         let facts = &facts[..facts.len().min(self.facts as usize)];
         let supported = self.supported(facts, completion, corpus)?;
         let fact = self.fact_reward(supported, facts.len());
-        grade(format + correct + fact, label).note(&format!("{shown}, {supported} of {} facts {fact:+.3}", facts.len()))
+        grade(format + correct + fact, label)
+            .note(&format!("{shown}, {supported} of {} facts {fact:+.3}", facts.len()))
     }
 
     fn validate(&self) -> Result<(), String> {
         probability("threshold", self.threshold)?;
         at_least_one("passages", self.passages.into())?;
         at_least_one("facts", self.facts.into())?;
-        if self.gamma >= 0.0 { Ok(()) } else { Err(format!("`gamma` must be 0 or above; got {}", self.gamma)) }
+        if self.gamma >= 0.0 {
+            Ok(())
+        } else {
+            Err(format!("`gamma` must be 0 or above; got {}", self.gamma))
+        }
     }
 }
 
 impl KnowRl {
     fn ask_judge(&self, completion: &Completion, answer: &str) -> Prompt {
         let golds = completion.golds.iter().map(|gold| ("gold", gold.as_str()));
-        let fields = [("question", completion.question.as_str())].into_iter().chain(golds).chain([("answer", answer)]);
-        Prompt { max_tokens: 4096, ..Prompt::tagged(&self.judge_prompt, &fields.collect::<Vec<_>>()) }
+        let fields = [("question", completion.question.as_str())]
+            .into_iter()
+            .chain(golds)
+            .chain([("answer", answer)]);
+        Prompt {
+            max_tokens: 4096,
+            ..Prompt::tagged(&self.judge_prompt, &fields.collect::<Vec<_>>())
+        }
     }
 
     fn ask_facts(&self, completion: &Completion) -> Prompt {
@@ -74,20 +96,28 @@ impl KnowRl {
         Prompt { max_tokens: 4096, ..Prompt::tagged(&self.facts_prompt, &fields) }
     }
 
-    /// How many facts follow from a passage of the document with the completion's title; from one of any document without a title.
-    fn supported(&self, facts: &[String], completion: &Completion, corpus: &Corpus) -> Result<usize, corver_sdk::Ask> {
+    /// How many facts follow from a passage of the document with the completion's title; from one
+    /// of any document without a title.
+    fn supported(
+        &self,
+        facts: &[String],
+        completion: &Completion,
+        corpus: &Corpus,
+    ) -> Result<usize, corver_sdk::Ask> {
         let title = completion.title.as_ref().filter(|title| !title.trim().is_empty());
         let search = |fact: &String| {
             let query = title.map_or(fact.clone(), |title| format!("{title} {fact}"));
             Search { title: title.cloned(), query, k: self.passages }
         };
         let found = corpus.passages(facts.iter().map(search))?;
-        let pairs = facts
-            .iter()
-            .zip(&found)
-            .flat_map(|(fact, passages)| passages.iter().map(move |passage| Pair::new(&passage.text, fact)));
-        let mut answers = corpus.entailments(pairs)?.into_iter().map(|answer| f64::from(answer.entail));
-        let best = found.iter().map(|passages| answers.by_ref().take(passages.len()).fold(f64::NEG_INFINITY, f64::max));
+        let pairs = facts.iter().zip(&found).flat_map(|(fact, passages)| {
+            passages.iter().map(move |passage| Pair::new(&passage.text, fact))
+        });
+        let mut answers =
+            corpus.entailments(pairs)?.into_iter().map(|answer| f64::from(answer.entail));
+        let best = found.iter().map(|passages| {
+            answers.by_ref().take(passages.len()).fold(f64::NEG_INFINITY, f64::max)
+        });
         Ok(best.filter(|&best| best >= self.threshold).count())
     }
 
@@ -101,8 +131,9 @@ impl KnowRl {
     }
 }
 
-/// Whether think and answer block are all there is, neither is empty, and neither holds a further `<think>` or `<answer>`. A first
-/// `<think>` may be missing. As the published pattern, which does not look for those at the first character of a block.
+/// Whether think and answer block are all there is, neither is empty, and neither holds a further
+/// `<think>` or `<answer>`. A first `<think>` may be missing. As the published pattern, which does
+/// not look for those at the first character of a block.
 fn keeps_format(text: &str) -> bool {
     let text = text.strip_suffix('\n').unwrap_or(text);
     let blocks = || {
@@ -112,7 +143,8 @@ fn keeps_format(text: &str) -> bool {
     };
     let is_plain = |block: &str| {
         let block = block.trim();
-        !block.is_empty() && ["<think>", "<answer>"].iter().all(|tag| split_after_first(block, tag).is_none())
+        !block.is_empty()
+            && ["<think>", "<answer>"].iter().all(|tag| split_after_first(block, tag).is_none())
     };
     blocks().is_some_and(|(think, answer)| is_plain(think) && is_plain(answer))
 }
@@ -125,8 +157,9 @@ fn split_after_first<'a>(text: &'a str, tag: &str) -> Option<(&'a str, &'a str)>
     Some((&text[..start], &text[start + tag.len()..]))
 }
 
-/// What the judge's reply is worth: its answer block decides, if it has one that can be read. Where a reply has several of the words,
-/// the first of CORRECT, INCORRECT and NOT ATTEMPTED does, and an A is CORRECT, be it an article; as in the published code.
+/// What the judge's reply is worth: its answer block decides, if it has one that can be read. Where
+/// a reply has several of the words, the first of CORRECT, INCORRECT and NOT ATTEMPTED does, and an
+/// A is CORRECT, be it an article; as in the published code.
 fn read_judge(reply: &str) -> (f64, &'static str) {
     let reply = reply.to_uppercase();
     let read = |text: &str| {
@@ -141,7 +174,10 @@ fn read_judge(reply: &str) -> (f64, &'static str) {
             None
         }
     };
-    between_tags(&reply, "ANSWER").and_then(read).or_else(|| read(&reply)).unwrap_or((0.0, "UNREADABLE"))
+    between_tags(&reply, "ANSWER")
+        .and_then(read)
+        .or_else(|| read(&reply))
+        .unwrap_or((0.0, "UNREADABLE"))
 }
 
 corver_sdk::export_response_rule!(KnowRl);
@@ -187,12 +223,19 @@ mod tests {
 
     #[test]
     fn in_the_paper_three_rewards_add_up() {
-        for (judge, correct, label) in
-            [("A", 2.0, "GOOD"), ("B", -1.0, "BAD"), ("C", 1.0, "NOT_ATTEMPTED"), ("?", 0.0, "UNREADABLE")]
-        {
+        for (judge, correct, label) in [
+            ("A", 2.0, "GOOD"),
+            ("B", -1.0, "BAD"),
+            ("C", 1.0, "NOT_ATTEMPTED"),
+            ("?", 0.0, "UNREADABLE"),
+        ] {
             close(graded(&KnowRl::default(), TEXT, judge), 1.0 + correct + HALF_OF_TWO, label);
             // The format is broken: −1.
-            close(graded(&KnowRl::default(), &format!("So: {TEXT}."), judge), -1.0 + correct + HALF_OF_TWO, label);
+            close(
+                graded(&KnowRl::default(), &format!("So: {TEXT}."), judge),
+                -1.0 + correct + HALF_OF_TWO,
+                label,
+            );
         }
     }
 
@@ -202,8 +245,13 @@ mod tests {
         close(graded(&upstream(), TEXT, "C"), 1.0 + 1.0, "NOT_ATTEMPTED");
         close(graded(&upstream(), TEXT, "?"), 1.0, "UNREADABLE");
         close(graded(&upstream(), TEXT, "B"), 1.0 - 1.0 + HALF_OF_TWO, "BAD");
-        // Without an answer: −1 for the format, −1 for the answer; the facts are those of the think block.
-        close(graded(&upstream(), "<think>Rome is old.</think>", "A"), -1.0 - 1.0 + HALF_OF_TWO, "NO_ANSWER");
+        // Without an answer: −1 for the format, −1 for the answer; the facts are those of the think
+        // block.
+        close(
+            graded(&upstream(), "<think>Rome is old.</think>", "A"),
+            -1.0 - 1.0 + HALF_OF_TWO,
+            "NO_ANSWER",
+        );
     }
 
     #[test]
@@ -227,7 +275,8 @@ mod tests {
             .replies("<text>", "- Rome is old.")
             .finds(None, "Rome is old.", &["Rome is ancient."])
             .entails("Rome is ancient.", "Rome is old.", 0.9);
-        let grade = run_response(&KnowRl::default(), &response("Which city?", &["Rome"], TEXT), &corpus);
+        let grade =
+            run_response(&KnowRl::default(), &response("Which city?", &["Rome"], TEXT), &corpus);
         // 1 − 1 + 1/1 · exp(1 − 10/1) = exp(−9) = 0.000123.
         assert!((grade.reward - 0.000_123_41).abs() < 1e-7, "{grade:?}");
         assert_eq!(grade.note.as_deref(), Some("format +1, correct -1, 1 of 1 facts +0.000"));
@@ -237,7 +286,8 @@ mod tests {
     fn few_facts_are_paid_less() {
         let reward = |supported, facts| KnowRl::default().fact_reward(supported, facts);
         assert_eq!(reward(0, 0), 0.0);
-        // At 10 facts the factor is exp(0) = 1, and from 11 on it is 1; at 5 it is exp(1 − 2) = 0.367879.
+        // At 10 facts the factor is exp(0) = 1, and from 11 on it is 1; at 5 it is exp(1 − 2) =
+        // 0.367879.
         assert_eq!((reward(5, 10), reward(11, 11), reward(11, 44)), (0.5, 1.0, 0.25));
         assert!((reward(5, 5) - 0.367_879).abs() < 1e-6);
     }
@@ -312,7 +362,8 @@ mod tests {
 
     #[test]
     fn any_completion_is_graded() {
-        let many = (0..300).map(|number| format!("- Rome is {number} years old.\n")).collect::<String>();
+        let many =
+            (0..300).map(|number| format!("- Rome is {number} years old.\n")).collect::<String>();
         let replies = ["A", "B", "C", "<ANSWER>", "- Rome is old.", &many];
         check_responses_with(&KnowRl::default(), -2.0..=4.0, &replies);
         check_responses_with(&upstream(), -2.0..=3.0, &replies);

@@ -40,9 +40,13 @@ mod tests {
 
     #[test]
     fn every_occurrence_is_worth_the_same() {
-        let rewards = [0, 5, 10, 15, 20, 21, u64::MAX].map(|count| reward_of(&Linear::default(), count).unwrap());
+        let rewards = [0, 5, 10, 15, 20, 21, u64::MAX]
+            .map(|count| reward_of(&Linear::default(), count).unwrap());
         let expected = [-0.3_f32, -0.2, -0.1, 0.0, 0.1, 0.1, 0.1];
-        assert!(rewards.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-6), "{rewards:?}");
+        assert!(
+            rewards.iter().zip(expected).all(|(got, expected)| (got - expected).abs() < 1e-6),
+            "{rewards:?}"
+        );
         let steep: Linear = configured(r#"{"zero": -1, "most": 1, "full": 2}"#).unwrap();
         assert_eq!([0, 1, 2].map(|count| reward_of(&steep, count)), [-1.0, 0.0, 1.0].map(Some));
     }

@@ -1,4 +1,5 @@
-//! Log: as First, but the reward rises with the logarithm of the count: the first occurrences tell most.
+//! Log: as First, but the reward rises with the logarithm of the count: the first occurrences tell
+//! most.
 use std::num::NonZeroU64;
 
 use corver_sdk::prelude::*;
@@ -48,7 +49,8 @@ mod tests {
 
     #[test]
     fn the_default_has_the_ends_of_the_papers_map() {
-        let [none, eight, nine, full, more] = [0, 8, 9, 20, 21].map(|count| reward_of(&Log::default(), count).unwrap());
+        let [none, eight, nine, full, more] =
+            [0, 8, 9, 20, 21].map(|count| reward_of(&Log::default(), count).unwrap());
         assert_eq!([none, full, more], [-0.3, 0.1, 0.1]);
         assert!(eight < 0.0 && nine > 0.0, "neutral where the paper's map is");
     }

@@ -33,7 +33,10 @@ mod tests {
         assert_eq!((judged.reward, judged.count, judged.triplet), (Some(0.1), Some(50), Some(1)));
         let unknown = counts(&[(DIRECTED, 3)]).without(STARRED);
         assert_eq!(run(&Max::default(), &text, &unknown).reward, Some(-0.1));
-        assert_eq!(run(&Max::default(), &text, &counts(&[]).without(DIRECTED).without(STARRED)).reward, None);
+        assert_eq!(
+            run(&Max::default(), &text, &counts(&[]).without(DIRECTED).without(STARRED)).reward,
+            None
+        );
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! MinByLength: as Min, less what the minimum of so many facts earns on average.
 //!
-//! Under Min every further fact can only lower the reward, so a policy learns to say less (paper, “Why Min
-//! underperforms”). Here a sentence is compared with others of its number of facts: for a policy whose facts fall into
-//! the tiers as in `reference`, each number of facts, none included, earns 0 on average; a better one earns more with
-//! more.
+//! Under Min every further fact can only lower the reward, so a policy learns to say less (paper,
+//! “Why Min underperforms”). Here a sentence is compared with others of its number of facts: for a
+//! policy whose facts fall into the tiers as in `reference`, each number of facts, none included,
+//! earns 0 on average; a better one earns more with more.
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by the smallest count of its valid triplets, compared with sentences of as many.
+    /// Pays a sentence by the smallest count of its valid triplets, compared with sentences of as
+    /// many.
     pub struct MinByLength {
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
-        /// The share of facts in each tier, lowest first, of the policy that a sentence is compared with. Adds up to 1.
+        /// The share of facts in each tier, lowest first, of the policy that a sentence is compared
+        /// with. Adds up to 1.
         pub reference: Vec<f64> = vec![0.25; 4],
     }
 }
@@ -51,7 +53,10 @@ impl SentenceRule for MinByLength {
         }
         let total: f64 = self.reference.iter().sum();
         if self.reference.iter().any(|share| *share < 0.0) || (total - 1.0).abs() > 1e-6 {
-            return Err(format!("`reference` must be shares that add up to 1; got {:?}", self.reference));
+            return Err(format!(
+                "`reference` must be shares that add up to 1; got {:?}",
+                self.reference
+            ));
         }
         Ok(())
     }
@@ -68,9 +73,11 @@ mod tests {
     /// What a sentence of these counts earns.
     fn paid(rule: &MinByLength, facts: &[u64]) -> f64 {
         let places: Vec<String> = (0..facts.len()).map(|i| format!("Place{i}")).collect();
-        let triplets: Vec<(&str, &str, &str)> = places.iter().map(|place| ("Rome", "near", place.as_str())).collect();
+        let triplets: Vec<(&str, &str, &str)> =
+            places.iter().map(|place| ("Rome", "near", place.as_str())).collect();
         let queries: Vec<String> = places.iter().map(|place| format!("Rome AND {place}")).collect();
-        let known: Vec<(&str, u64)> = queries.iter().map(String::as_str).zip(facts.iter().copied()).collect();
+        let known: Vec<(&str, u64)> =
+            queries.iter().map(String::as_str).zip(facts.iter().copied()).collect();
         f64::from(run(rule, &sentence("Rome is near.", &triplets), &counts(&known)).reward.unwrap())
     }
 
@@ -95,7 +102,10 @@ mod tests {
     #[test]
     fn a_sure_reference_is_min_less_a_constant() {
         let rule = configured(r#"{"reference": [0, 0, 1, 0]}"#).unwrap();
-        assert_eq!([paid(&rule, &[0, 20]), paid(&rule, &[20, 20])].map(|reward| reward as f32), [-0.3, 0.1]);
+        assert_eq!(
+            [paid(&rule, &[0, 20]), paid(&rule, &[20, 20])].map(|reward| reward as f32),
+            [-0.3, 0.1]
+        );
     }
 
     #[test]

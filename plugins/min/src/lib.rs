@@ -31,7 +31,8 @@ mod tests {
     #[test]
     fn the_least_attested_fact_decides() {
         // The paper's example.
-        let text = sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &FILM);
+        let text =
+            sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &FILM);
         let judged = run(&Min::default(), &text, &counts(&[(DIRECTED, 50), (STARRED, 0)]));
         assert_eq!((judged.reward, judged.count, judged.triplet), (Some(-0.3), Some(0), Some(1)));
         assert_eq!(judged.asked, [DIRECTED, STARRED]);
@@ -40,14 +41,18 @@ mod tests {
     #[test]
     fn unknown_counts_are_left_out() {
         let text = sentence("It is so.", &FILM);
-        assert_eq!(run(&Min::default(), &text, &counts(&[(DIRECTED, 50)]).without(STARRED)).reward, Some(0.1));
+        assert_eq!(
+            run(&Min::default(), &text, &counts(&[(DIRECTED, 50)]).without(STARRED)).reward,
+            Some(0.1)
+        );
         let none = counts(&[]).without(DIRECTED).without(STARRED);
         assert_eq!(run(&Min::default(), &text, &none).reward, None);
     }
 
     #[test]
     fn triplets_without_a_query_are_left_out() {
-        let text = sentence("It is so.", &[("Rome", "is", "rome"), ("She", "saw", "Rome"), FILM[0]]);
+        let text =
+            sentence("It is so.", &[("Rome", "is", "rome"), ("She", "saw", "Rome"), FILM[0]]);
         assert_eq!(run(&Min::default(), &text, &counts(&[(DIRECTED, 7)])).triplet, Some(2));
         assert_eq!(run(&Min::default(), &sentence("Well.", &[]), &counts(&[])).reward, None);
     }

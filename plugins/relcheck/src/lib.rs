@@ -1,9 +1,10 @@
-//! RelCheck: as First, but where subject and object are well attested, do they also occur with the relation?
-//! One look-up per sentence, two for well attested pairs (paper, appendix on RelCheck).
+//! RelCheck: as First, but where subject and object are well attested, do they also occur with the
+//! relation? One look-up per sentence, two for well attested pairs (paper, appendix on RelCheck).
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by the count of its first valid triplet, and checks the relation of a well attested one.
+    /// Pays a sentence by the count of its first valid triplet, and checks the relation of a well
+    /// attested one.
     pub struct RelCheck {
         /// From the count to the reward.
         pub tiers: Tiers = Tiers::default(),
@@ -14,17 +15,23 @@ settings! {
 
 impl SentenceRule for RelCheck {
     fn score(&self, sentence: &Sentence, corpus: &Corpus) -> Outcome {
-        let Some((index, triplet)) = sentence.first_valid_triplet() else { return abstain("no valid triplet") };
-        let Some(pair) = triplet.word_query() else { return abstain("fewer than two content words") };
+        let Some((index, triplet)) = sentence.first_valid_triplet() else {
+            return abstain("no valid triplet");
+        };
+        let Some(pair) = triplet.word_query() else {
+            return abstain("fewer than two content words");
+        };
         let count = corpus.count(pair.clone().enough(self.tiers.top()))?;
         if count >= Some(self.tiers.top()) {
-            // None: the pair makes a query, so pair and relation do too. Equal: the relation has no content
-            // word, or adds none.
+            // None: the pair makes a query, so pair and relation do too. Equal: the relation has no
+            // content word, or adds none.
             let related = triplet.relation_query().filter(|related| *related != pair);
             if let Some(related) = related
                 && corpus.count(related.enough(1))? == Some(0)
             {
-                return verdict(self.penalty).because(index, count).note("never with this relation");
+                return verdict(self.penalty)
+                    .because(index, count)
+                    .note("never with this relation");
             }
         }
         verdict(self.tiers.reward(count)).because(index, count)
@@ -46,7 +53,10 @@ mod tests {
     const RELATED: &str = "Sophia AND Loren AND Il AND Seduttore AND directed";
 
     fn loren_directed(corpus: &[(&str, u64)]) -> corver_sdk::testing::Judged {
-        let text = sentence("Sophia Loren directed Il Seduttore.", &[("Sophia Loren", "directed", "Il Seduttore")]);
+        let text = sentence(
+            "Sophia Loren directed Il Seduttore.",
+            &[("Sophia Loren", "directed", "Il Seduttore")],
+        );
         run(&RelCheck::default(), &text, &counts(corpus))
     }
 
@@ -79,10 +89,15 @@ mod tests {
     #[test]
     fn only_the_first_fact_counts() {
         // The paper's other example: the first fact is well attested, with its relation.
-        let film = [("Mario Camerini", "directed", "Il Seduttore"), ("Il Seduttore", "starred", "Sophia Loren")];
-        let text = sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &film);
+        let film = [
+            ("Mario Camerini", "directed", "Il Seduttore"),
+            ("Il Seduttore", "starred", "Sophia Loren"),
+        ];
+        let text =
+            sentence("Mario Camerini directed Il Seduttore. The film starred Sophia Loren.", &film);
         let pair = "Mario AND Camerini AND Il AND Seduttore";
-        let corpus = counts(&[(pair, 50), ("Mario AND Camerini AND Il AND Seduttore AND directed", 12)]);
+        let corpus =
+            counts(&[(pair, 50), ("Mario AND Camerini AND Il AND Seduttore AND directed", 12)]);
         assert_eq!(run(&RelCheck::default(), &text, &corpus).reward, Some(0.1));
     }
 

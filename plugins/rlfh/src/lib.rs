@@ -1,5 +1,6 @@
-//! Rlfh: RLFH's reward (Wen et al. 2024). A chat model lists the statements of a sentence, verifies each against passages and says how
-//! much it helps; truth is paid where a statement ends, information where the sentence does.
+//! Rlfh: RLFH's reward (Wen et al. 2024). A chat model lists the statements of a sentence, verifies
+//! each against passages and says how much it helps; truth is paid where a statement ends,
+//! information where the sentence does.
 use corver_sdk::prelude::*;
 use corver_sdk::schemars::JsonSchema;
 use corver_sdk::serde::{Deserialize, Serialize};
@@ -8,10 +9,11 @@ use corver_sdk::{Ask, LIST_STATEMENTS, at_least_one, statements, subsequence_end
 settings! {
     /// Pays true and helpful statements, token by token.
     pub struct Rlfh {
-        /// The published numbers: `readme`, the recipe that is recommended there; `code`, the defaults of the code; `training`, those of
-        /// its training script.
+        /// The published numbers: `readme`, the recipe that is recommended there; `code`, the
+        /// defaults of the code; `training`, those of its training script.
         pub preset: Preset = Preset::Readme,
-        /// In place of the preset's, the worth of Correct, Hedged correct, Vague, Hedged wrong and Wrong.
+        /// In place of the preset's, the worth of Correct, Hedged correct, Vague, Hedged wrong and
+        /// Wrong.
         pub truth: Option<[f64; 5]> = None,
         /// In place of the preset's, the worth of helpfulness 1, 2, 3, 4 and 5.
         pub information: Option<[f64; 5]> = None,
@@ -21,9 +23,11 @@ settings! {
         pub info_weight: Option<f64> = None,
         /// The least that the information of a sentence counts, before `mu` is added.
         pub epsilon: f64 = -0.9,
-        /// Added to the information of a sentence before the logarithm is taken; more than −`epsilon`.
+        /// Added to the information of a sentence before the logarithm is taken; more than
+        /// −`epsilon`.
         pub mu: f64 = 1.0,
-        /// `token`: truth is paid where the statement ends. `sentence`: all is paid at the sentence's last token.
+        /// `token`: truth is paid where the statement ends. `sentence`: all is paid at the
+        /// sentence's last token.
         pub granularity: Granularity = Granularity::Token,
         /// Passages that a statement is verified against.
         pub passages: u32 = 3,
@@ -33,7 +37,8 @@ settings! {
         pub statements: u32 = 20,
         /// How often a list of statements is asked for until it can be read.
         pub tries: u32 = 2,
-        /// A sentence with one of these phrases, in whatever case, is passed over; so is a question.
+        /// A sentence with one of these phrases, in whatever case, is passed over; so is a
+        /// question.
         pub refusals: Vec<String> = REFUSALS.map(str::to_owned).to_vec(),
         /// What the chat model is told before a sentence whose statements it is to list.
         pub extract_prompt: String = LIST_STATEMENTS.to_owned(),
@@ -115,12 +120,16 @@ impl Preset {
 impl Rlfh {
     fn score(&self, question: &str, sentence: &Sentence, corpus: &Corpus) -> Outcome {
         let text = sentence.text.as_str();
-        let Some(last) = text.chars().count().checked_sub(1) else { return abstain("an empty sentence") };
+        let Some(last) = text.chars().count().checked_sub(1) else {
+            return abstain("an empty sentence");
+        };
         if self.is_passed_over(text) {
             return abstain("a question or a refusal");
         }
         let listed = statements(corpus, &self.extract_prompt, question, text, self.tries)?;
-        let Some(mut listed) = listed else { return abstain("no list of its statements could be read") };
+        let Some(mut listed) = listed else {
+            return abstain("no list of its statements could be read");
+        };
         listed.truncate(self.statements as usize);
         if listed.is_empty() {
             return abstain("no statement");
@@ -132,28 +141,47 @@ impl Rlfh {
         });
         let truths = ends.zip(&assessed).map(|(end, one)| (end, self.truth(one)));
         let correct = assessed.iter().filter(|one| one.verdict < 2).count();
-        points(truths.chain([(last, self.info(&assessed))])).note(&format!("{correct} of {} correct", listed.len()))
+        points(truths.chain([(last, self.info(&assessed))]))
+            .note(&format!("{correct} of {} correct", listed.len()))
     }
 
     fn is_passed_over(&self, text: &str) -> bool {
         let lower = text.to_lowercase().replace('’', "'");
-        text.ends_with('?') || self.refusals.iter().any(|phrase| lower.contains(&phrase.to_lowercase()))
+        text.ends_with('?')
+            || self.refusals.iter().any(|phrase| lower.contains(&phrase.to_lowercase()))
     }
 
     /// Passages of all statements in one round; verdicts and helpfulness in the next.
-    fn assess(&self, question: &str, statements: &[String], corpus: &Corpus) -> Result<Vec<Assessed>, Ask> {
-        let search = |statement: &String| Search { title: None, query: statement.clone(), k: self.passages };
+    fn assess(
+        &self,
+        question: &str,
+        statements: &[String],
+        corpus: &Corpus,
+    ) -> Result<Vec<Assessed>, Ask> {
+        let search =
+            |statement: &String| Search { title: None, query: statement.clone(), k: self.passages };
         let found = corpus.passages(statements.iter().map(search))?;
-        let short = |max_tokens, prompt| Prompt { temperature: 0.3, top_p: 0.3, max_tokens, ..prompt };
+        let short =
+            |max_tokens, prompt| Prompt { temperature: 0.3, top_p: 0.3, max_tokens, ..prompt };
         let verify = statements.iter().zip(&found).map(|(statement, passages)| {
-            let words = |text: &str| text.split_whitespace().take(self.words as usize).collect::<Vec<_>>().join(" ");
-            let passages: Vec<String> = passages.iter().map(|passage| words(&passage.text)).collect();
+            let words = |text: &str| {
+                text.split_whitespace().take(self.words as usize).collect::<Vec<_>>().join(" ")
+            };
+            let passages: Vec<String> =
+                passages.iter().map(|passage| words(&passage.text)).collect();
             let passages = passages.iter().map(|passage| ("passage", passage.as_str()));
-            let fields: Vec<(&str, &str)> = [("statement", statement.as_str())].into_iter().chain(passages).collect();
+            let fields: Vec<(&str, &str)> =
+                [("statement", statement.as_str())].into_iter().chain(passages).collect();
             short(32, Prompt::tagged(&self.verify_prompt, &fields))
         });
         let assess = statements.iter().map(|statement| {
-            short(48, Prompt::tagged(&self.assess_prompt, &[("question", question), ("statement", statement)]))
+            short(
+                48,
+                Prompt::tagged(
+                    &self.assess_prompt,
+                    &[("question", question), ("statement", statement)],
+                ),
+            )
         });
         let replies = corpus.chats(verify.chain(assess))?;
         let (verdicts, helpfulness) = replies.split_at(statements.len());
@@ -173,7 +201,8 @@ impl Rlfh {
     /// w_i · ln(max(ε, Σ I\[helpfulness\]) + μ)
     fn info(&self, statements: &[Assessed]) -> f64 {
         let sum: f64 = statements.iter().map(|one| self.information(one)).sum();
-        self.info_weight.unwrap_or(self.preset.info_weight()) * (sum.max(self.epsilon) + self.mu).ln()
+        self.info_weight.unwrap_or(self.preset.info_weight())
+            * (sum.max(self.epsilon) + self.mu).ln()
     }
 
     fn information(&self, one: &Assessed) -> f64 {
@@ -198,8 +227,8 @@ fn read_verdict(reply: &str) -> usize {
     words.iter().enumerate().find_map(verdict).unwrap_or(2)
 }
 
-/// The first number from 1 to 5, less 1, behind the last colon if there is one: a reply may repeat the scale before it uses it. 0 where
-/// there is none.
+/// The first number from 1 to 5, less 1, behind the last colon if there is one: a reply may repeat
+/// the scale before it uses it. 0 where there is none.
 fn read_helpfulness(reply: &str) -> usize {
     let told = reply.trim_end_matches(':').rsplit(':').next().unwrap_or(reply);
     let number = |word: &String| word.parse().ok().filter(|number| (1..=5).contains(number));
@@ -211,7 +240,8 @@ fn words(reply: &str) -> Vec<String> {
     words.map(str::to_lowercase).collect()
 }
 
-/// The character of the sentence at which what it shares with the statement ends. Full stops do not count.
+/// The character of the sentence at which what it shares with the statement ends. Full stops do not
+/// count.
 fn end_of(statement: &str, sentence: &str) -> Option<usize> {
     let stop = |text| str::strip_suffix(text, '.').unwrap_or(text);
     subsequence_end(stop(statement), stop(sentence))
@@ -223,18 +253,29 @@ impl CompletionRule for Rlfh {
 
     fn judge(&self, completion: &Completion, corpora: &[Corpus]) -> Vec<Outcome> {
         let sentences = completion.sentences.iter().zip(corpora);
-        sentences.map(|(sentence, corpus)| self.score(&completion.question, sentence, corpus)).collect()
+        sentences
+            .map(|(sentence, corpus)| self.score(&completion.question, sentence, corpus))
+            .collect()
     }
 
     fn validate(&self) -> Result<(), String> {
         let sets = [("truth", self.truth), ("information", self.information)];
-        let weights =
-            [("truth_weight", Some(self.truth_weight)), ("info_weight", self.info_weight), ("mu", Some(self.mu))];
-        let maps = sets.iter().flat_map(|(name, set)| set.iter().flatten().map(move |number| (*name, *number)));
-        let numbers = maps.chain(weights.iter().filter_map(|(name, number)| Some((*name, (*number)?))));
+        let weights = [
+            ("truth_weight", Some(self.truth_weight)),
+            ("info_weight", self.info_weight),
+            ("mu", Some(self.mu)),
+        ];
+        let maps = sets
+            .iter()
+            .flat_map(|(name, set)| set.iter().flatten().map(move |number| (*name, *number)));
+        let numbers =
+            maps.chain(weights.iter().filter_map(|(name, number)| Some((*name, (*number)?))));
         numbers.into_iter().try_for_each(|(name, number)| finite(name, number))?;
         if !(self.epsilon.is_finite() && self.epsilon + self.mu > 0.0) {
-            return Err(format!("`epsilon` and `mu` must add up to more than 0; got {} and {}", self.epsilon, self.mu));
+            return Err(format!(
+                "`epsilon` and `mu` must add up to more than 0; got {} and {}",
+                self.epsilon, self.mu
+            ));
         }
         let counts = [
             ("passages", self.passages),
@@ -277,14 +318,19 @@ mod tests {
 
     fn shares(rule: &Rlfh, second: (&str, &str)) -> Vec<(u32, f32)> {
         match judged_text(rule, TEXT, &corpus(second)).credit {
-            Some(Credit::Points(points)) => points.iter().map(|point| (point.character, point.reward)).collect(),
+            Some(Credit::Points(points)) => {
+                points.iter().map(|point| (point.character, point.reward)).collect()
+            }
             other => panic!("{other:?}"),
         }
     }
 
     fn close(got: &[(u32, f32)], expected: &[(u32, f32)]) {
         let is_close = |(a, b): (&(u32, f32), &(u32, f32))| a.0 == b.0 && (a.1 - b.1).abs() < 1e-5;
-        assert!(got.len() == expected.len() && got.iter().zip(expected).all(is_close), "{got:?}, not {expected:?}");
+        assert!(
+            got.len() == expected.len() && got.iter().zip(expected).all(is_close),
+            "{got:?}, not {expected:?}"
+        );
     }
 
     #[test]
@@ -305,8 +351,12 @@ mod tests {
     #[test]
     fn helpless_statements_cost_and_the_logarithm_has_a_floor() {
         // Vague, 1: −1 · |−0.2| = −0.2; 1.2 · ln(1.25 − 0.2 + 1) = 1.2 · 0.717840 = 0.861408.
-        close(&shares(&Rlfh::default(), ("Vague", "1")), &[(15, 0.5625), (30, -0.2), (31, 0.861_408)]);
-        // −3 for 1: 0.5625, −1 · 3, and 1.2 · ln(max(−0.9, 1.25 − 3) + 1) = 1.2 · ln 0.1 = −2.763102.
+        close(
+            &shares(&Rlfh::default(), ("Vague", "1")),
+            &[(15, 0.5625), (30, -0.2), (31, 0.861_408)],
+        );
+        // −3 for 1: 0.5625, −1 · 3, and 1.2 · ln(max(−0.9, 1.25 − 3) + 1) = 1.2 · ln 0.1 =
+        // −2.763102.
         let harsh: Rlfh = configured(r#"{"information": [-3, 0.1, 0.75, 1, 1.25]}"#).unwrap();
         close(&shares(&harsh, ("Vague", "1")), &[(15, 0.5625), (30, -3.0), (31, -2.763_102)]);
     }
@@ -328,29 +378,47 @@ mod tests {
     #[test]
     fn hedges_are_worth_something_of_their_own() {
         // 0.35 · 1 and −1.5 · 1; 1.2 · ln(1.25 + 1 + 1) = 1.2 · 1.178655 = 1.414386.
-        close(&shares(&Rlfh::default(), ("Hedged correct", "4")), &[(15, 0.5625), (30, 0.35), (31, 1.414_386)]);
-        close(&shares(&Rlfh::default(), ("hedged wrong.", "4")), &[(15, 0.5625), (30, -1.5), (31, 1.414_386)]);
+        close(
+            &shares(&Rlfh::default(), ("Hedged correct", "4")),
+            &[(15, 0.5625), (30, 0.35), (31, 1.414_386)],
+        );
+        close(
+            &shares(&Rlfh::default(), ("hedged wrong.", "4")),
+            &[(15, 0.5625), (30, -1.5), (31, 1.414_386)],
+        );
     }
 
     #[test]
     fn what_cannot_be_read_is_vague_and_helpless() {
-        assert_eq!(["Correct.", "It is WRONG", "incorrect", "", "vague"].map(read_verdict), [0, 4, 2, 2, 2]);
         assert_eq!(
-            ["Wrong. The correct capital is Rome.", "Hedged correct", "hedged, wrong"].map(read_verdict),
+            ["Correct.", "It is WRONG", "incorrect", "", "vague"].map(read_verdict),
+            [0, 4, 2, 2, 2]
+        );
+        assert_eq!(
+            ["Wrong. The correct capital is Rome.", "Hedged correct", "hedged, wrong"]
+                .map(read_verdict),
             [4, 1, 3]
         );
         assert_eq!(["5", "4 out of 5", "", "none", "0.9"].map(read_helpfulness), [4, 3, 0, 0, 0]);
-        assert_eq!(["On a scale of 1 to 5: 4", "**Rating:** 2/5", "10"].map(read_helpfulness), [3, 1, 0]);
+        assert_eq!(
+            ["On a scale of 1 to 5: 4", "**Rating:** 2/5", "10"].map(read_helpfulness),
+            [3, 1, 0]
+        );
     }
 
     #[test]
     fn questions_refusals_and_empty_lists_are_passed_over() {
         let note = |text: &str, reply: &str| {
-            let judged = judged_text(&Rlfh::default(), text, &FakeCorpus::default().replies("<text>", reply));
+            let judged = judged_text(
+                &Rlfh::default(),
+                text,
+                &FakeCorpus::default().replies("<text>", reply),
+            );
             assert_eq!(judged.reward, None);
             (judged.note.unwrap(), judged.asked.len())
         };
-        for text in ["Is Rome old?", "I’m sorry, but no.", "I do not have any information on Rome."] {
+        for text in ["Is Rome old?", "I’m sorry, but no.", "I do not have any information on Rome."]
+        {
             assert_eq!(note(text, ""), ("a question or a refusal".into(), 0), "{text}");
         }
         assert_eq!(note("Well.", "NONE"), ("no statement".into(), 1));
@@ -373,7 +441,10 @@ mod tests {
     #[test]
     fn settings_are_checked() {
         let refused = |json: &str| configured::<Rlfh>(json).unwrap_err();
-        assert!(refused(r#"{"preset": "paper"}"#).contains("expected one of `readme`, `code`, `training`"));
+        assert!(
+            refused(r#"{"preset": "paper"}"#)
+                .contains("expected one of `readme`, `code`, `training`")
+        );
         assert!(refused(r#"{"mu": 0.9}"#).contains("`epsilon` and `mu`"));
         assert!(refused(r#"{"truth": [1e39, 0, 0, 0, 0]}"#).contains("`truth`"));
         assert!(refused(r#"{"info_weight": 1e39}"#).contains("`info_weight`"));
@@ -384,7 +455,8 @@ mod tests {
 
     #[test]
     fn any_completion_is_judged() {
-        // Of at most 20 statements: −20 · 1.7 · 1.25 + 1.2 · ln 0.1, and 20 · 0.45 · 1.25 + 1.2 · ln 26.
+        // Of at most 20 statements: −20 · 1.7 · 1.25 + 1.2 · ln 0.1, and 20 · 0.45 · 1.25 + 1.2 ·
+        // ln 26.
         let replies = [LIST, "- Rome is old.\n", "NONE", "Correct", "Wrong", "5", "1"];
         check_with(&Rlfh::default(), -45.3..=15.2, &replies);
     }

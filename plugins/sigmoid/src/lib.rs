@@ -2,7 +2,8 @@
 use corver_sdk::prelude::*;
 
 settings! {
-    /// Pays a sentence by a logistic curve over the logarithm of the count of its first valid triplet.
+    /// Pays a sentence by a logistic curve over the logarithm of the count of its first valid
+    /// triplet.
     pub struct Sigmoid {
         /// The reward that low counts come near to.
         pub low: f64 = -0.3,
@@ -30,7 +31,11 @@ impl SentenceRule for Sigmoid {
     fn validate(&self) -> Result<(), String> {
         finite("low", self.low)?;
         finite("high", self.high)?;
-        if self.steepness > 0.0 { Ok(()) } else { Err(format!("`steepness` must be above 0; got {}", self.steepness)) }
+        if self.steepness > 0.0 {
+            Ok(())
+        } else {
+            Err(format!("`steepness` must be above 0; got {}", self.steepness))
+        }
     }
 }
 
@@ -44,17 +49,23 @@ mod tests {
 
     #[test]
     fn the_midpoint_is_halfway() {
-        let rule: Sigmoid = configured(r#"{"low": -1, "high": 1, "midpoint": 7, "steepness": 1}"#).unwrap();
+        let rule: Sigmoid =
+            configured(r#"{"low": -1, "high": 1, "midpoint": 7, "steepness": 1}"#).unwrap();
         // Odds of 1 + count against 8.
         assert_eq!([7, 23].map(|count| reward_of(&rule, count)), [Some(0.0), Some(0.5)]);
         assert!((reward_of(&rule, 1).unwrap() + 0.6).abs() < 1e-6);
-        let rewards = [0, 1, 4, 5, 6, 19, 20, 1_000].map(|count| reward_of(&Sigmoid::default(), count).unwrap());
-        assert!(rewards.is_sorted_by(|a, b| a < b) && rewards[0] < -0.28 && rewards[7] > 0.099, "{rewards:?}");
+        let rewards = [0, 1, 4, 5, 6, 19, 20, 1_000]
+            .map(|count| reward_of(&Sigmoid::default(), count).unwrap());
+        assert!(
+            rewards.is_sorted_by(|a, b| a < b) && rewards[0] < -0.28 && rewards[7] > 0.099,
+            "{rewards:?}"
+        );
     }
 
     #[test]
     fn extreme_settings_stay_finite() {
-        let step: Sigmoid = configured(r#"{"steepness": 1e300, "midpoint": 18446744073709551615}"#).unwrap();
+        let step: Sigmoid =
+            configured(r#"{"steepness": 1e300, "midpoint": 18446744073709551615}"#).unwrap();
         check(&step, -0.3..=0.1);
         assert_eq!(reward_of(&step, 4), Some(-0.3));
         let error = configured::<Sigmoid>(r#"{"steepness": 0}"#).unwrap_err();

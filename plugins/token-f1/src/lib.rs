@@ -1,4 +1,5 @@
-//! Token-f1: a judge that pays an answer for the words that it shares with a gold (the F1 of SQuAD), not for containing it.
+//! Token-f1: a judge that pays an answer for the words that it shares with a gold (the F1 of
+//! SQuAD), not for containing it.
 use corver_sdk::prelude::*;
 use corver_sdk::{probability, token_f1};
 
@@ -20,10 +21,13 @@ impl ResponseRule for TokenF1 {
             return grade(0.0, "NO_GOLD");
         }
         let answer = words(&completion.answer);
-        if answer.is_empty() || ["i dont know", "i do not know"].contains(&answer.join(" ").as_str()) {
+        if answer.is_empty()
+            || ["i dont know", "i do not know"].contains(&answer.join(" ").as_str())
+        {
             return grade(self.worst, "NOT_ATTEMPTED");
         }
-        let f1 = completion.golds.iter().map(|gold| token_f1(&answer, &words(gold))).fold(0.0, f64::max);
+        let f1 =
+            completion.golds.iter().map(|gold| token_f1(&answer, &words(gold))).fold(0.0, f64::max);
         let label = if f1 >= self.good { "GOOD" } else { "BAD" };
         grade(self.worst + f1 * (self.best - self.worst), label).note(&format!("F1 {f1:.2}"))
     }
@@ -37,7 +41,9 @@ impl ResponseRule for TokenF1 {
 
 /// In lower case, without punctuation and articles.
 fn words(text: &str) -> Vec<String> {
-    let bare = |word: &str| word.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
+    let bare = |word: &str| {
+        word.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase()
+    };
     let words = text.split_whitespace().map(bare);
     words.filter(|word| !word.is_empty() && !["a", "an", "the"].contains(&word.as_str())).collect()
 }
@@ -52,7 +58,8 @@ mod tests {
 
     fn graded(answer: &str, golds: &[&str]) -> (f32, String) {
         let text = format!("<think>I remember it.</think><answer>{answer}</answer>");
-        let grade = run_response(&TokenF1::default(), &response("Who?", golds, &text), &counts(&[]));
+        let grade =
+            run_response(&TokenF1::default(), &response("Who?", golds, &text), &counts(&[]));
         (grade.reward, grade.label)
     }
 
@@ -68,7 +75,8 @@ mod tests {
 
     #[test]
     fn a_long_answer_that_contains_the_gold_is_paid_less_than_the_gold() {
-        let long = graded("It was Mario Camerini or Sophia Loren or somebody else", &["Mario Camerini"]).0;
+        let long =
+            graded("It was Mario Camerini or Sophia Loren or somebody else", &["Mario Camerini"]).0;
         assert!(long < 1.0, "{long}");
     }
 

@@ -1,4 +1,5 @@
-//! TopK: the mean reward of the sentence's k best attested facts: between Max (k = 1) and Mean (k large).
+//! TopK: the mean reward of the sentence's k best attested facts: between Max (k = 1) and Mean (k
+//! large).
 use std::num::NonZeroUsize;
 
 use corver_sdk::prelude::*;
@@ -34,8 +35,11 @@ mod tests {
     fn the_best_k_are_averaged() {
         let facts = [("Rome", "in", "Italy"), ("Rome", "in", "Peru"), ("Rome", "in", "Lazio")];
         let text = sentence("Rome lies in Italy, in Peru and in Lazio.", &facts);
-        let corpus = counts(&[("Rome AND Italy", 900), ("Rome AND Peru", 0), ("Rome AND Lazio", 7)]);
-        let judged = |k: usize| run(&configured::<TopK>(&format!(r#"{{"k": {k}}}"#)).unwrap(), &text, &corpus);
+        let corpus =
+            counts(&[("Rome AND Italy", 900), ("Rome AND Peru", 0), ("Rome AND Lazio", 7)]);
+        let judged = |k: usize| {
+            run(&configured::<TopK>(&format!(r#"{{"k": {k}}}"#)).unwrap(), &text, &corpus)
+        };
         assert_eq!([1, 2].map(|k| judged(k).reward), [Some(0.1), Some(0.05)]);
         assert!((judged(3).reward.unwrap() + 0.2 / 3.0).abs() < 1e-7);
         assert_eq!(judged(3), judged(9), "there are no more than three");

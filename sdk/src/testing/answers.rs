@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::{CorpusSize, Count, Entailment, Pair, Passage, Prompt, Query, Reply, Request, Search};
 
-/// A corpus in which exactly these queries can be asked, each written as it prints: `"Paris AND Peru"`.
+/// A corpus in which exactly these queries can be asked, each written as it prints: `"Paris AND
+/// Peru"`.
 #[must_use]
 pub fn counts(known: &[(&str, u64)]) -> FakeCorpus {
     let counts = known.iter().map(|&(query, count)| (query.to_owned(), Some(count))).collect();
@@ -47,18 +48,26 @@ impl FakeCorpus {
         self
     }
 
-    /// A prompt whose last message holds `part` is replied to like this. What was told first decides.
+    /// A prompt whose last message holds `part` is replied to like this. What was told first
+    /// decides.
     #[must_use]
     pub fn replies(mut self, part: &str, reply: &str) -> Self {
         self.replies.push((part.to_owned(), reply.to_owned()));
         self
     }
 
-    /// A search finds these texts, best first, all of documents with this title, or of any without one.
+    /// A search finds these texts, best first, all of documents with this title, or of any without
+    /// one.
     #[must_use]
     pub fn finds(mut self, title: Option<&str>, query: &str, texts: &[&str]) -> Self {
-        let passage = |text: &&str| Passage { title: title.unwrap_or_default().to_owned(), text: (*text).to_owned() };
-        self.passages.insert((title.map(str::to_owned), query.to_owned()), texts.iter().map(passage).collect());
+        let passage = |text: &&str| Passage {
+            title: title.unwrap_or_default().to_owned(),
+            text: (*text).to_owned(),
+        };
+        self.passages.insert(
+            (title.map(str::to_owned), query.to_owned()),
+            texts.iter().map(passage).collect(),
+        );
         self
     }
 
@@ -74,7 +83,10 @@ impl FakeCorpus {
             Request::Passages(search) => self.found(search).map(Reply::Passages),
         };
         answered.unwrap_or_else(|| {
-            panic!("the rule asked for {:?}, which the test's corpus does not hold: {self:#?}", request.to_string())
+            panic!(
+                "the rule asked for {:?}, which the test's corpus does not hold: {self:#?}",
+                request.to_string()
+            )
         })
     }
 

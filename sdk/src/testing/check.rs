@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 
 use super::{Judged, of, settle};
 use crate::{
-    Completion, CompletionRule, CorpusSize, Count, Entailment, Passage, Reply, Request, Section, Sentence, Triplet,
+    Completion, CompletionRule, CorpusSize, Count, Entailment, Passage, Reply, Request, Section,
+    Sentence, Triplet,
 };
 
 /// Completions that one check judges.
@@ -42,7 +43,8 @@ const ENTITIES: [&str; 16] = [
     "🎻",
 ];
 
-/// What the index may answer. Thresholds sit among small numbers; `None` is a query without an answer.
+/// What the index may answer. Thresholds sit among small numbers; `None` is a query without an
+/// answer.
 const COUNTS: [Option<u64>; 12] = [
     None,
     Some(0),
@@ -64,12 +66,13 @@ const PROBABILITIES: [f32; 6] = [0.0, 0.25, 0.3, 0.5, 0.75, 1.0];
 /// How large the corpus may be: unknown, empty, huge.
 const SIZES: [Option<u64>; 5] = [None, Some(0), Some(1), Some(1_000_000_000_000), Some(u64::MAX)];
 
-/// Judges generated completions (empty and odd texts, pronouns, no triplets and many; counts and sizes of the corpus that
-/// are unknown or huge) and checks what the host relies on:
+/// Judges generated completions (empty and odd texts, pronouns, no triplets and many; counts and
+/// sizes of the corpus that are unknown or huge) and checks what the host relies on:
 ///
-/// - every reward is finite and within `rewards`; one outcome per sentence, within the host's limits; nothing is asked that the
-///   rule's `ASKS` does not name;
-/// - the same completion earns the same, at once and after others: nothing is drawn, nothing is kept;
+/// - every reward is finite and within `rewards`; one outcome per sentence, within the host's
+///   limits; nothing is asked that the rule's `ASKS` does not name;
+/// - the same completion earns the same, at once and after others: nothing is drawn, nothing is
+///   kept;
 /// - where a query says that counts from some number on are `enough`, larger ones earn the same.
 ///
 /// The completions are the same at every run.
@@ -87,17 +90,30 @@ pub fn check<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>) {
 pub fn check_with<R: CompletionRule>(rule: &R, rewards: RangeInclusive<f64>, texts: &[&str]) {
     let texts = [&TEXTS, texts].concat();
     let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
-    let judge = |case: &Case| settle(rule, &case.completion, case.size, |request| case.answer(request, &texts));
-    let judged: Vec<Vec<Judged>> = (0..CASES).map(|number| judge(&Case::new(number, &texts))).collect();
+    let judge = |case: &Case| {
+        settle(rule, &case.completion, case.size, |request| case.answer(request, &texts))
+    };
+    let judged: Vec<Vec<Judged>> =
+        (0..CASES).map(|number| judge(&Case::new(number, &texts))).collect();
     for (number, judged) in (0..CASES).zip(judged).rev() {
         let case = Case::new(number, &texts);
         for reward in judged.iter().filter_map(|judged| judged.reward) {
-            assert!((lowest..=highest).contains(&reward), "the reward {reward} is not within {rewards:?}");
+            assert!(
+                (lowest..=highest).contains(&reward),
+                "the reward {reward} is not within {rewards:?}"
+            );
         }
         assert_eq!(judge(&case), judged, "judged again, the same completion earns something else");
-        let stopped = settle(rule, &case.completion, case.size, |request| stop(request, case.answer(request, &texts)));
-        let earned = |judged: &[Judged]| judged.iter().map(|judged| judged.reward).collect::<Vec<_>>();
-        assert_eq!(earned(&stopped), earned(&judged), "where counting stops at `enough`, the reward is another");
+        let stopped = settle(rule, &case.completion, case.size, |request| {
+            stop(request, case.answer(request, &texts))
+        });
+        let earned =
+            |judged: &[Judged]| judged.iter().map(|judged| judged.reward).collect::<Vec<_>>();
+        assert_eq!(
+            earned(&stopped),
+            earned(&judged),
+            "where counting stops at `enough`, the reward is another"
+        );
     }
 }
 
@@ -144,7 +160,9 @@ impl Case {
         let seed = |seed: u64, byte: u8| seed.rotate_left(5) ^ u64::from(byte);
         let mut draw = Draw(request.to_string().bytes().fold(self.number.into(), seed));
         match request {
-            Request::Count(_) => Reply::Count(Count { occurrences: draw.pick(&COUNTS), exact: true }),
+            Request::Count(_) => {
+                Reply::Count(Count { occurrences: draw.pick(&COUNTS), exact: true })
+            }
             Request::Nli(_) => {
                 let [entail, neutral] = [draw.pick(&PROBABILITIES), draw.pick(&PROBABILITIES)];
                 let neutral = draw.pick(&[None, Some(neutral * (1.0 - entail))]);
@@ -153,7 +171,10 @@ impl Case {
             }
             Request::Chat(_) => Reply::Chat(draw.pick(texts).repeat(draw.pick(&[1, 1, 1, 200]))),
             Request::Passages(search) => {
-                let passage = |_| Passage { title: draw.pick(&ENTITIES).to_owned(), text: draw.pick(texts).to_owned() };
+                let passage = |_| Passage {
+                    title: draw.pick(&ENTITIES).to_owned(),
+                    text: draw.pick(texts).to_owned(),
+                };
                 Reply::Passages((0..search.k.min(3)).map(passage).collect())
             }
         }
@@ -177,7 +198,8 @@ impl Drop for Case {
     }
 }
 
-/// Pseudo-random numbers (splitmix64): the same on every machine, and no dependency of a rule's tests.
+/// Pseudo-random numbers (splitmix64): the same on every machine, and no dependency of a rule's
+/// tests.
 struct Draw(u64);
 
 impl Draw {
@@ -241,7 +263,11 @@ mod tests {
     #[test]
     #[should_panic(expected = "the reward -2 is not within -1.0..=1.0")]
     fn texts_of_the_rules_own_are_tried() {
-        rule!(Stern, |sentence, _corpus| verdict(if sentence.text.starts_with("Perhaps") { -2.0 } else { 0.0 }));
+        rule!(Stern, |sentence, _corpus| verdict(if sentence.text.starts_with("Perhaps") {
+            -2.0
+        } else {
+            0.0
+        }));
         check(&Stern {}, -1.0..=1.0);
         super::check_with(&Stern {}, -1.0..=1.0, &["Perhaps so."]);
     }
@@ -257,7 +283,9 @@ mod tests {
     #[should_panic(expected = "earns something else")]
     fn a_memory_is_found() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
-        rule!(Fickle, |_sentence, _corpus| verdict(f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7)));
+        rule!(Fickle, |_sentence, _corpus| verdict(f64::from(
+            CALLS.fetch_add(1, Ordering::Relaxed) % 7
+        )));
         check(&Fickle {}, 0.0..=7.0);
     }
 

@@ -5,10 +5,12 @@ use std::ops::RangeInclusive;
 use super::limits::{LABEL_BYTES, QUESTIONS_PER_COMPLETION, TEXT_BYTES};
 use super::{FakeCorpus, rounds};
 use crate::{
-    Completion, Corpus, CorpusSize, Entailment, Grade, Passage, Reply, Request, ResponseRule, Section, Sentence,
+    Completion, Corpus, CorpusSize, Entailment, Grade, Passage, Reply, Request, ResponseRule,
+    Section, Sentence,
 };
 
-/// What a completion may be made of: blocks that are closed, left open, doubled or missing, in any script.
+/// What a completion may be made of: blocks that are closed, left open, doubled or missing, in any
+/// script.
 const BEGINNINGS: [&str; 6] = [
     "",
     "<think>",
@@ -28,12 +30,15 @@ const ENDS: [&str; 8] = [
     "</think></answer>",
 ];
 
-/// A completion as the host cuts it: the think block, which the prompt may have opened, and the answer block, or all of a text
-/// without blocks. Each is one sentence here, where the host cuts it into its own; none has triplets.
+/// A completion as the host cuts it: the think block, which the prompt may have opened, and the
+/// answer block, or all of a text without blocks. Each is one sentence here, where the host cuts it
+/// into its own; none has triplets.
 #[must_use]
 pub fn response(question: &str, golds: &[&str], text: &str) -> Completion {
     let (before, answer) = match text.split_once("<answer>") {
-        Some((before, rest)) => (before, Some(rest.split("</answer>").next().unwrap_or(rest).trim())),
+        Some((before, rest)) => {
+            (before, Some(rest.split("</answer>").next().unwrap_or(rest).trim()))
+        }
         None => (text, None),
     };
     let think = match (before.split_once("<think>"), before.split_once("</think>")) {
@@ -45,7 +50,11 @@ pub fn response(question: &str, golds: &[&str], text: &str) -> Completion {
     let blocks = [(Section::Think, think), (Section::Answer, answer), (Section::Body, body)];
     let sentence = |(section, text): (Section, Option<&str>)| {
         let text = text?.trim();
-        (!text.is_empty()).then(|| Sentence { text: text.to_owned(), section, triplets: Vec::new() })
+        (!text.is_empty()).then(|| Sentence {
+            text: text.to_owned(),
+            section,
+            triplets: Vec::new(),
+        })
     };
     Completion {
         question: question.to_owned(),
@@ -63,7 +72,11 @@ pub fn response(question: &str, golds: &[&str], text: &str) -> Completion {
 /// # Panics
 /// Where the rule asks for what `corpus` does not hold, or does what the host refuses.
 #[must_use]
-pub fn run_response<R: ResponseRule>(rule: &R, completion: &Completion, corpus: &FakeCorpus) -> Grade {
+pub fn run_response<R: ResponseRule>(
+    rule: &R,
+    completion: &Completion,
+    corpus: &FakeCorpus,
+) -> Grade {
     settle(rule, completion, corpus.size(), |request| corpus.answer(request))
 }
 
@@ -78,9 +91,10 @@ fn settle<R: ResponseRule>(
     rounds::settle(&rules, 1, size, judge, answer).remove(0).0
 }
 
-/// Grades generated completions (no tags and too many, empty, long, refusing) and checks what the host relies on: every
-/// reward is finite and within `rewards`, every label is one short word and every note within bounds, the same completion
-/// earns the same again, and nothing is asked that the rule's `ASKS` does not name.
+/// Grades generated completions (no tags and too many, empty, long, refusing) and checks what the
+/// host relies on: every reward is finite and within `rewards`, every label is one short word and
+/// every note within bounds, the same completion earns the same again, and nothing is asked that
+/// the rule's `ASKS` does not name.
 ///
 /// # Panics
 /// Where one of this does not hold. The message shows the completion.
@@ -92,12 +106,19 @@ pub fn check_responses<R: ResponseRule>(rule: &R, rewards: RangeInclusive<f64>) 
 ///
 /// # Panics
 /// As [`check_responses`].
-pub fn check_responses_with<R: ResponseRule>(rule: &R, rewards: RangeInclusive<f64>, replies: &[&str]) {
+pub fn check_responses_with<R: ResponseRule>(
+    rule: &R,
+    rewards: RangeInclusive<f64>,
+    replies: &[&str],
+) {
     let replies = [&["", "Yes.", "\u{0}東京 {}"], replies].concat();
     let unknown = CorpusSize { tokens: None, documents: None };
-    let grade = |completion: &Completion| settle(rule, completion, unknown, |request| answer(request, &replies));
+    let grade = |completion: &Completion| {
+        settle(rule, completion, unknown, |request| answer(request, &replies))
+    };
     let (lowest, highest) = (*rewards.start() as f32, *rewards.end() as f32);
-    let texts = BEGINNINGS.iter().flat_map(|start| ENDS.iter().map(move |end| format!("{start}{end}")));
+    let texts =
+        BEGINNINGS.iter().flat_map(|start| ENDS.iter().map(move |end| format!("{start}{end}")));
     for text in texts.flat_map(|text| [text.repeat(200), text]) {
         for golds in [&["Rome"][..], &["", "the", "Roma; Rome"], &[]] {
             let completion = response("What is the capital of Italy?", golds, &text);
@@ -111,22 +132,38 @@ pub fn check_responses_with<R: ResponseRule>(rule: &R, rewards: RangeInclusive<f
             let is_word = is_plain && (1..=LABEL_BYTES).contains(&graded.label.len());
             assert!(is_word, "the label {:?} is not one word: {completion:?}", graded.label);
             let note = graded.note.as_ref().map_or(0, String::len);
-            assert!(note <= TEXT_BYTES, "a note of {note} bytes, at most {TEXT_BYTES} are allowed: {completion:?}");
-            assert_eq!(grade(&completion), graded, "graded again, it earns something else: {completion:?}");
+            assert!(
+                note <= TEXT_BYTES,
+                "a note of {note} bytes, at most {TEXT_BYTES} are allowed: {completion:?}"
+            );
+            assert_eq!(
+                grade(&completion),
+                graded,
+                "graded again, it earns something else: {completion:?}"
+            );
         }
     }
 }
 
 /// Depends on the question alone.
 fn answer(request: &Request, replies: &[&str]) -> Reply {
-    let drawn =
-        request.to_string().bytes().fold(7_usize, |drawn, byte| drawn.wrapping_mul(31).wrapping_add(byte.into()));
+    let drawn = request
+        .to_string()
+        .bytes()
+        .fold(7_usize, |drawn, byte| drawn.wrapping_mul(31).wrapping_add(byte.into()));
     match request {
-        Request::Count(_) => Reply::Count(crate::Count { occurrences: Some(drawn as u64 % 30), exact: true }),
-        Request::Nli(_) => Reply::Nli(Entailment { entail: (drawn % 5) as f32 / 4.0, neutral: None, contradict: None }),
+        Request::Count(_) => {
+            Reply::Count(crate::Count { occurrences: Some(drawn as u64 % 30), exact: true })
+        }
+        Request::Nli(_) => Reply::Nli(Entailment {
+            entail: (drawn % 5) as f32 / 4.0,
+            neutral: None,
+            contradict: None,
+        }),
         Request::Chat(_) => Reply::Chat(replies[drawn % replies.len()].to_owned()),
         Request::Passages(_) => {
-            let passage = |_| Passage { title: String::new(), text: "Rome is in Italy.".to_owned() };
+            let passage =
+                |_| Passage { title: String::new(), text: "Rome is in Italy.".to_owned() };
             Reply::Passages((0..drawn % 3).map(passage).collect())
         }
     }
@@ -171,7 +208,10 @@ mod tests {
     #[should_panic(expected = "earns something else")]
     fn a_memory_is_found() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
-        rule!(Fickle, |_completion| grade(f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7), "GOOD"));
+        rule!(Fickle, |_completion| grade(
+            f64::from(CALLS.fetch_add(1, Ordering::Relaxed) % 7),
+            "GOOD"
+        ));
         check_responses(&Fickle {}, 0.0..=7.0);
     }
 
@@ -191,7 +231,8 @@ mod tests {
             let sentences = response("", &[], text).sentences.into_iter();
             sentences.map(|sentence| (sentence.section, sentence.text)).collect::<Vec<_>>()
         };
-        let (think, answered) = ((Section::Think, "A.".to_owned()), (Section::Answer, "B".to_owned()));
+        let (think, answered) =
+            ((Section::Think, "A.".to_owned()), (Section::Answer, "B".to_owned()));
         assert_eq!(sections("<think>A.</think><answer>B"), [think.clone(), answered.clone()]);
         assert_eq!(sections("A.</think><answer>B"), [think.clone(), answered.clone()]);
         assert_eq!(sections("<think>A."), [think]);

@@ -11,7 +11,8 @@ pub(super) struct Rules<'a> {
     pub(super) questions: usize,
 }
 
-/// Calls `judge` until none of its subjects asks; what it says of each in the end, and all that it asked.
+/// Calls `judge` until none of its subjects asks; what it says of each in the end, and all that it
+/// asked.
 pub(super) fn settle<J>(
     rules: &Rules<'_>,
     subjects: usize,
@@ -23,7 +24,8 @@ pub(super) fn settle<J>(
     let mut asked: Vec<Vec<Request>> = vec![Vec::new(); subjects];
     for _ in 0..=limits::ROUNDS {
         let answered = replies.iter().zip(&asked);
-        let corpora: Vec<Corpus> = answered.map(|(replies, asked)| Corpus::recorded(size, replies, asked)).collect();
+        let corpora: Vec<Corpus> =
+            answered.map(|(replies, asked)| Corpus::recorded(size, replies, asked)).collect();
         let said = judge(&corpora);
         assert_eq!(said.len(), subjects, "a rule must give one outcome per sentence");
         if said.iter().all(Result::is_ok) {
@@ -36,15 +38,22 @@ pub(super) fn settle<J>(
                 asked.push(request);
             }
             let (limit, got) = (rules.questions, asked.len());
-            assert!(got <= limit, "{got} questions about one sentence or completion: at most {limit} are allowed");
+            assert!(
+                got <= limit,
+                "{got} questions about one sentence or completion: at most {limit} are allowed"
+            );
         }
     }
     panic!("the rule still asks after {} rounds of answers", limits::ROUNDS);
 }
 
 fn check(request: &Request, asks: &[Verifier]) {
-    let may_ask =
-        |verifier| assert!(asks.contains(&verifier), "the rule asks {verifier:?}, which its ASKS does not name");
+    let may_ask = |verifier| {
+        assert!(
+            asks.contains(&verifier),
+            "the rule asks {verifier:?}, which its ASKS does not name"
+        )
+    };
     match request {
         Request::Count(query) => check_query(query),
         Request::Nli(Pair { premise, hypothesis }) => {
@@ -69,7 +78,8 @@ fn check(request: &Request, asks: &[Verifier]) {
 fn check_query(query: &Query) {
     let (limit, words) = (limits::WORDS_PER_QUERY, query.words().count());
     assert!((1..=limit).contains(&words), "a query of {words} words: 1 to {limit} are allowed");
-    let (limit, words) = (limits::WORDS_PER_CLAUSE, query.all_of.iter().map(Vec::len).max().unwrap_or(0));
+    let (limit, words) =
+        (limits::WORDS_PER_CLAUSE, query.all_of.iter().map(Vec::len).max().unwrap_or(0));
     assert!(words <= limit, "a clause of {words} words: at most {limit} are allowed");
     let is_empty = query.all_of.iter().any(Vec::is_empty);
     assert!(!is_empty, "a clause without words, which nothing matches: {query:?}");
@@ -80,9 +90,15 @@ fn check_prompt(Prompt { messages, temperature, top_p, max_tokens, .. }: &Prompt
     assert!((1..=limit).contains(&got), "a prompt of {got} messages: 1 to {limit} are allowed");
     messages.iter().for_each(|message| check_text(&message.content));
     let limit = limits::REPLY_TOKENS;
-    assert!((1..=limit).contains(max_tokens), "a reply of {max_tokens} tokens: 1 to {limit} are allowed");
+    assert!(
+        (1..=limit).contains(max_tokens),
+        "a reply of {max_tokens} tokens: 1 to {limit} are allowed"
+    );
     let is_possible = (0.0..=2.0).contains(temperature) && *top_p > 0.0 && *top_p <= 1.0;
-    assert!(is_possible, "a temperature of {temperature}, from 0 to 2, and top_p of {top_p}, above 0 up to 1");
+    assert!(
+        is_possible,
+        "a temperature of {temperature}, from 0 to 2, and top_p of {top_p}, above 0 up to 1"
+    );
 }
 
 fn check_text(text: &str) {

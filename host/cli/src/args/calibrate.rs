@@ -14,22 +14,27 @@ pub struct CalibrateArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum CalibrateCommand {
-    /// Draw sentences by how often their entities occur together, into a sheet for a person to label.
+    /// Draw sentences by how often their entities occur together, into a sheet for a person to
+    /// label.
     ///
-    /// The sheet is CSV, for any spreadsheet. Fill its column `label` with correct, incorrect or unclear (or c, i, u).
+    /// The sheet is CSV, for any spreadsheet. Fill its column `label` with correct, incorrect or
+    /// unclear (or c, i, u).
     ///
-    ///   corver-host calibrate draw runs/first-001 --out sheet.csv
-    ///   corver-host calibrate draw runs/first-001 --per-bucket 200,100,100,100,200 --out sheet.csv     # as the paper did
+    ///   corver-host calibrate draw runs/first-001 --out sheet.csv corver-host calibrate draw
+    ///   runs/first-001 --per-bucket 200,100,100,100,200 --out sheet.csv # as the paper did
     #[command(verbatim_doc_comment)]
     Draw(DrawArgs),
-    /// Read labelled sheets: P(correct) by count, whether it rises, and the settings of rules that follow from it.
+    /// Read labelled sheets: P(correct) by count, whether it rises, and the settings of rules that
+    /// follow from it.
     ///
-    /// Several people may label the same sentences, each in a copy of the sheet: what most of them say counts.
+    /// Several people may label the same sentences, each in a copy of the sheet: what most of them
+    /// say counts.
     Read(ReadArgs),
     /// Say whether a higher reward means a truer sentence, before anyone trains.
     ///
-    /// Where the truth is known, as in the demo, the policy answers the evaluation questions as in training, and every rule
-    /// judges the same sentences. Elsewhere give sheets that people have labelled.
+    /// Where the truth is known, as in the demo, the policy answers the evaluation questions as in
+    /// training, and every rule judges the same sentences. Elsewhere give sheets that people have
+    /// labelled.
     ///
     ///   corver-host calibrate audit --plugin first.wasm --plugin min.wasm
     ///   corver-host calibrate audit --sheet sheet.csv --plugin first.wasm --index wikipedia
@@ -84,7 +89,8 @@ pub struct AuditArgs {
     /// Questions whose truth is known. Default: `question.eval`.
     #[arg(long, value_name = "FILE", conflicts_with = "sheet")]
     pub questions: Option<String>,
-    /// Take the sentences and their truth from this labelled sheet; repeatable. Each has the one triplet of its row.
+    /// Take the sentences and their truth from this labelled sheet; repeatable. Each has the one
+    /// triplet of its row.
     #[arg(long, value_name = "SHEET.csv")]
     pub sheet: Vec<PathBuf>,
     /// Only the first N questions.

@@ -28,9 +28,11 @@ pub enum IndexCommand {
     Serve(IndexServeArgs),
     /// Documents, tokens, widths and tokenizer of an index.
     Info(InfoArgs),
-    /// Cut the documents of an index into passages, for rules that search in the corpus (verify.passages).
+    /// Cut the documents of an index into passages, for rules that search in the corpus
+    /// (verify.passages).
     ///
-    /// They lie beside the index, in NAME.passages, and replace older ones. An interrupted run leaves nothing behind that is used.
+    /// They lie beside the index, in NAME.passages, and replace older ones. An interrupted run
+    /// leaves nothing behind that is used.
     Passages(PassagesArgs),
     /// Search the passages of an index, as a rule does: the best by BM25, with their scores.
     Search(SearchArgs),
@@ -55,7 +57,8 @@ pub struct BuildArgs {
     /// Field that holds a document's text.
     #[arg(long, default_value = "text", value_name = "NAME")]
     pub text_field: String,
-    /// Memory limit, as 8G or 500M; larger texts are sorted in parts. Default: three quarters of what is free.
+    /// Memory limit, as 8G or 500M; larger texts are sorted in parts. Default: three quarters of
+    /// what is free.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
     /// Leave out the files that say where each document came from.
@@ -70,7 +73,8 @@ pub struct BuildArgs {
 pub struct CountArgs {
     /// Words joined by AND and OR; several words in a row are a phrase.
     pub query: String,
-    /// Index folder, or URL#NAME of an index on a server; repeatable, counts are added. Default: the demo's.
+    /// Index folder, or URL#NAME of an index on a server; repeatable, counts are added. Default:
+    /// the demo's.
     #[arg(long, value_name = "DIR|URL#NAME")]
     pub index: Vec<String>,
     /// tokenizer.json, for an index that does not hold its own.
@@ -102,7 +106,8 @@ pub enum CountMode {
     Compatible,
     /// Every match of the same rule, never a sample.
     Exact,
-    /// Stretches of at most the window's length that hold all words, and contain no shorter one that does.
+    /// Stretches of at most the window's length that hold all words, and contain no shorter one
+    /// that does.
     Span,
 }
 
@@ -129,10 +134,12 @@ pub struct IndexServeArgs {
     pub shards: Option<RangeInclusive<usize>>,
     #[command(flatten)]
     pub server: ServerArgs,
-    /// The index's name for clients. Default: the folder's name, and with --shards their numbers: wiki-0-3.
+    /// The index's name for clients. Default: the folder's name, and with --shards their numbers:
+    /// wiki-0-3.
     #[arg(long)]
     pub name: Option<String>,
-    /// Memory for the sorted positions of frequent words, as 2G or 500M, so that they are sorted once.
+    /// Memory for the sorted positions of frequent words, as 2G or 500M, so that they are sorted
+    /// once.
     #[arg(long, value_name = "BYTES", value_parser = bytes, default_value = "256M")]
     pub cache: u64,
 }
@@ -191,14 +198,20 @@ pub struct VerifyArgs {
 /// A shard or a range of them, the last included.
 fn shards(text: &str) -> Result<RangeInclusive<usize>, String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let number = |text: &str| text.parse().map_err(|_| "not the numbers of shards; write 3 or 0-3".to_owned());
+    let number = |text: &str| {
+        text.parse().map_err(|_| "not the numbers of shards; write 3 or 0-3".to_owned())
+    };
     Ok(number(first)?..=number(last)?)
 }
 
 /// A number of bytes, with K, M, G or T for powers of 1,024.
 pub(super) fn bytes(text: &str) -> Result<u64, String> {
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let unit = match text[number.len()..].to_ascii_uppercase().trim_end_matches("IB").trim_end_matches('B') {
+    let unit = match text[number.len()..]
+        .to_ascii_uppercase()
+        .trim_end_matches("IB")
+        .trim_end_matches('B')
+    {
         "" => 1_u64,
         "K" => 1 << 10,
         "M" => 1 << 20,
@@ -206,9 +219,14 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         "T" => 1 << 40,
         other => return Err(format!("unknown unit {other}; write 500M or 8G")),
     };
-    let number: f64 = number.parse().map_err(|_| "not a number of bytes; write 500M or 8G".to_owned())?;
+    let number: f64 =
+        number.parse().map_err(|_| "not a number of bytes; write 500M or 8G".to_owned())?;
     let bytes = number * unit as f64;
-    if bytes >= 1.0 { Ok(bytes as u64) } else { Err("the number of bytes must be positive".to_owned()) }
+    if bytes >= 1.0 {
+        Ok(bytes as u64)
+    } else {
+        Err("the number of bytes must be positive".to_owned())
+    }
 }
 
 #[cfg(test)]
@@ -218,7 +236,9 @@ mod tests {
     #[test]
     fn shards_are_one_or_a_range() {
         assert_eq!(["3", "0-3", "7-7"].map(|text| shards(text).unwrap()), [3..=3, 0..=3, 7..=7]);
-        assert!(["", "-", "0-", "-1", "0-3-5", "all", "1..2"].iter().all(|text| shards(text).is_err()));
+        assert!(
+            ["", "-", "0-", "-1", "0-3-5", "all", "1..2"].iter().all(|text| shards(text).is_err())
+        );
     }
 
     #[test]

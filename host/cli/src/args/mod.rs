@@ -19,21 +19,23 @@ pub use calibrate::{AuditArgs, CalibrateArgs, CalibrateCommand, DrawArgs, ReadAr
 pub use check::CheckArgs;
 pub use data::{DataArgs, DataCommand, EvidenceArgs, PoolArgs};
 pub use index::{
-    BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs, PassagesArgs, SearchArgs, VerifyArgs,
+    BuildArgs, CountArgs, IndexArgs, IndexCommand, IndexServeArgs, InfoArgs, PassagesArgs,
+    SearchArgs, VerifyArgs,
 };
 pub use judge::JudgeArgs;
 pub use plugin::{Language, NewArgs, PluginArgs, PluginCommand, PluginRunArgs, RuleArgs, RuleKind};
 pub use report::{ExplainArgs, ReportArgs};
 pub use serve::{ServeArgs, ServerArgs};
 pub use settings::{
-    CorpusArgs, Flags, GraderArgs, LengthArgs, PartArgs, PolicyArgs, QuestionArgs, RewardArgs, SettingsArgs,
+    CorpusArgs, Flags, GraderArgs, LengthArgs, PartArgs, PolicyArgs, QuestionArgs, RewardArgs,
+    SettingsArgs,
 };
 
 /// Train language models with reward rules that are WebAssembly plugins.
 ///
-/// A command that names nothing of your own works on a small built-in world, so the shortest tour is `corver-host train`.
-/// Exit codes: 0 success, 1 failure (the message says why), 2 a mistake on the command line, 3 `check` found something unsupported,
-/// 130 interrupted.
+/// A command that names nothing of your own works on a small built-in world, so the shortest tour
+/// is `corver-host train`. Exit codes: 0 success, 1 failure (the message says why), 2 a mistake on
+/// the command line, 3 `check` found something unsupported, 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "corver-host", version, max_term_width = 100)]
 pub struct Arguments {
@@ -63,16 +65,18 @@ pub enum Command {
     ///
     /// Without options: the built-in demo with the First rule, in a few minutes on a laptop CPU.
     ///
-    ///   corver-host train --plugin min.wasm
-    ///   corver-host train --plugin first.wasm:0.7 --plugin anti-repeat.wasm:0.3
-    ///   corver-host train --config configs/qwen3-8b.toml --model Qwen/Qwen3-8B --extractor extractor --index wikipedia --questions zone/questions.jsonl
+    ///   corver-host train --plugin min.wasm corver-host train --plugin first.wasm:0.7 --plugin
+    ///   anti-repeat.wasm:0.3 corver-host train --config configs/qwen3-8b.toml --model
+    ///   Qwen/Qwen3-8B --extractor extractor --index wikipedia --questions zone/questions.jsonl
     ///   corver-host train --out runs/first-001 --resume
     #[command(verbatim_doc_comment)]
     Train(TrainArgs),
-    /// Fine-tune a policy's adapter on demonstrations, a cold start: `train --set policy.adapter=…` goes on from it.
+    /// Fine-tune a policy's adapter on demonstrations, a cold start: `train --set policy.adapter=…`
+    /// goes on from it.
     ///
-    /// The file has one JSON object per line: {"question", "completion"}. The completions alone are learned, each with the token
-    /// that ends an answer. How long and how fast: the settings `sft.*`; the adapter's size: `update.lora`.
+    /// The file has one JSON object per line: {"question", "completion"}. The completions alone are
+    /// learned, each with the token that ends an answer. How long and how fast: the settings
+    /// `sft.*`; the adapter's size: `update.lora`.
     ///
     ///   corver-host sft demonstrations.jsonl --model Qwen/Qwen3-4B --out runs/sft-001
     ///   corver-host sft demonstrations.jsonl --out runs/sft-001 --resume
@@ -81,8 +85,8 @@ pub enum Command {
     Sft(SftArgs),
     /// Keep the questions that can teach a policy anything: those that it sometimes answers right.
     ///
-    /// Every question is answered 16 times. Those that were right once at least and not always go into questions.jsonl in
-    /// --out, which `question.train` takes.
+    /// Every question is answered 16 times. Those that were right once at least and not always go
+    /// into questions.jsonl in --out, which `question.train` takes.
     ///
     ///   corver-host filter --model Qwen/Qwen3-4B --questions pool.json --out pool-qwen3-4b
     ///   corver-host filter --out pool-qwen3-4b --resume --anchors 500
@@ -92,31 +96,36 @@ pub enum Command {
     Data(DataArgs),
     /// Answer and grade question sets, with a raw model or with adapters.
     ///
-    ///   corver-host eval --model Qwen/Qwen3-4B --questions nq.json --questions popqa.json --raw --adapter runs/first-001/checkpoints/step-000100 --out answers
-    ///   corver-host eval diff answers/raw.nq.jsonl answers/first-001-step-000100.nq.jsonl
+    ///   corver-host eval --model Qwen/Qwen3-4B --questions nq.json --questions popqa.json --raw
+    ///   --adapter runs/first-001/checkpoints/step-000100 --out answers corver-host eval diff
+    ///   answers/raw.nq.jsonl answers/first-001-step-000100.nq.jsonl
     #[command(verbatim_doc_comment)]
     Eval(EvalArgs),
-    /// Ask a chat model whether graded answers are right, or sentences true, and how far it agrees with string match or people.
+    /// Ask a chat model whether graded answers are right, or sentences true, and how far it agrees
+    /// with string match or people.
     ///
-    /// Of answers it sees question and golds. Of a calibration sheet it sees one sentence and nothing else; the sheet with its
-    /// labels filled in goes into --out, for a person to check and for `calibrate read`.
+    /// Of answers it sees question and golds. Of a calibration sheet it sees one sentence and
+    /// nothing else; the sheet with its labels filled in goes into --out, for a person to check and
+    /// for `calibrate read`.
     ///
-    /// Any OpenAI-compatible endpoint serves. Replies are kept in the cache: a command that was broken off goes on where it
-    /// was, and nothing is paid for twice.
+    /// Any OpenAI-compatible endpoint serves. Replies are kept in the cache: a command that was
+    /// broken off goes on where it was, and nothing is paid for twice.
     ///
-    ///   corver-host judge answers/raw.nq.jsonl --questions nq.json --judge my-judge.toml --max-cost 1
-    ///   corver-host judge runs/first-001/answers_trained.jsonl --questions eval.json --endpoint http://localhost:8000/v1 --chat-model Qwen/Qwen3-32B
-    ///   corver-host judge sheet.csv --endpoint http://localhost:8000/v1 --chat-model Qwen/Qwen3-32B --out affirmed
+    ///   corver-host judge answers/raw.nq.jsonl --questions nq.json --judge my-judge.toml
+    ///   --max-cost 1 corver-host judge runs/first-001/answers_trained.jsonl --questions eval.json
+    ///   --endpoint http://localhost:8000/v1 --chat-model Qwen/Qwen3-32B corver-host judge
+    ///   sheet.csv --endpoint http://localhost:8000/v1 --chat-model Qwen/Qwen3-32B --out affirmed
     #[command(verbatim_doc_comment)]
     Judge(JudgeArgs),
     /// Train in several arms with the same seeds, and say which differ by more than the seeds do.
     ///
-    /// The arms are rules (--plugin) and files of settings over the others (--arm). What comes first is what the others are
-    /// compared with: the first rule, or the settings as they are.
+    /// The arms are rules (--plugin) and files of settings over the others (--arm). What comes
+    /// first is what the others are compared with: the first rule, or the settings as they are.
     ///
-    ///   corver-host compare --plugin first.wasm --plugin mine.wasm --seeds 3
-    ///   corver-host compare --arm configs/ablations/a1-no-cooccurrence.toml configs/ablations/a2-no-judge.toml --out runs/ablations
-    ///   corver-host compare --out runs/ablations --resume --seeds 8 --eval triviaqa.json popqa.json
+    ///   corver-host compare --plugin first.wasm --plugin mine.wasm --seeds 3 corver-host compare
+    ///   --arm configs/ablations/a1-no-cooccurrence.toml configs/ablations/a2-no-judge.toml --out
+    ///   runs/ablations corver-host compare --out runs/ablations --resume --seeds 8 --eval
+    ///   triviaqa.json popqa.json
     #[command(verbatim_doc_comment)]
     Compare(CompareArgs),
     /// Ask whether counts, and the rewards that rules make of them, say anything about truth.
@@ -126,33 +135,39 @@ pub enum Command {
     ///   corver-host calibrate audit --plugin first.wasm --plugin min.wasm
     #[command(verbatim_doc_comment)]
     Calibrate(CalibrateArgs),
-    /// Fold an adapter into a model's weights, for programs that serve models: a Hugging Face folder.
+    /// Fold an adapter into a model's weights, for programs that serve models: a Hugging Face
+    /// folder.
     ///
-    ///   corver-host merge --model Qwen/Qwen3-8B runs/first-001/checkpoints/step-000100 qwen3-8b-first
+    ///   corver-host merge --model Qwen/Qwen3-8B runs/first-001/checkpoints/step-000100
+    ///   qwen3-8b-first
     #[command(verbatim_doc_comment)]
     Merge(MergeArgs),
-    /// Score completions and show why each sentence earned its reward: the quickest way to try a rule.
+    /// Score completions and show why each sentence earned its reward: the quickest way to try a
+    /// rule.
     ///
-    /// The file has one JSON object per line: {"question", "answers", "completion"}; "answers" is a list, or a string
-    /// separated by semicolons. With "triplets" in every line, as [[sentence, [[head, relation, tail], …]], …], no extractor
-    /// is needed; every sentence of the completion is then listed, those that state no fact with [].
+    /// The file has one JSON object per line: {"question", "answers", "completion"}; "answers" is a
+    /// list, or a string separated by semicolons. With "triplets" in every line, as [[sentence,
+    /// [[head, relation, tail], …]], …], no extractor is needed; every sentence of the completion
+    /// is then listed, those that state no fact with [].
     Score(ScoreArgs),
     /// Say which sentences of a text the corpus does not support.
     ///
-    /// A sentence is unsupported where head and tail of what it states never occur together, or an entity that it names alone
-    /// is rare (the test of QuCo-RAG; its thresholds are the settings `check.*`). The rule's verdict stands beside it. Exit code 3:
-    /// some sentence is unsupported.
+    /// A sentence is unsupported where head and tail of what it states never occur together, or an
+    /// entity that it names alone is rare (the test of QuCo-RAG; its thresholds are the settings
+    /// `check.*`). The rule's verdict stands beside it. Exit code 3: some sentence is unsupported.
     ///
-    ///   corver-host check --text 'Old Riavuck lies in Denwick.'
-    ///   corver-host check answer.txt --question 'Where does Old Riavuck lie?' --index wiki --extractor extractor --json
+    ///   corver-host check --text 'Old Riavuck lies in Denwick.' corver-host check answer.txt
+    ///   --question 'Where does Old Riavuck lie?' --index wiki --extractor extractor --json
     #[command(verbatim_doc_comment)]
     Check(CheckArgs),
-    /// Serve rewards over HTTP: OpenRLHF's remote reward model, and everything about each completion for other programs.
+    /// Serve rewards over HTTP: OpenRLHF's remote reward model, and everything about each
+    /// completion for other programs.
     ///
-    /// POST /get_reward is what OpenRLHF's --reward.remote_url asks; POST /v1/score gives what `corver-host score --json` prints;
-    /// POST /v1/check gives what `corver-host check --json` prints; POST / counts, as `corver-host index serve` does, where the
-    /// index is one folder. GET /metrics is for Prometheus, /health and /ready are for whatever watches the process. What several
-    /// clients send is scored together.
+    /// POST /get_reward is what OpenRLHF's --reward.remote_url asks; POST /v1/score gives what
+    /// `corver-host score --json` prints; POST /v1/check gives what `corver-host check --json`
+    /// prints; POST / counts, as `corver-host index serve` does, where the index is one folder. GET
+    /// /metrics is for Prometheus, /health and /ready are for whatever watches the process. What
+    /// several clients send is scored together.
     ///
     /// There is no TLS: that is left to a proxy.
     ///
@@ -160,13 +175,15 @@ pub enum Command {
     ///   corver-host serve --config configs/qwen3-8b.toml --listen 0.0.0.0:8765 --token-file token
     #[command(verbatim_doc_comment)]
     Serve(ServeArgs),
-    /// Make a page about a run: curves, known hacks, best and worst completions, timing, settings. Of several runs, side by side.
+    /// Make a page about a run: curves, known hacks, best and worst completions, timing, settings.
+    /// Of several runs, side by side.
     ///
     ///   corver-host report runs/first-001
     ///   corver-host report runs/first-001 runs/min-001 --out first-min.html
     #[command(verbatim_doc_comment)]
     Report(ReportArgs),
-    /// Make a page about a completion: why each sentence earned its reward, what the corpus says, what its tokens were taught.
+    /// Make a page about a completion: why each sentence earned its reward, what the corpus says,
+    /// what its tokens were taught.
     ///
     ///   corver-host explain runs/first-001 --step 20 --completion 7
     ///   corver-host explain completions.jsonl --line 1
@@ -212,7 +229,8 @@ pub struct TrainArgs {
     /// Folder of the run. Default: the next free runs/RULE-NNN.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Resume the run in --out from its newest checkpoint, with the settings it began with. A --record of the run goes on in its file.
+    /// Resume the run in --out from its newest checkpoint, with the settings it began with. A
+    /// --record of the run goes on in its file.
     #[arg(long, requires = "out")]
     pub resume: bool,
     #[command(flatten)]
@@ -275,7 +293,8 @@ pub struct EvalArgs {
     pub policy: PolicyArgs,
     #[command(flatten)]
     pub reward: RewardArgs,
-    /// Question file, or a split of a dataset's folder; repeatable. Default: the configuration's `question.eval`.
+    /// Question file, or a split of a dataset's folder; repeatable. Default: the configuration's
+    /// `question.eval`.
     #[arg(long, value_name = "FILE")]
     pub questions: Vec<PathBuf>,
     /// Only the first N questions of each.
@@ -284,19 +303,23 @@ pub struct EvalArgs {
     /// Draw N answers to each question instead of the most probable one, for pass@k.
     #[arg(long, value_name = "N")]
     pub samples: Option<usize>,
-    /// Folder of an adapter or a checkpoint to load into the model; repeatable. Default: the raw model.
+    /// Folder of an adapter or a checkpoint to load into the model; repeatable. Default: the raw
+    /// model.
     #[arg(long, value_name = "DIR")]
     pub adapter: Vec<PathBuf>,
     /// The raw model, before the adapters; without --adapter the default.
     #[arg(long)]
     pub raw: bool,
-    /// Also say which share of the sentences the corpus supports: opens the index, the extractor and the rule.
+    /// Also say which share of the sentences the corpus supports: opens the index, the extractor
+    /// and the rule.
     #[arg(long)]
     pub supported: bool,
-    /// New folder for the answers: a file for each policy and question file, a line for each question.
+    /// New folder for the answers: a file for each policy and question file, a line for each
+    /// question.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Go on in --out, with the same command line: a question file that was finished is not answered again.
+    /// Go on in --out, with the same command line: a question file that was finished is not
+    /// answered again.
     #[arg(long, requires = "out")]
     pub resume: bool,
     #[command(flatten)]
@@ -305,7 +328,8 @@ pub struct EvalArgs {
 
 #[derive(Debug, Subcommand)]
 pub enum EvalCommand {
-    /// Compare two files of answers to the same questions: is the second policy better by more than chance?
+    /// Compare two files of answers to the same questions: is the second policy better by more than
+    /// chance?
     Diff {
         /// Answers, as --out writes them, or answers_raw.jsonl of a run.
         first: PathBuf,
@@ -332,11 +356,12 @@ pub struct CompareArgs {
     /// An arm with the settings of this TOML file over the others; repeatable.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub arm: Vec<PathBuf>,
-    /// Question sets that every trained policy, and the untrained one, answers in the end; repeatable. With --resume: the same as
-    /// before.
+    /// Question sets that every trained policy, and the untrained one, answers in the end;
+    /// repeatable. With --resume: the same as before.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub eval: Vec<PathBuf>,
-    /// Runs of each arm, from the seed in `run.seed` on. Default: 3, or with --resume as many as before.
+    /// Runs of each arm, from the seed in `run.seed` on. Default: 3, or with --resume as many as
+    /// before.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub seeds: Option<u64>,
     /// Folder for the runs. Default: the next free runs/compare-NNN.
@@ -378,7 +403,8 @@ pub struct ScoreArgs {
 /// Where what rules are answered is recorded, or replayed from.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RecordingArgs {
-    /// Write everything that rules ask, with the answers (counts, NLI, chats, passages), to this new file.
+    /// Write everything that rules ask, with the answers (counts, NLI, chats, passages), to this
+    /// new file.
     #[arg(long, value_name = "FILE", conflicts_with = "replay")]
     pub record: Option<PathBuf>,
     /// Take all answers from this recording: no index, no verifying model and no network.
@@ -390,7 +416,8 @@ pub struct RecordingArgs {
 pub struct ExtractArgs {
     #[command(flatten)]
     pub settings: SettingsArgs,
-    /// Hugging Face folder, the name of a model that was downloaded, or a folder with an exported graph. Default: the demo's.
+    /// Hugging Face folder, the name of a model that was downloaded, or a folder with an exported
+    /// graph. Default: the demo's.
     #[arg(long, value_name = "DIR|NAME")]
     pub extractor: Option<String>,
     /// What the model is asked, with {sentence} where the sentence goes. Default: the folder's own.
@@ -411,7 +438,8 @@ pub struct ExtractArgs {
     /// Show the model's replies too.
     #[arg(long)]
     pub raw: bool,
-    /// Compare with what is in a file: {"sentence": …, "triplets": [[head, relation, tail], …]}, a line each.
+    /// Compare with what is in a file: {"sentence": …, "triplets": [[head, relation, tail], …]}, a
+    /// line each.
     #[arg(long, value_name = "GOLD.jsonl", conflicts_with = "file")]
     pub eval: Option<PathBuf>,
     /// Say at the end what was decoded, and how fast.

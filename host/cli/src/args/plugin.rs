@@ -26,9 +26,9 @@ pub enum PluginCommand {
     Check(RuleArgs),
     /// Judge sentences, or grade completions, and show why each earns its reward.
     ///
-    /// The file has one JSON object per line: {"sentence", "triplets": [[head, relation, tail], …]}, the sentences of one
-    /// completion; without "triplets" the extractor finds them. Or completions, in the format of `score`; a response rule
-    /// grades only those.
+    /// The file has one JSON object per line: {"sentence", "triplets": [[head, relation, tail],
+    /// …]}, the sentences of one completion; without "triplets" the extractor finds them. Or
+    /// completions, in the format of `score`; a response rule grades only those.
     Run(PluginRunArgs),
     /// Measure what a rule costs.
     Bench(RuleArgs),
@@ -40,14 +40,15 @@ pub enum PluginCommand {
 pub struct NewArgs {
     /// Folder of the project; must not exist. Its last part is the rule's name.
     pub dir: PathBuf,
-    /// Programming language. Python needs componentize-py to build, JavaScript componentize-js; rules in either run tens of
-    /// times slower.
+    /// Programming language. Python needs componentize-py to build, JavaScript componentize-js;
+    /// rules in either run tens of times slower.
     #[arg(long, value_enum, default_value_t = Language::Rust)]
     pub lang: Language,
     /// What it rewards: sentences, by counts, or whole completions, as a judge or a format check.
     #[arg(long, value_enum, default_value_t = RuleKind::Sentence)]
     pub kind: RuleKind,
-    /// The `sdk` folder of a CorVer checkout. Default: that of the checkout this binary was built from.
+    /// The `sdk` folder of a CorVer checkout. Default: that of the checkout this binary was built
+    /// from.
     #[arg(long, value_name = "DIR")]
     pub sdk: Option<PathBuf>,
 }

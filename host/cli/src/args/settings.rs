@@ -1,15 +1,18 @@
-//! Settings on the command line: files, single settings, and the flags that are short for some of them.
+//! Settings on the command line: files, single settings, and the flags that are short for some of
+//! them.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use corver_settings::Layers;
 
-/// Settings files and single settings, later ones over earlier ones; docs/configuration.md lists all.
+/// Settings files and single settings, later ones over earlier ones; docs/configuration.md lists
+/// all.
 #[derive(Debug, Clone, Default, Args)]
 pub struct SettingsArgs {
-    /// TOML file, or `demo` for the built-in one, which lies beneath the others; repeatable, later files override earlier ones.
-    /// Default: the demo, if the command names no model, corpus, questions or other part of your own.
+    /// TOML file, or `demo` for the built-in one, which lies beneath the others; repeatable, later
+    /// files override earlier ones. Default: the demo, if the command names no model, corpus,
+    /// questions or other part of your own.
     #[arg(long, value_name = "FILE")]
     pub config: Vec<PathBuf>,
     /// One setting, as section.key=value; repeatable.
@@ -29,7 +32,8 @@ pub struct PolicyArgs {
     /// The policy: a Hugging Face folder, or the name of a downloaded model (`policy.model`).
     #[arg(long, value_name = "DIR|NAME")]
     pub model: Option<String>,
-    /// Device of the policy: auto, cpu, cuda or cuda:N (`run.device`; the extractor's is `extract.device`).
+    /// Device of the policy: auto, cpu, cuda or cuda:N (`run.device`; the extractor's is
+    /// `extract.device`).
     #[arg(long)]
     pub device: Option<String>,
 }
@@ -44,7 +48,8 @@ impl Flags for PolicyArgs {
 /// Corpus and extractor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct PartArgs {
-    /// The triplet extractor: a Hugging Face folder, or the name of a downloaded model (`extract.model`).
+    /// The triplet extractor: a Hugging Face folder, or the name of a downloaded model
+    /// (`extract.model`).
     #[arg(long, value_name = "DIR|NAME")]
     pub extractor: Option<String>,
     #[command(flatten)]
@@ -61,7 +66,8 @@ impl Flags for PartArgs {
 /// Indexes that counts come from.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
 pub struct CorpusArgs {
-    /// The corpus: an index folder, or URL#NAME of an index on a server; repeatable, counts are added (`corpus.index`).
+    /// The corpus: an index folder, or URL#NAME of an index on a server; repeatable, counts are
+    /// added (`corpus.index`).
     #[arg(long, value_name = "DIR|URL#NAME")]
     pub index: Vec<String>,
 }
@@ -75,7 +81,8 @@ impl Flags for CorpusArgs {
 /// Everything that rewards a sentence.
 #[derive(Debug, Clone, Default, Args)]
 pub struct RewardArgs {
-    /// The reward rule: a path, or a name in plugins/dist. Repeatable; rewards are added: a.wasm:0.7, b.wasm:0.3 (`rule.plugin`).
+    /// The reward rule: a path, or a name in plugins/dist. Repeatable; rewards are added:
+    /// a.wasm:0.7, b.wasm:0.3 (`rule.plugin`).
     #[arg(long, value_name = "FILE.wasm[:WEIGHT]")]
     pub plugin: Vec<String>,
     #[command(flatten)]
@@ -92,10 +99,12 @@ impl Flags for RewardArgs {
 /// Rules of whole completions.
 #[derive(Debug, Clone, Default, Args)]
 pub struct GraderArgs {
-    /// A response rule that judges the answers, in place of the built-in string match (`judge.plugin`).
+    /// A response rule that judges the answers, in place of the built-in string match
+    /// (`judge.plugin`).
     #[arg(long, value_name = "FILE.wasm")]
     pub judge: Option<String>,
-    /// A response rule that checks the format, in place of the built-in check of think and answer blocks (`format.plugin`).
+    /// A response rule that checks the format, in place of the built-in check of think and answer
+    /// blocks (`format.plugin`).
     #[arg(long, value_name = "FILE.wasm")]
     pub format: Option<String>,
 }
@@ -110,7 +119,8 @@ impl Flags for GraderArgs {
 /// Questions of a training run.
 #[derive(Debug, Clone, Default, Args)]
 pub struct QuestionArgs {
-    /// The questions: a file, a dataset's folder, or a split of it: FOLDER#train (`question.train`).
+    /// The questions: a file, a dataset's folder, or a split of it: FOLDER#train
+    /// (`question.train`).
     #[arg(long, value_name = "FILE")]
     pub questions: Option<String>,
 }

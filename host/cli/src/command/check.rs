@@ -43,12 +43,16 @@ fn texts(args: &CheckArgs) -> Result<Vec<Text>> {
         Some(text) => Ok(vec![named("--text", text.clone())?]),
         None if args.files.is_empty() => {
             let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).context("cannot read a text from standard input")?;
+            std::io::stdin()
+                .read_to_string(&mut text)
+                .context("cannot read a text from standard input")?;
             Ok(vec![named("standard input", text)?])
         }
         None => {
-            let read =
-                |path: &Path| std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+            let read = |path: &Path| {
+                std::fs::read_to_string(path)
+                    .with_context(|| format!("cannot read {}", path.display()))
+            };
             args.files.iter().map(|path| named(&path.display().to_string(), read(path)?)).collect()
         }
     }
@@ -62,7 +66,9 @@ fn show(checked: &Checked) {
 }
 
 fn show_question(question: &QuestionCheck) {
-    let Some(mean) = question.mean else { return output::line("the question names no entity that the corpus counts") };
+    let Some(mean) = question.mean else {
+        return output::line("the question names no entity that the corpus counts");
+    };
     let rare = if question.rare { "rare: look something up before answering" } else { "common" };
     output::line(format_args!("the question's entities occur {mean:.0} times on average: {rare}"));
     question.entities.iter().for_each(show_lookup);

@@ -13,7 +13,9 @@ use corver_study::run::{Summary, folder};
 use corver_study::whole;
 use serde::{Deserialize, Serialize};
 
-use crate::args::{CompareArgs, EvalArgs, Flags, LengthArgs, RecordingArgs, RewardArgs, SettingsArgs, TrainArgs};
+use crate::args::{
+    CompareArgs, EvalArgs, Flags, LengthArgs, RecordingArgs, RewardArgs, SettingsArgs, TrainArgs,
+};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::settings;
@@ -54,10 +56,13 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     let total = plan.arms.len() as u64 * plan.seeds;
     let runs = plan.seeds().flat_map(|seed| plan.arms.iter().map(move |arm| (arm, seed)));
     let go_on = format!("`corver-host compare --out {} --resume` goes on", out.display());
-    let first_of =
-        |arm: &String| Some(run_folder(&out, arm, plan.first_seed)).filter(|run| run.join(folder::SUMMARY).exists());
+    let first_of = |arm: &String| {
+        Some(run_folder(&out, arm, plan.first_seed))
+            .filter(|run| run.join(folder::SUMMARY).exists())
+    };
     for arm in &plan.arms {
-        let left = plan.seeds().find(|&seed| !run_folder(&out, arm, seed).join(folder::SUMMARY).exists());
+        let left =
+            plan.seeds().find(|&seed| !run_folder(&out, arm, seed).join(folder::SUMMARY).exists());
         if let (Some(first), Some(seed)) = (first_of(arm), left) {
             train::check_like(&train_args(&out, arm, seed), &first)?;
         }
@@ -69,7 +74,8 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
             let surroundings = Surroundings { interrupt: Some(&interrupt), like: first.as_deref() };
             let state = || format!("{finished} of {total} runs are finished; {go_on}");
             eprintln!("run {} of {total}: {}, seed {seed}", finished + 1, output::escaped(arm));
-            let trained = train::train_once(&train_args(&out, arm, seed), &surroundings).with_context(state)?;
+            let trained = train::train_once(&train_args(&out, arm, seed), &surroundings)
+                .with_context(state)?;
             if trained.is_none() {
                 eprintln!("{}", output::escaped(&state()));
                 break;
@@ -82,14 +88,21 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     if seeds.is_empty() {
         return Ok(());
     }
-    let summaries = plan.arms.iter().map(|arm| seeds.iter().map(|&seed| summary(&out, arm, seed)).collect());
+    let summaries =
+        plan.arms.iter().map(|arm| seeds.iter().map(|&seed| summary(&out, arm, seed)).collect());
     let summaries: Vec<Vec<Summary>> = summaries.collect::<Result<_>>()?;
     let arms = compare(&plan.arms, &summaries, find_a1(&out, &plan.arms)?);
     let untrained = untrained(&summaries[0][0]);
-    let sets = if args.eval.is_empty() { Vec::new() } else { evaluate_on_sets(&out, &plan.arms, &seeds, &args.eval)? };
-    let result = serde_json::json!({ "seeds": seeds, "untrained": untrained, "arms": arms, "sets": sets });
+    let sets = if args.eval.is_empty() {
+        Vec::new()
+    } else {
+        evaluate_on_sets(&out, &plan.arms, &seeds, &args.eval)?
+    };
+    let result =
+        serde_json::json!({ "seeds": seeds, "untrained": untrained, "arms": arms, "sets": sets });
     write(&out.join(COMPARISON), &serde_json::to_string_pretty(&result)?)?;
-    let open = |arm: &String| seeds.iter().map(|&seed| Run::open(&run_folder(&out, arm, seed))).collect();
+    let open =
+        |arm: &String| seeds.iter().map(|&seed| Run::open(&run_folder(&out, arm, seed))).collect();
     let runs: Vec<Vec<Run>> = plan.arms.iter().map(open).collect::<Result<_, _>>()?;
     let page = out.join(PAGE);
     let mut tables = Tables::of(&arms, &untrained, seeds.len());
@@ -103,12 +116,14 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns the arm that is paid by the built-in judge and format check alone (the paper's A1), whose steps the others' are measured in.
+/// Returns the arm that is paid by the built-in judge and format check alone (the paper's A1),
+/// whose steps the others' are measured in.
 fn find_a1(out: &Path, arms: &[String]) -> Result<Option<usize>> {
     for (place, arm) in arms.iter().enumerate() {
         let config = out.join(arm).join(folder::CONFIG);
         let settings = Layers::new(&[config], &[])?.settings()?;
-        let is_compared_method = settings.judge.plugin.is_some() || settings.format.plugin.is_some();
+        let is_compared_method =
+            settings.judge.plugin.is_some() || settings.format.plugin.is_some();
         let reward = settings.reward;
         if !reward.sentence_rewards_enabled() && reward.lambda_judge > 0.0 && !is_compared_method {
             return Ok(Some(place));
@@ -117,8 +132,14 @@ fn find_a1(out: &Path, arms: &[String]) -> Result<Option<usize>> {
     Ok(None)
 }
 
-/// Answers question sets with the trained policy of every run, and with the untrained one. Finished sets are not answered again.
-fn evaluate_on_sets(out: &Path, arms: &[String], seeds: &[u64], sets: &[PathBuf]) -> Result<Vec<QuestionSet>> {
+/// Answers question sets with the trained policy of every run, and with the untrained one. Finished
+/// sets are not answered again.
+fn evaluate_on_sets(
+    out: &Path,
+    arms: &[String],
+    seeds: &[u64],
+    sets: &[PathBuf],
+) -> Result<Vec<QuestionSet>> {
     let mut all: Vec<QuestionSet> = Vec::new();
     for arm in arms {
         for &seed in seeds {
@@ -134,7 +155,11 @@ fn evaluate_on_sets(out: &Path, arms: &[String], seeds: &[u64], sets: &[PathBuf]
                 out: Some(answers),
                 ..EvalArgs::default()
             };
-            eprintln!("{}, seed {seed}: answering {} question sets", output::escaped(arm), sets.len());
+            eprintln!(
+                "{}, seed {seed}: answering {} question sets",
+                output::escaped(arm),
+                sets.len()
+            );
             for Evaluated { policy, questions, evaluation } in eval::answer(&args)? {
                 let policy = if policy == eval::RAW { policy } else { arm.clone() };
                 let place = all.iter().position(|set| set.name == questions).unwrap_or_else(|| {
@@ -152,7 +177,9 @@ fn show(Tables { figures, differences, costs, cost_differences, verdicts, sets }
     for Table { header, rows } in sets {
         output::table(header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
     }
-    for (tables, legend) in [([figures, differences], LEGEND), ([costs, cost_differences], COST_LEGEND)] {
+    for (tables, legend) in
+        [([figures, differences], LEGEND), ([costs, cost_differences], COST_LEGEND)]
+    {
         for Table { header, rows } in tables {
             output::table(header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
         }
@@ -162,13 +189,17 @@ fn show(Tables { figures, differences, costs, cost_differences, verdicts, sets }
 }
 
 /// Settings that decide what is measured and how, or that a comparison sets itself.
-const COMMON: [&str; 5] = ["eval.", "question.eval", "policy.model", "reward.compatibility", "run.seed"];
+const COMMON: [&str; 5] =
+    ["eval.", "question.eval", "policy.model", "reward.compatibility", "run.seed"];
 
 /// Resolves every arm's settings, and only then makes the folder with them.
 fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
     let seeds = args.seeds.unwrap_or(3);
     let there = out.display();
-    ensure!(!out.join(PLAN).exists(), "{there} holds a comparison; go on with it by --resume, or choose another --out");
+    ensure!(
+        !out.join(PLAN).exists(),
+        "{there} holds a comparison; go on with it by --resume, or choose another --out"
+    );
     ensure!(is_free(out), "{there} is not empty; choose another --out");
     if layers_of_arm(args, args.plugin.first(), None)?.is_demo_by_default() {
         settings::note_demo();
@@ -181,8 +212,13 @@ fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
         ensure!(arms.iter().all(|(known, _)| *known != name), "two arms are called {name}");
         ensure!(name != eval::RAW, "an arm cannot be called {name}: that is the untrained policy");
         let different = differing(&first.1, &settings)?;
-        if let Some(key) = different.iter().find(|key| COMMON.iter().any(|common| key.starts_with(common))) {
-            bail!("{name} has another `{key}` than {}, but arms are measured alike, with the same seeds", first.0);
+        if let Some(key) =
+            different.iter().find(|key| COMMON.iter().any(|common| key.starts_with(common)))
+        {
+            bail!(
+                "{name} has another `{key}` than {}, but arms are measured alike, with the same seeds",
+                first.0
+            );
         }
         for (known, same) in &arms {
             ensure!(*same != settings, "{name} changes nothing: it has the settings of {known}");
@@ -196,7 +232,8 @@ fn create(out: &Path, args: &CompareArgs) -> Result<Plan> {
     );
     for (name, settings) in &arms {
         let folder = out.join(name);
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot create the folder {}", folder.display()))?;
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create the folder {}", folder.display()))?;
         write(&folder.join(folder::CONFIG), &toml::to_string_pretty(settings)?)?;
     }
     let first_seed = arms[0].1.run.seed;
@@ -217,16 +254,18 @@ fn differing(one: &Settings, other: &Settings) -> Result<Vec<String>> {
 /// The comparison that a folder holds; more seeds may be asked for than before.
 fn reopen(out: &Path, args: &CompareArgs) -> Result<Plan> {
     let path = out.join(PLAN);
-    let text = std::fs::read_to_string(&path)
-        .with_context(|| format!("{} holds no comparison to resume: cannot read {PLAN}", out.display()))?;
-    let mut plan: Plan = serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
+    let text = std::fs::read_to_string(&path).with_context(|| {
+        format!("{} holds no comparison to resume: cannot read {PLAN}", out.display())
+    })?;
+    let mut plan: Plan =
+        serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))?;
     plan.seeds = args.seeds.unwrap_or(plan.seeds);
     write(&path, &serde_json::to_string(&plan)?)?;
     Ok(plan)
 }
 
-/// Returns the name and the resolved settings of every arm: the rules, then the files, with the first of the rules; before them the
-/// settings as they are, unless a rule is named.
+/// Returns the name and the resolved settings of every arm: the rules, then the files, with the
+/// first of the rules; before them the settings as they are, unless a rule is named.
 fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
     let mut arms = Vec::new();
     if args.plugin.is_empty() {
@@ -234,25 +273,35 @@ fn arms(args: &CompareArgs) -> Result<Vec<(String, Settings)>> {
     }
     for text in &args.plugin {
         let plugin: Plugin = text.parse()?;
-        let name = if plugin.weight == 1.0 { plugin.name() } else { format!("{}-{}", plugin.name(), plugin.weight) };
+        let name = if plugin.weight == 1.0 {
+            plugin.name()
+        } else {
+            format!("{}-{}", plugin.name(), plugin.weight)
+        };
         arms.push((name, of_arm(args, Some(text), None)?));
     }
     for file in &args.arm {
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let settings =
-            of_arm(args, args.plugin.first(), Some(file)).with_context(|| format!("the arm {}", file.display()))?;
+        let settings = of_arm(args, args.plugin.first(), Some(file))
+            .with_context(|| format!("the arm {}", file.display()))?;
         arms.push((name, settings));
     }
     Ok(arms)
 }
 
-fn layers_of_arm(args: &CompareArgs, plugin: Option<&String>, file: Option<&PathBuf>) -> Result<Layers> {
-    let reward = RewardArgs { plugin: plugin.into_iter().cloned().collect(), parts: args.parts.clone() };
+fn layers_of_arm(
+    args: &CompareArgs,
+    plugin: Option<&String>,
+    file: Option<&PathBuf>,
+) -> Result<Layers> {
+    let reward =
+        RewardArgs { plugin: plugin.into_iter().cloned().collect(), parts: args.parts.clone() };
     let flags: [&dyn Flags; 4] = [&args.policy, &args.questions, &reward, &args.length];
     settings::layers_of_arm(&args.settings, &flags, file.map(PathBuf::as_path))
 }
 
-/// Returns the settings of one arm: those of the command, with the arm's rule, or with its own file last.
+/// Returns the settings of one arm: those of the command, with the arm's rule, or with its own file
+/// last.
 fn of_arm(args: &CompareArgs, plugin: Option<&String>, file: Option<&PathBuf>) -> Result<Settings> {
     let settings = layers_of_arm(args, plugin, file)?.settings()?;
     let (settings, _) = config::resolve_with(settings, |settings, problems| {
@@ -264,7 +313,8 @@ fn of_arm(args: &CompareArgs, plugin: Option<&String>, file: Option<&PathBuf>) -
 fn train_args(out: &Path, arm: &str, seed: u64) -> TrainArgs {
     let run = run_folder(out, arm, seed);
     let length = LengthArgs { seed: Some(seed), steps: None };
-    let mut args = TrainArgs { length, resume: run.join(folder::MANIFEST).exists(), ..TrainArgs::default() };
+    let mut args =
+        TrainArgs { length, resume: run.join(folder::MANIFEST).exists(), ..TrainArgs::default() };
     // A run that began has settings of its own: threads and memory, as they were found.
     if !args.resume {
         args.settings.config.push(out.join(arm).join(folder::CONFIG));
@@ -281,7 +331,9 @@ fn run_folder(out: &Path, arm: &str, seed: u64) -> PathBuf {
 fn read_summary(run: &Path) -> Result<Option<Summary>> {
     let path = run.join(folder::SUMMARY);
     match std::fs::read_to_string(&path) {
-        Ok(text) => serde_json::from_str(&text).map(Some).with_context(|| format!("{} is damaged", path.display())),
+        Ok(text) => serde_json::from_str(&text)
+            .map(Some)
+            .with_context(|| format!("{} is damaged", path.display())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
     }

@@ -13,7 +13,9 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
     let DemoCommand::World { out } = &args.command;
     std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     let articles = corver_demo::demo_corpus();
-    let lines = articles.iter().map(|article| json!({"title": article.title, "text": article.text}).to_string());
+    let lines = articles
+        .iter()
+        .map(|article| json!({"title": article.title, "text": article.text}).to_string());
     write(&out.join("articles.jsonl"), &(lines.collect::<Vec<_>>().join("\n") + "\n"))?;
     let (train, eval) = corver_demo::demo_questions();
     for (name, questions) in [("train.json", &train), ("eval.json", &eval)] {
@@ -21,7 +23,9 @@ pub fn run(args: &DemoArgs, json: bool) -> Result<()> {
         write(&out.join(name), &(serde_json::to_string_pretty(&records)? + "\n"))?;
     }
     if json {
-        return output::json(&json!({"articles": articles.len(), "train": train.len(), "eval": eval.len()}));
+        return output::json(
+            &json!({"articles": articles.len(), "train": train.len(), "eval": eval.len()}),
+        );
     }
     output::line(format_args!(
         "{}: {} articles, {} questions to train on, {} to measure with",

@@ -23,7 +23,13 @@ impl Finding {
     fn new(what: &'static str, found: Result<String>, fix: &'static str) -> Self {
         match found {
             Ok(found) => Self { what, needed: true, good: true, found, fix: None },
-            Err(error) => Self { what, needed: true, good: false, found: format!("{error:#}"), fix: Some(fix) },
+            Err(error) => Self {
+                what,
+                needed: true,
+                good: false,
+                found: format!("{error:#}"),
+                fix: Some(fix),
+            },
         }
     }
 }
@@ -38,7 +44,10 @@ pub fn run(json: bool) -> Result<()> {
         Finding::new("ONNX Runtime", onnx_runtime(), "make setup"),
         Finding::new("rules", rules(), "make plugins"),
         Finding::new("cache", cache(), "set XDG_CACHE_HOME to a folder that you can write to"),
-        Finding { needed: false, ..Finding::new("GPU", gpu(), "an NVIDIA driver, then `make setup` again") },
+        Finding {
+            needed: false,
+            ..Finding::new("GPU", gpu(), "an NVIDIA driver, then `make setup` again")
+        },
     ];
     if json {
         output::json(&findings)?;
@@ -76,7 +85,8 @@ fn onnx_runtime() -> Result<String> {
 }
 
 fn rules() -> Result<String> {
-    let mut folders = plugin::search_path().into_iter().map(|folder| (plugin::wasm_files(&folder).len(), folder));
+    let mut folders =
+        plugin::search_path().into_iter().map(|folder| (plugin::wasm_files(&folder).len(), folder));
     let (count, folder) = folders.find(|(count, _)| *count > 0).context("no plugin is built")?;
     Ok(format!("{count} in {}", folder.display()))
 }
@@ -88,7 +98,10 @@ fn cache() -> Result<String> {
 }
 
 fn gpu() -> Result<String> {
-    let output = Command::new("nvidia-smi").arg("-L").output().map_err(|_| anyhow::anyhow!("no NVIDIA driver"))?;
+    let output = Command::new("nvidia-smi")
+        .arg("-L")
+        .output()
+        .map_err(|_| anyhow::anyhow!("no NVIDIA driver"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.lines().next().map(str::to_owned).context("the driver sees no GPU")
 }

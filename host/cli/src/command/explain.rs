@@ -1,4 +1,5 @@
-//! `corver-host explain`: a completion → why it earned what it earned, in the terminal and as a page.
+//! `corver-host explain`: a completion → why it earned what it earned, in the terminal and as a
+//! page.
 
 use std::path::Path;
 
@@ -27,11 +28,16 @@ const PASSAGES: usize = 3;
 
 pub fn run(args: &ExplainArgs, json: bool) -> Result<()> {
     let of_run = args.subject.is_dir();
-    let Subject { corpus, settings, mut completions } = if of_run { of_run_folder(args)? } else { of_file(args)? };
+    let Subject { corpus, settings, mut completions } =
+        if of_run { of_run_folder(args)? } else { of_file(args)? };
     for explained in &mut completions {
         explained.evidence = evidence(explained, corpus.as_ref());
     }
-    let folder = if of_run { args.subject.as_path() } else { args.subject.parent().unwrap_or(Path::new("")) };
+    let folder = if of_run {
+        args.subject.as_path()
+    } else {
+        args.subject.parent().unwrap_or(Path::new(""))
+    };
     let out = args.out.clone().unwrap_or_else(|| folder.join(EXPLAIN));
     page::save(&out, &explain(&completions, &settings))?;
     if json {
@@ -52,14 +58,25 @@ struct Subject {
 
 /// Returns the completions of a step, with the settings of their run.
 fn of_run_folder(args: &ExplainArgs) -> Result<Subject> {
-    ensure!(args.line.is_none(), "--line is for a file of completions; of a run, say --step and --completion");
+    ensure!(
+        args.line.is_none(),
+        "--line is for a file of completions; of a run, say --step and --completion"
+    );
     let ExplainArgs { settings, reward, graders, recording, .. } = args;
     let has_settings = !settings.config.is_empty() || !settings.set.is_empty();
-    let has_parts =
-        !reward.plugin.is_empty() || reward.parts.extractor.is_some() || !reward.parts.corpus.index.is_empty();
+    let has_parts = !reward.plugin.is_empty()
+        || reward.parts.extractor.is_some()
+        || !reward.parts.corpus.index.is_empty();
     let is_recorded = recording.record.is_some() || recording.replay.is_some();
-    if has_settings || has_parts || graders.judge.is_some() || graders.format.is_some() || is_recorded {
-        bail!("a run is explained with the settings that it was trained with; leave the others out");
+    if has_settings
+        || has_parts
+        || graders.judge.is_some()
+        || graders.format.is_some()
+        || is_recorded
+    {
+        bail!(
+            "a run is explained with the settings that it was trained with; leave the others out"
+        );
     }
     let run = Run::open(&args.subject)?;
     let of_run = SettingsArgs { config: vec![args.subject.join(folder::CONFIG)], set: Vec::new() };
@@ -75,9 +92,13 @@ fn of_run_folder(args: &ExplainArgs) -> Result<Subject> {
 /// Returns one completion of a file, scored as `score` does.
 fn of_file(args: &ExplainArgs) -> Result<Subject> {
     let file = args.subject.display();
-    let Some(line) = args.line else { bail!("which completion of {file}? Give its line: --line N, counted from 1") };
+    let Some(line) = args.line else {
+        bail!("which completion of {file}? Give its line: --line N, counted from 1")
+    };
     let mut completions = read_completions(&args.subject)?;
-    completions.keep_line(line).with_context(|| format!("{file} has no completion in line {line}"))?;
+    completions
+        .keep_line(line)
+        .with_context(|| format!("{file} has no completion in line {line}"))?;
     let settings = settings::load(&args.settings, &[&args.reward, &args.graders])?;
     let has_triplets = completions.triplets.is_some();
     let (settings, config) = config::resolve_with(settings, |settings, problems| {
@@ -87,8 +108,12 @@ fn of_file(args: &ExplainArgs) -> Result<Subject> {
     let loader = Loader::new(&config.rules)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
     let extractor = config.extractor.as_ref();
-    let scored = scored(completions, extractor, &settings.reward, &mut verifiers, &mut rules, &mut graders)?;
-    let origin = format!("line {line} of {}", args.subject.file_name().unwrap_or_default().to_string_lossy());
+    let scored =
+        scored(completions, extractor, &settings.reward, &mut verifiers, &mut rules, &mut graders)?;
+    let origin = format!(
+        "line {line} of {}",
+        args.subject.file_name().unwrap_or_default().to_string_lossy()
+    );
     let mut explained = Vec::new();
     for trace in scored.traces {
         explained.push(Explained::new(origin.clone(), trace, &settings.reward));
@@ -98,8 +123,9 @@ fn of_file(args: &ExplainArgs) -> Result<Subject> {
     Ok(Subject { corpus, settings: settings.reward, completions: explained })
 }
 
-/// The passages that match what was asked for the sentences of a completion. An index that is no longer there is no reason to
-/// keep the rest of the page back: the page says why there is no passage.
+/// The passages that match what was asked for the sentences of a completion. An index that is no
+/// longer there is no reason to keep the rest of the page back: the page says why there is no
+/// passage.
 fn evidence(explained: &Explained, corpus: Result<&CorpusConfig, &String>) -> Vec<Evidence> {
     let lookups = explained.lookups();
     let opened = match corpus {
@@ -111,7 +137,9 @@ fn evidence(explained: &Explained, corpus: Result<&CorpusConfig, &String>) -> Ve
     }
     let of_query = |query: &corver_core::Query| {
         let found = opened.as_ref().map_err(Clone::clone);
-        let found = found.and_then(|texts| texts.of(&query.all_of, PASSAGES).map_err(|error| format!("{error:#}")));
+        let found = found.and_then(|texts| {
+            texts.of(&query.all_of, PASSAGES).map_err(|error| format!("{error:#}"))
+        });
         let (passages, missing) = match found {
             Ok(passages) => (passages.iter().map(passage).collect(), None),
             Err(why) => (Vec::new(), Some(why)),
@@ -128,7 +156,8 @@ fn open(config: &CorpusConfig) -> Result<Passages> {
 }
 
 fn passage(passage: &corver_corpus::Passage) -> Passage {
-    let pieces = passage.spans.iter().map(|span| Piece { text: span.text.clone(), matched: span.matched });
+    let pieces =
+        passage.spans.iter().map(|span| Piece { text: span.text.clone(), matched: span.matched });
     Passage { origin: origin(passage), pieces: pieces.collect() }
 }
 
@@ -144,7 +173,9 @@ fn show(explained: &Explained, settings: &RewardSettings) {
     }
     for (n, (sentence, value)) in trace.sentences.iter().zip(&returns.sentences).enumerate() {
         show_sentence(&sentence.text, sentence.verdict.as_ref());
-        let advantage = group.as_ref().map_or(String::new(), |group| format!(", advantage {:+.3}", group.sentences[n]));
+        let advantage = group
+            .as_ref()
+            .map_or(String::new(), |group| format!(", advantage {:+.3}", group.sentences[n]));
         output::line(format_args!("         return {value:+.3}{advantage}"));
     }
 }

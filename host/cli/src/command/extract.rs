@@ -31,7 +31,8 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
     let start = Instant::now();
     let replies = extractor.replies(&sentences).context("extracting triplets")?;
     let seconds = start.elapsed().as_secs_f64();
-    let triplets: Vec<Vec<Triplet>> = replies.iter().map(|reply| triplets_from_reply(reply)).collect();
+    let triplets: Vec<Vec<Triplet>> =
+        replies.iter().map(|reply| triplets_from_reply(reply)).collect();
     for ((sentence, reply), triplets) in sentences.iter().zip(&replies).zip(&triplets) {
         if json {
             let mut line = json!({"sentence": sentence, "triplets": triplets});
@@ -46,7 +47,10 @@ pub fn run(args: &ExtractArgs, json: bool) -> Result<()> {
             output::line(format_args!("  reply: {reply:?}"));
         }
         for triplet in triplets {
-            output::line(format_args!("  ({}, {}, {})", triplet.head, triplet.relation, triplet.tail));
+            output::line(format_args!(
+                "  ({}, {}, {})",
+                triplet.head, triplet.relation, triplet.tail
+            ));
         }
     }
     if let Some(gold) = &gold {
@@ -67,7 +71,9 @@ fn settings_of(args: &ExtractArgs) -> Result<Settings> {
     if let Some(prompt) = &args.prompt {
         layers.set("extract.prompt", prompt.to_str().context("--prompt: the path is not UTF-8")?);
     }
-    for (key, number) in [("extract.max_new_tokens", args.max_new_tokens), ("extract.batch_size", args.batch_size)] {
+    for (key, number) in
+        [("extract.max_new_tokens", args.max_new_tokens), ("extract.batch_size", args.batch_size)]
+    {
         if let Some(number) = number {
             layers.set(key, number);
         }
@@ -84,10 +90,13 @@ fn settings_of(args: &ExtractArgs) -> Result<Settings> {
 /// Of a file, or of standard input.
 fn read(file: Option<&Path>) -> Result<String> {
     if let Some(path) = file {
-        return std::fs::read_to_string(path).with_context(|| format!("cannot read the sentences {}", path.display()));
+        return std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the sentences {}", path.display()));
     }
     let mut text = String::new();
-    std::io::stdin().read_to_string(&mut text).context("cannot read sentences from standard input")?;
+    std::io::stdin()
+        .read_to_string(&mut text)
+        .context("cannot read sentences from standard input")?;
     Ok(text)
 }
 

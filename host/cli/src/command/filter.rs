@@ -32,14 +32,16 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     if let Some(anchors) = args.anchors {
         layers.set("filter.anchors", anchors);
     }
-    let (mut settings, (policy, sets)) = config::resolve::<(PolicyConfig, TrainSets)>(settings::finish(&layers)?)?;
+    let (mut settings, (policy, sets)) =
+        config::resolve::<(PolicyConfig, TrainSets)>(settings::finish(&layers)?)?;
     let plan = FilterPlan {
         settings: settings.filter,
         sampling: settings.filter.sampling(settings.rollout),
         compatibility: settings.reward.compatibility,
         seed: settings.run.seed,
     };
-    let resolved = toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
+    let resolved =
+        toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
     let device = engine::device(&settings, &policy)?;
     let mut questions = sets.read(settings.run.seed)?.questions;
     let asked = questions.len();
@@ -69,8 +71,16 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     };
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
     let system_prompt = &settings.policy.system_prompt;
-    let answering = Answering { adapter: policy.adapter.as_deref(), system_prompt, scratch: scratch.path() };
-    let mut sampler = engine::open_sampler(&settings, &policy, &model, answering, (&questions, &plan.sampling), watch)?;
+    let answering =
+        Answering { adapter: policy.adapter.as_deref(), system_prompt, scratch: scratch.path() };
+    let mut sampler = engine::open_sampler(
+        &settings,
+        &policy,
+        &model,
+        answering,
+        (&questions, &plan.sampling),
+        watch,
+    )?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "filter"));
     let run = if args.resume {
         let run = resumed::open(&path, &manifest, &resolved, &FREE)?;
@@ -81,9 +91,14 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
     };
 
     if questions.len() < asked {
-        output::note(&bar, &format!("{} questions without a gold answer are left out", asked - questions.len()));
+        output::note(
+            &bar,
+            &format!("{} questions without a gold answer are left out", asked - questions.len()),
+        );
     }
-    memory.iter().for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&bar, line)));
+    memory
+        .iter()
+        .for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&bar, line)));
     let mut answered = 0;
     let mut progress = |done: usize| {
         answered = done;
@@ -114,7 +129,9 @@ pub fn run(args: &FilterArgs, json: bool) -> Result<()> {
         let (anchors, wanted) = (filtered.anchors, plan.settings.anchors);
         output::note(
             &bar,
-            &format!("warning: {anchors} anchors instead of {wanted}: no more questions were always right"),
+            &format!(
+                "warning: {anchors} anchors instead of {wanted}: no more questions were always right"
+            ),
         );
     }
     if json {
@@ -141,7 +158,12 @@ fn show_table(filtered: &Filtered, settings: &FilterSettings) {
                 (false, true) => filtered.anchors,
                 (false, false) => 0,
             };
-            [num_correct.to_string(), questions.to_string(), share(questions, filtered), kept.to_string()]
+            [
+                num_correct.to_string(),
+                questions.to_string(),
+                share(questions, filtered),
+                kept.to_string(),
+            ]
         }),
     );
 }

@@ -15,11 +15,17 @@ pub fn run(args: &MergeArgs, json: bool) -> Result<()> {
     layers.add_own_part(); // the adapter
     let (settings, policy) = config::resolve::<PolicyConfig>(settings::finish(&layers)?)?;
     let model = parts::model(&policy)?;
-    let out = std::path::absolute(&args.out).with_context(|| format!("the path {}", args.out.display()))?;
+    let out = std::path::absolute(&args.out)
+        .with_context(|| format!("the path {}", args.out.display()))?;
     policy::merge(&settings, &model, &args.adapter, &out)?;
     if json {
         return output::json(&json!({"model": model, "adapter": args.adapter, "merged": out}));
     }
-    output::line(format_args!("{} + {} → {}", model.display(), args.adapter.display(), out.display()));
+    output::line(format_args!(
+        "{} + {} → {}",
+        model.display(),
+        args.adapter.display(),
+        out.display()
+    ));
     Ok(())
 }

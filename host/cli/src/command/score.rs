@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use corver_core::{
-    Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers, SentenceScorer, Trace,
-    Verdict, Verifiers, score,
+    Explained, Extractor, Graders, Lookup, ResponseGrades, ReturnParts, Scored, Scorers,
+    SentenceScorer, Trace, Verdict, Verifiers, score,
 };
 use corver_reward::config::{self, ExtractorConfig};
 use corver_reward::parts::{self, Loader};
@@ -27,7 +27,15 @@ pub fn run(args: &ScoreArgs, json: bool) -> Result<()> {
     let loader = Loader::new(&config.rules)?;
     let (mut rules, mut graders) = (loader.sentence_rules()?, loader.graders()?);
     let extractor = config.extractor.as_ref();
-    score_and_show(completions, extractor, &settings.reward, &mut verifiers, &mut rules, &mut graders, json)
+    score_and_show(
+        completions,
+        extractor,
+        &settings.reward,
+        &mut verifiers,
+        &mut rules,
+        &mut graders,
+        json,
+    )
 }
 
 /// Scores completions and prints their traces.
@@ -62,8 +70,10 @@ pub fn scored(
         (None, Some(config)) => Box::new(parts::extractor(config)?.1),
         (None, None) => bail!("the completions have no triplets, and no extractor is named"),
     };
-    let mut scorers = Scorers { extractor: extractor.as_mut(), verifiers, sentence_scorer, graders };
-    score(&completions.rollouts, &completions.questions, &mut scorers, settings).context("scoring the completions")
+    let mut scorers =
+        Scorers { extractor: extractor.as_mut(), verifiers, sentence_scorer, graders };
+    score(&completions.rollouts, &completions.questions, &mut scorers, settings)
+        .context("scoring the completions")
 }
 
 fn show(trace: &Trace, parts: &ReturnParts) {
@@ -85,14 +95,18 @@ pub fn show_return(trace: &Trace, parts: &ReturnParts) {
 
 /// What a sentence earned, and below it why.
 pub fn show_sentence(text: &str, verdict: Option<&Verdict>) {
-    let reward =
-        verdict.and_then(|verdict| verdict.reward).map_or("     ".to_owned(), |reward| format!("{reward:+.2}"));
+    let reward = verdict
+        .and_then(|verdict| verdict.reward)
+        .map_or("     ".to_owned(), |reward| format!("{reward:+.2}"));
     output::line(format_args!("  {reward}  {text}"));
     verdict.into_iter().flat_map(|verdict| &verdict.lookups).for_each(show_lookup);
     for channel in verdict.into_iter().flat_map(|verdict| &verdict.channels) {
         let reward = channel.reward.map_or("abstains".to_owned(), |reward| format!("{reward:+.2}"));
         let note = channel.note.as_deref().map_or(String::new(), |note| format!(", {note}"));
-        output::line(format_args!("         {} × {}: {reward}{note}", channel.rule, channel.weight));
+        output::line(format_args!(
+            "         {} × {}: {reward}{note}",
+            channel.rule, channel.weight
+        ));
     }
     if let Some(note) = verdict.and_then(|verdict| verdict.note.as_deref()) {
         output::line(format_args!("         {note}"));

@@ -9,7 +9,8 @@ use corver_reward::check::{Checked, Text};
 use corver_reward::config::{self, DemoOr, RewardConfig};
 use corver_reward::{Scorer, parts};
 use corver_serve::{
-    CountLimits, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, counts, get_reward, score,
+    CountLimits, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, counts,
+    get_reward, score,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -31,7 +32,8 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     let scorer = Scorer::open(&config, &settings)?;
     let (rule, reward) = (scorer.rule().to_owned(), *scorer.settings());
     let mut metrics = Metrics::default();
-    let of_queue = QueueLimits { completions: args.queue, batch: args.max_batch, ..QueueLimits::default() };
+    let of_queue =
+        QueueLimits { completions: args.queue, batch: args.max_batch, ..QueueLimits::default() };
     let queue = Queue::start(scorer, Scorer::score, reward, of_queue, &mut metrics)?;
 
     let limits = Limits {
@@ -47,7 +49,11 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     if let [Source::Folder(path)] = parts::sources(&config.corpus.sources)?.as_slice() {
         let corpus = open_folder(path, None, OpenOptions::default())?;
         let is_demo = matches!(config.corpus.sources[..], [DemoOr::Demo]);
-        server.route(counts(corpus, &name_of(path, args.name.as_deref(), is_demo)?, CountLimits::default()));
+        server.route(counts(
+            corpus,
+            &name_of(path, args.name.as_deref(), is_demo)?,
+            CountLimits::default(),
+        ));
     }
     let reported = queue.clone();
     server.report(move || reported.health());
@@ -57,7 +63,9 @@ pub fn run(args: &ServeArgs, json: bool) -> Result<()> {
     if json {
         output::json(&json!({"url": url, "rule": rule}))?;
     } else {
-        output::line(format_args!("{url}: rewards by {rule}; OpenRLHF takes {url}/get_reward; Ctrl-C stops it"));
+        output::line(format_args!(
+            "{url}: rewards by {rule}; OpenRLHF takes {url}/get_reward; Ctrl-C stops it"
+        ));
     }
     server.run(interrupted);
     queue.end(limits.grace);
@@ -83,7 +91,9 @@ fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, Refus
     let CheckRequest { texts, passages } = request;
     let passages = passages.unwrap_or(usize::from(scorer.has_text()));
     if passages > MAX_PASSAGES {
-        return Err(Refusal::bad(format!("\"passages\" is {passages}; at most {MAX_PASSAGES} are shown")));
+        return Err(Refusal::bad(format!(
+            "\"passages\" is {passages}; at most {MAX_PASSAGES} are shown"
+        )));
     }
     let sentences = texts.iter().map(|text| split_sentences(&text.text).count()).sum::<usize>();
     if sentences > MAX_SENTENCES {
@@ -92,14 +102,19 @@ fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, Refus
         )));
     }
     if passages * sentences > MAX_PASSAGES_IN_ALL {
-        let message =
-            format!("{passages} passages for each of {sentences} sentences; at most {MAX_PASSAGES_IN_ALL} in all");
+        let message = format!(
+            "{passages} passages for each of {sentences} sentences; at most {MAX_PASSAGES_IN_ALL} in all"
+        );
         return Err(Refusal::too_large(message));
     }
     if passages > 0 && !scorer.has_text() {
-        return Err(Refusal::bad("this server's index is on another one, which has no passages to show"));
+        return Err(Refusal::bad(
+            "this server's index is on another one, which has no passages to show",
+        ));
     }
-    let checked = scorer.check(&texts, passages).map_err(|error| Refusal::failed(with_causes(error.as_ref())))?;
+    let checked = scorer
+        .check(&texts, passages)
+        .map_err(|error| Refusal::failed(with_causes(error.as_ref())))?;
     Ok(CheckReply { texts: checked })
 }
 
@@ -110,7 +125,9 @@ pub fn bind(args: &ServerArgs, limits: Limits, metrics: Metrics) -> Result<Serve
     let server = Server::bind(args.listen, limits, token, metrics)?;
     if is_open && !args.listen.ip().is_loopback() {
         let address = server.address();
-        tracing::warn!("anyone who can reach {address} can use this server: set --token-file or {TOKEN_VARIABLE}");
+        tracing::warn!(
+            "anyone who can reach {address} can use this server: set --token-file or {TOKEN_VARIABLE}"
+        );
     }
     Ok(server)
 }

@@ -30,7 +30,8 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     let demonstrations = Demonstrations::read(&args.file)?;
     let steps = settings.sft.steps(demonstrations.all.len());
     let model = parts::model(&policy)?;
-    let resolved = toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
+    let resolved =
+        toml::to_string_pretty(&settings).context("writing the resolved configuration")?;
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
@@ -70,10 +71,16 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     };
     let bar = output::progress(steps as u64, "imitating");
     bar.set_position(steps_done as u64);
-    memory.iter().for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&bar, line)));
+    memory
+        .iter()
+        .for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&bar, line)));
     output::note(
         &bar,
-        &format!("{} demonstrations, {steps} steps, into {}", plan.demonstrations.len(), path.display()),
+        &format!(
+            "{} demonstrations, {steps} steps, into {}",
+            plan.demonstrations.len(),
+            path.display()
+        ),
     );
     let trained = sft(&mut policy, &plan, &run, steps_done, &mut |metrics| {
         let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN);
@@ -83,13 +90,19 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
         !interrupt.asked()
     });
     bar.finish_and_clear();
-    let go_on = format!("`corver-host sft {} --out {} --resume` goes on", args.file.display(), path.display());
+    let go_on = format!(
+        "`corver-host sft {} --out {} --resume` goes on",
+        args.file.display(),
+        path.display()
+    );
     match trained {
         Err(SftError::Stopped { step }) => {
             output::note(&bar, &format!("stopped after step {step} of {steps}; {go_on}"));
             Ok(())
         }
-        trained => show(&trained.with_context(|| format!("the run is unfinished; {go_on}"))?, &run, json),
+        trained => {
+            show(&trained.with_context(|| format!("the run is unfinished; {go_on}"))?, &run, json)
+        }
     }
 }
 
@@ -115,6 +128,9 @@ fn show(summary: &SftSummary, run: &RunDir, json: bool) -> Result<()> {
     output::line(format_args!(
         "{demonstrations} demonstrations in {steps} steps, {seconds_total:.0} s: loss {loss_first:.3} → {loss_last:.3} nats a token"
     ));
-    output::line(format_args!("train --set policy.adapter={} goes on from there", adapter.display()));
+    output::line(format_args!(
+        "train --set policy.adapter={} goes on from there",
+        adapter.display()
+    ));
     Ok(())
 }

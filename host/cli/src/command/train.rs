@@ -13,8 +13,8 @@ use corver_reward::plugin;
 use corver_settings::{ChatPrices, PriceSection, Settings};
 use corver_study::eval::Evaluation;
 use corver_study::run::{
-    Observer, Plan, Prices, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError, fingerprint, folder,
-    text_fingerprint, train,
+    Observer, Plan, Prices, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError,
+    fingerprint, folder, text_fingerprint, train,
 };
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
@@ -31,9 +31,9 @@ use crate::resumed;
 use crate::scoring::ScoringConfig;
 use crate::settings;
 
-/// The settings that a resumed run may have changed: it may go on for longer (the second is the same
-/// number, for the schedule), with another server of the same model, and with more money for its verifier's replies. The last section
-/// is not about training.
+/// The settings that a resumed run may have changed: it may go on for longer (the second is the
+/// same number, for the schedule), with another server of the same model, and with more money for
+/// its verifier's replies. The last section is not about training.
 const FREE: [&str; 20] = [
     "run.steps",
     "update.total_steps",
@@ -70,7 +70,10 @@ pub fn run(args: &TrainArgs, json: bool) -> Result<()> {
         show(&summary, &run);
     }
     let report = report::write(std::slice::from_ref(&run), None).with_context(|| {
-        format!("the run is finished; its report is not, and `corver-host report {}` writes it", run.display())
+        format!(
+            "the run is finished; its report is not, and `corver-host report {}` writes it",
+            run.display()
+        )
     })?;
     if !json {
         output::line(format_args!("the report is in {}", report.display()));
@@ -92,7 +95,11 @@ pub struct TrainConfig {
 
 impl TrainConfig {
     /// Resolves every part; with --replay neither corpus nor verifiers are needed.
-    pub fn resolve(recording: &RecordingArgs, settings: &mut Settings, problems: &mut Problems) -> Option<Self> {
+    pub fn resolve(
+        recording: &RecordingArgs,
+        settings: &mut Settings,
+        problems: &mut Problems,
+    ) -> Option<Self> {
         let policy = PolicyConfig::resolve(settings, problems);
         let train = TrainSets::resolve(settings, problems);
         let eval = EvalSet::resolve(settings, problems);
@@ -147,7 +154,8 @@ fn show_plan(prepared: &Prepared, json: bool) -> Result<()> {
 pub struct Surroundings<'a> {
     /// What breaks off all of them; a run alone listens for its own.
     pub interrupt: Option<&'a Interrupt>,
-    /// A run that must have begun with the same model, data, rule and index; only the seed may be another.
+    /// A run that must have begun with the same model, data, rule and index; only the seed may be
+    /// another.
     pub like: Option<&'a Path>,
 }
 
@@ -180,7 +188,8 @@ impl Opened {
 
         let mut manifest = RunManifest::default();
         manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-        manifest.set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(settings, &FREE)?));
+        manifest
+            .set(resumed::CONFIGURATION, text_fingerprint(&resumed::decisive(settings, &FREE)?));
         manifest.set("plugin", &rules.hash);
         manifest.set("judge", grader_fingerprint(config.scoring.rules.judge.as_ref())?);
         manifest.set("format", grader_fingerprint(config.scoring.rules.format.as_ref())?);
@@ -193,7 +202,10 @@ impl Opened {
         if let Some(adapter) = &config.policy.adapter {
             manifest.set("adapter", fingerprint(adapter)?);
         }
-        manifest.set("questions", text_fingerprint(&serde_json::to_string(&(&plan.train.questions, &plan.eval))?));
+        manifest.set(
+            "questions",
+            text_fingerprint(&serde_json::to_string(&(&plan.train.questions, &plan.eval))?),
+        );
         manifest.set(SEED, settings.run.seed.to_string());
         manifest.set("device", device);
         Ok(Self { prepared, plan, rules, graders, verifiers, extractor, manifest })
@@ -206,18 +218,23 @@ impl Opened {
     }
 }
 
-/// Whether a run with these arguments would begin with the same model, data, rule and index as the one in `like`.
+/// Whether a run with these arguments would begin with the same model, data, rule and index as the
+/// one in `like`.
 pub fn check_like(args: &TrainArgs, like: &Path) -> Result<()> {
     Opened::of(args)?.check_like(like)
 }
 
 /// One run, and its folder; `None` where an interrupt stopped it, which is said.
-pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<Option<(Summary, PathBuf)>> {
+pub fn train_once(
+    args: &TrainArgs,
+    surroundings: &Surroundings<'_>,
+) -> Result<Option<(Summary, PathBuf)>> {
     let opened = Opened::of(args)?;
     if let Some(like) = surroundings.like {
         opened.check_like(like)?;
     }
-    let Opened { prepared, plan, mut rules, mut graders, verifiers, mut extractor, manifest } = opened;
+    let Opened { prepared, plan, mut rules, mut graders, verifiers, mut extractor, manifest } =
+        opened;
     let resolved = prepared.as_toml()?;
     let Prepared { config, settings, model, memory } = prepared;
 
@@ -226,8 +243,10 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train.questions, &plan.step.sampling)?;
     // From here on there is something to go on with.
-    let interrupt = surroundings.interrupt.map_or_else(Interrupt::listen, |interrupt| Ok(interrupt.clone()))?;
-    let (run, steps_done) = open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
+    let interrupt =
+        surroundings.interrupt.map_or_else(Interrupt::listen, |interrupt| Ok(interrupt.clone()))?;
+    let (run, steps_done) =
+        open_run(args, &rules.name, &resolved, &manifest, &mut policy, plan.steps)?;
     let mut verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
     policy.keep_failures(run.path());
     let mut scorers = Scorers {
@@ -248,7 +267,9 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
             Box::new(policy)
         }
     };
-    memory.iter().for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&screen.bar, line)));
+    memory
+        .iter()
+        .for_each(|plan| plan.to_string().lines().for_each(|line| output::note(&screen.bar, line)));
     output::note(
         &screen.bar,
         &format!("rule {}, {} steps, into {}", plan.rewards.rule, plan.steps, run.path().display()),
@@ -258,7 +279,10 @@ pub fn train_once(args: &TrainArgs, surroundings: &Surroundings<'_>) -> Result<O
     let go_on = format!("`corver-host train --out {} --resume` goes on", run.path().display());
     match trained {
         Err(TrainError::Stopped { step }) => {
-            output::note(&screen.bar, &format!("stopped after step {step} of {}; {go_on}", plan.steps));
+            output::note(
+                &screen.bar,
+                &format!("stopped after step {step} of {}; {go_on}", plan.steps),
+            );
             Ok(None)
         }
         trained => {
@@ -305,7 +329,10 @@ fn plan(config: &TrainConfig, settings: &Settings, rule: &str) -> Result<Plan> {
             rule: rule.to_owned(),
             weights: rules.plugins.iter().map(|plugin| plugin.weight).collect(),
             judge: rules.judge.as_ref().map_or_else(|| "string-match".to_owned(), Grader::name),
-            format: rules.format.as_ref().map_or_else(|| "think-then-answer".to_owned(), Grader::name),
+            format: rules
+                .format
+                .as_ref()
+                .map_or_else(|| "think-then-answer".to_owned(), Grader::name),
         },
         prices: Prices { count, nli, passages, prompt, completion },
     })
@@ -355,12 +382,19 @@ impl Screen {
 
 impl Observer for Screen {
     fn answering(&mut self, done: usize, total: usize) {
-        self.bar.set_message(if done < total { format!("answering {done}/{total}") } else { "training".into() });
+        self.bar.set_message(if done < total {
+            format!("answering {done}/{total}")
+        } else {
+            "training".into()
+        });
     }
 
     fn evaluated(&mut self, which: &'static str, evaluation: &Evaluation) {
         let (percent, questions) = (100.0 * evaluation.accuracy, evaluation.grades.total());
-        output::note(&self.bar, &format!("{which} policy: {percent:.1} % of {questions} questions right"));
+        output::note(
+            &self.bar,
+            &format!("{which} policy: {percent:.1} % of {questions} questions right"),
+        );
     }
 
     fn warned(&mut self, warning: &str) {
@@ -386,7 +420,10 @@ impl Observer for Screen {
     fn wants_to_stop(&self) -> bool {
         let asked = self.interrupt.asked();
         if asked && !self.told.replace(true) {
-            output::note(&self.bar, "interrupted: what is not finished is left; Ctrl-C again ends at once");
+            output::note(
+                &self.bar,
+                "interrupted: what is not finished is left; Ctrl-C again ends at once",
+            );
         }
         asked
     }
@@ -394,20 +431,50 @@ impl Observer for Screen {
 
 fn show(summary: &Summary, run: &Path) {
     let percent = |value: Option<f64>| value.map_or("–".to_owned(), output::percent);
-    let tokens = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1} tokens"));
+    let tokens =
+        |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1} tokens"));
     let number = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
     let mut rows = vec![
         ["accuracy".into(), percent(summary.accuracy_before), percent(summary.accuracy_after)],
-        ["supported sentences".into(), percent(summary.supported_rate_before), percent(summary.supported_rate_after)],
-        ["refusals".into(), percent(summary.refusal_rate_before), percent(summary.refusal_rate_after)],
-        ["cut off".into(), percent(summary.cut_off_rate_before), percent(summary.cut_off_rate_after)],
-        ["no answer".into(), percent(summary.unformatted_rate_before), percent(summary.unformatted_rate_after)],
-        ["mean length".into(), tokens(summary.mean_length_before), tokens(summary.mean_length_after)],
+        [
+            "supported sentences".into(),
+            percent(summary.supported_rate_before),
+            percent(summary.supported_rate_after),
+        ],
+        [
+            "refusals".into(),
+            percent(summary.refusal_rate_before),
+            percent(summary.refusal_rate_after),
+        ],
+        [
+            "cut off".into(),
+            percent(summary.cut_off_rate_before),
+            percent(summary.cut_off_rate_after),
+        ],
+        [
+            "no answer".into(),
+            percent(summary.unformatted_rate_before),
+            percent(summary.unformatted_rate_after),
+        ],
+        [
+            "mean length".into(),
+            tokens(summary.mean_length_before),
+            tokens(summary.mean_length_after),
+        ],
     ];
     if summary.true_sentences_after.is_some() {
-        let [truths, falsehoods] = ["true sentences", "false sentences"].map(|name| format!("{name} of an answer"));
-        rows.push([truths, number(summary.true_sentences_before), number(summary.true_sentences_after)]);
-        rows.push([falsehoods, number(summary.false_sentences_before), number(summary.false_sentences_after)]);
+        let [truths, falsehoods] =
+            ["true sentences", "false sentences"].map(|name| format!("{name} of an answer"));
+        rows.push([
+            truths,
+            number(summary.true_sentences_before),
+            number(summary.true_sentences_after),
+        ]);
+        rows.push([
+            falsehoods,
+            number(summary.false_sentences_before),
+            number(summary.false_sentences_after),
+        ]);
     }
     output::table(["held-out questions, greedy", "before", "after"], rows);
     let Summary { rewards, lambda_corver, lambda_judge, lambda_format, seed, .. } = summary;
@@ -415,7 +482,12 @@ fn show(summary: &Summary, run: &Path) {
     output::line(format_args!(
         "rule {} ({}), judge {} ({lambda_judge}), format {} ({lambda_format}), seed {seed}",
         rewards.rule,
-        rewards.weights.iter().map(|weight| (weight * lambda_corver).to_string()).collect::<Vec<_>>().join(", "),
+        rewards
+            .weights
+            .iter()
+            .map(|weight| (weight * lambda_corver).to_string())
+            .collect::<Vec<_>>()
+            .join(", "),
         rewards.judge,
         rewards.format,
     ));

@@ -4,8 +4,9 @@
 //! A_t = (R_t − mean_j R_j) / (std_j R_j + 1e-4),   j over the group
 //! ```
 //!
-//! (Paper, Eq. advantage.) The spread is that of the R_k and not of the tokens: where all R_k of a group coincide while tokens differ,
-//! advantages reach the thousands. [`AdvantageSettings::min_spread`] can skip such groups; by default they are kept, as published.
+//! (Paper, Eq. advantage.) The spread is that of the R_k and not of the tokens: where all R_k of a
+//! group coincide while tokens differ, advantages reach the thousands.
+//! [`AdvantageSettings::min_spread`] can skip such groups; by default they are kept, as published.
 
 use crate::{AdvantageSettings, ScaleRewards};
 
@@ -18,7 +19,11 @@ const EPSILON: f64 = 1e-4;
 /// # Panics
 /// Where `num_generations` is 0.
 #[must_use]
-pub fn baselines(completion_means: &[f64], num_generations: usize, settings: &AdvantageSettings) -> Vec<Baseline> {
+pub fn baselines(
+    completion_means: &[f64],
+    num_generations: usize,
+    settings: &AdvantageSettings,
+) -> Vec<Baseline> {
     let batch = unbiased_std(completion_means);
     let baseline = |group: &[f64]| {
         let spread = match settings.scale_rewards {
@@ -29,7 +34,11 @@ pub fn baselines(completion_means: &[f64], num_generations: usize, settings: &Ad
             ScaleRewards::Group | ScaleRewards::Batch => spread + EPSILON,
             ScaleRewards::None => 1.0,
         };
-        Baseline { centre: mean(group), spread, scale: (spread >= settings.min_spread).then_some(scale) }
+        Baseline {
+            centre: mean(group),
+            spread,
+            scale: (spread >= settings.min_spread).then_some(scale),
+        }
     };
     completion_means.chunks(num_generations).map(baseline).collect()
 }
@@ -39,7 +48,11 @@ pub fn baselines(completion_means: &[f64], num_generations: usize, settings: &Ad
 /// # Panics
 /// Where `num_generations` is 0.
 #[must_use]
-pub fn normalize(returns: &[Vec<f64>], num_generations: usize, settings: &AdvantageSettings) -> Advantages {
+pub fn normalize(
+    returns: &[Vec<f64>],
+    num_generations: usize,
+    settings: &AdvantageSettings,
+) -> Advantages {
     let completion_means = means(returns);
     let baselines = baselines(&completion_means, num_generations, settings);
     let rows = returns.iter().enumerate().map(|(index, row)| {

@@ -56,7 +56,11 @@ impl Advantages {
             targets: None,
             reward: mean(completion_means),
             reward_std: mean(spreads),
-            frac_reward_zero_std: if spreads.is_empty() { 0.0 } else { zero as f64 / spreads.len() as f64 },
+            frac_reward_zero_std: if spreads.is_empty() {
+                0.0
+            } else {
+                zero as f64 / spreads.len() as f64
+            },
         }
     }
 }
@@ -91,7 +95,8 @@ pub enum Estimator {
     Rloo,
     /// See [`gae()`]; whitened over the batch.
     Gae(GaeSettings),
-    /// 1 for every token of a group's best completion, −1 for those of its worst, 0 elsewhere: see [`pairs()`].
+    /// 1 for every token of a group's best completion, −1 for those of its worst, 0 elsewhere: see
+    /// [`pairs()`].
     Pairs,
 }
 
@@ -102,12 +107,14 @@ impl Default for Estimator {
 }
 
 impl Estimator {
-    /// The advantages of `returns` (`[B][T]`, groups of `num_generations` next to each other). `points` are what of it tokens earned by
-    /// themselves, or empty; `values` are what a critic expected of each token.
+    /// The advantages of `returns` (`[B][T]`, groups of `num_generations` next to each other).
+    /// `points` are what of it tokens earned by themselves, or empty; `values` are what a critic
+    /// expected of each token.
     ///
     /// # Errors
     /// [`Self::Gae`] without `values`, or with some of another shape. Token rewards (`points`) with a baseline of the group or the batch:
-    /// without a reward-to-go such a reward would reach its own token alone, while it raises the baseline of all others.
+    /// without a reward-to-go such a reward would reach its own token alone, while it raises the
+    /// baseline of all others.
     ///
     /// # Panics
     /// Where `num_generations` is 0.
@@ -125,31 +132,49 @@ impl Estimator {
                 .into());
         }
         let completion_means = means(returns);
-        let spreads: Vec<f64> = completion_means.chunks(num_generations).map(unbiased_std).collect();
+        let spreads: Vec<f64> =
+            completion_means.chunks(num_generations).map(unbiased_std).collect();
         let (advantages, targets) = match self {
             Self::Grpo(settings) => return Ok(normalize(returns, num_generations, settings)),
-            Self::Reinforce => (measured(returns, &reinforce::baselines(&completion_means, num_generations)), None),
-            Self::Rloo => (measured(returns, &rloo::baselines(&completion_means, num_generations)), None),
+            Self::Reinforce => {
+                (measured(returns, &reinforce::baselines(&completion_means, num_generations)), None)
+            }
+            Self::Rloo => {
+                (measured(returns, &rloo::baselines(&completion_means, num_generations)), None)
+            }
             Self::Gae(settings) => {
-                let values = values.filter(|values| values.iter().map(Vec::len).eq(returns.iter().map(Vec::len)));
-                let values = values.ok_or("the policy has no critic that says what it expects of each token")?;
+                let values = values
+                    .filter(|values| values.iter().map(Vec::len).eq(returns.iter().map(Vec::len)));
+                let values = values
+                    .ok_or("the policy has no critic that says what it expects of each token")?;
                 gae::of_batch(returns, points, values, settings)
             }
-            Self::Pairs => (pairs::signs(returns, &pairs(&completion_means, num_generations)), None),
+            Self::Pairs => {
+                (pairs::signs(returns, &pairs(&completion_means, num_generations)), None)
+            }
         };
         Ok(Advantages { targets, ..Advantages::new(advantages, &completion_means, &spreads) })
     }
 
-    /// What each completion is measured against, from the R_k of all of a step; `None` where its returns alone do not say.
+    /// What each completion is measured against, from the R_k of all of a step; `None` where its
+    /// returns alone do not say.
     ///
     /// # Panics
     /// Where `num_generations` is 0.
     #[must_use]
-    pub fn baselines(&self, completion_means: &[f64], num_generations: usize) -> Option<Vec<Baseline>> {
+    pub fn baselines(
+        &self,
+        completion_means: &[f64],
+        num_generations: usize,
+    ) -> Option<Vec<Baseline>> {
         match self {
             Self::Grpo(settings) => {
                 let of_groups = baselines(completion_means, num_generations, settings);
-                Some((0..completion_means.len()).map(|index| of_groups[index / num_generations]).collect())
+                Some(
+                    (0..completion_means.len())
+                        .map(|index| of_groups[index / num_generations])
+                        .collect(),
+                )
             }
             Self::Reinforce => Some(reinforce::baselines(completion_means, num_generations)),
             Self::Rloo => Some(rloo::baselines(completion_means, num_generations)),
@@ -161,7 +186,11 @@ impl Estimator {
     ///
     /// # Errors
     /// [`Self::Pairs`] with a label: what is chosen or rejected is a whole completion.
-    pub fn with_signs(&self, mut advantages: Advantages, labels: &[Vec<i8>]) -> Result<Advantages, PartError> {
+    pub fn with_signs(
+        &self,
+        mut advantages: Advantages,
+        labels: &[Vec<i8>],
+    ) -> Result<Advantages, PartError> {
         if *self == Self::Pairs && labels.iter().flatten().any(|&label| label != 0) {
             return Err(
                 "the rule labels sentences, and DPO prefers whole completions: choose another `update.algorithm`"
@@ -184,7 +213,9 @@ impl Estimator {
 
 /// Every token's return against the baseline of its completion.
 fn measured(returns: &[Vec<f64>], baselines: &[Baseline]) -> Vec<Vec<f64>> {
-    let row = |(row, baseline): (&Vec<f64>, &Baseline)| row.iter().map(|value| baseline.advantage(*value)).collect();
+    let row = |(row, baseline): (&Vec<f64>, &Baseline)| {
+        row.iter().map(|value| baseline.advantage(*value)).collect()
+    };
     returns.iter().zip(baselines).map(row).collect()
 }
 
@@ -227,19 +258,32 @@ mod tests {
             Estimator::default().advantages(&returns(), &[], None, 2).unwrap(),
             normalize(&returns(), 2, &AdvantageSettings::default())
         );
-        assert_eq!(values(&Estimator::Reinforce), [vec![-4.0, -2.0], vec![-1.0], vec![2.0], vec![2.0, 2.0]]);
-        assert_eq!(values(&Estimator::Rloo), [vec![-3.0, -1.0], vec![2.0], vec![0.0], vec![0.0, 0.0]]);
-        assert_eq!(values(&Estimator::Pairs), [vec![-1.0, -1.0], vec![1.0], vec![0.0], vec![0.0, 0.0]]);
+        assert_eq!(
+            values(&Estimator::Reinforce),
+            [vec![-4.0, -2.0], vec![-1.0], vec![2.0], vec![2.0, 2.0]]
+        );
+        assert_eq!(
+            values(&Estimator::Rloo),
+            [vec![-3.0, -1.0], vec![2.0], vec![0.0], vec![0.0, 0.0]]
+        );
+        assert_eq!(
+            values(&Estimator::Pairs),
+            [vec![-1.0, -1.0], vec![1.0], vec![0.0], vec![0.0, 0.0]]
+        );
     }
 
     #[test]
     fn token_rewards_need_a_reward_to_go() {
         let of_one_token = [vec![0.0, 0.5], vec![0.0], vec![0.0], vec![0.0, 0.0]];
         for estimator in [Estimator::default(), Estimator::Reinforce, Estimator::Rloo] {
-            let refused = estimator.advantages(&returns(), &of_one_token, None, 2).unwrap_err().to_string();
+            let refused =
+                estimator.advantages(&returns(), &of_one_token, None, 2).unwrap_err().to_string();
             assert!(refused.contains("set `update.algorithm = \"ppo\"`"), "{refused}");
             let none: Vec<Vec<f64>> = of_one_token.iter().map(|row| vec![0.0; row.len()]).collect();
-            assert!(estimator.advantages(&returns(), &none, None, 2).is_ok(), "a rule of sentences has none");
+            assert!(
+                estimator.advantages(&returns(), &none, None, 2).is_ok(),
+                "a rule of sentences has none"
+            );
         }
         let critic: Vec<Vec<f64>> = returns().iter().map(|row| vec![0.0; row.len()]).collect();
         let gae = Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 1.0 });
@@ -250,7 +294,9 @@ mod tests {
 
     #[test]
     fn all_of_them_log_the_same_spread() {
-        for estimator in [Estimator::default(), Estimator::Reinforce, Estimator::Rloo, Estimator::Pairs] {
+        for estimator in
+            [Estimator::default(), Estimator::Reinforce, Estimator::Rloo, Estimator::Pairs]
+        {
             let Advantages { reward, reward_std, frac_reward_zero_std, .. } =
                 estimator.advantages(&returns(), &[], None, 2).unwrap();
             assert_eq!((reward, reward_std, frac_reward_zero_std), (5.0, 2f64.sqrt() / 2.0, 0.5));
@@ -271,7 +317,10 @@ mod tests {
         let estimator = Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 0.95 });
         let error = estimator.advantages(&returns(), &[], None, 2).unwrap_err();
         assert!(error.to_string().contains("no critic"), "{error}");
-        assert!(estimator.advantages(&returns(), &[], Some(&[vec![0.0]]), 2).is_err(), "another shape");
+        assert!(
+            estimator.advantages(&returns(), &[], Some(&[vec![0.0]]), 2).is_err(),
+            "another shape"
+        );
         assert!(estimator.advantages(&returns(), &[], Some(&returns()), 2).is_ok());
     }
 }

@@ -1,5 +1,5 @@
-//! Preference pairs drawn from the reward, for DPO: of each group the completion with the largest R_k against the one with the
-//! smallest. A group whose R_k are all the same has none.
+//! Preference pairs drawn from the reward, for DPO: of each group the completion with the largest
+//! R_k against the one with the smallest. A group whose R_k are all the same has none.
 
 /// Two completions of a group, by their place in the batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,12 +23,14 @@ pub fn pairs(completion_means: &[f64], num_generations: usize) -> Vec<Pair> {
         let chosen = places.clone().rev().max_by(|&a, &b| group[a].total_cmp(&group[b]))?;
         let rejected = places.min_by(|&a, &b| group[a].total_cmp(&group[b]))?;
         let first = number * num_generations;
-        (group[chosen] > group[rejected]).then_some(Pair { chosen: first + chosen, rejected: first + rejected })
+        (group[chosen] > group[rejected])
+            .then_some(Pair { chosen: first + chosen, rejected: first + rejected })
     };
     groups.filter_map(of_group).collect()
 }
 
-/// `[B][T]`, as long as `returns`: 1 for the tokens of a chosen completion, −1 for those of a rejected one, else 0.
+/// `[B][T]`, as long as `returns`: 1 for the tokens of a chosen completion, −1 for those of a
+/// rejected one, else 0.
 pub(super) fn signs(returns: &[Vec<f64>], pairs: &[Pair]) -> Vec<Vec<f64>> {
     let mut signs: Vec<Vec<f64>> = returns.iter().map(|row| vec![0.0; row.len()]).collect();
     for pair in pairs {

@@ -4,17 +4,22 @@
 //! A_t = R_t − 1/(G − 1) · Σ_{j ≠ k} R_j,   for the tokens of completion k of a group of G
 //! ```
 //!
-//! The baseline knows nothing of the completion itself, so it has no bias. Nothing is divided by a spread.
+//! The baseline knows nothing of the completion itself, so it has no bias. Nothing is divided by a
+//! spread.
 
 use super::{Baseline, unbiased_std};
 
-/// One per completion; one that is alone in its group is measured against itself. The spread is the group's, for the logs.
+/// One per completion; one that is alone in its group is measured against itself. The spread is the
+/// group's, for the logs.
 pub(super) fn baselines(completion_means: &[f64], num_generations: usize) -> Vec<Baseline> {
     let of_group = |group: &[f64]| {
         let (sum, spread) = (group.iter().sum::<f64>(), unbiased_std(group));
         let others = (group.len() - 1) as f64;
         let centre = move |own: f64| if others == 0.0 { own } else { (sum - own) / others };
-        group.iter().map(|own| Baseline { centre: centre(*own), spread, scale: Some(1.0) }).collect::<Vec<_>>()
+        group
+            .iter()
+            .map(|own| Baseline { centre: centre(*own), spread, scale: Some(1.0) })
+            .collect::<Vec<_>>()
     };
     completion_means.chunks(num_generations).flat_map(of_group).collect()
 }
@@ -25,7 +30,8 @@ mod tests {
 
     #[test]
     fn a_baseline_is_the_mean_of_the_others() {
-        let centres: Vec<f64> = baselines(&[1.0, 2.0, 6.0, 0.0, 0.0, 3.0], 3).iter().map(|one| one.centre).collect();
+        let centres: Vec<f64> =
+            baselines(&[1.0, 2.0, 6.0, 0.0, 0.0, 3.0], 3).iter().map(|one| one.centre).collect();
         assert_eq!(centres, [4.0, 3.5, 1.5, 1.5, 1.5, 0.0]);
         assert_eq!(baselines(&[5.0], 1)[0].advantage(5.0), 0.0, "nothing to learn from one alone");
     }

@@ -1,6 +1,7 @@
 //! Advantages that take the signs of labels, after they were made (FSPO).
 
-/// A becomes −A where it and its token's label, 1 or −1, have opposite signs. A label of 0 changes nothing. Both are `[B][T]`.
+/// A becomes −A where it and its token's label, 1 or −1, have opposite signs. A label of 0 changes
+/// nothing. Both are `[B][T]`.
 pub fn take_signs(advantages: &mut [Vec<f64>], labels: &[Vec<i8>]) {
     for (advantage, label) in advantages.iter_mut().flatten().zip(labels.iter().flatten()) {
         *advantage = signed(*advantage, *label);

@@ -1,5 +1,5 @@
-//! What a query costs when nothing of the index is in memory: each is asked of an index that was just opened, and whose
-//! files the system was told to forget.
+//! What a query costs when nothing of the index is in memory: each is asked of an index that was
+//! just opened, and whose files the system was told to forget.
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,8 +18,8 @@ pub struct Cold {
     pub nanoseconds: u64,
 }
 
-/// Asks some queries one by one, each in a fresh state. `pages` counts for both engines alike. Nobody else may have the
-/// index open: the system keeps mapped pages.
+/// Asks some queries one by one, each in a fresh state. `pages` counts for both engines alike.
+/// Nobody else may have the index open: the system keeps mapped pages.
 pub fn ask(path: &Path, queries: &[Query], pages: &mut Official) -> Vec<Cold> {
     let mut ask_one = |query: &Query| {
         forget(path);
@@ -30,7 +30,8 @@ pub fn ask(path: &Path, queries: &[Query], pages: &mut Official) -> Vec<Cold> {
             Ask::Ngram(ids) => drop(index.count(ids)),
             Ask::Cnf { cnf, max_clause_freq, max_diff_tokens } => {
                 let (max_clause_freq, max_diff_tokens) = (*max_clause_freq, *max_diff_tokens);
-                let options = CnfOptions { max_clause_freq, max_diff_tokens, mode: Mode::Compatible };
+                let options =
+                    CnfOptions { max_clause_freq, max_diff_tokens, mode: Mode::Compatible };
                 drop(index.count_cnf(cnf, &options, None));
             }
         }

@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-/// The least time of every query over the passes, which other work on the machine disturbs least. Nanoseconds.
+/// The least time of every query over the passes, which other work on the machine disturbs least.
+/// Nanoseconds.
 #[derive(Debug, Clone)]
 pub struct Times(Vec<u64>);
 
@@ -71,11 +72,23 @@ impl Ratio {
     }
 
     /// Two amounts: the larger one is the worse.
-    pub fn of_amounts(what: &'static str, ours: f64, theirs: f64, unit: &'static str, bar: f64) -> Self {
+    pub fn of_amounts(
+        what: &'static str,
+        ours: f64,
+        theirs: f64,
+        unit: &'static str,
+        bar: f64,
+    ) -> Self {
         Self::new(what, (ours, theirs), unit, theirs / ours, bar)
     }
 
-    fn new(what: &'static str, (ours, theirs): (f64, f64), unit: &'static str, ratio: f64, bar: f64) -> Self {
+    fn new(
+        what: &'static str,
+        (ours, theirs): (f64, f64),
+        unit: &'static str,
+        ratio: f64,
+        bar: f64,
+    ) -> Self {
         Self { what, ours, theirs, unit, ratio, bar, met: ratio >= bar }
     }
 
@@ -103,7 +116,10 @@ pub fn digits(value: f64) -> String {
 }
 
 /// A Markdown table, the way it goes into docs/performance.md.
-pub fn table<const COLUMNS: usize>(head: [&str; COLUMNS], rows: impl IntoIterator<Item = [String; COLUMNS]>) -> String {
+pub fn table<const COLUMNS: usize>(
+    head: [&str; COLUMNS],
+    rows: impl IntoIterator<Item = [String; COLUMNS]>,
+) -> String {
     let mut text = format!("| {} |\n|{}\n", head.join(" | "), " --- |".repeat(COLUMNS));
     for row in rows {
         text += &format!("| {} |\n", row.join(" | "));

@@ -1,15 +1,16 @@
-//! The official engine (`infini-gram` 2.6.0) and this one in one run, on the same index, with the same queries:
-//! `make bench-corpus`.
+//! The official engine (`infini-gram` 2.6.0) and this one in one run, on the same index, with the
+//! same queries: `make bench-corpus`.
 //!
-//! `CORVER_PEER_PYTHON` names the Python that has the official engine. The text is `$CORVER_SHARED/corpora` with the
-//! golden queries; or else `CORVER_BENCH_TEXT` names a folder with JSONL files and the `tokenizer.json` to index them
-//! with, and the queries are drawn from the index. Results go to `target/bench/corpus.json`.
+//! `CORVER_PEER_PYTHON` names the Python that has the official engine. The text is
+//! `$CORVER_SHARED/corpora` with the golden queries; or else `CORVER_BENCH_TEXT` names a folder
+//! with JSONL files and the `tokenizer.json` to index them with, and the queries are drawn from the
+//! index. Results go to `target/bench/corpus.json`.
 //!
-//! How it is measured: one thread; the page cache is warm, and both engines have answered every query before, ours so often
-//! that it keeps what it is going to keep. Both take
-//! turns at each group of queries, a few passes at a time; each call is timed on its own, and the least time of a
-//! query counts. The official engine is called through the class that its C++ extension exports, so its times hold the
-//! conversion of the arguments; ours hold the clock's own twenty nanoseconds.
+//! How it is measured: one thread; the page cache is warm, and both engines have answered every
+//! query before, ours so often that it keeps what it is going to keep. Both take turns at each
+//! group of queries, a few passes at a time; each call is timed on its own, and the least time of a
+//! query counts. The official engine is called through the class that its C++ extension exports, so
+//! its times hold the conversion of the arguments; ours hold the clock's own twenty nanoseconds.
 #![allow(clippy::print_stdout)] // the tables are what the command is for
 
 mod cold;
@@ -27,20 +28,23 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use cold::Cold;
-use corver_corpus::{BuildOptions, CnfCount, CnfOptions, Index, Info, Mode, OpenOptions, Tokenizer, build};
+use corver_corpus::{
+    BuildOptions, CnfCount, CnfOptions, Index, Info, Mode, OpenOptions, Tokenizer, build,
+};
 use figures::{Ratio, Times, digits, table};
 use mix::{Ask, Query};
 use official::Official;
 use process::processor_seconds;
 use serde_json::json;
 
-/// How often the engines take turns, and how often each asks a group of queries before it is the other's turn: pairs,
-/// n-grams, and the rest, which takes the official engine many seconds.
+/// How often the engines take turns, and how often each asks a group of queries before it is the
+/// other's turn: pairs, n-grams, and the rest, which takes the official engine many seconds.
 const TURNS: usize = 2;
 const PASSES: [usize; 3] = [3, 3, 1];
 /// Pairs that are asked of a cold index.
 const COLD_QUERIES: usize = 100;
-/// How often we are asked everything beforehand, so that the page cache and the kept lists are warm.
+/// How often we are asked everything beforehand, so that the page cache and the kept lists are
+/// warm.
 const WARM_UPS: usize = 2;
 /// How long the threads ask for.
 const RATE_SECONDS: f64 = 2.0;
@@ -97,11 +101,16 @@ fn main() {
     for _ in 0..TURNS {
         for (group, passes) in groups.iter().zip(PASSES) {
             (0..passes).for_each(|_| theirs.take_in(group, official.pass(group)));
-            // The other engine has filled the processor's caches: a pass without the clock, or the first way would be slower.
-            queries[group.clone()].iter().for_each(|query| _ = time(&engines.caching, query, &WAYS[COMPATIBLE]));
+            // The other engine has filled the processor's caches: a pass without the clock, or the
+            // first way would be slower.
+            queries[group.clone()]
+                .iter()
+                .for_each(|query| _ = time(&engines.caching, query, &WAYS[COMPATIBLE]));
             for (times, way) in ours.iter_mut().zip(&WAYS) {
                 for _ in 0..passes {
-                    let pass = queries[group.clone()].iter().map(|query| time(engines.of(way), query, way));
+                    let pass = queries[group.clone()]
+                        .iter()
+                        .map(|query| time(engines.of(way), query, way));
                     times.take_in(group, pass.collect());
                 }
             }
@@ -121,18 +130,26 @@ fn main() {
     let their_cold = official.cold(&few);
     let our_cold = cold::ask(&path, &queries[few], &mut official);
 
-    let report = Report { info, queries, buckets, ours, theirs, our_rate, their_rate, our_cold, their_cold };
-    report.print_and_save(&Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench").join("corpus.json"));
+    let report =
+        Report { info, queries, buckets, ours, theirs, our_rate, their_rate, our_cold, their_cold };
+    report.print_and_save(
+        &Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench").join("corpus.json"),
+    );
 }
 
 /// The index, freshly built, and the queries, group by group.
 fn prepare() -> (Index, Vec<Query>) {
     let shared = std::env::var_os("CORVER_SHARED").map(PathBuf::from);
-    let (text, tokenizer) = match (&shared, std::env::var_os("CORVER_BENCH_TEXT").map(PathBuf::from)) {
-        (Some(shared), _) => (shared.join("corpora"), shared.join("tokenizers/llama2/tokenizer.json")),
-        (None, Some(text)) => (text.clone(), text.join("tokenizer.json")),
-        (None, None) => panic!("set CORVER_SHARED or CORVER_BENCH_TEXT; `make bench-corpus` does"),
-    };
+    let (text, tokenizer) =
+        match (&shared, std::env::var_os("CORVER_BENCH_TEXT").map(PathBuf::from)) {
+            (Some(shared), _) => {
+                (shared.join("corpora"), shared.join("tokenizers/llama2/tokenizer.json"))
+            }
+            (None, Some(text)) => (text.clone(), text.join("tokenizer.json")),
+            (None, None) => {
+                panic!("set CORVER_SHARED or CORVER_BENCH_TEXT; `make bench-corpus` does")
+            }
+        };
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bench-index");
     if path.exists() {
         std::fs::remove_dir_all(&path).expect("the bench's own folder can be removed");
@@ -188,10 +205,15 @@ fn compare_answers(engines: &Engines, queries: &[Query], official: &mut Official
 
 fn ask(index: &Index, query: &Query, way: &Way) -> CnfCount {
     match &query.ask {
-        Ask::Ngram(ids) => CnfCount { count: index.count(ids).expect("the index is sound"), ..CnfCount::default() },
+        Ask::Ngram(ids) => {
+            CnfCount { count: index.count(ids).expect("the index is sound"), ..CnfCount::default() }
+        }
         Ask::Cnf { cnf, max_clause_freq, max_diff_tokens } => {
-            let options =
-                CnfOptions { max_clause_freq: *max_clause_freq, max_diff_tokens: *max_diff_tokens, mode: way.mode };
+            let options = CnfOptions {
+                max_clause_freq: *max_clause_freq,
+                max_diff_tokens: *max_diff_tokens,
+                mode: way.mode,
+            };
             index.count_cnf(cnf, &options, way.enough).expect("the index is sound")
         }
     }
@@ -224,7 +246,8 @@ fn rate(index: &Index, queries: &[Query], threads: usize) -> [f64; 2] {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().map(|worker| worker.join().expect("no query panics")).sum()
     });
-    [start.elapsed().as_secs_f64(), processor_seconds() - processor_start].map(|seconds| asked as f64 / seconds)
+    [start.elapsed().as_secs_f64(), processor_seconds() - processor_start]
+        .map(|seconds| asked as f64 / seconds)
 }
 
 /// CNF queries by how many positions the official engine has to sort.
@@ -237,7 +260,8 @@ fn buckets(index: &Index, queries: &[Query]) -> Vec<(String, Vec<usize>)> {
             u64::MAX => format!("≥ {}", range.start),
             end => format!("{}–{}", range.start, end - 1),
         };
-        let inside = |&number: &usize| !queries[number].is_ngram() && range.contains(&positions[number]);
+        let inside =
+            |&number: &usize| !queries[number].is_ngram() && range.contains(&positions[number]);
         (name, (0..queries.len()).filter(inside).collect::<Vec<_>>())
     };
     let buckets = LIMITS.windows(2).map(|limits| bucket(limits[0]..limits[1]));
@@ -275,14 +299,46 @@ impl Report {
         let ours = |way: usize, group: &[usize]| self.ours[way].spread(group);
         let theirs = |group: &[usize]| self.theirs.spread(group);
         let all: Vec<usize> = (0..self.queries.len()).collect();
-        let pages = |cold: &[Cold]| cold.iter().map(|cold| cold.pages).sum::<u64>() as f64 / cold.len() as f64;
+        let pages = |cold: &[Cold]| {
+            cold.iter().map(|cold| cold.pages).sum::<u64>() as f64 / cold.len() as f64
+        };
         vec![
-            Ratio::of_times("entity pairs, p50", ours(COMPATIBLE, &pairs).p50, theirs(&pairs).p50, 50.0),
-            Ratio::of_times("entity pairs, p99", ours(COMPATIBLE, &pairs).p99, theirs(&pairs).p99, 10.0),
-            Ratio::of_rates("entity pairs, two threads", self.our_rate[0], self.their_rate[0], 100.0),
-            Ratio::of_rates("the same, by processor time", self.our_rate[1], self.their_rate[1], 100.0),
-            Ratio::of_times("n-grams, p50", ours(COMPATIBLE, &ngrams).p50, theirs(&ngrams).p50, 30.0),
-            Ratio::of_times("all CNF queries, mean", ours(COMPATIBLE, &mix).mean, theirs(&mix).mean, 10.0),
+            Ratio::of_times(
+                "entity pairs, p50",
+                ours(COMPATIBLE, &pairs).p50,
+                theirs(&pairs).p50,
+                50.0,
+            ),
+            Ratio::of_times(
+                "entity pairs, p99",
+                ours(COMPATIBLE, &pairs).p99,
+                theirs(&pairs).p99,
+                10.0,
+            ),
+            Ratio::of_rates(
+                "entity pairs, two threads",
+                self.our_rate[0],
+                self.their_rate[0],
+                100.0,
+            ),
+            Ratio::of_rates(
+                "the same, by processor time",
+                self.our_rate[1],
+                self.their_rate[1],
+                100.0,
+            ),
+            Ratio::of_times(
+                "n-grams, p50",
+                ours(COMPATIBLE, &ngrams).p50,
+                theirs(&ngrams).p50,
+                30.0,
+            ),
+            Ratio::of_times(
+                "all CNF queries, mean",
+                ours(COMPATIBLE, &mix).mean,
+                theirs(&mix).mean,
+                10.0,
+            ),
             Ratio::of_times(
                 "frequent pairs, enough = 20, mean",
                 ours(ENOUGH, &frequent).mean,
@@ -290,36 +346,66 @@ impl Report {
                 200.0,
             ),
             self.worst("the worst single query, `compatible`", COMPATIBLE, &all),
-            Ratio::of_amounts("a cold entity pair, mean", pages(&self.our_cold), pages(&self.their_cold), "pages", 1.0),
+            Ratio::of_amounts(
+                "a cold entity pair, mean",
+                pages(&self.our_cold),
+                pages(&self.their_cold),
+                "pages",
+                1.0,
+            ),
         ]
     }
 
     /// The query at which we are the least ahead.
     fn worst(&self, what: &'static str, way: usize, queries: &[usize]) -> Ratio {
         let ratio = |&query: &usize| self.theirs.of(query) as f64 / self.ours[way].of(query) as f64;
-        let worst = *queries.iter().min_by(|a, b| ratio(a).total_cmp(&ratio(b))).expect("there are queries");
+        let worst = *queries
+            .iter()
+            .min_by(|a, b| ratio(a).total_cmp(&ratio(b)))
+            .expect("there are queries");
         let micros = |times: &Times| times.of(worst) as f64 / 1e3;
         Ratio::of_times(what, micros(&self.ours[way]), micros(&self.theirs), 1.0)
     }
 
     fn print_and_save(&self, path: &Path) {
         let ratios = self.ratios();
-        println!("\n{}", table(["what", "here", "official", "ratio", "bar", ""], ratios.iter().map(Ratio::row)));
+        println!(
+            "\n{}",
+            table(["what", "here", "official", "ratio", "bar", ""], ratios.iter().map(Ratio::row))
+        );
 
         let spread_row = |name: String, number: usize, times: &Times, queries: &[usize]| {
             let spread = times.spread(queries);
-            let [p50, p95, p99, mean] = [spread.p50, spread.p95, spread.p99, spread.mean].map(digits);
+            let [p50, p95, p99, mean] =
+                [spread.p50, spread.p95, spread.p99, spread.mean].map(digits);
             [name, number.to_string(), p50, p95, p99, mean, digits(1e6 / spread.mean)]
         };
         let mut rows = Vec::new();
         for (name, queries) in self.groups().iter().map(|(name, queries)| (*name, queries)) {
-            let ways = if queries.iter().all(|&query| self.queries[query].is_ngram()) { 1 } else { WAYS.len() };
-            rows.push(spread_row(format!("{name}: official"), queries.len(), &self.theirs, queries));
+            let ways = if queries.iter().all(|&query| self.queries[query].is_ngram()) {
+                1
+            } else {
+                WAYS.len()
+            };
+            rows.push(spread_row(
+                format!("{name}: official"),
+                queries.len(),
+                &self.theirs,
+                queries,
+            ));
             for (way, times) in WAYS.iter().zip(&self.ours).take(ways) {
-                rows.push(spread_row(format!("{name}: {}", way.name), queries.len(), times, queries));
+                rows.push(spread_row(
+                    format!("{name}: {}", way.name),
+                    queries.len(),
+                    times,
+                    queries,
+                ));
             }
         }
-        println!("{}", table(["µs per call", "queries", "p50", "p95", "p99", "mean", "queries/s"], rows));
+        println!(
+            "{}",
+            table(["µs per call", "queries", "p50", "p95", "p99", "mean", "queries/s"], rows)
+        );
 
         let rows = self.buckets.iter().map(|(name, queries)| {
             let mean = |times: &Times| times.spread(queries).mean;
@@ -333,11 +419,13 @@ impl Report {
                 format!("{}×", digits(theirs / ours)),
             ]
         });
-        let head = ["positions to sort", "queries", "official, mean µs", "compatible", "exact", "ratio"];
+        let head =
+            ["positions to sort", "queries", "official, mean µs", "compatible", "exact", "ratio"];
         println!("{}", table(head, rows));
 
         let spreads = |queries: &[usize]| {
-            let mut spreads = serde_json::Map::from_iter([("queries".to_owned(), json!(queries.len()))]);
+            let mut spreads =
+                serde_json::Map::from_iter([("queries".to_owned(), json!(queries.len()))]);
             spreads.insert("official".to_owned(), json!(self.theirs.spread(queries)));
             for (way, times) in WAYS.iter().zip(&self.ours) {
                 spreads.insert(way.name.to_owned(), json!(times.spread(queries)));
@@ -355,7 +443,8 @@ impl Report {
             "groups_us": self.groups().iter().map(|(name, queries)| (*name, spreads(queries))).collect::<BTreeMap<_, _>>(),
             "buckets_us": self.buckets.iter().map(|(name, queries)| json!({"positions": name, "spreads": spreads(queries)})).collect::<Vec<_>>(),
         });
-        std::fs::create_dir_all(path.parent().expect("the file lies in a folder")).expect("target can be written");
+        std::fs::create_dir_all(path.parent().expect("the file lies in a folder"))
+            .expect("target can be written");
         std::fs::write(path, format!("{record:#}\n")).expect("target can be written");
         println!("{}; {}", machine(), path.display());
     }
@@ -365,7 +454,10 @@ impl Report {
 fn machine() -> String {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     let cpuinfo = read("/proc/cpuinfo");
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown processor");
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .unwrap_or(": unknown processor");
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let load = read("/proc/loadavg");
     let load = load.split(' ').next().unwrap_or_default();

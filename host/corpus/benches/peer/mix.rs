@@ -23,7 +23,10 @@ pub enum Ask {
 impl Query {
     fn cnf(kind: &str, clauses: Vec<Vec<Vec<u32>>>, max_clause_freq: u64) -> Self {
         let cnf = Cnf::new(clauses).expect("no part of the query is empty");
-        Self { kind: kind.to_owned(), ask: Ask::Cnf { cnf, max_clause_freq, max_diff_tokens: PAPER.max_diff_tokens } }
+        Self {
+            kind: kind.to_owned(),
+            ask: Ask::Cnf { cnf, max_clause_freq, max_diff_tokens: PAPER.max_diff_tokens },
+        }
     }
 
     pub fn is_ngram(&self) -> bool {
@@ -44,7 +47,8 @@ impl Query {
         match &self.ask {
             Ask::Ngram(_) => false,
             Ask::Cnf { max_clause_freq, max_diff_tokens, .. } => {
-                (*max_clause_freq, *max_diff_tokens) == (PAPER.max_clause_freq, PAPER.max_diff_tokens)
+                (*max_clause_freq, *max_diff_tokens)
+                    == (PAPER.max_clause_freq, PAPER.max_diff_tokens)
             }
         }
     }
@@ -59,19 +63,26 @@ impl Query {
         }
     }
 
-    /// Positions that the official engine reads and sorts for this query on one shard: those of every clause but the rarest.
+    /// Positions that the official engine reads and sorts for this query on one shard: those of
+    /// every clause but the rarest.
     pub fn positions_sorted(&self, index: &Index) -> u64 {
         let Ask::Cnf { cnf, max_clause_freq, .. } = &self.ask else { return 0 };
         let count = |term: &Vec<u32>| index.count(term).expect("the ids fit the index");
-        let mut counts: Vec<u64> =
-            cnf.clauses().iter().map(|clause| clause.iter().map(count).sum::<u64>().min(*max_clause_freq)).collect();
+        let mut counts: Vec<u64> = cnf
+            .clauses()
+            .iter()
+            .map(|clause| clause.iter().map(count).sum::<u64>().min(*max_clause_freq))
+            .collect();
         counts.sort_unstable();
         if counts[0] == 0 { 0 } else { counts[1..].iter().sum() }
     }
 }
 
-const PAPER: CnfOptions =
-    CnfOptions { max_clause_freq: 500_000, max_diff_tokens: 1_000, mode: corver_corpus::Mode::Compatible };
+const PAPER: CnfOptions = CnfOptions {
+    max_clause_freq: 500_000,
+    max_diff_tokens: 1_000,
+    mode: corver_corpus::Mode::Compatible,
+};
 
 /// The queries of `golden/corpus`, entity pairs first among the CNF ones.
 pub fn golden(shared: &Path) -> Vec<Query> {
@@ -87,9 +98,11 @@ pub fn golden(shared: &Path) -> Vec<Query> {
     let mut queries = Vec::new();
     for file in ["count.jsonl", "cnf.jsonl"] {
         let path = shared.join("golden/corpus").join(file);
-        let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let text =
+            std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         for line in text.lines() {
-            let line: Line = serde_json::from_str(line).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let line: Line =
+                serde_json::from_str(line).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             let ask = match line.cnf {
                 None => Ask::Ngram(line.ids.expect("an n-gram has ids")),
                 Some(clauses) => Ask::Cnf {
@@ -104,7 +117,8 @@ pub fn golden(shared: &Path) -> Vec<Query> {
     queries
 }
 
-/// Queries of the golden ones' kinds, drawn from the first shard of an index: the same ones in every run.
+/// Queries of the golden ones' kinds, drawn from the first shard of an index: the same ones in
+/// every run.
 pub fn drawn(index: &Index) -> Vec<Query> {
     let text = Text::new(index);
     let mut draw = Mt::new(1);
@@ -128,7 +142,8 @@ pub fn drawn(index: &Index) -> Vec<Query> {
     }
     for number in 0..100 {
         let clauses = vec![vec![text.frequent(&mut draw)], vec![text.frequent(&mut draw)]];
-        let cap = if number < 60 { PAPER.max_clause_freq } else { [50_000, 5_000, 500, 50][number % 4] };
+        let cap =
+            if number < 60 { PAPER.max_clause_freq } else { [50_000, 5_000, 500, 50][number % 4] };
         queries.push(Query::cnf("freq-x-freq", clauses, cap));
     }
     for _ in 0..150 {
@@ -168,11 +183,13 @@ impl Text {
         draw.next_u32() as usize % self.tokens.len()
     }
 
-    /// One to four tokens of one document that begin at a position, or after it where a document begins there.
+    /// One to four tokens of one document that begin at a position, or after it where a document
+    /// begins there.
     fn ngram_at(&self, position: usize, draw: &mut Mt) -> Vec<u32> {
         let length = 1 + draw.next_u32() as usize % 4;
         let rest = self.tokens[position..].iter().skip_while(|&&token| token == self.separator);
-        let ids: Vec<u32> = rest.copied().take_while(|&token| token != self.separator).take(length).collect();
+        let ids: Vec<u32> =
+            rest.copied().take_while(|&token| token != self.separator).take(length).collect();
         if ids.is_empty() { vec![self.frequent[0]] } else { ids }
     }
 

@@ -19,7 +19,8 @@ pub struct Official {
 pub type Answer = (u64, bool, serde_json::Value);
 
 impl Official {
-    /// Opens an index in the engine that `python` has installed; `queries` is the JSONL file that it will be asked.
+    /// Opens an index in the engine that `python` has installed; `queries` is the JSONL file that
+    /// it will be asked.
     pub fn start(python: &Path, width: TokenWidth, index: &Path, queries: &Path) -> Self {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peer/query.py");
         let mut child = Command::new(python)
@@ -27,7 +28,9 @@ impl Official {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|e| panic!("cannot run {}: {e}; `make bench-corpus` installs it", python.display()));
+            .unwrap_or_else(|e| {
+                panic!("cannot run {}: {e}; `make bench-corpus` installs it", python.display())
+            });
         let commands = child.stdin.take();
         let answers = BufReader::new(child.stdout.take().expect("stdout is piped"));
         Self { child, commands, answers }
@@ -42,7 +45,8 @@ impl Official {
         self.ask(&format!("pass {} {}", queries.start, queries.end))
     }
 
-    /// Calls per second of several threads that ask some of the queries over and over, and per second of processor time.
+    /// Calls per second of several threads that ask some of the queries over and over, and per
+    /// second of processor time.
     pub fn rate(&mut self, threads: usize, seconds: f64, queries: &Range<usize>) -> [f64; 2] {
         self.ask(&format!("rate {threads} {seconds} {} {}", queries.start, queries.end))
     }

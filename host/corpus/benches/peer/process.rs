@@ -10,5 +10,9 @@ fn field(number: usize) -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has it");
     // The second field is the command's name in brackets, which may hold anything.
     let after_name = stat.rsplit(')').next().unwrap_or_default();
-    after_name.split_whitespace().nth(number - 3).and_then(|field| field.parse().ok()).expect("a number")
+    after_name
+        .split_whitespace()
+        .nth(number - 3)
+        .and_then(|field| field.parse().ok())
+        .expect("a number")
 }

@@ -6,7 +6,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use corver_corpus::{BuildOptions, Level, OpenOptions, Progress, Tokenizer, Verified, build, verify};
+use corver_corpus::{
+    BuildOptions, Level, OpenOptions, Progress, Tokenizer, Verified, build, verify,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -77,10 +79,18 @@ pub fn verify_index() -> Checked {
 /// Runs the bench itself, which answers with JSON.
 pub fn in_a_process<T: DeserializeOwned>(argument: &str) -> T {
     let bench = std::env::current_exe().expect("the system tells");
-    let mut child =
-        Command::new(bench).arg(argument).stdout(Stdio::piped()).spawn().expect("the bench can start itself");
+    let mut child = Command::new(bench)
+        .arg(argument)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the bench can start itself");
     let mut answer = String::new();
-    child.stdout.take().expect("stdout is piped").read_to_string(&mut answer).expect("the answer is text");
+    child
+        .stdout
+        .take()
+        .expect("stdout is piped")
+        .read_to_string(&mut answer)
+        .expect("the answer is text");
     let status = child.wait().expect("it was started here");
     assert!(status.success(), "{argument}: {status}");
     serde_json::from_str(&answer).expect("the answer is JSON")
@@ -92,14 +102,17 @@ pub fn build_here(folder: &Folder, text_tokens: u64, memory: u64) -> Built {
     let is_resumed = folder.unfinished_index().exists();
     let clock = Clock::new();
     let progress = |progress| clock.tell(progress);
-    let options = BuildOptions { memory: Some(memory), progress: Some(&progress), ..BuildOptions::default() };
+    let options =
+        BuildOptions { memory: Some(memory), progress: Some(&progress), ..BuildOptions::default() };
     let most_disk = AtomicU64::new(0);
     let (ended, end) = std::sync::mpsc::channel::<()>();
     let manifest = std::thread::scope(|scope| {
         let unfinished = folder.unfinished_index();
         let most_disk = &most_disk;
         scope.spawn(move || {
-            while end.recv_timeout(Duration::from_secs(1)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            while end.recv_timeout(Duration::from_secs(1))
+                == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
                 most_disk.fetch_max(size(&unfinished), Ordering::Relaxed);
             }
         });
@@ -171,13 +184,16 @@ impl State {
 impl Clock {
     fn new() -> Self {
         let start = Instant::now();
-        let state = State { stage: "tokenising", since: start, reported: start, seconds: Vec::new() };
+        let state =
+            State { stage: "tokenising", since: start, reported: start, seconds: Vec::new() };
         Self { start, state: Mutex::new(state) }
     }
 
     fn tell(&self, progress: Progress) {
         let (stage, done, all) = match progress {
-            Progress::Tokenised { read_bytes, input_bytes, .. } => ("tokenising", read_bytes, input_bytes),
+            Progress::Tokenised { read_bytes, input_bytes, .. } => {
+                ("tokenising", read_bytes, input_bytes)
+            }
             Progress::Sorting { sorted, tokens, .. } => ("sorting", sorted, tokens),
             Progress::Ranking { ranked, tokens, .. } => ("ranking", ranked, tokens),
             Progress::Merging { merged, tokens, .. } => ("merging", merged, tokens),
@@ -188,7 +204,8 @@ impl Clock {
         state.enter(stage, self.start);
         if state.reported.elapsed() >= REPORT {
             state.reported = Instant::now();
-            let (percent, seconds) = (100.0 * done as f64 / all.max(1) as f64, self.start.elapsed().as_secs_f64());
+            let (percent, seconds) =
+                (100.0 * done as f64 / all.max(1) as f64, self.start.elapsed().as_secs_f64());
             eprintln!("build: {stage} {percent:.0} %, {seconds:.0} s");
         }
     }
@@ -197,7 +214,8 @@ impl Clock {
         let seconds = self.start.elapsed().as_secs_f64();
         let mut state = self.state.into_inner().expect("nobody panics while timing");
         state.leave();
-        let stages = state.seconds.into_iter().map(|(stage, seconds)| (stage.to_owned(), seconds)).collect();
+        let stages =
+            state.seconds.into_iter().map(|(stage, seconds)| (stage.to_owned(), seconds)).collect();
         (seconds, stages)
     }
 }
@@ -205,6 +223,8 @@ impl Clock {
 /// Bytes that this process had resident at most.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB")?.parse().ok());
     1024 * peak.unwrap_or(0_u64)
 }

@@ -1,8 +1,9 @@
-//! What a training step waits for where the index is not in memory: 1,200 pairs of names, each way of asking in a process of
-//! its own that may hold 4 GB, cached pages included, after the system has forgotten the index.
+//! What a training step waits for where the index is not in memory: 1,200 pairs of names, each way
+//! of asking in a process of its own that may hold 4 GB, cached pages included, after the system
+//! has forgotten the index.
 //!
-//! Beside them: how many random reads of 4 KiB `fio` gets from the same disk, and the official engine. Needs root, since
-//! memory is limited by a control group.
+//! Beside them: how many random reads of 4 KiB `fio` gets from the same disk, and the official
+//! engine. Needs root, since memory is limited by a control group.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,8 @@ const PAGE: u64 = 4096;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Asked {
     pub seconds: f64,
-    /// Pages of 4 KiB that it read from the disk, and with how many requests all processes together did.
+    /// Pages of 4 KiB that it read from the disk, and with how many requests all processes together
+    /// did.
     pub pages: u64,
     pub requests: u64,
     /// The least seconds of some later passes, when all that is needed is in memory.
@@ -104,12 +106,18 @@ pub fn compare(folder: &Folder, documents: u64, python: Option<&Path>) -> Cold {
 }
 
 /// One round. The index is forgotten before each way.
-fn ask_every_way<'a>(folder: &'a Folder, python: Option<&'a Path>) -> impl Iterator<Item = (String, Asked)> {
-    let ours = [("as a batch", BATCH), ("one by one", ONE_BY_ONE)].into_iter().map(move |(name, argument)| {
-        forget(&folder.index());
-        (name.to_owned(), in_a_process(argument))
-    });
-    let official = python.into_iter().flat_map(|python| THREADS.map(move |threads| (python, threads)));
+fn ask_every_way<'a>(
+    folder: &'a Folder,
+    python: Option<&'a Path>,
+) -> impl Iterator<Item = (String, Asked)> {
+    let ours = [("as a batch", BATCH), ("one by one", ONE_BY_ONE)].into_iter().map(
+        move |(name, argument)| {
+            forget(&folder.index());
+            (name.to_owned(), in_a_process(argument))
+        },
+    );
+    let official =
+        python.into_iter().flat_map(|python| THREADS.map(move |threads| (python, threads)));
     let official = official.map(move |(python, threads)| {
         (format!("official engine, threads: {threads}"), ask_official(folder, python, threads))
     });
@@ -121,7 +129,9 @@ fn write_queries(folder: &Folder, documents: u64) {
     let (world, corpus) = (World::new(), Corpus::open(folder.index()).expect("it was verified"));
     let mut draw = Draw::new(Purpose::Question, u64::MAX);
     let line = |names: [String; 2]| {
-        let clause = |name: &String| vec![corpus.tokenizer().encode_word(name).expect("every byte has a token")];
+        let clause = |name: &String| {
+            vec![corpus.tokenizer().encode_word(name).expect("every byte has a token")]
+        };
         let CnfOptions { max_clause_freq, max_diff_tokens, .. } = CnfOptions::default();
         let cnf = names.each_ref().map(clause);
         format!(
@@ -129,7 +139,8 @@ fn write_queries(folder: &Folder, documents: u64) {
             serde_json::json!({"cnf": cnf, "max_clause_freq": max_clause_freq, "max_diff_tokens": max_diff_tokens})
         )
     };
-    let lines: String = (0..PAIRS).map(|_| line(world.names(draw.below(documents as usize) as u64))).collect();
+    let lines: String =
+        (0..PAIRS).map(|_| line(world.names(draw.below(documents as usize) as u64))).collect();
     std::fs::write(queries_path(folder), lines).expect("the bench's own folder can be written");
 }
 
@@ -145,8 +156,11 @@ pub fn ask_here(folder: &Folder, argument: &str) -> Asked {
     }
 
     let lines = std::fs::read_to_string(queries_path(folder)).expect("they were just written");
-    let query = |line: &str| serde_json::from_str(line).map(|Line { cnf }| Cnf::new(cnf).expect("nothing is empty"));
-    let queries: Vec<Cnf> = lines.lines().map(|line| query(line).expect("they were just written")).collect();
+    let query = |line: &str| {
+        serde_json::from_str(line).map(|Line { cnf }| Cnf::new(cnf).expect("nothing is empty"))
+    };
+    let queries: Vec<Cnf> =
+        lines.lines().map(|line| query(line).expect("they were just written")).collect();
     Group::new().take_in(std::process::id());
     let options = CnfOptions::default();
     let index = Index::open(folder.index()).expect("it was verified");
@@ -199,13 +213,16 @@ struct Reads {
 }
 
 impl Reads {
-    /// The pages that a process has had read, and the requests that the disk of a folder has answered to all.
+    /// The pages that a process has had read, and the requests that the disk of a folder has
+    /// answered to all.
     fn so_far(process: u32, folder: &Path) -> Self {
         let io = std::fs::read_to_string(format!("/proc/{process}/io")).expect("Linux has it");
-        let bytes: Option<u64> = io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok());
+        let bytes: Option<u64> =
+            io.lines().find_map(|line| line.strip_prefix("read_bytes: ")?.parse().ok());
         let device = rustix::fs::stat(folder).expect("it was verified").st_dev;
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        let disk = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat")).expect("it lies on a disk");
+        let disk = std::fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/stat"))
+            .expect("it lies on a disk");
         let requests = disk.split_whitespace().next().and_then(|number| number.parse().ok());
         Self { pages: bytes.expect("a number") / PAGE, requests: requests.expect("a number") }
     }
@@ -226,25 +243,36 @@ impl Group {
             false => (Path::new("/sys/fs/cgroup"), "memory.max"),
         };
         let group = parent.join("corver-bench");
-        let limited =
-            std::fs::create_dir_all(&group).and_then(|()| std::fs::write(group.join(limit), MEMORY.to_string()));
-        limited.unwrap_or_else(|e| panic!("cannot limit memory in {}, which takes root: {e}", group.display()));
+        let limited = std::fs::create_dir_all(&group)
+            .and_then(|()| std::fs::write(group.join(limit), MEMORY.to_string()));
+        limited.unwrap_or_else(|e| {
+            panic!("cannot limit memory in {}, which takes root: {e}", group.display())
+        });
         Self(group)
     }
 
     fn take_in(&self, process: u32) {
-        std::fs::write(self.0.join("cgroup.procs"), process.to_string()).expect("the group was just made");
+        std::fs::write(self.0.join("cgroup.procs"), process.to_string())
+            .expect("the group was just made");
     }
 }
 
 fn random_reads_per_second(file: &Path) -> f64 {
     let output = Command::new("fio")
-        .args(["--name=reads", "--readonly", "--rw=randread", "--bs=4k", "--direct=1", "--ioengine=libaio"])
+        .args([
+            "--name=reads",
+            "--readonly",
+            "--rw=randread",
+            "--bs=4k",
+            "--direct=1",
+            "--ioengine=libaio",
+        ])
         .args(["--runtime=10", "--time_based", "--output-format=json"])
         .arg(format!("--iodepth={DEPTH}"))
         .arg(format!("--filename={}", file.display()))
         .output()
         .expect("fio is installed; `make bench-scale` does it");
-    let record: serde_json::Value = serde_json::from_slice(&output.stdout).expect("fio answers with JSON");
+    let record: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("fio answers with JSON");
     record["jobs"][0]["read"]["iops"].as_f64().expect("fio tells")
 }

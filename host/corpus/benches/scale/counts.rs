@@ -21,7 +21,9 @@ pub struct Counted {
 pub fn count(folder: &Folder) -> Vec<Counted> {
     let expected = pairs::load(&folder.pairs());
     let corpus = Corpus::open(folder.index()).expect("it was verified");
-    [Mode::Exact, Mode::Span, Mode::Compatible].map(|mode| count_in(&corpus, &expected, mode)).into()
+    [Mode::Exact, Mode::Span, Mode::Compatible]
+        .map(|mode| count_in(&corpus, &expected, mode))
+        .into()
 }
 
 fn count_in(corpus: &Corpus, expected: &[Expected], mode: Mode) -> Counted {
@@ -33,7 +35,10 @@ fn count_in(corpus: &Corpus, expected: &[Expected], mode: Mode) -> Counted {
         let got = counted.map_or(0, |counted| counted.count);
         let expected = if mode == Mode::Span { pair.span } else { pair.exact };
         if got != expected {
-            eprintln!("count: {} in mode {mode:?}: {got}, but {expected} are written", pair.names.join(" AND "));
+            eprintln!(
+                "count: {} in mode {mode:?}: {got}, but {expected} are written",
+                pair.names.join(" AND ")
+            );
         }
         got == expected
     });

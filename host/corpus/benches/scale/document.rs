@@ -1,5 +1,5 @@
-//! One document: an article about something that has a name, or a stub made from a template. It can be written again
-//! from its number alone.
+//! One document: an article about something that has a name, or a stub made from a template. It can
+//! be written again from its number alone.
 
 use crate::lexicon::Words;
 use crate::pairs::{Plant, SHORTEST_DOCUMENT};
@@ -68,8 +68,9 @@ impl World {
         let words = Words::common(COMMON_WORDS);
         let frequency = Alias::words(COMMON_WORDS, 1.5, 8_000.0);
         let mut draw = Draw::new(Purpose::Phrases, 0);
-        let phrases =
-            (0..PHRASES).map(|_| (0..2 + draw.below(4)).map(|_| frequency.draw(&mut draw) as u32).collect()).collect();
+        let phrases = (0..PHRASES)
+            .map(|_| (0..2 + draw.below(4)).map(|_| frequency.draw(&mut draw) as u32).collect())
+            .collect();
         let templates = (0..TEMPLATES as u64).map(|number| template(number, &frequency)).collect();
         Self {
             given: Words::names(0, GIVEN_NAMES, 1),
@@ -87,9 +88,12 @@ impl World {
         let mut draw = Draw::new(Purpose::Shape, document);
         let length = MEDIAN_WORDS * (SPREAD * draw.normal()).exp();
         let template = draw.chance(STUBS).then(|| draw.skewed(TEMPLATES, 2));
-        let repeats = (document > 0 && draw.chance(REPEATING)).then(|| (draw.unit() * document as f64) as u64);
+        let repeats = (document > 0 && draw.chance(REPEATING))
+            .then(|| (draw.unit() * document as f64) as u64);
         let words = match template {
-            Some(template) => self.templates[template].iter().filter(|slot| !matches!(slot, Slot::Stop)).count(),
+            Some(template) => {
+                self.templates[template].iter().filter(|slot| !matches!(slot, Slot::Stop)).count()
+            }
             None => length.clamp(SHORTEST_DOCUMENT as f64, LONGEST_DOCUMENT) as usize,
         };
         Shape { words, template, repeats }
@@ -225,7 +229,11 @@ impl World {
 
     /// By the last word alone.
     fn mention_shortly(&self, name: &Name, page: &mut Page<'_>) {
-        name.iter().flatten().next_back().into_iter().for_each(|&word| page.word(self.name_word(word)));
+        name.iter()
+            .flatten()
+            .next_back()
+            .into_iter()
+            .for_each(|&word| page.word(self.name_word(word)));
     }
 }
 
@@ -308,8 +316,8 @@ impl<'p> Page<'p> {
         self.is_sentence_start = false;
     }
 
-    /// The space before a word, and the names that are planted before it. They stand between spaces, not at the start of a
-    /// paragraph.
+    /// The space before a word, and the names that are planted before it. They stand between
+    /// spaces, not at the start of a paragraph.
     fn space(&mut self) {
         if std::mem::take(&mut self.is_fresh) {
             return;

@@ -5,13 +5,15 @@ use rustc_hash::FxHashSet;
 use crate::random::{Draw, Purpose};
 
 const ONSETS: [&str; 30] = [
-    "t", "s", "r", "n", "l", "d", "m", "c", "p", "b", "f", "h", "g", "st", "w", "v", "k", "tr", "pr", "sh", "th", "ch",
-    "br", "cl", "gr", "pl", "fr", "sp", "j", "z",
+    "t", "s", "r", "n", "l", "d", "m", "c", "p", "b", "f", "h", "g", "st", "w", "v", "k", "tr",
+    "pr", "sh", "th", "ch", "br", "cl", "gr", "pl", "fr", "sp", "j", "z",
 ];
 const VOWELS: [&str; 12] = ["e", "a", "i", "o", "u", "ea", "io", "ou", "ai", "ie", "ee", "oo"];
 const FOREIGN_VOWELS: [&str; 6] = ["é", "ö", "á", "ü", "í", "ø"];
-const CODAS: [&str; 15] = ["", "n", "r", "s", "l", "t", "d", "m", "st", "nt", "ck", "ng", "nd", "rt", "ss"];
-const ENDINGS: [&str; 12] = ["s", "ed", "ing", "er", "al", "ly", "ion", "ic", "ist", "ment", "ness", "able"];
+const CODAS: [&str; 15] =
+    ["", "n", "r", "s", "l", "t", "d", "m", "st", "nt", "ck", "ng", "nd", "rt", "ss"];
+const ENDINGS: [&str; 12] =
+    ["s", "ed", "ing", "er", "al", "ly", "ion", "ic", "ist", "ment", "ness", "able"];
 
 /// A list of different words.
 pub struct Words {

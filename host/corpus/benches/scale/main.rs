@@ -1,11 +1,12 @@
 //! Building an index of billions of tokens within a budget of memory: `make bench-scale`.
 //!
-//! `CORVER_SCALE_TOKENS` says of how many; `CORVER_SCALE_MEMORY` (default 8G) is the budget; everything is written to
-//! `CORVER_SCALE_DIR` (default `target/bench/scale`). The text is made up, the same one in every run, and has pairs of
-//! names planted in it, so that it is known what counting them must give. The text and the index stay, and are used
-//! again by the next run with the same settings. The argument `text` stops after the text. Last, a step's pairs are
-//! counted in the cold index, beside the official engine where `CORVER_PEER_PYTHON` names the Python
-//! that has it. Results go to `target/bench/scale.json`.
+//! `CORVER_SCALE_TOKENS` says of how many; `CORVER_SCALE_MEMORY` (default 8G) is the budget;
+//! everything is written to `CORVER_SCALE_DIR` (default `target/bench/scale`). The text is made up,
+//! the same one in every run, and has pairs of names planted in it, so that it is known what
+//! counting them must give. The text and the index stay, and are used again by the next run with
+//! the same settings. The argument `text` stops after the text. Last, a step's pairs are counted in
+//! the cold index, beside the official engine where `CORVER_PEER_PYTHON` names the Python that has
+//! it. Results go to `target/bench/scale.json`.
 #![allow(clippy::print_stdout)] // the table is what the command is for
 
 mod build;
@@ -36,13 +37,18 @@ fn main() {
     };
     let tokens: u64 = tokens.parse().expect("CORVER_SCALE_TOKENS is a number");
     let bench = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("bench");
-    let folder = Folder::new(std::env::var_os("CORVER_SCALE_DIR").map_or_else(|| bench.join("scale"), PathBuf::from));
+    let folder = Folder::new(
+        std::env::var_os("CORVER_SCALE_DIR").map_or_else(|| bench.join("scale"), PathBuf::from),
+    );
     let memory = bytes(&std::env::var("CORVER_SCALE_MEMORY").unwrap_or_else(|_| "8G".to_owned()));
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
     match arguments.first().map(String::as_str) {
         Some(build::BUILD) => println!("{}", json(&build::build_here(&folder, tokens, memory))),
         Some(build::VERIFY) => println!("{}", json(&build::verify_here(&folder))),
-        Some(way @ (cold::BATCH | cold::ONE_BY_ONE)) => println!("{}", json(&cold::ask_here(&folder, way))),
+        Some(way @ (cold::BATCH | cold::ONE_BY_ONE)) => {
+            println!("{}", json(&cold::ask_here(&folder, way)))
+        }
         Some("text") => describe(&text::write(&folder, tokens)),
         Some(other) => panic!("{other} is no stage"),
         None => {
@@ -54,8 +60,10 @@ fn main() {
             let counted = counts::count(&folder);
             let python = std::env::var_os("CORVER_PEER_PYTHON").map(PathBuf::from);
             let cold = cold::compare(&folder, written.documents, python.as_deref());
-            let all_right = cold.alike && counted.iter().all(|counted| counted.right == counted.pairs);
-            Report { memory, written, built, checked, counted, cold }.print_and_save(&bench.join("scale.json"));
+            let all_right =
+                cold.alike && counted.iter().all(|counted| counted.right == counted.pairs);
+            Report { memory, written, built, checked, counted, cold }
+                .print_and_save(&bench.join("scale.json"));
             assert!(all_right, "some counts are wrong");
         }
     }
@@ -76,7 +84,8 @@ fn bytes(text: &str) -> u64 {
 
 fn describe(written: &Written) {
     let sample = &written.sample;
-    let frequent: Vec<String> = sample.most_frequent.iter().map(|(token, count)| format!("{token} {count}")).collect();
+    let frequent: Vec<String> =
+        sample.most_frequent.iter().map(|(token, count)| format!("{token} {count}")).collect();
     println!(
         "The first {} documents: {:.2} tokens per word, {:.0} tokens per document, median {}, longest {}; {} different \
          tokens; most frequent: {}\n",

@@ -1,7 +1,7 @@
 //! Pairs of names that are planted in the text, and how often they stand together.
 //!
-//! A pair is planted in documents whose numbers are `CLASSES` or more apart, so that no other place of the same pair is
-//! within the distance that a query asks for.
+//! A pair is planted in documents whose numbers are `CLASSES` or more apart, so that no other place
+//! of the same pair is within the distance that a query asks for.
 
 use std::ops::AddAssign;
 use std::path::Path;
@@ -18,14 +18,16 @@ const CLASSES: usize = 50;
 pub const SHORTEST_DOCUMENT: usize = 25;
 /// Documents that one pair is planted in, at most.
 const MOST_DOCUMENTS: f64 = 20_000.0;
-/// From here on a document has room for two names that are more than 1,000 tokens apart: a word is a token or more.
+/// From here on a document has room for two names that are more than 1,000 tokens apart: a word is
+/// a token or more.
 const LONG_DOCUMENT: usize = 1_200;
 const FAR: usize = 1_050;
-/// Words between two names that are near: even if each is three tokens long, the distance is much less than 1,000.
+/// Words between two names that are near: even if each is three tokens long, the distance is much
+/// less than 1,000.
 const NEAR: usize = 200;
 
-/// A name that occurs nowhere but where it is planted. All are of one length, so that none is the beginning of another,
-/// and begin with a letter that no other word has.
+/// A name that occurs nowhere but where it is planted. All are of one length, so that none is the
+/// beginning of another, and begin with a letter that no other word has.
 pub fn name(number: usize) -> String {
     const CONSONANTS: &[u8; 16] = b"bcdfghklmnprstvz";
     const VOWELS: &[u8; 4] = b"aeio";
@@ -88,7 +90,8 @@ impl Layout {
         match self {
             Self::Near { .. } => once,
             Self::FirstTwice => Tally { firsts: 2, ..once },
-            // The second name is the rarer one, so that `exact` counts around it; the two stretches share it.
+            // The second name is the rarer one, so that `exact` counts around it; the two stretches
+            // share it.
             Self::Around => Tally { firsts: 2, span: 2, ..once },
             Self::Far | Self::Across => Tally { exact: 0, span: 0, ..once },
         }
@@ -112,7 +115,9 @@ impl Pairs {
             ((most + 1.0).powf(evenly) - 1.0) / documents
         };
         Self {
-            chances: (0..CLASSES).map(|class| (0..per_class).map(|member| chance(class, member)).collect()).collect(),
+            chances: (0..CLASSES)
+                .map(|class| (0..per_class).map(|member| chance(class, member)).collect())
+                .collect(),
         }
     }
 
@@ -157,7 +162,9 @@ impl Pairs {
         let own = match layout {
             Layout::Near { first_leads: true } => vec![(start, first), (start + gap, second)],
             Layout::Near { first_leads: false } => vec![(start, second), (start + gap, first)],
-            Layout::FirstTwice => vec![(start, first), (start + gap, first), (start + 2 * gap, second)],
+            Layout::FirstTwice => {
+                vec![(start, first), (start + gap, first), (start + 2 * gap, second)]
+            }
             Layout::Around => vec![(start, first), (start + gap, second), (start + 2 * gap, first)],
             Layout::Far => {
                 let start = draw.below(words - FAR);
@@ -191,7 +198,10 @@ pub struct Expected {
 pub fn save(tallies: &[Tally], path: &Path) {
     let mut lines = String::new();
     for (pair, tally) in tallies.iter().enumerate() {
-        assert!(tally.firsts >= tally.seconds, "`exact` is known where the second name is the rarer one");
+        assert!(
+            tally.firsts >= tally.seconds,
+            "`exact` is known where the second name is the rarer one"
+        );
         let names = [name(2 * pair), name(2 * pair + 1)];
         let expected = Expected { names, exact: tally.exact, span: tally.span };
         lines += &serde_json::to_string(&expected).expect("plain fields");

@@ -66,12 +66,14 @@ pub struct Alias {
 }
 
 impl Alias {
-    /// Zipf's law as Mandelbrot has it: the weight of the outcome with rank r is (r + shift)^-exponent.
+    /// Zipf's law as Mandelbrot has it: the weight of the outcome with rank r is (r +
+    /// shift)^-exponent.
     pub fn zipf(outcomes: usize, shift: f64, exponent: f64) -> Self {
         Self::new((1..=outcomes).map(|rank| (rank as f64 + shift).powf(-exponent)).collect())
     }
 
-    /// The words of a language: Zipf's law with exponent 1, and with 2 far behind the rank `common`.
+    /// The words of a language: Zipf's law with exponent 1, and with 2 far behind the rank
+    /// `common`.
     pub fn words(outcomes: usize, shift: f64, common: f64) -> Self {
         let weight = |rank: f64| 1.0 / (rank + shift) / (1.0 + rank / common);
         Self::new((1..=outcomes).map(|rank| weight(rank as f64)).collect())
@@ -80,8 +82,10 @@ impl Alias {
     fn new(mut weights: Vec<f64>) -> Self {
         let mean = weights.iter().sum::<f64>() / weights.len() as f64;
         weights.iter_mut().for_each(|weight| *weight /= mean);
-        let mut columns: Vec<(u32, u32)> = (0..weights.len() as u32).map(|outcome| (u32::MAX, outcome)).collect();
-        let (mut light, mut heavy): (Vec<usize>, Vec<usize>) = (0..weights.len()).partition(|&at| weights[at] < 1.0);
+        let mut columns: Vec<(u32, u32)> =
+            (0..weights.len() as u32).map(|outcome| (u32::MAX, outcome)).collect();
+        let (mut light, mut heavy): (Vec<usize>, Vec<usize>) =
+            (0..weights.len()).partition(|&at| weights[at] < 1.0);
         while let (Some(&poor), Some(&rich)) = (light.last(), heavy.last()) {
             light.pop();
             columns[poor] = ((weights[poor] * (1_u64 << 32) as f64) as u32, rich as u32);

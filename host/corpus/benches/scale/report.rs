@@ -24,7 +24,11 @@ impl Report {
     pub fn print_and_save(&self, path: &Path) {
         let Self { memory, written, built, checked, counted, cold } = self;
         let mut table = Table::new();
-        table.load_preset(presets::ASCII_MARKDOWN).set_header(["stage", "seconds", "million tokens/s"]);
+        table.load_preset(presets::ASCII_MARKDOWN).set_header([
+            "stage",
+            "seconds",
+            "million tokens/s",
+        ]);
         let rate = |seconds: f64| format!("{:.2}", built.tokens as f64 / 1e6 / seconds);
         let mut row = |stage: &str, seconds: f64, rate: String| {
             table.add_row([stage.to_owned(), format!("{seconds:.1}"), rate]);
@@ -36,10 +40,17 @@ impl Report {
         row("the whole build", built.seconds, rate(built.seconds));
         row("verify, sampled", checked.seconds, rate(checked.seconds));
         for counted in counted {
-            row(&format!("{} pairs, {:?}", counted.pairs, counted.mode), counted.seconds, String::new());
+            row(
+                &format!("{} pairs, {:?}", counted.pairs, counted.mode),
+                counted.seconds,
+                String::new(),
+            );
         }
         for column in 1..3 {
-            table.column_mut(column).expect("there are three").set_cell_alignment(CellAlignment::Right);
+            table
+                .column_mut(column)
+                .expect("there are three")
+                .set_cell_alignment(CellAlignment::Right);
         }
         println!("{table}\n");
         println!(
@@ -50,7 +61,11 @@ impl Report {
             gigabytes(written.file_bytes)
         );
         println!("memory: at most {} of {}", gigabytes(built.peak_memory), gigabytes(*memory));
-        println!("disk: at most {}, the index {}", gigabytes(built.most_disk), gigabytes(built.index_bytes));
+        println!(
+            "disk: at most {}, the index {}",
+            gigabytes(built.most_disk),
+            gigabytes(built.index_bytes)
+        );
         if built.is_resumed {
             println!("The build was resumed: the times are not those of the whole.");
         }
@@ -61,7 +76,8 @@ impl Report {
         let record = json!({
             "memory": memory, "text": written, "build": built, "verify": checked, "counts": counted, "cold": cold,
         });
-        std::fs::create_dir_all(path.parent().expect("the file lies in a folder")).expect("target can be written");
+        std::fs::create_dir_all(path.parent().expect("the file lies in a folder"))
+            .expect("target can be written");
         std::fs::write(path, format!("{record:#}\n")).expect("target can be written");
         println!("{}", path.display());
     }
@@ -69,7 +85,15 @@ impl Report {
 
 fn print_cold(cold: &Cold) {
     let mut table = Table::new();
-    let header = ["pairs, cold", "seconds", "pages a pair", "pages/s", "requests/s", "of fio's", "warm, µs a pair"];
+    let header = [
+        "pairs, cold",
+        "seconds",
+        "pages a pair",
+        "pages/s",
+        "requests/s",
+        "of fio's",
+        "warm, µs a pair",
+    ];
     table.load_preset(presets::ASCII_MARKDOWN).set_header(header);
     for way in &cold.ways {
         let asked = way.median();
@@ -87,7 +111,11 @@ fn print_cold(cold: &Cold) {
     for column in 1..7 {
         table.column_mut(column).expect("there are seven").set_cell_alignment(CellAlignment::Right);
     }
-    println!("\n{table}\n\nThe median of the rounds. {} pairs; fio: {:.0} reads/s", cold.pairs, cold.disk());
+    println!(
+        "\n{table}\n\nThe median of the rounds. {} pairs; fio: {:.0} reads/s",
+        cold.pairs,
+        cold.disk()
+    );
 }
 
 fn gigabytes(bytes: u64) -> String {

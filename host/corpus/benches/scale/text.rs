@@ -125,7 +125,8 @@ pub fn write(folder: &Folder, tokens: u64) -> Written {
         .into_par_iter()
         .map(|file| {
             let numbers = file * DOCUMENTS_PER_FILE..documents.min((file + 1) * DOCUMENTS_PER_FILE);
-            let written = author.write_file(&folder.text().join(format!("part-{file:04}.jsonl.zst")), numbers);
+            let written = author
+                .write_file(&folder.text().join(format!("part-{file:04}.jsonl.zst")), numbers);
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
             eprintln!("text: {done} of {files} files, {:.1} s", start.elapsed().as_secs_f64());
             written
@@ -139,7 +140,15 @@ pub fn write(folder: &Folder, tokens: u64) -> Written {
     let text_bytes = written.iter().map(|(bytes, _)| bytes).sum();
     let seconds = start.elapsed().as_secs_f64();
     let file_bytes = size(&folder.text());
-    let written = Written { generator: GENERATOR, tokens, documents, text_bytes, file_bytes, seconds, sample };
+    let written = Written {
+        generator: GENERATOR,
+        tokens,
+        documents,
+        text_bytes,
+        file_bytes,
+        seconds,
+        sample,
+    };
     folder.save(RECORD, &written);
     written
 }
@@ -185,7 +194,8 @@ impl Author {
         let (tokens, words): (usize, usize) =
             (lengths.iter().sum(), texts.iter().map(|text| text.split_whitespace().count()).sum());
         lengths.sort_unstable();
-        let mut frequent: Vec<(u32, u64)> = counts.iter().map(|(&id, &count)| (id, count)).collect();
+        let mut frequent: Vec<(u32, u64)> =
+            counts.iter().map(|(&id, &count)| (id, count)).collect();
         frequent.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
         let spelt = |&(id, count): &(u32, u64)| (tokenizer.piece(id).unwrap_or_default(), count);
         Sample {
@@ -215,7 +225,8 @@ impl Author {
     fn write_file(&self, path: &Path, numbers: std::ops::Range<u64>) -> (u64, Vec<Tally>) {
         let mut tallies = vec![Tally::default(); PAIRS];
         let mut bytes = 0;
-        let file = BufWriter::new(File::create(path).expect("the bench's own folder can be written"));
+        let file =
+            BufWriter::new(File::create(path).expect("the bench's own folder can be written"));
         let mut file = zstd::Encoder::new(file, 1).expect("the level exists");
         for number in numbers {
             let (text, shape) = self.document(number);

@@ -11,9 +11,14 @@ const IDS: usize = 32_000;
 pub fn train(texts: &[String]) -> String {
     let special = ["<unk>", "<s>", "</s>"].map(String::from);
     let bytes = (0..=255_u8).map(|byte| format!("<{byte:#04X}>"));
-    let first_ids = special.iter().cloned().chain(bytes).map(|token| AddedToken::from(token, true)).collect();
-    let mut trainer =
-        BpeTrainer::builder().vocab_size(IDS).min_frequency(2).show_progress(false).special_tokens(first_ids).build();
+    let first_ids =
+        special.iter().cloned().chain(bytes).map(|token| AddedToken::from(token, true)).collect();
+    let mut trainer = BpeTrainer::builder()
+        .vocab_size(IDS)
+        .min_frequency(2)
+        .show_progress(false)
+        .special_tokens(first_ids)
+        .build();
     trainer.feed(texts.iter(), |text| Ok(parts(text))).expect("the parts are given as they are");
     let mut model = BPE::default();
     trainer.train(&mut model).expect("the text has pairs of characters");
@@ -38,13 +43,14 @@ pub fn train(texts: &[String]) -> String {
     tokenizer.to_string()
 }
 
-/// What no token may reach across: words with the mark before them, digits one by one, punctuation. Line ends are left
-/// to the bytes.
+/// What no token may reach across: words with the mark before them, digits one by one, punctuation.
+/// Line ends are left to the bytes.
 fn parts(text: &str) -> Vec<String> {
     let mut parts = Vec::new();
     let mut part = String::from(MARK);
     for character in text.chars() {
-        let joins = character.is_alphabetic() && part.chars().all(|c| c == MARK || c.is_alphabetic())
+        let joins = character.is_alphabetic()
+            && part.chars().all(|c| c == MARK || c.is_alphabetic())
             || character.is_ascii_punctuation() && part.chars().all(|c| c == MARK);
         if !joins && !part.is_empty() {
             parts.push(std::mem::take(&mut part));

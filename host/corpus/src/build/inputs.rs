@@ -18,7 +18,8 @@ use crate::files::format::encode_document;
 use crate::text::tokenizer::Tokenizer;
 use crate::token_width::TokenWidth;
 
-/// A file to index, as it was when the build began. A file that was changed has another size or another time.
+/// A file to index, as it was when the build began. A file that was changed has another size or
+/// another time.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InputFile {
@@ -45,7 +46,8 @@ impl Position {
     }
 }
 
-/// The files that the inputs stand for, in order. A folder stands for the files of the known kinds in it.
+/// The files that the inputs stand for, in order. A folder stands for the files of the known kinds
+/// in it.
 pub(super) fn list(inputs: &[PathBuf]) -> Result<Vec<InputFile>> {
     let mut paths = Vec::new();
     for input in inputs {
@@ -161,10 +163,18 @@ impl Batch {
                 how.metadata.then(|| metadata::line(&name, line, other_fields))
             };
             let (text, metadata) = match &self.source {
-                Source::Memory => (String::from_utf8_lossy(document), metadata(Path::new(""), "{}")),
-                Source::Rows(path) => (String::from_utf8_lossy(document), metadata(path, &self.other_fields[number])),
+                Source::Memory => {
+                    (String::from_utf8_lossy(document), metadata(Path::new(""), "{}"))
+                }
+                Source::Rows(path) => {
+                    (String::from_utf8_lossy(document), metadata(path, &self.other_fields[number]))
+                }
                 Source::Lines(path) => {
-                    let bad = |problem: String| Error::BadLine { path: path.to_path_buf(), line: line + 1, problem };
+                    let bad = |problem: String| Error::BadLine {
+                        path: path.to_path_buf(),
+                        line: line + 1,
+                        problem,
+                    };
                     let parsed = metadata::parse(document, how.text_field).map_err(bad)?;
                     (parsed.text.into(), metadata(path, &parsed.other_fields))
                 }
@@ -172,8 +182,11 @@ impl Batch {
             let encoded = encode_document(&how.tokenizer.encode_document(&text)?, how.width)?;
             Ok(Tokenised { line, encoded, text_bytes: text.len() as u64, metadata })
         };
-        let at_least =
-            if how.threads < rayon::current_num_threads() { self.ends.len().div_ceil(how.threads) } else { 1 };
+        let at_least = if how.threads < rayon::current_num_threads() {
+            self.ends.len().div_ceil(how.threads)
+        } else {
+            1
+        };
         (0..self.ends.len()).into_par_iter().with_min_len(at_least).map(one).collect()
     }
 }
@@ -190,7 +203,11 @@ pub(super) struct Inputs<'f> {
 
 impl<'f> Inputs<'f> {
     /// Continues from a place in the files.
-    pub(super) fn open(files: &'f [InputFile], from: Position, how: Tokenisation<'f>) -> Result<Self> {
+    pub(super) fn open(
+        files: &'f [InputFile],
+        from: Position,
+        how: Tokenisation<'f>,
+    ) -> Result<Self> {
         let read_bytes = files.iter().take(from.file).map(|file| file.bytes).sum();
         let mut inputs = Self { files, how, position: from, current: None, read_bytes };
         if from.line > 0
@@ -241,11 +258,15 @@ impl OpenFile {
     fn open(path: &Path, how: Tokenisation<'_>) -> Result<Self> {
         Ok(match Kind::of(path)? {
             Kind::Jsonl(packing) => Self::Lines(LinesFile::open(path, packing)?),
-            Kind::Parquet => Self::Rows(Box::new(ParquetFile::open(path, how.text_field, how.metadata)?), path.into()),
+            Kind::Parquet => Self::Rows(
+                Box::new(ParquetFile::open(path, how.text_field, how.metadata)?),
+                path.into(),
+            ),
         })
     }
 
-    /// The documents from `first_line` on, which is where the file stands, of about this many bytes.
+    /// The documents from `first_line` on, which is where the file stands, of about this many
+    /// bytes.
     fn next_batch(&mut self, first_line: u64, bytes: usize) -> Result<Batch> {
         match self {
             Self::Lines(file) => {
@@ -303,15 +324,26 @@ impl LinesFile {
         let counted = CountedReader { file, read_bytes: read_bytes.clone() };
         let reader: Box<dyn Read + Send> = match packing {
             Packing::None => Box::new(counted),
-            Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 16, counted))),
-            Packing::Zstd => Box::new(zstd::Decoder::new(counted).map_err(Error::io("open", path))?),
+            Packing::Gzip => {
+                Box::new(MultiGzDecoder::new(BufReader::with_capacity(1 << 16, counted)))
+            }
+            Packing::Zstd => {
+                Box::new(zstd::Decoder::new(counted).map_err(Error::io("open", path))?)
+            }
         };
-        Ok(Self { path: path.into(), reader: Box::new(BufReader::with_capacity(1 << 18, reader)), read_bytes })
+        Ok(Self {
+            path: path.into(),
+            reader: Box::new(BufReader::with_capacity(1 << 18, reader)),
+            read_bytes,
+        })
     }
 
     /// Appends a line; `false` where there is none.
     fn read_line(&mut self, line: u64, bytes: &mut Vec<u8>) -> Result<bool> {
-        self.reader.read_until(b'\n', bytes).map(|read| read > 0).map_err(|e| self.unreadable(line, &e))
+        self.reader
+            .read_until(b'\n', bytes)
+            .map(|read| read > 0)
+            .map_err(|e| self.unreadable(line, &e))
     }
 
     fn skip_line(&mut self, line: u64) -> Result<()> {
@@ -345,7 +377,8 @@ impl Kind {
             (".jsonl.zst", Self::Jsonl(Packing::Zstd)),
             (".parquet", Self::Parquet),
         ];
-        let kind = kinds.into_iter().find_map(|(ending, kind)| name.ends_with(ending).then_some(kind));
+        let kind =
+            kinds.into_iter().find_map(|(ending, kind)| name.ends_with(ending).then_some(kind));
         kind.ok_or_else(|| Error::InputKind { path: path.to_owned() })
     }
 }

@@ -1,7 +1,8 @@
 //! Parsing a line of JSONL, and writing a line of `metadata.K` as Python's `json.dumps` writes it.
 //!
-//! Fields keep their order, which is why this does not go through a sorted map; strings are escaped to ASCII, which is
-//! what makes `metaoff.K`, counted in characters by the official builder, right in bytes as well.
+//! Fields keep their order, which is why this does not go through a sorted map; strings are escaped
+//! to ASCII, which is what makes `metaoff.K`, counted in characters by the official builder, right
+//! in bytes as well.
 
 use std::fmt::{self, Write};
 
@@ -17,12 +18,16 @@ pub(super) struct Parsed {
 
 /// Parses a line; the error says what is wrong with it.
 pub(super) fn parse(line: &[u8], text_field: &str) -> Result<Parsed, String> {
-    let wrong = |problem: String| format!("{problem} (each line must be a JSON object with a string `{text_field}`)");
+    let wrong = |problem: String| {
+        format!("{problem} (each line must be a JSON object with a string `{text_field}`)")
+    };
     if line.trim_ascii().is_empty() {
         return Err(wrong("the line is empty".to_owned()));
     }
     let mut json = serde_json::Deserializer::from_slice(line);
-    let parsed = Document { text_field }.deserialize(&mut json).and_then(|parsed| json.end().map(|()| parsed));
+    let parsed = Document { text_field }
+        .deserialize(&mut json)
+        .and_then(|parsed| json.end().map(|()| parsed));
     parsed.map_err(|e| wrong(e.to_string()))
 }
 
@@ -80,7 +85,8 @@ impl<'de> Visitor<'de> for Document<'_> {
             map.next_value_seed(Transcribe(&mut other_fields))?;
         }
         other_fields.push('}');
-        let text = text.ok_or_else(|| A::Error::custom(format_args!("missing field `{}`", self.text_field)))?;
+        let text = text
+            .ok_or_else(|| A::Error::custom(format_args!("missing field `{}`", self.text_field)))?;
         Ok(Parsed { text, other_fields })
     }
 }
@@ -201,10 +207,12 @@ mod tests {
         let json = r#"{"title": "Æon \"𝄞\"\n", "text": "a", "n": [1, -2, 0.5, [], {}], "b": {"y": null, "x": true}}"#;
         let parsed = parse(json.as_bytes(), "text").unwrap();
         assert_eq!(parsed.text, "a");
-        let fields =
-            r#"{"title": "\u00c6on \"\ud834\udd1e\"\n", "n": [1, -2, 0.5, [], {}], "b": {"y": null, "x": true}}"#;
+        let fields = r#"{"title": "\u00c6on \"\ud834\udd1e\"\n", "n": [1, -2, 0.5, [], {}], "b": {"y": null, "x": true}}"#;
         assert_eq!(parsed.other_fields, fields);
-        assert_eq!(line("a.jsonl", 7, "{}"), "{\"path\": \"a.jsonl\", \"linenum\": 7, \"metadata\": {}}\n");
+        assert_eq!(
+            line("a.jsonl", 7, "{}"),
+            "{\"path\": \"a.jsonl\", \"linenum\": 7, \"metadata\": {}}\n"
+        );
     }
 
     #[test]

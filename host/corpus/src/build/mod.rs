@@ -1,8 +1,9 @@
 //! Building an index, from text or from token ids.
 //!
-//! Everything is written into a folder beside the target and renamed at the end, the manifest last (`unfinished.rs`): an
-//! interrupted build leaves nothing that looks finished, and is resumed when it is started again. First the token streams
-//! are written (`inputs.rs`, `streams.rs`), then each shard's suffixes are sorted (`sort/`).
+//! Everything is written into a folder beside the target and renamed at the end, the manifest last
+//! (`unfinished.rs`): an interrupted build leaves nothing that looks finished, and is resumed when
+//! it is started again. First the token streams are written (`inputs.rs`, `streams.rs`), then each
+//! shard's suffixes are sorted (`sort/`).
 
 mod inputs;
 mod memory;
@@ -30,20 +31,22 @@ use crate::files::manifest::IndexManifest;
 use crate::text::tokenizer::Tokenizer;
 use crate::token_width::TokenWidth;
 
-/// The official builder reads a file in batches of this many lines and deals the documents of each to the shards in turn,
-/// starting again with the first shard.
+/// The official builder reads a file in batches of this many lines and deals the documents of each
+/// to the shards in turn, starting again with the first shard.
 const LINES_PER_DEAL: u64 = 65_536;
 
-/// Builds an index of JSONL files (`.jsonl`, `.jsonl.gz`, `.jsonl.zst`; a string `text` in every line) and Parquet files
-/// (`.parquet`; a column `text` of strings), in the order of their paths. A folder stands for the files of these kinds in
-/// it.
+/// Builds an index of JSONL files (`.jsonl`, `.jsonl.gz`, `.jsonl.zst`; a string `text` in every
+/// line) and Parquet files (`.parquet`; a column `text` of strings), in the order of their paths. A
+/// folder stands for the files of these kinds in it.
 ///
-/// A build that was interrupted is resumed if it is called again with the same inputs and options, and ends with the same
-/// bytes. Until then everything is in a folder beside the target: its name with `.unfinished` appended.
+/// A build that was interrupted is resumed if it is called again with the same inputs and options,
+/// and ends with the same bytes. Until then everything is in a folder beside the target: its name
+/// with `.unfinished` appended.
 ///
 /// # Errors
-/// Where an input cannot be read, a line or a row is no document, a shard would be empty, the output exists already or is being
-/// built, or an interrupted build of something else is in the way.
+/// Where an input cannot be read, a line or a row is no document, a shard would be empty, the
+/// output exists already or is being built, or an interrupted build of something else is in the
+/// way.
 pub fn build(
     inputs: &[PathBuf],
     tokenizer: &Tokenizer,
@@ -81,11 +84,12 @@ pub fn build_from_documents<'t>(
     builder.finish()
 }
 
-/// Builds an index of documents that are lists of token ids, dealt to the shards as if they were the lines of one file.
-/// No metadata is kept.
+/// Builds an index of documents that are lists of token ids, dealt to the shards as if they were
+/// the lines of one file. No metadata is kept.
 ///
 /// # Errors
-/// Where an id does not fit the width or is its separator, a shard would be empty, or the output exists already.
+/// Where an id does not fit the width or is its separator, a shard would be empty, or the output
+/// exists already.
 pub fn build_from_tokens(
     documents: impl IntoIterator<Item = Vec<u32>>,
     width: TokenWidth,
@@ -102,18 +106,24 @@ pub fn build_from_tokens(
     builder.finish()
 }
 
-/// Builds an index of complete token streams, one per shard, separators included. For the streams of other programs, and
-/// for tests.
+/// Builds an index of complete token streams, one per shard, separators included. For the streams
+/// of other programs, and for tests.
 ///
 /// # Errors
-/// Where a stream is empty or does not begin with the separator, an id does not fit, or the output exists already.
+/// Where a stream is empty or does not begin with the separator, an id does not fit, or the output
+/// exists already.
 pub fn build_from_streams(
     streams: &[Vec<u32>],
     width: TokenWidth,
     out_dir: &Path,
     options: &BuildOptions<'_>,
 ) -> Result<IndexManifest> {
-    let options = BuildOptions { metadata: false, token_width: Some(width), shards: streams.len(), ..*options };
+    let options = BuildOptions {
+        metadata: false,
+        token_width: Some(width),
+        shards: streams.len(),
+        ..*options
+    };
     let mut builder = Builder::new(None, None, out_dir, &options)?;
     let mut files = builder.streams()?;
     for (shard, stream) in streams.iter().enumerate() {
@@ -147,7 +157,8 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// `files` where the documents come from files; `options` name the width where there is no tokenizer.
+    /// `files` where the documents come from files; `options` name the width where there is no
+    /// tokenizer.
     fn new(
         tokenizer: Option<&'a Tokenizer>,
         files: Option<&[InputFile]>,
@@ -155,7 +166,10 @@ impl<'a> Builder<'a> {
         options: &BuildOptions<'a>,
     ) -> Result<Self> {
         options.check()?;
-        let width = options.token_width.or(tokenizer.map(Tokenizer::token_width)).unwrap_or(TokenWidth::U16);
+        let width = options
+            .token_width
+            .or(tokenizer.map(Tokenizer::token_width))
+            .unwrap_or(TokenWidth::U16);
         let recipe = Recipe {
             version: 2,
             from_files: files.is_some(),
@@ -166,7 +180,8 @@ impl<'a> Builder<'a> {
             token_width: width,
             pointer_width: options.pointer_width,
         };
-        let unfinished = Unfinished::open(out_dir, recipe, files.unwrap_or_default(), options.restart)?;
+        let unfinished =
+            Unfinished::open(out_dir, recipe, files.unwrap_or_default(), options.restart)?;
         Ok(Self { unfinished, tokenizer, options: *options, width })
     }
 
@@ -179,15 +194,26 @@ impl<'a> Builder<'a> {
         'a: 't,
     {
         let BuildOptions { text_field, metadata, shards, checkpoint_bytes, .. } = self.options;
-        let memory::Shares { batch_bytes, threads } =
-            memory::Shares::for_tokenising(self.options.memory, tokenizer.bytes_per_thread(), shards)?;
+        let memory::Shares { batch_bytes, threads } = memory::Shares::for_tokenising(
+            self.options.memory,
+            tokenizer.bytes_per_thread(),
+            shards,
+        )?;
         let batch_bytes = batch_bytes.min(checkpoint_bytes) as usize;
-        Ok(Tokenisation { tokenizer, width: self.width, text_field, metadata, batch_bytes, threads })
+        Ok(Tokenisation {
+            tokenizer,
+            width: self.width,
+            text_field,
+            metadata,
+            batch_bytes,
+            threads,
+        })
     }
 
     fn tokenise_files(&mut self, tokenizer: &Tokenizer, files: &[InputFile]) -> Result<()> {
         let mut streams = self.streams()?;
-        let from = self.unfinished.checkpoint().map(|checkpoint| checkpoint.position).unwrap_or_default();
+        let from =
+            self.unfinished.checkpoint().map(|checkpoint| checkpoint.position).unwrap_or_default();
         let Totals { documents, tokens, mut text_bytes } = streams.totals();
         if documents > 0 {
             self.options.report(Progress::Resumed { documents, tokens });
@@ -210,7 +236,12 @@ impl<'a> Builder<'a> {
         streams.finish(&mut self.unfinished)
     }
 
-    fn add(&self, streams: &mut Streams, documents: &[Tokenised], (read_bytes, input_bytes): (u64, u64)) -> Result<()> {
+    fn add(
+        &self,
+        streams: &mut Streams,
+        documents: &[Tokenised],
+        (read_bytes, input_bytes): (u64, u64),
+    ) -> Result<()> {
         for document in documents {
             let shard = shard_of(document.line, self.options.shards);
             streams.push(shard, &document.encoded, document.text_bytes)?;
@@ -219,7 +250,13 @@ impl<'a> Builder<'a> {
             }
         }
         let Totals { documents, tokens, text_bytes } = streams.totals();
-        self.options.report(Progress::Tokenised { documents, text_bytes, tokens, read_bytes, input_bytes });
+        self.options.report(Progress::Tokenised {
+            documents,
+            text_bytes,
+            tokens,
+            read_bytes,
+            input_bytes,
+        });
         Ok(())
     }
 

@@ -8,7 +8,8 @@ use crate::token_width::TokenWidth;
 pub struct BuildOptions<'a> {
     /// Number of shards. Default: 1.
     pub shards: usize,
-    /// Whether to write `metadata.K` and `metaoff.K`: each document's file, line and fields other than `text`. Default: yes.
+    /// Whether to write `metadata.K` and `metaoff.K`: each document's file, line and fields other
+    /// than `text`. Default: yes.
     pub metadata: bool,
     /// Width of the tokens. Default: the narrowest that the vocabulary fits.
     pub token_width: Option<TokenWidth>,
@@ -16,14 +17,15 @@ pub struct BuildOptions<'a> {
     pub pointer_width: Option<usize>,
     /// Name of the field or column that holds a document's text. Default: `text`.
     pub text_field: &'a str,
-    /// Bytes of memory that the process may use. A shard whose suffixes cannot be sorted within it is sorted in blocks, which
-    /// takes longer and gives the same bytes. Texts are tokenised on as many threads as it has room for; a budget without
-    /// room for one is refused. Lines of many megabytes, and such pages of Parquet files, come on top. Default: no limit.
+    /// Bytes of memory that the process may use. A shard whose suffixes cannot be sorted within it
+    /// is sorted in blocks, which takes longer and gives the same bytes. Texts are tokenised on as
+    /// many threads as it has room for; a budget without room for one is refused. Lines of many
+    /// megabytes, and such pages of Parquet files, come on top. Default: no limit.
     pub memory: Option<u64>,
     /// Tokens that are sorted at once, at most. Default: as many as the memory allows.
     pub max_block_tokens: Option<u64>,
-    /// Bytes of text from one checkpoint to the next. At a checkpoint what was tokenised is synced to disk; an interrupted
-    /// build is resumed from there. Default: 256 MiB.
+    /// Bytes of text from one checkpoint to the next. At a checkpoint what was tokenised is synced
+    /// to disk; an interrupted build is resumed from there. Default: 256 MiB.
     pub checkpoint_bytes: u64,
     /// Whether to discard an interrupted build instead of resuming it. Default: no.
     pub restart: bool,
@@ -59,10 +61,18 @@ impl BuildOptions<'_> {
             return Err(Error::Option { option: "shards", got: 0, expected: "at least 1" });
         }
         if self.checkpoint_bytes == 0 {
-            return Err(Error::Option { option: "checkpoint_bytes", got: 0, expected: "at least 1" });
+            return Err(Error::Option {
+                option: "checkpoint_bytes",
+                got: 0,
+                expected: "at least 1",
+            });
         }
         if let Some(width @ (0 | 9..)) = self.pointer_width {
-            return Err(Error::Option { option: "pointer_width", got: width as u64, expected: "1 to 8 bytes" });
+            return Err(Error::Option {
+                option: "pointer_width",
+                got: width as u64,
+                expected: "1 to 8 bytes",
+            });
         }
         Ok(())
     }

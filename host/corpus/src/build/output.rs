@@ -26,7 +26,11 @@ impl HashedFile {
     /// A file that was written up to where `record` says; the rest is cut off.
     pub(super) fn resume(dir: &Path, name: &str, record: &FileRecord) -> Result<Self> {
         let path = dir.join(name);
-        let file = OpenOptions::new().read(true).append(true).open(&path).map_err(Error::io("open", &path))?;
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open(&path)
+            .map_err(Error::io("open", &path))?;
         let bytes = file.metadata().map_err(Error::io("read the size of", &path))?.len();
         if bytes < record.bytes {
             let expected = format!("the unfinished build had written {}", record.bytes);
@@ -37,13 +41,23 @@ impl HashedFile {
         hasher.update_reader(&file).map_err(Error::io("read", &path))?;
         let got = hasher.finalize().to_hex();
         if got.as_str() != record.blake3 {
-            return Err(Error::Checksum { path, expected: record.blake3.clone(), got: got.to_string() });
+            return Err(Error::Checksum {
+                path,
+                expected: record.blake3.clone(),
+                got: got.to_string(),
+            });
         }
         Ok(Self::new(name, path, file, hasher, record.bytes))
     }
 
     fn new(name: &str, path: PathBuf, file: File, hasher: blake3::Hasher, bytes: u64) -> Self {
-        Self { name: name.to_owned(), path, writer: BufWriter::with_capacity(1 << 18, file), hasher, bytes }
+        Self {
+            name: name.to_owned(),
+            path,
+            writer: BufWriter::with_capacity(1 << 18, file),
+            hasher,
+            bytes,
+        }
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<()> {
@@ -61,7 +75,10 @@ impl HashedFile {
     pub(super) fn sync(&mut self) -> Result<(String, FileRecord)> {
         self.writer.flush().map_err(Error::io("write", &self.path))?;
         self.writer.get_ref().sync_all().map_err(Error::io("sync", &self.path))?;
-        Ok((self.name.clone(), FileRecord { bytes: self.bytes, blake3: self.hasher.finalize().to_hex().to_string() }))
+        Ok((
+            self.name.clone(),
+            FileRecord { bytes: self.bytes, blake3: self.hasher.finalize().to_hex().to_string() },
+        ))
     }
 
     /// [`HashedFile::sync`], for the last time.

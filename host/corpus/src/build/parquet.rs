@@ -17,12 +17,19 @@ pub(super) struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// Opens a file whose column `text_field` holds a string in every row. The other columns are read where they are wanted.
+    /// Opens a file whose column `text_field` holds a string in every row. The other columns are
+    /// read where they are wanted.
     pub(super) fn open(path: &Path, text_field: &str, other_columns: bool) -> Result<Self> {
         let rows = Rows::open(path)?;
-        let Some(text_column) = rows.columns().iter().position(|column| column.name() == text_field) else {
+        let Some(text_column) =
+            rows.columns().iter().position(|column| column.name() == text_field)
+        else {
             let columns = rows.columns().iter().map(|column| column.name().to_owned()).collect();
-            return Err(Error::NoColumn { path: path.to_owned(), column: text_field.to_owned(), columns });
+            return Err(Error::NoColumn {
+                path: path.to_owned(),
+                column: text_field.to_owned(),
+                columns,
+            });
         };
         let text = &rows.columns()[text_column];
         if !holds_strings(text) {
@@ -111,13 +118,22 @@ mod tests {
     fn write(path: &Path) {
         let schema = "message m { optional binary text (UTF8); required int32 day (DATE); }";
         let schema = Arc::new(parse_message_type(schema).unwrap());
-        let properties = WriterProperties::builder().set_data_page_row_count_limit(10).set_write_batch_size(5).build();
-        let mut file = SerializedFileWriter::new(File::create(path).unwrap(), schema, properties.into()).unwrap();
+        let properties = WriterProperties::builder()
+            .set_data_page_row_count_limit(10)
+            .set_write_batch_size(5)
+            .build();
+        let mut file =
+            SerializedFileWriter::new(File::create(path).unwrap(), schema, properties.into())
+                .unwrap();
         for rows in [20, 3] {
             let mut group = file.next_row_group().unwrap();
-            let texts: Vec<ByteArray> = (0..rows).map(|row| ["red fox", "den"][row % 2].into()).collect();
+            let texts: Vec<ByteArray> =
+                (0..rows).map(|row| ["red fox", "den"][row % 2].into()).collect();
             let mut column = group.next_column().unwrap().unwrap();
-            column.typed::<ByteArrayType>().write_batch(&texts, Some(&vec![1; rows]), None).unwrap();
+            column
+                .typed::<ByteArrayType>()
+                .write_batch(&texts, Some(&vec![1; rows]), None)
+                .unwrap();
             column.close().unwrap();
             let days: Vec<i32> = (0..rows as i32).map(|row| row * 1_000).collect();
             let mut column = group.next_column().unwrap().unwrap();

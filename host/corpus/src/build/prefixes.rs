@@ -1,7 +1,8 @@
 //! Writing the prefix file of a finished table.
 //!
-//! The suffixes of neighbouring ranks are scattered over the stream. Reading them in rank order would cost a disk read for
-//! each, so they are read in stream order, as many at a time as fit into memory.
+//! The suffixes of neighbouring ranks are scattered over the stream. Reading them in rank order
+//! would cost a disk read for each, so they are read in stream order, as many at a time as fit into
+//! memory.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -30,8 +31,8 @@ const DEFAULT_BATCH: usize = 1 << 26;
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 16;
 
-/// Writes the prefix file of a shard that has none yet and is large enough to need one. Files are read, not mapped: mapped
-/// pages would count as the build's memory.
+/// Writes the prefix file of a shard that has none yet and is large enough to need one. Files are
+/// read, not mapped: mapped pages would count as the build's memory.
 pub(super) fn write(
     unfinished: &mut Unfinished,
     shard: usize,
@@ -62,11 +63,21 @@ fn write_in_batches(
     let mut next_level = Vec::new();
     let mut written = 0;
     while written < finest.len {
-        options.report(Progress::Prefixes { shard, shards: options.shards, prefixes: finest.len, written });
+        options.report(Progress::Prefixes {
+            shard,
+            shards: options.shards,
+            prefixes: finest.len,
+            written,
+        });
         let count = batch.min((finest.len - written) as usize);
         let prefixes = lookup(pointers.take(finest.stride, count)?, &stream)?;
         file.write(prefixes.as_flattened())?;
-        next_level.extend((written..).zip(&prefixes).filter(|(number, _)| number % PER_PAGE == 0).map(|(_, &p)| p));
+        next_level.extend(
+            (written..)
+                .zip(&prefixes)
+                .filter(|(number, _)| number % PER_PAGE == 0)
+                .map(|(_, &p)| p),
+        );
         written += count as u64;
     }
     for level in coarser {
@@ -86,7 +97,8 @@ fn fill_to(level: &Level, file: &mut HashedFile) -> Result<()> {
 
 /// As many suffixes as fit into memory, each with its offset, its number and its prefix.
 fn batch_len(options: &BuildOptions<'_>) -> usize {
-    let room = options.memory.map(|budget| budget.saturating_sub(memory::resident() + memory::reserve()));
+    let room =
+        options.memory.map(|budget| budget.saturating_sub(memory::resident() + memory::reserve()));
     let each = size_of::<(u64, u32)>() + PREFIX_BYTES;
     room.map_or(DEFAULT_BATCH, |room| (room as usize / each).clamp(MIN_BATCH, MAX_BATCH))
 }
@@ -128,7 +140,8 @@ impl Pointers {
         Ok(Self { reader, path, width: (bytes / num_tokens) as usize, stream_bytes, rank: 0 })
     }
 
-    /// The pointer that comes next, and those of every `stride`th rank after it, `count` in all, with their numbers.
+    /// The pointer that comes next, and those of every `stride`th rank after it, `count` in all,
+    /// with their numbers.
     fn take(&mut self, stride: u64, count: usize) -> Result<Vec<(u64, u32)>> {
         let skipped = (stride as usize - 1) * self.width;
         let mut pointers = Vec::with_capacity(count);
@@ -141,7 +154,12 @@ impl Pointers {
             let offset = u64::from_le_bytes(pointer);
             if offset >= self.stream_bytes {
                 let expected = "a pointer is the byte offset of a token inside the stream";
-                return Err(Error::Corrupt { path: self.path.clone(), entry: self.rank, got: offset, expected });
+                return Err(Error::Corrupt {
+                    path: self.path.clone(),
+                    entry: self.rank,
+                    got: offset,
+                    expected,
+                });
             }
             pointers.push((offset, number));
             self.rank += stride;
@@ -151,7 +169,8 @@ impl Pointers {
 }
 
 fn open(path: &Path) -> Result<(File, u64)> {
-    let with_size = |file: File| -> io::Result<_> { file.metadata().map(|metadata| (file, metadata.len())) };
+    let with_size =
+        |file: File| -> io::Result<_> { file.metadata().map(|metadata| (file, metadata.len())) };
     File::open(path).and_then(with_size).map_err(Error::io("open", path))
 }
 
@@ -172,10 +191,14 @@ mod tests {
 
     #[test]
     fn each_level_has_the_first_bytes_of_its_suffixes_however_many_are_looked_up_at_once() {
-        let stream: Vec<u8> = (0..70_000_u32).flat_map(|at| ((at * at / 7 % 3_001) as u16).to_le_bytes()).collect();
-        let mut suffixes: Vec<&[u8]> = (0..stream.len()).step_by(2).map(|start| &stream[start..]).collect();
+        let stream: Vec<u8> =
+            (0..70_000_u32).flat_map(|at| ((at * at / 7 % 3_001) as u16).to_le_bytes()).collect();
+        let mut suffixes: Vec<&[u8]> =
+            (0..stream.len()).step_by(2).map(|start| &stream[start..]).collect();
         suffixes.sort_unstable();
-        let level = |stride: usize| suffixes.iter().step_by(stride).map(|suffix| prefix_file::prefix(suffix));
+        let level = |stride: usize| {
+            suffixes.iter().step_by(stride).map(|suffix| prefix_file::prefix(suffix))
+        };
         let mut expected: Vec<Prefix> = level(64).collect();
         expected.resize(expected.len().next_multiple_of(512), Prefix::default());
         expected.extend(level(64 * 512));

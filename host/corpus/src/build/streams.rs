@@ -1,4 +1,5 @@
-//! The token streams of all shards while they grow: `tokenized.K`, `offset.K`, `metadata.K`, `metaoff.K`.
+//! The token streams of all shards while they grow: `tokenized.K`, `offset.K`, `metadata.K`,
+//! `metaoff.K`.
 
 use crate::build::inputs::Position;
 use crate::build::output::HashedFile;
@@ -22,7 +23,12 @@ struct ShardFiles {
 
 impl Streams {
     /// Empty streams, or those of the newest checkpoint.
-    pub(super) fn open(unfinished: &Unfinished, width: TokenWidth, shards: usize, metadata: bool) -> Result<Self> {
+    pub(super) fn open(
+        unfinished: &Unfinished,
+        width: TokenWidth,
+        shards: usize,
+        metadata: bool,
+    ) -> Result<Self> {
         let checkpoint = unfinished.checkpoint();
         let open = |shard: usize| -> Result<ShardFiles> {
             let file = |family: Family| {
@@ -33,10 +39,14 @@ impl Streams {
                 }
             };
             Ok(ShardFiles {
-                documents: checkpoint.and_then(|checkpoint| checkpoint.documents.get(shard).copied()).unwrap_or(0),
+                documents: checkpoint
+                    .and_then(|checkpoint| checkpoint.documents.get(shard).copied())
+                    .unwrap_or(0),
                 tokenized: file(Family::Tokenized)?,
                 offset: file(Family::Offset)?,
-                metadata: metadata.then(|| Ok((file(Family::Metadata)?, file(Family::Metaoff)?))).transpose()?,
+                metadata: metadata
+                    .then(|| Ok((file(Family::Metadata)?, file(Family::Metaoff)?)))
+                    .transpose()?,
             })
         };
         let text_bytes = checkpoint.map_or(0, |checkpoint| checkpoint.text_bytes);
@@ -63,8 +73,8 @@ impl Streams {
     }
 
     pub(super) fn totals(&self) -> Totals {
-        let tokens =
-            self.shards.iter().map(|shard| shard.tokenized.num_bytes()).sum::<u64>() / self.width.bytes() as u64;
+        let tokens = self.shards.iter().map(|shard| shard.tokenized.num_bytes()).sum::<u64>()
+            / self.width.bytes() as u64;
         let documents = self.shards.iter().map(|shard| shard.documents).sum();
         Totals { documents, tokens, text_bytes: self.text_bytes }
     }
@@ -81,7 +91,11 @@ impl Streams {
     pub(super) fn finish(mut self, unfinished: &mut Unfinished) -> Result<()> {
         let totals = self.totals();
         if let Some(shard) = self.shards.iter().position(|files| files.documents == 0) {
-            return Err(Error::EmptyShard { shard, shards: self.shards.len(), documents: totals.documents });
+            return Err(Error::EmptyShard {
+                shard,
+                shards: self.shards.len(),
+                documents: totals.documents,
+            });
         }
         let finished = self.files().map(HashedFile::sync).collect::<Result<Vec<_>>>()?;
         unfinished.update(|state| {
@@ -93,7 +107,9 @@ impl Streams {
     fn files(&mut self) -> impl Iterator<Item = &mut HashedFile> {
         self.shards.iter_mut().flat_map(|files| {
             let metadata = files.metadata.as_mut().map(|(metadata, metaoff)| [metadata, metaoff]);
-            [&mut files.tokenized, &mut files.offset].into_iter().chain(metadata.into_iter().flatten())
+            [&mut files.tokenized, &mut files.offset]
+                .into_iter()
+                .chain(metadata.into_iter().flatten())
         })
     }
 }

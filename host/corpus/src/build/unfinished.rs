@@ -1,10 +1,11 @@
 //! A build under way, in a folder beside the target: `NAME.unfinished`.
 //!
-//! It holds the files of the future index, the temporary files of sorting, and `corver-build.json`, which says what is being
-//! built from which inputs, and what of it is synced to disk. That file is replaced as a whole, after the files that it
-//! lists are synced, so that a killed build can be resumed. The folder is locked for as long as the process lives. At the end
-//! the manifest takes the place of `corver-build.json`, and the folder gets the target's name: an index exists entirely or
-//! not at all.
+//! It holds the files of the future index, the temporary files of sorting, and `corver-build.json`,
+//! which says what is being built from which inputs, and what of it is synced to disk. That file is
+//! replaced as a whole, after the files that it lists are synced, so that a killed build can be
+//! resumed. The folder is locked for as long as the process lives. At the end the manifest takes
+//! the place of `corver-build.json`, and the folder gets the target's name: an index exists
+//! entirely or not at all.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -107,12 +108,18 @@ pub(super) struct Unfinished {
 }
 
 impl Unfinished {
-    /// Creates the folder, or resumes an interrupted build of the same recipe: all of it if the inputs are the same, or what
-    /// was read before the first input that changed. `restart` discards whatever exists.
+    /// Creates the folder, or resumes an interrupted build of the same recipe: all of it if the
+    /// inputs are the same, or what was read before the first input that changed. `restart`
+    /// discards whatever exists.
     ///
     /// # Errors
     /// Where the target exists, another process is building it, or another build was begun.
-    pub(super) fn open(target: &Path, recipe: Recipe, inputs: &[InputFile], restart: bool) -> Result<Self> {
+    pub(super) fn open(
+        target: &Path,
+        recipe: Recipe,
+        inputs: &[InputFile],
+        restart: bool,
+    ) -> Result<Self> {
         let (path, lock) = lock(target, !recipe.from_files)?;
         let kept = match restart {
             true => None,
@@ -137,7 +144,8 @@ impl Unfinished {
             totals: None,
             blocks: BTreeMap::new(),
         });
-        let mut unfinished = Self { path, target: target.to_owned(), state, renamed: false, _lock: lock };
+        let mut unfinished =
+            Self { path, target: target.to_owned(), state, renamed: false, _lock: lock };
         if is_new {
             unfinished.clear()?;
         }
@@ -174,7 +182,9 @@ impl Unfinished {
     pub(super) fn remove_file(&self, name: &str) -> Result<()> {
         let path = self.path.join(name);
         match fs::remove_file(&path) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", &path)(e)),
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io("remove", &path)(e))
+            }
             _ => Ok(()),
         }
     }
@@ -195,7 +205,8 @@ impl Unfinished {
         write_json(&self.path, MANIFEST, &manifest)?;
         self.remove_file(UNFINISHED)?;
         sync_folder(&self.path)?;
-        fs::rename(&self.path, &self.target).map_err(Error::io("rename the finished folder to", &self.target))?;
+        fs::rename(&self.path, &self.target)
+            .map_err(Error::io("rename the finished folder to", &self.target))?;
         self.renamed = true;
         sync_folder(parent(&self.target))?;
         Ok(manifest)
@@ -230,8 +241,8 @@ impl Unfinished {
 impl Drop for Unfinished {
     /// A build that failed before there was anything to resume leaves nothing.
     fn drop(&mut self) {
-        let worth_keeping =
-            self.state.recipe.from_files && (!self.state.checkpoints.is_empty() || self.state.totals.is_some());
+        let worth_keeping = self.state.recipe.from_files
+            && (!self.state.checkpoints.is_empty() || self.state.totals.is_some());
         if !self.renamed
             && !worth_keeping
             && let Err(error) = fs::remove_dir_all(&self.path)
@@ -256,8 +267,8 @@ impl State {
     }
 }
 
-/// A locked folder. It is unlocked explicitly, not only closed: a process that another thread is just starting may hold a
-/// copy of the file for a moment.
+/// A locked folder. It is unlocked explicitly, not only closed: a process that another thread is
+/// just starting may hold a copy of the file for a moment.
 struct Lock(File);
 
 impl Drop for Lock {
@@ -268,7 +279,8 @@ impl Drop for Lock {
     }
 }
 
-/// Creates `NAME.unfinished` and locks it. `wait`s for another process that holds it, or says that there is one.
+/// Creates `NAME.unfinished` and locks it. `wait`s for another process that holds it, or says that
+/// there is one.
 fn lock(target: &Path, wait: bool) -> Result<(PathBuf, Lock)> {
     let mut name = target.file_name().unwrap_or_default().to_owned();
     name.push(".unfinished");
@@ -316,7 +328,9 @@ fn lock(target: &Path, wait: bool) -> Result<(PathBuf, Lock)> {
 fn load(path: &Path) -> Result<Option<State>> {
     let path = path.join(UNFINISHED);
     match fs::read(&path) {
-        Ok(json) => serde_json::from_slice(&json).map(Some).map_err(|source| Error::Json { path, source }),
+        Ok(json) => {
+            serde_json::from_slice(&json).map(Some).map_err(|source| Error::Json { path, source })
+        }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Error::io("read", &path)(e)),
     }
@@ -325,7 +339,8 @@ fn load(path: &Path) -> Result<Option<State>> {
 /// Replaces a file as a whole: at any time it is the old one or the new one.
 fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> Result<()> {
     let (path, new) = (dir.join(name), dir.join(format!("{name}.new")));
-    let json = serde_json::to_vec_pretty(value).map_err(|source| Error::Json { path: path.clone(), source })?;
+    let json = serde_json::to_vec_pretty(value)
+        .map_err(|source| Error::Json { path: path.clone(), source })?;
     let mut file = File::create(&new).map_err(Error::io("create", &new))?;
     file.write_all(&json).and_then(|()| file.sync_all()).map_err(Error::io("write", &new))?;
     fs::rename(&new, &path).map_err(Error::io("write", &path))?;

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::files::lost::Named;
 use crate::files::system;
 
-/// A read-only mapped file. Empty files are refused: no file of the format is empty, and they cannot be mapped.
+/// A read-only mapped file. Empty files are refused: no file of the format is empty, and they
+/// cannot be mapped.
 #[derive(Debug)]
 pub(crate) struct Bytes {
     path: PathBuf,
@@ -35,18 +36,19 @@ impl Bytes {
             let expected = "a non-empty file was expected".to_owned();
             return Err(Error::Size { path: path.to_owned(), bytes: metadata.len(), expected });
         }
-        // SAFETY: the map is read-only, and only ever seen as `&[u8]`, for which every bit pattern is valid. Rust also
-        // needs the file not to change while mapped, which no program can enforce; our builder never writes into a
-        // finished index (it renames a finished folder into place), and no value read from the map is used as an
-        // offset before it is checked, so a changed file gives wrong counts or an error. Truncating a mapped file
-        // makes the system end the process (SIGBUS), as with every mapped file; `lost` names the file. What is read
+        // SAFETY: the map is read-only, and only ever seen as `&[u8]`, for which every bit pattern
+        // is valid. Rust also needs the file not to change while mapped, which no program can
+        // enforce; our builder never writes into a finished index (it renames a finished folder
+        // into place), and no value read from the map is used as an offset before it is checked, so
+        // a changed file gives wrong counts or an error. Truncating a mapped file makes the system
+        // end the process (SIGBUS), as with every mapped file; `lost` names the file. What is read
         // behind the new end, within its page, is 0: `check_size` tells afterwards.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
         Ok(Self { _named: Named::new(&map, path), path: path.to_owned(), file, map })
     }
 
-    /// Tells the system not to read ahead. With read-ahead, 128 KiB at a time, a cold query would fetch hundreds of
-    /// megabytes of a large index.
+    /// Tells the system not to read ahead. With read-ahead, 128 KiB at a time, a cold query would
+    /// fetch hundreds of megabytes of a large index.
     pub(crate) fn expect_random_reads(&self) {
         let _ = self.map.advise(Advice::Random); // only a hint: a system that ignores it is slower
     }

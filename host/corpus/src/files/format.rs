@@ -1,8 +1,9 @@
 //! The layout on disk: Infini-gram v4 files, and the files that this crate adds.
 //!
-//! An index is a folder. Shard `K` has `tokenized.K` (the token stream), `table.K` (its suffix array: byte offsets of a
-//! fixed width) and `offset.K` (where each document starts), and perhaps `metadata.K` and `metaoff.K`. The official
-//! engine ignores files of other names: the manifest, the tokenizer, and `prefixes.K` (`prefix_file.rs`).
+//! An index is a folder. Shard `K` has `tokenized.K` (the token stream), `table.K` (its suffix
+//! array: byte offsets of a fixed width) and `offset.K` (where each document starts), and perhaps
+//! `metadata.K` and `metaoff.K`. The official engine ignores files of other names: the manifest,
+//! the tokenizer, and `prefixes.K` (`prefix_file.rs`).
 
 use std::path::{Path, PathBuf};
 
@@ -49,7 +50,8 @@ pub(crate) fn shard_of(file_name: &str) -> Option<usize> {
     file_name.rsplit_once('.').and_then(|(_, number)| number.parse().ok())
 }
 
-/// Bytes per entry of `table.K` for a stream of this many bytes: as many as the largest offset needs.
+/// Bytes per entry of `table.K` for a stream of this many bytes: as many as the largest offset
+/// needs.
 pub(crate) fn pointer_width(stream_bytes: u64) -> usize {
     let bits = u64::BITS - stream_bytes.saturating_sub(1).leading_zeros();
     bits.div_ceil(8).max(1) as usize
@@ -118,7 +120,13 @@ mod tests {
         assert_eq!(bytes, [1, 0, 0xFF, 0xFF]);
         assert_eq!(TokenWidth::U16.read(&bytes, 1), Some(0xFFFF));
         assert_eq!(TokenWidth::U16.read(&bytes, 2), None);
-        assert!(matches!(encode(&[0x1_0000], TokenWidth::U16), Err(Error::TokenTooLarge { token: 0x1_0000, .. })));
-        assert!(matches!(encode_document(&[0xFFFF], TokenWidth::U16), Err(Error::TokenTooLarge { .. })));
+        assert!(matches!(
+            encode(&[0x1_0000], TokenWidth::U16),
+            Err(Error::TokenTooLarge { token: 0x1_0000, .. })
+        ));
+        assert!(matches!(
+            encode_document(&[0xFFFF], TokenWidth::U16),
+            Err(Error::TokenTooLarge { .. })
+        ));
     }
 }

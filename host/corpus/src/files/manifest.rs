@@ -26,7 +26,8 @@ pub struct IndexManifest {
     version: u32,
     /// Width of the tokens of every shard.
     pub token_width: TokenWidth,
-    /// blake3 of the `tokenizer.json` beside the manifest; absent where the index was built from token ids.
+    /// blake3 of the `tokenizer.json` beside the manifest; absent where the index was built from
+    /// token ids.
     pub tokenizer: Option<String>,
     /// All ids in the index are below this; absent where the index was built from token ids.
     pub num_ids: Option<u32>,
@@ -90,13 +91,18 @@ impl IndexManifest {
             Err(e) => return Err(Error::io("read", &path)(e)),
         };
         // The header first: a later version may have fields that this one would only call unknown.
-        let header: Header =
-            serde_json::from_slice(&text).map_err(|source| Error::Json { path: path.clone(), source })?;
+        let header: Header = serde_json::from_slice(&text)
+            .map_err(|source| Error::Json { path: path.clone(), source })?;
         if header.format != FORMAT || header.version != MANIFEST_VERSION {
             let got = format!("{} version {}", header.format, header.version);
-            return Err(Error::ManifestVersion { path, got, expected: format!("{FORMAT} version {MANIFEST_VERSION}") });
+            return Err(Error::ManifestVersion {
+                path,
+                got,
+                expected: format!("{FORMAT} version {MANIFEST_VERSION}"),
+            });
         }
-        let manifest: Self = serde_json::from_slice(&text).map_err(|source| Error::Json { path, source })?;
+        let manifest: Self =
+            serde_json::from_slice(&text).map_err(|source| Error::Json { path, source })?;
         Ok(Some(Self { fingerprint: fingerprint::of_manifest(&text), ..manifest }))
     }
 
@@ -110,7 +116,10 @@ impl IndexManifest {
     }
 
     /// The files of the shards that are open, and those of the whole index.
-    pub(crate) fn files_of(&self, is_open: impl Fn(usize) -> bool) -> impl Iterator<Item = (&String, &FileRecord)> {
+    pub(crate) fn files_of(
+        &self,
+        is_open: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = (&String, &FileRecord)> {
         self.files.iter().filter(move |(name, _)| shard_of(name).is_none_or(&is_open))
     }
 
@@ -123,7 +132,9 @@ impl IndexManifest {
             let path = dir.join(name);
             let file = match std::fs::metadata(&path) {
                 Ok(file) => file,
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Error::MissingFile { path }),
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                    return Err(Error::MissingFile { path });
+                }
                 Err(e) => return Err(Error::io("read the size of", &path)(e)),
             };
             if !file.is_file() || file.len() != record.bytes {

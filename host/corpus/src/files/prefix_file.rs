@@ -1,12 +1,13 @@
 //! `prefixes.K`: the first bytes of every 64th suffix, as a search tree whose nodes are pages.
 //!
-//! A search in a cold index reads a page of the table and a page of the stream at nearly every step. This file answers the
-//! first steps: it costs a page per level, of which there are two up to 16 million tokens, three up to 8 thousand million, and
-//! four beyond, and all levels but the finest are small enough to stay in memory. One page of the table and six steps
-//! in the stream are left. Indexes of other programs do not have the file, and small indexes do not need it.
+//! A search in a cold index reads a page of the table and a page of the stream at nearly every
+//! step. This file answers the first steps: it costs a page per level, of which there are two up to
+//! 16 million tokens, three up to 8 thousand million, and four beyond, and all levels but the
+//! finest are small enough to stay in memory. One page of the table and six steps in the stream are
+//! left. Indexes of other programs do not have the file, and small indexes do not need it.
 //!
-//! The finest level comes first. Each further one has every 512th prefix of the level before it, down to one page. Levels
-//! begin at pages; what is left of a page is zeros.
+//! The finest level comes first. Each further one has every 512th prefix of the level before it,
+//! down to one page. Levels begin at pages; what is left of a page is zeros.
 
 use std::path::Path;
 
@@ -17,7 +18,8 @@ use crate::files::manifest::IndexManifest;
 
 /// Bytes of a suffix that make its prefix. Prefixes are compared as big-endian numbers.
 pub(crate) const PREFIX_BYTES: usize = 8;
-/// Suffixes from one prefix of the finest level to the next. Halving it doubles the file and saves one step of a search.
+/// Suffixes from one prefix of the finest level to the next. Halving it doubles the file and saves
+/// one step of a search.
 pub(crate) const STRIDE: u64 = 64;
 /// Prefixes in a page.
 pub(crate) const PER_PAGE: u64 = 512;
@@ -74,13 +76,17 @@ impl PrefixFile {
         manifest: Option<&IndexManifest>,
     ) -> Result<Option<Self>> {
         let name = Family::Prefixes.file_name(shard);
-        let Some(manifest) = manifest.filter(|manifest| manifest.files.contains_key(&name)) else { return Ok(None) };
+        let Some(manifest) = manifest.filter(|manifest| manifest.files.contains_key(&name)) else {
+            return Ok(None);
+        };
         let bytes = Bytes::open(&Family::Prefixes.path(dir, shard))?;
         manifest.check_size(&bytes, &name)?;
         let levels = levels(num_tokens);
         let expected = levels.last().map_or(0, |last| last.start + last.len) * PREFIX_BYTES as u64;
         if bytes.len() as u64 != expected {
-            return Err(bytes.wrong_size(format!("{expected} are the prefixes of {num_tokens} tokens")));
+            return Err(
+                bytes.wrong_size(format!("{expected} are the prefixes of {num_tokens} tokens"))
+            );
         }
         bytes.expect_random_reads();
         Ok(Some(Self { bytes, levels }))
@@ -89,7 +95,9 @@ impl PrefixFile {
     /// Every level with its prefixes by rank, the finest first.
     pub(crate) fn levels(&self) -> impl DoubleEndedIterator<Item = (Level, &[[u8; PREFIX_BYTES]])> {
         let all = self.bytes.as_chunks().0;
-        self.levels.iter().map(move |&level| (level, &all[level.start as usize..][..level.len as usize]))
+        self.levels
+            .iter()
+            .map(move |&level| (level, &all[level.start as usize..][..level.len as usize]))
     }
 
     pub(crate) fn check_size(&self) -> Result<()> {
@@ -122,7 +130,11 @@ mod tests {
         assert_eq!(levels(MIN_TOKENS), [level(64, 0, 1_024), level(64 * 512, 1_024, 2)]);
         assert_eq!(
             levels(5_500_000_000),
-            [level(64, 0, 85_937_500), level(64 * 512, 85_937_664, 167_847), level(64 * 512 * 512, 86_105_600, 328)]
+            [
+                level(64, 0, 85_937_500),
+                level(64 * 512, 85_937_664, 167_847),
+                level(64 * 512 * 512, 86_105_600, 328)
+            ]
         );
     }
 }

@@ -1,4 +1,5 @@
-//! One shard: mapped files whose sizes were checked, and readers that check every value they hand out.
+//! One shard: mapped files whose sizes were checked, and readers that check every value they hand
+//! out.
 
 use std::fs;
 use std::ops::Range;
@@ -34,7 +35,12 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// Maps the shard's files. Takes the same time for every size of index: nothing is scanned.
-    pub(crate) fn open(dir: &Path, number: usize, width: TokenWidth, manifest: Option<&IndexManifest>) -> Result<Self> {
+    pub(crate) fn open(
+        dir: &Path,
+        number: usize,
+        width: TokenWidth,
+        manifest: Option<&IndexManifest>,
+    ) -> Result<Self> {
         let open = |family: Family| -> Result<Bytes> {
             let bytes = Bytes::open(&family.path(dir, number))?;
             if let Some(manifest) = manifest {
@@ -42,21 +48,28 @@ impl Shard {
             }
             Ok(bytes)
         };
-        let (stream, table, offsets) = (open(Family::Tokenized)?, open(Family::Table)?, open(Family::Offset)?);
+        let (stream, table, offsets) =
+            (open(Family::Tokenized)?, open(Family::Table)?, open(Family::Offset)?);
         stream.expect_random_reads();
         table.expect_random_reads();
 
         if stream.len() % width.bytes() != 0 {
-            return Err(stream.wrong_size(format!("{width} tokens need a multiple of {}", width.bytes())));
+            return Err(
+                stream.wrong_size(format!("{width} tokens need a multiple of {}", width.bytes()))
+            );
         }
         let num_tokens = stream.len() / width.bytes();
         let pointer = table.len() / num_tokens;
-        if table.len() % num_tokens != 0 || !(pointer_width(stream.len() as u64)..=8).contains(&pointer) {
-            let expected = format!("{num_tokens} tokens need as many equal pointers of at most 8 bytes");
+        if table.len() % num_tokens != 0
+            || !(pointer_width(stream.len() as u64)..=8).contains(&pointer)
+        {
+            let expected =
+                format!("{num_tokens} tokens need as many equal pointers of at most 8 bytes");
             return Err(table.wrong_size(expected));
         }
         if offsets.len() % 8 != 0 || offsets.len() / 8 > num_tokens {
-            let expected = format!("8 bytes for each of at most {num_tokens} documents were expected");
+            let expected =
+                format!("8 bytes for each of at most {num_tokens} documents were expected");
             return Err(offsets.wrong_size(expected));
         }
 
@@ -77,7 +90,8 @@ impl Shard {
         Ok(shard)
     }
 
-    /// Reads the first and the last entry of every file: a cheap test for a foreign index or another token width.
+    /// Reads the first and the last entry of every file: a cheap test for a foreign index or
+    /// another token width.
     fn check_ends(&self) -> Result<()> {
         let separator = self.width.separator();
         match self.token(0) {
@@ -121,7 +135,8 @@ impl Shard {
     /// Where the suffix of a rank starts, in tokens. `rank` must be below `num_tokens`.
     pub(crate) fn position(&self, rank: u64) -> Result<u64> {
         let at = rank as usize * self.pointer_width;
-        // One unaligned read of eight bytes and a mask; only the table's last few entries need the padded copy.
+        // One unaligned read of eight bytes and a mask; only the table's last few entries need the
+        // padded copy.
         let bytes: [u8; 8] = match self.table.get(at..at + 8) {
             Some(eight) => eight.try_into().expect("the slice has eight bytes"),
             None => {
@@ -157,14 +172,17 @@ impl Shard {
     /// Tells the system that the positions of these ranks will be read one after the other.
     pub(crate) fn will_read(&self, ranks: Range<u64>) {
         if ranks.end - ranks.start > MANY_RANKS {
-            self.table.will_read(ranks.start as usize * self.pointer_width..ranks.end as usize * self.pointer_width);
+            self.table.will_read(
+                ranks.start as usize * self.pointer_width..ranks.end as usize * self.pointer_width,
+            );
         }
     }
 
-    /// Tells the system that the text between these positions will be read; it is cut at the shard's end.
+    /// Tells the system that the text between these positions will be read; it is cut at the
+    /// shard's end.
     pub(crate) fn will_read_text(&self, positions: Range<u64>) {
-        let [start, end] =
-            [positions.start, positions.end].map(|at| at.min(self.num_tokens) as usize * self.width.bytes());
+        let [start, end] = [positions.start, positions.end]
+            .map(|at| at.min(self.num_tokens) as usize * self.width.bytes());
         self.stream.will_read(start..end);
     }
 
@@ -188,7 +206,8 @@ impl Shard {
         (self.offsets.len() as u64).div_ceil(PAGE_BYTES as u64)
     }
 
-    /// Position of a document's leading separator, in tokens. `document` must be below `num_documents`.
+    /// Position of a document's leading separator, in tokens. `document` must be below
+    /// `num_documents`.
     pub(crate) fn document_start(&self, document: u64) -> Result<u64> {
         let position = self.unchecked_document_start(document)?;
         if self.token(position) != Some(self.width.separator()) {
@@ -200,7 +219,9 @@ impl Shard {
     /// The same without reading the stream: a token's position, but perhaps not a separator's.
     pub(crate) fn unchecked_document_start(&self, document: u64) -> Result<u64> {
         let at = document as usize * 8;
-        let offset = u64::from_le_bytes(self.offsets[at..at + 8].try_into().expect("the slice has eight bytes"));
+        let offset = u64::from_le_bytes(
+            self.offsets[at..at + 8].try_into().expect("the slice has eight bytes"),
+        );
         let width = self.width.bytes() as u64;
         if !offset.is_multiple_of(width) || offset >= self.stream.len() as u64 {
             return Err(self.corrupt_offset(document, offset));
@@ -229,12 +250,14 @@ impl Shard {
     /// Bytes of all its files.
     pub(crate) fn num_bytes(&self) -> u64 {
         let prefixes = self.prefixes.as_ref().map_or(0, PrefixFile::num_bytes);
-        (self.stream.len() + self.table.len() + self.offsets.len()) as u64 + self.metadata_bytes + prefixes
+        (self.stream.len() + self.table.len() + self.offsets.len()) as u64
+            + self.metadata_bytes
+            + prefixes
     }
 }
 
-/// Bytes of the two files that hold a line for each document. Both are there or none, and `metaoff.K` has an offset per
-/// document; what the offsets say is checked when one is used.
+/// Bytes of the two files that hold a line for each document. Both are there or none, and
+/// `metaoff.K` has an offset per document; what the offsets say is checked when one is used.
 fn metadata_bytes(dir: &Path, number: usize, num_documents: u64) -> Result<u64> {
     let size = |family: Family| -> Result<Option<u64>> {
         let path = family.path(dir, number);

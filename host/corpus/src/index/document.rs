@@ -24,7 +24,8 @@ pub struct Document {
 impl Index {
     /// Every document of the open shards, shard by shard.
     pub fn documents(&self) -> impl Iterator<Item = Result<Document>> {
-        self.shards().flat_map(|shard| (0..shard.num_documents()).map(|number| self.document(shard, number)))
+        self.shards()
+            .flat_map(|shard| (0..shard.num_documents()).map(|number| self.document(shard, number)))
     }
 
     /// A document of a shard. `number` must be below its `num_documents`.
@@ -38,7 +39,8 @@ impl Index {
         Ok(Document { shard: shard.number, number, tokens: start + 1..end })
     }
 
-    /// The document that holds a token of a shard, found in logarithmic time; `None` where there is no such token.
+    /// The document that holds a token of a shard, found in logarithmic time; `None` where there is
+    /// no such token.
     ///
     /// # Errors
     /// Where the documents' offsets are damaged.
@@ -64,17 +66,24 @@ impl Index {
         }
     }
 
-    /// The line of JSON that the index keeps about a document (`path`, `linenum` from 0, and its fields other than the text
-    /// in `metadata`); `None` in an index without metadata. The files are read at every call.
+    /// The line of JSON that the index keeps about a document (`path`, `linenum` from 0, and its
+    /// fields other than the text in `metadata`); `None` in an index without metadata. The files
+    /// are read at every call.
     ///
     /// # Errors
     /// Where they cannot be read, or the place of the line is not in them.
     pub fn document_metadata(&self, document: &Document) -> Result<Option<String>> {
         let offsets_path = Family::Metaoff.path(self.path(), document.shard);
         let lines_path = Family::Metadata.path(self.path(), document.shard);
-        let (Some(mut offsets), Some(mut lines)) = (open(&offsets_path)?, open(&lines_path)?) else { return Ok(None) };
-        let length = |file: &File, path: &Path| Ok(file.metadata().map_err(Error::io("read the size of", path))?.len());
-        let (num_offsets, num_bytes) = (length(&offsets, &offsets_path)? / 8, length(&lines, &lines_path)?);
+        let (Some(mut offsets), Some(mut lines)) = (open(&offsets_path)?, open(&lines_path)?)
+        else {
+            return Ok(None);
+        };
+        let length = |file: &File, path: &Path| {
+            Ok(file.metadata().map_err(Error::io("read the size of", path))?.len())
+        };
+        let (num_offsets, num_bytes) =
+            (length(&offsets, &offsets_path)? / 8, length(&lines, &lines_path)?);
         let damaged = |entry: u64, got: u64| Error::Corrupt {
             path: offsets_path.clone(),
             entry,

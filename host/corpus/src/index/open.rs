@@ -17,12 +17,14 @@ use crate::token_width::TokenWidth;
 /// How to open an index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Width of the tokens. `None`: what the manifest says, and without a manifest [`TokenWidth::U16`].
+    /// Width of the tokens. `None`: what the manifest says, and without a manifest
+    /// [`TokenWidth::U16`].
     pub token_width: Option<TokenWidth>,
-    /// Memory for the sorted positions of frequent clauses, in bytes, so that later queries need not sort them again.
-    /// Threads share it. With 0 nothing is kept; the answers are the same.
+    /// Memory for the sorted positions of frequent clauses, in bytes, so that later queries need
+    /// not sort them again. Threads share it. With 0 nothing is kept; the answers are the same.
     pub cache_bytes: u64,
-    /// Opens only these shards, by their numbers from 0. The files of the others need not exist. `None`: all.
+    /// Opens only these shards, by their numbers from 0. The files of the others need not exist.
+    /// `None`: all.
     pub shards: Option<RangeInclusive<usize>>,
 }
 
@@ -62,13 +64,15 @@ pub struct Info {
     pub documents: u64,
     /// Tokens in all open shards, one separator per document included.
     pub tokens: u64,
-    /// Bytes of text that were tokenised; `None` where the index does not say, as it does not of some of its shards.
+    /// Bytes of text that were tokenised; `None` where the index does not say, as it does not of
+    /// some of its shards.
     pub text_bytes: Option<u64>,
     /// Bytes of these shards' files: streams, tables, offsets, and metadata where it is kept.
     pub index_bytes: u64,
     /// Width of the tokens.
     pub token_width: TokenWidth,
-    /// blake3 of the tokenizer that built the index; `None` in an index of another program or of token ids.
+    /// blake3 of the tokenizer that built the index; `None` in an index of another program or of
+    /// token ids.
     pub tokenizer: Option<String>,
     /// The open shards, in order.
     pub shards: Vec<ShardInfo>,
@@ -89,8 +93,8 @@ impl Index {
     /// Opens the index in a folder. The time it takes does not depend on the size of the index.
     ///
     /// # Errors
-    /// Where a file of the shards is missing, empty, or of a size that contradicts the others, or where any file of the
-    /// manifest is missing or of another size.
+    /// Where a file of the shards is missing, empty, or of a size that contradicts the others, or
+    /// where any file of the manifest is missing or of another size.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, OpenOptions::default())
     }
@@ -98,8 +102,8 @@ impl Index {
     /// Opens an index with other than the default options.
     ///
     /// # Errors
-    /// As [`Index::open`], but only what belongs to the shards that are opened is looked at; and where an option contradicts the
-    /// manifest.
+    /// As [`Index::open`], but only what belongs to the shards that are opened is looked at; and
+    /// where an option contradicts the manifest.
     pub fn open_with(dir: impl AsRef<Path>, options: OpenOptions) -> Result<Self> {
         let dir = dir.as_ref();
         let manifest = IndexManifest::load(dir)?;
@@ -117,14 +121,23 @@ impl Index {
         };
         let shards = shards(dir, manifest.as_ref(), options.shards)?;
         let num_ids = manifest.as_ref().and_then(|manifest| manifest.num_ids);
-        let open = |number| Ok(SuffixArray::new(Shard::open(dir, number, width, manifest.as_ref())?, num_ids));
+        let open = |number| {
+            Ok(SuffixArray::new(Shard::open(dir, number, width, manifest.as_ref())?, num_ids))
+        };
         let suffix_arrays = shards.clone().map(open).collect::<Result<Vec<_>>>()?;
         if let Some(manifest) = &manifest {
             manifest.check_sizes(dir, |shard| shards.contains(&shard))?;
         }
         tracing::debug!(dir = %dir.display(), ?shards, "opened an index");
         let positions = PositionCache::new(options.cache_bytes);
-        Ok(Self { dir: dir.to_owned(), width, manifest, suffix_arrays, positions, readers: Mutex::default() })
+        Ok(Self {
+            dir: dir.to_owned(),
+            width,
+            manifest,
+            suffix_arrays,
+            positions,
+            readers: Mutex::default(),
+        })
     }
 
     /// The folder.
@@ -152,7 +165,8 @@ impl Index {
         self.suffix_arrays.len()
     }
 
-    /// How often the n-gram occurs. Occurrences may overlap; the empty n-gram occurs at every token.
+    /// How often the n-gram occurs. Occurrences may overlap; the empty n-gram occurs at every
+    /// token.
     ///
     /// # Errors
     /// Where an id does not fit the index, or the suffix array holds a pointer that leads nowhere.
@@ -161,8 +175,9 @@ impl Index {
         self.suffix_arrays.iter().map(|suffix_array| Ok(suffix_array.find(&ngram)?.len())).sum()
     }
 
-    /// That every file is as long as when it was opened. What was counted since then is not to be trusted where one is not: behind
-    /// the end of a file that is truncated, its last page reads as zeros. [`crate::Corpus`] calls this after every batch of queries.
+    /// That every file is as long as when it was opened. What was counted since then is not to be
+    /// trusted where one is not: behind the end of a file that is truncated, its last page reads as
+    /// zeros. [`crate::Corpus`] calls this after every batch of queries.
     ///
     /// # Errors
     /// The file that is longer or shorter.
@@ -215,8 +230,8 @@ impl Index {
     }
 }
 
-/// The numbers of the shards to open. Without a manifest nothing says whether those that were asked for are all there: opening
-/// them finds out.
+/// The numbers of the shards to open. Without a manifest nothing says whether those that were asked
+/// for are all there: opening them finds out.
 fn shards(
     dir: &Path,
     manifest: Option<&IndexManifest>,
@@ -224,7 +239,8 @@ fn shards(
 ) -> Result<RangeInclusive<usize>> {
     let Some(asked) = asked else {
         let count = manifest.map_or_else(|| count_shards(dir), |manifest| Ok(manifest.shards))?;
-        let last = count.checked_sub(1).ok_or_else(|| Error::NotAnIndex { path: dir.to_owned() })?;
+        let last =
+            count.checked_sub(1).ok_or_else(|| Error::NotAnIndex { path: dir.to_owned() })?;
         return Ok(0..=last);
     };
     if asked.is_empty() || manifest.is_some_and(|manifest| *asked.end() >= manifest.shards) {
@@ -238,8 +254,10 @@ fn count_shards(dir: &Path) -> Result<usize> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(Error::io("list", dir))? {
         let name = entry.map_err(Error::io("list", dir))?.file_name();
-        let number =
-            name.to_str().and_then(|name| name.strip_prefix("tokenized.")).and_then(|k| k.parse::<usize>().ok());
+        let number = name
+            .to_str()
+            .and_then(|name| name.strip_prefix("tokenized."))
+            .and_then(|k| k.parse::<usize>().ok());
         numbers.extend(number);
     }
     numbers.sort_unstable();

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::index::open::Index;
 
-/// The shards of an index that one process has open. Others may be open elsewhere; comparing the parts shows whether every shard is
-/// open exactly once.
+/// The shards of an index that one process has open. Others may be open elsewhere; comparing the
+/// parts shows whether every shard is open exactly once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The [`fingerprint`](crate::fingerprint()) of the index.
@@ -19,13 +19,18 @@ pub struct Part {
 }
 
 impl Index {
-    /// The open shards. `None` for an index without a manifest, which does not say how many shards belong to it.
+    /// The open shards. `None` for an index without a manifest, which does not say how many shards
+    /// belong to it.
     #[must_use]
     pub fn part(&self) -> Option<Part> {
         let manifest = self.manifest()?;
         let mut numbers = self.shards().map(|shard| shard.number);
         let first = numbers.next()?;
         let last = numbers.last().unwrap_or(first);
-        Some(Part { index: manifest.fingerprint.clone(), of: manifest.shards, shards: first..=last })
+        Some(Part {
+            index: manifest.fingerprint.clone(),
+            of: manifest.shards,
+            shards: first..=last,
+        })
     }
 }

@@ -1,9 +1,9 @@
 //! Many queries at once.
 //!
-//! In memory a query takes microseconds, and the queries are counted one after the other. A query of a cold index waits for
-//! dozens of reads, one after the other, while a disk can serve many reads at once. So where the thread has to wait for the
-//! disk, many threads count the rest of the batch: each waits for its own reads, and the disk has one read per thread in its
-//! queue.
+//! In memory a query takes microseconds, and the queries are counted one after the other. A query
+//! of a cold index waits for dozens of reads, one after the other, while a disk can serve many
+//! reads at once. So where the thread has to wait for the disk, many threads count the rest of the
+//! batch: each waits for its own reads, and the disk has one read per thread in its queue.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread::Builder;
@@ -14,19 +14,21 @@ use crate::files::system;
 use crate::index::open::Index;
 use crate::query::cnf::{Cnf, CnfCount, CnfOptions};
 
-/// Threads that count in a cold index, the calling one included. Only one batch of an index uses them at a time; others stay on
-/// their own thread.
+/// Threads that count in a cold index, the calling one included. Only one batch of an index uses
+/// them at a time; others stay on their own thread.
 const READERS: usize = 32;
 /// The page faults of this many queries decide whether the index is cold.
 const LOOK_EVERY: usize = 16;
 
 impl Index {
-    /// Counts the matches of many queries. Those that begin alike are counted one after the other, as they read the same
-    /// parts of the index; where that means to wait for the disk, many are counted at the same time. The answers are those of
+    /// Counts the matches of many queries. Those that begin alike are counted one after the other,
+    /// as they read the same parts of the index; where that means to wait for the disk, many are
+    /// counted at the same time. The answers are those of
     /// [`Index::count_cnf`], in the order of the queries; a query of a single term is answered as by [`Index::count`].
     ///
     /// # Errors
-    /// As [`Index::count_cnf`], for any of the queries; where the deadline has passed before the last of them was begun.
+    /// As [`Index::count_cnf`], for any of the queries; where the deadline has passed before the
+    /// last of them was begun.
     pub fn count_cnf_batch(
         &self,
         queries: &[Cnf],
@@ -92,13 +94,15 @@ impl<'a> Batch<'a> {
         Ok(counted)
     }
 
-    /// Counts what is left, at most [`READERS`] queries at a time. This thread is one of the readers, and the only one where
-    /// the system gives no others.
+    /// Counts what is left, at most [`READERS`] queries at a time. This thread is one of the
+    /// readers, and the only one where the system gives no others.
     fn count_by_readers(&self) -> Result<Vec<Numbered>> {
         let left = self.order.len().saturating_sub(self.next.load(Relaxed));
-        let read = || std::iter::from_fn(|| self.count_next().transpose()).collect::<Result<Vec<_>>>();
+        let read =
+            || std::iter::from_fn(|| self.count_next().transpose()).collect::<Result<Vec<_>>>();
         std::thread::scope(|scope| {
-            let others = (1..READERS.min(left)).map_while(|_| Builder::new().spawn_scoped(scope, read).ok());
+            let others =
+                (1..READERS.min(left)).map_while(|_| Builder::new().spawn_scoped(scope, read).ok());
             let others: Vec<_> = others.collect();
             let mut counted = read();
             for reader in others {
@@ -113,13 +117,17 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Counts the next query, and says which it was; `None` where none is left. After an error none is.
+    /// Counts the next query, and says which it was; `None` where none is left. After an error none
+    /// is.
     fn count_next(&self) -> Result<Option<Numbered>> {
-        let Some(&number) = self.order.get(self.next.fetch_add(1, Relaxed)) else { return Ok(None) };
+        let Some(&number) = self.order.get(self.next.fetch_add(1, Relaxed)) else {
+            return Ok(None);
+        };
         let count = match self.deadline {
-            Some(deadline) if Instant::now() >= deadline => {
-                Err(Error::Deadline { counted: self.counted.load(Relaxed), queries: self.order.len() })
-            }
+            Some(deadline) if Instant::now() >= deadline => Err(Error::Deadline {
+                counted: self.counted.load(Relaxed),
+                queries: self.order.len(),
+            }),
             _ => self.count(&self.queries[number]),
         };
         match count {
@@ -147,10 +155,15 @@ mod tests {
 
     /// Two hundred documents, and a query for every pair of the first 24 tokens.
     fn index_and_queries(folder: &std::path::Path) -> (Index, Vec<Cnf>) {
-        let document = |number: u32| (0..300).map(|place: u32| 1 + (place * number + place * place) % 97).collect();
+        let document = |number: u32| {
+            (0..300).map(|place: u32| 1 + (place * number + place * place) % 97).collect()
+        };
         let path = folder.join("index");
-        build_from_tokens((0..200).map(document), TokenWidth::U16, &path, &BuildOptions::default()).unwrap();
-        let pair = |number: u32| Cnf::new(vec![vec![vec![1 + number / 24]], vec![vec![1 + number % 24]]]).unwrap();
+        build_from_tokens((0..200).map(document), TokenWidth::U16, &path, &BuildOptions::default())
+            .unwrap();
+        let pair = |number: u32| {
+            Cnf::new(vec![vec![vec![1 + number / 24]], vec![vec![1 + number % 24]]]).unwrap()
+        };
         (Index::open(&path).unwrap(), (0..24 * 24).map(pair).collect())
     }
 
@@ -158,14 +171,20 @@ mod tests {
     fn readers_count_every_query_once_and_as_one_thread_does() {
         let folder = tempfile::tempdir().unwrap();
         let (index, queries) = index_and_queries(folder.path());
-        let options = CnfOptions { max_diff_tokens: 3, max_clause_freq: 100, ..CnfOptions::default() };
+        let options =
+            CnfOptions { max_diff_tokens: 3, max_clause_freq: 100, ..CnfOptions::default() };
         let batch = Batch::new(&index, &queries, &options, None, None);
         assert!(batch.count_next().unwrap().is_some());
         let mut counted = batch.count_by_readers().unwrap();
         counted.sort_unstable_by_key(|&(number, _)| number);
         assert_eq!(counted.len(), queries.len() - 1);
         for (number, count) in counted {
-            assert_eq!(count, index.count_cnf(&queries[number], &options, None).unwrap(), "{:?}", queries[number]);
+            assert_eq!(
+                count,
+                index.count_cnf(&queries[number], &options, None).unwrap(),
+                "{:?}",
+                queries[number]
+            );
         }
         assert_eq!(batch.count_by_readers().unwrap(), []);
     }
@@ -177,9 +196,15 @@ mod tests {
         queries.push(Cnf::new(vec![vec![vec![1 << 16]]]).unwrap());
         let options = CnfOptions::default();
         let batch = Batch::new(&index, &queries, &options, None, None);
-        assert!(matches!(batch.count_by_readers(), Err(Error::TokenTooLarge { token: 0x1_0000, .. })));
+        assert!(matches!(
+            batch.count_by_readers(),
+            Err(Error::TokenTooLarge { token: 0x1_0000, .. })
+        ));
         let late = Batch::new(&index, &queries, &options, None, Some(Instant::now()));
-        assert!(matches!(late.count_by_readers(), Err(Error::Deadline { counted: 0, queries: 577 })));
+        assert!(matches!(
+            late.count_by_readers(),
+            Err(Error::Deadline { counted: 0, queries: 577 })
+        ));
         assert!(late.count_next().unwrap().is_none());
     }
 }

@@ -14,9 +14,10 @@ use crate::suffix::search::SuffixArray;
 /// Looking for the list costs as much as reading the text of a few ranges.
 const MANY_RANGES: usize = 16;
 
-/// Tells which ranges lie in one document: by the text between their ends, or by the list of the documents' starts. Reading
-/// that list takes a while and makes each range cheap, and whether it is worth it depends on how many ranges come. So the
-/// text is read for as many ranges as the list has pages, unless the list is kept from an earlier query.
+/// Tells which ranges lie in one document: by the text between their ends, or by the list of the
+/// documents' starts. Reading that list takes a while and makes each range cheap, and whether it is
+/// worth it depends on how many ranges come. So the text is read for as many ranges as the list has
+/// pages, unless the list is kept from an earlier query.
 pub(crate) struct Boundaries<'a> {
     suffix_array: &'a SuffixArray,
     mode: Mode,
@@ -27,13 +28,21 @@ pub(crate) struct Boundaries<'a> {
 }
 
 impl<'a> Boundaries<'a> {
-    pub(crate) fn new(suffix_array: &'a SuffixArray, mode: Mode, positions: &'a PositionCache) -> Self {
+    pub(crate) fn new(
+        suffix_array: &'a SuffixArray,
+        mode: Mode,
+        positions: &'a PositionCache,
+    ) -> Self {
         Self { suffix_array, mode, positions, starts: None, read: 0 }
     }
 
-    /// Appends to `whole` the ranges inside which no document begins; one that begins with the last occurrence's token
-    /// is not inside.
-    pub(crate) fn keep_whole(&mut self, ranges: &[MatchRange], whole: &mut Vec<MatchRange>) -> Result<()> {
+    /// Appends to `whole` the ranges inside which no document begins; one that begins with the last
+    /// occurrence's token is not inside.
+    pub(crate) fn keep_whole(
+        &mut self,
+        ranges: &[MatchRange],
+        whole: &mut Vec<MatchRange>,
+    ) -> Result<()> {
         let shard = &self.suffix_array.shard;
         self.read += ranges.len() as u64;
         if self.starts.is_none() && ranges.len() >= MANY_RANGES {
@@ -52,7 +61,8 @@ impl<'a> Boundaries<'a> {
             }
             None => is_whole(shard, self.mode, range),
         };
-        // A plain loop: `extend` and `filter` are not inlined here, and would be called for each range.
+        // A plain loop: `extend` and `filter` are not inlined here, and would be called for each
+        // range.
         for range in ranges {
             if lies_in_one_document(range) {
                 whole.push(*range);

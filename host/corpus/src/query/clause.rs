@@ -1,4 +1,5 @@
-//! One clause in one shard: where its terms lie, and which part the official engine keeps of a frequent one.
+//! One clause in one shard: where its terms lie, and which part the official engine keeps of a
+//! frequent one.
 
 use crate::error::Result;
 use crate::query::cpp_uniform::CppUniform;
@@ -20,14 +21,20 @@ pub(crate) struct ShardClause {
 }
 
 impl ShardClause {
-    pub(crate) fn find(suffix_array: &SuffixArray, number: usize, terms: &[Vec<u8>]) -> Result<Self> {
-        let rank_ranges = terms.iter().map(|term| suffix_array.find(term)).collect::<Result<Vec<_>>>()?;
+    pub(crate) fn find(
+        suffix_array: &SuffixArray,
+        number: usize,
+        terms: &[Vec<u8>],
+    ) -> Result<Self> {
+        let rank_ranges =
+            terms.iter().map(|term| suffix_array.find(term)).collect::<Result<Vec<_>>>()?;
         let count = num_ranks(&rank_ranges);
         Ok(Self { number, rank_ranges, count, factor: 1, sampled: false })
     }
 
-    /// Drops occurrences as the official engine does, until about `cap` are left: of every term it keeps one run of
-    /// neighbouring ranks, at a random place, from a generator that starts afresh for each clause and shard.
+    /// Drops occurrences as the official engine does, until about `cap` are left: of every term it
+    /// keeps one run of neighbouring ranks, at a random place, from a generator that starts afresh
+    /// for each clause and shard.
     pub(crate) fn sample(&mut self, cap: u64) {
         if self.count <= cap {
             return;
@@ -61,8 +68,15 @@ mod tests {
     use super::*;
 
     fn clause(lengths: &[u64]) -> ShardClause {
-        let rank_ranges = lengths.iter().map(|&length| RankRange { start: 1_000, end: 1_000 + length }).collect();
-        ShardClause { number: 0, rank_ranges, count: lengths.iter().sum(), factor: 1, sampled: false }
+        let rank_ranges =
+            lengths.iter().map(|&length| RankRange { start: 1_000, end: 1_000 + length }).collect();
+        ShardClause {
+            number: 0,
+            rank_ranges,
+            count: lengths.iter().sum(),
+            factor: 1,
+            sampled: false,
+        }
     }
 
     /// Start offsets and factors of the published wheel.
@@ -76,7 +90,10 @@ mod tests {
         ] {
             let mut clause = clause(&[length]);
             clause.sample(cap);
-            assert_eq!(clause.rank_ranges, [RankRange { start: 1_000 + offset, end: 1_000 + offset + cap }]);
+            assert_eq!(
+                clause.rank_ranges,
+                [RankRange { start: 1_000 + offset, end: 1_000 + offset + cap }]
+            );
             assert_eq!((clause.factor, clause.sampled), (factor, true));
         }
     }
@@ -85,7 +102,8 @@ mod tests {
     fn every_term_of_a_clause_draws_in_turn() {
         let mut clause = clause(&[4_664, 174]); // film OR movie
         clause.sample(500);
-        let samples: Vec<_> = clause.rank_ranges.iter().map(|range| (range.start - 1_000, range.len())).collect();
+        let samples: Vec<_> =
+            clause.rank_ranges.iter().map(|range| (range.start - 1_000, range.len())).collect();
         assert_eq!(samples, [(1_868, 483), (120, 18)]);
         assert_eq!(clause.factor, 9);
     }

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// AND of clauses; a clause is an OR of terms; a term is an n-gram of token ids. Nothing in it is empty.
+/// AND of clauses; a clause is an OR of terms; a term is an n-gram of token ids. Nothing in it is
+/// empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Cnf(Vec<Vec<Vec<u32>>>);
 
@@ -37,22 +38,24 @@ impl Cnf {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Bit-equal to the official engine (`infini-gram` 2.6.0): a clause above the cap is cut to a pseudo-random part of its
-    /// occurrences and the count scaled up, and a document boundary is two (for u16) adjacent `FF` bytes at any alignment.
+    /// Bit-equal to the official engine (`infini-gram` 2.6.0): a clause above the cap is cut to a
+    /// pseudo-random part of its occurrences and the count scaled up, and a document boundary is
+    /// two (for u16) adjacent `FF` bytes at any alignment.
     #[default]
     Compatible,
     /// The same rule, but no clause is ever cut, and a document boundary is a separator token.
     ///
-    /// Distances are measured from range to occurrence, from first token to first token, so a match of three clauses can
-    /// be twice as long as [`CnfOptions::max_diff_tokens`]. And a match is not counted where its clause also occurs within
-    /// that distance in the neighbouring document.
+    /// Distances are measured from range to occurrence, from first token to first token, so a match
+    /// of three clauses can be twice as long as [`CnfOptions::max_diff_tokens`]. And a match is not
+    /// counted where its clause also occurs within that distance in the neighbouring document.
     Exact,
     /// The shortest stretches of text that hold everything: a match is a run of at most
     /// [`CnfOptions::max_diff_tokens`] tokens of one document, first and last token counted, that holds some whole term of
     /// every clause, and inside which no shorter run has that property.
     ///
-    /// The number depends neither on the order of the clauses, nor on how the documents are divided into shards, nor on text
-    /// outside the match. `a b a` holds two matches of a AND b; `a a b` one.
+    /// The number depends neither on the order of the clauses, nor on how the documents are divided
+    /// into shards, nor on text outside the match. `a b a` holds two matches of a AND b; `a a b`
+    /// one.
     Span,
 }
 
@@ -60,10 +63,11 @@ pub enum Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CnfOptions {
-    /// Occurrences of a clause, over all shards, above which [`Mode::Compatible`] cuts it. At least 1.
+    /// Occurrences of a clause, over all shards, above which [`Mode::Compatible`] cuts it. At least
+    /// 1.
     pub max_clause_freq: u64,
-    /// How far the next clause may be from the range so far, in tokens; in [`Mode::Span`] the length of a match. At
-    /// least 1.
+    /// How far the next clause may be from the range so far, in tokens; in [`Mode::Span`] the
+    /// length of a match. At least 1.
     pub max_diff_tokens: u64,
     /// What to count.
     pub mode: Mode,
@@ -80,7 +84,8 @@ impl CnfOptions {
     /// # Errors
     /// Where an option is 0.
     pub(crate) fn check(&self) -> Result<()> {
-        let options = [("max_clause_freq", self.max_clause_freq), ("max_diff_tokens", self.max_diff_tokens)];
+        let options =
+            [("max_clause_freq", self.max_clause_freq), ("max_diff_tokens", self.max_diff_tokens)];
         match options.into_iter().find(|&(_, value)| value == 0) {
             Some((option, got)) => Err(Error::Option { option, got, expected: "at least 1" }),
             None => Ok(()),
@@ -93,8 +98,8 @@ impl CnfOptions {
 pub struct CnfCount {
     /// Matches found, scaled up where clauses were cut.
     pub count: u64,
-    /// The official engine's flag: the count was scaled. It is *not* set where clauses kept more than half of their
-    /// occurrences.
+    /// The official engine's flag: the count was scaled. It is *not* set where clauses kept more
+    /// than half of their occurrences.
     pub approx: bool,
     /// Some clause was cut, whether or not the count was scaled for it.
     pub sampled: bool,

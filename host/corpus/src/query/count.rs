@@ -9,16 +9,26 @@ use crate::query::plan::{Plan, ShardPlan};
 use crate::query::starts::Order;
 
 impl Index {
-    /// Counts the matches of a CNF query. With `enough`, counting stops once the count has reached that number, in every
-    /// mode: the count is then at least `enough`, and less than it only where the count without `enough` is.
+    /// Counts the matches of a CNF query. With `enough`, counting stops once the count has reached
+    /// that number, in every mode: the count is then at least `enough`, and less than it only where
+    /// the count without `enough` is.
     ///
     /// # Errors
     /// Where an option is 0, a token id does not fit the index, or the suffix array is damaged.
-    pub fn count_cnf(&self, cnf: &Cnf, options: &CnfOptions, enough: Option<u64>) -> Result<CnfCount> {
+    pub fn count_cnf(
+        &self,
+        cnf: &Cnf,
+        options: &CnfOptions,
+        enough: Option<u64>,
+    ) -> Result<CnfCount> {
         let Some(plan) = Plan::new(self, cnf, options)? else { return Ok(CnfCount::default()) };
         let mut answer = CnfCount {
             approx: plan.shards.iter().any(|shard| shard.scale() != 1.0),
-            sampled: plan.shards.iter().flat_map(|shard| &shard.clauses).any(|clause| clause.sampled),
+            sampled: plan
+                .shards
+                .iter()
+                .flat_map(|shard| &shard.clauses)
+                .any(|clause| clause.sampled),
             ..CnfCount::default()
         };
         let order = enough.map_or(Order::Any, Order::Enough);
@@ -45,13 +55,16 @@ impl Index {
         Ok(answer)
     }
 
-    /// Where the matches begin: per open shard the first token of every match, in the order of the suffix array, or in
+    /// Where the matches begin: per open shard the first token of every match, in the order of the
+    /// suffix array, or in
     /// [`Mode::Span`] of the text. Except there, several matches may begin at one place.
     ///
     /// # Errors
     /// As [`Index::count_cnf`].
     pub fn find_cnf(&self, cnf: &Cnf, options: &CnfOptions) -> Result<Vec<Vec<u64>>> {
-        let Some(plan) = Plan::new(self, cnf, options)? else { return Ok(vec![Vec::new(); self.num_shards()]) };
+        let Some(plan) = Plan::new(self, cnf, options)? else {
+            return Ok(vec![Vec::new(); self.num_shards()]);
+        };
         let find = |shard: &ShardPlan<'_>| {
             let mut starts = Vec::new();
             plan.visit(shard, Order::Ranks, |range| {

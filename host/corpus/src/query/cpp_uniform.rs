@@ -1,8 +1,9 @@
-//! The uniform draw of the C++ library, which decides what part of a frequent clause the official engine keeps.
+//! The uniform draw of the C++ library, which decides what part of a frequent clause the official
+//! engine keeps.
 //!
-//! The published wheels use mt19937 and `std::uniform_int_distribution` of GCC 10, which divides. A wheel compiled with
-//! GCC 11 or later multiplies instead and gives other numbers for ranges above about 1e5; bit-equality with the published
-//! one needs the division.
+//! The published wheels use mt19937 and `std::uniform_int_distribution` of GCC 10, which divides. A
+//! wheel compiled with GCC 11 or later multiplies instead and gives other numbers for ranges above
+//! about 1e5; bit-equality with the published one needs the division.
 
 use rand_mt::Mt;
 

@@ -1,8 +1,9 @@
 //! The rule by which a range takes in a further clause.
 //!
-//! Distances are measured between the positions where occurrences *start*; how long they are does not matter. The
-//! distance is to the range so far, so a chain of clauses may span far more than the limit. A range that has an occurrence
-//! near enough on both sides takes in both, even where one of them lies in the next document.
+//! Distances are measured between the positions where occurrences *start*; how long they are does
+//! not matter. The distance is to the range so far, so a chain of clauses may span far more than
+//! the limit. A range that has an occurrence near enough on both sides takes in both, even where
+//! one of them lies in the next document.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,25 +27,35 @@ impl MatchRange {
         Self { left: position, right: position }
     }
 
-    /// The range with its neighbours taken in: the nearest occurrence before its right end, and the nearest at or after
-    /// its left end, where they are at most `max_diff_tokens` away; and whether one of them is. There is no branch here: in
-    /// frequent clauses it would be mispredicted.
-    pub(crate) fn with(self, before: Option<u64>, after: Option<u64>, max_diff_tokens: u64) -> (Self, bool) {
-        let before = before.filter(|&position| position >= self.left.saturating_sub(max_diff_tokens));
-        let after = after.filter(|&position| position <= self.right.saturating_add(max_diff_tokens));
-        let longer =
-            Self { left: self.left.min(before.unwrap_or(u64::MAX)), right: self.right.max(after.unwrap_or(0)) };
+    /// The range with its neighbours taken in: the nearest occurrence before its right end, and the
+    /// nearest at or after its left end, where they are at most `max_diff_tokens` away; and whether
+    /// one of them is. There is no branch here: in frequent clauses it would be mispredicted.
+    pub(crate) fn with(
+        self,
+        before: Option<u64>,
+        after: Option<u64>,
+        max_diff_tokens: u64,
+    ) -> (Self, bool) {
+        let before =
+            before.filter(|&position| position >= self.left.saturating_sub(max_diff_tokens));
+        let after =
+            after.filter(|&position| position <= self.right.saturating_add(max_diff_tokens));
+        let longer = Self {
+            left: self.left.min(before.unwrap_or(u64::MAX)),
+            right: self.right.max(after.unwrap_or(0)),
+        };
         (longer, before.is_some() | after.is_some())
     }
 }
 
-/// Finds the occurrences of one clause that are next to a range, by scanning the text around it or by searching the
-/// clause's sorted positions.
+/// Finds the occurrences of one clause that are next to a range, by scanning the text around it or
+/// by searching the clause's sorted positions.
 ///
-/// Scanning needs no preparation. Sorting all positions of the clause takes a while and makes each search cheap. Which is
-/// better depends on how many ranges get this far, and that is not known. So scanning comes first, and when it has cost as
-/// much as sorting would, the positions are sorted: never more than twice the cost of the better choice. Where the text is not
-/// in memory, what counts is how many pages each choice reads.
+/// Scanning needs no preparation. Sorting all positions of the clause takes a while and makes each
+/// search cheap. Which is better depends on how many ranges get this far, and that is not known. So
+/// scanning comes first, and when it has cost as much as sorting would, the positions are sorted:
+/// never more than twice the cost of the better choice. Where the text is not in memory, what
+/// counts is how many pages each choice reads.
 pub(crate) struct Neighbours<'a> {
     shard: &'a Shard,
     clause: &'a ShardClause,
@@ -63,14 +74,15 @@ enum Finder<'a> {
     Search(Arc<Positions>),
 }
 
-/// The cost of a scan for one term, to both sides, besides one for each token read. One is about 0.1 ns.
+/// The cost of a scan for one term, to both sides, besides one for each token read. One is about
+/// 0.1 ns.
 const SCAN_COST: u64 = 200;
 /// The cost of reading and sorting one position.
 const SORT_COST: u64 = 100;
 /// Pages of a window that is read ahead, at most: scans of larger windows mostly end early.
 const MAX_PAGES_AHEAD: u64 = 4;
-/// Of how many ranges one is looked at to tell whether the text is in memory. Each look is a call of the system. With 256 a cold
-/// pair of the scale bench reads 6 % more pages.
+/// Of how many ranges one is looked at to tell whether the text is in memory. Each look is a call
+/// of the system. With 256 a cold pair of the scale bench reads 6 % more pages.
 const LOOK_EVERY: usize = 64;
 
 impl<'a> Neighbours<'a> {
@@ -87,13 +99,21 @@ impl<'a> Neighbours<'a> {
         } else if let Some(sorted) = positions.get(shard, &clause.rank_ranges) {
             Finder::Search(sorted)
         } else {
-            Finder::Scan { scanner: Scanner::new(shard, terms, &clause.rank_ranges), cost: 0, pages: 0 }
+            Finder::Scan {
+                scanner: Scanner::new(shard, terms, &clause.rank_ranges),
+                cost: 0,
+                pages: 0,
+            }
         };
         Ok(Self { shard, clause, positions, max_diff_tokens, finder })
     }
 
     /// Appends to `longer` each range with this clause taken in, if the clause is near enough.
-    pub(crate) fn extend(&mut self, ranges: &[MatchRange], longer: &mut Vec<MatchRange>) -> Result<()> {
+    pub(crate) fn extend(
+        &mut self,
+        ranges: &[MatchRange],
+        longer: &mut Vec<MatchRange>,
+    ) -> Result<()> {
         let scanned = self.scan(ranges, longer)?;
         if let Finder::Search(sorted) = &self.finder {
             search(sorted, &ranges[scanned..], self.max_diff_tokens, longer);
@@ -101,12 +121,14 @@ impl<'a> Neighbours<'a> {
         Ok(())
     }
 
-    /// Extends ranges by scanning, and returns how many: all of them, or those until sorting is due.
+    /// Extends ranges by scanning, and returns how many: all of them, or those until sorting is
+    /// due.
     fn scan(&mut self, ranges: &[MatchRange], longer: &mut Vec<MatchRange>) -> Result<usize> {
         let Finder::Scan { scanner, cost, pages } = &mut self.finder else { return Ok(0) };
         let max_diff_tokens = self.max_diff_tokens;
         let window = |range: &MatchRange| {
-            range.left.saturating_sub(max_diff_tokens)..range.right.saturating_add(max_diff_tokens).saturating_add(1)
+            range.left.saturating_sub(max_diff_tokens)
+                ..range.right.saturating_add(max_diff_tokens).saturating_add(1)
         };
         let cost_per_scan = SCAN_COST * self.clause.rank_ranges.len() as u64;
         let sorting_cost = SORT_COST.saturating_mul(self.clause.count);
@@ -137,15 +159,22 @@ impl<'a> Neighbours<'a> {
     }
 }
 
-/// Whether the text around most of the ranges must be read from the disk, as far as a few of them tell.
+/// Whether the text around most of the ranges must be read from the disk, as far as a few of them
+/// tell.
 fn is_cold(shard: &Shard, ranges: &[MatchRange]) -> bool {
     let looked_at = || ranges.iter().step_by(LOOK_EVERY);
     let in_memory = looked_at().filter(|range| shard.text_is_in_memory(range.left)).count();
     2 * in_memory < looked_at().count()
 }
 
-/// Extends ranges by searching the clause's positions, without a branch that depends on what is found.
-fn search(sorted: &Positions, ranges: &[MatchRange], max_diff_tokens: u64, longer: &mut Vec<MatchRange>) {
+/// Extends ranges by searching the clause's positions, without a branch that depends on what is
+/// found.
+fn search(
+    sorted: &Positions,
+    ranges: &[MatchRange],
+    max_diff_tokens: u64,
+    longer: &mut Vec<MatchRange>,
+) {
     let mut length = longer.len();
     longer.resize(length + ranges.len(), MatchRange::at(0));
     let mut next = ranges.iter();

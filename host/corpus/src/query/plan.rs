@@ -1,8 +1,9 @@
 //! Carrying out a query, shard by shard.
 //!
-//! A match starts as one occurrence of the rarest clause, a range of one position, and takes in the nearest occurrence
-//! of every further clause ([`crate::query::join`] has the rule). The ranges that are left and cross no document boundary
-//! are the matches. [`Mode::Span`] has another rule: [`crate::query::span`].
+//! A match starts as one occurrence of the rarest clause, a range of one position, and takes in the
+//! nearest occurrence of every further clause ([`crate::query::join`] has the rule). The ranges
+//! that are left and cross no document boundary are the matches. [`Mode::Span`] has another rule:
+//! [`crate::query::span`].
 
 use std::ops::ControlFlow;
 
@@ -41,12 +42,19 @@ impl ShardPlan<'_> {
 
 impl<'a> Plan<'a> {
     /// `None` where some clause occurs in no shard at all.
-    pub(crate) fn new(index: &'a Index, cnf: &Cnf, options: &'a CnfOptions) -> Result<Option<Self>> {
+    pub(crate) fn new(
+        index: &'a Index,
+        cnf: &Cnf,
+        options: &'a CnfOptions,
+    ) -> Result<Option<Self>> {
         options.check()?;
-        let encode = |clause: &Vec<Vec<u32>>| clause.iter().map(|term| index.encode(term)).collect::<Result<Vec<_>>>();
+        let encode = |clause: &Vec<Vec<u32>>| {
+            clause.iter().map(|term| index.encode(term)).collect::<Result<Vec<_>>>()
+        };
         let terms = cnf.clauses().iter().map(encode).collect::<Result<Vec<_>>>()?;
 
-        let empty = |suffix_array| ShardPlan { suffix_array, clauses: Vec::with_capacity(terms.len()) };
+        let empty =
+            |suffix_array| ShardPlan { suffix_array, clauses: Vec::with_capacity(terms.len()) };
         let mut shards: Vec<ShardPlan<'_>> = index.suffix_arrays.iter().map(empty).collect();
         for (number, terms) in terms.iter().enumerate() {
             let mut occurrences = 0;
@@ -64,7 +72,8 @@ impl<'a> Plan<'a> {
             if options.mode == Mode::Compatible {
                 clauses.iter_mut().for_each(|clause| clause.sample(cap));
             }
-            // Stable: the official engine leaves up to 16 equally frequent clauses in the order given.
+            // Stable: the official engine leaves up to 16 equally frequent clauses in the order
+            // given.
             clauses.sort_by_key(|clause| clause.count);
         }
         Ok(Some(Self { terms, shards, positions: &index.positions, options }))
@@ -77,19 +86,34 @@ impl<'a> Plan<'a> {
         order: Order,
         mut visit: impl FnMut(MatchRange) -> ControlFlow<()>,
     ) -> Result<()> {
-        let (shard, CnfOptions { max_diff_tokens, mode, .. }) = (&suffix_array.shard, *self.options);
+        let (shard, CnfOptions { max_diff_tokens, mode, .. }) =
+            (&suffix_array.shard, *self.options);
         if mode == Mode::Span {
-            return span::visit(shard, clauses, &self.terms, self.positions, max_diff_tokens, &mut visit);
+            return span::visit(
+                shard,
+                clauses,
+                &self.terms,
+                self.positions,
+                max_diff_tokens,
+                &mut visit,
+            );
         }
         let Some((rarest, further)) = clauses.split_first() else { return Ok(()) };
         let mut neighbours = Vec::with_capacity(further.len());
         for clause in further {
             let terms = &self.terms[clause.number];
-            neighbours.push(Neighbours::new(shard, clause, terms, self.positions, max_diff_tokens)?);
+            neighbours.push(Neighbours::new(
+                shard,
+                clause,
+                terms,
+                self.positions,
+                max_diff_tokens,
+            )?);
         }
         let mut starts = Starts::new(shard, rarest, self.positions, order)?;
         let mut boundaries = Boundaries::new(suffix_array, mode, self.positions);
-        // A block of ranges goes through all clauses before the next: the search can stop after any block.
+        // A block of ranges goes through all clauses before the next: the search can stop after any
+        // block.
         let (mut ranges, mut longer) = (Vec::new(), Vec::new());
         while starts.next_block(&mut ranges)? {
             for neighbours in &mut neighbours {

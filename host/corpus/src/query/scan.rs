@@ -1,7 +1,8 @@
 //! Searching the text itself for a clause's terms.
 //!
-//! A term is searched for by its rarest token: most pieces of text do not hold that token at all, and the compiler turns
-//! the comparison of one token with a block of tokens into vector instructions.
+//! A term is searched for by its rarest token: most pieces of text do not hold that token at all,
+//! and the compiler turns the comparison of one token with a block of tokens into vector
+//! instructions.
 
 use crate::files::shard::Shard;
 use crate::suffix::search::RankRange;
@@ -25,11 +26,15 @@ struct Term<'a> {
 }
 
 impl<'a> Term<'a> {
-    /// Takes the token with the largest id for the rarest: vocabularies number their entries more or less from the most
-    /// frequent one on, and counting them would cost a cold index more pages than the query itself.
+    /// Takes the token with the largest id for the rarest: vocabularies number their entries more
+    /// or less from the most frequent one on, and counting them would cost a cold index more pages
+    /// than the query itself.
     fn new(width: TokenWidth, bytes: &'a [u8]) -> Self {
         let tokens = 0..bytes.len() / width.bytes();
-        Self { bytes, rarest: tokens.max_by_key(|&token| width.read(bytes, token as u64)).unwrap_or_default() }
+        Self {
+            bytes,
+            rarest: tokens.max_by_key(|&token| width.read(bytes, token as u64)).unwrap_or_default(),
+        }
     }
 }
 
@@ -77,8 +82,15 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// From starting positions `[from, to)` to the positions of the term's rarest token; cut at the end of the text.
-fn rarest_positions(num_tokens: usize, term_tokens: usize, rarest: usize, from: u64, to: u64) -> (usize, usize) {
+/// From starting positions `[from, to)` to the positions of the term's rarest token; cut at the end
+/// of the text.
+fn rarest_positions(
+    num_tokens: usize,
+    term_tokens: usize,
+    rarest: usize,
+    from: u64,
+    to: u64,
+) -> (usize, usize) {
     let last_start = (num_tokens + 1).saturating_sub(term_tokens) as u64; // exclusive
     let to = to.min(last_start);
     if from >= to {
@@ -87,7 +99,12 @@ fn rarest_positions(num_tokens: usize, term_tokens: usize, rarest: usize, from: 
     (from as usize + rarest, to as usize + rarest)
 }
 
-fn last_in<const W: usize>(stream: &[u8], term: &Term<'_>, from: u64, to: u64) -> (Option<u64>, u64) {
+fn last_in<const W: usize>(
+    stream: &[u8],
+    term: &Term<'_>,
+    from: u64,
+    to: u64,
+) -> (Option<u64>, u64) {
     let (text, term_tokens) = (stream.as_chunks::<W>().0, term.bytes.as_chunks::<W>().0);
     let (from, to) = rarest_positions(text.len(), term_tokens.len(), term.rarest, from, to);
     let mut end = to;
@@ -101,7 +118,12 @@ fn last_in<const W: usize>(stream: &[u8], term: &Term<'_>, from: u64, to: u64) -
     (None, (to - from) as u64)
 }
 
-fn first_in<const W: usize>(stream: &[u8], term: &Term<'_>, from: u64, to: u64) -> (Option<u64>, u64) {
+fn first_in<const W: usize>(
+    stream: &[u8],
+    term: &Term<'_>,
+    from: u64,
+    to: u64,
+) -> (Option<u64>, u64) {
     let (text, term_tokens) = (stream.as_chunks::<W>().0, term.bytes.as_chunks::<W>().0);
     let (from, to) = rarest_positions(text.len(), term_tokens.len(), term.rarest, from, to);
     let mut begin = from;
@@ -124,7 +146,10 @@ fn find<const W: usize>(text: &[[u8; W]], token: [u8; W]) -> Option<usize> {
         .or_else(|| last.iter().position(|&t| t == token).map(|at| text.len() - last.len() + at))
 }
 
-fn find_in_blocks<const W: usize, const N: usize>(blocks: &[[[u8; W]; N]], token: [u8; W]) -> Option<usize> {
+fn find_in_blocks<const W: usize, const N: usize>(
+    blocks: &[[[u8; W]; N]],
+    token: [u8; W],
+) -> Option<usize> {
     let number = blocks.iter().position(|block| holds(block, token))?;
     blocks[number].iter().position(|&t| t == token).map(|within| number * N + within)
 }
@@ -138,7 +163,10 @@ fn rfind<const W: usize>(text: &[[u8; W]], token: [u8; W]) -> Option<usize> {
         .or_else(|| first.iter().rposition(|&t| t == token))
 }
 
-fn rfind_in_blocks<const W: usize, const N: usize>(blocks: &[[[u8; W]; N]], token: [u8; W]) -> Option<usize> {
+fn rfind_in_blocks<const W: usize, const N: usize>(
+    blocks: &[[[u8; W]; N]],
+    token: [u8; W],
+) -> Option<usize> {
     let number = blocks.iter().rposition(|block| holds(block, token))?;
     blocks[number].iter().rposition(|&t| t == token).map(|within| number * N + within)
 }
@@ -157,8 +185,9 @@ pub(crate) fn holds_separator(stream: &[u8], width: TokenWidth) -> bool {
     }
 }
 
-/// Whether `width` adjacent FF bytes occur at any alignment. The official engine compares bytes, so it takes a token that
-/// ends in FF before one that begins with FF for a document boundary (only vocabularies above 65,280 have such tokens).
+/// Whether `width` adjacent FF bytes occur at any alignment. The official engine compares bytes, so
+/// it takes a token that ends in FF before one that begins with FF for a document boundary (only
+/// vocabularies above 65,280 have such tokens).
 pub(crate) fn holds_ones(bytes: &[u8], width: usize) -> bool {
     // Blocks without any FF byte, which are nearly all of them, are skipped.
     let mut run = 0;
@@ -186,12 +215,20 @@ mod tests {
     fn both_directions_find_what_a_plain_search_finds() {
         let text: Vec<u8> = (0..500_u32).map(|i| (i * i % 7) as u8).collect();
         for (pattern, rarest) in [(vec![2], 0), (vec![4, 2], 1), (vec![1, 4, 2], 2), (vec![3], 0)] {
-            let starts: Vec<u64> =
-                (0..text.len()).filter(|&i| text[i..].starts_with(&pattern)).map(|i| i as u64).collect();
+            let starts: Vec<u64> = (0..text.len())
+                .filter(|&i| text[i..].starts_with(&pattern))
+                .map(|i| i as u64)
+                .collect();
             for (from, to) in [(0, 500), (0, 0), (3, 90), (100, 101), (460, 2_000), (37, 69)] {
                 let inside = || starts.iter().copied().filter(|start| (from..to).contains(start));
-                assert_eq!(first_in::<1>(&text, &term(&pattern, rarest), from, to).0, inside().next());
-                assert_eq!(last_in::<1>(&text, &term(&pattern, rarest), from, to).0, inside().next_back());
+                assert_eq!(
+                    first_in::<1>(&text, &term(&pattern, rarest), from, to).0,
+                    inside().next()
+                );
+                assert_eq!(
+                    last_in::<1>(&text, &term(&pattern, rarest), from, to).0,
+                    inside().next_back()
+                );
             }
         }
     }

@@ -1,11 +1,12 @@
 //! [`Mode::Span`](crate::Mode::Span): the shortest stretches of text that hold every clause.
 //!
-//! Occurrences are taken in the order in which they end. For each clause it is known where its last occurrence so far
-//! began; the earliest of these beginnings is the left end of the shortest stretch that ends here and holds
-//! all clauses. That left end never moves back, and where it moves forward, the stretch is minimal: anything
-//! shorter that ends here or before lacks a clause.
+//! Occurrences are taken in the order in which they end. For each clause it is known where its last
+//! occurrence so far began; the earliest of these beginnings is the left end of the shortest
+//! stretch that ends here and holds all clauses. That left end never moves back, and where it moves
+//! forward, the stretch is minimal: anything shorter that ends here or before lacks a clause.
 //!
-//! Every match holds an occurrence of the rarest clause, so only the text around those is read, each piece once.
+//! Every match holds an occurrence of the rarest clause, so only the text around those is read,
+//! each piece once.
 
 use std::ops::ControlFlow;
 
@@ -16,12 +17,13 @@ use crate::query::join::MatchRange;
 use crate::query::scan::Scanner;
 use crate::suffix::position_cache::PositionCache;
 
-/// A term is searched for at most this many tokens ahead of the sweep, so that a rare one does not delay a search that
-/// will stop soon.
+/// A term is searched for at most this many tokens ahead of the sweep, so that a rare one does not
+/// delay a search that will stop soon.
 const AHEAD: u64 = 1 << 14;
 
-/// Shows every match in a shard to `visit`, as they lie in the text, until that breaks. `terms` are those of each clause of
-/// the query; `clauses` where they lie in this shard, rarest first; a match has at most `max_diff_tokens` tokens.
+/// Shows every match in a shard to `visit`, as they lie in the text, until that breaks. `terms` are
+/// those of each clause of the query; `clauses` where they lie in this shard, rarest first; a match
+/// has at most `max_diff_tokens` tokens.
 pub(crate) fn visit(
     shard: &Shard,
     clauses: &[ShardClause],
@@ -68,7 +70,12 @@ struct Sweep<'a> {
 }
 
 impl<'a> Sweep<'a> {
-    fn new(shard: &'a Shard, clauses: &[ShardClause], terms: &'a [Vec<Vec<u8>>], max_diff_tokens: u64) -> Self {
+    fn new(
+        shard: &'a Shard,
+        clauses: &[ShardClause],
+        terms: &'a [Vec<Vec<u8>>],
+        max_diff_tokens: u64,
+    ) -> Self {
         let mut seekers = Vec::new();
         for (number, clause) in clauses.iter().enumerate() {
             for (term, range) in terms[clause.number].iter().zip(&clause.rank_ranges) {
@@ -78,24 +85,41 @@ impl<'a> Sweep<'a> {
             }
         }
         let separators = Seeker::new(shard, clauses.len(), &SEPARATOR[..shard.width.bytes()]);
-        Self { seekers, separators, begun: vec![None; clauses.len()], document: 0, left: None, max_diff_tokens }
+        Self {
+            seekers,
+            separators,
+            begun: vec![None; clauses.len()],
+            document: 0,
+            left: None,
+            max_diff_tokens,
+        }
     }
 
     /// Visits the occurrences inside `[from, to)`, which begins after what was swept before.
-    fn run(&mut self, from: u64, to: u64, visit: &mut impl FnMut(MatchRange) -> ControlFlow<()>) -> ControlFlow<()> {
+    fn run(
+        &mut self,
+        from: u64,
+        to: u64,
+        visit: &mut impl FnMut(MatchRange) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         for seeker in self.seekers.iter_mut().chain([&mut self.separators]) {
             seeker.skip_to(from);
         }
         let mut swept_to = from;
         while swept_to < to {
             swept_to = to.min(swept_to + AHEAD);
-            while let Some(end) = self.seekers.iter_mut().filter_map(|seeker| seeker.next_end(swept_to)).min() {
-                // A document that begins before the end: nothing that began before it reaches here whole.
+            while let Some(end) =
+                self.seekers.iter_mut().filter_map(|seeker| seeker.next_end(swept_to)).min()
+            {
+                // A document that begins before the end: nothing that began before it reaches here
+                // whole.
                 while let Some(separator) = self.separators.take_before(end) {
                     self.document = separator;
                 }
                 for seeker in &mut self.seekers {
-                    if let Some(start) = seeker.take_ending(end).filter(|&start| start >= self.document) {
+                    if let Some(start) =
+                        seeker.take_ending(end).filter(|&start| start >= self.document)
+                    {
                         self.begun[seeker.clause] = self.begun[seeker.clause].max(Some(start));
                     }
                 }
@@ -104,7 +128,9 @@ impl<'a> Sweep<'a> {
                     continue;
                 }
                 self.left = left;
-                if let Some(left) = left.filter(|&left| left >= self.document && end - left <= self.max_diff_tokens) {
+                if let Some(left) =
+                    left.filter(|&left| left >= self.document && end - left <= self.max_diff_tokens)
+                {
                     visit(MatchRange { left, right: end - 1 })?;
                 }
             }

@@ -17,7 +17,8 @@ const MAX_BLOCK: usize = 1_024;
 /// The order in which matches are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Any, and all of them. They are then taken as they lie in the text, which uses the processor's caches better.
+    /// Any, and all of them. They are then taken as they lie in the text, which uses the
+    /// processor's caches better.
     Any,
     /// That of the suffix array.
     Ranks,
@@ -35,7 +36,8 @@ impl Order {
 pub(crate) struct Starts<'a> {
     shard: &'a Shard,
     clause: &'a ShardClause,
-    /// The positions as they lie in the text; `None` where they are read in the order of the suffix array.
+    /// The positions as they lie in the text; `None` where they are read in the order of the suffix
+    /// array.
     sorted: Option<Arc<Positions>>,
     /// How many have been returned.
     done: usize,
@@ -57,7 +59,8 @@ impl<'a> Starts<'a> {
             Order::Enough(_) => positions.get(shard, &clause.rank_ranges),
         };
         // Where every range is a match, the first block is all that is needed.
-        let block = order.enough().map_or(MAX_BLOCK, |enough| enough.clamp(1, MAX_BLOCK as u64) as usize);
+        let block =
+            order.enough().map_or(MAX_BLOCK, |enough| enough.clamp(1, MAX_BLOCK as u64) as usize);
         Ok(Self { shard, clause, sorted, done: 0, block })
     }
 
@@ -65,7 +68,9 @@ impl<'a> Starts<'a> {
     pub(crate) fn next_block(&mut self, ranges: &mut Vec<MatchRange>) -> Result<bool> {
         let end = (self.clause.num_positions() as usize).min(self.done + self.block);
         match &self.sorted {
-            Some(positions) => ranges.extend((self.done..end).map(|index| MatchRange::at(positions.get(index)))),
+            Some(positions) => {
+                ranges.extend((self.done..end).map(|index| MatchRange::at(positions.get(index))))
+            }
             None => {
                 for rank in self.clause.ranks().skip(self.done).take(end - self.done) {
                     ranges.push(MatchRange::at(self.shard.position(rank)?));

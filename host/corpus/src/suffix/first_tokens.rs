@@ -1,9 +1,9 @@
 //! The first-token table: where in the suffix array each token's suffixes begin.
 //!
-//! It saves a search its first dozen steps, which are the ones that touch the most pages. The table has one entry per
-//! possible token and fills itself: a search enters a token's boundaries when the token is asked for a second time. So
-//! opening stays cheap for every size of index, and a first query, when nothing of the index may be in memory, reads
-//! no more than its own answer needs.
+//! It saves a search its first dozen steps, which are the ones that touch the most pages. The table
+//! has one entry per possible token and fills itself: a search enters a token's boundaries when the
+//! token is asked for a second time. So opening stays cheap for every size of index, and a first
+//! query, when nothing of the index may be in memory, reads no more than its own answer needs.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,9 +11,10 @@ use crate::token_width::TokenWidth;
 
 #[derive(Debug)]
 pub(crate) struct FirstTokenTable {
-    /// `boundaries[key]`: the first rank whose suffix starts with a token of that key or a greater one, plus [`KNOWN`];
-    /// less where it is not yet known. A token's key is its bytes read as a big-endian number, which orders tokens as the
-    /// suffix array does. Empty for u32 tokens: four billion entries would be too many.
+    /// `boundaries[key]`: the first rank whose suffix starts with a token of that key or a greater
+    /// one, plus [`KNOWN`]; less where it is not yet known. A token's key is its bytes read as a
+    /// big-endian number, which orders tokens as the suffix array does. Empty for u32 tokens: four
+    /// billion entries would be too many.
     boundaries: Vec<AtomicU64>,
 }
 

@@ -1,7 +1,8 @@
 //! Sorted positions, kept from one query to the next.
 //!
-//! Sorting is what frequent words cost, and the same words come again and again. The part of a frequent clause that the
-//! official engine samples is always the same, so sampled lists are kept as well. Answers never depend on what is kept.
+//! Sorting is what frequent words cost, and the same words come again and again. The part of a
+//! frequent clause that the official engine samples is always the same, so sampled lists are kept
+//! as well. Answers never depend on what is kept.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,10 +16,11 @@ use crate::suffix::search::{RankRange, num_ranks};
 
 /// Shorter lists are sorted as fast as they are looked up.
 const MIN_LENGTH: u64 = 256;
-/// Longer lists are read and sorted by one thread at a time: each takes tens of megabytes or more, and the disk reads them ahead
-/// anyway.
+/// Longer lists are read and sorted by one thread at a time: each takes tens of megabytes or more,
+/// and the disk reads them ahead anyway.
 const LONG: u64 = 1 << 20;
-/// An estimate of a list's size. The cache divides itself, for its locks, into parts of at least 32 lists of that size.
+/// An estimate of a list's size. The cache divides itself, for its locks, into parts of at least 32
+/// lists of that size.
 const ESTIMATED_LIST_BYTES: u64 = 1 << 20;
 
 /// Lists of all shards of an index. Threads share it.
@@ -62,13 +64,22 @@ impl PositionCache {
     }
 
     /// The positions at some ranks. They are kept from now on.
-    pub(crate) fn get_or_read(&self, shard: &Shard, ranges: &[RankRange]) -> Result<Arc<Positions>> {
+    pub(crate) fn get_or_read(
+        &self,
+        shard: &Shard,
+        ranges: &[RankRange],
+    ) -> Result<Arc<Positions>> {
         let read = || {
             let is_long = num_ranks(ranges) > LONG;
-            let _alone = is_long.then(|| self.long.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+            let _alone =
+                is_long.then(|| self.long.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
             Positions::read(shard, ranges).map(Arc::new)
         };
-        if num_ranks(ranges) < MIN_LENGTH { read() } else { self.lists.get_or_insert_with(&key(shard, ranges), read) }
+        if num_ranks(ranges) < MIN_LENGTH {
+            read()
+        } else {
+            self.lists.get_or_insert_with(&key(shard, ranges), read)
+        }
     }
 
     /// The starts of a shard's documents, if they are kept.
@@ -76,7 +87,8 @@ impl PositionCache {
         self.lists.get(&key(shard, &[]))
     }
 
-    /// The starts of a shard's documents; `None` where nothing is kept, as a single query is faster without them.
+    /// The starts of a shard's documents; `None` where nothing is kept, as a single query is faster
+    /// without them.
     pub(crate) fn documents(&self, shard: &Shard) -> Result<Option<Arc<Positions>>> {
         if !self.keeps_lists {
             return Ok(None);

@@ -1,4 +1,5 @@
-//! Positions in the text, in ascending order: the occurrences of some n-grams, or the starts of the documents.
+//! Positions in the text, in ascending order: the occurrences of some n-grams, or the starts of the
+//! documents.
 
 use crate::error::Result;
 use crate::files::shard::Shard;
@@ -33,7 +34,8 @@ impl Positions {
         })
     }
 
-    /// The starts of all documents, from the offsets alone: checking each separator would read the whole stream.
+    /// The starts of all documents, from the offsets alone: checking each separator would read the
+    /// whole stream.
     pub(crate) fn of_documents(shard: &Shard) -> Result<Self> {
         let mut starts = Vec::with_capacity(shard.num_documents() as usize);
         for document in 0..shard.num_documents() {
@@ -78,9 +80,13 @@ impl Positions {
         }
     }
 
-    /// Shows for each pair of a left and a right end the last position before the right end, and the first at or after
-    /// the left end.
-    pub(crate) fn around(&self, ends: impl Iterator<Item = (u64, u64)>, show: impl FnMut(Option<u64>, Option<u64>)) {
+    /// Shows for each pair of a left and a right end the last position before the right end, and
+    /// the first at or after the left end.
+    pub(crate) fn around(
+        &self,
+        ends: impl Iterator<Item = (u64, u64)>,
+        show: impl FnMut(Option<u64>, Option<u64>),
+    ) {
         match self {
             Self::Narrow(list) => list.around(ends, show),
             Self::Wide(list) => list.around(ends, show),
@@ -95,13 +101,14 @@ impl Positions {
     }
 }
 
-/// Both the positions and their indices must fit; what two terms of a clause share is in the list twice.
+/// Both the positions and their indices must fit; what two terms of a clause share is in the list
+/// twice.
 fn fits_narrow(length: u64, limit: u64) -> bool {
     limit.max(length) <= u64::from(u32::MAX)
 }
 
-/// An ascending list with a directory. A search is one read of the directory and one of a few neighbours: no search waits
-/// for the one before it, and hardly a branch depends on what is found.
+/// An ascending list with a directory. A search is one read of the directory and one of a few
+/// neighbours: no search waits for the one before it, and hardly a branch depends on what is found.
 #[derive(Debug)]
 pub(crate) struct Sorted<T> {
     positions: Vec<T>,
@@ -112,12 +119,14 @@ pub(crate) struct Sorted<T> {
 
 /// Positions compared at once.
 const LANES: usize = 8;
-/// Positions per stretch of the directory, on average at most: few enough that most stretches have fewer than [`LANES`].
+/// Positions per stretch of the directory, on average at most: few enough that most stretches have
+/// fewer than [`LANES`].
 const PER_STRETCH: u64 = 4;
 
 impl<T: Position> Sorted<T> {
     fn new(positions: Vec<T>, limit: u64) -> Self {
-        let shift = (PER_STRETCH.saturating_mul(limit) / (positions.len() as u64).max(1)).max(1).ilog2();
+        let shift =
+            (PER_STRETCH.saturating_mul(limit) / (positions.len() as u64).max(1)).max(1).ilog2();
         let stretches = (limit >> shift) as usize + 1;
         let mut directory = Vec::with_capacity(stretches);
         for (index, &position) in positions.iter().enumerate() {
@@ -136,19 +145,30 @@ impl<T: Position> Sorted<T> {
         let below = |position: &T| (*position).into() < target;
         match self.positions[start..].first_chunk::<LANES>() {
             // Counting has no branch to mispredict.
-            Some(next) => match next.iter().filter(|&&position| position < T::narrow(target)).count() {
-                LANES => {
-                    let end = self.directory.get(stretch + 1).map_or(self.positions.len(), |&end| end.into() as usize);
-                    let rest = start + LANES;
-                    rest + self.positions[rest..end.max(rest)].partition_point(below)
+            Some(next) => {
+                match next.iter().filter(|&&position| position < T::narrow(target)).count() {
+                    LANES => {
+                        let end = self
+                            .directory
+                            .get(stretch + 1)
+                            .map_or(self.positions.len(), |&end| end.into() as usize);
+                        let rest = start + LANES;
+                        rest + self.positions[rest..end.max(rest)].partition_point(below)
+                    }
+                    below => start + below,
                 }
-                below => start + below,
-            },
-            None => start + self.positions[start..].iter().filter(|position| below(position)).count(),
+            }
+            None => {
+                start + self.positions[start..].iter().filter(|position| below(position)).count()
+            }
         }
     }
 
-    fn around(&self, ends: impl Iterator<Item = (u64, u64)>, mut show: impl FnMut(Option<u64>, Option<u64>)) {
+    fn around(
+        &self,
+        ends: impl Iterator<Item = (u64, u64)>,
+        mut show: impl FnMut(Option<u64>, Option<u64>),
+    ) {
         let at = |index: usize| self.positions.get(index).map(|&position| position.into());
         for (left, right) in ends {
             let after = self.first_at_or_after(left);
@@ -177,7 +197,11 @@ mod tests {
                     let list = Positions::new(positions.clone(), limit);
                     for target in (0..1_001).chain([limit - 1, limit]) {
                         let expected = positions.partition_point(|&position| position < target);
-                        assert_eq!(list.first_at_or_after(target), expected, "{target} in {positions:?}");
+                        assert_eq!(
+                            list.first_at_or_after(target),
+                            expected,
+                            "{target} in {positions:?}"
+                        );
                     }
                 }
             }
@@ -190,10 +214,15 @@ mod tests {
         let mut seen = Vec::new();
         let ends = [(10, 10), (6, 11), (15, 15), (0, 5)];
         list.around(ends.into_iter(), |before, after| seen.push((before, after)));
-        assert_eq!(seen, [(Some(9), Some(10)), (Some(10), Some(9)), (Some(14), None), (None, Some(5))]);
+        assert_eq!(
+            seen,
+            [(Some(9), Some(10)), (Some(10), Some(9)), (Some(14), None), (None, Some(5))]
+        );
 
         let wide = Positions::new(vec![1 << 40], 1 << 41);
         let end = (1 << 40, 1 << 40);
-        wide.around([end].into_iter(), |before, after| assert_eq!((before, after), (None, Some(1 << 40))));
+        wide.around([end].into_iter(), |before, after| {
+            assert_eq!((before, after), (None, Some(1 << 40)))
+        });
     }
 }

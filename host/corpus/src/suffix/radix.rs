@@ -1,4 +1,5 @@
-//! Sorting positions, least significant digit first: for numbers of known size faster than comparing them.
+//! Sorting positions, least significant digit first: for numbers of known size faster than
+//! comparing them.
 
 /// A position as wide as the shard needs.
 pub(crate) trait Position: Copy + Ord + Default + Into<u64> {
@@ -33,7 +34,9 @@ pub(crate) fn sort<T: Position>(positions: &mut Vec<T>, limit: u64) {
     let digit_bits = bits.div_ceil(passes).max(1);
     let mut other = vec![T::default(); positions.len()];
     for pass in 0..passes {
-        let digit = |position: T| (position.into() >> (pass * digit_bits)) as usize & ((1 << digit_bits) - 1);
+        let digit = |position: T| {
+            (position.into() >> (pass * digit_bits)) as usize & ((1 << digit_bits) - 1)
+        };
         let mut next = vec![0; 1 << digit_bits];
         for &position in positions.iter() {
             next[digit(position)] += 1;
@@ -62,7 +65,9 @@ mod tests {
             for length in [0, 1, SHORT - 1, SHORT, 5_000] {
                 let wide: Vec<u64> = (0..length)
                     .map(|_| {
-                        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                        state = state
+                            .wrapping_mul(6_364_136_223_846_793_005)
+                            .wrapping_add(1_442_695_040_888_963_407);
                         (state ^ state >> 29) % limit
                     })
                     .collect();
@@ -72,9 +77,13 @@ mod tests {
                 sort(&mut sorted, limit);
                 assert!(sorted == expected, "{length} below {limit}");
                 if limit <= 1 << 32 {
-                    let mut narrow: Vec<u32> = wide.iter().map(|&position| u32::narrow(position)).collect();
+                    let mut narrow: Vec<u32> =
+                        wide.iter().map(|&position| u32::narrow(position)).collect();
                     sort(&mut narrow, limit);
-                    assert!(narrow.iter().map(|&p| u64::from(p)).eq(expected), "{length} below {limit}, narrow");
+                    assert!(
+                        narrow.iter().map(|&p| u64::from(p)).eq(expected),
+                        "{length} below {limit}, narrow"
+                    );
                 }
             }
         }

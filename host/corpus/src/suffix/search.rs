@@ -1,7 +1,7 @@
 //! Where the suffixes that start with an n-gram lie in the suffix array.
 //!
-//! Suffixes are ordered byte by byte as they lie on disk, so a token's *bytes* decide, never its number: 256 (`00 01`)
-//! comes before 1 (`01 00`).
+//! Suffixes are ordered byte by byte as they lie on disk, so a token's *bytes* decide, never its
+//! number: 256 (`00 01`) comes before 1 (`01 00`).
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -14,7 +14,8 @@ use crate::suffix::first_tokens::FirstTokenTable;
 use crate::suffix::sampled_prefixes::SampledPrefixes;
 use crate::token_width::TokenWidth;
 
-/// A half-open range of ranks. All suffixes that start with the same n-gram have neighbouring ranks.
+/// A half-open range of ranks. All suffixes that start with the same n-gram have neighbouring
+/// ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct RankRange {
     pub(crate) start: u64,
@@ -47,17 +48,20 @@ pub(crate) struct SuffixArray {
 }
 
 impl SuffixArray {
-    /// `num_ids`: all ids are below it. With few enough, no token ends in FF and none needs to be searched for.
+    /// `num_ids`: all ids are below it. With few enough, no token ends in FF and none needs to be
+    /// searched for.
     pub(crate) fn new(shard: Shard, num_ids: Option<u32>) -> Self {
         let first_tokens = FirstTokenTable::new(shard.width);
         let prefixes = SampledPrefixes::new(shard.num_tokens);
         let width = shard.width.bytes();
-        let none_does = num_ids.is_some_and(|num_ids| width > 1 && num_ids <= 0xFF << (8 * (width - 1)));
+        let none_does =
+            num_ids.is_some_and(|num_ids| width > 1 && num_ids <= 0xFF << (8 * (width - 1)));
         let may_end_in_ff = if none_does { OnceLock::from(false) } else { OnceLock::new() };
         Self { shard, first_tokens, prefixes, may_end_in_ff }
     }
 
-    /// The ranks of all suffixes that start with `ngram`, given as the stream's bytes. The empty n-gram starts them all.
+    /// The ranks of all suffixes that start with `ngram`, given as the stream's bytes. The empty
+    /// n-gram starts them all.
     pub(crate) fn find(&self, ngram: &[u8]) -> Result<RankRange> {
         let everything = RankRange { start: 0, end: self.shard.num_tokens };
         let Some((first, rest)) =
@@ -71,8 +75,9 @@ impl SuffixArray {
         }
     }
 
-    /// Whether some token but the separator may have FF as its last byte. The official engine takes adjacent FF bytes at
-    /// any alignment for a separator, so such a token could look like a part of one.
+    /// Whether some token but the separator may have FF as its last byte. The official engine takes
+    /// adjacent FF bytes at any alignment for a separator, so such a token could look like a part
+    /// of one.
     pub(crate) fn may_end_in_ff(&self) -> Result<bool> {
         if let Some(&known) = self.may_end_in_ff.get() {
             return Ok(known);
@@ -92,8 +97,9 @@ impl SuffixArray {
         Ok(*self.may_end_in_ff.get_or_init(|| found))
     }
 
-    /// The ranks of the suffixes that start with one token. `None` where the first-token table does not apply: to u32
-    /// tokens, and to the first token of a longer n-gram that is asked for the first time.
+    /// The ranks of the suffixes that start with one token. `None` where the first-token table does
+    /// not apply: to u32 tokens, and to the first token of a longer n-gram that is asked for the
+    /// first time.
     fn find_first_token(&self, token: &[u8], is_whole_ngram: bool) -> Result<Option<RankRange>> {
         if self.first_tokens.num_keys() == 0 {
             return Ok(None);
@@ -115,7 +121,8 @@ impl SuffixArray {
         }
         let token = &(key as u32).to_be_bytes()[4 - self.shard.width.bytes()..];
         let everything = RankRange { start: 0, end: self.shard.num_tokens };
-        let (rank, _) = self.partition(everything, &Pattern::new(token), |order| order == Ordering::Less)?;
+        let (rank, _) =
+            self.partition(everything, &Pattern::new(token), |order| order == Ordering::Less)?;
         self.first_tokens.set(key, rank);
         Ok(rank)
     }
@@ -125,12 +132,15 @@ impl SuffixArray {
         let pattern = Pattern::new(ngram);
         let (start, beyond) = self.partition(within, &pattern, |order| order == Ordering::Less)?;
         // The first search has passed the end, or came near it: most n-grams are rare.
-        let (end, _) = self.partition(RankRange { start, end: beyond }, &pattern, |order| order == Ordering::Equal)?;
+        let (end, _) = self.partition(RankRange { start, end: beyond }, &pattern, |order| {
+            order == Ordering::Equal
+        })?;
         Ok(RankRange { start, end })
     }
 
-    /// Binary search: the first rank of `within` whose order does not satisfy `before` (it holds for the ranks up to there
-    /// and for none after), and the first rank that was compared and is greater than the pattern, or else the range's end.
+    /// Binary search: the first rank of `within` whose order does not satisfy `before` (it holds
+    /// for the ranks up to there and for none after), and the first rank that was compared and is
+    /// greater than the pattern, or else the range's end.
     fn partition(
         &self,
         within: RankRange,
@@ -170,8 +180,9 @@ impl SuffixArray {
         Ok((start, beyond))
     }
 
-    /// Binary search among the suffixes of every `stride`th rank: the part of the range that is left to search. `prefix`
-    /// gives the first bytes of a suffix by its number among them; `None` where they must be read.
+    /// Binary search among the suffixes of every `stride`th rank: the part of the range that is
+    /// left to search. `prefix` gives the first bytes of a suffix by its number among them; `None`
+    /// where they must be read.
     fn narrow(
         &self,
         RankRange { mut start, mut end }: RankRange,
@@ -220,13 +231,15 @@ impl<'a> Pattern<'a> {
         Self { bytes, head: u64::from_be_bytes(head), mask }
     }
 
-    /// How a suffix with this prefix compares with the n-gram; `None` where the prefix alone does not tell.
+    /// How a suffix with this prefix compares with the n-gram; `None` where the prefix alone does
+    /// not tell.
     fn compare_prefix(&self, prefix: u64) -> Option<Ordering> {
         let order = (prefix & self.mask).cmp(&self.head);
         (order != Ordering::Equal || self.bytes.len() <= PREFIX_BYTES).then_some(order)
     }
 
-    /// Compares the first bytes of a suffix, as many as the n-gram has. A suffix that ends earlier is smaller.
+    /// Compares the first bytes of a suffix, as many as the n-gram has. A suffix that ends earlier
+    /// is smaller.
     fn compare(&self, suffix: &[u8]) -> Ordering {
         if let Some(head) = suffix.first_chunk()
             && let Some(order) = self.compare_prefix(u64::from_be_bytes(*head))
@@ -246,7 +259,9 @@ mod tests {
         let long = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
         for length in 0..=long.len() {
             let pattern = Pattern::new(&long[..length]);
-            for suffix in [&long[..], &long[..5], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 0], &[0; 20], &[9; 3], &[]] {
+            for suffix in
+                [&long[..], &long[..5], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 0], &[0; 20], &[9; 3], &[]]
+            {
                 let expected = suffix[..length.min(suffix.len())].cmp(&long[..length]);
                 assert_eq!(pattern.compare(suffix), expected, "{length} {suffix:?}");
             }

@@ -1,10 +1,12 @@
-//! A cache of tokenised parts for tokenizers of the Llama 2 family, which otherwise merge a whole document as one word.
+//! A cache of tokenised parts for tokenizers of the Llama 2 family, which otherwise merge a whole
+//! document as one word.
 //!
-//! Byte-pair encoding starts from single characters and joins neighbours, so a token that reaches from character `a` into
-//! the character `b` after it contains `ab`. Where no result of a merge has `a` and `b` side by side, no token ever spans
-//! that place, what stands left of it has no influence on what stands right of it, and the text can be cut there. English
-//! text falls into words, numbers into digits and most punctuation stands alone; nearly all of these parts have been
-//! tokenised before. The ids are the library's own; only the way to them is shorter.
+//! Byte-pair encoding starts from single characters and joins neighbours, so a token that reaches
+//! from character `a` into the character `b` after it contains `ab`. Where no result of a merge has
+//! `a` and `b` side by side, no token ever spans that place, what stands left of it has no
+//! influence on what stands right of it, and the text can be cut there. English text falls into
+//! words, numbers into digits and most punctuation stands alone; nearly all of these parts have
+//! been tokenised before. The ids are the library's own; only the way to them is shorter.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
@@ -27,7 +29,8 @@ pub(crate) struct BpeCache {
     joins: Joins,
     /// Texts that the library cuts out before it looks at words.
     added_tokens: Vec<String>,
-    /// Memories that no thread is using. A thread takes one for a whole text, so that nothing is locked within it.
+    /// Memories that no thread is using. A thread takes one for a whole text, so that nothing is
+    /// locked within it.
     memories: Mutex<Vec<Memory>>,
 }
 
@@ -35,34 +38,49 @@ impl BpeCache {
     /// Size of a full memory, its last growth included.
     pub(crate) const BYTES_PER_THREAD: u64 = 28 << 20;
 
-    /// A cache for a tokenizer whose texts can be cut, and `None` for any other. `config` is its `tokenizer.json`.
-    pub(crate) fn new(config: &serde_json::Value, tokenizer: &tokenizers::Tokenizer) -> Option<Self> {
+    /// A cache for a tokenizer whose texts can be cut, and `None` for any other. `config` is its
+    /// `tokenizer.json`.
+    pub(crate) fn new(
+        config: &serde_json::Value,
+        tokenizer: &tokenizers::Tokenizer,
+    ) -> Option<Self> {
         let model = &config["model"];
         let plain_merges = model["type"] == "BPE"
             && model["dropout"].as_f64().is_none_or(|dropout| dropout == 0.0)
             && model["ignore_merges"] != true
             && model["continuing_subword_prefix"].is_null()
             && model["end_of_word_suffix"].is_null();
-        // With all 256 bytes in the vocabulary there is no unknown token, which could join across a cut.
+        // With all 256 bytes in the vocabulary there is no unknown token, which could join across a
+        // cut.
         let byte_tokens: HashSet<String> = (0..=255_u8).map(|b| format!("<{b:#04X}>")).collect();
-        let knows_every_byte =
-            model["byte_fallback"] == true && byte_tokens.iter().all(|token| tokenizer.token_to_id(token).is_some());
+        let knows_every_byte = model["byte_fallback"] == true
+            && byte_tokens.iter().all(|token| tokenizer.token_to_id(token).is_some());
         if !(marks_words(config) && plain_merges && knows_every_byte) {
             return None;
         }
         let merges: Vec<(&str, &str)> =
             model["merges"].as_array()?.iter().map(parts_of_merge).collect::<Option<_>>()?;
-        // A character that is not in the vocabulary becomes bytes. If bytes could merge, characters would not show where.
-        if merges.iter().any(|(left, right)| byte_tokens.contains(*left) || byte_tokens.contains(*right)) {
+        // A character that is not in the vocabulary becomes bytes. If bytes could merge, characters
+        // would not show where.
+        if merges
+            .iter()
+            .any(|(left, right)| byte_tokens.contains(*left) || byte_tokens.contains(*right))
+        {
             return None;
         }
         let joins = Joins::of_pieces(merges.iter().map(|(left, right)| format!("{left}{right}")));
-        let added_tokens = tokenizer.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
+        let added_tokens =
+            tokenizer.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
         Some(Self { joins, added_tokens, memories: Mutex::default() })
     }
 
-    /// The ids of a text with a `▁` before it; `None` where it holds an added token, so that the library must see all of it.
-    pub(crate) fn encode(&self, tokenizer: &tokenizers::Tokenizer, text: &str) -> Result<Option<Vec<u32>>> {
+    /// The ids of a text with a `▁` before it; `None` where it holds an added token, so that the
+    /// library must see all of it.
+    pub(crate) fn encode(
+        &self,
+        tokenizer: &tokenizers::Tokenizer,
+        text: &str,
+    ) -> Result<Option<Vec<u32>>> {
         if self.added_tokens.iter().any(|token| text.contains(token)) {
             return Ok(None);
         }
@@ -93,7 +111,8 @@ impl BpeCache {
     }
 }
 
-/// Whether the tokenizer puts a `▁` before the text and in place of every space, and does nothing else before it merges.
+/// Whether the tokenizer puts a `▁` before the text and in place of every space, and does nothing
+/// else before it merges.
 fn marks_words(config: &serde_json::Value) -> bool {
     let (normalizer, pre_tokenizer) = (&config["normalizer"], &config["pre_tokenizer"]);
     let in_pre_tokenizer = normalizer.is_null()
@@ -306,7 +325,8 @@ mod tests {
             let tokenizer = load(&config);
             let cache = BpeCache::new(&config, &tokenizer).unwrap();
             for text in texts {
-                // A pre-tokenizer leaves away the mark before a text that begins with one; see `tokenizer.rs`.
+                // A pre-tokenizer leaves away the mark before a text that begins with one; see
+                // `tokenizer.rs`.
                 let begins_marked = text.starts_with([' ', '\u{2581}']) && !in_normalizer;
                 let marked = if begins_marked { format!(" {text}") } else { text.clone() };
                 let expected = tokenizer.encode_fast(marked, false).unwrap().get_ids().to_vec();

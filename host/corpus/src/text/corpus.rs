@@ -20,7 +20,8 @@ impl Corpus {
     /// Opens an index that holds its tokenizer, as every index that [`crate::build`] makes does.
     ///
     /// # Errors
-    /// As [`Index::open`]; and where the folder holds no tokenizer, or another than the index was built with.
+    /// As [`Index::open`]; and where the folder holds no tokenizer, or another than the index was
+    /// built with.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, OpenOptions::default())
     }
@@ -41,7 +42,8 @@ impl Corpus {
     /// Combines an index and a tokenizer.
     ///
     /// # Errors
-    /// Where the index says that it was built with another one, or is too narrow for the vocabulary.
+    /// Where the index says that it was built with another one, or is too narrow for the
+    /// vocabulary.
     pub fn new(index: Index, tokenizer: Tokenizer) -> Result<Self> {
         if let Some(expected) = index.manifest().and_then(|manifest| manifest.tokenizer.as_ref())
             && expected != tokenizer.fingerprint()
@@ -69,7 +71,8 @@ impl Corpus {
         &self.tokenizer
     }
 
-    /// A document's text, as the tokenizer gives it back: of most tokenizers, exactly what was indexed.
+    /// A document's text, as the tokenizer gives it back: of most tokenizers, exactly what was
+    /// indexed.
     ///
     /// # Errors
     /// Where the tokenizer's decoder fails.
@@ -77,12 +80,13 @@ impl Corpus {
         self.tokenizer.decode(&self.index.tokens(document.shard, document.tokens.clone()))
     }
 
-    /// Counts how often all clauses occur together, a clause being an OR of words (or of several words in a row). One clause
-    /// of one word is counted as it is, whatever its frequency. `None` where a word has no tokens: then there is
-    /// nothing to count.
+    /// Counts how often all clauses occur together, a clause being an OR of words (or of several
+    /// words in a row). One clause of one word is counted as it is, whatever its frequency. `None`
+    /// where a word has no tokens: then there is nothing to count.
     ///
     /// # Errors
-    /// As [`Index::count_cnf`]; and where the query or a clause is empty, a word cannot be tokenised, or a file was truncated.
+    /// As [`Index::count_cnf`]; and where the query or a clause is empty, a word cannot be
+    /// tokenised, or a file was truncated.
     pub fn count_words(
         &self,
         all_of: &[Vec<String>],
@@ -92,7 +96,8 @@ impl Corpus {
         Ok(self.count_words_batch(&[all_of], options, enough, None)?.pop().flatten())
     }
 
-    /// The answers of [`Corpus::count_words`] to many queries, in their order. It reads the index as
+    /// The answers of [`Corpus::count_words`] to many queries, in their order. It reads the index
+    /// as
     /// [`Index::count_cnf_batch`] does.
     ///
     /// # Errors
@@ -118,10 +123,16 @@ impl Corpus {
     }
 
     /// The token ids of every term; `None` where a word has none.
-    pub(crate) fn encode_clauses(&self, all_of: &[Vec<String>]) -> Result<Option<Vec<Vec<Vec<u32>>>>> {
+    pub(crate) fn encode_clauses(
+        &self,
+        all_of: &[Vec<String>],
+    ) -> Result<Option<Vec<Vec<Vec<u32>>>>> {
         let mut clauses = Vec::with_capacity(all_of.len());
         for words in all_of {
-            let clause = words.iter().map(|word| self.tokenizer.encode_word(word)).collect::<Result<Vec<_>>>()?;
+            let clause = words
+                .iter()
+                .map(|word| self.tokenizer.encode_word(word))
+                .collect::<Result<Vec<_>>>()?;
             if clause.iter().any(Vec::is_empty) {
                 return Ok(None);
             }
@@ -131,12 +142,15 @@ impl Corpus {
     }
 }
 
-/// Reads `a AND b OR c` as a AND (b OR c): the operators are upper-case words, and there are no brackets.
+/// Reads `a AND b OR c` as a AND (b OR c): the operators are upper-case words, and there are no
+/// brackets.
 ///
 /// # Errors
 /// [`Error::EmptyQuery`] where nothing stands on one side of an operator.
 pub fn parse_query(text: &str) -> Result<Vec<Vec<String>>> {
-    let clause = |text: &str| -> Vec<String> { text.split(" OR ").map(|word| word.trim().to_owned()).collect() };
+    let clause = |text: &str| -> Vec<String> {
+        text.split(" OR ").map(|word| word.trim().to_owned()).collect()
+    };
     let all_of: Vec<Vec<String>> = text.split(" AND ").map(clause).collect();
     let is_operator = |word: Option<&str>| matches!(word, Some("AND" | "OR"));
     let lacks_a_side = |term: &String| {
@@ -144,7 +158,9 @@ pub fn parse_query(text: &str) -> Result<Vec<Vec<String>>> {
         is_operator(words.next()) || is_operator(words.next_back())
     };
     if all_of.iter().flatten().any(|term| term.is_empty() || lacks_a_side(term)) {
-        return Err(Error::EmptyQuery { part: if text.trim().is_empty() { "query" } else { "term" } });
+        return Err(Error::EmptyQuery {
+            part: if text.trim().is_empty() { "query" } else { "term" },
+        });
     }
     Ok(all_of)
 }

@@ -27,7 +27,8 @@ pub struct Passage {
     pub document: u64,
     /// Where the match begins in that shard, in tokens.
     pub position: u64,
-    /// The document's metadata: `path`, `linenum` (from 0), `metadata`. `None` where the index holds none.
+    /// The document's metadata: `path`, `linenum` (from 0), `metadata`. `None` where the index
+    /// holds none.
     pub metadata: Option<Value>,
     /// The text, piece by piece; `…` where some is left out. Their `text`s make the passage.
     pub spans: Vec<Span>,
@@ -43,15 +44,21 @@ pub struct Span {
 }
 
 impl Corpus {
-    /// Up to `limit` matches of a query, spread evenly over all of them, in the order of the text; fewer where one passage
-    /// shows several. The matches are those that [`Corpus::count_words`] counts, except that of a single frequent clause only
-    /// a sample is considered.
+    /// Up to `limit` matches of a query, spread evenly over all of them, in the order of the text;
+    /// fewer where one passage shows several. The matches are those that [`Corpus::count_words`]
+    /// counts, except that of a single frequent clause only a sample is considered.
     ///
     /// # Errors
     /// As [`Corpus::count_words`].
-    pub fn passages(&self, all_of: &[Vec<String>], options: &CnfOptions, limit: usize) -> Result<Vec<Passage>> {
+    pub fn passages(
+        &self,
+        all_of: &[Vec<String>],
+        options: &CnfOptions,
+        limit: usize,
+    ) -> Result<Vec<Passage>> {
         let Some(clauses) = self.encode_clauses(all_of)? else { return Ok(Vec::new()) };
-        // Every occurrence of a lone clause is a match: the cap keeps a list short that would hold, say, every `the`.
+        // Every occurrence of a lone clause is a match: the cap keeps a list short that would hold,
+        // say, every `the`.
         let mode = if clauses.len() == 1 { Mode::Compatible } else { options.mode };
         let cnf = Cnf::new(clauses)?;
         let found = self.index().find_cnf(&cnf, &CnfOptions { mode, ..*options })?;
@@ -65,14 +72,16 @@ impl Corpus {
         let mut passages = Vec::with_capacity(parts);
         let mut shown = (0, Vec::new()); // by the last passage: its shard, and the excerpts of its text
         for part in 0..parts {
-            let mut part = places[part * places.len() / parts..(part + 1) * places.len() / parts].iter();
+            let mut part =
+                places[part * places.len() / parts..(part + 1) * places.len() / parts].iter();
             let is_shown = |&(shard, position): &(usize, u64)| {
                 let (shown_shard, excerpts): &(usize, Vec<Range<u64>>) = &shown;
                 *shown_shard == shard && excerpts.iter().any(|excerpt| excerpt.contains(&position))
             };
             let Some(&(shard, position)) = part.find(|&place| !is_shown(place)) else { continue };
             if let Some(document) = self.index().document_at(shard, position)? {
-                let excerpts = self.excerpts(&document, position, cnf.clauses(), options.max_diff_tokens)?;
+                let excerpts =
+                    self.excerpts(&document, position, cnf.clauses(), options.max_diff_tokens)?;
                 passages.push(self.passage(&document, position, cnf.clauses(), &excerpts)?);
                 shown = (shard, excerpts);
             }
@@ -89,17 +98,23 @@ impl Corpus {
         max_diff_tokens: u64,
     ) -> Result<Vec<Range<u64>>> {
         let (tokens, shard) = (&document.tokens, document.shard);
-        // A match begins with its leftmost word, and each further clause may begin `max_diff_tokens` later.
+        // A match begins with its leftmost word, and each further clause may begin
+        // `max_diff_tokens` later.
         let max_starts_apart = max_diff_tokens.saturating_mul(clauses.len() as u64 - 1);
-        let max_term_tokens = clauses.iter().flatten().map(Vec::len).max().unwrap_or_default() as u64;
-        let end = position.saturating_add(max_starts_apart).saturating_add(max_term_tokens).min(tokens.end);
+        let max_term_tokens =
+            clauses.iter().flatten().map(Vec::len).max().unwrap_or_default() as u64;
+        let end = position
+            .saturating_add(max_starts_apart)
+            .saturating_add(max_term_tokens)
+            .min(tokens.end);
         let text = self.index().tokens(shard, position..end);
         let mut excerpts: Vec<Range<u64>> = clauses
             .iter()
             .filter_map(|terms| first_of(&text, terms))
             .map(|word| {
                 let (start, end) = (position + word.start as u64, position + word.end as u64);
-                let (start, end) = (start.saturating_sub(CONTEXT), end.saturating_add(CONTEXT).min(tokens.end));
+                let (start, end) =
+                    (start.saturating_sub(CONTEXT), end.saturating_add(CONTEXT).min(tokens.end));
                 Ok(self.word_start(document, start.max(tokens.start), Step::Back)?
                     ..self.word_start(document, end, Step::Ahead)?)
             })
@@ -115,12 +130,13 @@ impl Corpus {
         Ok(excerpts)
     }
 
-    /// A place itself, or the nearest one before or after it, where a word starts and none is cut in two. Text without
-    /// spaces is cut somewhere all the same.
+    /// A place itself, or the nearest one before or after it, where a word starts and none is cut
+    /// in two. Text without spaces is cut somewhere all the same.
     fn word_start(&self, document: &Document, place: u64, step: Step) -> Result<u64> {
         let mut moved = place;
         for _ in 0..MAX_WORD_TOKENS {
-            let &[before, token] = self.index().tokens(document.shard, moved.saturating_sub(1)..moved + 1).as_slice()
+            let &[before, token] =
+                self.index().tokens(document.shard, moved.saturating_sub(1)..moved + 1).as_slice()
             else {
                 return Ok(moved);
             };
@@ -168,7 +184,8 @@ impl Corpus {
             document: document.number,
             position,
             // A line of another program may not be JSON; it is shown as a string.
-            metadata: metadata.map(|line| serde_json::from_str(&line).unwrap_or(Value::String(line))),
+            metadata: metadata
+                .map(|line| serde_json::from_str(&line).unwrap_or(Value::String(line))),
             spans: spans.0,
         })
     }
@@ -198,7 +215,12 @@ fn first_of(text: &[u32], terms: &[Vec<u32>]) -> Option<Range<usize>> {
 }
 
 /// Decodes some tokens, the query's words apart from the rest.
-fn mark(tokenizer: &Tokenizer, ids: &[u32], clauses: &[Vec<Vec<u32>>], spans: &mut Spans) -> Result<()> {
+fn mark(
+    tokenizer: &Tokenizer,
+    ids: &[u32],
+    clauses: &[Vec<Vec<u32>>],
+    spans: &mut Spans,
+) -> Result<()> {
     let mut matched = vec![false; ids.len()];
     for term in clauses.iter().flatten() {
         for (start, tokens) in ids.windows(term.len()).enumerate() {
@@ -207,8 +229,8 @@ fn mark(tokenizer: &Tokenizer, ids: &[u32], clauses: &[Vec<Vec<u32>>], spans: &m
             }
         }
     }
-    // A token decoded alone may lose the space before it, so pieces are cut out of the whole, at the length that the
-    // tokens before them decode to.
+    // A token decoded alone may lose the space before it, so pieces are cut out of the whole, at
+    // the length that the tokens before them decode to.
     let whole = tokenizer.decode(ids)?;
     let mut shown = 0;
     let mut end = 0;

@@ -1,16 +1,18 @@
 //! Text to token ids, as the index and its clients do it.
 //!
-//! *Documents* are encoded without special tokens. *Query words* must get the ids that the word has in running text, after a
-//! space; how that is done depends on how the tokenizer marks a word's start:
+//! *Documents* are encoded without special tokens. *Query words* must get the ids that the word has
+//! in running text, after a space; how that is done depends on how the tokenizer marks a word's
+//! start:
 //!
-//! * Metaspace (Llama 2 and its kin: `▁Paris`). The tokenizer puts the mark in front by itself, so a word at a document's
-//!   start and one after a space are the same. Where the mark stands alone (`▁`, `巴`), clients of the official engine drop
-//!   it, and so does this.
-//! * Byte-level (GPT-2, Llama 3, Qwen: `ĠParis`). The space belongs to the word, so one is put in front. A word at the very
-//!   start of a document, after a line break, a quote or a bracket has other ids (`Paris`) and is not found, as is
-//!   `(Paris` in the first family. Taking `Paris` as an alternative would also count it inside other words
-//!   (`McDonald` is `Mc`, `Donald`), which inflates counts without a bound; a missed first word deflates them a little. A
-//!   tokenizer with `add_prefix_space` treats a document's first word like any other.
+//! * Metaspace (Llama 2 and its kin: `▁Paris`). The tokenizer puts the mark in front by itself, so
+//!   a word at a document's start and one after a space are the same. Where the mark stands alone
+//!   (`▁`, `巴`), clients of the official engine drop it, and so does this.
+//! * Byte-level (GPT-2, Llama 3, Qwen: `ĠParis`). The space belongs to the word, so one is put in
+//!   front. A word at the very start of a document, after a line break, a quote or a bracket has
+//!   other ids (`Paris`) and is not found, as is `(Paris` in the first family. Taking `Paris` as an
+//!   alternative would also count it inside other words (`McDonald` is `Mc`, `Donald`), which
+//!   inflates counts without a bound; a missed first word deflates them a little. A tokenizer with
+//!   `add_prefix_space` treats a document's first word like any other.
 //! * Anything else is encoded as it is.
 
 use std::path::{Path, PathBuf};
@@ -64,12 +66,16 @@ impl Tokenizer {
     }
 
     fn parse(json: Vec<u8>, path: &Path) -> Result<Self> {
-        let wrong = |e: tokenizers::Error| Error::Tokenizer { path: path.to_owned(), message: e.to_string() };
+        let wrong = |e: tokenizers::Error| Error::Tokenizer {
+            path: path.to_owned(),
+            message: e.to_string(),
+        };
         // First: the library panics on text that is no JSON.
-        let config: serde_json::Value =
-            serde_json::from_slice(&json).map_err(|source| Error::Json { path: path.to_owned(), source })?;
+        let config: serde_json::Value = serde_json::from_slice(&json)
+            .map_err(|source| Error::Json { path: path.to_owned(), source })?;
         let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(wrong)?;
-        // Some files hold the truncation and padding of the model they were made for; an index needs exactly the whole text.
+        // Some files hold the truncation and padding of the model they were made for; an index
+        // needs exactly the whole text.
         inner.with_truncation(None).map_err(wrong)?.with_padding(None);
         let marking = WordStart::of(&config, inner.token_to_id(MARK));
         let bpe_cache = BpeCache::new(&config, &inner).map(Arc::new);
@@ -78,8 +84,8 @@ impl Tokenizer {
         Ok(Self { inner, marking, bpe_cache, json, fingerprint, num_ids })
     }
 
-    /// The ids of a document: no special tokens, and what the slow tokenizer of the Llama 2 family would give, which marks
-    /// a text's first word even where the text begins with a space.
+    /// The ids of a document: no special tokens, and what the slow tokenizer of the Llama 2 family
+    /// would give, which marks a text's first word even where the text begins with a space.
     ///
     /// # Errors
     /// Where the tokenizer fails (a vocabulary without an unknown token, for instance).
@@ -109,12 +115,15 @@ impl Tokenizer {
                 }
                 Ok(ids)
             }
-            WordStart::ByteLevel if !word.is_empty() && !word.starts_with(' ') => self.encode(&format!(" {word}")),
+            WordStart::ByteLevel if !word.is_empty() && !word.starts_with(' ') => {
+                self.encode(&format!(" {word}"))
+            }
             WordStart::ByteLevel | WordStart::Plain => self.encode(word),
         }
     }
 
-    /// The text of some ids, for showing a passage; special tokens and ids that the vocabulary lacks are left out.
+    /// The text of some ids, for showing a passage; special tokens and ids that the vocabulary
+    /// lacks are left out.
     ///
     /// # Errors
     /// Where the tokenizer's decoder fails.
@@ -173,19 +182,23 @@ impl WordStart {
         let parts = |name: &str, list: &str| -> Vec<serde_json::Value> {
             match &config[name] {
                 serde_json::Value::Null => Vec::new(),
-                part if part["type"] == "Sequence" => part[list].as_array().cloned().unwrap_or_default(),
+                part if part["type"] == "Sequence" => {
+                    part[list].as_array().cloned().unwrap_or_default()
+                }
                 part => vec![part.clone()],
             }
         };
         let pre_tokenizers = parts("pre_tokenizer", "pretokenizers");
         let is_metaspace = |part: &serde_json::Value| {
             let adds = part["prepend_scheme"].as_str().map(|scheme| scheme != "never");
-            part["type"] == "Metaspace" && adds.or(part["add_prefix_space"].as_bool()).unwrap_or(true)
+            part["type"] == "Metaspace"
+                && adds.or(part["add_prefix_space"].as_bool()).unwrap_or(true)
         };
         if pre_tokenizers.iter().any(is_metaspace) {
             return Self::Metaspace { lone_mark };
         }
-        let prepends = |part: &serde_json::Value| part["type"] == "Prepend" && part["prepend"] == MARK;
+        let prepends =
+            |part: &serde_json::Value| part["type"] == "Prepend" && part["prepend"] == MARK;
         if parts("normalizer", "normalizers").iter().any(prepends) {
             return Self::Prepended { lone_mark };
         }
@@ -210,11 +223,15 @@ mod tests {
         Tokenizer::from_bytes(json).unwrap()
     }
 
-    const BPE: &str = r#"{"type":"BPE","vocab":{"▁":0,"a":1,"b":2,"▁a":3,"Ġ":4,"Ġa":5},"merges":["▁ a","Ġ a"]}"#;
+    const BPE: &str =
+        r#"{"type":"BPE","vocab":{"▁":0,"a":1,"b":2,"▁a":3,"Ġ":4,"Ġa":5},"merges":["▁ a","Ġ a"]}"#;
 
     #[test]
     fn metaspace_marks_the_first_word_whatever_the_text_begins_with() {
-        let llama = tokenizer(BPE, r#"{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":false}"#);
+        let llama = tokenizer(
+            BPE,
+            r#"{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":false}"#,
+        );
         assert_eq!(llama.encode_document("a a").unwrap(), [3, 3]);
         assert_eq!(llama.encode_document(" a").unwrap(), [0, 3]); // the slow tokenizer's mark, then the space's
         assert_eq!(llama.encode_document("\u{2581}a").unwrap(), [0, 3]);
@@ -225,8 +242,10 @@ mod tests {
 
     #[test]
     fn byte_level_words_are_those_after_a_space() {
-        let gpt =
-            tokenizer(BPE, r#"{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}"#);
+        let gpt = tokenizer(
+            BPE,
+            r#"{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}"#,
+        );
         assert_eq!(gpt.encode_document("a a").unwrap(), [1, 5]);
         assert_eq!(gpt.encode_word("a").unwrap(), [5]);
         assert_eq!(gpt.encode_word(" a").unwrap(), [5]);

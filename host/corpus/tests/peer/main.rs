@@ -1,6 +1,8 @@
-//! Files go both ways between this crate and the official engine (`infini-gram` 2.6.0), and the answers are the same.
+//! Files go both ways between this crate and the official engine (`infini-gram` 2.6.0), and the
+//! answers are the same.
 //!
-//! `make test-peer` installs the official package and runs these; a plain `cargo test` lists them as ignored.
+//! `make test-peer` installs the official package and runs these; a plain `cargo test` lists them
+//! as ignored.
 
 #[path = "../../benches/peer/official.rs"]
 mod official;
@@ -9,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use corver_corpus::{
-    BuildOptions, Cnf, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth, build_from_tokens, verify,
+    BuildOptions, Cnf, CnfOptions, Index, Level, Mode, OpenOptions, TokenWidth, build_from_tokens,
+    verify,
 };
 use official::Official;
 use rand_mt::Mt;
@@ -20,11 +23,13 @@ const SHARDS: [usize; 2] = [1, 3];
 
 fn python() -> PathBuf {
     let python = std::env::var_os("CORVER_PEER_PYTHON");
-    PathBuf::from(python.expect("CORVER_PEER_PYTHON names the Python that has infini-gram; `make test-peer` sets it"))
+    PathBuf::from(python.expect(
+        "CORVER_PEER_PYTHON names the Python that has infini-gram; `make test-peer` sets it",
+    ))
 }
 
-/// Few different ids, so that n-grams repeat and co-occur. Their bytes disagree with their numbers about the order, and
-/// some look like half a separator, which the official engine falls for.
+/// Few different ids, so that n-grams repeat and co-occur. Their bytes disagree with their numbers
+/// about the order, and some look like half a separator, which the official engine falls for.
 fn alphabet(width: TokenWidth) -> Vec<u32> {
     match width {
         TokenWidth::U8 => vec![0, 1, 7, 65, 128, 254],
@@ -50,12 +55,15 @@ enum Query {
 impl Query {
     fn drawn(width: TokenWidth, draw: &mut Mt) -> Self {
         let ids = alphabet(width);
-        let term = |draw: &mut Mt| (0..1 + draw.next_u32() % 3).map(|_| pick(&ids, draw)).collect::<Vec<_>>();
+        let term = |draw: &mut Mt| {
+            (0..1 + draw.next_u32() % 3).map(|_| pick(&ids, draw)).collect::<Vec<_>>()
+        };
         if draw.next_u32().is_multiple_of(8) {
             return Self::Ngram(term(draw));
         }
-        let clauses =
-            (0..1 + draw.next_u32() % 4).map(|_| (0..1 + draw.next_u32() % 3).map(|_| term(draw)).collect()).collect();
+        let clauses = (0..1 + draw.next_u32() % 4)
+            .map(|_| (0..1 + draw.next_u32() % 3).map(|_| term(draw)).collect())
+            .collect();
         let options = CnfOptions {
             max_clause_freq: pick(&[1, 3, 10, 50, 500_000], draw),
             max_diff_tokens: pick(&[1, 2, 5, 20, 1_000], draw),
@@ -90,13 +98,22 @@ fn assert_answered_alike(path: &Path, width: TokenWidth, draw: &mut Mt) {
             Query::Ngram(ids) => assert_eq!(index.count(ids).unwrap(), count, "{width} {ids:?}"),
             Query::Cnf(cnf, options) => {
                 let ours = index.count_cnf(cnf, options, None).unwrap();
-                assert_eq!((ours.count, ours.approx), (count, approx), "{width} {cnf:?} {options:?}");
+                assert_eq!(
+                    (ours.count, ours.approx),
+                    (count, approx),
+                    "{width} {cnf:?} {options:?}"
+                );
                 let theirs: Vec<Vec<u64>> = serde_json::from_value(pointers).unwrap();
                 let ours: Vec<Vec<u64>> = index.find_cnf(cnf, options).unwrap();
-                let bytes = |starts: &Vec<u64>| starts.iter().map(|start| start * width.bytes() as u64).collect();
+                let bytes = |starts: &Vec<u64>| {
+                    starts.iter().map(|start| start * width.bytes() as u64).collect()
+                };
                 let ours: Vec<Vec<u64>> = ours.iter().map(bytes).collect();
                 // No lists at all, instead of empty ones, where a clause occurs nowhere.
-                assert!(ours == theirs || theirs.is_empty() && ours.iter().all(Vec::is_empty), "{width} {cnf:?}");
+                assert!(
+                    ours == theirs || theirs.is_empty() && ours.iter().all(Vec::is_empty),
+                    "{width} {cnf:?}"
+                );
             }
         }
     }
@@ -110,7 +127,13 @@ fn what_is_written_here_opens_there() {
         for shards in SHARDS {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("index");
-            build_from_tokens(documents(width, &mut draw), width, &path, &BuildOptions::with_shards(shards)).unwrap();
+            build_from_tokens(
+                documents(width, &mut draw),
+                width,
+                &path,
+                &BuildOptions::with_shards(shards),
+            )
+            .unwrap();
             assert_answered_alike(&path, width, &mut draw);
         }
     }
@@ -124,11 +147,16 @@ fn what_is_written_there_opens_here() {
     for width in [TokenWidth::U8, TokenWidth::U16] {
         for shards in SHARDS {
             let folder = tempfile::tempdir().unwrap();
-            let (input, theirs, ours) =
-                (folder.path().join("input"), folder.path().join("theirs"), folder.path().join("ours"));
+            let (input, theirs, ours) = (
+                folder.path().join("input"),
+                folder.path().join("theirs"),
+                folder.path().join("ours"),
+            );
             let documents = documents(width, &mut draw);
-            let text = |ids: &Vec<u32>| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
-            let lines: String = documents.iter().map(|ids| format!("{}\n", json!({"text": text(ids)}))).collect();
+            let text =
+                |ids: &Vec<u32>| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(" ");
+            let lines: String =
+                documents.iter().map(|ids| format!("{}\n", json!({"text": text(ids)}))).collect();
             std::fs::create_dir(&input).unwrap();
             std::fs::write(input.join("ids.jsonl"), lines).unwrap();
             let indexer = Command::new(python())
@@ -142,7 +170,9 @@ fn what_is_written_there_opens_here() {
             verify(&theirs, OpenOptions::with_token_width(width), Level::Full).unwrap();
             assert_answered_alike(&theirs, width, &mut draw);
             build_from_tokens(documents, width, &ours, &BuildOptions::with_shards(shards)).unwrap();
-            for file in (0..shards).flat_map(|k| ["tokenized", "table", "offset"].map(|name| format!("{name}.{k}"))) {
+            for file in (0..shards)
+                .flat_map(|k| ["tokenized", "table", "offset"].map(|name| format!("{name}.{k}")))
+            {
                 let read = |folder: &Path| std::fs::read(folder.join(&file)).unwrap();
                 assert!(read(&theirs) == read(&ours), "{width}, {shards} shards: {file} differs");
             }

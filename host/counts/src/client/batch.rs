@@ -8,7 +8,8 @@ pub(super) struct Asked {
     pub(super) text: String,
 }
 
-/// Parts of at most so many queries and, where there are several in a part, so many bytes of JSON; in order.
+/// Parts of at most so many queries and, where there are several in a part, so many bytes of JSON;
+/// in order.
 pub(super) fn divide(asked: Vec<Asked>, most: usize, most_bytes: usize) -> Vec<Vec<Asked>> {
     let mut parts: Vec<Vec<Asked>> = Vec::new();
     let mut bytes = 0;
@@ -45,7 +46,11 @@ mod tests {
     fn parts_hold_what_a_request_may_hold() {
         assert!(lengths(&[], 2, 100).is_empty());
         assert_eq!(lengths(&["a", "b", "c", "d", "e"], 2, 100), [2, 2, 1]);
-        assert_eq!(lengths(&["a", "b", "c"], 9, 8), [2, 1], "each is four bytes with quotation marks and comma");
+        assert_eq!(
+            lengths(&["a", "b", "c"], 9, 8),
+            [2, 1],
+            "each is four bytes with quotation marks and comma"
+        );
         assert_eq!(lengths(&["\n", "b"], 9, 8), [1, 1], "as JSON writes it");
         assert_eq!(lengths(&["far too long", "b", "c"], 9, 8), [1, 2], "the server refuses it");
         assert_eq!(lengths(&["a", "b"], 0, 0), [1, 1], "a server that takes nothing says so");

@@ -33,7 +33,12 @@ pub(super) struct Cache {
 
 impl Cache {
     /// Opens the file of a server's index in `dir`, which is created if need be.
-    pub(super) fn open(dir: &Path, url: &str, index: &str, options: CnfOptions) -> Result<Self, RemoteError> {
+    pub(super) fn open(
+        dir: &Path,
+        url: &str,
+        index: &str,
+        options: CnfOptions,
+    ) -> Result<Self, RemoteError> {
         let path = dir.join(file_name(url, index));
         let failed = |action| {
             let path = path.clone();
@@ -54,7 +59,12 @@ impl Cache {
         self.lock().get(&(query.to_owned(), enough)).copied()
     }
 
-    pub(super) fn put(&self, query: &str, enough: Option<u64>, counted: Counted) -> Result<(), RemoteError> {
+    pub(super) fn put(
+        &self,
+        query: &str,
+        enough: Option<u64>,
+        counted: Counted,
+    ) -> Result<(), RemoteError> {
         let line = Line { query: query.to_owned(), options: self.options, enough, counted };
         self.lines.append(&line).map_err(|source| RemoteError::Cache {
             action: "append to",
@@ -79,7 +89,9 @@ fn file_name(url: &str, index: &str) -> String {
 
 /// Tells a handful of servers apart.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
+    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use crate::TokenError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// The server does not say that it counts in this mode. The public API has no words for `exact` and `span`.
+    /// The server does not say that it counts in this mode. The public API has no words for `exact`
+    /// and `span`.
     #[error(
         "{url} does not say that it counts in the mode `{}`, as `corver-host index serve` does; use `compatible`, or an index on this machine",
         format!("{mode:?}").to_lowercase()

@@ -35,22 +35,26 @@ fn read<T: DeserializeOwned>(answer: &corver_http::Answer) -> Result<T, Failure>
     match serde_json::from_slice(&answer.body) {
         Ok(Reply::Error { error }) => Err(Failure::Refused(error)),
         Ok(Reply::Answer(told)) if answer.is_success() => Ok(told),
-        _ if answer.is_success() => {
-            Err(Failure::passing(format!("no answer of Infini-gram's API, but {}", excerpt(&answer.body))))
-        }
+        _ if answer.is_success() => Err(Failure::passing(format!(
+            "no answer of Infini-gram's API, but {}",
+            excerpt(&answer.body)
+        ))),
         _ => Err(answer.refusal()),
     }
 }
 
-/// What the server says about itself; `None` where it is none of ours: others may have any status for this. A server that says
-/// `Retry-After` is busy, and so is any that has a passing failure where it `must_be_ours`.
+/// What the server says about itself; `None` where it is none of ours: others may have any status
+/// for this. A server that says `Retry-After` is busy, and so is any that has a passing failure
+/// where it `must_be_ours`.
 pub(super) fn about(client: &Client, must_be_ours: bool) -> Result<Option<About>, Failure> {
     let answer = client.get()?;
     if answer.is_unauthorized() {
         return Err(Failure::Refused(excerpt(&answer.body)));
     }
     match answer.passing() {
-        Some(Failure::Passing { problem, retry_after }) if retry_after.is_zero() && !must_be_ours => {
+        Some(Failure::Passing { problem, retry_after })
+            if retry_after.is_zero() && !must_be_ours =>
+        {
             tracing::warn!(
                 url = client.url(),
                 problem,

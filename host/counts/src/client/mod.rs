@@ -24,11 +24,13 @@ pub use error::RemoteError;
 
 /// Asks a server for counts, patiently.
 ///
-/// An attempt fails in passing where the connection is lost or takes too long, where the answer is none, and with the states
-/// 408, 429 and 5xx. It is then repeated, after a wait that doubles and follows `Retry-After`, until the patience of
+/// An attempt fails in passing where the connection is lost or takes too long, where the answer is
+/// none, and with the states 408, 429 and 5xx. It is then repeated, after a wait that doubles and
+/// follows `Retry-After`, until the patience of
 /// [`RemoteSettings`] is at its end. A refusal is final. A batch ends with its first final failure.
 ///
-/// A server of ours is asked many queries at once, with what is enough for each; any other one by one, and for whole counts.
+/// A server of ours is asked many queries at once, with what is enough for each; any other one by
+/// one, and for whole counts.
 #[derive(Debug)]
 pub struct Remote {
     client: Client,
@@ -42,12 +44,13 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Prepares to ask for an index by its name, always with the same options. The server is asked what it is. Answers are kept
-    /// in files in `cache_dir`, where one is given and the settings want it.
+    /// Prepares to ask for an index by its name, always with the same options. The server is asked
+    /// what it is. Answers are kept in files in `cache_dir`, where one is given and the settings
+    /// want it.
     ///
     /// # Errors
-    /// Where the URL, the token or a setting cannot be used, or the cache not be opened; where the server does not answer at all,
-    /// has another index, or cannot count in this mode.
+    /// Where the URL, the token or a setting cannot be used, or the cache not be opened; where the
+    /// server does not answer at all, has another index, or cannot count in this mode.
     pub fn open(
         url: &str,
         index: &str,
@@ -55,7 +58,8 @@ impl Remote {
         settings: &RemoteSettings,
         cache_dir: Option<&Path>,
     ) -> Result<Self, RemoteError> {
-        if let Some(problem) = corver_settings::check("corpus.remote", settings).into_iter().next() {
+        if let Some(problem) = corver_settings::check("corpus.remote", settings).into_iter().next()
+        {
             return Err(problem.into());
         }
         let timeout = Duration::from_secs_f64(settings.timeout_s);
@@ -66,7 +70,10 @@ impl Remote {
             client,
             index: index.to_owned(),
             options,
-            patience: Patience::new(Duration::from_secs_f64(settings.patience_s), settings.requests_per_second),
+            patience: Patience::new(
+                Duration::from_secs_f64(settings.patience_s),
+                settings.requests_per_second,
+            ),
             connections: settings.connections,
             cache: cache_dir.map(|dir| Cache::open(dir, url, index, options)).transpose()?,
             about: None,
@@ -101,14 +108,20 @@ impl Remote {
         self.about.as_ref().and_then(|about| about.part.clone())
     }
 
-    /// A count with everything that the server says about it; `None` for a query that the API has no words for, or a word
-    /// without tokens.
+    /// A count with everything that the server says about it; `None` for a query that the API has
+    /// no words for, or a word without tokens.
     ///
     /// # Errors
     /// Where the server refuses the query, or gives no answer for as long as patience lasts.
     pub fn count_words(&self, all_of: &[Vec<String>]) -> Result<Option<CnfCount>, RemoteError> {
-        let counted = self.count_all(&[Query { all_of: all_of.to_vec(), enough: None }])?.pop().flatten();
-        Ok(counted.map(|Counted { count, approx, exact }| CnfCount { count, approx, sampled: !exact, at_least: false }))
+        let counted =
+            self.count_all(&[Query { all_of: all_of.to_vec(), enough: None }])?.pop().flatten();
+        Ok(counted.map(|Counted { count, approx, exact }| CnfCount {
+            count,
+            approx,
+            sampled: !exact,
+            at_least: false,
+        }))
     }
 
     fn count_all(&self, queries: &[Query]) -> Result<Vec<Option<Counted>>, RemoteError> {
@@ -123,7 +136,8 @@ impl Remote {
                 unknown.entry(enough).or_default().push(Asked { place, text });
             }
         }
-        let divide = |(enough, asked)| self.divide(asked).into_iter().map(move |part| (enough, part));
+        let divide =
+            |(enough, asked)| self.divide(asked).into_iter().map(move |part| (enough, part));
         for (place, counted) in self.ask_all(unknown.into_iter().flat_map(divide).collect())? {
             counts[place] = counted;
         }
@@ -142,9 +156,12 @@ impl Remote {
         batch::divide(asked, most, body_bytes.saturating_sub(around))
     }
 
-    /// Asks for all of these, as many requests at a time as there are connections. The answers come in any order, with their
-    /// places.
-    fn ask_all(&self, parts: Vec<(Option<u64>, Vec<Asked>)>) -> Result<Vec<(usize, Option<Counted>)>, RemoteError> {
+    /// Asks for all of these, as many requests at a time as there are connections. The answers come
+    /// in any order, with their places.
+    fn ask_all(
+        &self,
+        parts: Vec<(Option<u64>, Vec<Asked>)>,
+    ) -> Result<Vec<(usize, Option<Counted>)>, RemoteError> {
         let answers = Mutex::new(Vec::new());
         each(parts, self.connections, |(enough, part), failure| {
             if let Some(counts) = self.ask_part(&part, enough, failure)? {
@@ -156,8 +173,8 @@ impl Remote {
         Ok(answers.into_inner().expect("no thread panics with it"))
     }
 
-    /// One request, or several smaller ones where the server says that it is too large. `None` where another request of the
-    /// batch failed first.
+    /// One request, or several smaller ones where the server says that it is too large. `None`
+    /// where another request of the batch failed first.
     fn ask_part(
         &self,
         part: &[Asked],
@@ -171,7 +188,8 @@ impl Remote {
         let answer = match (&self.about, part) {
             (None, [only]) => {
                 let request = Request::new(&self.index, &only.text, &self.options);
-                let ask = || http::count(&self.client, &request).map(|counted| Some(vec![Some(counted)]));
+                let ask =
+                    || http::count(&self.client, &request).map(|counted| Some(vec![Some(counted)]));
                 self.ask(&what, failure, ask)?
             }
             _ => {
@@ -192,7 +210,8 @@ impl Remote {
         Ok(Some(counts))
     }
 
-    /// Writes answers to the cache, if there is one. A cache that cannot be written does not stop a run.
+    /// Writes answers to the cache, if there is one. A cache that cannot be written does not stop a
+    /// run.
     fn keep(&self, part: &[Asked], enough: Option<u64>, counts: &[Option<Counted>]) {
         let Some(cache) = &self.cache else { return };
         for (asked, counted) in part.iter().zip(counts) {
@@ -204,8 +223,8 @@ impl Remote {
         }
     }
 
-    /// Repeats an attempt until there is an answer, a refusal, or no patience left. `None` where another request of the batch
-    /// failed first.
+    /// Repeats an attempt until there is an answer, a refusal, or no patience left. `None` where
+    /// another request of the batch failed first.
     fn ask<T>(
         &self,
         request: &str,
@@ -213,9 +232,12 @@ impl Remote {
         attempt: impl Fn() -> Result<T, Failure>,
     ) -> Result<Option<T>, RemoteError> {
         self.patience.ask(self.client.url(), failure, attempt).map_err(|unanswered| {
-            let (url, index, request) = (self.client.url().to_owned(), self.index.clone(), request.to_owned());
+            let (url, index, request) =
+                (self.client.url().to_owned(), self.index.clone(), request.to_owned());
             match unanswered {
-                Unanswered::Refused(message) => RemoteError::Refused { url, index, request, message },
+                Unanswered::Refused(message) => {
+                    RemoteError::Refused { url, index, request, message }
+                }
                 Unanswered::GaveUp { attempts, seconds, last } => {
                     RemoteError::GaveUp { url, index, request, attempts, seconds, last }
                 }
@@ -236,14 +258,18 @@ impl Counter for Remote {
     /// Only our server says.
     fn size(&self) -> CorpusSize {
         let about = self.about.as_ref();
-        CorpusSize { tokens: about.map(|about| about.tokens), documents: about.map(|about| about.documents) }
+        CorpusSize {
+            tokens: about.map(|about| about.tokens),
+            documents: about.map(|about| about.documents),
+        }
     }
 }
 
-/// AND of ORs as the API writes it; `None` where the text would mean something else or nothing: a term is empty, or holds an
-/// operator.
+/// AND of ORs as the API writes it; `None` where the text would mean something else or nothing: a
+/// term is empty, or holds an operator.
 fn query_text(all_of: &[Vec<String>]) -> Option<String> {
-    let trimmed: Vec<Vec<&str>> = all_of.iter().map(|words| words.iter().map(|word| word.trim()).collect()).collect();
+    let trimmed: Vec<Vec<&str>> =
+        all_of.iter().map(|words| words.iter().map(|word| word.trim()).collect()).collect();
     let text = trimmed.iter().map(|words| words.join(" OR ")).collect::<Vec<_>>().join(" AND ");
     // Read back by the very rules of the other side.
     corver_corpus::parse_query(&text).is_ok_and(|read| read == trimmed).then_some(text)
@@ -257,7 +283,10 @@ mod tests {
     fn queries_are_written_so_that_they_read_back() {
         let text = |all_of: &[&[&str]]| {
             query_text(
-                &all_of.iter().map(|words| words.iter().map(|&word| word.to_owned()).collect()).collect::<Vec<_>>(),
+                &all_of
+                    .iter()
+                    .map(|words| words.iter().map(|&word| word.to_owned()).collect())
+                    .collect::<Vec<_>>(),
             )
         };
         assert_eq!(

@@ -19,7 +19,9 @@ pub const PROMPT_SUFFIX: &str = "\n";
 /// A folder that cannot be written.
 pub fn write(folder: &Path, model: &Model, tokenizer: &Tokenizer) -> Result<()> {
     std::fs::create_dir_all(folder)?;
-    let file = |name, bytes: &[u8]| std::fs::write(folder.join(name), bytes).with_context(|| format!("writing {name}"));
+    let file = |name, bytes: &[u8]| {
+        std::fs::write(folder.join(name), bytes).with_context(|| format!("writing {name}"))
+    };
     let tokenizer = tokenizer.to_string(false).map_err(anyhow::Error::from_boxed)?;
     file("tokenizer.json", tokenizer.as_bytes())?;
     file("extractor.toml", settings().as_bytes())?;
@@ -83,11 +85,20 @@ mod tests {
             .iter()
             .map(|completion| tokenizer.decode(&completion.tokens, true).unwrap())
             .collect();
-        assert!(expected.iter().all(|reply| reply.len() > 100) && expected[0] != expected[1], "{expected:?}");
+        assert!(
+            expected.iter().all(|reply| reply.len() > 100) && expected[0] != expected[1],
+            "{expected:?}"
+        );
         let runtime = RuntimeLibrary::find(None).unwrap();
-        let extractor = Extractor::open(folder.path(), Options::default(), Device::Cpu, &runtime).unwrap();
+        let extractor =
+            Extractor::open(folder.path(), Options::default(), Device::Cpu, &runtime).unwrap();
         let replies = extractor.replies(&sentences).unwrap();
         // A reply ends where its list closes, if that is before its last token.
-        assert!(replies.iter().zip(&expected).all(|(reply, whole)| whole.starts_with(&**reply) && reply.len() > 100));
+        assert!(
+            replies
+                .iter()
+                .zip(&expected)
+                .all(|(reply, whole)| whole.starts_with(&**reply) && reply.len() > 100)
+        );
     }
 }

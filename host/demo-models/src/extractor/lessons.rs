@@ -13,15 +13,18 @@ use super::tokenizer::END;
 
 /// Sentences that teach the tokenizer.
 const TOKENIZER_SENTENCES: usize = 8000;
-/// Share of the worlds drawn that is the demo's own, whose names are then read almost without fail; the other worlds, and
-/// the strange names, teach to copy names that are new.
+/// Share of the worlds drawn that is the demo's own, whose names are then read almost without fail;
+/// the other worlds, and the strange names, teach to copy names that are new.
 const OWN_WORLD: f64 = 0.4;
-/// Share of the sentences whose names are no names of any world, but random letters: copying must not depend on them.
+/// Share of the sentences whose names are no names of any world, but random letters: copying must
+/// not depend on them.
 const STRANGE: f64 = 0.08;
-/// Share of the drawn sentences that are taken up, by the number of their facts: two are harder to learn than none.
+/// Share of the drawn sentences that are taken up, by the number of their facts: two are harder to
+/// learn than none.
 const TAKEN_UP: [f64; 3] = [0.15, 0.3, 1.0];
 
-/// The names of one world would get tokens of their own, and other names odd ones; so it is many worlds.
+/// The names of one world would get tokens of their own, and other names odd ones; so it is many
+/// worlds.
 pub fn tokenizer_text(rng: &mut impl Rng) -> Vec<String> {
     let mut text = vec![PROMPT_PREFIX.to_owned(); TOKENIZER_SENTENCES / 20];
     while text.len() < TOKENIZER_SENTENCES {
@@ -39,7 +42,8 @@ fn new_world(rng: &mut impl Rng) -> World {
 fn reply(triplets: &[Triplet]) -> String {
     let escape = |text: &str| text.replace('\\', "\\\\").replace('"', "\\\"");
     let list = |triplet: &Triplet| {
-        let parts = [&triplet.head, &triplet.relation, &triplet.tail].map(|part| format!("\"{}\"", escape(part)));
+        let parts = [&triplet.head, &triplet.relation, &triplet.tail]
+            .map(|part| format!("\"{}\"", escape(part)));
         format!("[{}]", parts.join(", "))
     };
     format!("[{}]", triplets.iter().map(list).collect::<Vec<_>>().join(", "))
@@ -61,7 +65,8 @@ fn strange_sentence(rng: &mut impl Rng) -> Sample {
         let num_words = *pick(&[1, 2, 2, 2, 3], rng);
         let words = (0..num_words).map(|_| {
             let length = rng.random_range(2..=9);
-            let letters: String = (0..length).map(|_| char::from(rng.random_range(b'a'..=b'z'))).collect();
+            let letters: String =
+                (0..length).map(|_| char::from(rng.random_range(b'a'..=b'z'))).collect();
             format!("{}{}", letters[..1].to_uppercase(), &letters[1..])
         });
         words.collect::<Vec<_>>().join(" ")
@@ -82,15 +87,21 @@ pub struct Lessons<'a> {
 
 impl<'a> Lessons<'a> {
     pub fn new(tokenizer: &'a Tokenizer) -> Result<Self> {
-        let end = tokenizer.token_to_id(END).context("the tokenizer has no token that ends a reply")?;
+        let end =
+            tokenizer.token_to_id(END).context("the tokenizer has no token that ends a reply")?;
         Ok(Self { tokenizer, prefix: encode(tokenizer, PROMPT_PREFIX)?, end })
     }
 
     /// Examples from one world.
     pub fn draw(&self, many: usize, rng: &mut impl Rng) -> Result<Vec<Example>> {
         let world = if rng.random_bool(OWN_WORLD) { demo_world() } else { new_world(rng) };
-        let mut example =
-            || self.example(&if rng.random_bool(STRANGE) { strange_sentence(rng) } else { sentence(&world, rng) });
+        let mut example = || {
+            self.example(&if rng.random_bool(STRANGE) {
+                strange_sentence(rng)
+            } else {
+                sentence(&world, rng)
+            })
+        };
         (0..many).map(|_| example()).collect()
     }
 

@@ -1,4 +1,5 @@
-//! How often an extractor finds exactly what a sentence states, among sentences that training never shows.
+//! How often an extractor finds exactly what a sentence states, among sentences that training never
+//! shows.
 
 use anyhow::Result;
 use corver_core::{Extractor, Triplet};
@@ -59,14 +60,15 @@ impl ExtractorQuality {
     }
 }
 
-/// Whether a sentence is kept from training: its text decides. Sentences without a fact are few, such as “I don't know.”,
-/// and all of them may be trained on.
+/// Whether a sentence is kept from training: its text decides. Sentences without a fact are few,
+/// such as “I don't know.”, and all of them may be trained on.
 pub fn is_held_out(sample: &Sample) -> bool {
-    !sample.triplets.is_empty() && blake3::hash(sample.text.as_bytes()).as_bytes()[0].is_multiple_of(HELD_OUT_ONE_IN)
+    !sample.triplets.is_empty()
+        && blake3::hash(sample.text.as_bytes()).as_bytes()[0].is_multiple_of(HELD_OUT_ONE_IN)
 }
 
-/// Draws `num_sentences` sentences of `world`, in its own proportions of kinds, and compares what is found in them with
-/// what they state. Those with a fact are all held out from training.
+/// Draws `num_sentences` sentences of `world`, in its own proportions of kinds, and compares what
+/// is found in them with what they state. Those with a fact are all held out from training.
 ///
 /// # Errors
 /// Where the extractor fails.
@@ -89,7 +91,9 @@ fn held_out(world: &World, rng: &mut impl Rng) -> Sample {
     let first = world.sentence(rng);
     let num_triplets = first.triplets.len();
     let mut draws = std::iter::once(first).chain(std::iter::repeat_with(|| world.sentence(rng)));
-    let fits = |sample: &Sample| sample.triplets.len() == num_triplets && (num_triplets == 0 || is_held_out(sample));
+    let fits = |sample: &Sample| {
+        sample.triplets.len() == num_triplets && (num_triplets == 0 || is_held_out(sample))
+    };
     draws.find(fits).expect("the draws do not end")
 }
 
@@ -119,7 +123,11 @@ mod tests {
         assert_eq!(quality.total().sentences, 1200);
         assert_eq!(quality.by_triplets[0].share(), 1.0);
         assert_eq!((quality.by_triplets[1].exact, quality.by_triplets[2].exact), (0, 0));
-        assert!(quality.by_triplets.iter().all(|tally| tally.sentences > 100), "{:?}", quality.by_triplets);
+        assert!(
+            quality.by_triplets.iter().all(|tally| tally.sentences > 100),
+            "{:?}",
+            quality.by_triplets
+        );
         assert_eq!(quality.wrong.len(), NUM_KEPT);
     }
 
@@ -129,7 +137,9 @@ mod tests {
         struct Listening(HashMap<String, usize>);
         impl Extractor for Listening {
             fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
-                sentences.iter().for_each(|text| *self.0.entry((*text).to_owned()).or_default() += 1);
+                sentences
+                    .iter()
+                    .for_each(|text| *self.0.entry((*text).to_owned()).or_default() += 1);
                 Ok(vec![Vec::new(); sentences.len()])
             }
         }
@@ -175,8 +185,12 @@ mod tests {
         let mut extractor = shipped();
         let world = demo_world();
         let name = &world.entities()[70].name;
-        let sentences =
-            ["unknown".to_owned(), "I don't know.".to_owned(), name.clone(), format!("Who directed {name}?")];
+        let sentences = [
+            "unknown".to_owned(),
+            "I don't know.".to_owned(),
+            name.clone(),
+            format!("Who directed {name}?"),
+        ];
         let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
         assert_eq!(extractor.extract(&texts).unwrap(), vec![Vec::<Triplet>::new(); texts.len()]);
     }

@@ -17,10 +17,11 @@ use crate::training::Training;
 /// What the shipped extractor was made with.
 pub const SHIPPED: Training = Training { seed: 1, steps: 5000, batch: 32, learning_rate: 3e-3 };
 
-/// The usual N(0, 0.02²) is meant for wide models. At width 128 attention then starts out so flat that copying, which is
-/// all there is to learn here, is late to appear.
+/// The usual N(0, 0.02²) is meant for wide models. At width 128 attention then starts out so flat
+/// that copying, which is all there is to learn here, is late to appear.
 const WIDER_START: f64 = 3.5;
-/// What feeds attention and gates starts wider; what writes back into the residual stream stays small.
+/// What feeds attention and gates starts wider; what writes back into the residual stream stays
+/// small.
 const WIDENED: [&str; 6] = ["embed_tokens", "q_proj", "k_proj", "v_proj", "gate_proj", "up_proj"];
 
 /// Trains on sentences of the demo's world and of ever new ones, and writes the folder.
@@ -29,7 +30,8 @@ const WIDENED: [&str; 6] = ["embed_tokens", "q_proj", "k_proj", "v_proj", "gate_
 /// Where training fails or the folder cannot be written.
 pub fn make(folder: &Path, training: &Training) -> Result<()> {
     let mut rng = ChaCha8Rng::seed_from_u64(training.seed);
-    let tokenizer = train_tokenizer(&tokenizer_text(&mut rng)).map_err(anyhow::Error::from_boxed)?;
+    let tokenizer =
+        train_tokenizer(&tokenizer_text(&mut rng)).map_err(anyhow::Error::from_boxed)?;
     let lessons = Lessons::new(&tokenizer)?;
     let mut model = start(tokenizer.get_vocab_size(true), training.seed)?;
     training.run(&mut model, &mut rng, |many, rng| lessons.draw(many, rng))?;

@@ -1,8 +1,9 @@
 //! What the policy believes about each fact, right or wrong, and how it puts it into words.
 //!
-//! A policy that knew everything would leave nothing to learn, one that knew nothing would never be rewarded. So each
-//! fact has a profile: known, confused (a wrong answer is more likely than the right one) or obscure (many wrong
-//! answers). What is written about often is known more often, as with real models.
+//! A policy that knew everything would leave nothing to learn, one that knew nothing would never be
+//! rewarded. So each fact has a profile: known, confused (a wrong answer is more likely than the
+//! right one) or obscure (many wrong answers). What is written about often is known more often, as
+//! with real models.
 
 use corver_demo::sentence::mid_sentence;
 use corver_demo::{EntityId, Fact, World, pick};
@@ -44,7 +45,8 @@ impl Belief {
             Profile::Obscure => (0.22, &[0.18, 0.14, 0.12, 0.1, 0.08], 0.16),
         };
         let share = truth / fact.tails.len() as f64;
-        let mut answers: Vec<(EntityId, f64)> = fact.tails.iter().map(|&tail| (tail, share)).collect();
+        let mut answers: Vec<(EntityId, f64)> =
+            fact.tails.iter().map(|&tail| (tail, share)).collect();
         for (id, &weight) in wrong_answers(world, fact, wrong.len(), rng).into_iter().zip(wrong) {
             answers.push((id, weight));
         }
@@ -66,7 +68,11 @@ impl Belief {
     /// Probability of a right answer.
     #[must_use]
     pub fn truth(&self, fact: &Fact) -> f64 {
-        self.answers.iter().filter(|(id, _)| fact.tails.contains(id)).map(|(_, weight)| weight).sum()
+        self.answers
+            .iter()
+            .filter(|(id, _)| fact.tails.contains(id))
+            .map(|(_, weight)| weight)
+            .sum()
     }
 }
 
@@ -87,8 +93,9 @@ fn draw_profile(fame: u32, rng: &mut impl Rng) -> Profile {
     }
 }
 
-/// Plausible wrong answers: of the right kind, the first one now and then from the neighbourhood of the fact (the
-/// star instead of the director), which a corpus attests as a pair although the statement is false.
+/// Plausible wrong answers: of the right kind, the first one now and then from the neighbourhood of
+/// the fact (the star instead of the director), which a corpus attests as a pair although the
+/// statement is false.
 fn wrong_answers(world: &World, fact: &Fact, count: usize, rng: &mut impl Rng) -> Vec<EntityId> {
     let kind = fact.relation.kinds().1;
     let is_wrong = |id: &EntityId| !fact.tails.contains(id) && *id != fact.head;
@@ -118,26 +125,38 @@ pub struct Beliefs<'a> {
 impl<'a> Beliefs<'a> {
     /// The beliefs about every fact.
     pub fn draw(world: &'a World, rng: &mut impl Rng) -> Self {
-        Self { world, each: world.facts().iter().map(|fact| Belief::draw(world, fact, rng)).collect() }
+        Self {
+            world,
+            each: world.facts().iter().map(|fact| Belief::draw(world, fact, rng)).collect(),
+        }
     }
 
     /// Share of right answers, over all facts, of a speaker who draws from these beliefs.
     #[must_use]
     pub fn accuracy(&self) -> f64 {
-        let truth: f64 = self.world.facts().iter().zip(&self.each).map(|(fact, belief)| belief.truth(fact)).sum();
+        let truth: f64 = self
+            .world
+            .facts()
+            .iter()
+            .zip(&self.each)
+            .map(|(fact, belief)| belief.truth(fact))
+            .sum();
         truth / self.each.len() as f64
     }
 
-    /// What the policy says when asked for fact number `index` of the world: reasoning, of two to four facts in as many
-    /// sentences or fewer, that states its answer and what else it believes about the entities, as far as it does; then the
-    /// answer. No gold checks the rest.
+    /// What the policy says when asked for fact number `index` of the world: reasoning, of two to
+    /// four facts in as many sentences or fewer, that states its answer and what else it believes
+    /// about the entities, as far as it does; then the answer. No gold checks the rest.
     pub fn completion(&self, index: usize, rng: &mut impl Rng) -> String {
         let world = self.world;
         let fact = &world.facts()[index];
         let Some(answer) = self.each[index].answer(rng) else { return REFUSAL.to_owned() };
         let mut sentences = vec![state(world, fact, answer, rng)];
-        let mut asides: Vec<usize> =
-            world.fact_numbers(fact.head).filter(|&aside| aside != index).chain(world.fact_numbers(answer)).collect();
+        let mut asides: Vec<usize> = world
+            .fact_numbers(fact.head)
+            .filter(|&aside| aside != index)
+            .chain(world.fact_numbers(answer))
+            .collect();
         asides.shuffle(rng);
         let num_asides = *pick(&[1, 1, 2, 2, 2, 3], rng);
         for aside in asides.into_iter().take(num_asides) {
@@ -185,11 +204,17 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for fact in world.facts() {
             let belief = Belief::draw(&world, fact, &mut rng);
-            let sum: f64 = belief.answers.iter().map(|(_, weight)| weight).sum::<f64>() + belief.refusal;
+            let sum: f64 =
+                belief.answers.iter().map(|(_, weight)| weight).sum::<f64>() + belief.refusal;
             assert!((sum - 1.0).abs() < 1e-9, "{sum}");
             let wrong = belief.answers.iter().filter(|(id, _)| !fact.tails.contains(id)).count();
             assert_eq!(wrong, belief.answers.len() - fact.tails.len());
-            assert!(belief.answers.iter().all(|(id, _)| world.entity(*id).kind == fact.relation.kinds().1));
+            assert!(
+                belief
+                    .answers
+                    .iter()
+                    .all(|(id, _)| world.entity(*id).kind == fact.relation.kinds().1)
+            );
         }
     }
 
@@ -204,8 +229,11 @@ mod tests {
     fn completions_keep_the_format_and_are_graded_by_the_world() {
         let world = World::generate(2, &WorldSize::default());
         let mut rng = ChaCha8Rng::seed_from_u64(1);
-        let certain =
-            |fact: &Fact| Belief { profile: Profile::Known, answers: vec![(fact.tails[0], 1.0)], refusal: 0.0 };
+        let certain = |fact: &Fact| Belief {
+            profile: Profile::Known,
+            answers: vec![(fact.tails[0], 1.0)],
+            refusal: 0.0,
+        };
         let knowing = Beliefs { world: &world, each: world.facts().iter().map(certain).collect() };
         let silent = Belief { profile: Profile::Obscure, answers: Vec::new(), refusal: 1.0 };
         let silent = Beliefs { world: &world, each: vec![silent; world.facts().len()] };
@@ -216,7 +244,10 @@ mod tests {
                 assert_eq!(format_reward(&text, compatibility), 1.0, "{text}");
             }
             assert_eq!(AnswerRule::Paper.grade(&text, &golds), Label::Good, "{text}");
-            assert_eq!(AnswerRule::Paper.grade(&silent.completion(n, &mut rng), &golds), Label::NotAttempted);
+            assert_eq!(
+                AnswerRule::Paper.grade(&silent.completion(n, &mut rng), &golds),
+                Label::NotAttempted
+            );
         }
     }
 }

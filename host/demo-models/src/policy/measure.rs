@@ -28,8 +28,17 @@ const MAX_COMPLETION: usize = 96;
 ///
 /// # Errors
 /// Where the tokenizer or libtorch fails.
-pub fn measure(world: &World, model: &Model, tokenizer: &ChatTokenizer, seed: u64) -> Result<PolicyQuality> {
-    let sampled = Sampling { num_generations: 1, max_completion_length: MAX_COMPLETION, ..Sampling::default() };
+pub fn measure(
+    world: &World,
+    model: &Model,
+    tokenizer: &ChatTokenizer,
+    seed: u64,
+) -> Result<PolicyQuality> {
+    let sampled = Sampling {
+        num_generations: 1,
+        max_completion_length: MAX_COMPLETION,
+        ..Sampling::default()
+    };
     let greedy = Sampling::greedy(MAX_COMPLETION);
     let (train, held_out) = (world.questions(Split::Train), world.questions(Split::HeldOut));
     let (sampled_train, refused) = shares(model, tokenizer, &train, &sampled, seed)?;
@@ -51,8 +60,10 @@ fn shares(
 ) -> Result<(f64, f64)> {
     let (mut right, mut refused, mut all) = (0, 0, 0);
     for questions in questions.chunks(64) {
-        let prompts: Vec<Vec<u32>> =
-            questions.iter().map(|q| tokenizer.prompt(None, &q.question)).collect::<Result<_, _>>()?;
+        let prompts: Vec<Vec<u32>> = questions
+            .iter()
+            .map(|q| tokenizer.prompt(None, &q.question))
+            .collect::<Result<_, _>>()?;
         let prompts: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         let completions = sample(model, &prompts, sampling, tokenizer.stop_tokens(), seed)?;
         for (n, completion) in completions.iter().enumerate() {
@@ -80,7 +91,8 @@ mod tests {
     fn the_shipped_policy_knows_the_world_imperfectly() {
         let cache = tempfile::tempdir().unwrap();
         let folder = materialise(cache.path()).unwrap().policy;
-        let model = Model::load(&folder, Precision::F32, find_device(Device::Cpu).unwrap()).unwrap();
+        let model =
+            Model::load(&folder, Precision::F32, find_device(Device::Cpu).unwrap()).unwrap();
         let tokenizer = ChatTokenizer::load(&folder).unwrap();
         let quality = measure(&demo_world(), &model, &tokenizer, 1).unwrap();
         assert!((0.35..=0.65).contains(&quality.sampled), "{quality:?}");

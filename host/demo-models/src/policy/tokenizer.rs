@@ -1,7 +1,8 @@
-//! The demo's tokenizer: byte-level BPE learned from the world's own text, with a chat template in Qwen's manner.
+//! The demo's tokenizer: byte-level BPE learned from the world's own text, with a chat template in
+//! Qwen's manner.
 //!
-//! The policy, and the index of the demo corpus, both use it. The tags of the answer format are single tokens, as
-//! `<think>` is in Qwen3: not special ones, so that decoding keeps them.
+//! The policy, and the index of the demo corpus, both use it. The tags of the answer format are
+//! single tokens, as `<think>` is in Qwen3: not special ones, so that decoding keeps them.
 
 use std::path::Path;
 
@@ -11,7 +12,10 @@ use corver_demo::{Split, World};
 use serde_json::json;
 use tokenizers::decoders::byte_level::ByteLevel;
 use tokenizers::models::bpe::{BPE, BpeTrainer};
-use tokenizers::{AddedToken, DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, Tokenizer, TokenizerBuilder};
+use tokenizers::{
+    AddedToken, DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, Tokenizer,
+    TokenizerBuilder,
+};
 
 /// Ends a document.
 pub const END_OF_TEXT: &str = "<|endoftext|>";
@@ -28,14 +32,18 @@ const CHAT_TEMPLATE: &str = "{%- for message in messages %}\
     {%- endfor %}\
     {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
 
-/// Learns the tokenizer of a world and writes `tokenizer.json`, `tokenizer_config.json` and `generation_config.json`
-/// into `folder`. Returns the vocabulary's size.
+/// Learns the tokenizer of a world and writes `tokenizer.json`, `tokenizer_config.json` and
+/// `generation_config.json` into `folder`. Returns the vocabulary's size.
 ///
 /// # Errors
 /// Where training fails or the folder cannot be written.
 pub fn train_tokenizer(world: &World, folder: &Path) -> Result<usize> {
     let tokenizer = learn(world).map_err(anyhow::Error::from_boxed)?;
-    let id = |token| tokenizer.token_to_id(token).with_context(|| format!("the tokenizer has no token `{token}`"));
+    let id = |token| {
+        tokenizer
+            .token_to_id(token)
+            .with_context(|| format!("the tokenizer has no token `{token}`"))
+    };
     let generation = json!({
         "eos_token_id": [id(TURN_END)?, id(END_OF_TEXT)?],
         "pad_token_id": id(END_OF_TEXT)?,
@@ -49,7 +57,9 @@ pub fn train_tokenizer(world: &World, folder: &Path) -> Result<usize> {
         "chat_template": CHAT_TEMPLATE,
     });
     std::fs::create_dir_all(folder)?;
-    let file = |name, text: &str| std::fs::write(folder.join(name), text).with_context(|| format!("writing {name}"));
+    let file = |name, text: &str| {
+        std::fs::write(folder.join(name), text).with_context(|| format!("writing {name}"))
+    };
     file("tokenizer.json", &tokenizer.to_string(true).map_err(anyhow::Error::from_boxed)?)?;
     file("tokenizer_config.json", &format!("{config:#}\n"))?;
     file("generation_config.json", &format!("{generation:#}\n"))?;
@@ -67,19 +77,22 @@ fn learn(world: &World) -> tokenizers::Result<Tokenizer> {
         .special_tokens(special.into_iter().chain(tags).collect())
         .build();
     let byte_level = ByteLevel::new(false, true, true);
-    let mut tokenizer = TokenizerBuilder::<BPE, NormalizerWrapper, _, PostProcessorWrapper, DecoderWrapper>::new()
-        .with_model(BPE::default())
-        .with_pre_tokenizer(Some(byte_level))
-        .with_decoder(Some(byte_level.into()))
-        .build()?;
+    let mut tokenizer =
+        TokenizerBuilder::<BPE, NormalizerWrapper, _, PostProcessorWrapper, DecoderWrapper>::new()
+            .with_model(BPE::default())
+            .with_pre_tokenizer(Some(byte_level))
+            .with_decoder(Some(byte_level.into()))
+            .build()?;
     tokenizer.train(&mut trainer, training_text(world).into_iter())?;
     Ok(tokenizer.into())
 }
 
-/// Articles, questions, and what else is said; the last two give the words at the start of a text their tokens.
+/// Articles, questions, and what else is said; the last two give the words at the start of a text
+/// their tokens.
 fn training_text(world: &World) -> Vec<String> {
     let articles = world.articles().map(|article| article.text);
-    let questions = [Split::Train, Split::HeldOut].map(|split| world.questions(split)).into_iter().flatten();
+    let questions =
+        [Split::Train, Split::HeldOut].map(|split| world.questions(split)).into_iter().flatten();
     articles
         .chain(questions.map(|question| question.question))
         .chain(text_for_vocabulary(world))
@@ -137,7 +150,8 @@ mod tests {
         train_tokenizer(&demo_world(), folder.path()).unwrap();
         let shipped = materialise(&folder.path().join("cache")).unwrap().policy;
         for name in ["tokenizer.json", "tokenizer_config.json", "generation_config.json"] {
-            let [made, shipped] = [folder.path(), &shipped].map(|at| std::fs::read_to_string(at.join(name)).unwrap());
+            let [made, shipped] =
+                [folder.path(), &shipped].map(|at| std::fs::read_to_string(at.join(name)).unwrap());
             assert!(made == shipped, "{name} has changed: make the policy again");
         }
     }

@@ -19,7 +19,8 @@ use crate::training::Training;
 /// What the shipped policy was made with.
 pub const SHIPPED: Training = Training { seed: 1, steps: 1800, batch: 64, learning_rate: 3e-3 };
 
-/// Trains tokenizer and policy of a world, writes a Hugging Face folder, and measures what came out.
+/// Trains tokenizer and policy of a world, writes a Hugging Face folder, and measures what came
+/// out.
 ///
 /// # Errors
 /// Where training fails or the folder cannot be written.
@@ -65,12 +66,19 @@ struct Lessons<'a> {
 }
 
 impl<'a> Lessons<'a> {
-    fn new(world: &'a World, beliefs: &'a Beliefs<'a>, tokenizer: &'a ChatTokenizer) -> Result<Self> {
+    fn new(
+        world: &'a World,
+        beliefs: &'a Beliefs<'a>,
+        tokenizer: &'a ChatTokenizer,
+    ) -> Result<Self> {
         let prompts = world
             .facts()
             .iter()
             .map(|fact| {
-                world.questions_of(fact, Split::Train).map(|q| Ok(tokenizer.prompt(None, &q.question)?)).collect()
+                world
+                    .questions_of(fact, Split::Train)
+                    .map(|q| Ok(tokenizer.prompt(None, &q.question)?))
+                    .collect()
             })
             .collect::<Result<_>>()?;
         let stop = tokenizer.id(TURN_END).context("the tokenizer has no token that ends a turn")?;
@@ -101,7 +109,8 @@ mod tests {
     fn a_folder_comes_out_whole() {
         let folder = tempfile::tempdir().unwrap();
         let world = World::generate(1, &WorldSize::with_facts(1));
-        let quality = make(&world, folder.path(), &Training { steps: 3, batch: 4, ..SHIPPED }).unwrap();
+        let quality =
+            make(&world, folder.path(), &Training { steps: 3, batch: 4, ..SHIPPED }).unwrap();
         assert!(quality.sampled < 0.2, "{quality:?}");
         Model::load(folder.path(), Precision::F32, find_device(Device::Cpu).unwrap()).unwrap();
         assert_eq!(ChatTokenizer::load(folder.path()).unwrap().stop_tokens().len(), 2);

@@ -10,13 +10,15 @@ use crate::reader::{Asked, Reader};
 use crate::world::World;
 
 /// Said of anything else: a chat model always replies.
-const NOT_UNDERSTOOD: &str = "I do not understand this. I split texts, judge answers, and verify or rate statements.";
+const NOT_UNDERSTOOD: &str =
+    "I do not understand this. I split texts, judge answers, and verify or rate statements.";
 /// Where a text has no statement.
 const NONE: &str = "NONE";
 /// Characters of a token: the demo's model has no tokenizer.
 const TOKEN: usize = 4;
 
-/// Knows all facts of a world, and understands these fields of the user's last message, as `<name>…</name>`:
+/// Knows all facts of a world, and understands these fields of the user's last message, as
+/// `<name>…</name>`:
 ///
 /// | fields | reply |
 /// | --- | --- |
@@ -25,11 +27,12 @@ const TOKEN: usize = 4;
 /// | `statement`, `passage` any number of times | `Correct` or `Wrong` where a passage names whom it is about, `Vague` elsewhere |
 /// | `question`, `statement` | `5`: about what is asked; `3`: about whom is asked; `1` |
 ///
-/// A statement is a clause that says something of somebody, with its subject and as a sentence of its own. A wrong reply is another one
-/// of the list; to a text, one that leaves out a statement, or takes a text without any for one.
+/// A statement is a clause that says something of somebody, with its subject and as a sentence of
+/// its own. A wrong reply is another one of the list; to a text, one that leaves out a statement,
+/// or takes a text without any for one.
 ///
-/// Temperature and bounds of a prompt change nothing; another seed of the prompt may make a right answer wrong. Usage is counted as one
-/// token for 4 characters of the messages, rounded up.
+/// Temperature and bounds of a prompt change nothing; another seed of the prompt may make a right
+/// answer wrong. Usage is counted as one token for 4 characters of the messages, rounded up.
 #[derive(Debug, Clone)]
 pub struct DemoChat {
     reader: Reader,
@@ -63,9 +66,10 @@ impl DemoChat {
         let Some(request) = Request::of(message) else { return NOT_UNDERSTOOD.to_owned() };
         let Replies { right, wrong } = match request {
             Request::Statements { question, text } => self.statements(question, text),
-            Request::Judge { golds, answer } => {
-                Replies::of(letter(AnswerRule::Paper.grade_answer(answer, &golds)), &["A", "B", "C"])
-            }
+            Request::Judge { golds, answer } => Replies::of(
+                letter(AnswerRule::Paper.grade_answer(answer, &golds)),
+                &["A", "B", "C"],
+            ),
             Request::Verify { statement, passages } => {
                 Replies::of(self.verified(statement, &passages), &["Correct", "Wrong", "Vague"])
             }
@@ -81,9 +85,12 @@ impl DemoChat {
     fn statements(&self, question: &str, text: &str) -> Replies {
         let asked = self.reader.asked(question);
         let clauses = self.reader.clauses(text, asked.as_ref());
-        let lines: Vec<String> = clauses.iter().map(|clause| format!("- {}.", sentence_case(&clause.text))).collect();
-        let listed = |lines: &[String]| if lines.is_empty() { NONE.to_owned() } else { lines.join("\n") };
-        let without = |left_out: usize| listed(&[&lines[..left_out], &lines[left_out + 1..]].concat());
+        let lines: Vec<String> =
+            clauses.iter().map(|clause| format!("- {}.", sentence_case(&clause.text))).collect();
+        let listed =
+            |lines: &[String]| if lines.is_empty() { NONE.to_owned() } else { lines.join("\n") };
+        let without =
+            |left_out: usize| listed(&[&lines[..left_out], &lines[left_out + 1..]].concat());
         let words: Vec<&str> = text.split_whitespace().collect();
         let wrong = match lines.len() {
             0 if words.is_empty() => Vec::new(),
@@ -96,7 +103,8 @@ impl DemoChat {
     /// Decided by what is true, of subjects that the passages name.
     fn verified(&self, statement: &str, passages: &[&str]) -> &'static str {
         let facts = self.reader.facts(statement, None);
-        let is_named = |name: &String| passages.iter().any(|passage| passage.contains(name.as_str()));
+        let is_named =
+            |name: &String| passages.iter().any(|passage| passage.contains(name.as_str()));
         match self.truth.is_true(statement) {
             Some(is_true) if facts.iter().all(|fact| is_named(&fact.head)) => {
                 if is_true {
@@ -126,8 +134,12 @@ impl ChatModel for DemoChat {
     fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
         let reply = |prompt: &Prompt| {
             let content = self.content(prompt);
-            let asked: usize = prompt.messages.iter().map(|message| message.content.chars().count()).sum();
-            let usage = Usage { prompt_tokens: tokens(asked), completion_tokens: tokens(content.chars().count()) };
+            let asked: usize =
+                prompt.messages.iter().map(|message| message.content.chars().count()).sum();
+            let usage = Usage {
+                prompt_tokens: tokens(asked),
+                completion_tokens: tokens(content.chars().count()),
+            };
             ChatReply { content, usage }
         };
         Ok(prompts.iter().map(reply).collect())
@@ -148,7 +160,9 @@ fn tokens(characters: usize) -> u64 {
 
 fn sentence_case(clause: &str) -> String {
     let mut characters = clause.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+    characters
+        .next()
+        .map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
 #[cfg(test)]
@@ -196,7 +210,10 @@ mod tests {
         assert_eq!(ask(&question, &pronoun), both);
         assert_eq!(ask(&question, &director), format!("- {film} was directed by {director}."));
         let inner = format!("{film} is set in {city}, and the director of {film} was {director}.");
-        assert_eq!(ask("", &inner), format!("- {film} is set in {city}.\n- The director of {film} was {director}."));
+        assert_eq!(
+            ask("", &inner),
+            format!("- {film} is set in {city}.\n- The director of {film} was {director}.")
+        );
         for nothing in ["", "I don't know.", &question] {
             assert_eq!(ask(&question, nothing), "NONE", "{nothing}");
         }
@@ -207,7 +224,11 @@ mod tests {
         let (world, ..) = world();
         let ask = |answer: &str| {
             let golds = "<gold>Port Abc</gold><gold>Port Def</gold>";
-            said(&world, 0.0, &format!("<question>Where?</question>{golds}<answer>{answer}</answer>"))
+            said(
+                &world,
+                0.0,
+                &format!("<question>Where?</question>{golds}<answer>{answer}</answer>"),
+            )
         };
         assert_eq!(["in Port Def", "Port Ghi", "I don't know", ""].map(ask), ["A", "B", "C", "C"]);
     }
@@ -217,7 +238,11 @@ mod tests {
         let (world, film, director, city) = world();
         let film = world.name(film);
         let ask = |statement: &str, passage: &str| {
-            said(&world, 0.0, &format!("<statement>{statement}</statement><passage>{passage}</passage>"))
+            said(
+                &world,
+                0.0,
+                &format!("<statement>{statement}</statement><passage>{passage}</passage>"),
+            )
         };
         let about = format!("This article is about the film {film}.");
         assert_eq!(ask(&format!("{film} was directed by {director}."), &about), "Correct");
@@ -225,16 +250,24 @@ mod tests {
         assert_eq!(ask(&format!("{film} was directed by Nobody Atall."), &about), "Wrong");
         assert_eq!(ask(&format!("{film} is set in {city}."), "Nothing."), "Vague");
         assert_eq!(ask(&format!("{film} was shot in {city}."), &about), "Vague");
-        assert_eq!(said(&world, 0.0, &format!("<statement>{film} is set in {city}.</statement>")), "Vague");
+        assert_eq!(
+            said(&world, 0.0, &format!("<statement>{film} is set in {city}.</statement>")),
+            "Vague"
+        );
     }
 
     #[test]
     fn statements_about_what_is_asked_help_most() {
         let (world, film, director, city) = world();
-        let question = &world.questions_of(&world.facts_of(film)[0], Split::Train).next().unwrap().question;
+        let question =
+            &world.questions_of(&world.facts_of(film)[0], Split::Train).next().unwrap().question;
         let film = world.name(film);
         let ask = |question: &str, statement: &str| {
-            said(&world, 0.0, &format!("<question>{question}</question><statement>{statement}</statement>"))
+            said(
+                &world,
+                0.0,
+                &format!("<question>{question}</question><statement>{statement}</statement>"),
+            )
         };
         assert_eq!(ask(question, &format!("{director} directed {film}.")), "5");
         assert_eq!(ask(question, &format!("{film} is set in {city}.")), "3");
@@ -252,8 +285,14 @@ mod tests {
             ("<question></question><text>I don't\nknow.</text>".to_owned(), &["- I don't know."]),
             ("<question></question><text> </text>".to_owned(), &["NONE"]),
             ("<question>q</question><gold>a b</gold><answer>a b</answer>".to_owned(), &["B", "C"]),
-            (format!("<statement>{text}</statement><passage>{film}</passage>"), &["Wrong", "Vague"]),
-            (format!("<question>Who directed {film}?</question><statement>{text}</statement>"), &["3", "1"]),
+            (
+                format!("<statement>{text}</statement><passage>{film}</passage>"),
+                &["Wrong", "Vague"],
+            ),
+            (
+                format!("<question>Who directed {film}?</question><statement>{text}</statement>"),
+                &["3", "1"],
+            ),
         ] {
             let reply = said(&world, 1.0, &content);
             assert!(wrong.contains(&reply.as_str()), "{content}: {reply}");
@@ -265,7 +304,9 @@ mod tests {
         let (world, ..) = world();
         let mut model = DemoChat::new(&world, Errors::new(1.0, 1).unwrap());
         let none = Prompt { messages: Vec::new(), ..prompt("") };
-        let replies = model.reply(&[prompt("Hello"), none, prompt("<question>q</question><text></text>")]).unwrap();
+        let replies = model
+            .reply(&[prompt("Hello"), none, prompt("<question>q</question><text></text>")])
+            .unwrap();
         assert!(replies[..2].iter().all(|reply| reply.content == NOT_UNDERSTOOD));
         // “Be brief.” has 9 characters, the message 35, the reply 4.
         assert_eq!(replies[2].usage, Usage { prompt_tokens: 11, completion_tokens: 1 });

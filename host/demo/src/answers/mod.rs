@@ -1,5 +1,6 @@
-//! The world answers what a rule may ask beside counts: natural language inference and chat. It reads its own wordings and is right
-//! about them, but for as many errors as one wants, so that methods with neural verifiers can be tried without any.
+//! The world answers what a rule may ask beside counts: natural language inference and chat. It
+//! reads its own wordings and is right about them, but for as many errors as one wants, so that
+//! methods with neural verifiers can be tried without any.
 
 mod chat;
 mod nli;
@@ -23,7 +24,11 @@ impl Errors {
     /// # Errors
     /// Where the rate is no share.
     pub fn new(rate: f64, seed: u64) -> Result<Self, DemoError> {
-        if (0.0..=1.0).contains(&rate) { Ok(Self { rate, seed }) } else { Err(DemoError::ErrorRate { got: rate }) }
+        if (0.0..=1.0).contains(&rate) {
+            Ok(Self { rate, seed })
+        } else {
+            Err(DemoError::ErrorRate { got: rate })
+        }
     }
 
     /// The right answer, or, where this question is answered wrongly, one of the `wrong` ones.
@@ -35,7 +40,8 @@ impl Errors {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part.as_bytes());
         }
         let hash = hasher.finalize();
-        let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| hash.as_bytes()[at + byte]));
+        let number =
+            |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| hash.as_bytes()[at + byte]));
         // The upper 53 bits: what an f64 holds, from 0 to below 1.
         let is_wrong = ((number(0) >> 11) as f64 / (1u64 << 53) as f64) < self.rate;
         if !is_wrong || wrong.is_empty() {
@@ -57,8 +63,14 @@ mod tests {
             (0..4_000).map(|n: u32| errors.answer(&[&n.to_string()], 0, vec![1, 2])).collect()
         };
         let given = answers(&errors);
-        let share = |answer: u32| given.iter().filter(|given| **given == answer).count() as f64 / 4_000.0;
-        assert!((share(0) - 0.75).abs() < 0.03 && (share(1) - 0.125).abs() < 0.02, "{} {}", share(0), share(1));
+        let share =
+            |answer: u32| given.iter().filter(|given| **given == answer).count() as f64 / 4_000.0;
+        assert!(
+            (share(0) - 0.75).abs() < 0.03 && (share(1) - 0.125).abs() < 0.02,
+            "{} {}",
+            share(0),
+            share(1)
+        );
         assert_eq!(answers(&errors), given);
         assert_ne!(answers(&Errors::new(0.25, 4).unwrap()), given);
     }
@@ -71,7 +83,10 @@ mod tests {
         };
         assert!(given(0.0).iter().all(|right| *right) && given(1.0).iter().all(|right| !right));
         for rate in [-0.1, 1.1, f64::NAN] {
-            assert!(Errors::new(rate, 1).unwrap_err().to_string().contains("from 0 to 1"), "{rate}");
+            assert!(
+                Errors::new(rate, 1).unwrap_err().to_string().contains("from 0 to 1"),
+                "{rate}"
+            );
         }
     }
 }

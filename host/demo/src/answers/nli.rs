@@ -12,13 +12,16 @@ const SURE: f32 = 0.98;
 const LEFT: f32 = 0.01;
 
 const ENTAIL: Entailment = Entailment { entail: SURE, neutral: Some(LEFT), contradict: Some(LEFT) };
-const NEUTRAL: Entailment = Entailment { entail: LEFT, neutral: Some(SURE), contradict: Some(LEFT) };
-const CONTRADICT: Entailment = Entailment { entail: LEFT, neutral: Some(LEFT), contradict: Some(SURE) };
+const NEUTRAL: Entailment =
+    Entailment { entail: LEFT, neutral: Some(SURE), contradict: Some(LEFT) };
+const CONTRADICT: Entailment =
+    Entailment { entail: LEFT, neutral: Some(LEFT), contradict: Some(SURE) };
 
 /// Knows the world's wordings and names, and of its facts those that the premise states.
 ///
-/// A hypothesis follows where the premise states all its facts. It is contradicted where the premise gives one of its facts another
-/// value. Anything else is neutral: also what states no fact.
+/// A hypothesis follows where the premise states all its facts. It is contradicted where the
+/// premise gives one of its facts another value. Anything else is neutral: also what states no
+/// fact.
 #[derive(Debug, Clone)]
 pub struct DemoNli {
     reader: Reader,
@@ -38,7 +41,8 @@ impl DemoNli {
         let about = known.first().map(|fact| Asked { subject: fact.head.clone(), relation: None });
         let stated = self.reader.facts(hypothesis, about.as_ref());
         let has_another_value = |fact: &Stated| {
-            let is_of_fact = |known: &&Stated| known.head == fact.head && known.relation == fact.relation;
+            let is_of_fact =
+                |known: &&Stated| known.head == fact.head && known.relation == fact.relation;
             !known.contains(fact) && known.iter().any(|known| is_of_fact(&known))
         };
         if stated.iter().any(has_another_value) {
@@ -55,7 +59,8 @@ impl NliModel for DemoNli {
     fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
         let answer = |pair: &Pair| {
             let right = self.right(pair);
-            let wrong = [ENTAIL, NEUTRAL, CONTRADICT].into_iter().filter(|other| *other != right).collect();
+            let wrong =
+                [ENTAIL, NEUTRAL, CONTRADICT].into_iter().filter(|other| *other != right).collect();
             self.errors.answer(&[&pair.premise, &pair.hypothesis], right, wrong)
         };
         Ok(pairs.iter().map(answer).collect())
@@ -76,19 +81,27 @@ mod tests {
         let world = World::generate(1, &WorldSize::default());
         let mut model = DemoNli::new(&world, Errors::new(0.0, 1).unwrap());
         for fact in world.facts() {
-            let evidence = world.questions_of(fact, Split::Train).next().unwrap().evidence.join(" ");
+            let evidence =
+                world.questions_of(fact, Split::Train).next().unwrap().evidence.join(" ");
             let tail_kind = fact.relation.kinds().1;
-            let wrong = world.ids(tail_kind).find(|id| !fact.tails.contains(id) && *id != fact.head).unwrap();
+            let wrong = world
+                .ids(tail_kind)
+                .find(|id| !fact.tails.contains(id) && *id != fact.head)
+                .unwrap();
             for statement in fact.relation.statements() {
-                let [right, wrong] =
-                    [fact.tails[0], wrong].map(|tail| world.sentence_with(fact.head, statement, tail).text);
+                let [right, wrong] = [fact.tails[0], wrong]
+                    .map(|tail| world.sentence_with(fact.head, statement, tail).text);
                 let pairs = [
                     pair(&evidence, &right),
                     pair(&evidence, &wrong),
                     pair("Little is known.", &right),
                     pair(&evidence, &format!("{} and nothing else", world.name(fact.head))),
                 ];
-                assert_eq!(model.entail(&pairs).unwrap(), [ENTAIL, CONTRADICT, NEUTRAL, NEUTRAL], "{right}");
+                assert_eq!(
+                    model.entail(&pairs).unwrap(),
+                    [ENTAIL, CONTRADICT, NEUTRAL, NEUTRAL],
+                    "{right}"
+                );
             }
         }
     }
@@ -97,8 +110,10 @@ mod tests {
     fn a_pronoun_speaks_of_whom_the_premise_is_about() {
         let world = World::generate(1, &WorldSize::default());
         let mut model = DemoNli::new(&world, Errors::new(0.0, 1).unwrap());
-        let film = &world.facts()[world.fact_numbers(world.ids(crate::Kind::Film).next().unwrap())][0];
-        let told = world.sentence_with(film.head, &film.relation.statements()[0], film.tails[0]).text;
+        let film =
+            &world.facts()[world.fact_numbers(world.ids(crate::Kind::Film).next().unwrap())][0];
+        let told =
+            world.sentence_with(film.head, &film.relation.statements()[0], film.tails[0]).text;
         let hypothesis = told.replace(world.name(film.head), "It");
         assert_eq!(model.entail(&[pair(&told, &hypothesis)]).unwrap(), [ENTAIL]);
     }

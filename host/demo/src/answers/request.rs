@@ -72,17 +72,27 @@ mod tests {
 
     #[test]
     fn fields_say_what_is_asked() {
-        let text = Request::of("Split it.\n<question></question>\n<text><answer>A B</answer></text>");
+        let text =
+            Request::of("Split it.\n<question></question>\n<text><answer>A B</answer></text>");
         assert_eq!(text, Some(Request::Statements { question: "", text: "<answer>A B</answer>" }));
-        let judged = Request::of("<question>Who?</question><gold>a</gold><gold> b </gold><answer>c</answer>");
-        assert_eq!(judged, Some(Request::Judge { golds: vec!["a".into(), "b".into()], answer: "c" }));
-        let verified = Request::of("<statement>s</statement><passage>p</passage><passage>q</passage>");
+        let judged = Request::of(
+            "<question>Who?</question><gold>a</gold><gold> b </gold><answer>c</answer>",
+        );
+        assert_eq!(
+            judged,
+            Some(Request::Judge { golds: vec!["a".into(), "b".into()], answer: "c" })
+        );
+        let verified =
+            Request::of("<statement>s</statement><passage>p</passage><passage>q</passage>");
         assert_eq!(verified, Some(Request::Verify { statement: "s", passages: vec!["p", "q"] }));
         let alone = Request::of("<statement>s</statement>");
         assert_eq!(alone, Some(Request::Verify { statement: "s", passages: vec![] }));
-        let helps = Request::of("Between 1 < 2 > 0: <question>q</question> <statement>s</statement>");
+        let helps =
+            Request::of("Between 1 < 2 > 0: <question>q</question> <statement>s</statement>");
         assert_eq!(helps, Some(Request::Helpfulness { question: "q", statement: "s" }));
-        for other in ["", "Hello", "<text>not closed", "<answer>a</answer>", "<question>q</question>"] {
+        for other in
+            ["", "Hello", "<text>not closed", "<answer>a</answer>", "<question>q</question>"]
+        {
             assert_eq!(Request::of(other), None, "{other}");
         }
     }

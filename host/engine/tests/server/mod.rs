@@ -52,7 +52,8 @@ fn serve(mut stream: TcpStream, script: &Script, seen: &Mutex<Vec<(String, Value
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         seen.lock().unwrap().push((route.clone(), body.clone()));
         let (status, answer) = script(&route, &body);
-        let answer = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
+        let answer =
+            format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n\r\n{answer}", answer.len());
         if stream.write_all(answer.as_bytes()).is_err() {
             return;
         }

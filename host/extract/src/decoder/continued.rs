@@ -4,7 +4,10 @@ use std::path::Path;
 
 use corver_onnx::graph::Float;
 use corver_onnx::tensor::{argmax, copied, shared_rows, zeros};
-use corver_onnx::{AllocationDevice, DynValue, RunResult, RuntimeLibrary, Session, Tensor, TensorElementType, session};
+use corver_onnx::{
+    AllocationDevice, DynValue, RunResult, RuntimeLibrary, Session, Tensor, TensorElementType,
+    session,
+};
 use corver_pretrained::{Family, ModelConfig};
 
 use super::{Decoder, as_input, run_error};
@@ -32,7 +35,8 @@ pub(crate) struct Continued {
     rows: Vec<Row>,
 }
 
-/// Key and value of each layer, `[slots, Hkv, columns, Dh]`: the tokens behind the prompt, left-aligned. What was never written is 0.
+/// Key and value of each layer, `[slots, Hkv, columns, Dh]`: the tokens behind the prompt,
+/// left-aligned. What was never written is 0.
 #[derive(Default)]
 struct Cache {
     tensors: Vec<DynValue>,
@@ -58,7 +62,10 @@ impl Continued {
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
         if !matches!(config.family, Family::Llama | Family::Qwen2) {
-            return Err(ExtractError::Family { path: folder.join("config.json"), got: config.family });
+            return Err(ExtractError::Family {
+                path: folder.join("config.json"),
+                got: config.family,
+            });
         }
         // A GPU computes in the type that such models are stored in.
         let float = if gpu.is_none() { Float::F32 } else { Float::Bf16 };
@@ -86,7 +93,9 @@ impl Continued {
     fn run_prompt(&mut self, prompt: &[u32]) -> RunResult<()> {
         let (heads, dim) = (self.num_kv_heads, self.head_dim);
         let none = [[heads, dim, 0], [heads, 0, dim]];
-        self.prompt = (0..2 * self.num_layers).map(|n| zeros(self.kv_type, &none[n % 2])).collect::<RunResult<_>>()?;
+        self.prompt = (0..2 * self.num_layers)
+            .map(|n| zeros(self.kv_type, &none[n % 2]))
+            .collect::<RunResult<_>>()?;
         if prompt.is_empty() {
             return Ok(());
         }
@@ -103,9 +112,15 @@ impl Continued {
         Ok(())
     }
 
-    /// Runs `tokens`, `[slots, N]` row by row, each row's behind its `start` tokens, and returns the logits `[slots, V]` after the
-    /// tokens in columns `last`.
-    fn run(&mut self, cache: &mut Cache, tokens: Vec<i64>, start: Vec<i64>, last: Vec<i64>) -> RunResult<DynValue> {
+    /// Runs `tokens`, `[slots, N]` row by row, each row's behind its `start` tokens, and returns
+    /// the logits `[slots, V]` after the tokens in columns `last`.
+    fn run(
+        &mut self,
+        cache: &mut Cache,
+        tokens: Vec<i64>,
+        start: Vec<i64>,
+        last: Vec<i64>,
+    ) -> RunResult<DynValue> {
         let slots = start.len();
         let width = tokens.len() / slots;
         let mut binding = self.session.create_binding()?;
@@ -115,7 +130,8 @@ impl Continued {
         for (n, (own, prompt)) in cache.tensors.iter_mut().zip(&self.prompt).enumerate() {
             let name = format!("{}.{}", n / 2, ["key", "value"][n % 2]);
             binding.bind_input(format!("prompt.{name}"), prompt)?;
-            // Input and output are one tensor: the graph writes the new columns into it and copies nothing.
+            // Input and output are one tensor: the graph writes the new columns into it and copies
+            // nothing.
             binding.bind_input(format!("own.{name}"), own)?;
             binding.bind_output(format!("next.{name}"), own)?;
         }
@@ -126,17 +142,28 @@ impl Continued {
 
     fn new_cache(&self, slots: usize, columns: usize) -> RunResult<Cache> {
         let shape = [slots, self.num_kv_heads, columns, self.head_dim];
-        let tensors = (0..2 * self.num_layers).map(|_| self.to_device(zeros(self.kv_type, &shape)?));
+        let tensors =
+            (0..2 * self.num_layers).map(|_| self.to_device(zeros(self.kv_type, &shape)?));
         Ok(Cache { tensors: tensors.collect::<RunResult<_>>()?, slots, columns })
     }
 
-    /// Copies the first `width` columns of rows of one cache over those of another: (from, to) slots.
-    fn move_rows(&mut self, from: &Cache, into: &mut Cache, moves: &[(usize, usize)], width: usize) -> RunResult<()> {
+    /// Copies the first `width` columns of rows of one cache over those of another: (from, to)
+    /// slots.
+    fn move_rows(
+        &mut self,
+        from: &Cache,
+        into: &mut Cache,
+        moves: &[(usize, usize)],
+        width: usize,
+    ) -> RunResult<()> {
         if moves.is_empty() {
             return Ok(());
         }
         let slots = |of: fn(&(usize, usize)) -> usize| {
-            Tensor::from_array(([moves.len()], moves.iter().map(|pair| of(pair) as i64).collect::<Vec<_>>()))
+            Tensor::from_array((
+                [moves.len()],
+                moves.iter().map(|pair| of(pair) as i64).collect::<Vec<_>>(),
+            ))
         };
         let (sources, targets) = (slots(|pair| pair.0)?, slots(|pair| pair.1)?);
         let width = Tensor::from_array(([1], vec![width as i64]))?;
@@ -157,7 +184,8 @@ impl Continued {
     fn resize(&mut self, slots: usize, columns: usize) -> RunResult<()> {
         let mut cache = self.new_cache(slots, columns)?;
         let old = std::mem::take(&mut self.cache);
-        let moves: Vec<(usize, usize)> = self.rows.iter().enumerate().map(|(to, row)| (row.slot, to)).collect();
+        let moves: Vec<(usize, usize)> =
+            self.rows.iter().enumerate().map(|(to, row)| (row.slot, to)).collect();
         self.move_rows(&old, &mut cache, &moves, old.columns.min(columns))?;
         self.rows.iter_mut().enumerate().for_each(|(to, row)| row.slot = to);
         self.cache = cache;
@@ -171,23 +199,30 @@ impl Continued {
     fn admit(&mut self, sentences: &[&[u32]]) -> RunResult<DynValue> {
         let width = sentences.iter().map(|ids| ids.len()).max().unwrap_or(0);
         // What pads a sentence at its end is written over by its reply.
-        let tokens = sentences.iter().flat_map(|ids| as_input(ids).chain(std::iter::repeat_n(0, width - ids.len())));
+        let tokens = sentences
+            .iter()
+            .flat_map(|ids| as_input(ids).chain(std::iter::repeat_n(0, width - ids.len())));
         let last = sentences.iter().map(|ids| ids.len() as i64 - 1).collect();
         let mut entering = self.new_cache(sentences.len(), width)?;
         let logits = self.run(&mut entering, tokens.collect(), vec![0; sentences.len()], last)?;
 
         let (slots, longest) = (self.rows.len() + sentences.len(), self.longest().max(width));
         if slots > self.cache.slots || longest >= self.cache.columns {
-            self.resize(slots.max(self.cache.slots), (longest + SPARE_COLUMNS).max(self.cache.columns))?;
+            self.resize(
+                slots.max(self.cache.slots),
+                (longest + SPARE_COLUMNS).max(self.cache.columns),
+            )?;
         }
-        let free = (0..self.cache.slots).filter(|slot| self.rows.iter().all(|row| row.slot != *slot));
+        let free =
+            (0..self.cache.slots).filter(|slot| self.rows.iter().all(|row| row.slot != *slot));
         let free: Vec<usize> = free.take(sentences.len()).collect();
         let moves: Vec<(usize, usize)> = free.iter().copied().enumerate().collect();
         let mut cache = std::mem::take(&mut self.cache);
         let moved = self.move_rows(&entering, &mut cache, &moves, width);
         self.cache = cache;
         moved?;
-        self.rows.extend(free.iter().zip(sentences).map(|(&slot, ids)| Row { slot, length: ids.len() }));
+        self.rows
+            .extend(free.iter().zip(sentences).map(|(&slot, ids)| Row { slot, length: ids.len() }));
         Ok(logits)
     }
 
@@ -231,14 +266,16 @@ impl Continued {
 
 impl Decoder for Continued {
     fn enter(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>> {
-        let logits = self
-            .admit(sentences)
-            .map_err(|source| run_error(self.rows.len() + sentences.len(), self.longest(), source))?;
+        let logits = self.admit(sentences).map_err(|source| {
+            run_error(self.rows.len() + sentences.len(), self.longest(), source)
+        })?;
         self.best(&logits, 0..sentences.len())
     }
 
     fn step(&mut self, tokens: &[u32]) -> Result<Vec<u32>> {
-        let logits = self.advance(tokens).map_err(|source| run_error(self.rows.len(), self.longest(), source))?;
+        let logits = self
+            .advance(tokens)
+            .map_err(|source| run_error(self.rows.len(), self.longest(), source))?;
         self.best(&logits, self.rows.iter().map(|row| row.slot))
     }
 

@@ -1,10 +1,13 @@
-//! Rows in the form that Optimum exports: every row holds the prompt, and a step copies all that is there.
+//! Rows in the form that Optimum exports: every row holds the prompt, and a step copies all that is
+//! there.
 
 use std::ops::Range;
 use std::path::Path;
 
 use corver_onnx::tensor::{argmax, copied, select_rows, zeros};
-use corver_onnx::{AllocationDevice, DynValue, MemoryInfo, RunResult, RuntimeLibrary, Session, Tensor, session};
+use corver_onnx::{
+    AllocationDevice, DynValue, MemoryInfo, RunResult, RuntimeLibrary, Session, Tensor, session,
+};
 
 use super::layout::Layout;
 use super::{Decoder, as_input, run_error};
@@ -29,14 +32,16 @@ pub(crate) struct Exported {
 /// Rows of tokens that have been run, as keys and values.
 #[derive(Default)]
 struct Rows {
-    /// Key and value of each layer, `[B, heads, columns, dim]`; on the device, or on the CPU on their way there.
+    /// Key and value of each layer, `[B, heads, columns, dim]`; on the device, or on the CPU on
+    /// their way there.
     past: Vec<DynValue>,
     columns: usize,
     /// Per row, the columns that hold padding.
     pads: Vec<Range<usize>>,
 }
 
-/// Logits of one run, at most: wide prompts over large vocabularies are run in pieces. 256 MiB of f32.
+/// Logits of one run, at most: wide prompts over large vocabularies are run in pieces. 256 MiB of
+/// f32.
 const MAX_LOGITS: usize = 1 << 26;
 
 impl Exported {
@@ -85,7 +90,8 @@ impl Exported {
         Ok(Rows { past, columns: 0, pads: std::iter::once(0..0).collect() })
     }
 
-    /// Runs further tokens of each row, `[B, width]` row by row, and returns the most likely next token of each.
+    /// Runs further tokens of each row, `[B, width]` row by row, and returns the most likely next
+    /// token of each.
     fn extend(&mut self, rows: &mut Rows, tokens: &[i64]) -> Result<Vec<u32>> {
         let num_rows = rows.pads.len();
         let width = tokens.len() / num_rows;
@@ -93,16 +99,24 @@ impl Exported {
         let mut logits = None;
         for start in (0..width).step_by(piece) {
             let end = (start + piece).min(width);
-            let columns: Vec<i64> =
-                tokens.chunks_exact(width).flat_map(|row| row[start..end].iter().copied()).collect();
-            logits = Some(self.run(rows, columns).map_err(|source| run_error(num_rows, rows.columns, source))?);
+            let columns: Vec<i64> = tokens
+                .chunks_exact(width)
+                .flat_map(|row| row[start..end].iter().copied())
+                .collect();
+            logits = Some(
+                self.run(rows, columns)
+                    .map_err(|source| run_error(num_rows, rows.columns, source))?,
+            );
         }
         let logits = logits.expect("a row has at least one further token");
         let best = argmax(&logits).map_err(|source| run_error(num_rows, rows.columns, source))?;
-        best.into_iter().map(|id| id.ok_or(ExtractError::NotFinite { columns: rows.columns })).collect()
+        best.into_iter()
+            .map(|id| id.ok_or(ExtractError::NotFinite { columns: rows.columns }))
+            .collect()
     }
 
-    /// One run of the graph; `rows` grows by the new columns, the logits `[B, T, V]` come to the CPU.
+    /// One run of the graph; `rows` grows by the new columns, the logits `[B, T, V]` come to the
+    /// CPU.
     fn run(&mut self, rows: &mut Rows, tokens: Vec<i64>) -> RunResult<DynValue> {
         let num_rows = rows.pads.len();
         let width = tokens.len() / num_rows;
@@ -110,8 +124,12 @@ impl Exported {
         let shape = |columns: usize| [num_rows, columns];
         let mut binding = self.session.create_binding()?;
         binding.bind_input("input_ids", &Tensor::from_array((shape(width), tokens))?)?;
-        binding.bind_input("attention_mask", &Tensor::from_array((shape(total), rows.mask(total)))?)?;
-        binding.bind_input("position_ids", &Tensor::from_array((shape(width), rows.positions(total)))?)?;
+        binding
+            .bind_input("attention_mask", &Tensor::from_array((shape(total), rows.mask(total)))?)?;
+        binding.bind_input(
+            "position_ids",
+            &Tensor::from_array((shape(width), rows.positions(total)))?,
+        )?;
         binding.bind_output_to_device("logits", &MemoryInfo::default())?;
         let home = session::home(self.gpu)?;
         for ([past_key, past_value, present_key, present_value], past) in
@@ -123,8 +141,14 @@ impl Exported {
             binding.bind_output_to_device(present_value, &home)?;
         }
         let mut outputs = self.session.run_binding(&binding)?;
-        let mut take = |name: &str| outputs.remove(name).expect("every output was bound by this name");
-        rows.past = self.layout.layers.iter().flat_map(|names| [take(&names[2]), take(&names[3])]).collect();
+        let mut take =
+            |name: &str| outputs.remove(name).expect("every output was bound by this name");
+        rows.past = self
+            .layout
+            .layers
+            .iter()
+            .flat_map(|names| [take(&names[2]), take(&names[3])])
+            .collect();
         rows.columns = total;
         Ok(take("logits"))
     }
@@ -133,8 +157,11 @@ impl Exported {
     fn select(&self, rows: &Rows, which: &[usize]) -> Result<Rows> {
         let select = |value: &DynValue| match self.gpu {
             None => select_rows(value, self.layout.kv_type, which),
-            // Rows leave a batch seldom; the copy there and back is worth what it saves in every later step.
-            Some(_) => select_rows(&copied(value, AllocationDevice::CPU, 0)?, self.layout.kv_type, which),
+            // Rows leave a batch seldom; the copy there and back is worth what it saves in every
+            // later step.
+            Some(_) => {
+                select_rows(&copied(value, AllocationDevice::CPU, 0)?, self.layout.kv_type, which)
+            }
         };
         let past = rows.past.iter().map(select).collect::<RunResult<_>>();
         Ok(Rows {
@@ -151,8 +178,9 @@ impl Decoder for Exported {
         let pads: Vec<usize> = sentences.iter().map(|ids| longest - ids.len()).collect();
         let mut rows = self.select(&self.prompt, &vec![0; sentences.len()])?;
         rows.pad_next(&pads);
-        let padded =
-            |(ids, pad): (&&[u32], &usize)| std::iter::repeat_n(0, *pad).chain(as_input(ids)).collect::<Vec<_>>();
+        let padded = |(ids, pad): (&&[u32], &usize)| {
+            std::iter::repeat_n(0, *pad).chain(as_input(ids)).collect::<Vec<_>>()
+        };
         let tokens: Vec<i64> = sentences.iter().zip(&pads).flat_map(padded).collect();
         let next = self.extend(&mut rows, &tokens)?;
         self.rows = rows;
@@ -171,7 +199,8 @@ impl Decoder for Exported {
 
     fn keep(&mut self, rows: &[usize]) -> Result<()> {
         self.live = rows.iter().map(|&row| self.live[row]).collect();
-        // Dropping rows copies what is there, as every step does; it pays from about a quarter of them on.
+        // Dropping rows copies what is there, as every step does; it pays from about a quarter of
+        // them on.
         if self.live.len() * 4 <= self.rows.pads.len() * 3 {
             self.rows = match self.live.is_empty() {
                 true => Rows::default(),
@@ -196,7 +225,10 @@ impl Rows {
 
     /// `[B, total]`
     fn mask(&self, total: usize) -> Vec<i64> {
-        self.pads.iter().flat_map(|pads| (0..total).map(|column| i64::from(!pads.contains(&column)))).collect()
+        self.pads
+            .iter()
+            .flat_map(|pads| (0..total).map(|column| i64::from(!pads.contains(&column))))
+            .collect()
     }
 
     /// `[B, total − columns]`: positions count real tokens; what a padding has does not matter.
@@ -205,7 +237,10 @@ impl Rows {
             _ if column >= pads.end => (column - pads.len()) as i64,
             _ => column.min(pads.start) as i64,
         };
-        self.pads.iter().flat_map(|pads| (self.columns..total).map(move |column| position(pads, column))).collect()
+        self.pads
+            .iter()
+            .flat_map(|pads| (self.columns..total).map(move |column| position(pads, column)))
+            .collect()
     }
 }
 
@@ -221,11 +256,13 @@ mod tests {
         let tokenizer = read_tokenizer(&folder.join("tokenizer.json")).unwrap();
         let settings = Settings::read(&folder.join("extractor.toml")).unwrap();
         let ids = |text| tokenizer.encode_fast(text, false).unwrap().get_ids().to_vec();
-        let (prompt, tokens) = (ids("The triplets of a sentence:\n"), tokenizer.get_vocab_size(true));
+        let (prompt, tokens) =
+            (ids("The triplets of a sentence:\n"), tokenizer.get_vocab_size(true));
         let (long, short) = (ids("Silent Brava was directed by Dora Fenn.\n"), ids("unknown\n"));
         let runtime = RuntimeLibrary::find(None).unwrap();
         let graph = folder.join("model.onnx");
-        let mut decoder = Exported::open(&graph, &settings, &prompt, tokens, None, &runtime).unwrap();
+        let mut decoder =
+            Exported::open(&graph, &settings, &prompt, tokens, None, &runtime).unwrap();
         let mut next = |max_logits| {
             decoder.max_logits = max_logits;
             let first = decoder.enter(&[&short, &long]).unwrap();

@@ -1,8 +1,9 @@
 //! The inputs and outputs of a decoder graph, checked before anything runs.
 //!
-//! The layout is the one that `optimum` exports: `input_ids`, `attention_mask` and `position_ids` (i64, `[B, T]`, the mask
-//! `[B, past + T]`), `past_key_values.N.key` and `.value` `[B, heads, past, dim]`; `logits` `[B, T, V]`, `present.N.key` and
-//! `.value`. Graphs without `position_ids` fuse the rotation and are wrong where rows are padded at the left.
+//! The layout is the one that `optimum` exports: `input_ids`, `attention_mask` and `position_ids`
+//! (i64, `[B, T]`, the mask `[B, past + T]`), `past_key_values.N.key` and `.value` `[B, heads,
+//! past, dim]`; `logits` `[B, T, V]`, `present.N.key` and `.value`. Graphs without `position_ids`
+//! fuse the rotation and are wrong where rows are padded at the left.
 
 use std::path::Path;
 
@@ -37,7 +38,10 @@ impl Layout {
         let logits = check.output("logits", &FLOATS, 3)?;
         let num_layers = check.inputs.iter().filter(|outlet| is_past_key(outlet.name())).count();
         if num_layers == 0 {
-            return Err(check.wrong("inputs past_key_values.N.key (export with a KV cache)", "none".to_owned()));
+            return Err(check.wrong(
+                "inputs past_key_values.N.key (export with a KV cache)",
+                "none".to_owned(),
+            ));
         }
         let layers: Vec<[String; 4]> = (0..num_layers).map(names_of_layer).collect();
         let mut first = None;
@@ -52,7 +56,9 @@ impl Layout {
                         || found.shape[3] != expected.shape[3]
                     {
                         let got = format!("{past} and {present} differ from {}", layers[0][0]);
-                        return Err(check.wrong("keys and values of one type and shape in all layers", got));
+                        return Err(
+                            check.wrong("keys and values of one type and shape in all layers", got)
+                        );
                     }
                 }
             }
@@ -135,13 +141,17 @@ impl Check<'_> {
 
     /// An input that is never fed would only fail later, with ONNX Runtime's message.
     fn nothing_else(&self, layers: &[[String; 4]]) -> Result<()> {
-        let is_known =
-            |name: &str| IDS.contains(&name) || layers.iter().any(|names| names[..2].iter().any(|n| n == name));
+        let is_known = |name: &str| {
+            IDS.contains(&name) || layers.iter().any(|names| names[..2].iter().any(|n| n == name))
+        };
         match self.inputs.iter().find(|outlet| !is_known(outlet.name())) {
             None => Ok(()),
             Some(outlet) => {
-                let expected =
-                    format!("inputs {} and past_key_values.0 to .{} alone", IDS.join(", "), layers.len() - 1);
+                let expected = format!(
+                    "inputs {} and past_key_values.0 to .{} alone",
+                    IDS.join(", "),
+                    layers.len() - 1
+                );
                 Err(self.wrong(expected, format!("`{}` as well", outlet.name())))
             }
         }
@@ -152,10 +162,13 @@ impl Check<'_> {
             (Some(size), None) => Ok(size),
             (None, Some(size)) => Ok(size),
             (Some(size), Some(set)) if size == set => Ok(size),
-            (Some(size), Some(set)) => Err(self.wrong(format!("{key} = {set} as in extractor.toml"), size.to_string())),
-            (None, None) => {
-                Err(self.wrong(format!("a graph that fixes {key}, or {key} in extractor.toml"), "neither".to_owned()))
+            (Some(size), Some(set)) => {
+                Err(self.wrong(format!("{key} = {set} as in extractor.toml"), size.to_string()))
             }
+            (None, None) => Err(self.wrong(
+                format!("a graph that fixes {key}, or {key} in extractor.toml"),
+                "neither".to_owned(),
+            )),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Rows of tokens that one graph decodes together. `continued` runs the graph that this crate writes, `exported` one of Optimum's.
+//! Rows of tokens that one graph decodes together. `continued` runs the graph that this crate
+//! writes, `exported` one of Optimum's.
 
 mod continued;
 mod exported;
@@ -13,7 +14,8 @@ use crate::{ExtractError, Result};
 
 /// Rows that are decoded greedily, in the order in which they came.
 pub(crate) trait Decoder: Send {
-    /// Adds rows behind those that are there: their tokens after the prompt. Returns the most likely next token of each.
+    /// Adds rows behind those that are there: their tokens after the prompt. Returns the most
+    /// likely next token of each.
     fn enter(&mut self, sentences: &[&[u32]]) -> Result<Vec<u32>>;
 
     /// Adds a token to every row, and returns the most likely next one of each.

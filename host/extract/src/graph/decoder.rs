@@ -1,12 +1,13 @@
 //! A Llama or Qwen2 decoder whose rows continue one prompt.
 //!
-//! The prompt's keys and values are one input, however many rows there are; a row's own cache holds the tokens behind the prompt.
-//! Every query is multiplied with the prompt's keys in one product over the whole batch, and with its own row's keys in another; one
-//! softmax goes over both. New keys and values are written into the caches where they stand (`ScatterND`, input and output bound to
-//! one tensor).
+//! The prompt's keys and values are one input, however many rows there are; a row's own cache holds
+//! the tokens behind the prompt. Every query is multiplied with the prompt's keys in one product
+//! over the whole batch, and with its own row's keys in another; one softmax goes over both. New
+//! keys and values are written into the caches where they stand (`ScatterND`, input and output
+//! bound to one tensor).
 //!
-//! Sizes: B rows, N new tokens of each, P tokens of prompt, C columns of the caches, H query heads, G of them to each of Hkv key
-//! heads, Dh wide.
+//! Sizes: B rows, N new tokens of each, P tokens of prompt, C columns of the caches, H query heads,
+//! G of them to each of Hkv key heads, Dh wide.
 
 use corver_onnx::graph::{Float, Graph, Size, Value, Written, fixed, float, int, ints, named};
 use corver_pretrained::{Family, ModelConfig};
@@ -15,20 +16,29 @@ use super::place::places;
 
 /// The graph, whose weights have their Hugging Face names.
 ///
-/// Inputs: `input_ids` `[B, N]`; `start` `[B]`, the own tokens that a row has already; `last` `[B]`, the column of `input_ids` whose
-/// logits are wanted; `prompt.L.key` `[Hkv, Dh, P]`, `prompt.L.value` `[Hkv, P, Dh]`; `own.L.key` and `own.L.value`
-/// `[B, Hkv, C, Dh]`. Outputs: `logits` `[B, V]`; `next.L.key` and `next.L.value`, bound to the memory of the last two. `positions`
-/// is the most tokens of a prompt and a row.
+/// Inputs: `input_ids` `[B, N]`; `start` `[B]`, the own tokens that a row has already; `last`
+/// `[B]`, the column of `input_ids` whose logits are wanted; `prompt.L.key` `[Hkv, Dh, P]`,
+/// `prompt.L.value` `[Hkv, P, Dh]`; `own.L.key` and `own.L.value` `[B, Hkv, C, Dh]`. Outputs:
+/// `logits` `[B, V]`; `next.L.key` and `next.L.value`, bound to the memory of the last two.
+/// `positions` is the most tokens of a prompt and a row.
 pub(crate) fn decoder(config: &ModelConfig, float: Float, positions: usize) -> Written {
     let mut graph = Graph::new("decoder", float);
     let rows = named("rows");
     let ids = graph.int_input("input_ids", &[rows.clone(), named("tokens")]);
-    let [start, last] = ["start", "last"].map(|name| graph.int_input(name, std::slice::from_ref(&rows)));
-    let caches: Vec<Caches> = (0..config.num_layers).map(|layer| Caches::of(&mut graph, config, layer)).collect();
+    let [start, last] =
+        ["start", "last"].map(|name| graph.int_input(name, std::slice::from_ref(&rows)));
+    let caches: Vec<Caches> =
+        (0..config.num_layers).map(|layer| Caches::of(&mut graph, config, layer)).collect();
     let shared = Shared::new(&mut graph, config, &ids, &start, &caches[0], positions);
     let mut writer = Writer { graph, config, shared };
     let logits = writer.decode(&ids, &last, &caches);
-    writer.graph.output("logits", "Identity", &[&logits], Vec::new(), &[rows, fixed(config.vocab_size)]);
+    writer.graph.output(
+        "logits",
+        "Identity",
+        &[&logits],
+        Vec::new(),
+        &[rows, fixed(config.vocab_size)],
+    );
     writer.graph.finish()
 }
 
@@ -43,8 +53,14 @@ impl Caches {
     fn of(graph: &mut Graph, config: &ModelConfig, layer: usize) -> Self {
         let (heads, dim) = (fixed(config.num_kv_heads), fixed(config.head_dim));
         let prompt = [
-            graph.float_input(&format!("prompt.{layer}.key"), &[heads.clone(), dim.clone(), named("prompt")]),
-            graph.float_input(&format!("prompt.{layer}.value"), &[heads.clone(), named("prompt"), dim.clone()]),
+            graph.float_input(
+                &format!("prompt.{layer}.key"),
+                &[heads.clone(), dim.clone(), named("prompt")],
+            ),
+            graph.float_input(
+                &format!("prompt.{layer}.value"),
+                &[heads.clone(), named("prompt"), dim.clone()],
+            ),
         ];
         let own = ["key", "value"].map(|part| {
             let shape = [named("rows"), heads.clone(), named("columns"), dim.clone()];
@@ -110,23 +126,47 @@ impl Shared {
         let visible = graph.op("LessOrEqual", &[&column_numbers, &seen_from]);
         let [cos, sin] = tables(graph, config, positions);
 
-        let [h, hkv, dim] = [config.num_heads, config.num_kv_heads, config.head_dim].map(|size| size as i64);
+        let [h, hkv, dim] =
+            [config.num_heads, config.num_kv_heads, config.head_dim].map(|size| size as i64);
         let group = h / hkv;
         let mut shape = |parts: &[Size<'_>]| graph.shape(parts);
         let (by_token, queries) = (
             shape(&[Size::Is(&rows), Size::Is(&tokens), Size::Fixed(-1)]),
-            shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(hkv), Size::Fixed(group), Size::Fixed(dim)]),
+            shape(&[
+                Size::Fixed(0),
+                Size::Fixed(0),
+                Size::Fixed(hkv),
+                Size::Fixed(group),
+                Size::Fixed(dim),
+            ]),
         );
         let keys = shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(hkv), Size::Fixed(dim)]);
         let folded = shape(&[Size::Fixed(hkv), Size::Fixed(-1), Size::Fixed(dim)]);
         let by_row = shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(-1), Size::Fixed(dim)]);
-        let own_scores =
-            shape(&[Size::Fixed(0), Size::Fixed(0), Size::Is(&tokens), Size::Fixed(group), Size::Is(&columns)]);
+        let own_scores = shape(&[
+            Size::Fixed(0),
+            Size::Fixed(0),
+            Size::Is(&tokens),
+            Size::Fixed(group),
+            Size::Is(&columns),
+        ]);
         let folded_scores = shape(&[Size::Fixed(hkv), Size::Fixed(-1), Size::Is(&columns)]);
-        let own_weights = shape(&[Size::Fixed(hkv), Size::Is(&rows), Size::Fixed(-1), Size::Is(&columns)]);
-        let of_prompt =
-            shape(&[Size::Fixed(hkv), Size::Is(&rows), Size::Is(&tokens), Size::Fixed(group), Size::Fixed(dim)]);
-        let of_own = shape(&[Size::Fixed(0), Size::Fixed(0), Size::Is(&tokens), Size::Fixed(group), Size::Fixed(dim)]);
+        let own_weights =
+            shape(&[Size::Fixed(hkv), Size::Is(&rows), Size::Fixed(-1), Size::Is(&columns)]);
+        let of_prompt = shape(&[
+            Size::Fixed(hkv),
+            Size::Is(&rows),
+            Size::Is(&tokens),
+            Size::Fixed(group),
+            Size::Fixed(dim),
+        ]);
+        let of_own = shape(&[
+            Size::Fixed(0),
+            Size::Fixed(0),
+            Size::Is(&tokens),
+            Size::Fixed(group),
+            Size::Fixed(dim),
+        ]);
         let flat = shape(&[Size::Fixed(-1), Size::Fixed(h * dim)]);
         let lengths = shape(&[Size::Is(&prompt), Size::Is(&columns)]);
         Self {
@@ -157,11 +197,14 @@ impl Shared {
 /// Cosines and sines of every position.
 fn tables(graph: &mut Graph, config: &ModelConfig, positions: usize) -> [Value; 2] {
     // The angles are rounded as `transformers` rounds them.
-    let frequencies: Vec<f32> = config.rope_frequencies().into_iter().map(|frequency| frequency as f32).collect();
-    let angles: Vec<f32> = (0..positions).flat_map(|n| frequencies.iter().map(move |f| n as f32 * f)).collect();
+    let frequencies: Vec<f32> =
+        config.rope_frequencies().into_iter().map(|frequency| frequency as f32).collect();
+    let angles: Vec<f32> =
+        (0..positions).flat_map(|n| frequencies.iter().map(move |f| n as f32 * f)).collect();
     let shape = [positions, frequencies.len()];
-    let mut table =
-        |name, of: fn(f32) -> f32| graph.floats(name, &shape, &angles.iter().map(|&a| of(a)).collect::<Vec<_>>());
+    let mut table = |name, of: fn(f32) -> f32| {
+        graph.floats(name, &shape, &angles.iter().map(|&a| of(a)).collect::<Vec<_>>())
+    };
     [table("cos", f32::cos), table("sin", f32::sin)]
 }
 
@@ -211,24 +254,36 @@ impl Writer<'_> {
         let ModelConfig { hidden_size, num_heads, num_kv_heads, head_dim, .. } = *self.config;
         let has_bias = self.config.family == Family::Qwen2;
         let mut project = |part: &str, heads: usize| {
-            let y = self.linear(&format!("{prefix}.self_attn.{part}_proj"), x, hidden_size, heads * head_dim, has_bias);
+            let y = self.linear(
+                &format!("{prefix}.self_attn.{part}_proj"),
+                x,
+                hidden_size,
+                heads * head_dim,
+                has_bias,
+            );
             self.graph.op("Reshape", &[&y, &self.shared.by_token]) // [B, N, heads · Dh]
         };
-        let (query, key, value) = (project("q", num_heads), project("k", num_kv_heads), project("v", num_kv_heads));
+        let (query, key, value) =
+            (project("q", num_heads), project("k", num_kv_heads), project("v", num_kv_heads));
         let Self { graph, shared, .. } = self;
         let rotate = |graph: &mut Graph, x: &Value| {
-            graph.microsoft("RotaryEmbedding", &[x, &shared.positions, &shared.cos, &shared.sin], Vec::new())
+            graph.microsoft(
+                "RotaryEmbedding",
+                &[x, &shared.positions, &shared.cos, &shared.sin],
+                Vec::new(),
+            )
         };
         let (query, key) = (rotate(graph, &query), rotate(graph, &key));
         let query = graph.op("Mul", &[&query, &shared.scale]);
         let query = graph.op("Reshape", &[&query, &shared.queries]); // [B, N, Hkv, G, Dh]
-        let kept = ["key", "value"].iter().zip([key, value]).zip(&caches.own).map(|((part, new), own)| {
-            let new = graph.op("Reshape", &[&new, &shared.keys]);
-            let new = graph.op_with("Transpose", &[&new], vec![ints("perm", &[0, 2, 1, 3])]);
-            let shape = [named("rows"), fixed(num_kv_heads), named("columns"), fixed(head_dim)];
-            let name = format!("next.{}.{part}", caches.layer);
-            graph.output(&name, "ScatterND", &[own, &shared.places, &new], Vec::new(), &shape) // [B, Hkv, C, Dh]
-        });
+        let kept =
+            ["key", "value"].iter().zip([key, value]).zip(&caches.own).map(|((part, new), own)| {
+                let new = graph.op("Reshape", &[&new, &shared.keys]);
+                let new = graph.op_with("Transpose", &[&new], vec![ints("perm", &[0, 2, 1, 3])]);
+                let shape = [named("rows"), fixed(num_kv_heads), named("columns"), fixed(head_dim)];
+                let name = format!("next.{}.{part}", caches.layer);
+                graph.output(&name, "ScatterND", &[own, &shared.places, &new], Vec::new(), &shape) // [B, Hkv, C, Dh]
+            });
         let kept: Vec<Value> = kept.collect();
 
         let turned = graph.op_with("Transpose", &[&query], vec![ints("perm", &[2, 0, 1, 3, 4])]);
@@ -240,7 +295,8 @@ impl Writer<'_> {
         let own_scores = graph.op("MatMul", &[&turned, &keys]);
         let own_scores = graph.op("Reshape", &[&own_scores, &shared.own_scores]); // [B, Hkv, N, G, C]
         let own_scores = graph.op("Where", &[&shared.visible, &own_scores, &shared.hidden_score]);
-        let own_scores = graph.op_with("Transpose", &[&own_scores], vec![ints("perm", &[1, 0, 2, 3, 4])]);
+        let own_scores =
+            graph.op_with("Transpose", &[&own_scores], vec![ints("perm", &[1, 0, 2, 3, 4])]);
         let own_scores = graph.op("Reshape", &[&own_scores, &shared.folded_scores]); // [Hkv, B · N · G, C]
         let scores = graph.op_with("Concat", &[&prompt_scores, &own_scores], vec![int("axis", -1)]);
         let weights = graph.op_with("Softmax", &[&scores], vec![int("axis", -1)]);
@@ -248,15 +304,23 @@ impl Writer<'_> {
 
         let from_prompt = graph.op("MatMul", &[&of_prompt, &caches.prompt[1]]);
         let from_prompt = graph.op("Reshape", &[&from_prompt, &shared.of_prompt]); // [Hkv, B, N, G, Dh]
-        let from_prompt = graph.op_with("Transpose", &[&from_prompt], vec![ints("perm", &[1, 2, 0, 3, 4])]);
+        let from_prompt =
+            graph.op_with("Transpose", &[&from_prompt], vec![ints("perm", &[1, 2, 0, 3, 4])]);
         let of_own = graph.op("Reshape", &[&of_own, &shared.own_weights]); // [Hkv, B, N · G, C]
         let of_own = graph.op_with("Transpose", &[&of_own], vec![ints("perm", &[1, 0, 2, 3])]);
         let from_own = graph.op("MatMul", &[&of_own, &kept[1]]); // [B, Hkv, N · G, Dh]
         let from_own = graph.op("Reshape", &[&from_own, &shared.of_own]);
-        let from_own = graph.op_with("Transpose", &[&from_own], vec![ints("perm", &[0, 2, 1, 3, 4])]);
+        let from_own =
+            graph.op_with("Transpose", &[&from_own], vec![ints("perm", &[0, 2, 1, 3, 4])]);
         let mixed = graph.op("Add", &[&from_prompt, &from_own]); // [B, N, Hkv, G, Dh]
         let mixed = graph.op("Reshape", &[&mixed, &shared.flat]); // [B · N, H · Dh]
-        self.linear(&format!("{prefix}.self_attn.o_proj"), &mixed, num_heads * head_dim, hidden_size, false)
+        self.linear(
+            &format!("{prefix}.self_attn.o_proj"),
+            &mixed,
+            num_heads * head_dim,
+            hidden_size,
+            false,
+        )
     }
 
     fn feed_forward(&mut self, prefix: &str, x: &Value) -> Value {
@@ -271,7 +335,11 @@ impl Writer<'_> {
 
     fn norm(&mut self, x: &Value, weight: &str) -> Value {
         let weight = self.graph.weight(weight, &[self.config.hidden_size]);
-        let attributes = vec![int("axis", -1), float("epsilon", self.config.norm_eps as f32), int("stash_type", 1)];
+        let attributes = vec![
+            int("axis", -1),
+            float("epsilon", self.config.norm_eps as f32),
+            int("stash_type", 1),
+        ];
         self.graph.op_with("SimplifiedLayerNormalization", &[x, &weight], attributes)
     }
 

@@ -3,8 +3,8 @@
 use corver_onnx::graph::{Float, Graph, Value, Written, fixed, int, named};
 
 /// The graph. Inputs: `into` `[S, Hkv, C, Dh]`, `rows` `[R, Hkv, W, Dh]`, `from` and `to` `[M]`,
-/// `width` `[1]`. Output `placed`: `into`, with the first `width` columns of row `from[i]` in row `to[i]`. Bound to the memory of
-/// `into`, it is written in place.
+/// `width` `[1]`. Output `placed`: `into`, with the first `width` columns of row `from[i]` in row
+/// `to[i]`. Bound to the memory of `into`, it is written in place.
 pub(crate) fn place(num_kv_heads: usize, head_dim: usize, float: Float) -> Written {
     let mut graph = Graph::new("place", float);
     let (heads, dim) = (fixed(num_kv_heads), fixed(head_dim));
@@ -21,12 +21,24 @@ pub(crate) fn place(num_kv_heads: usize, head_dim: usize, float: Float) -> Writt
     let first_axis = graph.ints("axes", &[1], &[0]);
     let columns = graph.op("Unsqueeze", &[&columns, &first_axis]); // [1, width]
     let places = places(&mut graph, &to, num_kv_heads, &columns);
-    graph.output("placed", "ScatterND", &[&into, &places, &taken], Vec::new(), &cache("slots", "columns"));
+    graph.output(
+        "placed",
+        "ScatterND",
+        &[&into, &places, &taken],
+        Vec::new(),
+        &cache("slots", "columns"),
+    );
     graph.finish()
 }
 
-/// `[M, Hkv, N, 3]`: where `ScatterND` puts the keys of each row, head and token in a cache. `rows` `[M]`, `columns` `[M or 1, N]`.
-pub(super) fn places(graph: &mut Graph, rows: &Value, num_kv_heads: usize, columns: &Value) -> Value {
+/// `[M, Hkv, N, 3]`: where `ScatterND` puts the keys of each row, head and token in a cache. `rows`
+/// `[M]`, `columns` `[M or 1, N]`.
+pub(super) fn places(
+    graph: &mut Graph,
+    rows: &Value,
+    num_kv_heads: usize,
+    columns: &Value,
+) -> Value {
     let behind = graph.ints("axes", &[3], &[1, 2, 3]);
     let around = graph.ints("axes", &[2], &[1, 3]);
     let heads: Vec<i64> = (0..num_kv_heads as i64).collect();

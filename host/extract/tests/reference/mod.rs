@@ -1,4 +1,5 @@
-//! A Llama or Qwen2 decoder written out as sums over one sequence, in f64: nothing padded, nothing cached.
+//! A Llama or Qwen2 decoder written out as sums over one sequence, in f64: nothing padded, nothing
+//! cached.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,10 +19,12 @@ struct Weight {
 }
 
 impl Decoder {
-    /// Weights large enough that attention is not flat and that a mistake anywhere reaches the logits.
+    /// Weights large enough that attention is not flat and that a mistake anywhere reaches the
+    /// logits.
     pub fn new(config: ModelConfig) -> Self {
         let (d, wide) = (config.hidden_size, config.intermediate_size);
-        let (query, key) = (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
+        let (query, key) =
+            (config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim);
         let mut sizes = vec![("model.embed_tokens.weight".to_owned(), vec![config.vocab_size, d])];
         for n in 0..config.num_layers {
             let parts = [
@@ -38,7 +41,9 @@ impl Decoder {
                 ("mlp.up_proj.weight", vec![wide, d]),
                 ("mlp.down_proj.weight", vec![d, wide]),
             ];
-            let parts = parts.into_iter().filter(|(part, _)| config.family == Family::Qwen2 || !part.ends_with("bias"));
+            let parts = parts
+                .into_iter()
+                .filter(|(part, _)| config.family == Family::Qwen2 || !part.ends_with("bias"));
             sizes.extend(parts.map(|(part, size)| (format!("model.layers.{n}.{part}"), size)));
         }
         sizes.push(("model.norm.weight".to_owned(), vec![d]));
@@ -56,22 +61,30 @@ impl Decoder {
 
     /// config.json and model.safetensors.
     pub fn write(&self, folder: &Path) {
-        std::fs::write(folder.join("config.json"), self.config.to_json("float32").to_string()).unwrap();
+        std::fs::write(folder.join("config.json"), self.config.to_json("float32").to_string())
+            .unwrap();
         let bytes: Vec<(&String, &Weight, Vec<u8>)> = self
             .weights
             .iter()
-            .map(|(name, weight)| (name, weight, weight.values.iter().flat_map(|x| x.to_le_bytes()).collect()))
+            .map(|(name, weight)| {
+                (name, weight, weight.values.iter().flat_map(|x| x.to_le_bytes()).collect())
+            })
             .collect();
-        let views = bytes
-            .iter()
-            .map(|(name, weight, bytes)| (name, TensorView::new(Dtype::F32, weight.shape.clone(), bytes).unwrap()));
-        std::fs::write(folder.join("model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
+        let views = bytes.iter().map(|(name, weight, bytes)| {
+            (name, TensorView::new(Dtype::F32, weight.shape.clone(), bytes).unwrap())
+        });
+        std::fs::write(
+            folder.join("model.safetensors"),
+            safetensors::serialize(views, None).unwrap(),
+        )
+        .unwrap();
     }
 
     /// `[T][V]`
     pub fn logits(&self, tokens: &[i64]) -> Vec<Vec<f64>> {
         let embedding = self.rows("model.embed_tokens.weight");
-        let mut hidden: Vec<Vec<f64>> = tokens.iter().map(|&id| embedding[id as usize].clone()).collect();
+        let mut hidden: Vec<Vec<f64>> =
+            tokens.iter().map(|&id| embedding[id as usize].clone()).collect();
         for n in 0..self.config.num_layers {
             let at = |part: &str| format!("model.layers.{n}.{part}");
             let normed = self.norms(&hidden, &at("input_layernorm"));
@@ -100,11 +113,15 @@ impl Decoder {
         let [mut query, mut key] = ["q_proj", "k_proj"].map(heads);
         let value = heads("v_proj");
         for heads in [&mut query, &mut key] {
-            heads.iter_mut().enumerate().for_each(|(t, heads)| heads.iter_mut().for_each(|head| self.rotate(head, t)));
+            heads
+                .iter_mut()
+                .enumerate()
+                .for_each(|(t, heads)| heads.iter_mut().for_each(|head| self.rotate(head, t)));
         }
         let mix = |t: usize, head: usize| -> Vec<f64> {
             let shared = head / (num_heads / num_kv_heads);
-            let score = |s: usize| (dot(&query[t][head], &key[s][shared]) / (head_dim as f64).sqrt()).exp();
+            let score =
+                |s: usize| (dot(&query[t][head], &key[s][shared]) / (head_dim as f64).sqrt()).exp();
             let scores: Vec<f64> = (0..=t).map(score).collect();
             let total: f64 = scores.iter().sum();
             let mixed = |i: usize| (0..=t).map(|s| scores[s] / total * value[s][shared][i]).sum();
@@ -127,7 +144,8 @@ impl Decoder {
     fn feed_forward(&self, part: &str, x: &[f64]) -> Vec<f64> {
         let gate = self.linear(&format!("{part}.gate_proj"), x);
         let up = self.linear(&format!("{part}.up_proj"), x);
-        let gated: Vec<f64> = gate.iter().zip(up).map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up).collect();
+        let gated: Vec<f64> =
+            gate.iter().zip(up).map(|(gate, up)| gate / (1.0 + (-gate).exp()) * up).collect();
         self.linear(&format!("{part}.down_proj"), &gated)
     }
 
@@ -146,7 +164,10 @@ impl Decoder {
 
     fn rows(&self, name: &str) -> Vec<Vec<f64>> {
         let Weight { shape, values } = &self.weights[name];
-        values.chunks(shape[shape.len() - 1]).map(|row| row.iter().map(|&x| f64::from(x)).collect()).collect()
+        values
+            .chunks(shape[shape.len() - 1])
+            .map(|row| row.iter().map(|&x| f64::from(x)).collect())
+            .collect()
     }
 }
 

@@ -24,19 +24,35 @@ fn data() -> Data {
         rollout(1, &[3, 17, 5], -2.9),
         rollout(1, &[], 0.0),
     ];
-    let advantages = vec![vec![0.5, -1.0, 2.0, 0.25], vec![-0.5, 1.5], vec![1.0, 1.0, -2.0], vec![]];
+    let advantages =
+        vec![vec![0.5, -1.0, 2.0, 0.25], vec![-0.5, 1.5], vec![1.0, 1.0, -2.0], vec![]];
     (prompts, rollouts, advantages)
 }
 
-fn run(model: &mut Model, (prompts, rollouts, advantages): &Data, settings: &LearnSettings) -> Gradient {
+fn run(
+    model: &mut Model,
+    (prompts, rollouts, advantages): &Data,
+    settings: &LearnSettings,
+) -> Gradient {
     let mut prepared = prepare(model, None, &rows(prompts, rollouts), settings, 0.8, 10).unwrap();
     learned(model, &mut prepared, advantages, settings)
 }
 
-fn learned(model: &mut Model, prepared: &mut Prepared, values: &[Vec<f64>], settings: &LearnSettings) -> Gradient {
+fn learned(
+    model: &mut Model,
+    prepared: &mut Prepared,
+    values: &[Vec<f64>],
+    settings: &LearnSettings,
+) -> Gradient {
     let advantages = &Advantages { values: values.to_vec(), ..Advantages::default() };
     let objective = Objective::of(settings.algorithm);
-    gradient(model, prepared, 0, &Lesson { objective, advantages, settings, temperature: 0.8, critic: None }).unwrap()
+    gradient(
+        model,
+        prepared,
+        0,
+        &Lesson { objective, advantages, settings, temperature: 0.8, critic: None },
+    )
+    .unwrap()
 }
 
 fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<Row<'a>> {
@@ -45,15 +61,27 @@ fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<Row<'a>> {
 
 fn settings(loss_type: LossType, old_log_probs: OldLogProbs) -> LearnSettings {
     // Wide clipping: a kink of the loss would spoil the finite differences.
-    let loss = LossSettings { loss_type, beta: 0.3, epsilon_low: 0.9, epsilon_high: 9.0, ..LossSettings::default() };
-    LearnSettings { loss, old_log_probs, optimizer: AdamWSettings::with_f32_moments(), ..LearnSettings::default() }
+    let loss = LossSettings {
+        loss_type,
+        beta: 0.3,
+        epsilon_low: 0.9,
+        epsilon_high: 9.0,
+        ..LossSettings::default()
+    };
+    LearnSettings {
+        loss,
+        old_log_probs,
+        optimizer: AdamWSettings::with_f32_moments(),
+        ..LearnSettings::default()
+    }
 }
 
 /// The gradient by a weight of every third adapter matrix against the loss around it.
 fn agrees_with_finite_differences(family: &str, data: &Data, settings: &LearnSettings) {
     let mut model = stirred(family, &LoraSettings { r: 2, alpha: 4.0 });
     let got = run(&mut model, data, settings).gradients;
-    let parameters: Vec<Tensor> = model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
+    let parameters: Vec<Tensor> =
+        model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
     let h = 4e-3;
     for (parameter, gradient) in parameters.iter().zip(&got).step_by(3) {
         let mut place = parameter.detach().view(-1).narrow(0, parameter.numel() as i64 / 2, 1);
@@ -63,7 +91,8 @@ fn agrees_with_finite_differences(family: &str, data: &Data, settings: &LearnSet
             let _ = place.g_add_scalar_(-shift);
             loss
         };
-        let slope = (loss_at(&mut model, &mut place, h) - loss_at(&mut model, &mut place, -h)) / (2.0 * h);
+        let slope =
+            (loss_at(&mut model, &mut place, h) - loss_at(&mut model, &mut place, -h)) / (2.0 * h);
         let got = gradient.view(-1).double_value(&[parameter.numel() as i64 / 2]);
         assert!((slope - got).abs() < 2e-3 + 0.02 * got.abs(), "{family}: {slope} {got}");
     }
@@ -71,9 +100,12 @@ fn agrees_with_finite_differences(family: &str, data: &Data, settings: &LearnSet
 
 #[test]
 fn gradients_agree_with_finite_differences() {
-    for (family, loss_type) in
-        [("llama", LossType::Grpo), ("qwen2", LossType::Bnpo), ("qwen3", LossType::DrGrpo), ("olmo2", LossType::Dapo)]
-    {
+    for (family, loss_type) in [
+        ("llama", LossType::Grpo),
+        ("qwen2", LossType::Bnpo),
+        ("qwen3", LossType::DrGrpo),
+        ("olmo2", LossType::Dapo),
+    ] {
         agrees_with_finite_differences(family, &data(), &settings(loss_type, OldLogProbs::Sampled));
     }
 }
@@ -107,7 +139,10 @@ fn dpo_compares_the_policy_with_the_reference_pair_by_pair() {
     fresh.add_lora(&LoraSettings { r: 2, alpha: 4.0 }, 3).unwrap();
     let report = run(&mut fresh, &pairs(), &dpo()).report;
     assert!((report.loss - 2f64.ln()).abs() < 1e-6, "the policy is the reference: {report:?}");
-    assert!(report.preference.is_some_and(|of| of.pairs == 2.0 && of.margin.abs() < 1e-5), "{report:?}");
+    assert!(
+        report.preference.is_some_and(|of| of.pairs == 2.0 && of.margin.abs() < 1e-5),
+        "{report:?}"
+    );
 
     let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let whole = run(&mut model, &pairs(), &dpo());
@@ -122,14 +157,20 @@ fn dpo_compares_the_policy_with_the_reference_pair_by_pair() {
 #[test]
 fn without_pairs_there_is_no_gradient() {
     let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
-    let Gradient { gradients, report, .. } = run(&mut model, &(vec![vec![1, 2]], vec![], vec![]), &dpo());
+    let Gradient { gradients, report, .. } =
+        run(&mut model, &(vec![vec![1, 2]], vec![], vec![]), &dpo());
     assert_eq!((report.loss, report.preference), (0.0, Some(PreferenceReport::default())));
     assert!(gradients.iter().all(|gradient| gradient.abs().max().double_value(&[]) == 0.0));
 }
 
-fn with_critic(model: &mut Model, critic: &Critic, settings: &LearnSettings) -> (Prepared, Gradient) {
+fn with_critic(
+    model: &mut Model,
+    critic: &Critic,
+    settings: &LearnSettings,
+) -> (Prepared, Gradient) {
     let (prompts, rollouts, values) = data();
-    let mut prepared = prepare(model, Some(critic), &rows(&prompts, &rollouts), settings, 0.8, 10).unwrap();
+    let mut prepared =
+        prepare(model, Some(critic), &rows(&prompts, &rollouts), settings, 0.8, 10).unwrap();
     let targets = vec![vec![1.0, 0.5, 0.0, -1.0], vec![2.0, 2.0], vec![0.5, 1.0, 3.0], vec![]];
     let advantages = &Advantages { values, targets: Some(targets), ..Advantages::default() };
     let (objective, critic) = (Objective::Clipped, Some(critic));
@@ -140,7 +181,10 @@ fn with_critic(model: &mut Model, critic: &Critic, settings: &LearnSettings) -> 
 
 #[test]
 fn a_critic_learns_beside_the_policy_and_does_not_change_its_gradient() {
-    let settings = LearnSettings { algorithm: Algorithm::Ppo, ..settings(LossType::Bnpo, OldLogProbs::Recomputed) };
+    let settings = LearnSettings {
+        algorithm: Algorithm::Ppo,
+        ..settings(LossType::Bnpo, OldLogProbs::Recomputed)
+    };
     let mut model = stirred("qwen3", &LoraSettings { r: 2, alpha: 4.0 });
     let critic = Critic::new(16, &settings, tch::Device::Cpu).unwrap();
     {
@@ -157,17 +201,24 @@ fn a_critic_learns_beside_the_policy_and_does_not_change_its_gradient() {
     let (split_prepared, split) =
         with_critic(&mut model, &critic, &LearnSettings { micro_batch_tokens: 1, ..settings });
     let flat = |prepared: &Prepared| prepared.values.clone().unwrap().concat();
-    assert_eq!(prepared.values.as_ref().unwrap().iter().map(Vec::len).collect::<Vec<_>>(), [4, 2, 3, 0]);
+    assert_eq!(
+        prepared.values.as_ref().unwrap().iter().map(Vec::len).collect::<Vec<_>>(),
+        [4, 2, 3, 0]
+    );
     assert!(flat(&prepared).iter().zip(flat(&split_prepared)).all(|(a, b)| (a - b).abs() < 1e-5));
     assert!(flat(&prepared).iter().any(|value| value.abs() > 1e-3));
     let (a, b) = (whole.report.critic.unwrap(), split.report.critic.unwrap());
-    assert!((a.loss - b.loss).abs() < 1e-5 && (a.explained_variance - b.explained_variance).abs() < 1e-5);
+    assert!(
+        (a.loss - b.loss).abs() < 1e-5
+            && (a.explained_variance - b.explained_variance).abs() < 1e-5
+    );
     for (a, b) in whole.of_critic.iter().zip(&split.of_critic) {
         assert!((a - b).abs().max().double_value(&[]) < 1e-5);
     }
     // Of the bias, by hand: each of the 9 tokens has weight 1/9.
     let targets = [1.0, 0.5, 0.0, -1.0, 2.0, 2.0, 0.5, 1.0, 3.0];
-    let slope: f64 = flat(&prepared).iter().zip(targets).map(|(value, target)| (value - target) / 9.0).sum();
+    let slope: f64 =
+        flat(&prepared).iter().zip(targets).map(|(value, target)| (value - target) / 9.0).sum();
     assert!((whole.of_critic[1].double_value(&[0]) - slope).abs() < 1e-5);
 }
 
@@ -192,7 +243,8 @@ fn further_iterations_compare_with_the_policy_before_the_first() {
     let settings = settings(LossType::Grpo, OldLogProbs::Recomputed);
     let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let (prompts, mut rollouts, advantages) = data();
-    let mut prepared = prepare(&mut model, None, &rows(&prompts, &rollouts), &settings, 0.8, 10).unwrap();
+    let mut prepared =
+        prepare(&mut model, None, &rows(&prompts, &rollouts), &settings, 0.8, 10).unwrap();
     learned(&mut model, &mut prepared, &advantages, &settings);
     // The same log-probabilities, noted in the rollouts.
     for batch in &prepared.batches {
@@ -209,7 +261,10 @@ fn further_iterations_compare_with_the_policy_before_the_first() {
     let sampled = LearnSettings { old_log_probs: OldLogProbs::Sampled, ..settings };
     let expected = run(&mut model, &(prompts, rollouts, advantages), &sampled);
     assert!((second.report.loss - expected.report.loss).abs() < 1e-6);
-    assert!((second.report.loss - run(&mut model, &data(), &settings).report.loss).abs() > 1e-5, "a ratio of 1");
+    assert!(
+        (second.report.loss - run(&mut model, &data(), &settings).report.loss).abs() > 1e-5,
+        "a ratio of 1"
+    );
     for (got, expected) in second.gradients.iter().zip(&expected.gradients) {
         assert!((got - expected).abs().max().double_value(&[]) < 1e-6);
     }
@@ -222,8 +277,10 @@ fn a_mini_batch_is_an_update_on_its_rows_alone() {
     let parts = LearnSettings { num_mini_batches: 2, ..whole };
     let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let (prompts, rollouts, values) = data();
-    let mut prepared = prepare(&mut model, None, &rows(&prompts, &rollouts), &parts, 0.8, 10).unwrap();
-    let tokens: Vec<usize> = prepared.mini_batches.iter().map(|mini_batch| mini_batch.num_tokens).collect();
+    let mut prepared =
+        prepare(&mut model, None, &rows(&prompts, &rollouts), &parts, 0.8, 10).unwrap();
+    let tokens: Vec<usize> =
+        prepared.mini_batches.iter().map(|mini_batch| mini_batch.num_tokens).collect();
     assert_eq!(tokens, [6, 3]);
     prepared.note_log_probs(&mut model, 0.8).unwrap();
     // The same log-probabilities, noted in the rollouts.
@@ -238,7 +295,8 @@ fn a_mini_batch_is_an_update_on_its_rows_alone() {
     let advantages = &Advantages { values: values.clone(), ..Advantages::default() };
     let objective = Objective::Clipped;
     for (mini_batch, own) in [0..2, 2..4].into_iter().enumerate() {
-        let lesson = Lesson { objective, advantages, settings: &parts, temperature: 0.8, critic: None };
+        let lesson =
+            Lesson { objective, advantages, settings: &parts, temperature: 0.8, critic: None };
         let part = gradient(&mut model, &mut prepared, mini_batch, &lesson).unwrap();
         let alone = (prompts.clone(), noted[own.clone()].to_vec(), values[own].to_vec());
         let expected = run(&mut model, &alone, &sampled);
@@ -260,7 +318,8 @@ fn a_sampler_that_is_not_quite_the_policy_is_measured_and_corrected() {
     let plain = LearnSettings { loss: LossSettings { beta: 0.0, ..plain.loss }, ..plain };
     let mut model = stirred("llama", &LoraSettings { r: 2, alpha: 4.0 });
     let (prompts, mut rollouts, advantages) = data();
-    let mut prepared = prepare(&mut model, None, &rows(&prompts, &rollouts), &plain, 0.8, 10).unwrap();
+    let mut prepared =
+        prepare(&mut model, None, &rows(&prompts, &rollouts), &plain, 0.8, 10).unwrap();
     learned(&mut model, &mut prepared, &advantages, &plain);
     let gap = 2f32.ln(); // the sampler found every token half as probable
     for batch in &prepared.batches {
@@ -274,7 +333,8 @@ fn a_sampler_that_is_not_quite_the_policy_is_measured_and_corrected() {
     let uncorrected = run(&mut model, &data, &plain);
     let split = run(&mut model, &data, &LearnSettings { micro_batch_tokens: 1, ..plain });
     for mismatch in [uncorrected.report.mismatch.unwrap(), split.report.mismatch.unwrap()] {
-        let Mismatch { difference_mean, difference_max, ratio_min, ratio_mean, ratio_max } = mismatch;
+        let Mismatch { difference_mean, difference_max, ratio_min, ratio_mean, ratio_max } =
+            mismatch;
         for (got, expected) in [
             (difference_mean, f64::from(gap)),
             (difference_max, f64::from(gap)),

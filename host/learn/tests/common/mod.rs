@@ -10,7 +10,8 @@ use tch::Device;
 /// Letters, a few words, and the two marks of the chat.
 pub fn write_folder(folder: &Path, config: &ModelConfig) {
     let words = ["a", "b", "c", "d", "e", "Ġ", "Ċ", "Q"];
-    let mut vocab: serde_json::Map<_, _> = words.iter().enumerate().map(|(id, w)| (w.to_string(), json!(id))).collect();
+    let mut vocab: serde_json::Map<_, _> =
+        words.iter().enumerate().map(|(id, w)| (w.to_string(), json!(id))).collect();
     let mark = |id: usize, content: &str| {
         json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
                "normalized": false, "special": true})
@@ -25,9 +26,14 @@ pub fn write_folder(folder: &Path, config: &ModelConfig) {
         "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
                   "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []}
     });
-    let template = "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}<|im_start|>";
+    let template =
+        "{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}<|im_start|>";
     std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
-    std::fs::write(folder.join("tokenizer_config.json"), json!({"chat_template": template}).to_string()).unwrap();
+    std::fs::write(
+        folder.join("tokenizer_config.json"),
+        json!({"chat_template": template}).to_string(),
+    )
+    .unwrap();
     assert_eq!(config.vocab_size, 12);
     Model::random(config.clone(), 5, Device::Cpu).unwrap().save(folder).unwrap();
 }

@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use corver_core::{AdvantageSettings, Algorithm, Demonstration, Estimator, Learner, Sampler, Sampling, Student};
-use corver_learn::{AdamWSettings, LearnSettings, LoraSettings, LossSettings, LossType, Model, Policy, Precision};
+use corver_core::{
+    AdvantageSettings, Algorithm, Demonstration, Estimator, Learner, Sampler, Sampling, Student,
+};
+use corver_learn::{
+    AdamWSettings, LearnSettings, LoraSettings, LossSettings, LossType, Model, Policy, Precision,
+};
 use corver_pretrained::{ChatTokenizer, Family};
 use serde_json::{Value, json};
 use tch::Device;
@@ -12,7 +16,8 @@ use tch::Device;
 use super::{config, questions, stir, write_model, written};
 
 fn settings(algorithm: Algorithm) -> LearnSettings {
-    // TRL's RLOO adds up the tokens of a completion: that is dr_grpo, but for a constant. It has no KL term in its loss.
+    // TRL's RLOO adds up the tokens of a completion: that is dr_grpo, but for a constant. It has no
+    // KL term in its loss.
     let rloo = LossSettings { loss_type: LossType::DrGrpo, beta: 0.0, ..LossSettings::default() };
     LearnSettings {
         algorithm,
@@ -20,8 +25,13 @@ fn settings(algorithm: Algorithm) -> LearnSettings {
         loss: if algorithm == Algorithm::Rloo { rloo } else { LossSettings::default() },
         learning_rate: 1e-3,
         warmup_ratio: 0.0,
-        // With the usual eps a gradient of 1e-8, which is rounding, would move a weight as far as any other.
-        optimizer: AdamWSettings { weight_decay: 0.01, eps: 1e-3, ..AdamWSettings::with_f32_moments() },
+        // With the usual eps a gradient of 1e-8, which is rounding, would move a weight as far as
+        // any other.
+        optimizer: AdamWSettings {
+            weight_decay: 0.01,
+            eps: 1e-3,
+            ..AdamWSettings::with_f32_moments()
+        },
         ..LearnSettings::default()
     }
 }
@@ -42,12 +52,15 @@ fn on_samples(folder: &Path, algorithm: Algorithm) -> Value {
     let sampling = Sampling { num_generations: 4, max_completion_length: 9, ..Sampling::default() };
     let rollouts = policy.sample(&questions(), &sampling, 5).unwrap();
     let reward = |n: usize| ((n * 5) % 11) as f64 / 4.0 - 1.2;
-    let returns: Vec<Vec<f64>> = rollouts.iter().enumerate().map(|(n, r)| vec![reward(n); r.tokens.len()]).collect();
+    let returns: Vec<Vec<f64>> =
+        rollouts.iter().enumerate().map(|(n, r)| vec![reward(n); r.tokens.len()]).collect();
     let estimator = Estimator::of(policy.settings(), AdvantageSettings::default());
     let advantages = estimator.advantages(&returns, &[], None, sampling.num_generations).unwrap();
     let report = policy.update(&rollouts, &advantages).unwrap();
     policy.model().save_adapter(&folder.join("after")).unwrap();
-    let prompt = |question: &corver_core::Question| policy.tokenizer().prompt(None, &question.question).unwrap();
+    let prompt = |question: &corver_core::Question| {
+        policy.tokenizer().prompt(None, &question.question).unwrap()
+    };
     let prompts: Vec<Vec<u32>> = questions().iter().map(prompt).collect();
     json!({
         "algorithm": algorithm, "settings": policy.settings(), "prompts": prompts, "report": report,
@@ -59,11 +72,14 @@ fn on_samples(folder: &Path, algorithm: Algorithm) -> Value {
 fn on_demonstrations(folder: &Path) -> Value {
     let mut policy = policy(folder, Algorithm::Grpo);
     let demonstrations = [("abcab", "ttab"), ("tsrq", "k"), ("kkkkkkkkl", "abcdefgh")];
-    let demonstrations = demonstrations
-        .map(|(question, completion)| Demonstration { question: question.into(), completion: completion.into() });
+    let demonstrations = demonstrations.map(|(question, completion)| Demonstration {
+        question: question.into(),
+        completion: completion.into(),
+    });
     let report = policy.imitate(&demonstrations).unwrap();
     policy.model().save_adapter(&folder.join("after")).unwrap();
-    let texts: Vec<[&String; 2]> = demonstrations.iter().map(|one| [&one.question, &one.completion]).collect();
+    let texts: Vec<[&String; 2]> =
+        demonstrations.iter().map(|one| [&one.question, &one.completion]).collect();
     json!({ "algorithm": "sft", "settings": policy.settings(), "report": report, "demonstrations": texts })
 }
 
@@ -83,7 +99,11 @@ fn every_algorithm_takes_the_step_of_trls_trainer_of_that_name() {
         std::fs::write(folder.path().join("computed.json"), computed.to_string()).unwrap();
         let output = Command::new(&python).arg(&script).arg(folder.path()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{name}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{name}: {said}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         eprintln!("{name}: {}", said.trim());
     }
 }

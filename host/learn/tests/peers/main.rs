@@ -1,5 +1,6 @@
-//! The policy against `transformers`, `peft` and `trl`, on a small random model of every architecture: `make test-peers`. What is
-//! compared is written here and read by `peers.py`, which computes the same.
+//! The policy against `transformers`, `peft` and `trl`, on a small random model of every
+//! architecture: `make test-peers`. What is compared is written here and read by `peers.py`, which
+//! computes the same.
 
 mod algorithms;
 
@@ -8,7 +9,8 @@ use std::process::Command;
 
 use corver_core::{Advantages, Learner, Question, Rollout, Sampler, Sampling};
 use corver_learn::{
-    AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, Model, Policy, Precision,
+    AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, Model,
+    Policy, Precision,
 };
 use corver_pretrained::{ChatTokenizer, Family, Llama3Scaling, ModelConfig};
 use serde_json::{Value, json};
@@ -18,7 +20,8 @@ const LETTERS: &str = "abcdefghijklmnopqrst";
 const END: &str = "<|im_end|>";
 
 fn write_tokenizer(folder: &Path) {
-    let mut vocab: serde_json::Map<_, _> = LETTERS.chars().enumerate().map(|(id, c)| (c.into(), json!(id))).collect();
+    let mut vocab: serde_json::Map<_, _> =
+        LETTERS.chars().enumerate().map(|(id, c)| (c.into(), json!(id))).collect();
     vocab.insert(END.into(), json!(LETTERS.len()));
     let end = json!({"id": LETTERS.len(), "content": END, "single_word": false, "lstrip": false, "rstrip": false,
                      "normalized": false, "special": true});
@@ -28,7 +31,8 @@ fn write_tokenizer(folder: &Path) {
         "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
                   "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "vocab": vocab, "merges": []}
     });
-    let config = json!({"chat_template": "{{ messages[-1].content }}", "eos_token": END, "pad_token": END});
+    let config =
+        json!({"chat_template": "{{ messages[-1].content }}", "eos_token": END, "pad_token": END});
     std::fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
     std::fs::write(folder.join("tokenizer_config.json"), config.to_string()).unwrap();
 }
@@ -59,15 +63,21 @@ fn config(
 /// Draws the adapters' other half too, so that they change something.
 fn stir(model: &Model) {
     let _guard = tch::no_grad_guard();
-    for (n, (_, tensor)) in model.lora_parameters().into_iter().filter(|(name, _)| name.contains("lora_B")).enumerate()
+    for (n, (_, tensor)) in
+        model.lora_parameters().into_iter().filter(|(name, _)| name.contains("lora_B")).enumerate()
     {
-        let values: Vec<f32> = (0..tensor.numel()).map(|i| ((i * 7 + n * 13) % 19) as f32 / 190.0 - 0.05).collect();
+        let values: Vec<f32> =
+            (0..tensor.numel()).map(|i| ((i * 7 + n * 13) % 19) as f32 / 190.0 - 0.05).collect();
         tensor.shallow_clone().copy_(&Tensor::from_slice(&values).view_as(tensor));
     }
 }
 
 fn questions() -> Vec<Question> {
-    let question = |text: &str| Question { question: text.into(), golds: vec!["a".into()], ..Question::default() };
+    let question = |text: &str| Question {
+        question: text.into(),
+        golds: vec!["a".into()],
+        ..Question::default()
+    };
     ["abcab", "tsrq", "kkkkkkkkl"].map(question).into()
 }
 
@@ -91,11 +101,21 @@ fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precisio
     let mut model = Model::load(folder, precision, Device::Cpu).unwrap();
     let settings = LearnSettings {
         lora: LoraSettings { r: 4, alpha: 8.0 },
-        loss: LossSettings { loss_type, importance_sampling_level, beta: 0.05, ..LossSettings::default() },
+        loss: LossSettings {
+            loss_type,
+            importance_sampling_level,
+            beta: 0.05,
+            ..LossSettings::default()
+        },
         learning_rate: 1e-3,
         warmup_ratio: 0.0,
-        // With the usual eps a gradient of 1e-8, which is rounding, would move a weight as far as any other.
-        optimizer: AdamWSettings { weight_decay: 0.01, eps: 1e-3, ..AdamWSettings::with_f32_moments() },
+        // With the usual eps a gradient of 1e-8, which is rounding, would move a weight as far as
+        // any other.
+        optimizer: AdamWSettings {
+            weight_decay: 0.01,
+            eps: 1e-3,
+            ..AdamWSettings::with_f32_moments()
+        },
         ..LearnSettings::default()
     };
     model.add_lora(&settings.lora, 1).unwrap();
@@ -106,13 +126,18 @@ fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precisio
     let sampling = Sampling { num_generations: 4, max_completion_length: 9, ..Sampling::default() };
     let rollouts = policy.sample(&questions(), &sampling, 5).unwrap();
     let advantage = |n: usize, t: usize| ((n * 5 + t * 3) % 11) as f64 / 4.0 - 1.2;
-    let values: Vec<Vec<f64>> =
-        rollouts.iter().enumerate().map(|(n, r)| (0..r.tokens.len()).map(|t| advantage(n, t)).collect()).collect();
+    let values: Vec<Vec<f64>> = rollouts
+        .iter()
+        .enumerate()
+        .map(|(n, r)| (0..r.tokens.len()).map(|t| advantage(n, t)).collect())
+        .collect();
     let advantages = Advantages { values: values.clone(), ..Advantages::default() };
     let report = policy.update(&rollouts, &advantages).unwrap();
     policy.model().save_adapter(&folder.join("after")).unwrap();
-    let prompts: Vec<Vec<u32>> =
-        questions().iter().map(|question| policy.tokenizer().prompt(None, &question.question).unwrap()).collect();
+    let prompts: Vec<Vec<u32>> = questions()
+        .iter()
+        .map(|question| policy.tokenizer().prompt(None, &question.question).unwrap())
+        .collect();
     let none = vec![Vec::new(); greedy.len()];
     let computed = json!({
         "precision": precision, "prompts": prompts, "greedy": written(&greedy, &none), "rollouts": written(&rollouts, &values), "report": report,
@@ -129,7 +154,11 @@ fn compare(name: &str, folder: &Path, loss: Loss) {
         compute(folder, loss, precision);
         let output = Command::new(&python).arg(&script).arg(folder).output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{name}: {said}\n{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{name}: {said}\n{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         eprintln!("{name}, {precision:?}: {}", said.trim());
     }
     // What peft has written is read here.
@@ -138,7 +167,9 @@ fn compare(name: &str, folder: &Path, loss: Loss) {
         model.load_adapter(&folder.join(adapter)).unwrap();
         model
     });
-    for ((their_name, a), (our_name, b)) in theirs.lora_parameters().into_iter().zip(ours.lora_parameters()) {
+    for ((their_name, a), (our_name, b)) in
+        theirs.lora_parameters().into_iter().zip(ours.lora_parameters())
+    {
         assert_eq!(their_name, our_name);
         assert_eq!((a - b).abs().sum(Kind::Float).double_value(&[]), 0.0, "{name}: {our_name}");
     }

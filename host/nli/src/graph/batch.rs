@@ -42,7 +42,8 @@ impl Batch {
 
     /// `[B · M, D]` as `[B, M, D]`.
     pub(super) fn by_row(&self, graph: &mut Graph, x: &Value, width: usize) -> Value {
-        let shape = graph.shape(&[Size::Is(&self.rows), Size::Fixed(-1), Size::Fixed(width as i64)]);
+        let shape =
+            graph.shape(&[Size::Is(&self.rows), Size::Fixed(-1), Size::Fixed(width as i64)]);
         graph.op("Reshape", &[x, &shape])
     }
 
@@ -55,7 +56,8 @@ impl Batch {
 
     /// `[B · M, D]`
     pub(super) fn attend(&self, graph: &mut Graph, layer: &Attention<'_>, width: usize) -> Value {
-        let [query, key, value] = [layer.query, layer.key, layer.value].map(|x| self.by_row(graph, x, width));
+        let [query, key, value] =
+            [layer.query, layer.key, layer.value].map(|x| self.by_row(graph, x, width));
         let inputs = [&query, &key, &value, &Value::none(), &self.mask, layer.bias];
         let attributes = vec![
             int("num_heads", layer.num_heads as i64),
@@ -70,7 +72,13 @@ impl Batch {
 }
 
 /// x · Wᵀ, for W `[out, in]` as it is stored; with a bias where the model has one.
-pub(super) fn linear(graph: &mut Graph, name: &str, x: &Value, [input, out]: [usize; 2], has_bias: bool) -> Value {
+pub(super) fn linear(
+    graph: &mut Graph,
+    name: &str,
+    x: &Value,
+    [input, out]: [usize; 2],
+    has_bias: bool,
+) -> Value {
     let weight = graph.weight(&format!("{name}.weight"), &[out, input]);
     let mut inputs = vec![x.clone(), weight];
     if has_bias {

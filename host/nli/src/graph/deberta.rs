@@ -1,6 +1,8 @@
-//! DeBERTa-v3 with a head for sequences: disentangled attention (He et al. 2021; `modeling_deberta_v2.py`).
+//! DeBERTa-v3 with a head for sequences: disentangled attention (He et al. 2021;
+//! `modeling_deberta_v2.py`).
 //!
-//! A score is the sum of what query says to key, query to distance (“c2p”) and key to distance (“p2c”), by √(3 Dh).
+//! A score is the sum of what query says to key, query to distance (“c2p”) and key to distance
+//! (“p2c”), by √(3 Dh).
 
 use corver_onnx::graph::{Float, Graph, Value, Written, float, int, ints};
 
@@ -16,11 +18,14 @@ pub(crate) fn deberta(config: &Deberta, classes: usize, most: usize) -> Written 
     let row_of = |distance| bucket(buckets, farthest, distance);
     let positions = Positions::new(&mut graph, &batch.columns, most, row_of);
     let width = config.hidden_size;
-    let embedding = graph.weight("deberta.embeddings.word_embeddings.weight", &[config.vocab_size, width]);
+    let embedding =
+        graph.weight("deberta.embeddings.word_embeddings.weight", &[config.vocab_size, width]);
     let x = graph.op("Gather", &[&embedding, &batch.ids]); // [B · N, D]
     let mut writer = Writer { graph, config, batch, positions };
     let mut x = writer.norm(&x, "deberta.embeddings.LayerNorm");
-    let distances = writer.graph.weight("deberta.encoder.rel_embeddings.weight", &[2 * config.position_buckets, width]);
+    let distances = writer
+        .graph
+        .weight("deberta.encoder.rel_embeddings.weight", &[2 * config.position_buckets, width]);
     let distances = writer.norm(&distances, "deberta.encoder.LayerNorm");
     for layer in 0..config.num_hidden_layers {
         x = writer.layer(layer, &x, &distances);
@@ -32,7 +37,8 @@ pub(crate) fn deberta(config: &Deberta, classes: usize, most: usize) -> Written 
     writer.graph.finish()
 }
 
-/// The row of the table for a distance of query minus key: `make_log_bucket_position`, and what `disentangled_attention_bias` adds.
+/// The row of the table for a distance of query minus key: `make_log_bucket_position`, and what
+/// `disentangled_attention_bias` adds.
 pub(super) fn bucket(buckets: usize, max_distance: usize, distance: i64) -> i64 {
     let span = buckets as i64;
     let middle = span / 2;
@@ -41,7 +47,8 @@ pub(super) fn bucket(buckets: usize, max_distance: usize, distance: i64) -> i64 
         distance
     } else {
         // In f32, as there.
-        let log = (far as f32 / middle as f32).ln() / ((max_distance - 1) as f32 / middle as f32).ln();
+        let log =
+            (far as f32 / middle as f32).ln() / ((max_distance - 1) as f32 / middle as f32).ln();
         distance.signum() * ((log * (middle - 1) as f32).ceil() as i64 + middle)
     };
     (step + span).clamp(0, 2 * span - 1)
@@ -62,9 +69,16 @@ impl Writer<'_> {
         let is_last = layer + 1 == self.config.num_hidden_layers;
         let asking = if is_last { self.batch.first(&mut self.graph, x, width) } else { x.clone() };
         let mut project = |part: &str, x: &Value| {
-            linear(&mut self.graph, &format!("{prefix}.attention.self.{part}_proj"), x, [width, width], true)
+            linear(
+                &mut self.graph,
+                &format!("{prefix}.attention.self.{part}_proj"),
+                x,
+                [width, width],
+                true,
+            )
         };
-        let (query, key, value) = (project("query", &asking), project("key", x), project("value", x));
+        let (query, key, value) =
+            (project("query", &asking), project("key", x), project("value", x));
         let (asked_by, asked_for) = (project("query", distances), project("key", distances));
         let scale = 1.0 / (3.0 * self.head_dim() as f32).sqrt();
         let [asked_by, asked_for] = [asked_by, asked_for].map(|table| self.table(&table, scale));
@@ -73,14 +87,28 @@ impl Writer<'_> {
             false => self.bias(&query, &key, &asked_by, &asked_for),
         };
         let num_heads = self.config.num_attention_heads;
-        let attention = Attention { query: &query, key: &key, value: &value, bias: &bias, num_heads, scale };
+        let attention =
+            Attention { query: &query, key: &key, value: &value, bias: &bias, num_heads, scale };
         let mixed = self.batch.attend(&mut self.graph, &attention, width);
-        let mixed = linear(&mut self.graph, &format!("{prefix}.attention.output.dense"), &mixed, [width, width], true);
+        let mixed = linear(
+            &mut self.graph,
+            &format!("{prefix}.attention.output.dense"),
+            &mixed,
+            [width, width],
+            true,
+        );
         let mixed = self.graph.op("Add", &[&mixed, &asking]);
         let x = self.norm(&mixed, &format!("{prefix}.attention.output.LayerNorm"));
-        let fed = linear(&mut self.graph, &format!("{prefix}.intermediate.dense"), &x, [width, wide], true);
+        let fed = linear(
+            &mut self.graph,
+            &format!("{prefix}.intermediate.dense"),
+            &x,
+            [width, wide],
+            true,
+        );
         let fed = self.graph.microsoft("Gelu", &[&fed], Vec::new());
-        let fed = linear(&mut self.graph, &format!("{prefix}.output.dense"), &fed, [wide, width], true);
+        let fed =
+            linear(&mut self.graph, &format!("{prefix}.output.dense"), &fed, [wide, width], true);
         let fed = self.graph.op("Add", &[&fed, &x]);
         self.norm(&fed, &format!("{prefix}.output.LayerNorm"))
     }
@@ -121,16 +149,24 @@ impl Writer<'_> {
         // In a query's row the key comes later and later, in a key's row the query.
         let to_distance = products(&query, asked_for, &positions.falling);
         let from_distance = products(&key, asked_by, &positions.rising);
-        let from_distance = graph.op_with("Transpose", &[&from_distance], vec![ints("perm", &[0, 1, 3, 2])]);
+        let from_distance =
+            graph.op_with("Transpose", &[&from_distance], vec![ints("perm", &[0, 1, 3, 2])]);
         graph.op("Add", &[&to_distance, &from_distance])
     }
 
     /// `[B, H, 1, N]`, of queries `[B, D]`.
-    fn bias_of_first(&mut self, query: &Value, key: &Value, asked_by: &Value, asked_for: &Value) -> Value {
+    fn bias_of_first(
+        &mut self,
+        query: &Value,
+        key: &Value,
+        asked_by: &Value,
+        asked_for: &Value,
+    ) -> Value {
         let (query, key) = (self.by_head(query), self.by_head(key));
         let Self { graph, positions, .. } = self;
-        let [asked_by, asked_for] = [asked_by, asked_for]
-            .map(|table| graph.op_with("Gather", &[table, &positions.of_first], vec![int("axis", 1)])); // [H, N, Dh]
+        let [asked_by, asked_for] = [asked_by, asked_for].map(|table| {
+            graph.op_with("Gather", &[table, &positions.of_first], vec![int("axis", 1)])
+        }); // [H, N, Dh]
         let columns = graph.op_with("Transpose", &[&asked_for], vec![ints("perm", &[0, 2, 1])]);
         let to_distance = graph.op("MatMul", &[&query, &columns]);
         let products = graph.op("Mul", &[&key, &asked_by]);
@@ -142,8 +178,8 @@ impl Writer<'_> {
     }
 
     fn norm(&mut self, x: &Value, name: &str) -> Value {
-        let [weight, bias] =
-            ["weight", "bias"].map(|part| self.graph.weight(&format!("{name}.{part}"), &[self.config.hidden_size]));
+        let [weight, bias] = ["weight", "bias"]
+            .map(|part| self.graph.weight(&format!("{name}.{part}"), &[self.config.hidden_size]));
         let attributes = vec![int("axis", -1), float("epsilon", self.config.layer_norm_eps)];
         self.graph.op_with("LayerNormalization", &[x, &weight, &bias], attributes)
     }

@@ -20,8 +20,14 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    /// `row_of` says which row of the model's table belongs to a distance; `columns` is N, at most `most`.
-    pub(super) fn new(graph: &mut Graph, columns: &Value, most: usize, row_of: impl Fn(i64) -> i64) -> Self {
+    /// `row_of` says which row of the model's table belongs to a distance; `columns` is N, at most
+    /// `most`.
+    pub(super) fn new(
+        graph: &mut Graph,
+        columns: &Value,
+        most: usize,
+        row_of: impl Fn(i64) -> i64,
+    ) -> Self {
         let most = most as i64;
         let rows: Vec<i64> = (-most..=most).map(row_of).collect();
         let table = graph.ints("table", &[rows.len()], &rows);
@@ -36,7 +42,8 @@ impl Positions {
         let falling = graph.op("Sub", &[&start, &steps]);
         let steps = graph.range(columns);
         let of_first = graph.op("Sub", &[&middle, &steps]);
-        let [rising, falling, of_first] = [rising, falling, of_first].map(|at| graph.op("Gather", &[&table, &at]));
+        let [rising, falling, of_first] =
+            [rising, falling, of_first].map(|at| graph.op("Gather", &[&table, &at]));
 
         let odd = graph.op("Sub", &[&twice, &one]); // 2N − 1
         let kept = graph.op("Mul", &[columns, &odd]);
@@ -45,13 +52,24 @@ impl Positions {
             graph.shape(&[Size::Fixed(0), Size::Fixed(0), Size::Fixed(-1)]),
             graph.shape(&[Size::Fixed(0), Size::Fixed(0), Size::Is(columns), Size::Is(&odd)]),
         );
-        Self { columns: columns.clone(), rising, falling, of_first, flat, skipped: last, end, narrow }
+        Self {
+            columns: columns.clone(),
+            rising,
+            falling,
+            of_first,
+            flat,
+            skipped: last,
+            end,
+            narrow,
+        }
     }
 
-    /// `[B, H, N, 2N]`, row i of which has what belongs to the distances −(N−1) to N from i ─▶ `[B, H, N, N]` by query and key.
+    /// `[B, H, N, 2N]`, row i of which has what belongs to the distances −(N−1) to N from i ─▶ `[B,
+    /// H, N, N]` by query and key.
     ///
-    /// Row i's value for column j stands at j − i + N − 1, which is i(2N − 1) + j + N − 1 from the beginning of the matrix. So
-    /// without the first N − 1 numbers, and in rows of 2N − 1, column j is column j.
+    /// Row i's value for column j stands at j − i + N − 1, which is i(2N − 1) + j + N − 1 from the
+    /// beginning of the matrix. So without the first N − 1 numbers, and in rows of 2N − 1, column j
+    /// is column j.
     pub(super) fn skew(&self, graph: &mut Graph, x: &Value) -> Value {
         let flat = graph.op("Reshape", &[x, &self.flat]);
         let axis = graph.ints("axis", &[1], &[2]);

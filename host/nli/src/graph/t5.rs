@@ -1,4 +1,5 @@
-//! HHEM-2.1: the encoder of flan-t5-base with a classifier of its tokens (Raffel et al. 2020, `modeling_t5.py`).
+//! HHEM-2.1: the encoder of flan-t5-base with a classifier of its tokens (Raffel et al. 2020,
+//! `modeling_t5.py`).
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,8 @@ use corver_onnx::graph::{Float, Graph, Size, Value, Written, float, int};
 use super::batch::{Attention, Batch, head, linear};
 use super::positions::Positions;
 
-/// From this distance on, all positions are alike: `relative_attention_max_distance` of flan-t5-base.
+/// From this distance on, all positions are alike: `relative_attention_max_distance` of
+/// flan-t5-base.
 const MAX_DISTANCE: i64 = 128;
 /// `layer_norm_epsilon` of flan-t5-base.
 const EPSILON: f32 = 1e-6;
@@ -26,7 +28,8 @@ pub(crate) struct T5 {
 }
 
 impl T5 {
-    /// From the shapes of the weights by their names; otherwise the name of one that is missing or has no such shape.
+    /// From the shapes of the weights by their names; otherwise the name of one that is missing or
+    /// has no such shape.
     pub(crate) fn of(weights: &BTreeMap<String, Vec<usize>>) -> Result<Self, String> {
         let matrix = |name: &str| match weights.get(name).map(Vec::as_slice) {
             Some(&[rows, columns]) => Ok([rows, columns]),
@@ -34,10 +37,14 @@ impl T5 {
         };
         let [vocab_size, width] = matrix(EMBEDDING)?;
         let [inner, _] = matrix(&format!("{ENCODER}.block.0.layer.0.SelfAttention.q.weight"))?;
-        let bias = format!("{ENCODER}.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
+        let bias =
+            format!("{ENCODER}.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
         let [buckets, num_heads] = matrix(&bias)?;
-        let [feed_forward, _] = matrix(&format!("{ENCODER}.block.0.layer.1.DenseReluDense.wi_0.weight"))?;
-        let is_layer = |n: &usize| weights.contains_key(&format!("{ENCODER}.block.{n}.layer.0.layer_norm.weight"));
+        let [feed_forward, _] =
+            matrix(&format!("{ENCODER}.block.0.layer.1.DenseReluDense.wi_0.weight"))?;
+        let is_layer = |n: &usize| {
+            weights.contains_key(&format!("{ENCODER}.block.{n}.layer.0.layer_norm.weight"))
+        };
         let num_layers = (0..).take_while(is_layer).count();
         if num_heads == 0 || !inner.is_multiple_of(num_heads) || buckets < 4 {
             return Err(bias);
@@ -52,7 +59,9 @@ const EMBEDDING: &str = "t5.transformer.shared.weight";
 pub(crate) fn t5(shape: T5, classes: usize, most: usize) -> Written {
     let mut graph = Graph::new("hhem", Float::F32);
     let batch = Batch::new(&mut graph);
-    let positions = Positions::new(&mut graph, &batch.columns, most, |distance| bucket(shape.buckets, distance));
+    let positions = Positions::new(&mut graph, &batch.columns, most, |distance| {
+        bucket(shape.buckets, distance)
+    });
     let embedding = graph.weight(EMBEDDING, &[shape.vocab_size, shape.width]);
     let mut x = graph.op("Gather", &[&embedding, &batch.ids]); // [B · N, D]
     let mut writer = Writer { graph, shape, batch };
@@ -95,13 +104,19 @@ struct Bias {
 impl Writer {
     fn bias(&mut self, positions: &Positions) -> Bias {
         let Self { graph, shape, batch } = self;
-        let name = format!("{ENCODER}.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
+        let name =
+            format!("{ENCODER}.block.0.layer.0.SelfAttention.relative_attention_bias.weight");
         let table = graph.weight(&name, &[shape.buckets, shape.num_heads]);
         let by_head = graph.op("Transpose", &[&table]);
         let of = graph.op_with("Gather", &[&by_head, &positions.rising], vec![int("axis", 1)]); // [H, 2N]
         let axes = graph.ints("axes", &[2], &[0, 2]);
         let of = graph.op("Unsqueeze", &[&of, &axes]);
-        let rows = graph.shape(&[Size::Fixed(1), Size::Fixed(1), Size::Is(&batch.columns), Size::Fixed(1)]);
+        let rows = graph.shape(&[
+            Size::Fixed(1),
+            Size::Fixed(1),
+            Size::Is(&batch.columns),
+            Size::Fixed(1),
+        ]);
         let of = graph.op("Expand", &[&of, &rows]); // [1, H, N, 2N]
         let all = positions.skew(graph, &of);
         let mut number = |n: i64| graph.ints("number", &[1], &[n]);
@@ -120,13 +135,17 @@ impl Writer {
             true => (batch.first(graph, x, width), batch.first(graph, &normed, width), &bias.first),
             false => (x.clone(), normed.clone(), &bias.all),
         };
-        let mut project =
-            |part: &str, x: &Value| linear(graph, &format!("{prefix}.SelfAttention.{part}"), x, [width, inner], false);
-        let [query, key, value] = [("q", &asking), ("k", &normed), ("v", &normed)].map(|(part, x)| project(part, x));
+        let mut project = |part: &str, x: &Value| {
+            linear(graph, &format!("{prefix}.SelfAttention.{part}"), x, [width, inner], false)
+        };
+        let [query, key, value] =
+            [("q", &asking), ("k", &normed), ("v", &normed)].map(|(part, x)| project(part, x));
         // Scores are not scaled.
-        let attention = Attention { query: &query, key: &key, value: &value, bias, num_heads, scale: 1.0 };
+        let attention =
+            Attention { query: &query, key: &key, value: &value, bias, num_heads, scale: 1.0 };
         let mixed = batch.attend(graph, &attention, inner);
-        let mixed = linear(graph, &format!("{prefix}.SelfAttention.o"), &mixed, [inner, width], false);
+        let mixed =
+            linear(graph, &format!("{prefix}.SelfAttention.o"), &mixed, [inner, width], false);
         let x = graph.op("Add", &[&x, &mixed]);
         let fed = self.feed_forward(layer, &x);
         self.graph.op("Add", &[&x, &fed])
@@ -138,7 +157,13 @@ impl Writer {
         let normed = self.norm(x, &format!("{prefix}.layer_norm"));
         let graph = &mut self.graph;
         let [gate, up] = ["wi_0", "wi_1"].map(|part| {
-            linear(graph, &format!("{prefix}.DenseReluDense.{part}"), &normed, [width, feed_forward], false)
+            linear(
+                graph,
+                &format!("{prefix}.DenseReluDense.{part}"),
+                &normed,
+                [width, feed_forward],
+                false,
+            )
         });
         let gate = graph.microsoft("FastGelu", &[&gate], Vec::new()); // `gelu_new`
         let gated = graph.op("Mul", &[&gate, &up]);

@@ -46,7 +46,8 @@ pub fn check(folder: &Path, settings: NliSettings, most: f32) -> f32 {
     assert_eq!(answers.len(), rows.len());
     let distances = answers.iter().zip(&rows).map(|(answer, row)| distance(answer, &row.answer));
     let largest = distances.fold(0.0, f32::max);
-    let shown = rows.iter().zip(&answers).find(|(row, answer)| distance(answer, &row.answer) > most);
+    let shown =
+        rows.iter().zip(&answers).find(|(row, answer)| distance(answer, &row.answer) > most);
     if let Some((Row { pair, answer }, got)) = shown {
         panic!("{}, {settings:?}: {pair:?}\nours:   {got:?}\ntheirs: {answer:?}", folder.display());
     }

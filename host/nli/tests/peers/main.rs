@@ -1,4 +1,5 @@
-//! Answers in f32 against those of `transformers` in f64: `make test-peers`. `peers.py` makes the models.
+//! Answers in f32 against those of `transformers` in f64: `make test-peers`. `peers.py` makes the
+//! models.
 
 #[path = "../golden/mod.rs"]
 mod golden;
@@ -19,7 +20,11 @@ fn answers_are_those_of_transformers() {
     for family in ["hhem", "deberta"] {
         let folder = folder.path().join(family);
         for batch_size in [32, 1] {
-            let settings = NliSettings { batch_size, max_batch_tokens: Some(16_384), ..NliSettings::default() };
+            let settings = NliSettings {
+                batch_size,
+                max_batch_tokens: Some(16_384),
+                ..NliSettings::default()
+            };
             let largest = golden::check(&folder, settings, 3e-5);
             eprintln!("{family}, {batch_size} at once: answers differ by at most {largest:.1e}");
         }

@@ -1,5 +1,5 @@
-//! The process that renders: both sides of it. Its first line is the [`Source`], every further one [`Messages`]; each is answered
-//! by a line, the text or what is wrong. All lines are JSON.
+//! The process that renders: both sides of it. Its first line is the [`Source`], every further one
+//! [`Messages`]; each is answered by a line, the text or what is wrong. All lines are JSON.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -33,7 +33,8 @@ impl Renderer {
     pub(super) fn start(mut command: Command, source: &Source) -> Result<Self, String> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0); // Ctrl-C is for the run, which still needs prompts while it ends
-        let mut process = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
+        let mut process =
+            command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
         let questions = process.stdin.take().expect("it is piped");
         let answers = BufReader::new(process.stdout.take().expect("it is piped"));
         let mut renderer = Self { process, questions, answers };
@@ -49,7 +50,8 @@ impl Renderer {
         let mut line = serde_json::to_vec(question).expect("text");
         line.push(b'\n');
         let mut answer = String::new();
-        let asked = self.questions.write_all(&line).and_then(|()| self.answers.read_line(&mut answer));
+        let asked =
+            self.questions.write_all(&line).and_then(|()| self.answers.read_line(&mut answer));
         match asked {
             Ok(1..) => serde_json::from_str::<Answer<T>>(&answer).unwrap_or_else(|error| {
                 Err(format!("the process that renders it answered what was not expected: {error}"))
@@ -67,7 +69,9 @@ impl Renderer {
             Ok(status) if status.signal() == Some(Signal::XCPU.as_raw()) => {
                 format!("it takes more than {SECONDS} s of processor time")
             }
-            Ok(_) if said.contains("memory allocation of") => format!("it takes more than {MEMORY} bytes of memory"),
+            Ok(_) if said.contains("memory allocation of") => {
+                format!("it takes more than {MEMORY} bytes of memory")
+            }
             Ok(status) => format!("the process that renders it ended: {status}; {}", said.trim()),
             Err(error) => error.to_string(),
         }
@@ -81,7 +85,8 @@ impl Drop for Renderer {
     }
 }
 
-/// What the child of [`crate::ChatTokenizer::load_with_child`] does: renders until its standard input ends.
+/// What the child of [`crate::ChatTokenizer::load_with_child`] does: renders until its standard
+/// input ends.
 #[must_use]
 pub fn render_as_child() -> ExitCode {
     match answer_all() {

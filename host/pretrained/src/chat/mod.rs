@@ -1,5 +1,5 @@
-//! A model's chat template: messages → the prompt's text. `template` renders; `child` has it done by a process of its own, because
-//! a template of a few bytes can ask for all memory there is.
+//! A model's chat template: messages → the prompt's text. `template` renders; `child` has it done
+//! by a process of its own, because a template of a few bytes can ask for all memory there is.
 
 mod child;
 mod template;
@@ -36,19 +36,28 @@ enum Renders {
 }
 
 impl Chat {
-    /// chat_template.jinja if it is there, else `chat_template` of tokenizer_config.json (`config`). `child` starts the process that
-    /// renders it; without, this one does. It sees `switches` by their names.
+    /// chat_template.jinja if it is there, else `chat_template` of tokenizer_config.json
+    /// (`config`). `child` starts the process that renders it; without, this one does. It sees
+    /// `switches` by their names.
     ///
     /// # Errors
     /// No template, one that is malformed, or a process that cannot be started.
-    pub fn find(folder: &Path, config: &Json, child: Option<Command>, switches: Switches) -> Result<Self> {
+    pub fn find(
+        folder: &Path,
+        config: &Json,
+        child: Option<Command>,
+        switches: Switches,
+    ) -> Result<Self> {
         let (path, template) = find_template(folder, config)?;
         let token = |key: &str| match config.get(key) {
             Some(Json::String(text)) => text.clone(),
-            Some(Json::Object(token)) => token.get("content").and_then(Json::as_str).unwrap_or_default().into(),
+            Some(Json::Object(token)) => {
+                token.get("content").and_then(Json::as_str).unwrap_or_default().into()
+            }
             _ => String::new(),
         };
-        let source = Source { template, bos: token("bos_token"), eos: token("eos_token"), switches };
+        let source =
+            Source { template, bos: token("bos_token"), eos: token("eos_token"), switches };
         let renders = match child {
             None => Template::read(source).map(Box::new).map(Renders::Here),
             Some(command) => Renderer::start(command, &source).map(Mutex::new).map(Renders::Child),
@@ -80,7 +89,9 @@ impl Chat {
         let messages = Messages { system: system.map(str::to_owned), user: user.to_owned() };
         let rendered = match &self.renders {
             Renders::Here(template) => template.render(&messages),
-            Renders::Child(renderer) => renderer.lock().unwrap_or_else(PoisonError::into_inner).render(&messages),
+            Renders::Child(renderer) => {
+                renderer.lock().unwrap_or_else(PoisonError::into_inner).render(&messages)
+            }
         };
         rendered.map_err(|reason| PretrainedError::Template { path: self.path.clone(), reason })
     }
@@ -109,7 +120,9 @@ fn in_config(config: &Json) -> Option<String> {
     match config.get("chat_template")? {
         Json::String(source) => Some(source.clone()),
         Json::Array(named) => {
-            let default = named.iter().find(|entry| entry.get("name").is_some_and(|name| name == "default"))?;
+            let default = named
+                .iter()
+                .find(|entry| entry.get("name").is_some_and(|name| name == "default"))?;
             default.get("template")?.as_str().map(str::to_owned)
         }
         _ => None,
@@ -125,26 +138,40 @@ mod tests {
     #[test]
     fn the_templates_own_errors_come_through() {
         let config = json!({"chat_template": "{{ raise_exception('no system role') }}"});
-        let error =
-            Chat::find(Path::new("/nowhere"), &config, None, Switches::new()).unwrap().render(None, "x").unwrap_err();
+        let error = Chat::find(Path::new("/nowhere"), &config, None, Switches::new())
+            .unwrap()
+            .render(None, "x")
+            .unwrap_err();
         assert!(matches!(&error, PretrainedError::Template { .. }), "{error}");
         let said = error.to_string();
-        assert!(said.contains("tokenizer_config.json") && said.contains("no system role"), "{error}");
+        assert!(
+            said.contains("tokenizer_config.json") && said.contains("no system role"),
+            "{error}"
+        );
     }
 
     #[test]
     fn without_a_template_the_error_says_what_to_add() {
-        let error = Chat::find(Path::new("/nowhere"), &json!({}), None, Switches::new()).unwrap_err().to_string();
+        let error = Chat::find(Path::new("/nowhere"), &json!({}), None, Switches::new())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("chat_template.jinja"), "{error}");
     }
 
     #[test]
     fn a_child_that_is_no_renderer_is_an_error() {
         let config = json!({"chat_template": "x"});
-        for (program, said) in [("/nowhere/program", "No such file"), ("true", "ended"), ("cat", "expected")] {
-            let error = Chat::find(Path::new("/nowhere"), &config, Some(Command::new(program)), Switches::new())
-                .unwrap_err()
-                .to_string();
+        for (program, said) in
+            [("/nowhere/program", "No such file"), ("true", "ended"), ("cat", "expected")]
+        {
+            let error = Chat::find(
+                Path::new("/nowhere"),
+                &config,
+                Some(Command::new(program)),
+                Switches::new(),
+            )
+            .unwrap_err()
+            .to_string();
             assert!(error.contains(said), "{program}: {error}");
         }
     }

@@ -42,7 +42,8 @@ const NAME: &str = "chat";
 
 /// Longest template, bytes. Those of today's models have up to 20,000.
 const MAX_SOURCE: usize = 1 << 20;
-/// Instructions of the template engine for one prompt. Two messages take today's models some hundreds.
+/// Instructions of the template engine for one prompt. Two messages take today's models some
+/// hundreds.
 const FUEL: u64 = 100_000;
 /// Longest prompt, bytes.
 const MAX_PROMPT: usize = 4 << 20;
@@ -50,7 +51,10 @@ const MAX_PROMPT: usize = 4 << 20;
 impl Template {
     pub(crate) fn read(Source { template, bos, eos, switches }: Source) -> Result<Self, String> {
         if template.len() > MAX_SOURCE {
-            return Err(format!("it has {} bytes, and at most {MAX_SOURCE} are read", template.len()));
+            return Err(format!(
+                "it has {} bytes, and at most {MAX_SOURCE} are read",
+                template.len()
+            ));
         }
         let environment = environment(&template).map_err(|error| reason(&error))?;
         Ok(Self { environment, bos, eos, switches: Serde(switches).into() })
@@ -67,7 +71,8 @@ impl Template {
         };
         let mut prompt = Prompt(Vec::new());
         let template = self.environment.get_template(NAME);
-        let rendered = template.and_then(|template| template.render_captured_to(context, &mut prompt).map(drop));
+        let rendered = template
+            .and_then(|template| template.render_captured_to(context, &mut prompt).map(drop));
         rendered.map_err(|error| reason(&error))?;
         Ok(String::from_utf8(prompt.0).expect("a template writes text"))
     }
@@ -79,7 +84,9 @@ struct Prompt(Vec<u8>);
 impl Write for Prompt {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         if self.0.len() + text.len() > MAX_PROMPT {
-            return Err(std::io::Error::other(format!("the prompt has more than {MAX_PROMPT} bytes")));
+            return Err(std::io::Error::other(format!(
+                "the prompt has more than {MAX_PROMPT} bytes"
+            )));
         }
         self.0.extend(text);
         Ok(text.len())
@@ -111,21 +118,25 @@ fn environment(source: &str) -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// `{% generation %}` marks the assistant's words for `transformers`; it prints nothing. Whitespace control stays.
+/// `{% generation %}` marks the assistant's words for `transformers`; it prints nothing. Whitespace
+/// control stays.
 fn without_generation_marks(source: &str) -> String {
     let mut out = source.to_owned();
     for (mark, stand_in) in [("generation", "if true"), ("endgeneration", "endif")] {
         for open in ["{%", "{%-", "{%+"] {
             for close in ["%}", "-%}", "+%}"] {
-                out = out.replace(&format!("{open} {mark} {close}"), &format!("{open} {stand_in} {close}"));
+                out = out.replace(
+                    &format!("{open} {mark} {close}"),
+                    &format!("{open} {stand_in} {close}"),
+                );
             }
         }
     }
     out
 }
 
-/// Templates that print today's date would give another prompt each day, and a run that cannot be repeated. They get
-/// the date that Llama 3's own template falls back on: 26 July 2024.
+/// Templates that print today's date would give another prompt each day, and a run that cannot be
+/// repeated. They get the date that Llama 3's own template falls back on: 26 July 2024.
 fn fixed_date(format: &str) -> Result<String, Error> {
     let mut out = String::new();
     let mut characters = format.chars();
@@ -146,7 +157,8 @@ fn fixed_date(format: &str) -> Result<String, Error> {
             Some('H' | 'M' | 'S') => "00",
             Some('%') => "%",
             other => {
-                let message = format!("strftime_now does not know the directive %{}", other.unwrap_or(' '));
+                let message =
+                    format!("strftime_now does not know the directive %{}", other.unwrap_or(' '));
                 return Err(Error::new(ErrorKind::InvalidOperation, message));
             }
         });
@@ -159,9 +171,14 @@ mod tests {
     use super::*;
 
     fn render(template: &str, system: Option<&str>, user: &str) -> Result<String, String> {
-        let switches = serde_json::json!({"enable_thinking": false, "messages": "mine"}).as_object().unwrap().clone();
-        let source = Source { template: template.into(), bos: "<s>".into(), eos: "</s>".into(), switches };
-        Template::read(source)?.render(&Messages { system: system.map(str::to_owned), user: user.into() })
+        let switches = serde_json::json!({"enable_thinking": false, "messages": "mine"})
+            .as_object()
+            .unwrap()
+            .clone();
+        let source =
+            Source { template: template.into(), bos: "<s>".into(), eos: "</s>".into(), switches };
+        Template::read(source)?
+            .render(&Messages { system: system.map(str::to_owned), user: user.into() })
     }
 
     const CHATML: &str = "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>' + '\\n' }}\
@@ -170,8 +187,7 @@ mod tests {
     #[test]
     fn chatml() {
         let got = render(CHATML, Some("Be brief."), "Who?").unwrap();
-        let expected =
-            "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n";
+        let expected = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nWho?<|im_end|>\n<|im_start|>assistant\n";
         assert_eq!(got, expected);
         assert!(!render(CHATML, None, "Who?").unwrap().contains("system"));
     }
@@ -188,8 +204,11 @@ mod tests {
     fn work_text_and_source_are_bounded() {
         let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}";
         assert!(render(loops, None, "q").unwrap_err().contains("engine ran out of fuel"));
-        let doubled =
-            format!("{{% set s = '{}' %}}{}{{{{ s }}}}", "x".repeat(1 << 16), "{% set s = s ~ s %}".repeat(8));
+        let doubled = format!(
+            "{{% set s = '{}' %}}{}{{{{ s }}}}",
+            "x".repeat(1 << 16),
+            "{% set s = s ~ s %}".repeat(8)
+        );
         assert!(render(&doubled, None, "q").unwrap_err().contains("more than 4194304 bytes"));
         assert!(render(&" ".repeat(2 << 20), None, "q").unwrap_err().contains("at most 1048576"));
     }
@@ -226,7 +245,10 @@ mod tests {
 
     #[test]
     fn generation_marks_print_nothing() {
-        assert_eq!(render("a{%- generation -%} b {%- endgeneration -%} c", None, "x").unwrap(), "abc");
+        assert_eq!(
+            render("a{%- generation -%} b {%- endgeneration -%} c", None, "x").unwrap(),
+            "abc"
+        );
     }
 
     #[test]

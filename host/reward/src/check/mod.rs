@@ -1,8 +1,9 @@
 //! Any text → which of its sentences the corpus does not support.
 //!
-//! The test is QuCo-RAG's, in two stages. A question is about rare entities where they occur seldom on average. A sentence is
-//! unsupported where head and tail of a claim never occur together, or an entity that is named alone is rare. The rule of the
-//! settings judges the same sentences, and may decide in the test's place.
+//! The test is QuCo-RAG's, in two stages. A question is about rare entities where they occur seldom
+//! on average. A sentence is unsupported where head and tail of a claim never occur together, or an
+//! entity that is named alone is rare. The rule of the settings judges the same sentences, and may
+//! decide in the test's place.
 
 mod support;
 
@@ -99,7 +100,8 @@ impl Scorer {
         for (one, verdicts) in read.iter_mut().zip(verdicts) {
             let asked = one.entities.as_ref().map_or(0, Vec::len);
             let of_question = lookups.by_ref().take(asked).collect();
-            let question = one.entities.is_some().then(|| QuestionCheck::of(of_question, &settings));
+            let question =
+                one.entities.is_some().then(|| QuestionCheck::of(of_question, &settings));
             let mut sentences = Vec::with_capacity(one.sentences.len());
             for (sentence, rule) in one.sentences.drain(..).zip(verdicts) {
                 let found = sentence.claims.len();
@@ -112,7 +114,8 @@ impl Scorer {
                 let status = support::decide(settings.by, sentence.is_tested, &claims, &rule);
                 sentences.push(CheckedSentence { text: sentence.text, status, claims, rule });
             }
-            let unsupported = sentences.iter().filter(|sentence| sentence.status == Status::Unsupported).count();
+            let unsupported =
+                sentences.iter().filter(|sentence| sentence.status == Status::Unsupported).count();
             all.push(Checked { question, sentences, unsupported });
         }
         Ok(all)
@@ -120,12 +123,16 @@ impl Scorer {
 
     /// Cuts texts into sentences and extracts what they and their questions state.
     fn read(&self, texts: &[Text]) -> Result<Vec<Read>> {
-        let sentences: Vec<Vec<&str>> = texts.iter().map(|text| split_sentences(&text.text).collect()).collect();
+        let sentences: Vec<Vec<&str>> =
+            texts.iter().map(|text| split_sentences(&text.text).collect()).collect();
         let asked = texts.iter().zip(&sentences).flat_map(|(text, sentences)| {
             let question = Some(text.question.as_str()).filter(|question| !question.is_empty());
             question.into_iter().chain(sentences.iter().copied())
         });
-        let replies = self.extractor.replies(&asked.collect::<Vec<_>>()).context("extracting what the text states")?;
+        let replies = self
+            .extractor
+            .replies(&asked.collect::<Vec<_>>())
+            .context("extracting what the text states")?;
         let mut replies = replies.iter().map(|reply| claims_from_reply(reply));
         let mut next = || replies.next().expect("the extractor answers every sentence");
         let read = texts.iter().zip(&sentences).map(|(text, sentences)| {
@@ -154,8 +161,11 @@ impl Scorer {
         });
         let completions: Vec<_> = completions.collect();
         let verdicts = self.rules.score(&completions, &mut self.verifiers);
-        let mut verdicts = verdicts.map_err(anyhow::Error::from_boxed).context("asking the rule")?.into_iter();
-        let of_each = sentences.iter().map(|sentences| if sentences.is_empty() { None } else { verdicts.next() });
+        let mut verdicts =
+            verdicts.map_err(anyhow::Error::from_boxed).context("asking the rule")?.into_iter();
+        let of_each = sentences
+            .iter()
+            .map(|sentences| if sentences.is_empty() { None } else { verdicts.next() });
         Ok(of_each.map(Option::unwrap_or_default).collect())
     }
 
@@ -163,16 +173,28 @@ impl Scorer {
     fn look_up(&mut self, read: &[Read]) -> Result<Vec<Lookup>> {
         let queries = read.iter().flat_map(|one| {
             let entities = one.entities.iter().flatten().map(|entity| Query::new([[entity]]));
-            entities.chain(one.sentences.iter().flat_map(|sentence| sentence.claims.iter().map(support::query)))
+            entities.chain(
+                one.sentences
+                    .iter()
+                    .flat_map(|sentence| sentence.claims.iter().map(support::query)),
+            )
         });
         let queries: Vec<Query> = queries.collect();
-        let counts = self.verifiers.count(&queries).map_err(anyhow::Error::from_boxed).context("counting")?;
+        let counts = self
+            .verifiers
+            .count(&queries)
+            .map_err(anyhow::Error::from_boxed)
+            .context("counting")?;
         Ok(queries.into_iter().zip(counts).map(|(query, count)| Lookup { query, count }).collect())
     }
 
     fn show(&self, claim: &mut CheckedClaim, passages: usize) -> Result<()> {
         let head = [vec![claim.head.clone()]];
-        let words = if claim.supported == Some(true) { claim.lookup.query.all_of.as_slice() } else { &head };
+        let words = if claim.supported == Some(true) {
+            claim.lookup.query.all_of.as_slice()
+        } else {
+            &head
+        };
         claim.passages = self.passages.of(words, passages)?;
         Ok(())
     }

@@ -1,4 +1,5 @@
-//! What is asked of the corpus for a claim, and what its counts mean. The constants are those of QuCo-RAG's published settings.
+//! What is asked of the corpus for a claim, and what its counts mean. The constants are those of
+//! QuCo-RAG's published settings.
 
 use corver_core::{Claim, Lookup, Query, Triplet, Verdict};
 use corver_settings::{CheckSettings, DecidedBy};
@@ -7,8 +8,15 @@ use serde::Serialize;
 use super::{CheckedClaim, Status};
 
 /// A sentence with one of these denies knowledge or sums up: the test ends there.
-const ENDS_THE_TEST: [&str; 7] =
-    ["does not", "not provide", "not mention", "not available", "not specif", "No information", "the answer is"];
+const ENDS_THE_TEST: [&str; 7] = [
+    "does not",
+    "not provide",
+    "not mention",
+    "not available",
+    "not specif",
+    "No information",
+    "the answer is",
+];
 
 /// How often a question's entities occur.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -23,10 +31,15 @@ pub struct QuestionCheck {
 
 impl QuestionCheck {
     pub(super) fn of(entities: Vec<Lookup>, settings: &CheckSettings) -> Self {
-        let counts: Vec<u64> = entities.iter().filter_map(|entity| entity.count.occurrences).collect();
+        let counts: Vec<u64> =
+            entities.iter().filter_map(|entity| entity.count.occurrences).collect();
         let total: f64 = counts.iter().map(|&count| count as f64).sum();
         let mean = (!counts.is_empty()).then(|| total / counts.len() as f64);
-        Self { rare: mean.is_some_and(|mean| mean < settings.question_entity as f64), entities, mean }
+        Self {
+            rare: mean.is_some_and(|mean| mean < settings.question_entity as f64),
+            entities,
+            mean,
+        }
     }
 }
 
@@ -47,7 +60,8 @@ pub(super) fn tested(sentences: &[&str]) -> usize {
     sentences.iter().position(ends).unwrap_or(sentences.len())
 }
 
-/// How often do whole entities occur together? Rules ask with words instead, so their counts are others.
+/// How often do whole entities occur together? Rules ask with words instead, so their counts are
+/// others.
 pub(super) fn query(claim: &Claim) -> Query {
     match claim {
         Claim::Fact(Triplet { head, tail, .. }) => Query::new([[head], [tail]]),
@@ -58,7 +72,9 @@ pub(super) fn query(claim: &Claim) -> Query {
 /// Compares the count of a claim with its threshold.
 pub(super) fn test(settings: &CheckSettings, claim: Claim, lookup: Lookup) -> CheckedClaim {
     let (head, relation, tail, least) = match claim {
-        Claim::Fact(Triplet { head, relation, tail }) => (head, relation, Some(tail), settings.pair),
+        Claim::Fact(Triplet { head, relation, tail }) => {
+            (head, relation, Some(tail), settings.pair)
+        }
         Claim::Mention { head, relation } => (head, relation, None, settings.entity),
     };
     let supported = lookup.count.occurrences.map(|found| found >= least);
@@ -66,7 +82,12 @@ pub(super) fn test(settings: &CheckSettings, claim: Claim, lookup: Lookup) -> Ch
 }
 
 /// Returns the status of a sentence, by the test of its claims or by the rule's verdict.
-pub(super) fn decide(by: DecidedBy, is_tested: bool, claims: &[CheckedClaim], rule: &Verdict) -> Status {
+pub(super) fn decide(
+    by: DecidedBy,
+    is_tested: bool,
+    claims: &[CheckedClaim],
+    rule: &Verdict,
+) -> Status {
     let by_test = claims.iter().filter_map(|claim| claim.supported).reduce(|all, one| all && one);
     let by_rule = rule.reward.map(|reward| reward >= 0.0);
     let supported = match by {
@@ -114,7 +135,10 @@ mod tests {
     fn a_pair_needs_one_occurrence_and_a_lone_entity_twenty() {
         let supported = |claim: Claim, found| tested_claim(claim, found).supported;
         assert_eq!([0, 1].map(|found| supported(fact(), Some(found))), [Some(false), Some(true)]);
-        assert_eq!([19, 20].map(|found| supported(mention(), Some(found))), [Some(false), Some(true)]);
+        assert_eq!(
+            [19, 20].map(|found| supported(mention(), Some(found))),
+            [Some(false), Some(true)]
+        );
         assert_eq!(supported(fact(), None), None, "no answer is not a zero");
         assert_eq!(tested_claim(fact(), Some(0)).lookup.query.to_string(), "Ada Vell AND Riavuck");
     }
@@ -128,8 +152,11 @@ mod tests {
 
     #[test]
     fn a_question_is_rare_by_the_mean_of_its_entities() {
-        let entities = |counts: &[Option<u64>]| counts.iter().map(|&count| lookup(&mention(), count)).collect();
-        let of = |counts: &[Option<u64>]| QuestionCheck::of(entities(counts), &CheckSettings::default());
+        let entities = |counts: &[Option<u64>]| {
+            counts.iter().map(|&count| lookup(&mention(), count)).collect()
+        };
+        let of =
+            |counts: &[Option<u64>]| QuestionCheck::of(entities(counts), &CheckSettings::default());
         let question = of(&[Some(1_500), Some(400), None]);
         assert_eq!((question.mean, question.rare), (Some(950.0), true));
         assert!(!of(&[Some(1_000)]).rare);

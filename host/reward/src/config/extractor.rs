@@ -29,7 +29,8 @@ impl Resolve for ExtractorConfig {
         if let Some(prompt) = &section.prompt {
             problems.look_for("extract.prompt", prompt);
         }
-        let text = problems.required("extract.model", section.model.as_mut(), "--extractor DIR|NAME")?;
+        let text =
+            problems.required("extract.model", section.model.as_mut(), "--extractor DIR|NAME")?;
         let model = problems.record("extract.model", hub_place(hub::Kind::Model, text))?;
         *text = model.written(|path| path.display().to_string());
         Some(Self {
@@ -49,11 +50,16 @@ impl Resolve for ExtractorConfig {
 }
 
 impl ExtractorConfig {
-    /// Refuses the demo's extractor for a corpus that is not the demo's: it would find nothing, and every sentence would earn 0.
+    /// Refuses the demo's extractor for a corpus that is not the demo's: it would find nothing, and
+    /// every sentence would earn 0.
     pub fn check_corpus(&self, corpus: &CorpusConfig, problems: &mut Problems) -> Option<()> {
-        if self.model == DemoOr::Demo && corpus.sources.iter().any(|source| *source != DemoOr::Demo) {
+        if self.model == DemoOr::Demo && corpus.sources.iter().any(|source| *source != DemoOr::Demo)
+        {
             let remedy = "--extractor DIR|NAME names one for a corpus of your own";
-            problems.add("extract.model", format!("the demo's extractor reads the demo's sentences alone; {remedy}"));
+            problems.add(
+                "extract.model",
+                format!("the demo's extractor reads the demo's sentences alone; {remedy}"),
+            );
             return None;
         }
         Some(())

@@ -1,4 +1,5 @@
-//! Resolution of [`Settings`]: a command names the parts that it needs, and gets them whole, or every problem at once.
+//! Resolution of [`Settings`]: a command names the parts that it needs, and gets them whole, or
+//! every problem at once.
 //!
 //! ```text
 //! place      a text ─▶ the demo's, or an absolute path
@@ -6,7 +7,8 @@
 //! rules, corpus, extractor, verifiers, policy   the parts
 //! ```
 //!
-//! A part makes the paths of its own settings absolute, so that a run's configuration means the same in any folder.
+//! A part makes the paths of its own settings absolute, so that a run's configuration means the
+//! same in any folder.
 
 mod corpus;
 mod extractor;
@@ -30,8 +32,8 @@ pub use verifiers::VerifierConfig;
 
 /// Part of a configuration.
 pub trait Resolve: Sized {
-    /// Makes the paths of the part's settings absolute, and returns the part; `None` if something is wrong with it, which is then
-    /// among the problems.
+    /// Makes the paths of the part's settings absolute, and returns the part; `None` if something
+    /// is wrong with it, which is then among the problems.
     fn resolve(settings: &mut Settings, problems: &mut Problems) -> Option<Self>;
 }
 
@@ -73,16 +75,18 @@ impl<A: Resolve, B: Resolve> Resolve for (A, B) {
     }
 }
 
-/// Returns the parts of type `T`, with the settings that they were resolved from: bounds checked, their paths absolute.
+/// Returns the parts of type `T`, with the settings that they were resolved from: bounds checked,
+/// their paths absolute.
 ///
 /// # Errors
-/// Everything that is wrong: values out of bounds, settings that the algorithm does not use, parts that nothing names or that are not
-/// there.
+/// Everything that is wrong: values out of bounds, settings that the algorithm does not use, parts
+/// that nothing names or that are not there.
 pub fn resolve<T: Resolve>(settings: Settings) -> Result<(Settings, T)> {
     resolve_with(settings, T::resolve)
 }
 
-/// Returns the parts that `resolve_parts` resolves; see [`resolve`]. For commands that need a part in some cases only.
+/// Returns the parts that `resolve_parts` resolves; see [`resolve`]. For commands that need a part
+/// in some cases only.
 ///
 /// # Errors
 /// As [`resolve`].
@@ -100,8 +104,10 @@ pub fn resolve_with<T>(
     }
     let rollouts = settings.question.prompts_per_step * settings.rollout.num_generations;
     if !rollouts.is_multiple_of(settings.update.num_mini_batches.max(1)) {
-        let problem =
-            format!("{}, which does not divide the {rollouts} rollouts of a step", settings.update.num_mini_batches);
+        let problem = format!(
+            "{}, which does not divide the {rollouts} rollouts of a step",
+            settings.update.num_mini_batches
+        );
         problems.add("update.num_mini_batches", problem);
     }
     if settings.engine.kind.is_some() && settings.update.algorithm != Algorithm::Dpo {
@@ -154,7 +160,8 @@ mod tests {
                 if path.is_dir() && !path.ends_with("judge") {
                     folders.push(path);
                 } else if path.extension().is_some_and(|extension| extension == "toml") {
-                    let settings = Layers::new(std::slice::from_ref(&path), &[]).and_then(|layers| layers.settings());
+                    let settings = Layers::new(std::slice::from_ref(&path), &[])
+                        .and_then(|layers| layers.settings());
                     let resolved = settings.and_then(resolve::<()>);
                     assert!(resolved.is_ok(), "{}: {:#}", path.display(), resolved.unwrap_err());
                     seen += 1;
@@ -179,7 +186,11 @@ mod tests {
             ("qwen3-8b", &["knowrl"], 1e-5, 0.001),
         ] {
             let mut paths = vec![folder.join(format!("{model}.toml"))];
-            paths.extend(files.iter().map(|file| folder.join("baselines/paper").join(format!("{file}.toml"))));
+            paths.extend(
+                files
+                    .iter()
+                    .map(|file| folder.join("baselines/paper").join(format!("{file}.toml"))),
+            );
             let settings = Layers::new(&paths, &[]).unwrap().settings().unwrap();
             let got = (settings.update.learning_rate, settings.update.loss.beta);
             assert_eq!(got, (learning_rate, beta), "{model} {files:?}");
@@ -204,7 +215,12 @@ mod tests {
             let path = folder.join(format!("{model}.toml"));
             let settings = Layers::new(&[path], &[]).unwrap().settings().unwrap();
             let update = settings.update;
-            let got = (update.learning_rate, update.loss.beta, update.optimizer.moments, settings.filter.anchors);
+            let got = (
+                update.learning_rate,
+                update.loss.beta,
+                update.optimizer.moments,
+                settings.filter.anchors,
+            );
             assert_eq!(got, (learning_rate, beta, moments, anchors), "{model}");
         }
     }
@@ -245,7 +261,10 @@ mod tests {
             "`engine.url`: not set",
             "`policy.model`: there is no ",
         ] {
-            assert!(lines.iter().any(|line| line.starts_with(problem)), "no {problem:?} in {lines:?}");
+            assert!(
+                lines.iter().any(|line| line.starts_with(problem)),
+                "no {problem:?} in {lines:?}"
+            );
         }
     }
 
@@ -255,7 +274,9 @@ mod tests {
         let index = folder.path().display().to_string();
         let lines = problems(settings(|settings| settings.corpus.index = vec![index]));
         assert!(
-            lines[0].starts_with("`extract.model`: the demo's extractor reads the demo's sentences alone"),
+            lines[0].starts_with(
+                "`extract.model`: the demo's extractor reads the demo's sentences alone"
+            ),
             "{lines:?}"
         );
     }

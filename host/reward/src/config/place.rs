@@ -1,4 +1,5 @@
-//! Texts that name a file, a folder, a model or dataset that was downloaded, or an index: the demo's, or an absolute path.
+//! Texts that name a file, a folder, a model or dataset that was downloaded, or an index: the
+//! demo's, or an absolute path.
 
 use std::path::{Path, PathBuf};
 
@@ -74,7 +75,8 @@ pub fn hub_place(kind: hub::Kind, text: &str) -> Result<Place> {
 /// # Errors
 /// If the path is not UTF-8.
 pub fn absolute(path: &Path) -> Result<PathBuf> {
-    let absolute = std::path::absolute(path).with_context(|| format!("the path {}", path.display()))?;
+    let absolute =
+        std::path::absolute(path).with_context(|| format!("the path {}", path.display()))?;
     if absolute.to_str().is_none() {
         bail!("the path {} is not UTF-8", absolute.display());
     }

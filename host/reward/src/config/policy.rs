@@ -56,10 +56,12 @@ fn engine(section: &mut EngineSection, problems: &mut Problems) -> Option<Option
         return None;
     };
     if section.url.is_none() {
-        problems.add("engine.url", "not set; the root of the server, such as http://localhost:8000");
+        problems
+            .add("engine.url", "not set; the root of the server, such as http://localhost:8000");
     }
     if section.model.is_none() {
-        problems.add("engine.model", "not set; the server's name for the model (--served-model-name)");
+        problems
+            .add("engine.model", "not set; the server's name for the model (--served-model-name)");
     }
     let (url, model) = (section.url.clone()?, section.model.clone()?);
     Some(Some(EngineConfig { kind, url, model }))

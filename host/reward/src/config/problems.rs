@@ -41,10 +41,14 @@ impl Problems {
         }
     }
 
-    /// Returns the value of a setting that a command needs, or adds that it is not set. `remedy` is a flag with its value.
+    /// Returns the value of a setting that a command needs, or adds that it is not set. `remedy` is
+    /// a flag with its value.
     pub fn required<T>(&mut self, key: &str, value: Option<T>, remedy: &str) -> Option<T> {
         if value.is_none() && self.0.iter().all(|(known, _)| known != key) {
-            self.add(key, format!("not set; {remedy} names one (--config demo: the built-in demo)"));
+            self.add(
+                key,
+                format!("not set; {remedy} names one (--config demo: the built-in demo)"),
+            );
         }
         value
     }

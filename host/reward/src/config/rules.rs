@@ -46,7 +46,8 @@ impl Resolve for RulesConfig {
         }
         let is_complete = plugins.len() == settings.rule.plugin.len();
         if settings.rule.plugin.is_empty() {
-            problems.add("rule.plugin", "not set; --plugin FILE.wasm names one, such as first.wasm");
+            problems
+                .add("rule.plugin", "not set; --plugin FILE.wasm names one, such as first.wasm");
         }
         let judge = grader("judge", &mut settings.judge, problems);
         let format = grader("format", &mut settings.format, problems);
@@ -84,13 +85,20 @@ fn weighted(text: &str) -> Result<Plugin> {
 }
 
 /// Returns `Some(None)` if no rule is named, and `None` if the one that is named cannot be found.
-fn grader(name: &str, section: &mut GraderSection, problems: &mut Problems) -> Option<Option<Grader>> {
+fn grader(
+    name: &str,
+    section: &mut GraderSection,
+    problems: &mut Problems,
+) -> Option<Option<Grader>> {
     let key = format!("{name}.plugin");
     let Some(text) = &mut section.plugin else {
         if section.settings.is_empty() {
             return Some(None);
         }
-        problems.add(&key, format!("not set, but there are `{name}.settings`: the built-in one takes none"));
+        problems.add(
+            &key,
+            format!("not set, but there are `{name}.settings`: the built-in one takes none"),
+        );
         return None;
     };
     let path = problems.record(&key, plugin_path(Path::new(text)))?;

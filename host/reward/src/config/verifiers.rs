@@ -44,7 +44,13 @@ impl Resolve for VerifierConfig {
             let place = passage_place(index, dir.as_deref(), problems);
             passages = passages.zip(place).map(|(known, place)| [known, vec![place]].concat());
         }
-        Some(Self { nli: nli?, chat: chat?, passages: passages?, error_rate: verify.demo.error_rate, seed })
+        Some(Self {
+            nli: nli?,
+            chat: chat?,
+            passages: passages?,
+            error_rate: verify.demo.error_rate,
+            seed,
+        })
     }
 }
 
@@ -53,9 +59,15 @@ fn chat(settings: &ChatSettings, problems: &mut Problems) -> Option<Option<DemoO
     match (settings.endpoint.as_deref(), &settings.model) {
         (Some(DEMO), _) => return Some(Some(DemoOr::Demo)),
         (None, None) => return Some(None),
-        (None, Some(_)) => problems.add("verify.chat.endpoint", "not set, but `verify.chat.model` is"),
-        (Some(_), None) => problems.add("verify.chat.model", "not set, but `verify.chat.endpoint` is"),
-        (Some(_), Some(_)) if settings.max_cost.is_some() && settings.prices == ChatPrices::default() => {
+        (None, Some(_)) => {
+            problems.add("verify.chat.endpoint", "not set, but `verify.chat.model` is")
+        }
+        (Some(_), None) => {
+            problems.add("verify.chat.model", "not set, but `verify.chat.endpoint` is")
+        }
+        (Some(_), Some(_))
+            if settings.max_cost.is_some() && settings.prices == ChatPrices::default() =>
+        {
             problems.add("verify.chat.prices", "not set, but `verify.chat.max_cost` is");
         }
         (Some(_), Some(_)) => return Some(Some(DemoOr::Own(settings.clone()))),
@@ -63,7 +75,11 @@ fn chat(settings: &ChatSettings, problems: &mut Problems) -> Option<Option<DemoO
     None
 }
 
-fn passage_place(index: &mut PathBuf, dir: Option<&Path>, problems: &mut Problems) -> Option<DemoOr<PassagePlace>> {
+fn passage_place(
+    index: &mut PathBuf,
+    dir: Option<&Path>,
+    problems: &mut Problems,
+) -> Option<DemoOr<PassagePlace>> {
     if index.as_os_str() == DEMO {
         return Some(DemoOr::Demo);
     }

@@ -12,14 +12,19 @@ use crate::folders;
 pub fn demo() -> Result<DemoPaths> {
     let cache = folders::cache()?;
     corver_demo::materialise(&cache).with_context(|| {
-        format!("unpacking the built-in demo into {} (XDG_CACHE_HOME names another place)", cache.display())
+        format!(
+            "unpacking the built-in demo into {} (XDG_CACHE_HOME names another place)",
+            cache.display()
+        )
     })
 }
 
 /// The index of the articles.
 pub fn demo_index() -> Result<PathBuf> {
     let tokenizer = Tokenizer::from_file(demo()?.policy.join("tokenizer.json"))?;
-    let line = |article: &Article| serde_json::json!({"title": article.title, "text": article.text}).to_string();
+    let line = |article: &Article| {
+        serde_json::json!({"title": article.title, "text": article.text}).to_string()
+    };
     let lines: Vec<String> = corver_demo::demo_corpus().iter().map(line).collect();
     let articles = lines.join("\n");
     // Named by its content, so that neither another version's articles nor its files are taken.

@@ -48,7 +48,8 @@ pub fn extractor(config: &ExtractorConfig) -> Result<(PathBuf, Extractor)> {
     Ok((folder, extractor))
 }
 
-/// ONNX Runtime: what `ORT_DYLIB_PATH` names, what was installed with this program, or what `make setup` put into the checkout.
+/// ONNX Runtime: what `ORT_DYLIB_PATH` names, what was installed with this program, or what `make
+/// setup` put into the checkout.
 ///
 /// # Errors
 /// Where there is none.
@@ -86,7 +87,10 @@ pub fn corpus(config: &CorpusConfig) -> Result<(Vec<Source>, Box<dyn Counter>)> 
     let settings = OpenSettings {
         options: config.counting,
         count_time: Some(config.count_time),
-        index: OpenOptions { cache_bytes: config.cache_mib.saturating_mul(1 << 20), ..OpenOptions::default() },
+        index: OpenOptions {
+            cache_bytes: config.cache_mib.saturating_mul(1 << 20),
+            ..OpenOptions::default()
+        },
         remote: config.remote.clone(),
         cache_dir: Some(folders::cache()?.join("counts")),
     };

@@ -24,18 +24,21 @@ pub struct SentenceRules {
 
 impl SentenceRules {
     fn new(mut loaded: Vec<(Rule, &Plugin)>) -> Self {
-        let joined = |part: fn(&Rule) -> &str| loaded.iter().map(|(rule, _)| part(rule)).collect::<Vec<_>>().join("+");
-        let (name, hash) = (joined(Rule::name), joined(Rule::hash));
-        let rules: Box<dyn SentenceScorer> = if let [(_, Plugin { weight: 1.0, .. })] = loaded.as_slice() {
-            Box::new(loaded.remove(0).0)
-        } else {
-            let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
-                name: rule.name().to_owned(),
-                weight: plugin.weight,
-                rule: Box::new(rule),
-            };
-            Box::new(Blend::new(loaded.into_iter().map(weighted).collect()))
+        let joined = |part: fn(&Rule) -> &str| {
+            loaded.iter().map(|(rule, _)| part(rule)).collect::<Vec<_>>().join("+")
         };
+        let (name, hash) = (joined(Rule::name), joined(Rule::hash));
+        let rules: Box<dyn SentenceScorer> =
+            if let [(_, Plugin { weight: 1.0, .. })] = loaded.as_slice() {
+                Box::new(loaded.remove(0).0)
+            } else {
+                let weighted = |(rule, plugin): (Rule, &Plugin)| Weighted {
+                    name: rule.name().to_owned(),
+                    weight: plugin.weight,
+                    rule: Box::new(rule),
+                };
+                Box::new(Blend::new(loaded.into_iter().map(weighted).collect()))
+            };
         Self { rules, name, hash }
     }
 }
@@ -58,7 +61,8 @@ impl SentenceScorer for SentenceRules {
     }
 }
 
-/// Loads the rules of a configuration into one sandbox, so that they share its engines; compiled rules are cached.
+/// Loads the rules of a configuration into one sandbox, so that they share its engines; compiled
+/// rules are cached.
 pub struct Loader<'a> {
     config: &'a RulesConfig,
     sandbox: Sandbox,
@@ -88,8 +92,8 @@ impl<'a> Loader<'a> {
         Ok(folders::cache()?.join("rules"))
     }
 
-    /// The sentence rules, as one. The settings of a single one are `rule.settings`; of several, each has its own in
-    /// `rule.settings.NAME`.
+    /// The sentence rules, as one. The settings of a single one are `rule.settings`; of several,
+    /// each has its own in `rule.settings.NAME`.
     pub fn sentence_rules(&self) -> Result<SentenceRules> {
         self.load().map(SentenceRules::new)
     }
@@ -128,7 +132,9 @@ impl<'a> Loader<'a> {
         let path = plugin::find(plugin)?;
         Ok(match Kind::of(&path, &self.config.limits)? {
             Kind::Sentence => AnyRule::Sentence(self.single(&path)?),
-            Kind::Response => AnyRule::Response(self.response(&path, "rule", &self.config.settings)?),
+            Kind::Response => {
+                AnyRule::Response(self.response(&path, "rule", &self.config.settings)?)
+            }
         })
     }
 
@@ -137,18 +143,29 @@ impl<'a> Loader<'a> {
         let rule = self.sandbox.load(path, Some(&self.cache), &Value::Object(settings.clone()));
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         if settings.contains_key(name.as_ref()) {
-            return rule.with_context(|| format!("a single rule takes `rule.settings`, not `rule.settings.{name}`"));
+            return rule.with_context(|| {
+                format!("a single rule takes `rule.settings`, not `rule.settings.{name}`")
+            });
         }
         Ok(rule?)
     }
 
-    fn response(&self, path: &Path, what: &str, settings: &Map<String, Value>) -> Result<ResponseRule> {
-        let rule = self.sandbox.load_response_rule(path, Some(&self.cache), &Value::Object(settings.clone()));
+    fn response(
+        &self,
+        path: &Path,
+        what: &str,
+        settings: &Map<String, Value>,
+    ) -> Result<ResponseRule> {
+        let rule = self.sandbox.load_response_rule(
+            path,
+            Some(&self.cache),
+            &Value::Object(settings.clone()),
+        );
         rule.with_context(|| format!("loading the {what}"))
     }
 
-    /// Each rule with the table of `rule.settings` that has its name. The name is known only once the rule is loaded, so a
-    /// rule with settings is loaded a second time, then from the cache.
+    /// Each rule with the table of `rule.settings` that has its name. The name is known only once
+    /// the rule is loaded, so a rule with settings is loaded a second time, then from the cache.
     fn with_own_settings(&self, plugins: &[Plugin]) -> Result<Vec<Rule>> {
         let mut settings = self.config.settings.clone();
         let mut rules: Vec<Rule> = Vec::new();
@@ -157,7 +174,10 @@ impl<'a> Loader<'a> {
             let load = |settings: &Value| self.sandbox.load(&path, Some(&self.cache), settings);
             let rule = load(&Value::Null)?;
             if rules.iter().any(|other| other.name() == rule.name()) {
-                bail!("two of the rules are called {}; their channels would be indistinguishable", rule.name());
+                bail!(
+                    "two of the rules are called {}; their channels would be indistinguishable",
+                    rule.name()
+                );
             }
             rules.push(match settings.remove(rule.name()) {
                 Some(own) => load(&own)?,
@@ -166,7 +186,9 @@ impl<'a> Loader<'a> {
         }
         if let Some(unknown) = settings.keys().next() {
             let names = rules.iter().map(Rule::name).collect::<Vec<_>>().join(" and ");
-            bail!("`rule.settings.{unknown}`: with several rules, each has a table under its own name, here {names}");
+            bail!(
+                "`rule.settings.{unknown}`: with several rules, each has a table under its own name, here {names}"
+            );
         }
         Ok(rules)
     }

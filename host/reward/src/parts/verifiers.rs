@@ -17,17 +17,23 @@ use crate::folders;
 /// The section that a chat model's settings stand in.
 const CHAT: &str = "verify.chat";
 
-/// What answers a rule's questions, and where its counts come from. Replies of a chat model are kept for all runs of this user: equal
-/// prompts are paid for once.
+/// What answers a rule's questions, and where its counts come from. Replies of a chat model are
+/// kept for all runs of this user: equal prompts are paid for once.
 ///
 /// # Errors
 /// Where a verifier that is granted is not there or not usable.
-pub fn verifiers(corpus: &CorpusConfig, others: &VerifierConfig) -> Result<(Vec<Source>, Verifiers<'static>)> {
+pub fn verifiers(
+    corpus: &CorpusConfig,
+    others: &VerifierConfig,
+) -> Result<(Vec<Source>, Verifiers<'static>)> {
     let (sources, counter) = super::corpus(corpus)?;
     Ok((sources, with_models(Verifiers::counting(counter), others)?))
 }
 
-fn with_models(mut verifiers: Verifiers<'static>, config: &VerifierConfig) -> Result<Verifiers<'static>> {
+fn with_models(
+    mut verifiers: Verifiers<'static>,
+    config: &VerifierConfig,
+) -> Result<Verifiers<'static>> {
     let VerifierConfig { nli, chat, passages, error_rate, seed } = config;
     let errors = Errors::new(*error_rate, *seed).context("`verify.demo.error_rate`")?;
     verifiers = match nli {
@@ -35,7 +41,9 @@ fn with_models(mut verifiers: Verifiers<'static>, config: &VerifierConfig) -> Re
         Some((DemoOr::Demo, _)) => verifiers.with_nli(DemoNli::new(&demo_world(), errors)),
         Some((DemoOr::Own(folder), settings)) => {
             let model = Nli::open(folder, settings, &runtime_library()?);
-            verifiers.with_nli(model.with_context(|| format!("opening the NLI model {}", folder.display()))?)
+            verifiers.with_nli(
+                model.with_context(|| format!("opening the NLI model {}", folder.display()))?,
+            )
         }
     };
     verifiers = match chat {
@@ -76,7 +84,9 @@ fn demo_passages() -> Result<PassagePlace> {
             break;
         }
         match build(&place, &BuildOptions::default()) {
-            Err(PassageError::Busy { .. }) if attempt < 100 => std::thread::sleep(Duration::from_millis(100)),
+            Err(PassageError::Busy { .. }) if attempt < 100 => {
+                std::thread::sleep(Duration::from_millis(100))
+            }
             Err(_) if place.folder().exists() => {}
             built => drop(built.context("cutting the demo's articles into passages")?),
         }
@@ -88,7 +98,11 @@ fn demo_passages() -> Result<PassagePlace> {
 ///
 /// # Errors
 /// The first such rule, with the setting that grants what it asks.
-pub fn check_granted(verifiers: &Verifiers<'_>, rules: &SentenceRules, graders: &Graders) -> Result<()> {
+pub fn check_granted(
+    verifiers: &Verifiers<'_>,
+    rules: &SentenceRules,
+    graders: &Graders,
+) -> Result<()> {
     let asked = [
         (format!("the rule {}", rules.name), rules.asks()),
         ("the judge".to_owned(), graders.judge.asks()),

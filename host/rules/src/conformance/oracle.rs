@@ -1,8 +1,8 @@
 //! Answers about nothing in particular, which depend on the question alone.
 
 use corver_core::{
-    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError, Passage, Prompt, Query,
-    Retriever, Search, Usage, Verifiers,
+    ChatModel, ChatReply, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError,
+    Passage, Prompt, Query, Retriever, Search, Usage, Verifiers,
 };
 
 /// Unknown for some queries, huge for others.
@@ -57,7 +57,9 @@ impl Counter for Oracle {
     fn size(&self) -> CorpusSize {
         match self {
             Self::OfUnknownSize => CorpusSize::default(),
-            Self::Exact | Self::Stopping => CorpusSize { tokens: Some(1_000_000_000), documents: Some(1_000_000) },
+            Self::Exact | Self::Stopping => {
+                CorpusSize { tokens: Some(1_000_000_000), documents: Some(1_000_000) }
+            }
         }
     }
 }

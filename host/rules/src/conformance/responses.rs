@@ -1,4 +1,5 @@
-//! The same for response rules: whatever a completion looks like, it earns the same whenever and with whomever it is graded.
+//! The same for response rules: whatever a completion looks like, it earns the same whenever and
+//! with whomever it is graded.
 
 use corver_core::sentence::split;
 use corver_core::{Compatibility, Completion, Grade};
@@ -42,8 +43,8 @@ pub struct ResponseConformance {
 }
 
 impl ResponseRule {
-    /// Grades a fixed batch of odd completions: all at once, again, in the opposite order and one by one. The grades must be
-    /// the same.
+    /// Grades a fixed batch of odd completions: all at once, again, in the opposite order and one
+    /// by one. The grades must be the same.
     ///
     /// # Errors
     /// Where they are not, or the rule breaks its contract.
@@ -61,7 +62,11 @@ fn conform(
         .flat_map(|text| [text.repeat(100), text])
         .collect();
     let splits: Vec<_> = texts.iter().map(|text| split(text, Compatibility::Paper)).collect();
-    let golds = [vec!["Rome".to_owned()], vec![String::new(), "the".to_owned(), "Roma".to_owned()], Vec::new()];
+    let golds = [
+        vec!["Rome".to_owned()],
+        vec![String::new(), "the".to_owned(), "Roma".to_owned()],
+        Vec::new(),
+    ];
     let completions: Vec<Completion<'_>> = texts
         .iter()
         .zip(&splits)
@@ -92,7 +97,12 @@ fn conform(
         same("after other completions", &completions[place], &grades[place], then)?;
     }
     for (completion, first) in completions.iter().zip(&grades) {
-        same("without the other completions", completion, first, &grade(std::slice::from_ref(completion))?[0])?;
+        same(
+            "without the other completions",
+            completion,
+            first,
+            &grade(std::slice::from_ref(completion))?[0],
+        )?;
     }
 
     let mut labels: Vec<String> = grades.iter().map(|grade| grade.label.clone()).collect();
@@ -113,7 +123,9 @@ mod tests {
 
     use super::*;
 
-    fn unsteady(grade: impl Fn(&[Completion<'_>]) -> Result<Vec<Grade>, RuleError>) -> &'static str {
+    fn unsteady(
+        grade: impl Fn(&[Completion<'_>]) -> Result<Vec<Grade>, RuleError>,
+    ) -> &'static str {
         match conform(grade) {
             Err(NotConformant::UnsteadyGrade { when, .. }) => when,
             other => panic!("{other:?}"),
@@ -132,19 +144,24 @@ mod tests {
             Ok((0..completions.len()).map(|place| Grade::new(place as f64, "X")).collect())
         };
         assert_eq!(unsteady(by_place), "after other completions");
-        let by_size =
-            |completions: &[Completion<'_>]| Ok(vec![Grade::new(completions.len() as f64, "X"); completions.len()]);
+        let by_size = |completions: &[Completion<'_>]| {
+            Ok(vec![Grade::new(completions.len() as f64, "X"); completions.len()])
+        };
         assert_eq!(unsteady(by_size), "without the other completions");
     }
 
     #[test]
     fn a_rule_that_decides_by_the_completion_conforms() {
         let by_golds = |completions: &[Completion<'_>]| {
-            let grade = |completion: &Completion<'_>| Grade::new(completion.golds.len() as f64, "X");
+            let grade =
+                |completion: &Completion<'_>| Grade::new(completion.golds.len() as f64, "X");
             Ok(completions.iter().map(grade).collect())
         };
         let conformance = conform(by_golds).unwrap();
-        assert_eq!((conformance.lowest, conformance.highest, conformance.completions), (0.0, 3.0, 96));
+        assert_eq!(
+            (conformance.lowest, conformance.highest, conformance.completions),
+            (0.0, 3.0, 96)
+        );
         assert_eq!(conformance.labels, ["X"]);
     }
 }

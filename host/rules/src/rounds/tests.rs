@@ -14,7 +14,8 @@ struct Clauses(Vec<Vec<String>>);
 impl Counter for Clauses {
     fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
         self.0.push(queries.iter().map(Query::to_string).collect());
-        let count = |query: &Query| Count { occurrences: Some(query.all_of.len() as u64), exact: true };
+        let count =
+            |query: &Query| Count { occurrences: Some(query.all_of.len() as u64), exact: true };
         Ok(queries.iter().map(count).collect())
     }
 
@@ -29,10 +30,12 @@ type Name = (usize, usize);
 /// What a call was given: each sentence, and its number of counts.
 type Seen = Vec<(Name, usize)>;
 
-/// A rule that keeps its sentences as the SDK does, and answers for one sentence with so many counts like this.
+/// A rule that keeps its sentences as the SDK does, and answers for one sentence with so many
+/// counts like this.
 struct Script<'a, F> {
     answer: F,
-    /// The completions that are judged next: of each sentence its name, the queries that wait, and its counts.
+    /// The completions that are judged next: of each sentence its name, the queries that wait, and
+    /// its counts.
     open: Vec<Vec<(Name, usize, Vec<u64>)>>,
     log: &'a Log,
 }
@@ -52,7 +55,8 @@ impl<F> Drop for Script<'_, F> {
 
 impl<F: Fn(Name, &[u64]) -> Outcome<Verdict>> Script<'_, F> {
     fn outcomes(&mut self) -> Vec<Vec<Outcome<Verdict>>> {
-        let seen = self.open.iter().flatten().map(|(name, _, counts)| (*name, counts.len())).collect();
+        let seen =
+            self.open.iter().flatten().map(|(name, _, counts)| (*name, counts.len())).collect();
         self.log.seen.lock().unwrap().push(seen);
         let mut all = Vec::new();
         self.open.retain_mut(|sentences| {
@@ -98,17 +102,28 @@ impl<F: Fn(Name, &[u64]) -> Outcome<Verdict> + Send> Session for Script<'_, F> {
     }
 }
 
-/// The verdicts of a rule that answers like this on completions of so many sentences, and what its calls were given.
+/// The verdicts of a rule that answers like this on completions of so many sentences, and what its
+/// calls were given.
 fn run(
     lengths: &[usize],
     counter: &mut dyn Counter,
     answer: impl Fn(Name, &[u64]) -> Outcome<Verdict> + Send + Sync,
 ) -> Result<(Vec<Vec<Verdict>>, Vec<Seen>), Stop> {
-    let sentence = Sentence { text: "Well.".into(), section: Section::Think, span: None, triplets: Vec::new() };
+    let sentence = Sentence {
+        text: "Well.".into(),
+        section: Section::Think,
+        span: None,
+        triplets: Vec::new(),
+    };
     let sentences = vec![sentence; lengths.iter().copied().max().unwrap_or(0)];
     let texts: Vec<String> = (0..lengths.len()).map(|number| number.to_string()).collect();
-    let completion = |(text, &length)| Completion { text, sentences: &sentences[..length], ..Completion::default() };
-    let completions: Vec<Completion<'_>> = texts.iter().map(String::as_str).zip(lengths).map(completion).collect();
+    let completion = |(text, &length)| Completion {
+        text,
+        sentences: &sentences[..length],
+        ..Completion::default()
+    };
+    let completions: Vec<Completion<'_>> =
+        texts.iter().map(String::as_str).zip(lengths).map(completion).collect();
     let log = Log::default();
     let start = || {
         log.max_alive.fetch_max(log.alive.fetch_add(1, Relaxed) + 1, Relaxed);
@@ -122,7 +137,9 @@ fn run(
 }
 
 fn ask(words: &[&str]) -> Outcome<Verdict> {
-    let request = |word: &&str| Request::Count(types::Query { all_of: vec![vec![(*word).into()]], enough: None });
+    let request = |word: &&str| {
+        Request::Count(types::Query { all_of: vec![vec![(*word).into()]], enough: None })
+    };
     Outcome::Asks(words.iter().map(request).collect())
 }
 
@@ -175,15 +192,18 @@ fn large_batches_take_several_calls_of_whole_completions() {
     // 100 completions of 5 sentences, then one that is larger than a call.
     let lengths = [vec![5; 100], vec![1_000]].concat();
     let mut counter = Clauses::default();
-    let (verdicts, seen) = run(&lengths, &mut counter, |(completion, index), counts| match (index, counts.len()) {
-        (0, 0) => ask(&[&completion.to_string()]),
-        _ => pay(index as f32),
-    })
-    .unwrap();
+    let (verdicts, seen) =
+        run(&lengths, &mut counter, |(completion, index), counts| match (index, counts.len()) {
+            (0, 0) => ask(&[&completion.to_string()]),
+            _ => pay(index as f32),
+        })
+        .unwrap();
     let mut calls: Vec<usize> = seen.iter().map(Vec::len).collect();
     calls.sort_unstable();
     assert_eq!(calls, [260, 260, 1240, 1240], "twice, because every completion asks");
-    let is_its = |verdicts: &Vec<Verdict>| (0..).zip(verdicts).all(|(i, verdict)| verdict.reward == Some(i as f32));
+    let is_its = |verdicts: &Vec<Verdict>| {
+        (0..).zip(verdicts).all(|(i, verdict)| verdict.reward == Some(i as f32))
+    };
     assert!(verdicts.iter().all(is_its));
     let queries: Vec<String> = (0..=100).map(|i| i.to_string()).collect();
     assert_eq!(counter.0, [queries], "asked in one go, in order");
@@ -217,10 +237,15 @@ fn faults_name_the_place_in_the_batch() {
     };
     let words: Vec<String> = (0..30).map(|i| i.to_string()).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let at =
-        |wrong: Outcome<Verdict>| move |name: Name, _: &[u64]| if name == (257, 3) { wrong.clone() } else { pay(0.0) };
+    let at = |wrong: Outcome<Verdict>| {
+        move |name: Name, _: &[u64]| if name == (257, 3) { wrong.clone() } else { pay(0.0) }
+    };
     let too_much = Fault::SentenceQuestions { completion: 257, index: 3, limit: 64, got: 90 };
-    assert_eq!(fault(&at(ask(&words))), (too_much, "last words".into()), "they add up over the rounds");
+    assert_eq!(
+        fault(&at(ask(&words))),
+        (too_much, "last words".into()),
+        "they add up over the rounds"
+    );
     let infinite = Fault::NotFinite { completion: 257, index: 3, reward: f32::INFINITY };
     assert_eq!(fault(&at(pay(f32::INFINITY))).0, infinite);
     assert_eq!(fault(&at(ask(&["a"]))), (Fault::Rounds { limit: 4, open: 1 }, String::new()));
@@ -229,14 +254,16 @@ fn faults_name_the_place_in_the_batch() {
 #[test]
 fn a_verdict_that_turns_into_an_abstention_is_one() {
     let again = AtomicBool::new(false);
-    let (verdicts, _) = run(&[2], &mut Clauses::default(), |(_, index), counts| match (index, counts) {
-        (0, _) if again.swap(true, Relaxed) => {
-            Outcome::Judged(Verdict { note: Some("on second thoughts".into()), ..Verdict::default() })
-        }
-        (1, []) => ask(&["a"]),
-        _ => pay(1.0),
-    })
-    .unwrap();
+    let (verdicts, _) =
+        run(&[2], &mut Clauses::default(), |(_, index), counts| match (index, counts) {
+            (0, _) if again.swap(true, Relaxed) => Outcome::Judged(Verdict {
+                note: Some("on second thoughts".into()),
+                ..Verdict::default()
+            }),
+            (1, []) => ask(&["a"]),
+            _ => pay(1.0),
+        })
+        .unwrap();
     let [first, second] = &verdicts[0][..] else { panic!("{verdicts:?}") };
     assert_eq!((first.reward, first.note.as_deref()), (None, Some("on second thoughts")));
     assert_eq!((second.reward, asked(second)), (Some(1.0), vec!["a".into()]));

@@ -17,9 +17,15 @@ fn rewards_are_finite() {
 #[test]
 fn there_is_one_outcome_per_sentence() {
     let none = "(i32.store (i32.const 324) (i32.const 0)) i32.const 336";
-    assert_eq!(score_fault(none, &Limits::default()), Fault::Outcomes { completion: 0, expected: 1, got: 0 });
+    assert_eq!(
+        score_fault(none, &Limits::default()),
+        Fault::Outcomes { completion: 0, expected: 1, got: 0 }
+    );
     let many = "(i32.store (i32.const 324) (i32.const 9)) i32.const 336";
-    assert_eq!(score_fault(many, &Limits::default()), Fault::Outcomes { completion: 0, expected: 1, got: 9 });
+    assert_eq!(
+        score_fault(many, &Limits::default()),
+        Fault::Outcomes { completion: 0, expected: 1, got: 9 }
+    );
 }
 
 #[test]
@@ -43,7 +49,10 @@ fn note(bytes: u32) -> &'static str {
 #[test]
 fn texts_are_bounded() {
     let limits = Limits { text_bytes: 5_000, ..Limits::default() };
-    assert_eq!(score_fault(note(5_001), &limits), Fault::Text { what: "note", limit: 5_000, got: 5_001 });
+    assert_eq!(
+        score_fault(note(5_001), &limits),
+        Fault::Text { what: "note", limit: 5_000, got: 5_001 }
+    );
     let name = Guest {
         describe: "(i32.store (i32.const 64) (i32.const 1000)) (i32.store (i32.const 68) (i32.const 5001)) i32.const 64",
         ..Guest::default()
@@ -57,7 +66,8 @@ fn whole_answers_are_bounded() {
     let fault = score_fault(note(20_000), &limits);
     assert!(matches!(fault, Fault::Answer { limit: 10_000, .. }), "{fault:?}");
 
-    // 6,000 queries of one word, which is the same text of 60,000 bytes: 240 KB that would become 360 MB.
+    // 6,000 queries of one word, which is the same text of 60,000 bytes: 240 KB that would become
+    // 360 MB.
     let folded = "(local $at i32)
         (i32.store (i32.const 400) (i32.const 1000)) (i32.store (i32.const 404) (i32.const 60000))
         (i32.store (i32.const 408) (i32.const 400)) (i32.store (i32.const 412) (i32.const 1))
@@ -142,11 +152,15 @@ fn names_are_names() {
 #[test]
 fn a_refusal_of_settings_is_in_the_rules_own_words() {
     // `error` with the text at 32.
-    let configure = "(i32.store8 (i32.const 128) (i32.const 1)) (i32.store (i32.const 132) (i32.const 32))
+    let configure =
+        "(i32.store8 (i32.const 128) (i32.const 1)) (i32.store (i32.const 132) (i32.const 32))
         (i32.store (i32.const 136) (i32.const 21)) i32.const 128";
     let error = error_of(&Guest { configure, ..Guest::default() }.module(), &Limits::default());
     assert!(matches!(error, RuleError::Settings { .. }));
-    assert_eq!(error.to_string(), "plugin hostile 1.2.3 refuses its settings: panicked at rule.rs:7");
+    assert_eq!(
+        error.to_string(),
+        "plugin hostile 1.2.3 refuses its settings: panicked at rule.rs:7"
+    );
 }
 
 /// The guest's own memory takes its input, so the host's way in is bounded as well.

@@ -1,4 +1,5 @@
-//! Everything that the host hands over arrives where the contract says. These rules are not hostile: they read their memory.
+//! Everything that the host hands over arrives where the contract says. These rules are not
+//! hostile: they read their memory.
 
 use corver_core::{Completion, Section, Sentence, Triplet, Verdict, Verifiers};
 use corver_rules::Limits;
@@ -18,7 +19,9 @@ fn verdict(score: &str) -> Verdict {
         let [head, relation, tail] = [head, relation, tail].map(str::to_owned);
         Triplet { head, relation, tail }
     };
-    let sentence = |text: &str, section, triplets| [Sentence { text: text.into(), section, span: None, triplets }];
+    let sentence = |text: &str, section, triplets| {
+        [Sentence { text: text.into(), section, span: None, triplets }]
+    };
     let first = sentence("Lima.", Section::Think, vec![triplet("Lima", "is in", "Peru")]);
     let film = vec![triplet("x", "y", "z"), triplet("Dvořák", "", "東京 🎻")];
     let second = sentence("\u{feff}Größer.", Section::Answer, film);
@@ -26,7 +29,12 @@ fn verdict(score: &str) -> Verdict {
     let evidence = ["It is large.".to_owned(), "Größe zählt.".to_owned()];
     let text = "<think>Well.</think><answer> Größer. </answer>";
     let completions = [
-        Completion { question: "Where?", text: "Lima.", sentences: &first, ..Completion::default() },
+        Completion {
+            question: "Where?",
+            text: "Lima.",
+            sentences: &first,
+            ..Completion::default()
+        },
         Completion {
             question: "Who?",
             golds: &golds,
@@ -52,10 +60,12 @@ fn text_at(address: &str) -> String {
 
 #[test]
 fn every_text_arrives() {
-    // A completion has six lists of an address and a length each, and a title that may be missing: 60 bytes. The second one begins
-    // there.
-    let completion = |offset: u32| format!("(i32.add (local.get $completions) (i32.const {}))", 60 + offset);
-    let within = |list: String, offset: u32| format!("(i32.add (i32.load {list}) (i32.const {offset}))");
+    // A completion has six lists of an address and a length each, and a title that may be missing:
+    // 60 bytes. The second one begins there.
+    let completion =
+        |offset: u32| format!("(i32.add (local.get $completions) (i32.const {}))", 60 + offset);
+    let within =
+        |list: String, offset: u32| format!("(i32.add (i32.load {list}) (i32.const {offset}))");
     assert_eq!(text_at("(local.get $completions)"), "Where?");
     assert_eq!(text_at(&completion(0)), "Who?");
     assert_eq!(text_at(&within(completion(8), 8)), "Roma");
@@ -75,12 +85,19 @@ fn every_text_arrives() {
 fn numbers_arrive() {
     let paid = |number: &str| verdict(&format!("(f32.store (i32.const 264) {number})")).reward;
     let is_there = |option: u32| paid(&format!("(f32.convert_i32_u (local.get {option}))"));
-    assert_eq!([is_there(2), is_there(4)], [Some(1.0), Some(0.0)], "tokens are known, documents are not");
+    assert_eq!(
+        [is_there(2), is_there(4)],
+        [Some(1.0), Some(0.0)],
+        "tokens are known, documents are not"
+    );
     assert_eq!(paid("(f32.convert_i64_u (local.get $tokens))"), Some((3_u64 << 40) as f32));
-    let length = |list: u32| paid(&format!("(f32.convert_i32_u (i32.load offset={list} (local.get $completions)))"));
+    let length = |list: u32| {
+        paid(&format!("(f32.convert_i32_u (i32.load offset={list} (local.get $completions)))"))
+    };
     assert_eq!([length(12), length(72)], [Some(0.0), Some(2.0)], "golds");
-    let is_titled =
-        |title: u32| paid(&format!("(f32.convert_i32_u (i32.load8_u offset={title} (local.get $completions)))"));
+    let is_titled = |title: u32| {
+        paid(&format!("(f32.convert_i32_u (i32.load8_u offset={title} (local.get $completions)))"))
+    };
     assert_eq!([is_titled(16), is_titled(76)], [Some(0.0), Some(1.0)], "titles");
     let section = "(i32.load8_u offset=8 (i32.load offset=112 (local.get $completions)))";
     assert_eq!(paid(&format!("(f32.convert_i32_u {section})")), Some(1.0), "answer");

@@ -25,12 +25,15 @@ fn load_path(path: &Path) -> RuleError {
 fn foreign_imports_are_named() {
     let extra = r#"(import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32)))"#;
     // Imports come first in a module.
-    let wat =
-        wat::parse_str(format!(r#"(module {extra} (func (export "corver:reward/sentence-scoring@0.1.0#score")))"#));
+    let wat = wat::parse_str(format!(
+        r#"(module {extra} (func (export "corver:reward/sentence-scoring@0.1.0#score")))"#
+    ));
     let mut module = wat.unwrap();
     module.extend(b"\0\x0f\x0ecomponent-type"); // an empty section of that name
     let error = refusal(&module);
-    assert!(matches!(&error, RuleError::ForeignImport { import, .. } if import == "wasi_snapshot_preview1#fd_write"));
+    assert!(
+        matches!(&error, RuleError::ForeignImport { import, .. } if import == "wasi_snapshot_preview1#fd_write")
+    );
     assert!(error.to_string().contains("--target wasm32-unknown-unknown"), "{error}");
 
     let component = |import: &str| {
@@ -47,7 +50,10 @@ fn foreign_imports_are_named() {
         "corver:other/types@0.1.0",
     ] {
         let error = refusal(&component(foreign));
-        assert!(matches!(&error, RuleError::ForeignImport { import, .. } if import == foreign), "{error}");
+        assert!(
+            matches!(&error, RuleError::ForeignImport { import, .. } if import == foreign),
+            "{error}"
+        );
     }
     let hollow = refusal(&component("corver:reward/types@0.1.0"));
     assert!(matches!(hollow, RuleError::Invalid { .. }), "{hollow}");
@@ -56,7 +62,10 @@ fn foreign_imports_are_named() {
 #[test]
 fn what_is_no_rule_is_refused() {
     let plain = refusal(&Guest::default().plain_module());
-    assert!(matches!(plain, RuleError::ForeignModule { .. }) && plain.to_string().contains("corver_sdk::export!"));
+    assert!(
+        matches!(plain, RuleError::ForeignModule { .. })
+            && plain.to_string().contains("corver_sdk::export!")
+    );
     assert!(matches!(refusal(b"\0asm\x0d\0\x01\0"), RuleError::ForeignExports { .. }));
     assert!(matches!(refusal(b"#!/bin/sh\n"), RuleError::NotWasm { .. }));
     assert!(matches!(refusal(b""), RuleError::NotWasm { .. }));
@@ -72,10 +81,20 @@ fn another_version_is_refused_with_advice() {
         let guest = Guest { version, ..Guest::default() };
         for bytes in [guest.module(), guest.component()] {
             let error = refusal(&bytes);
-            assert!(matches!(&error, RuleError::Version { found, spoken: "0.1.0", .. } if found == version), "{error}");
+            assert!(
+                matches!(&error, RuleError::Version { found, spoken: "0.1.0", .. } if found == version),
+                "{error}"
+            );
             let message = error.to_string();
-            assert!(message.contains(&format!("speaks corver:reward@{version}; this host speaks 0.1.0")), "{message}");
-            assert!(message.contains("Build the plugin again with the corver-sdk of this host"), "{message}");
+            assert!(
+                message
+                    .contains(&format!("speaks corver:reward@{version}; this host speaks 0.1.0")),
+                "{message}"
+            );
+            assert!(
+                message.contains("Build the plugin again with the corver-sdk of this host"),
+                "{message}"
+            );
         }
     }
 }
@@ -84,14 +103,19 @@ fn another_version_is_refused_with_advice() {
 fn random_bytes_are_refused() {
     let mut state = 7_u64;
     let mut random = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
     for header in [&b"\0asm\x01\0\0\0"[..], b"\0asm\x0d\0\x01\0", b""] {
         for length in [1, 10, 1_000, 100_000] {
-            let bytes: Vec<u8> = header.iter().copied().chain((0..length).map(|_| random())).collect();
+            let bytes: Vec<u8> =
+                header.iter().copied().chain((0..length).map(|_| random())).collect();
             let error = load(&bytes, Limits::default()).unwrap_err();
-            assert!(matches!(error, RuleError::NotWasm { .. } | RuleError::Invalid { .. }), "{error}");
+            assert!(
+                matches!(error, RuleError::NotWasm { .. } | RuleError::Invalid { .. }),
+                "{error}"
+            );
         }
     }
 }
@@ -104,7 +128,10 @@ fn files_are_bounded_before_they_are_read() {
     file.write_all(&Guest::default().component()).unwrap();
     file.set_len(200 << 20).unwrap();
     let error = load_path(&path);
-    assert!(matches!(error, RuleError::FileSize { limit: 0x400_0000, got: 0xc80_0000, .. }), "{error}");
+    assert!(
+        matches!(error, RuleError::FileSize { limit: 0x400_0000, got: 0xc80_0000, .. }),
+        "{error}"
+    );
 
     let limits = Limits { file_bytes: 10, ..Limits::default() };
     let error = load(&Guest::default().module(), limits).unwrap_err();
@@ -133,7 +160,8 @@ fn too_many_memories_are_refused() {
 
 #[test]
 fn damaged_files_are_refused_wherever_they_break_off() {
-    let sandbox = Sandbox::new(Limits { call_ms: 50, ..Limits::default() }, Compiler::Here).unwrap();
+    let sandbox =
+        Sandbox::new(Limits { call_ms: 50, ..Limits::default() }, Compiler::Here).unwrap();
     for whole in [Guest::default().module(), Guest::default().component()] {
         for length in (4..whole.len()).step_by(7) {
             let error = match load_in(&sandbox, &whole[..length]) {
@@ -146,7 +174,9 @@ fn damaged_files_are_refused_wherever_they_break_off() {
             };
             let typed = matches!(
                 error,
-                RuleError::Invalid { .. } | RuleError::ForeignModule { .. } | RuleError::ForeignExports { .. }
+                RuleError::Invalid { .. }
+                    | RuleError::ForeignModule { .. }
+                    | RuleError::ForeignExports { .. }
             );
             assert!(typed, "{error}");
         }

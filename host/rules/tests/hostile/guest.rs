@@ -5,8 +5,8 @@ use wit_parser::Resolve;
 
 const CONTRACT: &str = include_str!("../../../../wit/corver.wit");
 
-/// A module that follows the contract; every part can be replaced by a hostile one. Its memory holds texts from 0 on,
-/// prepared answers from 64 on, and what the host hands in from 65,536 on.
+/// A module that follows the contract; every part can be replaced by a hostile one. Its memory
+/// holds texts from 0 on, prepared answers from 64 on, and what the host hands in from 65,536 on.
 pub struct Guest {
     /// Further declarations.
     pub extra: &'static str,
@@ -25,7 +25,8 @@ pub struct Guest {
     pub version: &'static str,
 }
 
-/// Address 256 holds one outcome, address 320 a list with that outcome alone, address 336 a list with that list alone.
+/// Address 256 holds one outcome, address 320 a list with that outcome alone, address 336 a list
+/// with that list alone.
 pub const SCORE_ZERO: &str = "i32.const 336";
 
 /// A `score` that calls itself without end.
@@ -72,7 +73,8 @@ impl Guest {
 
     /// The module, larger than what is compiled with inlining.
     pub fn large_module(&self) -> Vec<u8> {
-        // A custom section of 2 MiB: its number, its size in LEB128, the length of its name, the name, and nothing but zeros.
+        // A custom section of 2 MiB: its number, its size in LEB128, the length of its name, the
+        // name, and nothing but zeros.
         let padding = [&[0, 0x80, 0x80, 0x80, 0x01, 3][..], b"pad", &[0; (2 << 20) - 4]].concat();
         [self.module(), padding].concat()
     }
@@ -83,7 +85,17 @@ impl Guest {
 
     /// Without the contract.
     pub fn plain_module(&self) -> Vec<u8> {
-        let Self { extra, pages, describe, configure, score, resume, after_score, realloc, version } = self;
+        let Self {
+            extra,
+            pages,
+            describe,
+            configure,
+            score,
+            resume,
+            after_score,
+            realloc,
+            version,
+        } = self;
         let interface = format!("corver:reward/sentence-scoring@{version}");
         wat::parse_str(format!(
             r#"(module

@@ -1,5 +1,5 @@
-//! Rules that break the contract, and files that are no rules. Each ends in its own error, within its limit; the engine
-//! that ran it then runs a good rule.
+//! Rules that break the contract, and files that are no rules. Each ends in its own error, within
+//! its limit; the engine that ran it then runs a good rule.
 
 mod answers;
 mod crossing;
@@ -12,7 +12,9 @@ mod responses;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use corver_core::{Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verdict, Verifiers};
+use corver_core::{
+    Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verdict, Verifiers,
+};
 use corver_rules::{Compiler, Fault, Limits, Rule, RuleError, Sandbox};
 use guest::Guest;
 use serde_json::Value;
@@ -46,8 +48,14 @@ fn judge(rule: &Rule) -> Result<Verdict, RuleError> {
 }
 
 fn judge_text(rule: &Rule, text: &str) -> Result<Verdict, RuleError> {
-    let sentences = [Sentence { text: text.into(), section: Section::Body, span: None, triplets: Vec::new() }];
-    let completion = Completion { question: "Who?", text: "Well.", sentences: &sentences, ..Completion::default() };
+    let sentences =
+        [Sentence { text: text.into(), section: Section::Body, span: None, triplets: Vec::new() }];
+    let completion = Completion {
+        question: "Who?",
+        text: "Well.",
+        sentences: &sentences,
+        ..Completion::default()
+    };
     Ok(rule.score(&[completion], &mut Verifiers::counting(Nothing))?.remove(0).remove(0))
 }
 
@@ -96,7 +104,9 @@ fn a_fault_leaves_nothing_to_the_next_batch() {
     let counts = "(global $calls (mut i32) (i32.const 0))";
     let score = "(global.set $calls (i32.add (global.get $calls) (i32.const 1)))
         (if (i32.gt_u (global.get $calls) (i32.const 1)) (then unreachable)) i32.const 336";
-    let rule = load(&Guest { extra: counts, score, ..Guest::default() }.module(), Limits::default()).unwrap();
+    let rule =
+        load(&Guest { extra: counts, score, ..Guest::default() }.module(), Limits::default())
+            .unwrap();
     for _ in 0..3 {
         judge(&rule).unwrap();
     }
@@ -106,10 +116,15 @@ fn a_fault_leaves_nothing_to_the_next_batch() {
 fn every_limit_is_documented_with_its_default() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/limits.md");
     let page = std::fs::read_to_string(page).unwrap();
-    let Value::Object(limits) = serde_json::to_value(Limits::default()).unwrap() else { unreachable!("a struct") };
+    let Value::Object(limits) = serde_json::to_value(Limits::default()).unwrap() else {
+        unreachable!("a struct")
+    };
     for (name, default) in limits {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
         let row = row.unwrap_or_else(|| panic!("docs/limits.md does not list {name}"));
-        assert!(row.replace(',', "").contains(&format!("| {default} |")), "the default of {name} is {default}: {row}");
+        assert!(
+            row.replace(',', "").contains(&format!("| {default} |")),
+            "the default of {name} is {default}: {row}"
+        );
     }
 }

@@ -6,9 +6,11 @@ use corver_rules::{Fault, Limits};
 use crate::guest::Guest;
 use crate::{fault_of, score_fault};
 
-/// `ask` with so many queries, the first with clauses of so many words, each of `bytes` bytes; the others have no clause.
+/// `ask` with so many queries, the first with clauses of so many words, each of `bytes` bytes; the
+/// others have no clause.
 ///
-/// Requests are at 400,000, clauses at 60,000, their words, all the same, at 62,000, the word's bytes at 100,000.
+/// Requests are at 400,000, clauses at 60,000, their words, all the same, at 62,000, the word's
+/// bytes at 100,000.
 fn ask_clauses(queries: u32, clauses: &[u32], bytes: u32) -> &'static str {
     let mut lists = String::new();
     for (i, words) in clauses.iter().enumerate() {
@@ -36,7 +38,8 @@ fn ask_clauses(queries: u32, clauses: &[u32], bytes: u32) -> &'static str {
     .leak()
 }
 
-/// `ask` with so many queries, the first with one clause of `words` words, each of `bytes` bytes; the others have no clause.
+/// `ask` with so many queries, the first with one clause of `words` words, each of `bytes` bytes;
+/// the others have no clause.
 fn ask(queries: u32, words: u32, bytes: u32) -> &'static str {
     ask_clauses(queries, &[words], bytes)
 }
@@ -56,7 +59,8 @@ fn queries_are_bounded_by_sentence_and_by_batch() {
     let fault = Fault::SentenceQuestions { completion: 0, index: 0, limit: 64, got: 2_000 };
     assert_eq!(score_fault(ask(2_000, 1, 7), &Limits::default()), fault);
     let limits = Limits { queries_per_batch: 0, ..Limits::default() };
-    let fault = Fault::BatchQuestions { what: "queries", setting: "queries_per_batch", limit: 0, got: 1 };
+    let fault =
+        Fault::BatchQuestions { what: "queries", setting: "queries_per_batch", limit: 0, got: 1 };
     assert_eq!(score_fault(ask(1, 1, 7), &limits), fault);
 }
 
@@ -73,14 +77,23 @@ fn what_the_manifest_does_not_name_is_not_asked() {
 
 #[test]
 fn queries_have_words_of_bounded_number_and_size() {
-    assert_eq!(score_fault(ask(1, 300, 7), &Limits::default()), Fault::Words { limit: 256, got: 300 });
+    assert_eq!(
+        score_fault(ask(1, 300, 7), &Limits::default()),
+        Fault::Words { limit: 256, got: 300 }
+    );
     // The second query is empty.
     assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), Fault::Words { limit: 256, got: 0 });
     // As many and as long as may be; the text as a whole is longer.
     let limits = Limits { text_bytes: 500, rounds: 0, ..Limits::default() };
-    assert_eq!(score_fault(ask_clauses(1, &[64; 4], 500), &limits), Fault::Rounds { limit: 0, open: 1 });
+    assert_eq!(
+        score_fault(ask_clauses(1, &[64; 4], 500), &limits),
+        Fault::Rounds { limit: 0, open: 1 }
+    );
     assert_eq!(score_fault(ask(1, 65, 7), &limits), Fault::ClauseWords { limit: 64, got: 65 });
-    assert_eq!(score_fault(ask(1, 2, 501), &limits), Fault::Text { what: "query word", limit: 500, got: 501 });
+    assert_eq!(
+        score_fault(ask(1, 2, 501), &limits),
+        Fault::Text { what: "query word", limit: 500, got: 501 }
+    );
 }
 
 #[test]
@@ -107,7 +120,8 @@ fn what_is_said_to_the_answers_is_held_to_the_same() {
     let two = "(i32.store (i32.const 324) (i32.const 2)) i32.const 336";
     let forged = "(i32.store (i32.const 324) (i32.const 0x7fffffff)) i32.const 336";
     let limits = Limits { call_ms: 200, ..Limits::default() };
-    let fault = |resume| fault_of(&Guest { score: ask(1, 1, 7), resume, ..Guest::default() }, &limits);
+    let fault =
+        |resume| fault_of(&Guest { score: ask(1, 1, 7), resume, ..Guest::default() }, &limits);
     assert!(matches!(fault(nan), Fault::NotFinite { completion: 0, index: 0, .. }));
     assert_eq!(fault(two), Fault::Outcomes { completion: 0, expected: 1, got: 2 });
     assert!(matches!(fault(forged), Fault::Answer { .. }));

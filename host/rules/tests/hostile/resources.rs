@@ -29,7 +29,8 @@ fn endless_loops_end_wherever_they_are() {
 /// Large files are compiled with other settings.
 #[test]
 fn large_rules_are_held_as_small_ones_are() {
-    let (limits, bomb) = (hurried(), "(loop (drop (memory.grow (i32.const 256))) (br 0)) unreachable");
+    let (limits, bomb) =
+        (hurried(), "(loop (drop (memory.grow (i32.const 256))) (br 0)) unreachable");
     for (score, fault) in [
         (ENDLESS, Fault::Time { limit_ms: 200 }),
         (RECURSION, Fault::Stack { limit: limits.stack_bytes }),
@@ -58,12 +59,21 @@ fn memory_is_bounded_grown_or_declared() {
     let bomb = "(loop (drop (memory.grow (i32.const 256))) (br 0)) unreachable";
     assert_eq!(score_fault(bomb, &limits), Fault::Memory { limit: 32 << 20, asked: 16 << 20 });
     let at_once = "(drop (memory.grow (i32.const 60000))) i32.const 336";
-    assert_eq!(score_fault(at_once, &limits), Fault::Memory { limit: 32 << 20, asked: 60_000 << 16 });
+    assert_eq!(
+        score_fault(at_once, &limits),
+        Fault::Memory { limit: 32 << 20, asked: 60_000 << 16 }
+    );
     let for_the_hosts_input = Guest { realloc: bomb, ..Guest::default() };
-    assert_eq!(fault_of(&for_the_hosts_input, &limits), Fault::Memory { limit: 32 << 20, asked: 16 << 20 });
+    assert_eq!(
+        fault_of(&for_the_hosts_input, &limits),
+        Fault::Memory { limit: 32 << 20, asked: 16 << 20 }
+    );
     for pages in [1024, 65_536] {
         let declared = Guest { pages, ..Guest::default() };
-        assert_eq!(fault_of(&declared, &limits), Fault::Memory { limit: 32 << 20, asked: (pages as usize) << 16 });
+        assert_eq!(
+            fault_of(&declared, &limits),
+            Fault::Memory { limit: 32 << 20, asked: (pages as usize) << 16 }
+        );
     }
 }
 
@@ -74,9 +84,15 @@ fn tables_are_bounded_grown_or_declared() {
         score: "(drop (table.grow $t (ref.null func) (i32.const 1000000))) i32.const 336",
         ..Guest::default()
     };
-    assert_eq!(fault_of(&grown, &Limits::default()), Fault::Table { limit: 100_000, asked: 1_000_000 });
+    assert_eq!(
+        fault_of(&grown, &Limits::default()),
+        Fault::Table { limit: 100_000, asked: 1_000_000 }
+    );
     let declared = Guest { extra: "(table 9000000 funcref)", ..Guest::default() };
-    assert_eq!(fault_of(&declared, &Limits::default()), Fault::Table { limit: 100_000, asked: 9_000_000 });
+    assert_eq!(
+        fault_of(&declared, &Limits::default()),
+        Fault::Table { limit: 100_000, asked: 9_000_000 }
+    );
     let many = Guest { extra: "(table 60000 funcref) (table 60000 funcref)", ..Guest::default() };
     assert_eq!(fault_of(&many, &Limits::default()), Fault::Table { limit: 100_000, asked: 60_000 });
 }
@@ -104,10 +120,16 @@ fn traps_are_named() {
         ("(i32.div_s (i32.const 0x80000000) (i32.const -1))", "integer overflow"),
         ("(i32.trunc_f32_s (f32.const nan))", "invalid conversion"),
         ("(i32.load (i32.const -4))", "out of bounds memory access"),
-        ("(memory.fill (i32.const 0) (i32.const 0) (i32.const -1)) i32.const 336", "out of bounds memory access"),
+        (
+            "(memory.fill (i32.const 0) (i32.const 0) (i32.const -1)) i32.const 336",
+            "out of bounds memory access",
+        ),
     ] {
         let fault = score_fault(score, &Limits::default());
-        assert!(matches!(fault, Fault::Trap(_)) && fault.to_string().contains(trap), "{score}: {fault}");
+        assert!(
+            matches!(fault, Fault::Trap(_)) && fault.to_string().contains(trap),
+            "{score}: {fault}"
+        );
     }
     let guest = Guest {
         extra: "(type $nothing (func)) (table $t 1 funcref)",
@@ -115,7 +137,10 @@ fn traps_are_named() {
         ..Guest::default()
     };
     let fault = fault_of(&guest, &Limits::default());
-    assert!(matches!(fault, Fault::Trap(_)) && fault.to_string().contains("uninitialized element"), "{fault}");
+    assert!(
+        matches!(fault, Fault::Trap(_)) && fault.to_string().contains("uninitialized element"),
+        "{fault}"
+    );
 }
 
 #[test]
@@ -125,7 +150,10 @@ fn a_rule_cannot_call_out_while_the_host_hands_over() {
     let after_score = Guest { after_score: call, ..Guest::default() };
     for guest in [in_realloc, after_score] {
         let fault = fault_of(&guest, &Limits::default());
-        assert!(matches!(fault, Fault::Trap(_)) && fault.to_string().contains("cannot leave"), "{fault}");
+        assert!(
+            matches!(fault, Fault::Trap(_)) && fault.to_string().contains("cannot leave"),
+            "{fault}"
+        );
     }
 }
 
@@ -143,7 +171,9 @@ fn reports_are_bounded_in_number_and_size() {
         (call $report (i32.const 32) (i32.const 21))
         (br_if 0 (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 100000)))) unreachable";
     let limits = Limits { reports: 2, text_bytes: 8, ..Limits::default() };
-    let RuleError::Broken { said, .. } = error_of(&Guest::scoring(score).module(), &limits) else { panic!("it traps") };
+    let RuleError::Broken { said, .. } = error_of(&Guest::scoring(score).module(), &limits) else {
+        panic!("it traps")
+    };
     assert_eq!(said, ["panicked", "panicked"]);
 }
 

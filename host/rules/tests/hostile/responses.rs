@@ -1,4 +1,5 @@
-//! Response rules that break the contract. Files, memory, tables and stack are held as for sentence rules, by the same code.
+//! Response rules that break the contract. Files, memory, tables and stack are held as for sentence
+//! rules, by the same code.
 
 use corver_core::{Completion, Grade, Verifier, Verifiers};
 use corver_rules::{Fault, Limits, LoadOptions, ResponseRule, RuleError};
@@ -7,8 +8,8 @@ use wit_parser::Resolve;
 
 use crate::Nothing;
 
-/// A response rule whose `assess` has this body. Address 252 holds `graded`, and 256 its grade `0.0 hostile` (reward; label; note),
-/// address 320 a list with that assessment alone.
+/// A response rule whose `assess` has this body. Address 252 holds `graded`, and 256 its grade `0.0
+/// hostile` (reward; label; note), address 320 a list with that assessment alone.
 fn assessing(assess: &str) -> Vec<u8> {
     let interface = "corver:reward/response-grading@0.1.0";
     let mut module = wat::parse_str(format!(
@@ -31,7 +32,8 @@ fn assessing(assess: &str) -> Vec<u8> {
     ))
     .unwrap();
     let mut resolve = Resolve::default();
-    let package = resolve.push_source("corver.wit", include_str!("../../../../wit/corver.wit")).unwrap();
+    let package =
+        resolve.push_source("corver.wit", include_str!("../../../../wit/corver.wit")).unwrap();
     let world = resolve.select_world(&[package], Some("response-rule")).unwrap();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
     module
@@ -41,7 +43,10 @@ fn grade(assess: &str, limits: &Limits) -> Result<Vec<Grade>, RuleError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("hostile.wasm");
     std::fs::write(&path, assessing(assess)).unwrap();
-    let rule = ResponseRule::load(&path, LoadOptions { limits: limits.clone(), ..LoadOptions::default() })?;
+    let rule = ResponseRule::load(
+        &path,
+        LoadOptions { limits: limits.clone(), ..LoadOptions::default() },
+    )?;
     let completion = Completion { question: "Who?", text: "Rome", ..Completion::default() };
     rule.grade(&[completion], &mut Verifiers::counting(Nothing))
 }

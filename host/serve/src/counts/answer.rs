@@ -15,9 +15,10 @@ const DEFAULT_DIFF_TOKENS: u64 = 100;
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         match error {
-            Error::EmptyQuery { .. } | Error::TokenTooLarge { .. } | Error::Option { .. } | Error::Encode { .. } => {
-                Self::bad(error.to_string())
-            }
+            Error::EmptyQuery { .. }
+            | Error::TokenTooLarge { .. }
+            | Error::Option { .. }
+            | Error::Encode { .. } => Self::bad(error.to_string()),
             Error::Deadline { .. } => Self::busy(error.to_string()),
             _ => Self::failed(error.to_string()),
         }
@@ -36,7 +37,9 @@ fn pieces(ids: &TokenIds, corpus: &Corpus) -> Nested<Option<String>> {
     let pieces = |ids: &Vec<u32>| ids.iter().map(|&id| corpus.tokenizer().piece(id)).collect();
     match ids {
         Nested::Ngram(ids) => Nested::Ngram(pieces(ids)),
-        Nested::Cnf(clauses) => Nested::Cnf(clauses.iter().map(|clause| clause.iter().map(pieces).collect()).collect()),
+        Nested::Cnf(clauses) => {
+            Nested::Cnf(clauses.iter().map(|clause| clause.iter().map(pieces).collect()).collect())
+        }
     }
 }
 
@@ -50,20 +53,28 @@ pub(super) struct Served {
 
 /// Answers a request.
 pub(super) fn answer(served: &Served, body: &[u8]) -> Result<Reply, Refusal> {
-    let mut request: Request =
-        serde_json::from_slice(body).map_err(|error| Refusal::bad(format!("Invalid request: {error}")))?;
+    let mut request: Request = serde_json::from_slice(body)
+        .map_err(|error| Refusal::bad(format!("Invalid request: {error}")))?;
     if ![COUNT, COUNTS].contains(&request.query_type.as_str()) {
         let asked = request.query_type;
-        return Err(Refusal::bad(format!("Invalid query_type: {asked} (this server answers {COUNT} and {COUNTS})")));
+        return Err(Refusal::bad(format!(
+            "Invalid query_type: {asked} (this server answers {COUNT} and {COUNTS})"
+        )));
     }
     if request.index != served.name {
-        return Err(Refusal::bad(format!("Invalid index: {} (this server has {})", request.index, served.name)));
+        return Err(Refusal::bad(format!(
+            "Invalid index: {} (this server has {})",
+            request.index, served.name
+        )));
     }
     let options = options(&request, &served.limits)?;
-    let (query, ids, queries) = (request.query.take(), request.query_ids.take(), request.queries.take());
+    let (query, ids, queries) =
+        (request.query.take(), request.query_ids.take(), request.queries.take());
     match (request.query_type == COUNTS, query, ids, queries) {
         (false, Some(text), None, None) => {
-            let ids = served.read(&text)?.ok_or_else(|| Refusal::bad(format!("a word of {text:?} has no tokens")))?;
+            let ids = served
+                .read(&text)?
+                .ok_or_else(|| Refusal::bad(format!("a word of {text:?} has no tokens")))?;
             served.count(ids, &options, request.enough).map(|answer| Reply::json(&answer))
         }
         (false, None, Some(ids), None) => {
@@ -79,11 +90,18 @@ pub(super) fn answer(served: &Served, body: &[u8]) -> Result<Reply, Refusal> {
 }
 
 impl Served {
-    fn count(&self, ids: TokenIds, options: &CnfOptions, enough: Option<u64>) -> Result<Answer, Refusal> {
+    fn count(
+        &self,
+        ids: TokenIds,
+        options: &CnfOptions,
+        enough: Option<u64>,
+    ) -> Result<Answer, Refusal> {
         let (start, index) = (Instant::now(), self.corpus.index());
         let found = match &ids {
             Nested::Ngram(ids) => CnfCount { count: index.count(ids)?, ..CnfCount::default() },
-            Nested::Cnf(clauses) => index.count_cnf(&Cnf::new(clauses.clone())?, options, enough)?,
+            Nested::Cnf(clauses) => {
+                index.count_cnf(&Cnf::new(clauses.clone())?, options, enough)?
+            }
         };
         index.check_sizes()?;
         let (count, approx, exact) = (found.count, found.approx, Some(found.is_exact()));
@@ -91,7 +109,12 @@ impl Served {
         Ok(Answer { count, approx, exact, latency: millis(start), tokens, token_ids: Some(ids) })
     }
 
-    fn count_many(&self, queries: &[String], options: &CnfOptions, enough: Option<u64>) -> Result<Counts, Refusal> {
+    fn count_many(
+        &self,
+        queries: &[String],
+        options: &CnfOptions,
+        enough: Option<u64>,
+    ) -> Result<Counts, Refusal> {
         at_most("queries", queries.len(), self.limits.queries)?;
         let (start, index) = (Instant::now(), self.corpus.index());
         let mut found = vec![None; queries.len()];
@@ -100,7 +123,8 @@ impl Served {
             match self.read(text).map_err(|refusal| refusal.about(text))? {
                 None => {}
                 Some(Nested::Ngram(ids)) if ids.is_empty() => {
-                    found[place] = Some(CnfCount { count: index.count(&ids)?, ..CnfCount::default() });
+                    found[place] =
+                        Some(CnfCount { count: index.count(&ids)?, ..CnfCount::default() });
                 }
                 Some(ids) => {
                     places.push(place);
@@ -112,18 +136,31 @@ impl Served {
             }
         }
         let deadline = start.checked_add(self.limits.time / 2);
-        let counts = index.count_cnf_batch(&batch, options, enough, deadline).map_err(|error| match error {
-            // The client can do better than to wait and ask the same again.
-            Error::Deadline { .. } if queries.len() > 1 => Refusal::too_large(format!("{error}: ask fewer at once")),
-            error => error.into(),
-        })?;
+        let counts =
+            index.count_cnf_batch(&batch, options, enough, deadline).map_err(
+                |error| match error {
+                    // The client can do better than to wait and ask the same again.
+                    Error::Deadline { .. } if queries.len() > 1 => {
+                        Refusal::too_large(format!("{error}: ask fewer at once"))
+                    }
+                    error => error.into(),
+                },
+            )?;
         places.into_iter().zip(counts).for_each(|(place, count)| found[place] = Some(count));
         index.check_sizes()?;
-        let counted = |found: CnfCount| Counted { count: found.count, approx: found.approx, exact: found.is_exact() };
-        Ok(Counts { counts: found.into_iter().map(|found| found.map(counted)).collect(), latency: millis(start) })
+        let counted = |found: CnfCount| Counted {
+            count: found.count,
+            approx: found.approx,
+            exact: found.is_exact(),
+        };
+        Ok(Counts {
+            counts: found.into_iter().map(|found| found.map(counted)).collect(),
+            latency: millis(start),
+        })
     }
 
-    /// A query's text as token ids; `None` where a word has none. The empty text is the empty n-gram, which occurs at every token.
+    /// A query's text as token ids; `None` where a word has none. The empty text is the empty
+    /// n-gram, which occurs at every token.
     fn read(&self, text: &str) -> Result<Option<TokenIds>, Refusal> {
         at_most("bytes", text.len(), self.limits.query_bytes)?;
         if text.is_empty() {
@@ -151,7 +188,11 @@ impl Served {
         if let Nested::Cnf(clauses) = ids {
             let terms = || clauses.iter().map(Vec::len);
             at_most("terms", terms().sum(), limits.terms)?;
-            at_most("terms in a clause", terms().max().unwrap_or_default(), limits.terms_per_clause)?;
+            at_most(
+                "terms in a clause",
+                terms().max().unwrap_or_default(),
+                limits.terms_per_clause,
+            )?;
             at_most("clauses", clauses.len(), limits.terms)?; // one may be empty
         }
         Ok(())
@@ -170,10 +211,13 @@ fn millis(start: Instant) -> f64 {
 }
 
 fn options(request: &Request, limits: &CountLimits) -> Result<CnfOptions, Refusal> {
-    let within = |name: &str, asked: Option<u64>, default: u64, limit: u64| match asked.unwrap_or(default) {
-        value if (1..=limit).contains(&value) => Ok(value),
-        value => Err(Refusal::bad(format!("{name} is {value}; it must be an integer in [1, {limit}]"))),
-    };
+    let within =
+        |name: &str, asked: Option<u64>, default: u64, limit: u64| match asked.unwrap_or(default) {
+            value if (1..=limit).contains(&value) => Ok(value),
+            value => Err(Refusal::bad(format!(
+                "{name} is {value}; it must be an integer in [1, {limit}]"
+            ))),
+        };
     Ok(CnfOptions {
         max_clause_freq: within(
             "max_clause_freq",
@@ -210,7 +254,8 @@ mod tests {
         let tokenizer = Tokenizer::from_bytes(WORDS).unwrap();
         build_from_documents(["red fox"], &tokenizer, &path, &BuildOptions::default()).unwrap();
         let limits = CountLimits { time: Duration::ZERO, ..CountLimits::default() };
-        let served = Served { corpus: Corpus::open(&path).unwrap(), name: "wiki".to_owned(), limits };
+        let served =
+            Served { corpus: Corpus::open(&path).unwrap(), name: "wiki".to_owned(), limits };
         let status = |queries: &str| {
             let body = format!(r#"{{"index":"wiki","query_type":"counts","queries":{queries}}}"#);
             answer(&served, body.as_bytes()).map(|_| ()).unwrap_err().status

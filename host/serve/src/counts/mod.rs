@@ -1,5 +1,5 @@
-//! Infini-gram's HTTP API, answered from a local index: one machine with a big index serves many trainers, and programs
-//! written for the public API need only another URL.
+//! Infini-gram's HTTP API, answered from a local index: one machine with a big index serves many
+//! trainers, and programs written for the public API need only another URL.
 
 mod answer;
 
@@ -15,8 +15,8 @@ use answer::{Served, answer};
 
 /// What a request for counts may be.
 ///
-/// The public server takes four clauses of four terms, too few for a rule that asks with every content word of two names.
-/// These take what `rule.limits` lets a rule ask.
+/// The public server takes four clauses of four terms, too few for a rule that asks with every
+/// content word of two names. These take what `rule.limits` lets a rule ask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CountLimits {
     /// Bytes of a request's body: JSON may write a character of the query with several.
@@ -35,7 +35,8 @@ pub struct CountLimits {
     pub max_clause_freq: u64,
     /// Largest `max_diff_tokens`.
     pub max_diff_tokens: u64,
-    /// How long a request may take, waiting for a processor included. Many queries may be counted for half of it.
+    /// How long a request may take, waiting for a processor included. Many queries may be counted
+    /// for half of it.
     pub time: Duration,
 }
 
@@ -65,7 +66,10 @@ pub fn counts(corpus: Corpus, name: &str, limits: CountLimits) -> Vec<Route> {
         let (blocking, served) = (blocking.clone(), served.clone());
         async move { blocking.run(move || answer(&served, &body)).await }
     };
-    vec![Route::post("/", limits.body_bytes, count), Route::get("/", move || Ok(Reply::json(&about)))]
+    vec![
+        Route::post("/", limits.body_bytes, count),
+        Route::get("/", move || Ok(Reply::json(&about))),
+    ]
 }
 
 /// That the server is there, and what it has.

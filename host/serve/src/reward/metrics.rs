@@ -41,12 +41,24 @@ impl ScoreMetrics {
             failures: Counter::default(),
         };
         let registry = metrics.registry();
-        registry.register("queue_completions", "Completions that wait to be scored", new.queued.clone());
+        registry.register(
+            "queue_completions",
+            "Completions that wait to be scored",
+            new.queued.clone(),
+        );
         registry.register("batch_completions", "Completions scored together", new.batches.clone());
         registry.register("completions", "Completions scored", new.completions.clone());
         registry.register("sentences", "Sentences of them", new.sentences.clone());
-        registry.register("stage_seconds", "Seconds by stage; reward is all of them and more", new.seconds.clone());
-        registry.register("score_failures", "Requests that could not be scored", new.failures.clone());
+        registry.register(
+            "stage_seconds",
+            "Seconds by stage; reward is all of them and more",
+            new.seconds.clone(),
+        );
+        registry.register(
+            "score_failures",
+            "Requests that could not be scored",
+            new.failures.clone(),
+        );
         new
     }
 

@@ -1,5 +1,5 @@
-//! Rewards over HTTP: requests are read and checked, scored together with whatever else is queued, and answered in the form of
-//! whoever asks.
+//! Rewards over HTTP: requests are read and checked, scored together with whatever else is queued,
+//! and answered in the form of whoever asks.
 //!
 //! ```text
 //! openrlhf.rs ─┐                            ┌─▶ openrlhf.rs
@@ -31,7 +31,8 @@ pub use worker::ScoreFn;
 struct Completion {
     question: Question,
     text: String,
-    /// `[T]` characters of `text`, where the client has told its tokens; else each character stands for one.
+    /// `[T]` characters of `text`, where the client has told its tokens; else each character stands
+    /// for one.
     tokens: Option<Vec<Option<Range<usize>>>>,
 }
 
@@ -45,7 +46,8 @@ struct Paid {
 }
 
 impl Paid {
-    /// Whether the rule labelled a sentence, so that the returns are not all there is to its reward.
+    /// Whether the rule labelled a sentence, so that the returns are not all there is to its
+    /// reward.
     fn is_labelled(&self) -> bool {
         self.labels.iter().any(|label| *label != 0)
     }
@@ -70,9 +72,9 @@ impl Completion {
         ];
         match sizes.into_iter().find(|(_, got, most)| got > most) {
             None => Ok(()),
-            Some((what, got, most)) => {
-                Err(Refusal::too_large(format!("a completion of {got} {what}; at most {most} are taken")))
-            }
+            Some((what, got, most)) => Err(Refusal::too_large(format!(
+                "a completion of {got} {what}; at most {most} are taken"
+            ))),
         }
     }
 
@@ -83,14 +85,20 @@ impl Completion {
 }
 
 /// Reads a request, away from the threads that serve connections; `form` says what it should be.
-async fn read<T: DeserializeOwned + Send + 'static>(body: Bytes, form: &'static str) -> Result<T, Refusal> {
+async fn read<T: DeserializeOwned + Send + 'static>(
+    body: Bytes,
+    form: &'static str,
+) -> Result<T, Refusal> {
     let read = move || {
-        serde_json::from_slice(&body).map_err(|error| Refusal::bad(format!("Invalid request: {error}; it is {form}")))
+        serde_json::from_slice(&body)
+            .map_err(|error| Refusal::bad(format!("Invalid request: {error}; it is {form}")))
     };
     compute(read).await?
 }
 
 /// Work of milliseconds, away from the threads that serve connections.
-async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
+async fn compute<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Refusal> {
     tokio::task::spawn_blocking(work).await.map_err(|error| Refusal::failed(error.to_string()))
 }

@@ -38,7 +38,8 @@ struct Scores<'a> {
     completions: Vec<Score<'a>>,
 }
 
-/// What `corver-host score --json` prints, and, where there are tokens, the returns, and the labels if the rule gave any.
+/// What `corver-host score --json` prints, and, where there are tokens, the returns, and the labels
+/// if the rule gave any.
 #[derive(Serialize)]
 struct Score<'a> {
     #[serde(flatten)]
@@ -64,15 +65,18 @@ async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, body: Bytes) -> Result<
     }
     let has_tokens: Vec<bool> = given.iter().map(|one| one.tokens.is_some()).collect();
     let one = |(index, given): (usize, Given)| {
-        let completion =
-            completion(given).map_err(|problem| Refusal::bad(format!("completions[{index}]: {problem}")))?;
+        let completion = completion(given)
+            .map_err(|problem| Refusal::bad(format!("completions[{index}]: {problem}")))?;
         completion.check(&queue.limits).map(|()| completion)
     };
     let completions = given.into_iter().enumerate().map(one).collect::<Result<_, _>>()?;
     let paid = queue.score(completions, WhenFull::Refuse).await?;
     let settings = queue.settings;
     let show = move || {
-        let scores = paid.iter().zip(has_tokens).map(|(paid, has_tokens)| Score::of(paid, has_tokens, &settings));
+        let scores = paid
+            .iter()
+            .zip(has_tokens)
+            .map(|(paid, has_tokens)| Score::of(paid, has_tokens, &settings));
         Reply::json(&Scores { completions: scores.collect() })
     };
     compute(show).await
@@ -92,13 +96,14 @@ fn completion(given: Given) -> Result<Completion, String> {
     let golds = given.answers.golds()?;
     let length = given.completion.chars().count();
     let span = |(index, span): (usize, Option<(usize, usize)>)| match span {
-        Some((start, end)) if start > end || end > length => {
-            Err(format!("tokens[{index}] is [{start}, {end}], in a completion of {length} characters"))
-        }
+        Some((start, end)) if start > end || end > length => Err(format!(
+            "tokens[{index}] is [{start}, {end}], in a completion of {length} characters"
+        )),
         span => Ok(span.map(|(start, end)| start..end)),
     };
-    let spans =
-        |spans: Vec<_>| spans.into_iter().enumerate().map(span).collect::<Result<Vec<Option<Range<usize>>>, _>>();
+    let spans = |spans: Vec<_>| {
+        spans.into_iter().enumerate().map(span).collect::<Result<Vec<Option<Range<usize>>>, _>>()
+    };
     Ok(Completion {
         question: Question {
             question: given.question,
@@ -120,11 +125,17 @@ mod tests {
 
     #[test]
     fn a_question_may_bring_a_title_and_evidence() {
-        let read = |given: serde_json::Value| completion(serde_json::from_value(given).unwrap()).unwrap().question;
+        let read = |given: serde_json::Value| {
+            completion(serde_json::from_value(given).unwrap()).unwrap().question
+        };
         let bare = read(json!({"answers": ["Rome"], "completion": "Rome."}));
         assert_eq!((bare.title, bare.evidence.len()), (None, 0));
-        let told =
-            read(json!({"answers": [], "completion": "Rome.", "title": "Italy", "evidence": ["Rome is in Italy."]}));
-        assert_eq!((told.title.as_deref(), told.evidence), (Some("Italy"), vec!["Rome is in Italy.".to_owned()]));
+        let told = read(
+            json!({"answers": [], "completion": "Rome.", "title": "Italy", "evidence": ["Rome is in Italy."]}),
+        );
+        assert_eq!(
+            (told.title.as_deref(), told.evidence),
+            (Some("Italy"), vec!["Rome is in Italy.".to_owned()])
+        );
     }
 }

@@ -1,11 +1,13 @@
-//! `POST /get_reward`: the protocol of OpenRLHF's remote reward models (`--reward.remote_url`), as version 0.11 speaks it.
+//! `POST /get_reward`: the protocol of OpenRLHF's remote reward models (`--reward.remote_url`), as
+//! version 0.11 speaks it.
 //!
-//! Its client repeats a request that got a 4xx or 5xx four times, a second apart, and then trains without a reward, which ends in an
-//! error. So a completion that cannot be scored gets a neutral reward and raises `corver/error`, unless the server is strict, and
-//! a request waits where the queue is full.
+//! Its client repeats a request that got a 4xx or 5xx four times, a second apart, and then trains
+//! without a reward, which ends in an error. So a completion that cannot be scored gets a neutral
+//! reward and raises `corver/error`, unless the server is strict, and a request waits where the
+//! queue is full.
 //!
-//! A rule that labels sentences is refused, strict or not: the protocol has one number for a completion, and labels act on the
-//! advantages of single tokens.
+//! A rule that labels sentences is refused, strict or not: the protocol has one number for a
+//! completion, and labels act on the advantages of single tokens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +24,8 @@ use super::{Completion, Paid, Queue, QueueLimits, read};
 use crate::{Refusal, Reply, Route};
 
 const LABELLED: &str = "the rule labels sentences, which OpenRLHF cannot apply to the advantages of their tokens; use another rule or another trainer";
-const FORM: &str = r#"{"query": [prompt and response, …], "prompts": [prompt, …], "labels": [gold answers, …]}"#;
+const FORM: &str =
+    r#"{"query": [prompt and response, …], "prompts": [prompt, …], "labels": [gold answers, …]}"#;
 
 #[derive(Deserialize)]
 struct Request {
@@ -51,7 +54,8 @@ enum Numbers {
 #[derive(Default)]
 struct Figures {
     reward: f64,
-    /// 1 where the judge pays; it decides which groups are trained on (`algo.dynamic_filtering_range`).
+    /// 1 where the judge pays; it decides which groups are trained on
+    /// (`algo.dynamic_filtering_range`).
     accuracy: f64,
     judge: f64,
     format: f64,
@@ -69,22 +73,33 @@ pub fn get_reward<S: Send + 'static>(queue: &Arc<Queue<S>>, strict: bool) -> Rou
     Route::post("/get_reward", body_bytes, move |body| answer(queue.clone(), strict, body))
 }
 
-async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, strict: bool, body: Bytes) -> Result<Reply, Refusal> {
+async fn answer<S: Send + 'static>(
+    queue: Arc<Queue<S>>,
+    strict: bool,
+    body: Bytes,
+) -> Result<Reply, Refusal> {
     let request: Request = read(body, FORM).await?;
     let lenient = |reading: Result<Completion, Refusal>| match reading {
         Err(refusal) if !strict => {
-            tracing::warn!(error = refusal.message, "a neutral reward, for a query that cannot be scored");
+            tracing::warn!(
+                error = refusal.message,
+                "a neutral reward, for a query that cannot be scored"
+            );
             Ok(None)
         }
         reading => reading.map(Some),
     };
-    let readings = readings(&request, &queue.limits)?.into_iter().map(lenient).collect::<Result<Vec<_>, _>>()?;
+    let readings = readings(&request, &queue.limits)?
+        .into_iter()
+        .map(lenient)
+        .collect::<Result<Vec<_>, _>>()?;
     let readable: Vec<bool> = readings.iter().map(Option::is_some).collect();
     let completions: Vec<Completion> = readings.into_iter().flatten().collect();
 
     let when_full = if strict { WhenFull::Refuse } else { WhenFull::Wait };
     let scored = match queue.score(completions, when_full).await {
-        // Neutral rewards for ever would be worse than an end: where the thread has ended, the client learns it.
+        // Neutral rewards for ever would be worse than an end: where the thread has ended, the
+        // client learns it.
         Err(Unanswered::Refused(refusal)) if !strict && refusal.status.is_server_error() => {
             tracing::warn!(error = refusal.message, "a neutral reward, because of an error");
             None
@@ -106,11 +121,20 @@ async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, strict: bool, body: Byt
 ///
 /// # Errors
 /// A request that is not as the protocol has it.
-fn readings(request: &Request, limits: &QueueLimits) -> Result<Vec<Result<Completion, Refusal>>, Refusal> {
+fn readings(
+    request: &Request,
+    limits: &QueueLimits,
+) -> Result<Vec<Result<Completion, Refusal>>, Refusal> {
     let Request { query, prompts, labels } = request;
-    let lengths = [("prompts", prompts.as_ref().map(Vec::len)), ("labels", labels.as_ref().map(Vec::len))];
-    if let Some((name, Some(got))) = lengths.into_iter().find(|(_, got)| got.is_some_and(|got| got != query.len())) {
-        return Err(Refusal::bad(format!("there are {} entries in query and {got} in {name}", query.len())));
+    let lengths =
+        [("prompts", prompts.as_ref().map(Vec::len)), ("labels", labels.as_ref().map(Vec::len))];
+    if let Some((name, Some(got))) =
+        lengths.into_iter().find(|(_, got)| got.is_some_and(|got| got != query.len()))
+    {
+        return Err(Refusal::bad(format!(
+            "there are {} entries in query and {got} in {name}",
+            query.len()
+        )));
     }
     if query.is_empty() {
         return Err(Refusal::bad("there is no query"));
@@ -122,9 +146,12 @@ fn readings(request: &Request, limits: &QueueLimits) -> Result<Vec<Result<Comple
             Ok(golds) => golds,
             Err(problem) => return Ok(Err(Refusal::bad(format!("labels[{index}]: {problem}")))),
         };
-        let question = asked(label).map_or_else(|| transcript::question(prompt.unwrap_or_default()), str::to_owned);
+        let question = asked(label)
+            .map_or_else(|| transcript::question(prompt.unwrap_or_default()), str::to_owned);
         let question = Question { question, golds, ..Question::default() };
-        let Some(text) = transcript::response(whole, prompt) else { return Ok(Err(no_response(index))) };
+        let Some(text) = transcript::response(whole, prompt) else {
+            return Ok(Err(no_response(index)));
+        };
         let completion = Completion { question, text, tokens: None };
         Ok(completion.check(limits).map(|()| completion))
     };
@@ -146,7 +173,8 @@ impl Figures {
             format: parts.format,
             sentences: parts.sentences,
             num_sentences: trace.sentences.len() as f64,
-            num_counted: trace.sentences.iter().filter(|sentence| sentence.is_counted()).count() as f64,
+            num_counted: trace.sentences.iter().filter(|sentence| sentence.is_counted()).count()
+                as f64,
             error: 0.0,
         }
     }

@@ -30,7 +30,8 @@ pub struct QueueLimits {
     pub sentences: usize,
     /// Tokens of a completion.
     pub tokens: usize,
-    /// How long a request may take, waiting included. Shorter than the 180 s after which OpenRLHF's client asks again.
+    /// How long a request may take, waiting included. Shorter than the 180 s after which OpenRLHF's
+    /// client asks again.
     pub time: Duration,
 }
 
@@ -48,7 +49,8 @@ impl Default for QueueLimits {
     }
 }
 
-/// Scores what several clients send, all that is there together. `S` is whatever scores; one thread owns it.
+/// Scores what several clients send, all that is there together. `S` is whatever scores; one thread
+/// owns it.
 pub struct Queue<S> {
     tasks: mpsc::UnboundedSender<Task<S>>,
     /// Disconnected once the thread has ended.
@@ -94,7 +96,8 @@ impl From<Unanswered> for Refusal {
 }
 
 impl<S: Send + 'static> Queue<S> {
-    /// Starts the thread that scores. `score` is asked for all completions of a batch; `settings` are those that it scores by.
+    /// Starts the thread that scores. `score` is asked for all completions of a batch; `settings`
+    /// are those that it scores by.
     ///
     /// # Errors
     /// Where a limit is 0, the queue has no room for a batch, or the system gives no thread.
@@ -120,7 +123,8 @@ impl<S: Send + 'static> Queue<S> {
             let _working = working; // until it is dropped
             worker.run(receiver);
         });
-        started.map_err(|source| ServeError::Run { action: "start the thread that scores", source })?;
+        started
+            .map_err(|source| ServeError::Run { action: "start the thread that scores", source })?;
         let places = Arc::new(Semaphore::new(limits.completions.min(Semaphore::MAX_PERMITS)));
         Ok(Arc::new(Self { tasks, ended: Mutex::new(ended), places, limits, settings, metrics }))
     }
@@ -135,8 +139,8 @@ impl<S: Send + 'static> Queue<S> {
         }
     }
 
-    /// Ends the thread after what it is doing, and waits for that no longer than `patience`. What is queued is dropped. A process that
-    /// ends while the thread is in a library's code may break.
+    /// Ends the thread after what it is doing, and waits for that no longer than `patience`. What
+    /// is queued is dropped. A process that ends while the thread is in a library's code may break.
     pub fn end(&self, patience: Duration) {
         let _ = self.tasks.send(Task::End); // it may have ended
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -173,7 +177,10 @@ impl<S: Send + 'static> Queue<S> {
     ) -> Result<Vec<Paid>, Unanswered> {
         let (asked, most) = (completions.len(), self.limits.batch);
         if asked > most {
-            return Err(Refusal::too_large(format!("{asked} completions; at most {most} are taken at a time")).into());
+            return Err(Refusal::too_large(format!(
+                "{asked} completions; at most {most} are taken at a time"
+            ))
+            .into());
         }
         let scored = async {
             let places = self.places(asked, when_full).await?;
@@ -185,12 +192,20 @@ impl<S: Send + 'static> Queue<S> {
         self.in_time(scored).await
     }
 
-    async fn places(&self, completions: usize, when_full: WhenFull) -> Result<OwnedSemaphorePermit, Refusal> {
+    async fn places(
+        &self,
+        completions: usize,
+        when_full: WhenFull,
+    ) -> Result<OwnedSemaphorePermit, Refusal> {
         let permits = u32::try_from(completions).unwrap_or(u32::MAX);
         let places = self.places.clone();
         match when_full {
-            WhenFull::Refuse => places.try_acquire_many_owned(permits).map_err(|_| Refusal::busy(FULL)),
-            WhenFull::Wait => Ok(places.acquire_many_owned(permits).await.expect("the semaphore is never closed")),
+            WhenFull::Refuse => {
+                places.try_acquire_many_owned(permits).map_err(|_| Refusal::busy(FULL))
+            }
+            WhenFull::Wait => {
+                Ok(places.acquire_many_owned(permits).await.expect("the semaphore is never closed"))
+            }
         }
     }
 
@@ -198,8 +213,12 @@ impl<S: Send + 'static> Queue<S> {
         self.tasks.send(task).map_err(|_| Unanswered::Ended)
     }
 
-    async fn in_time<T>(&self, work: impl Future<Output = Result<T, Unanswered>>) -> Result<T, Unanswered> {
-        let late = |_| Refusal::busy(format!("no answer within {} s", self.limits.time.as_secs_f64()));
+    async fn in_time<T>(
+        &self,
+        work: impl Future<Output = Result<T, Unanswered>>,
+    ) -> Result<T, Unanswered> {
+        let late =
+            |_| Refusal::busy(format!("no answer within {} s", self.limits.time.as_secs_f64()));
         timeout(self.limits.time, work).await.map_err(late)?
     }
 }
@@ -207,8 +226,8 @@ impl<S: Send + 'static> Queue<S> {
 const FULL: &str = "the queue is full";
 const ENDED: &str = "the thread that scores has ended; restart the server";
 
-/// `POST path`, for work that is not batched: JSON, answered between two batches by the thread that scores. `form` is what the
-/// request looks like, for whoever sends another.
+/// `POST path`, for work that is not batched: JSON, answered between two batches by the thread that
+/// scores. `form` is what the request looks like, for whoever sends another.
 pub fn between_batches<S, Q, A>(
     queue: &Arc<Queue<S>>,
     path: &'static str,

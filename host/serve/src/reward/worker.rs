@@ -67,13 +67,16 @@ impl<S> Worker<S> {
         all().count() <= self.max_batch && all().map(Completion::size).sum::<usize>() <= BATCH_SIZE
     }
 
-    /// Scores requests together. Where that fails, one by one, so that only the one at fault gets an error.
+    /// Scores requests together. Where that fails, one by one, so that only the one at fault gets
+    /// an error.
     fn answer(&mut self, mut batch: Vec<Job>) {
         batch.retain(Job::is_awaited);
         batch.iter_mut().for_each(|job| job.waiting = None);
         match self.score(&batch) {
             Ok(all) => batch.into_iter().zip(all).for_each(|(job, paid)| job.end(Ok(paid))),
-            Err(error) if batch.len() == 1 => batch.into_iter().for_each(|job| self.fail(job, &error)),
+            Err(error) if batch.len() == 1 => {
+                batch.into_iter().for_each(|job| self.fail(job, &error))
+            }
             Err(error) => {
                 tracing::debug!(%error, requests = batch.len(), "a batch failed, and is scored one by one");
                 for job in batch.into_iter().filter(Job::is_awaited) {
@@ -90,11 +93,13 @@ impl<S> Worker<S> {
     fn score(&mut self, jobs: &[Job]) -> Result<Vec<Vec<Paid>>, String> {
         let all = || jobs.iter().flat_map(|job| &job.completions);
         let questions: Vec<Question> = all().map(|one| one.question.clone()).collect();
-        let rollouts: Vec<Rollout> = all().enumerate().map(|(place, one)| one.rollout(place)).collect();
+        let rollouts: Vec<Rollout> =
+            all().enumerate().map(|(place, one)| one.rollout(place)).collect();
         if rollouts.is_empty() {
             return Ok(jobs.iter().map(|_| Vec::new()).collect());
         }
-        let scored = (self.score)(&mut self.scorer, &rollouts, &questions).map_err(|error| with_causes(&error))?;
+        let scored = (self.score)(&mut self.scorer, &rollouts, &questions)
+            .map_err(|error| with_causes(&error))?;
         if scored.returns.iter().flatten().any(|value| !value.is_finite()) {
             return Err("a return is not a finite number".to_owned());
         }

@@ -20,7 +20,8 @@ impl Running {
     pub fn new(server: Server) -> Self {
         let address = server.address();
         let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));
+        let thread =
+            std::thread::spawn(move || server.run(async { stopped.await.unwrap_or_default() }));
         Self { address, stop: Some(stop), thread: Some(thread) }
     }
 
@@ -96,7 +97,12 @@ pub fn read_answer(stream: &mut TcpStream) -> Answer {
         head.push(byte[0]);
     }
     let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap().parse().unwrap();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .unwrap()
+        .parse()
+        .unwrap();
     let mut body = vec![0; length];
     stream.read_exact(&mut body).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::label::{Agreement, Label, agreement, majority};
 use super::sheet::{Row, SheetError, read_sheet};
 
-/// The sentences of all sheets; several people may have labelled the same ones, each in a sheet of their own.
+/// The sentences of all sheets; several people may have labelled the same ones, each in a sheet of
+/// their own.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Annotated {
     /// Each sentence once, under the label that most people gave.
@@ -83,7 +84,11 @@ mod tests {
             .map(|(n, labels)| {
                 let label = |n: usize| labels[n].parse().ok();
                 let path = folder.path().join(format!("{n}.csv"));
-                write_sheet(&path, &[row(1, 0, label(0)), row(2, 3, label(1)), row(3, 9, label(2))]).unwrap();
+                write_sheet(
+                    &path,
+                    &[row(1, 0, label(0)), row(2, 3, label(1)), row(3, 9, label(2))],
+                )
+                .unwrap();
                 path
             })
             .collect();
@@ -102,7 +107,8 @@ mod tests {
     fn a_models_labels_are_told_from_peoples() {
         let folder = tempfile::tempdir().unwrap();
         let own = Row { note: "=see p. 3".into(), ..row(2, 3, Some(Label::Incorrect)) };
-        let by_model = [row(1, 0, None), own.clone()].map(|row| row.labelled_by("m", Some(Label::Correct)));
+        let by_model =
+            [row(1, 0, None), own.clone()].map(|row| row.labelled_by("m", Some(Label::Correct)));
         assert_eq!([&by_model[0].note, &by_model[1].note], ["model: m", "model: m; =see p. 3"]);
         assert_eq!(by_model[1].labelled_by("other", None), Row { label: None, ..own.clone() });
 
@@ -110,9 +116,13 @@ mod tests {
         write_sheet(&one, &by_model).unwrap();
         write_sheet(&other, &[own]).unwrap();
         let sheets = [one, other];
-        let labels = |annotated: &Annotated| annotated.rows.iter().map(|row| row.label).collect::<Vec<_>>();
+        let labels =
+            |annotated: &Annotated| annotated.rows.iter().map(|row| row.label).collect::<Vec<_>>();
         let all = read_sheets(&sheets).unwrap();
-        assert_eq!((labels(&all), all.by_model), (vec![Some(Label::Correct), Some(Label::Unclear)], 2));
+        assert_eq!(
+            (labels(&all), all.by_model),
+            (vec![Some(Label::Correct), Some(Label::Unclear)], 2)
+        );
         let peoples = read_peoples_sheets(&sheets).unwrap();
         assert_eq!((labels(&peoples), peoples.by_model), (vec![None, Some(Label::Incorrect)], 0));
         assert_eq!(peoples.agreement, None);

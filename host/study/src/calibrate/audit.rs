@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::bucket::{Buckets, Place};
 use super::ranking::{
-    Auc, Evidence, Interval, MIN_QUESTIONS, MIN_SENTENCES, Outcome, auc, auc_within_questions, rank_correlation,
+    Auc, Evidence, Interval, MIN_QUESTIONS, MIN_SENTENCES, Outcome, auc, auc_within_questions,
+    rank_correlation,
 };
 use super::sample::Judged;
 use super::table::{BucketShare, Order, Point, Share, order};
@@ -29,7 +30,8 @@ pub struct RuleAudit {
     pub mean_false: f64,
     /// Whether true sentences earn more than false ones.
     pub auc: Auc,
-    /// The same within the answers to a question, which is what GRPO compares; `None` where no question has both.
+    /// The same within the answers to a question, which is what GRPO compares; `None` where no
+    /// question has both.
     pub auc_within_questions: Option<Auc>,
     /// Spearman's ρ of reward and truth; `None` where all rewards are the same.
     pub rank_correlation: Option<f64>,
@@ -37,9 +39,11 @@ pub struct RuleAudit {
     pub by_count: Vec<BucketShare>,
     /// Whether the shares rise from bucket to bucket.
     pub order: Order,
-    /// Sentences that are in no bucket: no count decided, or counting was stopped before the last bucket.
+    /// Sentences that are in no bucket: no count decided, or counting was stopped before the last
+    /// bucket.
     pub uncounted: usize,
-    /// P(true) by reward, lowest first, of sentences that are judged: each value, or bins of about as many sentences.
+    /// P(true) by reward, lowest first, of sentences that are judged: each value, or bins of about
+    /// as many sentences.
     pub by_reward: Vec<Point>,
     /// P(true) of those that the rule abstains from.
     pub of_abstained: Option<Share>,
@@ -58,7 +62,8 @@ pub enum Finding {
     FalserWithinQuestions,
     /// Neither.
     Nothing,
-    /// There are too few sentences, or of too few questions, to say anything: [`Evidence::is_enough`].
+    /// There are too few sentences, or of too few questions, to say anything:
+    /// [`Evidence::is_enough`].
     TooFew,
 }
 
@@ -98,14 +103,20 @@ impl RuleAudit {
             Finding::FalserWithinQuestions => {
                 "among the answers to one question, which is all that training compares, a higher reward means a falser sentence; do not train with it"
             }
-            Finding::Nothing | Finding::TooFew => "nothing shows that a higher reward means a truer sentence",
+            Finding::Nothing | Finding::TooFew => {
+                "nothing shows that a higher reward means a truer sentence"
+            }
         };
         let won = 100.0 * self.auc.value;
         let [low, high] = [low, high].map(|end| 100.0 * end);
         let unseen = match (self.within_questions(), self.auc_within_questions) {
             (Some(_), _) => "",
-            (None, Some(_)) => "; too few questions have both, so what training compares could not be looked at",
-            (None, None) => "; no question has both, so what training compares could not be looked at",
+            (None, Some(_)) => {
+                "; too few questions have both, so what training compares could not be looked at"
+            }
+            (None, None) => {
+                "; no question has both, so what training compares could not be looked at"
+            }
         };
         format!(
             "{}: {finding}; of a true and a false one the true one earns more in {won:.1} % of cases (95 %: {low:.1} to {high:.1}), ties counted half{unseen}",
@@ -114,7 +125,8 @@ impl RuleAudit {
     }
 
     fn told_too_few(&self) -> String {
-        let Evidence { truths, questions_with_truths, falsehoods, questions_with_falsehoods } = self.evidence;
+        let Evidence { truths, questions_with_truths, falsehoods, questions_with_falsehoods } =
+            self.evidence;
         format!(
             "{}: no verdict; that takes {MIN_SENTENCES} true and {MIN_SENTENCES} false sentences, of {MIN_QUESTIONS} questions or more each, and there are {truths} and {falsehoods}, of {questions_with_truths} and {questions_with_falsehoods} questions",
             self.rule
@@ -122,13 +134,18 @@ impl RuleAudit {
     }
 }
 
-/// Audits a rule; `None` unless there are true sentences and false ones. `seed` decides the draws of the interval.
+/// Audits a rule; `None` unless there are true sentences and false ones. `seed` decides the draws
+/// of the interval.
 #[must_use]
 pub fn audit(rule: &str, judged: &[Judged<'_>], buckets: &Buckets, seed: u64) -> Option<RuleAudit> {
     let paid = |judged: &Judged<'_>| judged.verdict.reward.unwrap_or(0.0);
     let outcomes: Vec<Outcome> = judged
         .iter()
-        .map(|judged| Outcome { question: judged.question, reward: paid(judged), is_true: judged.is_true })
+        .map(|judged| Outcome {
+            question: judged.question,
+            reward: paid(judged),
+            is_true: judged.is_true,
+        })
         .collect();
     let auc = auc(&outcomes, seed)?;
     let mean = |wanted: bool| {
@@ -172,7 +189,8 @@ fn by_count(judged: &[Judged<'_>], buckets: &Buckets) -> Vec<BucketShare> {
         }
     }
     let shares = buckets.iter().zip(by_bucket);
-    let of_bucket = |(bucket, truths)| Share::of_questions(truths).map(|share| BucketShare { bucket, share });
+    let of_bucket =
+        |(bucket, truths)| Share::of_questions(truths).map(|share| BucketShare { bucket, share });
     shares.filter_map(of_bucket).collect()
 }
 
@@ -183,7 +201,11 @@ fn by_reward(judged: &[Judged<'_>]) -> Vec<Point> {
     let values: Vec<&[(f32, Truth)]> = paid.chunk_by(|one, other| one.0 == other.0).collect();
     let point = |bin: &[(f32, Truth)]| {
         let (lowest, highest) = (bin.first()?.0, bin.last()?.0);
-        let label = if lowest == highest { format!("{lowest:+.3}") } else { format!("{lowest:+.3} to {highest:+.3}") };
+        let label = if lowest == highest {
+            format!("{lowest:+.3}")
+        } else {
+            format!("{lowest:+.3} to {highest:+.3}")
+        };
         Share::of_questions(bin.iter().map(|(_, truth)| *truth)).map(|share| Point { label, share })
     };
     if values.len() <= MAX_REWARDS {
@@ -219,7 +241,8 @@ mod tests {
 
     fn judged(all: &[(Option<f32>, u64, bool)]) -> Vec<Judged<'static>> {
         let one = |(question, &(reward, count, is_true)): (usize, &(Option<f32>, u64, bool))| {
-            let verdict = reward.map_or_else(Verdict::default, |_| Verdict { reward, ..counted(count, 20) });
+            let verdict =
+                reward.map_or_else(Verdict::default, |_| Verdict { reward, ..counted(count, 20) });
             Judged { question, sentence: "", is_true, verdict }
         };
         all.iter().enumerate().map(one).collect()
@@ -231,14 +254,25 @@ mod tests {
 
     #[test]
     fn a_rule_that_pays_truth_is_found() {
-        let good =
-            of(&[(Some(0.1), 20, true), (Some(-0.3), 0, false), (None, 0, true), (Some(-0.3), 0, false)].repeat(20));
+        let good = of(&[
+            (Some(0.1), 20, true),
+            (Some(-0.3), 0, false),
+            (None, 0, true),
+            (Some(-0.3), 0, false),
+        ]
+        .repeat(20));
         assert_eq!((good.finding(), good.sentences, good.abstained), (Finding::Truer, 80, 0.25));
         // An abstention pays 0, which is more than −0.3.
         assert_eq!(good.auc, Auc { value: 1.0, interval: Some(Interval { low: 1.0, high: 1.0 }) });
-        assert!((good.mean_true - 0.05).abs() < 1e-6 && (good.mean_false + 0.3).abs() < 1e-6, "{good:?}");
-        let shares: Vec<_> =
-            good.by_reward.iter().map(|point| (point.label.as_str(), point.share.n, point.share.share)).collect();
+        assert!(
+            (good.mean_true - 0.05).abs() < 1e-6 && (good.mean_false + 0.3).abs() < 1e-6,
+            "{good:?}"
+        );
+        let shares: Vec<_> = good
+            .by_reward
+            .iter()
+            .map(|point| (point.label.as_str(), point.share.n, point.share.share))
+            .collect();
         assert_eq!(shares, [("-0.300", 40, 0.0), ("+0.100", 20, 1.0)]);
         assert_eq!(good.of_abstained.unwrap().n, 20);
         assert_eq!((good.by_count.len(), good.uncounted, good.order), (2, 20, Order::Kept));
@@ -246,7 +280,10 @@ mod tests {
 
     #[test]
     fn a_rule_that_pays_falsehood_or_nothing_is_found() {
-        assert_eq!(of(&[(Some(0.1), 20, false), (Some(-0.3), 0, true)].repeat(30)).finding(), Finding::Falser);
+        assert_eq!(
+            of(&[(Some(0.1), 20, false), (Some(-0.3), 0, true)].repeat(30)).finding(),
+            Finding::Falser
+        );
         let constant = of(&[(Some(0.1), 3, false), (Some(0.1), 3, true)].repeat(30));
         assert_eq!((constant.finding(), constant.auc.value), (Finding::Nothing, 0.5));
         assert_eq!(audit("r", &judged(&[(Some(0.1), 3, true)]), &Buckets::default(), 1), None);
@@ -266,21 +303,28 @@ mod tests {
     fn a_rule_that_only_tells_questions_apart_is_found() {
         // Each question has sentences of one reward, the famous half of them more true ones.
         let all: Vec<_> = (0..400)
-            .map(|n| (Some(if n < 200 { 0.1 } else { -0.3 }), 3, n % 10 < if n < 200 { 8 } else { 2 }))
+            .map(|n| {
+                (Some(if n < 200 { 0.1 } else { -0.3 }), 3, n % 10 < if n < 200 { 8 } else { 2 })
+            })
             .collect();
         let mut judged = judged(&all);
         judged.iter_mut().for_each(|judged| judged.question /= 10);
         let audit = audit("r", &judged, &Buckets::default(), 1).unwrap();
-        assert_eq!((audit.finding(), audit.auc_within_questions.unwrap().value), (Finding::BetweenQuestions, 0.5));
+        assert_eq!(
+            (audit.finding(), audit.auc_within_questions.unwrap().value),
+            (Finding::BetweenQuestions, 0.5)
+        );
         assert!(audit.told().contains("among the answers to one question"), "{}", audit.told());
     }
 
     #[test]
     fn what_is_upside_down_within_questions_is_told() {
-        // Questions of the first half are mostly right and earn more; within each, the false sentence earns the most.
+        // Questions of the first half are mostly right and earn more; within each, the false
+        // sentence earns the most.
         let all: Vec<_> = (0..400)
             .map(|n| {
-                let (is_true, base) = (n % 10 < if n < 200 { 8 } else { 2 }, if n < 200 { 10.0 } else { 0.0 });
+                let (is_true, base) =
+                    (n % 10 < if n < 200 { 8 } else { 2 }, if n < 200 { 10.0 } else { 0.0 });
                 (Some(if is_true { base } else { base + 1.0 }), 3, is_true)
             })
             .collect();
@@ -288,7 +332,8 @@ mod tests {
         judged.iter_mut().for_each(|judged| judged.question /= 10);
         let audit = audit("r", &judged, &Buckets::default(), 1).unwrap();
         assert!(
-            audit.auc.interval.unwrap().low > 0.5 && audit.finding() == Finding::FalserWithinQuestions,
+            audit.auc.interval.unwrap().low > 0.5
+                && audit.finding() == Finding::FalserWithinQuestions,
             "{audit:?}"
         );
         assert!(audit.told().contains("do not train with it"), "{}", audit.told());
@@ -296,14 +341,17 @@ mod tests {
 
     #[test]
     fn many_rewards_are_put_into_bins() {
-        let all: Vec<_> = (0..1000).map(|n| (Some(n as f32 / 1000.0), 3, n % 1000 >= 500)).collect();
+        let all: Vec<_> =
+            (0..1000).map(|n| (Some(n as f32 / 1000.0), 3, n % 1000 >= 500)).collect();
         let bins = of(&all).by_reward;
         assert_eq!(bins.len(), 10);
         assert!(bins.iter().all(|bin| bin.share.n == 100), "{bins:?}");
         assert_eq!((bins[4].share.share, bins[5].share.share), (0.0, 1.0));
         assert_eq!(bins[0].label, "+0.000 to +0.099");
         // Half of all sentences earn the same.
-        let all: Vec<_> = (0..1000).map(|n| (Some(if n < 500 { 0.0 } else { n as f32 }), 3, n % 2 == 0)).collect();
+        let all: Vec<_> = (0..1000)
+            .map(|n| (Some(if n < 500 { 0.0 } else { n as f32 }), 3, n % 2 == 0))
+            .collect();
         let bins = of(&all).by_reward;
         assert_eq!((bins[0].share.n, bins.iter().map(|bin| bin.share.n).sum::<u64>()), (500, 1000));
     }

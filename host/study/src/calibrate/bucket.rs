@@ -80,7 +80,11 @@ impl Buckets {
     /// Where they do not ascend from 1 or above.
     pub fn new(edges: &[u64]) -> Result<Self, BucketError> {
         let all: Vec<u64> = std::iter::once(0).chain(edges.iter().copied()).collect();
-        if all.is_sorted_by(|a, b| a < b) { Ok(Self(all)) } else { Err(BucketError::Edges(edges.to_owned())) }
+        if all.is_sorted_by(|a, b| a < b) {
+            Ok(Self(all))
+        } else {
+            Err(BucketError::Edges(edges.to_owned()))
+        }
     }
 
     /// Lowest counts first.
@@ -95,15 +99,14 @@ impl Buckets {
         self.0.len()
     }
 
-    /// Where the count that decided a verdict lies. Nowhere, where no count decided; and where counting was stopped at a number
-    /// that was enough for the rule, but is not for these buckets.
+    /// Where the count that decided a verdict lies. Nowhere, where no count decided; and where
+    /// counting was stopped at a number that was enough for the rule, but is not for these buckets.
     #[must_use]
     pub fn place(&self, verdict: &Verdict) -> Place {
         let Some(count) = verdict.count else { return Place::Uncounted };
-        let stopped = verdict
-            .lookups
-            .iter()
-            .any(|lookup| !lookup.count.exact && lookup.query.enough.is_some_and(|enough| count >= enough));
+        let stopped = verdict.lookups.iter().any(|lookup| {
+            !lookup.count.exact && lookup.query.enough.is_some_and(|enough| count >= enough)
+        });
         let last = self.0.len() - 1;
         if stopped && count < self.0[last] {
             return Place::CutShort;
@@ -143,7 +146,8 @@ pub(super) mod tests {
 
     #[test]
     fn buckets_are_written_and_read() {
-        let written: Vec<String> = Buckets::default().iter().map(|bucket| bucket.to_string()).collect();
+        let written: Vec<String> =
+            Buckets::default().iter().map(|bucket| bucket.to_string()).collect();
         assert_eq!(written, ["0", "1 to 4", "5 to 9", "10 to 19", "20 or more"]);
         for (text, bucket) in written.iter().zip(Buckets::default().iter()) {
             assert_eq!(text.parse::<Bucket>().unwrap(), bucket);
@@ -158,7 +162,8 @@ pub(super) mod tests {
 
     #[test]
     fn counts_have_their_place() {
-        let places = [0, 1, 4, 5, 19, 20, 500].map(|count| Buckets::default().place(&counted(count, 1000)));
+        let places =
+            [0, 1, 4, 5, 19, 20, 500].map(|count| Buckets::default().place(&counted(count, 1000)));
         assert_eq!(places, [0, 1, 1, 2, 3, 4, 4].map(Place::In));
         assert_eq!(Buckets::default().place(&Verdict::default()), Place::Uncounted);
     }

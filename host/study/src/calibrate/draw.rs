@@ -48,7 +48,9 @@ pub enum DrawError {
         path: PathBuf,
     },
     /// Not as many numbers as buckets.
-    #[error("there are {got} numbers of sentences for {buckets} buckets; give one for all, or one for each")]
+    #[error(
+        "there are {got} numbers of sentences for {buckets} buckets; give one for all, or one for each"
+    )]
     Numbers {
         /// How many were given.
         got: usize,
@@ -154,7 +156,11 @@ impl Pool {
             let scored = match serde_json::from_str(&text).and_then(Line::scored) {
                 // A run is writing it, or was killed while it did.
                 Err(error) if error.is_eof() && !text.ends_with('\n') => break,
-                scored => scored.map_err(|source| DrawError::Line { path: path.clone(), line: number, source })?,
+                scored => scored.map_err(|source| DrawError::Line {
+                    path: path.clone(),
+                    line: number,
+                    source,
+                })?,
             };
             for sentence in scored.sentences {
                 counted += usize::from(sentence.is_counted());
@@ -192,7 +198,8 @@ impl Pool {
         self.by_bucket[place].push(row);
     }
 
-    /// Draws as many sentences from each bucket as `per_bucket` says, one number for all or one for each, or all that are there.
+    /// Draws as many sentences from each bucket as `per_bucket` says, one number for all or one for
+    /// each, or all that are there.
     ///
     /// # Errors
     /// Where there are neither one number nor as many as buckets.
@@ -217,7 +224,8 @@ impl Pool {
     }
 }
 
-/// The same for the same sentence in any sheet. The letter keeps spreadsheets from reading a number.
+/// The same for the same sentence in any sheet. The letter keeps spreadsheets from reading a
+/// number.
 fn id(sentence: &str) -> String {
     format!("s{}", &blake3::hash(sentence.as_bytes()).to_hex()[..12])
 }
@@ -239,8 +247,15 @@ mod tests {
     use super::*;
 
     fn sentence(text: &str, verdict: Option<Verdict>) -> SentenceTrace {
-        let triplet = Triplet { head: "Rome".into(), relation: "is in".into(), tail: "Italy".into() };
-        SentenceTrace { text: text.into(), section: Section::Body, triplets: vec![triplet], verdict, tokens: None }
+        let triplet =
+            Triplet { head: "Rome".into(), relation: "is in".into(), tail: "Italy".into() };
+        SentenceTrace {
+            text: text.into(),
+            section: Section::Body,
+            triplets: vec![triplet],
+            verdict,
+            tokens: None,
+        }
     }
 
     fn file(lines: &[String]) -> tempfile::NamedTempFile {
@@ -252,8 +267,10 @@ mod tests {
     /// `number` sentences of each count.
     fn traces(counts: &[u64], number: usize) -> Vec<String> {
         let line = |n: usize| {
-            let sentences: Vec<_> =
-                counts.iter().map(|&count| sentence(&format!("{count}-{n}"), Some(counted(count, 20)))).collect();
+            let sentences: Vec<_> = counts
+                .iter()
+                .map(|&count| sentence(&format!("{count}-{n}"), Some(counted(count, 20))))
+                .collect();
             format!("{}\n", json!({"step": 1, "trace": {"question": "q", "sentences": sentences}}))
         };
         (0..number).map(line).collect()
@@ -269,10 +286,16 @@ mod tests {
     fn as_many_of_each_bucket_as_there_are() {
         let lines = traces(&[0, 3, 7, 25], 6);
         let drawn = draw(&lines, &[4, 10, 2, 1, 3], 1).unwrap();
-        let numbers: Vec<_> = drawn.buckets.iter().map(|bucket| (bucket.available, bucket.drawn)).collect();
+        let numbers: Vec<_> =
+            drawn.buckets.iter().map(|bucket| (bucket.available, bucket.drawn)).collect();
         assert_eq!(numbers, [(6, 4), (6, 6), (6, 2), (0, 0), (6, 3)]);
         assert_eq!(drawn.rows.len(), 15);
-        assert!(drawn.rows.iter().all(|row| row.bucket.holds(row.count) && row.query == "Rome AND Italy"));
+        assert!(
+            drawn
+                .rows
+                .iter()
+                .all(|row| row.bucket.holds(row.count) && row.query == "Rome AND Italy")
+        );
         assert!(!drawn.rows.is_sorted_by_key(|row| row.count), "one bucket after the other");
 
         assert_eq!(draw(&lines, &[4, 10, 2, 1, 3], 1).unwrap(), drawn);
@@ -291,8 +314,11 @@ mod tests {
 
     #[test]
     fn answers_and_traces_of_score_are_read_too() {
-        let sentences =
-            [sentence("a", Some(counted(5, 5))), sentence("b", Some(Verdict::default())), sentence("c", None)];
+        let sentences = [
+            sentence("a", Some(counted(5, 5))),
+            sentence("b", Some(Verdict::default())),
+            sentence("c", None),
+        ];
         let good = sentence("d", Some(counted(1, 5)));
         let lines = [
             format!("{}\n", json!({"grade": "GOOD", "question": "q", "sentences": sentences})),
@@ -307,8 +333,12 @@ mod tests {
 
     #[test]
     fn other_files_are_named() {
-        let error = draw(&["{\"step\": 1, \"loss\": 0.1}\n".to_owned()], &[1], 1).unwrap_err().to_string();
-        assert!(error.contains(":1: missing field `question`; sentences are drawn from"), "{error}");
+        let error =
+            draw(&["{\"step\": 1, \"loss\": 0.1}\n".to_owned()], &[1], 1).unwrap_err().to_string();
+        assert!(
+            error.contains(":1: missing field `question`; sentences are drawn from"),
+            "{error}"
+        );
         let uncounted = [format!("{}\n", json!({"question": "q"}))];
         assert!(matches!(draw(&uncounted, &[1], 1), Err(DrawError::NotCounted { .. })));
         let folder = tempfile::tempdir().unwrap();

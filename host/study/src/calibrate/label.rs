@@ -44,7 +44,10 @@ impl FromStr for Label {
     /// The word or its first letter, in any case.
     fn from_str(text: &str) -> Result<Self, ()> {
         let text = text.trim().to_lowercase();
-        Self::ALL.into_iter().find(|label| text == label.word() || text == label.word()[..1]).ok_or(())
+        Self::ALL
+            .into_iter()
+            .find(|label| text == label.word() || text == label.word()[..1])
+            .ok_or(())
     }
 }
 
@@ -65,7 +68,8 @@ pub struct Agreement {
     pub sentences: usize,
     /// Share of the pairs of labels of a sentence that are equal, on average.
     pub share: f64,
-    /// Fleiss' κ: 0 where they agree as often as by chance, 1 where always; `None` where all labels are the same.
+    /// Fleiss' κ: 0 where they agree as often as by chance, 1 where always; `None` where all labels
+    /// are the same.
     pub kappa: Option<f64>,
 }
 
@@ -76,8 +80,9 @@ pub fn agreement<'a>(sentences: impl Iterator<Item = &'a [Label]>) -> Option<Agr
     if several.is_empty() {
         return None;
     }
-    let votes =
-        |labels: &[Label]| Label::ALL.map(|label| labels.iter().filter(|&&given| given == label).count() as f64);
+    let votes = |labels: &[Label]| {
+        Label::ALL.map(|label| labels.iter().filter(|&&given| given == label).count() as f64)
+    };
     let equal_pairs = |labels: &&[Label]| {
         let n = labels.len() as f64;
         votes(labels).iter().map(|votes| votes * (votes - 1.0)).sum::<f64>() / (n * (n - 1.0))
@@ -97,7 +102,9 @@ mod tests {
 
     #[test]
     fn labels_are_words_or_letters() {
-        for (text, label) in [(" Correct ", Correct), ("INCORRECT", Incorrect), ("u", Unclear), ("I", Incorrect)] {
+        for (text, label) in
+            [(" Correct ", Correct), ("INCORRECT", Incorrect), ("u", Unclear), ("I", Incorrect)]
+        {
             assert_eq!(text.parse(), Ok(label));
         }
         for text in ["", "corect", "true", "correct?"] {
@@ -120,7 +127,12 @@ mod tests {
         let same = of(&[&[Correct, Correct], &[Correct, Correct, Correct]]).unwrap();
         assert_eq!((same.sentences, same.share, same.kappa), (2, 1.0, None));
         // Half the pairs agree, as two coins would.
-        let coins = of(&[&[Correct, Correct], &[Correct, Incorrect], &[Incorrect, Correct], &[Incorrect, Incorrect]]);
+        let coins = of(&[
+            &[Correct, Correct],
+            &[Correct, Incorrect],
+            &[Incorrect, Correct],
+            &[Incorrect, Incorrect],
+        ]);
         assert_eq!(coins, Some(Agreement { sentences: 4, share: 0.5, kappa: Some(0.0) }));
     }
 }

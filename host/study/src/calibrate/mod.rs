@@ -1,4 +1,5 @@
-//! Does a count, or the reward that a rule makes of it, say anything about truth? (paper, §Reward Signal Calibration)
+//! Does a count, or the reward that a rule makes of it, say anything about truth? (paper, §Reward
+//! Signal Calibration)
 //!
 //! ```text
 //! traces ─▶ draw ─▶ sheet ─▶ a person's labels ─▶ table ─▶ suggest

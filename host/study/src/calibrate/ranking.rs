@@ -15,11 +15,11 @@ const TAIL: f64 = 0.025;
 /// True sentences, and as many false ones, below which nothing is concluded.
 ///
 /// With 30 of each, an AUC of one half has a standard error of √(61 / (12 · 30 · 30)) = 0.075
-/// (Mann–Whitney), so an interval of ±0.15. The paper's 700 labels give its rule an AUC of 0.754: with fewer
-/// sentences not even that could be told from chance.
+/// (Mann–Whitney), so an interval of ±0.15. The paper's 700 labels give its rule an AUC of 0.754:
+/// with fewer sentences not even that could be told from chance.
 pub const MIN_SENTENCES: usize = 30;
-/// Questions that these must come from, the true ones and the false ones each. The interval draws questions:
-/// among fewer, the draws are too much alike, and the interval is too narrow.
+/// Questions that these must come from, the true ones and the false ones each. The interval draws
+/// questions: among fewer, the draws are too much alike, and the interval is too narrow.
 pub const MIN_QUESTIONS: usize = 10;
 
 /// What one sentence earned, and whether it is true.
@@ -33,8 +33,8 @@ pub struct Outcome {
     pub is_true: bool,
 }
 
-/// The probability that a true sentence earns more than a false one, ties counted half: the area under the ROC curve, or
-/// Mann–Whitney's U as a share of all pairs.
+/// The probability that a true sentence earns more than a false one, ties counted half: the area
+/// under the ROC curve, or Mann–Whitney's U as a share of all pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Auc {
     /// Of all pairs.
@@ -43,7 +43,8 @@ pub struct Auc {
     pub interval: Option<Interval>,
 }
 
-/// A 95 % interval of the bootstrap: questions are drawn with replacement, each with all its sentences.
+/// A 95 % interval of the bootstrap: questions are drawn with replacement, each with all its
+/// sentences.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Interval {
     /// Lower end.
@@ -94,7 +95,8 @@ impl Evidence {
         evidence
     }
 
-    /// Returns whether that is enough for an interval and a verdict: [`MIN_SENTENCES`] and [`MIN_QUESTIONS`].
+    /// Returns whether that is enough for an interval and a verdict: [`MIN_SENTENCES`] and
+    /// [`MIN_QUESTIONS`].
     #[must_use]
     pub fn is_enough(&self) -> bool {
         self.truths.min(self.falsehoods) >= MIN_SENTENCES
@@ -134,10 +136,13 @@ impl Ranking {
 
     /// Histograms of as many questions, drawn with replacement.
     fn draws(&self, seed: u64) -> impl Iterator<Item = Histogram> {
-        let pairs: Vec<(&Outcome, usize)> = self.outcomes.iter().zip(self.levels.iter().copied()).collect();
+        let pairs: Vec<(&Outcome, usize)> =
+            self.outcomes.iter().zip(self.levels.iter().copied()).collect();
         let questions: Vec<Vec<(usize, usize)>> = pairs
             .chunk_by(|one, other| one.0.question == other.0.question)
-            .map(|own| own.iter().map(|(outcome, level)| (*level, usize::from(outcome.is_true))).collect())
+            .map(|own| {
+                own.iter().map(|(outcome, level)| (*level, usize::from(outcome.is_true))).collect()
+            })
             .collect();
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         (0..DRAWS).map(move |_| {
@@ -151,7 +156,8 @@ impl Ranking {
     }
 }
 
-/// See [`Auc`]; `None` unless there are true sentences and false ones. `seed` decides the draws of the interval.
+/// See [`Auc`]; `None` unless there are true sentences and false ones. `seed` decides the draws of
+/// the interval.
 #[must_use]
 pub fn auc(outcomes: &[Outcome], seed: u64) -> Option<Auc> {
     let ranking = Ranking::of(outcomes);
@@ -160,8 +166,8 @@ pub fn auc(outcomes: &[Outcome], seed: u64) -> Option<Auc> {
     Some(Auc { value, interval: Evidence::of(outcomes).is_enough().then(|| Interval::of(draws())) })
 }
 
-/// The same over the pairs of sentences that answer one question, which are what GRPO compares; `None` where no question has a
-/// true sentence and a false one.
+/// The same over the pairs of sentences that answer one question, which are what GRPO compares;
+/// `None` where no question has a true sentence and a false one.
 #[must_use]
 pub fn auc_within_questions(outcomes: &[Outcome], seed: u64) -> Option<Auc> {
     let ranking = Ranking::of(outcomes);
@@ -222,7 +228,8 @@ fn totals(histogram: &[[u64; 2]]) -> [f64; 2] {
     [0, 1].map(|which| histogram.iter().map(|level| level[which]).sum::<u64>() as f64)
 }
 
-/// Spearman's ρ of reward and truth, ties at their mean rank; `None` where all rewards or all truths are the same.
+/// Spearman's ρ of reward and truth, ties at their mean rank; `None` where all rewards or all
+/// truths are the same.
 #[must_use]
 pub fn rank_correlation(outcomes: &[Outcome]) -> Option<f64> {
     let histogram = Ranking::of(outcomes).histogram();
@@ -249,7 +256,11 @@ pub(super) mod tests {
 
     /// One sentence of each question.
     pub fn outcomes(all: &[(f32, bool)]) -> Vec<Outcome> {
-        let outcome = |(question, &(reward, is_true)): (usize, &(f32, bool))| Outcome { question, reward, is_true };
+        let outcome = |(question, &(reward, is_true)): (usize, &(f32, bool))| Outcome {
+            question,
+            reward,
+            is_true,
+        };
         all.iter().enumerate().map(outcome).collect()
     }
 
@@ -271,14 +282,15 @@ pub(super) mod tests {
 
     #[test]
     fn a_question_may_be_all_that_a_reward_tells_apart() {
-        // Famous questions earn more and are answered right more often; within a question, the false sentence earns more.
-        let famous =
-            [(0.1, true), (0.1, true), (0.2, false)].map(|(reward, is_true)| Outcome { question: 1, reward, is_true });
-        let obscure = [(-0.3, true), (-0.2, false), (-0.2, false)].map(|(reward, is_true)| Outcome {
-            question: 2,
+        // Famous questions earn more and are answered right more often; within a question, the
+        // false sentence earns more.
+        let famous = [(0.1, true), (0.1, true), (0.2, false)].map(|(reward, is_true)| Outcome {
+            question: 1,
             reward,
             is_true,
         });
+        let obscure = [(-0.3, true), (-0.2, false), (-0.2, false)]
+            .map(|(reward, is_true)| Outcome { question: 2, reward, is_true });
         let all = [famous, obscure].concat();
         assert!(auc(&all, 1).unwrap().value > auc_within_questions(&all, 1).unwrap().value);
         assert_eq!(auc_within_questions(&all, 1), Some(Auc { value: 0.0, interval: None }));
@@ -288,13 +300,24 @@ pub(super) mod tests {
     #[test]
     fn a_constant_reward_says_nothing() {
         let all = outcomes(&[(0.1, true), (0.1, false)].repeat(30));
-        assert_eq!(auc(&all, 1), Some(Auc { value: 0.5, interval: Some(Interval { low: 0.5, high: 0.5 }) }));
+        assert_eq!(
+            auc(&all, 1),
+            Some(Auc { value: 0.5, interval: Some(Interval { low: 0.5, high: 0.5 }) })
+        );
         assert_eq!(rank_correlation(&all), None);
     }
 
     #[test]
     fn ranks_are_correlated() {
-        let all = [(0.1, true), (-0.3, false), (0.0, true), (0.1, false), (-0.1, false), (0.1, true), (-0.3, true)];
+        let all = [
+            (0.1, true),
+            (-0.3, false),
+            (0.0, true),
+            (0.1, false),
+            (-0.1, false),
+            (0.1, true),
+            (-0.3, true),
+        ];
         let rho = rank_correlation(&outcomes(&all)).unwrap();
         assert!((rho - 0.226_871).abs() < 1e-6, "{rho}"); // Pearson of the ranks, in Python
         assert_eq!(rank_correlation(&outcomes(&[(1.0, true), (0.0, false)])), Some(1.0));
@@ -309,7 +332,9 @@ pub(super) mod tests {
         together.iter_mut().enumerate().for_each(|(n, outcome)| outcome.question = n / 20);
         // Twenty times the same sentence is one sentence.
         let of_question = |n: usize| (if n.is_multiple_of(4) { -0.3 } else { 0.1 }, n % 2 == 1);
-        together.iter_mut().for_each(|outcome| (outcome.reward, outcome.is_true) = of_question(outcome.question));
+        together
+            .iter_mut()
+            .for_each(|outcome| (outcome.reward, outcome.is_true) = of_question(outcome.question));
         let together = auc(&together, 1).unwrap();
         let Interval { low, high } = alone.interval.unwrap();
         assert!(low < alone.value && alone.value < high, "{alone:?}");
@@ -321,24 +346,36 @@ pub(super) mod tests {
     #[test]
     fn two_sentences_have_no_interval() {
         let two = auc(&outcomes(&[(0.1, true), (-0.3, false)]), 1).unwrap();
-        assert_eq!((two, two.to_string()), (Auc { value: 1.0, interval: None }, "1.000 (too few)".into()));
+        assert_eq!(
+            (two, two.to_string()),
+            (Auc { value: 1.0, interval: None }, "1.000 (too few)".into())
+        );
     }
 
     #[test]
     fn thirty_sentences_of_each_kind_from_ten_questions_are_enough() {
         let is_enough = |each: usize, questions: usize| {
             let mut all = outcomes(&[(0.1, true), (-0.3, false)].repeat(each));
-            all.iter_mut().enumerate().for_each(|(n, outcome)| outcome.question = n / 2 % questions);
-            let intervals = [auc(&all, 1), auc_within_questions(&all, 1)].map(|auc| auc.unwrap().interval.is_some());
+            all.iter_mut()
+                .enumerate()
+                .for_each(|(n, outcome)| outcome.question = n / 2 % questions);
+            let intervals = [auc(&all, 1), auc_within_questions(&all, 1)]
+                .map(|auc| auc.unwrap().interval.is_some());
             assert_eq!(intervals, [Evidence::of(&all).is_enough(); 2]);
             intervals[0]
         };
         assert_eq!([is_enough(30, 10), is_enough(29, 10), is_enough(30, 9)], [true, false, false]);
         let mut one_sided = outcomes(&[(0.1, true), (-0.3, false)].repeat(30));
-        one_sided.iter_mut().filter(|outcome| outcome.is_true).for_each(|outcome| outcome.question = 0);
+        one_sided
+            .iter_mut()
+            .filter(|outcome| outcome.is_true)
+            .for_each(|outcome| outcome.question = 0);
         let Evidence { truths, questions_with_truths, falsehoods, questions_with_falsehoods } =
             Evidence::of(&one_sided);
-        assert_eq!((truths, questions_with_truths, falsehoods, questions_with_falsehoods), (30, 1, 30, 30));
+        assert_eq!(
+            (truths, questions_with_truths, falsehoods, questions_with_falsehoods),
+            (30, 1, 30, 30)
+        );
         assert_eq!(auc(&one_sided, 1).unwrap().interval, None);
     }
 

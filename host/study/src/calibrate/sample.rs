@@ -1,11 +1,12 @@
-//! Sentences whose truth is known: what a policy says of a known world, or what a person has labelled.
+//! Sentences whose truth is known: what a policy says of a known world, or what a person has
+//! labelled.
 
 use std::collections::HashMap;
 
 use corver_core::sentence::split;
 use corver_core::{
-    Compatibility, Completion, Extractor, PartError, Question, Sampler, Sampling, Section, Sentence, SentenceScorer,
-    Verdict, Verifiers,
+    Compatibility, Completion, Extractor, PartError, Question, Sampler, Sampling, Section,
+    Sentence, SentenceScorer, Verdict, Verifiers,
 };
 
 use super::annotated::Annotated;
@@ -65,7 +66,14 @@ struct Said {
 impl Said {
     fn completion<'a>(&'a self, questions: &'a [Question]) -> Completion<'a> {
         let Question { question, golds, title, evidence, .. } = &questions[self.question];
-        Completion { question, golds, title: title.as_deref(), evidence, text: &self.text, sentences: &self.sentences }
+        Completion {
+            question,
+            golds,
+            title: title.as_deref(),
+            evidence,
+            text: &self.text,
+            sentences: &self.sentences,
+        }
     }
 }
 
@@ -83,8 +91,8 @@ pub struct Judged<'a> {
 }
 
 impl Sampled {
-    /// Answers questions as training does, and extracts the triplets of all that is said. `progress` is given the number of
-    /// questions answered.
+    /// Answers questions as training does, and extracts the triplets of all that is said.
+    /// `progress` is given the number of questions answered.
     ///
     /// # Errors
     /// Where policy or extractor fail.
@@ -101,20 +109,30 @@ impl Sampled {
             let rollouts = policy.sample(batch, &plan.sampling, seed_of_step(plan.seed, n));
             for rollout in rollouts.map_err(SampleError::Sample)? {
                 let sentences = split(&rollout.text, plan.compatibility).sentences;
-                let truths = sentences.iter().map(|sentence| plan.truth.is_true(&sentence.text)).collect();
-                said.push(Said { question: n * together + rollout.question, text: rollout.text, sentences, truths });
+                let truths =
+                    sentences.iter().map(|sentence| plan.truth.is_true(&sentence.text)).collect();
+                said.push(Said {
+                    question: n * together + rollout.question,
+                    text: rollout.text,
+                    sentences,
+                    truths,
+                });
             }
             progress(n * together + batch.len());
         }
-        let texts: Vec<&str> =
-            said.iter().flat_map(|said| &said.sentences).map(|sentence| sentence.text.as_str()).collect();
+        let texts: Vec<&str> = said
+            .iter()
+            .flat_map(|said| &said.sentences)
+            .map(|sentence| sentence.text.as_str())
+            .collect();
         let found = extractor.extract(&texts).map_err(SampleError::Extract)?;
         let sentences = said.iter_mut().flat_map(|said| &mut said.sentences);
         sentences.zip(found).for_each(|(sentence, triplets)| sentence.triplets = triplets);
         Ok(Self { questions, said })
     }
 
-    /// The sentences that people have labelled correct or incorrect, each a completion with the one triplet of its row.
+    /// The sentences that people have labelled correct or incorrect, each a completion with the one
+    /// triplet of its row.
     #[must_use]
     pub fn labelled(annotated: &Annotated) -> Self {
         let mut sampled = Self::default();
@@ -128,11 +146,21 @@ impl Sampled {
             let question = *known.entry(&row.question).or_insert(sampled.questions.len());
             if question == sampled.questions.len() {
                 let question = row.question.clone();
-                sampled.questions.push(Question { question, golds: Vec::new(), ..Question::default() });
+                sampled.questions.push(Question {
+                    question,
+                    golds: Vec::new(),
+                    ..Question::default()
+                });
             }
             let (text, triplets) = (row.sentence.clone(), vec![row.triplet.clone()]);
-            let sentence = Sentence { text: text.clone(), section: Section::Body, span: None, triplets };
-            sampled.said.push(Said { question, text, sentences: vec![sentence], truths: vec![Some(is_true)] });
+            let sentence =
+                Sentence { text: text.clone(), section: Section::Body, span: None, triplets };
+            sampled.said.push(Said {
+                question,
+                text,
+                sentences: vec![sentence],
+                truths: vec![Some(is_true)],
+            });
         }
         sampled
     }
@@ -150,7 +178,8 @@ impl Sampled {
         &self.questions[number].question
     }
 
-    /// What a rule says of the sentences whose truth is known. It sees whole completions, as in training.
+    /// What a rule says of the sentences whose truth is known. It sees whole completions, as in
+    /// training.
     ///
     /// # Errors
     /// Where the rule or a verifier fails.
@@ -161,7 +190,8 @@ impl Sampled {
     ) -> Result<Vec<Judged<'_>>, SampleError> {
         let mut judged = Vec::new();
         for said in self.said.chunks(TOGETHER) {
-            let completions: Vec<Completion<'_>> = said.iter().map(|said| said.completion(&self.questions)).collect();
+            let completions: Vec<Completion<'_>> =
+                said.iter().map(|said| said.completion(&self.questions)).collect();
             let verdicts = rule.score(&completions, verifiers).map_err(SampleError::Judge)?;
             for (said, verdicts) in said.iter().zip(verdicts) {
                 let of_sentence = said.sentences.iter().zip(&said.truths).zip(verdicts);

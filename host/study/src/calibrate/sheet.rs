@@ -1,6 +1,7 @@
 //! The sheet that a person labels: CSV, as spreadsheets write and read it.
 //!
-//! A cell that a spreadsheet would take for a formula gets an apostrophe in front, which is taken off when the sheet is read.
+//! A cell that a spreadsheet would take for a formula gets an apostrophe in front, which is taken
+//! off when the sheet is read.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,8 @@ impl Row {
         let after_model = || self.note.split_once(NEXT).map_or("", |(_, own)| own);
         let own = if self.is_by_model() { after_model() } else { &self.note };
         let by = label.map(|_| format!("{MODEL}{model}"));
-        let parts: Vec<&str> = by.as_deref().into_iter().chain([own]).filter(|part| !part.is_empty()).collect();
+        let parts: Vec<&str> =
+            by.as_deref().into_iter().chain([own]).filter(|part| !part.is_empty()).collect();
         Self { label, note: parts.join(NEXT), ..self.clone() }
     }
 
@@ -59,8 +61,10 @@ impl Row {
 }
 
 /// As they are written; they are read in any order and case, among others.
-const COLUMNS: [&str; 11] =
-    ["id", "bucket", "count", "question", "sentence", "head", "relation", "tail", "query", "label", "note"];
+const COLUMNS: [&str; 11] = [
+    "id", "bucket", "count", "question", "sentence", "head", "relation", "tail", "query", "label",
+    "note",
+];
 /// Without these a sheet can be read.
 const OPTIONAL: [&str; 2] = ["query", "note"];
 
@@ -173,8 +177,11 @@ pub enum SheetError {
 
 fn told(labels: &[(u64, String)]) -> String {
     let [(line, label), others @ ..] = labels else { return String::new() };
-    let others: String = others.iter().map(|(line, label)| format!("; line {line}: {label:?}")).collect();
-    format!("{line}: {label:?} is no label; write correct, incorrect or unclear, or c, i, u{others}")
+    let others: String =
+        others.iter().map(|(line, label)| format!("; line {line}: {label:?}")).collect();
+    format!(
+        "{line}: {label:?} is no label; write correct, incorrect or unclear, or c, i, u{others}"
+    )
 }
 
 /// Writes a new sheet; it appears whole, or not at all.
@@ -203,7 +210,8 @@ pub fn as_csv(rows: &[Row]) -> String {
         let (bucket, count) = (bucket.to_string(), count.to_string());
         let Triplet { head, relation, tail } = triplet;
         let label = label.map_or("", Label::word);
-        let cells = [id, &bucket, &count, question, sentence, head, relation, tail, query, label, note];
+        let cells =
+            [id, &bucket, &count, question, sentence, head, relation, tail, query, label, note];
         writer.write_record(cells.map(guarded)).expect(in_memory);
     }
     String::from_utf8(writer.into_inner().expect(in_memory)).expect("every cell is a text")
@@ -226,7 +234,8 @@ fn unguarded(cell: &str) -> &str {
 type Numbered = (u64, Row);
 
 pub(super) fn read_sheet(path: &Path) -> Result<Vec<Numbered>, SheetError> {
-    let bytes = std::fs::read(path).map_err(|source| SheetError::Read { path: path.to_owned(), source })?;
+    let bytes =
+        std::fs::read(path).map_err(|source| SheetError::Read { path: path.to_owned(), source })?;
     let text = std::str::from_utf8(&bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
         SheetError::Encoding { path: path.to_owned(), line }
@@ -234,9 +243,11 @@ pub(super) fn read_sheet(path: &Path) -> Result<Vec<Numbered>, SheetError> {
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let header = text.lines().next().unwrap_or_default();
     let times = |separator: u8| header.bytes().filter(|&byte| byte == separator).count();
-    let separator = SEPARATORS.into_iter().rev().max_by_key(|&separator| times(separator)).unwrap_or(b',');
+    let separator =
+        SEPARATORS.into_iter().rev().max_by_key(|&separator| times(separator)).unwrap_or(b',');
     let broken = |source| SheetError::Csv { path: path.to_owned(), source };
-    let mut reader = csv::ReaderBuilder::new().delimiter(separator).flexible(true).from_reader(text.as_bytes());
+    let mut reader =
+        csv::ReaderBuilder::new().delimiter(separator).flexible(true).from_reader(text.as_bytes());
     let columns = Columns::find(path, reader.headers().map_err(broken)?)?;
 
     let (mut rows, mut wrong) = (Vec::new(), Vec::new());
@@ -254,7 +265,11 @@ pub(super) fn read_sheet(path: &Path) -> Result<Vec<Numbered>, SheetError> {
         }
         rows.push((line, row));
     }
-    if wrong.is_empty() { Ok(rows) } else { Err(SheetError::Labels { path: path.to_owned(), labels: wrong }) }
+    if wrong.is_empty() {
+        Ok(rows)
+    } else {
+        Err(SheetError::Labels { path: path.to_owned(), labels: wrong })
+    }
 }
 
 /// Where each column stands.
@@ -263,7 +278,8 @@ struct Columns(HashMap<&'static str, usize>);
 impl Columns {
     fn find(path: &Path, header: &StringRecord) -> Result<Self, SheetError> {
         let names: Vec<String> = header.iter().map(|name| name.trim().to_lowercase()).collect();
-        let place = |column| names.iter().position(|name| name == column).map(|place| (column, place));
+        let place =
+            |column| names.iter().position(|name| name == column).map(|place| (column, place));
         let found: HashMap<&str, usize> = COLUMNS.into_iter().filter_map(place).collect();
         let is_missing = |column: &&str| !found.contains_key(column) && !OPTIONAL.contains(column);
         match COLUMNS.into_iter().find(is_missing) {
@@ -291,7 +307,9 @@ impl Cells<'_> {
         }
         let label = match self.cell("label").trim() {
             "" => None,
-            written => written.parse().map_err(|()| wrong.push((self.line, written.to_owned()))).ok(),
+            written => {
+                written.parse().map_err(|()| wrong.push((self.line, written.to_owned()))).ok()
+            }
         };
         let id = self.cell("id").trim().to_owned();
         for (column, cell) in [("id", id.as_str()), ("sentence", self.cell("sentence"))] {
@@ -318,7 +336,10 @@ impl Cells<'_> {
         unguarded(cell.unwrap_or_default())
     }
 
-    fn parsed<T: FromStr<Err: std::fmt::Display>>(&self, column: &'static str) -> Result<T, SheetError> {
+    fn parsed<T: FromStr<Err: std::fmt::Display>>(
+        &self,
+        column: &'static str,
+    ) -> Result<T, SheetError> {
         let parsed = self.cell(column).trim().parse::<T>();
         parsed.map_err(|error| self.wrong(column, format!("{error}; leave it as it was drawn")))
     }
@@ -338,14 +359,19 @@ pub(crate) mod tests {
 
     /// A row of this count in the paper's buckets.
     pub fn row(n: usize, count: u64, label: Option<Label>) -> Row {
-        let bucket = super::super::Buckets::default().iter().find(|bucket| bucket.holds(count)).unwrap();
+        let bucket =
+            super::super::Buckets::default().iter().find(|bucket| bucket.holds(count)).unwrap();
         Row {
             id: format!("s{n}"),
             bucket,
             count,
             question: format!("q{}", n / 2),
             sentence: format!("Sentence {n}."),
-            triplet: Triplet { head: "Rome".into(), relation: "is in".into(), tail: "Italy".into() },
+            triplet: Triplet {
+                head: "Rome".into(),
+                relation: "is in".into(),
+                tail: "Italy".into(),
+            },
             query: "Rome AND Italy".into(),
             label,
             note: String::new(),
@@ -374,7 +400,11 @@ pub(crate) mod tests {
     fn a_sheet_is_read_as_it_was_written() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sheet.csv");
-        let mut rows = vec![row(1, 0, None), row(2, 3, Some(Label::Correct)), row(3, 99, Some(Label::Unclear))];
+        let mut rows = vec![
+            row(1, 0, None),
+            row(2, 3, Some(Label::Correct)),
+            row(3, 99, Some(Label::Unclear)),
+        ];
         rows[0].sentence = "=1+1 is\n\"two\", they say".into();
         rows[1].note = "'tis '=so".into();
         rows[2].question = "@home".into();
@@ -383,7 +413,10 @@ pub(crate) mod tests {
         assert!(matches!(write_sheet(&path, &rows), Err(SheetError::Exists { .. })));
         let written = std::fs::read_to_string(&path).unwrap();
         assert!(written.starts_with("\u{feff}id,bucket,count"), "{written}");
-        assert!(written.contains(",\"'=1+1 is\n\"\"two\"\", they say\",") && written.contains("'@home"), "{written}");
+        assert!(
+            written.contains(",\"'=1+1 is\n\"\"two\"\", they say\",") && written.contains("'@home"),
+            "{written}"
+        );
     }
 
     #[test]
@@ -395,14 +428,22 @@ pub(crate) mod tests {
         .unwrap();
         let labels: Vec<_> = rows.iter().map(|row| row.label).collect();
         assert_eq!(labels, [Some(Label::Correct), Some(Label::Incorrect), None]);
-        assert_eq!((rows[0].sentence.as_str(), rows[0].triplet.tail.as_str(), rows[2].bucket.to), ("A; b.", "b", None));
+        assert_eq!(
+            (rows[0].sentence.as_str(), rows[0].triplet.tail.as_str(), rows[2].bucket.to),
+            ("A; b.", "b", None)
+        );
     }
 
     #[test]
     fn bad_labels_are_named_all_at_once() {
         let rows = "s1,0,0,q,A.,A,is,b,,corect,\ns2,0,0,q,\"B\nb.\",A,is,b,,correct,\ns3,0,0,q,C.,A,is,b,,yes,\n";
         let told = told(&format!("{HEADER}{rows}"));
-        assert!(told.contains("sheet.csv:2: \"corect\" is no label; write correct, incorrect or unclear"), "{told}");
+        assert!(
+            told.contains(
+                "sheet.csv:2: \"corect\" is no label; write correct, incorrect or unclear"
+            ),
+            "{told}"
+        );
         assert!(told.ends_with("; line 5: \"yes\""), "{told}");
     }
 
@@ -410,12 +451,17 @@ pub(crate) mod tests {
     fn what_was_damaged_is_named() {
         let told_of = |row: &str| told(&format!("{HEADER}{row}"));
         assert!(told_of("s1,4-Jan,3,q,A.,A,is,b,,c,\n").contains(":2: bucket is \"4-Jan\""));
-        assert!(told_of("s1,0,3,q,A.,A,is,b,,c,\n").contains(":2: count is \"3\"; the bucket of its row is 0"));
+        assert!(
+            told_of("s1,0,3,q,A.,A,is,b,,c,\n")
+                .contains(":2: count is \"3\"; the bucket of its row is 0")
+        );
         assert!(told_of("s1,1 to 4,3.0,q,A.,A,is,b,,c,\n").contains(":2: count is \"3.0\""));
         assert!(told_of(",0,0,q,A.,A,is,b,,c,\n").contains(":2: id is \"\""));
         let twice = "s1,0,0,q,A.,A,is,b,,c,\ns1,0,0,q,A.,A,is,b,,i,\n";
         assert!(told_of(twice).contains(":3: the sentence s1 stands in line 2 too"));
-        assert!(told("id,bucket\n").contains("has no column count; `calibrate draw` writes id, bucket"));
+        assert!(
+            told("id,bucket\n").contains("has no column count; `calibrate draw` writes id, bucket")
+        );
         assert!(told("").contains("has no column id"));
         let (_folder, path) = sheet("");
         std::fs::write(&path, b"id\nM\xfcnchen").unwrap();

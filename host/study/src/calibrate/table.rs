@@ -37,8 +37,9 @@ impl Share {
         (n > 0).then(|| Self::new(correct, n, n as f64))
     }
 
-    /// Of sentences, each with the number of its question; `None` of nothing. The variance is that of the questions' sums, and
-    /// Wilson's interval that of as many independent sentences as have this variance (Korn and Graubard 1998).
+    /// Of sentences, each with the number of its question; `None` of nothing. The variance is that
+    /// of the questions' sums, and Wilson's interval that of as many independent sentences as have
+    /// this variance (Korn and Graubard 1998).
     #[must_use]
     pub fn of_questions(sentences: impl IntoIterator<Item = (usize, bool)>) -> Option<Self> {
         let mut questions: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
@@ -47,13 +48,21 @@ impl Share {
             *correct += u64::from(is_correct);
             *n += 1;
         }
-        let (correct, n) = questions.values().fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+        let (correct, n) =
+            questions.values().fold((0, 0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
         let (share, clusters) = (correct as f64 / n as f64, questions.len() as f64);
-        let squares: f64 = questions.values().map(|&(correct, n)| (correct as f64 - share * n as f64).powi(2)).sum();
+        let squares: f64 = questions
+            .values()
+            .map(|&(correct, n)| (correct as f64 - share * n as f64).powi(2))
+            .sum();
         let variance = squares / (n as f64).powi(2) * clusters / (clusters - 1.0);
         let of_one = share * (1.0 - share);
         // Where all are alike, or of one question, no variance can be seen.
-        let effective = if of_one > 0.0 && clusters > 1.0 { (of_one / variance).min(n as f64) } else { clusters };
+        let effective = if of_one > 0.0 && clusters > 1.0 {
+            (of_one / variance).min(n as f64)
+        } else {
+            clusters
+        };
         (n > 0).then(|| Self::new(correct, n, effective))
     }
 
@@ -99,8 +108,8 @@ impl BucketShare {
     }
 }
 
-/// The Cochran–Armitage test: do the shares rise with the bucket's rank by more than chance? Of two buckets it is the test of two
-/// proportions.
+/// The Cochran–Armitage test: do the shares rise with the bucket's rank by more than chance? Of two
+/// buckets it is the test of two proportions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Trend {
     /// Standard normal where nothing rises or falls; positive where the shares rise.
@@ -110,7 +119,8 @@ pub struct Trend {
 }
 
 impl Trend {
-    /// Of shares in order; `None` where nothing can rise: of one share, and where all are correct or none is.
+    /// Of shares in order; `None` where nothing can rise: of one share, and where all are correct
+    /// or none is.
     #[must_use]
     pub fn of(shares: &[Share]) -> Option<Self> {
         let sum = |of: &dyn Fn(f64, &Share) -> f64| -> f64 {
@@ -176,10 +186,14 @@ impl Calibration {
         };
         let order = match self.order {
             Order::Kept => "no bucket has a smaller share than the one before",
-            Order::Unclear => "some have a smaller share than the one before, by no more than chance",
+            Order::Unclear => {
+                "some have a smaller share than the one before, by no more than chance"
+            }
             Order::Broken => "some have a smaller share than the one before, by more than chance",
         };
-        format!("the shares {direction} with the count {chance} chance (Cochran–Armitage, {p}); {order}")
+        format!(
+            "the shares {direction} with the count {chance} chance (Cochran–Armitage, {p}); {order}"
+        )
     }
 }
 
@@ -196,7 +210,9 @@ pub enum TableError {
         sentences: usize,
     },
     /// Buckets of different draws.
-    #[error("the buckets {one} and {other} overlap; read sheets together that were drawn with the same buckets")]
+    #[error(
+        "the buckets {one} and {other} overlap; read sheets together that were drawn with the same buckets"
+    )]
     Overlap {
         /// The lower one.
         one: Bucket,
@@ -218,10 +234,13 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
         return Err(TableError::Overlap { one: pair[0], other: pair[1] });
     }
     let number = |bucket: Option<Bucket>, label: Option<Label>| {
-        rows.iter().filter(|row| row.label == label && bucket.is_none_or(|bucket| row.bucket == bucket)).count() as u64
+        rows.iter()
+            .filter(|row| row.label == label && bucket.is_none_or(|bucket| row.bucket == bucket))
+            .count() as u64
     };
     let share = |bucket: Bucket| {
-        let [correct, incorrect] = [Label::Correct, Label::Incorrect].map(|label| number(Some(bucket), Some(label)));
+        let [correct, incorrect] =
+            [Label::Correct, Label::Incorrect].map(|label| number(Some(bucket), Some(label)));
         Share::of(correct, correct + incorrect).map(|share| BucketShare { bucket, share })
     };
     let buckets: Vec<BucketShare> = all.into_iter().filter_map(share).collect();
@@ -243,7 +262,8 @@ pub fn calibrate(annotated: &Annotated) -> Result<Calibration, TableError> {
 #[must_use]
 pub fn order(buckets: &[BucketShare]) -> Order {
     let falls = buckets.windows(2).filter(|pair| pair[1].share.share < pair[0].share.share);
-    let by_more_than_chance = |pair: &[BucketShare]| trend(pair).is_some_and(|trend| trend.p < LEVEL);
+    let by_more_than_chance =
+        |pair: &[BucketShare]| trend(pair).is_some_and(|trend| trend.p < LEVEL);
     falls
         .map(by_more_than_chance)
         .map(|more| if more { Order::Broken } else { Order::Unclear })
@@ -265,13 +285,17 @@ pub(super) mod tests {
     /// A sheet with so many correct sentences of all, by count.
     pub fn annotated(table: &[(u64, u64, u64)]) -> Annotated {
         let label = |correct| if correct { Label::Correct } else { Label::Incorrect };
-        let all = table.iter().flat_map(|&(count, correct, of)| (0..of).map(move |n| (count, label(n < correct))));
-        let rows: Vec<Row> = all.enumerate().map(|(n, (count, label))| row(n, count, Some(label))).collect();
+        let all = table
+            .iter()
+            .flat_map(|&(count, correct, of)| (0..of).map(move |n| (count, label(n < correct))));
+        let rows: Vec<Row> =
+            all.enumerate().map(|(n, (count, label))| row(n, count, Some(label))).collect();
         Annotated { rows, ..Annotated::default() }
     }
 
     /// The paper's (Tab. calibration).
-    pub const PAPER: [(u64, u64, u64); 5] = [(0, 48, 200), (3, 53, 100), (9, 70, 100), (10, 73, 100), (20, 162, 200)];
+    pub const PAPER: [(u64, u64, u64); 5] =
+        [(0, 48, 200), (3, 53, 100), (9, 70, 100), (10, 73, 100), (20, 162, 200)];
 
     #[test]
     fn the_papers_table_is_reproduced() {
@@ -294,7 +318,14 @@ pub(super) mod tests {
         ];
         assert_eq!(
             rows,
-            expected.map(|(label, n, correct, share, low, high)| (label.to_owned(), n, correct, share, low, high))
+            expected.map(|(label, n, correct, share, low, high)| (
+                label.to_owned(),
+                n,
+                correct,
+                share,
+                low,
+                high
+            ))
         );
         assert_eq!(calibration.order, Order::Kept);
         let trend = calibration.trend.unwrap();
@@ -307,9 +338,14 @@ pub(super) mod tests {
         let share = |correct, n| Share::of(correct, n).unwrap();
         let trend = Trend::of(&[share(53, 100), share(70, 100)]).unwrap();
         let expected = 0.17 / (0.615f64 * 0.385 * 0.02).sqrt();
-        assert!((trend.z - expected).abs() < 1e-12 && (trend.p - 0.013_5).abs() < 1e-3, "{trend:?}");
+        assert!(
+            (trend.z - expected).abs() < 1e-12 && (trend.p - 0.013_5).abs() < 1e-3,
+            "{trend:?}"
+        );
         assert!(Trend::of(&[share(70, 100), share(53, 100)]).unwrap().z < 0.0);
-        for flat in [&[][..], &[share(1, 2)], &[share(3, 3), share(2, 2)], &[share(0, 3), share(0, 2)]] {
+        for flat in
+            [&[][..], &[share(1, 2)], &[share(3, 3), share(2, 2)], &[share(0, 3), share(0, 2)]]
+        {
             assert_eq!(Trend::of(flat), None, "{flat:?}");
         }
         assert_eq!(Trend::of(&[share(1, 2), share(1, 2)]).unwrap(), Trend { z: 0.0, p: 1.0 });
@@ -325,14 +361,22 @@ pub(super) mod tests {
 
     #[test]
     fn sentences_of_a_question_say_less_than_independent_ones() {
-        let of = |sentences: &[(usize, bool)]| Share::of_questions(sentences.iter().copied()).unwrap();
+        let of =
+            |sentences: &[(usize, bool)]| Share::of_questions(sentences.iter().copied()).unwrap();
         let alone: Vec<(usize, bool)> = (0..100).map(|n| (n, n % 4 > 0)).collect();
         // Exact but for k / (k − 1).
-        assert!((of(&alone).effective - 99.0).abs() < 1e-9 && of(&alone).n == 100, "{:?}", of(&alone));
+        assert!(
+            (of(&alone).effective - 99.0).abs() < 1e-9 && of(&alone).n == 100,
+            "{:?}",
+            of(&alone)
+        );
         let five_times: Vec<(usize, bool)> = (0..500).map(|n| (n / 5, n / 5 % 4 > 0)).collect();
         let share = of(&five_times);
         assert_eq!((share.n, share.correct), (500, 375));
-        assert!((share.effective - 99.0).abs() < 1e-9 && (share.low - of(&alone).low).abs() < 1e-12, "{share:?}");
+        assert!(
+            (share.effective - 99.0).abs() < 1e-9 && (share.low - of(&alone).low).abs() < 1e-12,
+            "{share:?}"
+        );
         assert_eq!(of(&[(1, true), (1, true), (2, true)]).effective, 2.0);
         assert_eq!(of(&[(1, true), (1, false)]).effective, 1.0);
         assert_eq!(Share::of_questions([]), None);
@@ -341,9 +385,13 @@ pub(super) mod tests {
     #[test]
     fn what_is_not_labelled_is_in_no_bucket() {
         let labels = [Some(Label::Unclear), None, Some(Label::Correct), Some(Label::Unclear)];
-        let rows = labels.iter().enumerate().map(|(n, &label)| row(n, 3 * n as u64, label)).collect();
+        let rows =
+            labels.iter().enumerate().map(|(n, &label)| row(n, 3 * n as u64, label)).collect();
         let calibration = calibrate(&Annotated { rows, ..Annotated::default() }).unwrap();
-        assert_eq!((calibration.unclear, calibration.unlabelled, calibration.buckets.len()), (2, 1, 1));
+        assert_eq!(
+            (calibration.unclear, calibration.unlabelled, calibration.buckets.len()),
+            (2, 1, 1)
+        );
         assert_eq!(calibration.buckets[0].bucket.from, 5);
         assert_eq!(calibration.trend, None);
 

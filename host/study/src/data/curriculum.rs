@@ -1,5 +1,6 @@
-//! A curriculum: phases that a run goes through one after the other, each with questions of its own. (The paper's baselines train on
-//! easy, medium and hard questions in three phases, each for a third of the steps; App. baselines.)
+//! A curriculum: phases that a run goes through one after the other, each with questions of its
+//! own. (The paper's baselines train on easy, medium and hard questions in three phases, each for a
+//! third of the steps; App. baselines.)
 
 use std::ops::Range;
 
@@ -48,11 +49,16 @@ impl Curriculum {
         Self { phases: vec![questions.len()], questions }
     }
 
-    /// Draws the questions of each phase from named files; no question is drawn twice. `seed` decides which.
+    /// Draws the questions of each phase from named files; no question is drawn twice. `seed`
+    /// decides which.
     ///
     /// # Errors
     /// Where a file has too few.
-    pub fn draw(files: Vec<(String, Vec<Question>)>, phases: &[Vec<Share>], seed: u64) -> Result<Self, TooFew> {
+    pub fn draw(
+        files: Vec<(String, Vec<Question>)>,
+        phases: &[Vec<Share>],
+        seed: u64,
+    ) -> Result<Self, TooFew> {
         let mut left = Vec::with_capacity(files.len());
         for (number, (file, mut questions)) in files.into_iter().enumerate() {
             let of_file = |share: &&Share| share.file == number;
@@ -82,8 +88,8 @@ impl Curriculum {
         self.phases.is_empty() || self.phases.contains(&0)
     }
 
-    /// The phase of step `step` of `steps`, both its steps and its questions, by place. Phases have equally many steps, as far as
-    /// that is possible.
+    /// The phase of step `step` of `steps`, both its steps and its questions, by place. Phases have
+    /// equally many steps, as far as that is possible.
     ///
     /// # Panics
     /// Where `step` is not below `steps`.
@@ -116,11 +122,16 @@ mod tests {
     #[test]
     fn no_question_is_drawn_twice() {
         let phases = [vec![share(0, 6), share(1, 2)], vec![share(0, 4), share(1, 3)]];
-        let draw = |seed| Curriculum::draw(vec![file("easy", 10), file("hard", 9)], &phases, seed).unwrap();
+        let draw = |seed| {
+            Curriculum::draw(vec![file("easy", 10), file("hard", 9)], &phases, seed).unwrap()
+        };
         let curriculum = draw(1);
-        let texts: Vec<&str> = curriculum.questions.iter().map(|one| one.question.as_str()).collect();
+        let texts: Vec<&str> =
+            curriculum.questions.iter().map(|one| one.question.as_str()).collect();
         assert_eq!(texts.iter().collect::<HashSet<_>>().len(), 15);
-        let easy = |range: Range<usize>| texts[range].iter().filter(|text| text.starts_with("easy")).count();
+        let easy = |range: Range<usize>| {
+            texts[range].iter().filter(|text| text.starts_with("easy")).count()
+        };
         assert_eq!((curriculum.phases.clone(), easy(0..8), easy(8..15)), (vec![8, 7], 6, 4));
         assert_eq!(draw(1), curriculum);
         assert_ne!(draw(2), curriculum);
@@ -137,7 +148,9 @@ mod tests {
     fn phases_share_the_steps() {
         let phases = [vec![share(0, 3)], vec![share(0, 2)], vec![share(0, 1)]];
         let curriculum = Curriculum::draw(vec![file("easy", 6)], &phases, 1).unwrap();
-        let of = |steps| (0..steps).map(|step| curriculum.phase(step, steps).1.start).collect::<Vec<_>>();
+        let of = |steps| {
+            (0..steps).map(|step| curriculum.phase(step, steps).1.start).collect::<Vec<_>>()
+        };
         assert_eq!(of(6), [0, 0, 3, 3, 5, 5]);
         assert_eq!(of(7), [0, 0, 0, 3, 3, 5, 5]);
         assert_eq!(of(2), [0, 3], "a run that is too short for them all");

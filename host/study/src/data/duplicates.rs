@@ -1,5 +1,5 @@
-//! Which questions ask the same? Two do where their normalised texts are equal; nearly, where their sets of words are alike and
-//! their golds do not contradict each other.
+//! Which questions ask the same? Two do where their normalised texts are equal; nearly, where their
+//! sets of words are alike and their golds do not contradict each other.
 //!
 //! The search is exact. Two sets with a Jaccard similarity of at least t share one of the rarest |A| − ⌈t·|A|⌉ + 1 words of either
 //! (Chaudhuri et al. 2006, “prefix filtering”), so an inverted index of those words alone finds every candidate. Hashing (MinHash)
@@ -57,7 +57,8 @@ pub fn prints<'a>(questions: impl IntoIterator<Item = &'a Question>) -> Vec<Prin
 }
 
 fn unranked(question: &Question) -> Print {
-    let golds = question.golds.iter().map(|gold| normalize(gold)).filter(|gold| !gold.is_empty()).collect();
+    let golds =
+        question.golds.iter().map(|gold| normalize(gold)).filter(|gold| !gold.is_empty()).collect();
     Print { text: normalize(&question.question), words: Vec::new(), golds }
 }
 
@@ -75,7 +76,9 @@ impl Print {
 
     /// Whether both have golds, and not one in common.
     fn contradicts(&self, other: &Self) -> bool {
-        !self.golds.is_empty() && !other.golds.is_empty() && !self.golds.iter().any(|gold| other.golds.contains(gold))
+        !self.golds.is_empty()
+            && !other.golds.is_empty()
+            && !self.golds.iter().any(|gold| other.golds.contains(gold))
     }
 
     /// The rarest words: every set that is similar enough has one of them among its own.
@@ -128,8 +131,13 @@ impl<'a> Seen<'a> {
         if let Some(&number) = self.by_text.get(print.text.as_str()) {
             return Some(Match { number, similarity: 1.0, same_text: true });
         }
-        let mut candidates: Vec<usize> =
-            print.prefix(self.near).iter().filter_map(|word| self.by_word.get(word)).flatten().copied().collect();
+        let mut candidates: Vec<usize> = print
+            .prefix(self.near)
+            .iter()
+            .filter_map(|word| self.by_word.get(word))
+            .flatten()
+            .copied()
+            .collect();
         candidates.sort_unstable();
         candidates.dedup();
         let similar = candidates.into_iter().filter_map(|number| {
@@ -165,21 +173,30 @@ mod tests {
 
     #[test]
     fn the_same_text_is_the_same_question_whatever_the_golds() {
-        let found = find(0.8, ("Who wrote the Iliad?", &["Homer"]), ("who wrote Iliad", &["Virgil"])).unwrap();
+        let found =
+            find(0.8, ("Who wrote the Iliad?", &["Homer"]), ("who wrote Iliad", &["Virgil"]))
+                .unwrap();
         assert!(found.same_text);
     }
 
     #[test]
     fn similar_words_are_the_same_question_unless_the_golds_contradict() {
         let one = "when did the philadelphia eagles win the super bowl in 2018";
-        let (other, year) = (one.replace("when did", "when exactly did"), one.replace("2018", "2017"));
+        let (other, year) =
+            (one.replace("when did", "when exactly did"), one.replace("2018", "2017"));
         // Nine words in both, ten in all.
         let found = find(0.8, (one, &["February"]), (&other, &["february", "4 February"])).unwrap();
         assert!(!found.same_text && (found.similarity - 0.9).abs() < 1e-12, "{found:?}");
         assert_eq!(find(0.91, (one, &["February"]), (&other, &["February"])), None);
         assert_eq!(find(0.8, (one, &["February"]), (&other, &["March"])), None);
-        assert!(find(0.8, (one, &[]), (&other, &["March"])).is_some(), "nothing is known of the first");
-        assert!(find(0.75, (one, &["52"]), (&year, &["51"])).is_none(), "another year is another question");
+        assert!(
+            find(0.8, (one, &[]), (&other, &["March"])).is_some(),
+            "nothing is known of the first"
+        );
+        assert!(
+            find(0.75, (one, &["52"]), (&year, &["51"])).is_none(),
+            "another year is another question"
+        );
     }
 
     proptest! {

@@ -1,9 +1,12 @@
-//! Does the corpus speak of what a question asks? (paper, App. datasets: “Wikipedia entity grounding”)
+//! Does the corpus speak of what a question asks? (paper, App. datasets: “Wikipedia entity
+//! grounding”)
 //!
-//! The paper removes questions whose entities match no article, and does not say how they are found. Here the index answers: a
-//! question names the words that the corpus writes with a capital more often than without, or with a digit; people type questions in
-//! lower case. Of these words, or of all content words where there is none, the rarest are looked for, first beside a gold, and
-//! where that fails, by themselves. A word that the corpus does not have counts only where there is no name: people misspell.
+//! The paper removes questions whose entities match no article, and does not say how they are
+//! found. Here the index answers: a question names the words that the corpus writes with a capital
+//! more often than without, or with a digit; people type questions in lower case. Of these words,
+//! or of all content words where there is none, the rarest are looked for, first beside a gold, and
+//! where that fails, by themselves. A word that the corpus does not have counts only where there is
+//! no name: people misspell.
 
 use std::collections::HashMap;
 
@@ -50,21 +53,30 @@ pub struct Grounding<'a> {
 }
 
 impl Grounding<'_> {
-    /// What the corpus does not say of each question, and the query that found nothing; `None` where it says all.
+    /// What the corpus does not say of each question, and the query that found nothing; `None`
+    /// where it says all.
     ///
     /// # Errors
     /// Where counting fails.
-    pub fn check(&mut self, questions: &[&Question]) -> Result<Vec<Option<(Missing, Query)>>, GroundingError> {
+    pub fn check(
+        &mut self,
+        questions: &[&Question],
+    ) -> Result<Vec<Option<(Missing, Query)>>, GroundingError> {
         let mut found = Vec::with_capacity(questions.len());
         for batch in questions.chunks(BATCH) {
             let number = found.len() + 1;
-            found.extend(self.check_batch(batch).map_err(|source| GroundingError { number, source })?);
+            found.extend(
+                self.check_batch(batch).map_err(|source| GroundingError { number, source })?,
+            );
             (self.progress)(found.len());
         }
         Ok(found)
     }
 
-    fn check_batch(&mut self, questions: &[&Question]) -> Result<Vec<Option<(Missing, Query)>>, PartError> {
+    fn check_batch(
+        &mut self,
+        questions: &[&Question],
+    ) -> Result<Vec<Option<(Missing, Query)>>, PartError> {
         let words = self.looked_for(questions)?;
         let mut missing: Vec<Option<(Missing, Query)>> = vec![None; questions.len()];
         self.keep_missing(&mut missing, Missing::Title, |number| {
@@ -78,9 +90,14 @@ impl Grounding<'_> {
             missing[number].is_none().then(|| Query::new(clauses))
         })?;
         self.keep_missing(&mut missing, Missing::Words, |number| {
-            (with_gold[number].is_some() && !words[number].is_empty()).then(|| Query::new(&words[number]))
+            (with_gold[number].is_some() && !words[number].is_empty())
+                .then(|| Query::new(&words[number]))
         })?;
-        Ok(missing.into_iter().zip(with_gold).map(|(missing, with_gold)| missing.or(with_gold)).collect())
+        Ok(missing
+            .into_iter()
+            .zip(with_gold)
+            .map(|(missing, with_gold)| missing.or(with_gold))
+            .collect())
     }
 
     /// Asks each question's query, where there is one, and notes those that match nothing.
@@ -93,7 +110,9 @@ impl Grounding<'_> {
         let (numbers, queries): (Vec<usize>, Vec<Query>) = (0..into.len())
             .filter_map(|number| query(number).map(|query| (number, query.with_enough(Some(1)))))
             .unzip();
-        for ((number, query), count) in numbers.into_iter().zip(&queries).zip(self.counter.count(&queries)?) {
+        for ((number, query), count) in
+            numbers.into_iter().zip(&queries).zip(self.counter.count(&queries)?)
+        {
             if count.occurrences.unwrap_or(0) == 0 {
                 into[number] = Some((what, query.clone()));
             }
@@ -103,20 +122,26 @@ impl Grounding<'_> {
 
     /// For each question the words to look for, each in all its spellings that the corpus has.
     fn looked_for(&mut self, questions: &[&Question]) -> Result<Vec<Vec<Vec<String>>>, PartError> {
-        let words: Vec<Vec<Vec<String>>> =
-            questions.iter().map(|question| content_words(&question.question).map(spellings).collect()).collect();
+        let words: Vec<Vec<Vec<String>>> = questions
+            .iter()
+            .map(|question| content_words(&question.question).map(spellings).collect())
+            .collect();
         let mut all: Vec<&String> = words.iter().flatten().flatten().collect();
         all.sort_unstable();
         all.dedup();
         let queries: Vec<Query> = all.iter().map(|word| Query::new([[word]])).collect();
         let counts = self.counter.count(&queries)?;
-        let count: HashMap<&String, u64> =
-            all.into_iter().zip(counts).map(|(word, count)| (word, count.occurrences.unwrap_or(0))).collect();
+        let count: HashMap<&String, u64> = all
+            .into_iter()
+            .zip(counts)
+            .map(|(word, count)| (word, count.occurrences.unwrap_or(0)))
+            .collect();
         Ok(words.iter().map(|words| rarest(words, &count)).collect())
     }
 }
 
-/// The rarest names among the words; among all words where none is a name. Each in the spellings that occur, or in all.
+/// The rarest names among the words; among all words where none is a name. Each in the spellings
+/// that occur, or in all.
 fn rarest(words: &[Vec<String>], count: &HashMap<&String, u64>) -> Vec<Vec<String>> {
     let of = |spelling: &String| count.get(spelling).copied().unwrap_or(0);
     let total = |spellings: &&Vec<String>| spellings.iter().map(of).sum::<u64>();
@@ -132,7 +157,8 @@ fn rarest(words: &[Vec<String>], count: &HashMap<&String, u64>) -> Vec<Vec<Strin
     chosen.sort_by_key(total);
     chosen.truncate(MAX_WORDS);
     let occurring = |spellings: &Vec<String>| {
-        let occurring: Vec<String> = spellings.iter().filter(|spelling| of(spelling) > 0).cloned().collect();
+        let occurring: Vec<String> =
+            spellings.iter().filter(|spelling| of(spelling) > 0).cloned().collect();
         if occurring.is_empty() { spellings.clone() } else { occurring }
     };
     chosen.into_iter().map(occurring).collect()
@@ -144,8 +170,12 @@ fn content_words(question: &str) -> impl Iterator<Item = &str> {
     question.split_whitespace().filter_map(move |word| {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
         let word = ["'s", "’s"].iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word);
-        let is_empty = word.chars().nth(1).is_none() && !word.contains(|c: char| c.is_ascii_digit());
-        if is_empty || EMPTY_WORDS.contains(&format!(" {} ", word.to_lowercase())) || seen.contains(&word) {
+        let is_empty =
+            word.chars().nth(1).is_none() && !word.contains(|c: char| c.is_ascii_digit());
+        if is_empty
+            || EMPTY_WORDS.contains(&format!(" {} ", word.to_lowercase()))
+            || seen.contains(&word)
+        {
             return None;
         }
         seen.push(word);
@@ -156,7 +186,8 @@ fn content_words(question: &str) -> impl Iterator<Item = &str> {
 /// As it is written, in small letters, with a capital, in capitals. The index tells them apart.
 fn spellings(word: &str) -> Vec<String> {
     let lower = word.to_lowercase();
-    let mut spellings = vec![word.to_owned(), lower.clone(), capitalised(&lower), word.to_uppercase()];
+    let mut spellings =
+        vec![word.to_owned(), lower.clone(), capitalised(&lower), word.to_uppercase()];
     spellings.sort_by_key(|spelling| spelling != word);
     let mut seen = Vec::new();
     spellings.retain(|spelling| {
@@ -188,7 +219,9 @@ fn golds(question: &Question) -> Vec<String> {
     let mut golds: Vec<String> = Vec::new();
     for gold in &question.golds {
         let gold = without_brackets(gold).trim_end_matches(['.', ',', '!', '?']);
-        let bare = ["the ", "The ", "a ", "A ", "an ", "An "].iter().find_map(|article| gold.strip_prefix(article));
+        let bare = ["the ", "The ", "a ", "A ", "an ", "An "]
+            .iter()
+            .find_map(|article| gold.strip_prefix(article));
         for spelling in std::iter::once(gold).chain(bare) {
             if !spelling.is_empty() && !golds.iter().any(|known| known == spelling) {
                 golds.push(spelling.to_owned());
@@ -209,9 +242,12 @@ mod tests {
 
     impl Counter for Documents {
         fn count(&mut self, queries: &[Query]) -> Result<Vec<Count>, PartError> {
-            let has = |text: &str, word: &String| format!(" {text} ").contains(&format!(" {word} "));
+            let has =
+                |text: &str, word: &String| format!(" {text} ").contains(&format!(" {word} "));
             let matches = |query: &Query| {
-                let holds = |text: &&&str| query.all_of.iter().all(|clause| clause.iter().any(|word| has(text, word)));
+                let holds = |text: &&&str| {
+                    query.all_of.iter().all(|clause| clause.iter().any(|word| has(text, word)))
+                };
                 self.0.iter().filter(holds).count() as u64
             };
             let count = |query| Count { occurrences: Some(matches(query)), exact: true };
@@ -246,7 +282,10 @@ mod tests {
         let mut grounding = Grounding { counter: &mut corpus, progress: &mut progress };
         let found = grounding.check(&questions.iter().collect::<Vec<_>>()).unwrap();
         assert_eq!(seen, [questions.len()]);
-        found.into_iter().map(|found| found.map(|(missing, query)| (missing, query.to_string()))).collect()
+        found
+            .into_iter()
+            .map(|found| found.map(|(missing, query)| (missing, query.to_string())))
+            .collect()
     }
 
     #[test]
@@ -269,7 +308,10 @@ mod tests {
     fn one_title_must_occur() {
         let titled = |title| check(&[("is venus a planet", &["Sun"], Some(title))]).remove(0);
         assert_eq!(titled("Nowhere;Venus (planet)"), None);
-        assert_eq!(titled("Nowhere;Mars (planet)"), Some((Missing::Title, "Nowhere OR Mars".into())));
+        assert_eq!(
+            titled("Nowhere;Mars (planet)"),
+            Some((Missing::Title, "Nowhere OR Mars".into()))
+        );
         assert_eq!(titled(";"), None);
     }
 
@@ -277,6 +319,9 @@ mod tests {
     fn spellings_begin_as_written_and_differ() {
         assert_eq!(spellings("iPhone"), ["iPhone", "iphone", "Iphone", "IPHONE"]);
         assert_eq!(spellings("1998"), ["1998"]);
-        assert_eq!(content_words("Who is \"Grey's\" mom, in 7 of 9?").collect::<Vec<_>>(), ["Grey", "mom", "7", "9"]);
+        assert_eq!(
+            content_words("Who is \"Grey's\" mom, in 7 of 9?").collect::<Vec<_>>(),
+            ["Grey", "mom", "7", "9"]
+        );
     }
 }

@@ -64,7 +64,10 @@ impl QuestionPlace {
     /// Reads a place as it is written. What exists under the whole name is that.
     #[must_use]
     pub fn parse(text: &str) -> Self {
-        match text.rsplit_once('#').filter(|(folder, split)| !folder.is_empty() && !split.is_empty()) {
+        match text
+            .rsplit_once('#')
+            .filter(|(folder, split)| !folder.is_empty() && !split.is_empty())
+        {
             Some((folder, split)) if !Path::new(text).exists() => {
                 Self { path: folder.into(), split: Some(split.to_owned()) }
             }
@@ -72,12 +75,15 @@ impl QuestionPlace {
         }
     }
 
-    /// A name for results: that of the file without its extension, or of the folder, with the split.
+    /// A name for results: that of the file without its extension, or of the folder, with the
+    /// split.
     #[must_use]
     pub fn name(&self) -> String {
         let name = if self.path.is_dir() { self.path.file_name() } else { self.path.file_stem() };
         let name = name.unwrap_or_default().to_string_lossy();
-        self.split.iter().fold(name.into_owned(), |name, split| format!("{name}-{}", split.replace('/', "-")))
+        self.split
+            .iter()
+            .fold(name.into_owned(), |name, split| format!("{name}-{}", split.replace('/', "-")))
     }
 
     /// The files that hold its questions, in order. A file is itself, there or not.
@@ -98,7 +104,8 @@ impl QuestionPlace {
                 _ => Err(DatasetError::Several { path, splits: names }),
             };
         };
-        let mut named = names.iter().filter(|name| *name == split || name.ends_with(&format!("/{split}")));
+        let mut named =
+            names.iter().filter(|name| *name == split || name.ends_with(&format!("/{split}")));
         match (splits.remove(split), named.next(), named.next()) {
             (Some(files), ..) => Ok(files),
             (None, Some(name), None) => Ok(splits.remove(name).unwrap_or_default()),
@@ -148,16 +155,22 @@ fn splits(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>, DatasetError>
 /// The split that a file belongs to; `None` where it holds no questions.
 fn split_of(folders: &[String], name: &str) -> Option<String> {
     let (stem, extension) = name.rsplit_once('.')?;
-    let is_about_the_data = matches!(stem, "dataset_info" | "dataset_infos" | "state" | "dataset_dict");
+    let is_about_the_data =
+        matches!(stem, "dataset_info" | "dataset_infos" | "state" | "dataset_dict");
     if !EXTENSIONS.contains(&extension) || is_about_the_data {
         return None;
     }
-    let mut parts: Vec<&str> = folders.iter().map(String::as_str).filter(|folder| *folder != "data").collect();
+    let mut parts: Vec<&str> =
+        folders.iter().map(String::as_str).filter(|folder| *folder != "data").collect();
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     // NAME-00000-of-00002, and in older datasets a hash behind it.
     let name = match stem.split('-').collect::<Vec<_>>()[..] {
-        [ref name @ .., shard, "of", shards] if is_number(shard) && is_number(shards) => name.join("-"),
-        [ref name @ .., shard, "of", shards, _] if is_number(shard) && is_number(shards) => name.join("-"),
+        [ref name @ .., shard, "of", shards] if is_number(shard) && is_number(shards) => {
+            name.join("-")
+        }
+        [ref name @ .., shard, "of", shards, _] if is_number(shard) && is_number(shards) => {
+            name.join("-")
+        }
         _ => stem.to_owned(),
     };
     if !is_number(&name) || parts.is_empty() {
@@ -184,7 +197,8 @@ mod tests {
 
     fn files(folder: &Path, split: &str) -> Result<Vec<String>, DatasetError> {
         let place = QuestionPlace::parse(&format!("{}{split}", folder.display()));
-        let within = |path: &PathBuf| path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+        let within =
+            |path: &PathBuf| path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
         Ok(place.files()?.iter().map(within).collect())
     }
 
@@ -224,7 +238,10 @@ mod tests {
         let train = ["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet"];
         assert_eq!(files(two.path(), "#train").unwrap(), train);
         let error = files(two.path(), "").unwrap_err();
-        assert!(error.to_string().ends_with("#train") && error.to_string().contains("#test, "), "{error}");
+        assert!(
+            error.to_string().ends_with("#train") && error.to_string().contains("#test, "),
+            "{error}"
+        );
         assert!(matches!(files(two.path(), "#dev"), Err(DatasetError::NoSplit { .. })));
 
         let one = folder(&["nq_open/validation-00000-of-00001.parquet"]);
@@ -234,15 +251,24 @@ mod tests {
         let twice = folder(&["a/train.jsonl", "b/train.jsonl"]);
         assert!(matches!(files(twice.path(), "#train"), Err(DatasetError::NoSplit { .. })));
         assert_eq!(files(twice.path(), "#b/train").unwrap(), ["b/train.jsonl"]);
-        assert!(matches!(files(folder(&["README.md"]).path(), ""), Err(DatasetError::NoFile { .. })));
+        assert!(matches!(
+            files(folder(&["README.md"]).path(), ""),
+            Err(DatasetError::NoFile { .. })
+        ));
     }
 
     #[test]
     fn a_file_is_itself() {
         let with_hash = folder(&["a#b.json"]);
         assert_eq!(files(with_hash.path(), "/a#b.json").unwrap(), ["a#b.json"]);
-        assert_eq!(QuestionPlace::parse("nowhere.json").files().unwrap(), [PathBuf::from("nowhere.json")]);
+        assert_eq!(
+            QuestionPlace::parse("nowhere.json").files().unwrap(),
+            [PathBuf::from("nowhere.json")]
+        );
         let split = QuestionPlace { path: "nq_open".into(), split: Some("rc/dev".into()) };
-        assert_eq!((split.name().as_str(), split.to_string().as_str()), ("nq_open-rc-dev", "nq_open#rc/dev"));
+        assert_eq!(
+            (split.name().as_str(), split.to_string().as_str()),
+            ("nq_open-rc-dev", "nq_open#rc/dev")
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! The candidate pool that a policy's questions are filtered from (paper, App. datasets): sound questions that the corpus speaks of,
-//! each once, and none that an evaluation asks. The paper also lets a language model rephrase questions; that is not done here.
+//! The candidate pool that a policy's questions are filtered from (paper, App. datasets): sound
+//! questions that the corpus speaks of, each once, and none that an evaluation asks. The paper also
+//! lets a language model rephrase questions; that is not done here.
 
 use std::collections::BTreeMap;
 
@@ -28,8 +29,9 @@ pub struct PoolSettings {
 }
 
 impl Default for PoolSettings {
-    /// At 0.85, a question of six words and more may gain or lose one, and one of up to twelve may not exchange one for another:
-    /// that would be another name or year. The longest question of NQ-Open has about 100 characters.
+    /// At 0.85, a question of six words and more may gain or lose one, and one of up to twelve may
+    /// not exchange one for another: that would be another name or year. The longest question of
+    /// NQ-Open has about 100 characters.
     fn default() -> Self {
         Self { near: 0.85, max_chars: 300 }
     }
@@ -146,8 +148,9 @@ pub struct Summary {
     pub files: Vec<(String, usize, usize)>,
 }
 
-/// Makes a pool of the questions of all sources. Of questions that are the same, the first is kept: the order of the sources decides.
-/// `not_in` are evaluation sets. Without `grounding`, no corpus is asked.
+/// Makes a pool of the questions of all sources. Of questions that are the same, the first is kept:
+/// the order of the sources decides. `not_in` are evaluation sets. Without `grounding`, no corpus
+/// is asked.
 ///
 /// # Errors
 /// Where the corpus cannot be asked.
@@ -161,21 +164,28 @@ pub fn pool<'a>(
     let prints = prints(read.iter().chain(&evaluated).map(|entry| entry.question));
     let (prints, evaluated_prints) = prints.split_at(read.len());
 
-    let mut findings: Vec<Option<Finding<'_>>> =
-        read.iter().zip(prints).map(|(entry, print)| unsound(entry.question, &print.text, settings)).collect();
+    let mut findings: Vec<Option<Finding<'_>>> = read
+        .iter()
+        .zip(prints)
+        .map(|(entry, print)| unsound(entry.question, &print.text, settings))
+        .collect();
     let mut asked = Seen::new(settings.near);
     evaluated_prints.iter().for_each(|print| asked.add(print));
     for number in left(&findings) {
         let of_evaluation = [Reason::InEvaluation, Reason::NearEvaluation];
-        findings[number] =
-            asked.find(&prints[number]).map(|found| repeated(found, evaluated[found.number], of_evaluation));
+        findings[number] = asked
+            .find(&prints[number])
+            .map(|found| repeated(found, evaluated[found.number], of_evaluation));
     }
-    // Grounded first: what the corpus does not know must not stand in the way of another wording that it does.
+    // Grounded first: what the corpus does not know must not stand in the way of another wording
+    // that it does.
     if let Some(grounding) = grounding {
         let numbers = left(&findings);
-        let questions: Vec<&Question> = numbers.iter().map(|&number| read[number].question).collect();
+        let questions: Vec<&Question> =
+            numbers.iter().map(|&number| read[number].question).collect();
         for (number, missing) in numbers.into_iter().zip(grounding.check(&questions)?) {
-            findings[number] = missing.map(|(missing, query)| ungrounded(missing, query.to_string()));
+            findings[number] =
+                missing.map(|(missing, query)| ungrounded(missing, query.to_string()));
         }
     }
     let (mut kept, mut seen) = (Vec::new(), Seen::new(settings.near));
@@ -189,8 +199,10 @@ pub fn pool<'a>(
             }
         }
     }
-    let dropped =
-        read.into_iter().zip(findings).filter_map(|(entry, finding)| Some(Dropped { entry, finding: finding? }));
+    let dropped = read
+        .into_iter()
+        .zip(findings)
+        .filter_map(|(entry, finding)| Some(Dropped { entry, finding: finding? }));
     Ok(Pool { kept, dropped: dropped.collect() })
 }
 
@@ -214,7 +226,11 @@ fn entries(sources: &[Source]) -> Vec<Entry<'_>> {
 }
 
 fn numbered<'a>(file: &'a str, questions: &'a [Question]) -> impl Iterator<Item = Entry<'a>> {
-    questions.iter().enumerate().map(move |(index, question)| Entry { file, record: index + 1, question })
+    questions.iter().enumerate().map(move |(index, question)| Entry {
+        file,
+        record: index + 1,
+        question,
+    })
 }
 
 /// The questions that nothing was found against.
@@ -222,7 +238,11 @@ fn left(findings: &[Option<Finding<'_>>]) -> Vec<usize> {
     (0..findings.len()).filter(|&number| findings[number].is_none()).collect()
 }
 
-fn unsound(question: &Question, normalised: &str, settings: &PoolSettings) -> Option<Finding<'static>> {
+fn unsound(
+    question: &Question,
+    normalised: &str,
+    settings: &PoolSettings,
+) -> Option<Finding<'static>> {
     let reason = if normalised.is_empty() {
         Reason::NoText
     } else if question.question.chars().count() > settings.max_chars {
@@ -280,12 +300,18 @@ mod tests {
                 question("what is the capital of peru", "Lima"),
             ],
         );
-        let web = source("webq", [question("Who wrote Iliad?", "Homer"), question("who painted guernica", "Picasso")]);
+        let web = source(
+            "webq",
+            [question("Who wrote Iliad?", "Homer"), question("who painted guernica", "Picasso")],
+        );
         let eval = source("eval", [question("What is the capital of Peru?", "Lima")]);
         let (sources, not_in) = ([nq, web], [eval]);
         let pool = ungrounded_pool(&sources, &not_in);
-        let reasons: Vec<_> =
-            pool.dropped.iter().map(|one| (one.entry.file, one.entry.record, one.finding.reason)).collect();
+        let reasons: Vec<_> = pool
+            .dropped
+            .iter()
+            .map(|one| (one.entry.file, one.entry.record, one.finding.reason))
+            .collect();
         let expected = [
             ("nq", 2, Reason::NoText),
             ("nq", 3, Reason::TooLong),
@@ -297,7 +323,10 @@ mod tests {
         let of = |n: usize| pool.dropped[n].finding.of.map(|entry| (entry.file, entry.record));
         assert_eq!((of(3), of(4)), (Some(("eval", 1)), Some(("nq", 1))));
         let summary = pool.summary(&sources);
-        assert_eq!((summary.read, summary.kept, summary.files[1].clone()), (7, 2, ("webq".into(), 2, 1)));
+        assert_eq!(
+            (summary.read, summary.kept, summary.files[1].clone()),
+            (7, 2, ("webq".into(), 2, 1))
+        );
         assert_eq!(
             serde_json::to_string(&pool.dropped[4]).unwrap(),
             r#"{"file":"webq","record":1,"question":"Who wrote Iliad?","reason":"duplicate","of":{"file":"nq","record":1,"question":"who wrote the iliad"},"similarity":1.0}"#
@@ -309,7 +338,8 @@ mod tests {
     }
 
     fn any_source(file: &'static str) -> impl Strategy<Value = Source> {
-        proptest::collection::vec(any_question(), 0..30).prop_map(move |questions| source(file, questions))
+        proptest::collection::vec(any_question(), 0..30)
+            .prop_map(move |questions| source(file, questions))
     }
 
     proptest! {

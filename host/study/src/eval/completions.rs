@@ -59,7 +59,9 @@ pub enum CompletionsError {
         path: PathBuf,
     },
     /// No triplets for a sentence that needs them.
-    #[error("no triplets are given for the sentence {sentence:?}; where it states no fact, give [{sentence:?}, []]")]
+    #[error(
+        "no triplets are given for the sentence {sentence:?}; where it states no fact, give [{sentence:?}, []]"
+    )]
     NotGiven {
         /// The sentence.
         sentence: String,
@@ -115,8 +117,12 @@ impl Completions {
 /// Where the file cannot be read, a line is malformed, or two lines contradict each other.
 pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
     let read = |source| CompletionsError::Read { path: path.to_owned(), source };
-    let mut completions =
-        Completions { lines: Vec::new(), questions: Vec::new(), rollouts: Vec::new(), triplets: None };
+    let mut completions = Completions {
+        lines: Vec::new(),
+        questions: Vec::new(),
+        rollouts: Vec::new(),
+        triplets: None,
+    };
     let mut given = GivenTriplets::default();
     let mut without = None;
     for (number, text) in BufReader::new(File::open(path).map_err(read)?).lines().enumerate() {
@@ -124,7 +130,8 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
         if text.trim().is_empty() {
             continue;
         }
-        let at = |source| CompletionsError::Line { path: path.to_owned(), line: number + 1, source };
+        let at =
+            |source| CompletionsError::Line { path: path.to_owned(), line: number + 1, source };
         let line: Line = serde_json::from_str(&text).map_err(at)?;
         if line.triplets.is_none() {
             without.get_or_insert(number + 1);
@@ -136,18 +143,27 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
                 sentence,
             })?;
         }
-        let golds = line.answers.golds().map_err(|problem| at(serde::de::Error::custom(problem)))?;
+        let golds =
+            line.answers.golds().map_err(|problem| at(serde::de::Error::custom(problem)))?;
         completions.lines.push(number + 1);
         completions.rollouts.push(Rollout::of_text(completions.questions.len(), line.completion));
         let Line { question, title, evidence, .. } = line;
-        completions.questions.push(Question { question, golds, title, evidence, ..Question::default() });
+        completions.questions.push(Question {
+            question,
+            golds,
+            title,
+            evidence,
+            ..Question::default()
+        });
     }
     if completions.rollouts.is_empty() {
         return Err(CompletionsError::Empty { path: path.to_owned() });
     }
     match without {
         None => completions.triplets = Some(given),
-        Some(line) if !given.0.is_empty() => return Err(CompletionsError::Mixed { path: path.to_owned(), line }),
+        Some(line) if !given.0.is_empty() => {
+            return Err(CompletionsError::Mixed { path: path.to_owned(), line });
+        }
         Some(_) => {}
     }
     Ok(completions)
@@ -155,8 +171,10 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
 
 impl GivenTriplets {
     fn add(&mut self, sentence: String, triplets: Vec<Parts>) -> Result<(), String> {
-        let triplets: Vec<Triplet> =
-            triplets.into_iter().map(|(head, relation, tail)| Triplet { head, relation, tail }).collect();
+        let triplets: Vec<Triplet> = triplets
+            .into_iter()
+            .map(|(head, relation, tail)| Triplet { head, relation, tail })
+            .collect();
         match self.0.get(&sentence) {
             Some(known) if *known != triplets => Err(sentence),
             _ => {
@@ -171,7 +189,9 @@ impl Extractor for GivenTriplets {
     fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
         let given = |sentence: &&str| {
             let known = self.0.get(*sentence).cloned();
-            known.ok_or_else(|| CompletionsError::NotGiven { sentence: (*sentence).to_owned() }.into())
+            known.ok_or_else(|| {
+                CompletionsError::NotGiven { sentence: (*sentence).to_owned() }.into()
+            })
         };
         sentences.iter().map(given).collect()
     }
@@ -202,7 +222,8 @@ mod tests {
     #[test]
     fn answers_may_be_a_list() {
         let golds = |answers: &str| {
-            read(&format!(r#"{{"completion": "x", "answers": {answers}}}"#)).map(|read| read.questions[0].golds.clone())
+            read(&format!(r#"{{"completion": "x", "answers": {answers}}}"#))
+                .map(|read| read.questions[0].golds.clone())
         };
         assert_eq!(golds(r#"["a; b", "c"]"#).unwrap(), ["a; b", "c"]);
         assert_eq!(golds(r#""a; c""#).unwrap(), ["a", "c"]);
@@ -217,7 +238,10 @@ mod tests {
         assert_eq!(completions.lines, [1, 3]);
         assert!(completions.keep_line(2).is_none());
         completions.keep_line(3).unwrap();
-        assert_eq!((completions.questions[0].question.as_str(), completions.rollouts[0].text.as_str()), ("b", "y"));
+        assert_eq!(
+            (completions.questions[0].question.as_str(), completions.rollouts[0].text.as_str()),
+            ("b", "y")
+        );
         assert_eq!((completions.rollouts.len(), completions.rollouts[0].question), (1, 0));
     }
 
@@ -234,7 +258,10 @@ mod tests {
             .to_string();
         assert!(error.contains(":2:") && error.contains("`completion`"), "{error}");
         let error = read("{\"completion\": \"x\"}\n").err().unwrap().to_string();
-        assert!(error.contains("`answers`"), "without them every completion would be graded wrong: {error}");
+        assert!(
+            error.contains("`answers`"),
+            "without them every completion would be graded wrong: {error}"
+        );
         let twice = r#"{"completion": "x", "answers": "z", "triplets": [["S.", []], ["S.", [["A", "r", "B"]]]]}"#;
         assert!(matches!(read(twice), Err(CompletionsError::Conflict { .. })));
         let mixed = "{\"completion\": \"x\", \"answers\": \"z\", \"triplets\": [[\"S.\", []]]}\n{\"completion\": \"S.\", \"answers\": \"z\"}\n";

@@ -36,7 +36,9 @@ pub enum DiffError {
         second: String,
     },
     /// One file has more lines.
-    #[error("the first file has {first} answers, the second {second}; only answers to the same questions compare")]
+    #[error(
+        "the first file has {first} answers, the second {second}; only answers to the same questions compare"
+    )]
     OtherLength {
         /// Lines of the first file.
         first: usize,
@@ -114,7 +116,8 @@ impl McNemar {
     }
 }
 
-/// What became of the questions that the first did not attempt (paper, “Refusal-Rate Decomposition”).
+/// What became of the questions that the first did not attempt (paper, “Refusal-Rate
+/// Decomposition”).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Refusals {
     /// Share of all questions that the first did not attempt.
@@ -146,9 +149,10 @@ impl Refusals {
 
 /// Questions of similar popularity.
 ///
-/// Quarters are cut at values: the popularity of the question at each quarter of the ranking. Whoever has that
-/// popularity is in the upper quarter, so that equally popular questions are never parted, and quarters are of
-/// about the same size only. In the paper's table, too, the first has 3,257 of 13,066 questions.
+/// Quarters are cut at values: the popularity of the question at each quarter of the ranking.
+/// Whoever has that popularity is in the upper quarter, so that equally popular questions are never
+/// parted, and quarters are of about the same size only. In the paper's table, too, the first has
+/// 3,257 of 13,066 questions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PopularityGroup {
     /// From 1, the least popular quarter, to 4; `None`: all questions whose popularity is known.
@@ -180,17 +184,19 @@ pub struct Diff {
     pub refusals: Refusals,
     /// Questions by the first's grade, then the second's: correct, incorrect, not attempted.
     pub moves: [[usize; 3]; 3],
-    /// Quarters, the least popular first, without empty ones; then all. Empty where no question has a
-    /// popularity.
+    /// Quarters, the least popular first, without empty ones; then all. Empty where no question has
+    /// a popularity.
     pub by_popularity: Vec<PopularityGroup>,
 }
 
-/// Compares the answers to the same questions, in the same order. `seed` decides the draws of the bootstrap.
+/// Compares the answers to the same questions, in the same order. `seed` decides the draws of the
+/// bootstrap.
 ///
 /// # Errors
 /// Where the questions differ, or there are none.
 pub fn diff(first: &[Answer], second: &[Answer], seed: u64) -> Result<Diff, DiffError> {
-    let other = first.iter().zip(second).position(|(first, second)| first.question != second.question);
+    let other =
+        first.iter().zip(second).position(|(first, second)| first.question != second.question);
     if let Some(n) = other {
         let [first, second] = [first, second].map(|answers| answers[n].question.clone());
         return Err(DiffError::OtherQuestion { line: n + 1, first, second });
@@ -201,13 +207,15 @@ pub fn diff(first: &[Answer], second: &[Answer], seed: u64) -> Result<Diff, Diff
     if first.is_empty() {
         return Err(DiffError::Empty);
     }
-    let pairs: Vec<[Label; 2]> = first.iter().zip(second).map(|(first, second)| [first.grade, second.grade]).collect();
+    let pairs: Vec<[Label; 2]> =
+        first.iter().zip(second).map(|(first, second)| [first.grade, second.grade]).collect();
     let mut moves = [[0; 3]; 3];
     pairs.iter().for_each(|&[first, second]| moves[first as usize][second as usize] += 1);
     let draws = draws(&pairs, seed);
     let difference = |of: fn(&Grades) -> f64| difference(&pairs, &draws, of);
     let right_in_one = |right: usize| {
-        let alone = |pair: &&[Label; 2]| pair[right] == Label::Good && pair[1 - right] != Label::Good;
+        let alone =
+            |pair: &&[Label; 2]| pair[right] == Label::Good && pair[1 - right] != Label::Good;
         pairs.iter().filter(alone).count() as u64
     };
     Ok(Diff {
@@ -233,7 +241,9 @@ fn grades<'a>(pairs: impl IntoIterator<Item = &'a [Label; 2]>) -> [Grades; 2] {
 /// The grades of as many questions, drawn with replacement, again and again.
 fn draws(pairs: &[[Label; 2]], seed: u64) -> Vec<[Grades; 2]> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    (0..DRAWS).map(|_| grades((0..pairs.len()).map(|_| &pairs[rng.random_range(0..pairs.len())]))).collect()
+    (0..DRAWS)
+        .map(|_| grades((0..pairs.len()).map(|_| &pairs[rng.random_range(0..pairs.len())])))
+        .collect()
 }
 
 fn accuracy(grades: &Grades) -> f64 {
@@ -270,7 +280,11 @@ fn by_popularity(answers: &[Answer], pairs: &[[Label; 2]], seed: u64) -> Vec<Pop
 }
 
 /// `known` has at least one question, and is in the order of popularity.
-fn popularity_group(quarter: Option<usize>, known: &[(u64, [Label; 2])], seed: u64) -> PopularityGroup {
+fn popularity_group(
+    quarter: Option<usize>,
+    known: &[(u64, [Label; 2])],
+    seed: u64,
+) -> PopularityGroup {
     let pairs: Vec<[Label; 2]> = known.iter().map(|(_, pair)| *pair).collect();
     PopularityGroup {
         quarter,
@@ -313,18 +327,29 @@ mod tests {
         assert_eq!(diff.moves, [[3, 1, 0], [1, 1, 0], [1, 1, 0]]);
         assert_eq!((diff.mcnemar.only_first, diff.mcnemar.only_second), (1, 2));
         // Of two refusals one became a right answer, one a wrong one.
-        let refusals = Refusals { first: 2.0 / 8.0, second: 0.0, attempted: 2, correct: 1, subset_correct: Some(0.5) };
+        let refusals = Refusals {
+            first: 2.0 / 8.0,
+            second: 0.0,
+            attempted: 2,
+            correct: 1,
+            subset_correct: Some(0.5),
+        };
         assert_eq!(diff.refusals, refusals);
         assert!((diff.accuracy.value - 1.0 / 8.0).abs() < 1e-12);
         assert!((diff.not_attempted.value + 2.0 / 8.0).abs() < 1e-12);
-        assert!(diff.accuracy.low < diff.accuracy.value && diff.accuracy.value < diff.accuracy.high);
-        let ranges: Vec<_> = diff.by_popularity.iter().map(|group| (group.quarter, group.from, group.to)).collect();
-        let quarters = [(Some(1), 93, 94), (Some(2), 95, 96), (Some(3), 97, 98), (Some(4), 99, 100)];
+        assert!(
+            diff.accuracy.low < diff.accuracy.value && diff.accuracy.value < diff.accuracy.high
+        );
+        let ranges: Vec<_> =
+            diff.by_popularity.iter().map(|group| (group.quarter, group.from, group.to)).collect();
+        let quarters =
+            [(Some(1), 93, 94), (Some(2), 95, 96), (Some(3), 97, 98), (Some(4), 99, 100)];
         assert_eq!(ranges[..4], quarters, "the last question is the least popular one");
         assert_eq!(ranges[4..], [(None, 93, 100)]);
         // Questions 3 and 4: nobody right, then both.
         assert_eq!(diff.by_popularity[2].grades.map(|grades| grades.correct), [0, 2]);
-        let differences: Vec<f64> = diff.by_popularity.iter().map(|group| group.accuracy.value).collect();
+        let differences: Vec<f64> =
+            diff.by_popularity.iter().map(|group| group.accuracy.value).collect();
         assert_eq!(differences, [0.0, 0.0, 1.0, -0.5, 0.125]);
         assert_eq!(diff.by_popularity[4].accuracy, diff.accuracy);
     }
@@ -333,8 +358,12 @@ mod tests {
     fn a_question_that_both_refused_or_the_second_alone_is_in_no_subset() {
         let first = answers(&[NotAttempted, Good, NotAttempted, NotAttempted]);
         let second = answers(&[NotAttempted, NotAttempted, Good, Bad]);
-        let Refusals { first, second, attempted, correct, subset_correct } = diff(&first, &second, 1).unwrap().refusals;
-        assert_eq!((first, second, attempted, correct, subset_correct), (0.75, 0.5, 2, 1, Some(0.5)));
+        let Refusals { first, second, attempted, correct, subset_correct } =
+            diff(&first, &second, 1).unwrap().refusals;
+        assert_eq!(
+            (first, second, attempted, correct, subset_correct),
+            (0.75, 0.5, 2, 1, Some(0.5))
+        );
         let none = answers(&[Good, Bad]);
         assert_eq!(diff(&none, &none, 1).unwrap().refusals.subset_correct, None);
     }
@@ -343,24 +372,36 @@ mod tests {
     fn equally_popular_questions_stay_together() {
         let sizes = |popularity: [Option<u64>; 8]| -> Vec<(Option<usize>, u64, u64, usize)> {
             let mut answers = answers(&[Good; 8]);
-            answers.iter_mut().zip(popularity).for_each(|(answer, popularity)| answer.popularity = popularity);
+            answers
+                .iter_mut()
+                .zip(popularity)
+                .for_each(|(answer, popularity)| answer.popularity = popularity);
             let groups = diff(&answers, &answers, 1).unwrap().by_popularity;
-            groups.iter().map(|group| (group.quarter, group.from, group.to, group.grades[0].total())).collect()
+            groups
+                .iter()
+                .map(|group| (group.quarter, group.from, group.to, group.grades[0].total()))
+                .collect()
         };
         assert_eq!(sizes([Some(5); 8]), [(Some(4), 5, 5, 8), (None, 5, 5, 8)]);
         // Cut at the third, fifth and seventh of them: 2, 2 and 4.
         let tied = [2, 9, 2, 1, 4, 2, 3, 2].map(Some);
-        let expected = [(Some(1), 1, 1, 1), (Some(3), 2, 3, 5), (Some(4), 4, 9, 2), (None, 1, 9, 8)];
+        let expected =
+            [(Some(1), 1, 1, 1), (Some(3), 2, 3, 5), (Some(4), 4, 9, 2), (None, 1, 9, 8)];
         assert_eq!(sizes(tied), expected);
         assert_eq!(sizes([None; 8]), []);
-        assert_eq!(sizes([None, None, None, Some(7), None, None, None, None]), [(Some(4), 7, 7, 1), (None, 7, 7, 1)]);
+        assert_eq!(
+            sizes([None, None, None, Some(7), None, None, None, None]),
+            [(Some(4), 7, 7, 1), (None, 7, 7, 1)]
+        );
     }
 
     #[test]
     fn an_interval_narrows_with_the_questions() {
         let width = |times: usize| {
             let [first, second] = [[Good, Bad, Bad, Good], [Good, Good, Bad, Bad]];
-            let accuracy = diff(&answers(&first.repeat(times)), &answers(&second.repeat(times)), 1).unwrap().accuracy;
+            let accuracy = diff(&answers(&first.repeat(times)), &answers(&second.repeat(times)), 1)
+                .unwrap()
+                .accuracy;
             assert!(accuracy.low < 0.0 && accuracy.high > 0.0, "{accuracy:?}");
             accuracy.high - accuracy.low
         };
@@ -378,7 +419,10 @@ mod tests {
         let mut other = two.clone();
         other[1].question = "?".into();
         assert!(matches!(diff(&two, &other, 1), Err(DiffError::OtherQuestion { line: 2, .. })));
-        assert!(matches!(diff(&two, &two[..1], 1), Err(DiffError::OtherLength { first: 2, second: 1 })));
+        assert!(matches!(
+            diff(&two, &two[..1], 1),
+            Err(DiffError::OtherLength { first: 2, second: 1 })
+        ));
         assert!(matches!(diff(&[], &[], 1), Err(DiffError::Empty)));
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use corver_core::response::AnswerRule;
 use corver_core::{
-    Compatibility, Graders, Label, PartError, Question, RewardSettings, Rollout, Sampler, Scorers, SentenceTrace,
-    StepError, score,
+    Compatibility, Graders, Label, PartError, Question, RewardSettings, Rollout, Sampler, Scorers,
+    SentenceTrace, StepError, score,
 };
 use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
@@ -82,10 +82,12 @@ pub struct Evaluation {
     pub grades: Grades,
     /// Share of right answers.
     pub accuracy: f64,
-    /// Where several answers were drawn: k → the probability that one of k is right, for powers of two.
+    /// Where several answers were drawn: k → the probability that one of k is right, for powers of
+    /// two.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pass_at: BTreeMap<usize, f64>,
-    /// Share of completions that say that they do not know. This and the next two make up what is not attempted.
+    /// Share of completions that say that they do not know. This and the next two make up what is
+    /// not attempted.
     pub refusal_rate: f64,
     /// Share of completions whose tokens were used up before an answer.
     pub cut_off_rate: f64,
@@ -95,8 +97,8 @@ pub struct Evaluation {
     pub f1: f64,
     /// Share of completions that keep the template.
     pub format_rate: f64,
-    /// Of the sentences that a count decided, the share whose entities occur together in the corpus at all; `None` where
-    /// no count decided any.
+    /// Of the sentences that a count decided, the share whose entities occur together in the corpus
+    /// at all; `None` where no count decided any.
     pub supported_rate: Option<f64>,
     /// Sentences that a count decided.
     pub counted_sentences: usize,
@@ -110,9 +112,9 @@ pub struct Evaluation {
     pub mean_length: f64,
 }
 
-/// Answers `questions` and grades the answers; with `scorers`, also asks whether their sentences are supported by the corpus, unless
-/// the rule asks for more than counts: an evaluation calls no verifier.
-/// `progress` is given the number of questions answered so far.
+/// Answers `questions` and grades the answers; with `scorers`, also asks whether their sentences
+/// are supported by the corpus, unless the rule asks for more than counts: an evaluation calls no
+/// verifier. `progress` is given the number of questions answered so far.
 ///
 /// # Errors
 /// Where a part fails.
@@ -128,8 +130,9 @@ pub fn evaluate(
     let samples = settings.samples.max(1);
     let mut answers = Vec::with_capacity(questions.len() * samples);
     for (n, batch) in questions.chunks((settings.batch / samples).max(1)).enumerate() {
-        let rollouts =
-            policy.sample(batch, &settings.sampling(), seed_of_step(seed, n)).map_err(EvaluateError::Sample)?;
+        let rollouts = policy
+            .sample(batch, &settings.sampling(), seed_of_step(seed, n))
+            .map_err(EvaluateError::Sample)?;
         let sentences = match scorers.as_deref_mut() {
             Some(scorers) if scorers.sentence_scorer.asks().is_empty() => {
                 judged(&rollouts, batch, scorers, compatibility).map_err(EvaluateError::Score)?
@@ -139,7 +142,8 @@ pub fn evaluate(
         for (n, (rollout, sentences)) in rollouts.into_iter().zip(sentences).enumerate() {
             let Question { question, golds, popularity, .. } = &batch[rollout.question];
             let grade = rule.grade(&rollout.text, golds);
-            let missing = (grade == Label::NotAttempted).then(|| missing(&rollout.text, rollout.finished, rule));
+            let missing = (grade == Label::NotAttempted)
+                .then(|| missing(&rollout.text, rollout.finished, rule));
             answers.push(GradedAnswer {
                 grade,
                 missing,
@@ -157,7 +161,8 @@ pub fn evaluate(
     Ok((summarize(&answers, samples, compatibility), answers))
 }
 
-/// The sentences of each completion, with what the run's rule says to them. The run's judge and format check are not asked.
+/// The sentences of each completion, with what the run's rule says to them. The run's judge and
+/// format check are not asked.
 fn judged(
     rollouts: &[Rollout],
     questions: &[Question],
@@ -179,7 +184,11 @@ fn judged(
 
 /// The figures of a question set's answers, of which there are `samples` to a question.
 #[must_use]
-pub fn summarize(answers: &[GradedAnswer], samples: usize, compatibility: Compatibility) -> Evaluation {
+pub fn summarize(
+    answers: &[GradedAnswer],
+    samples: usize,
+    compatibility: Compatibility,
+) -> Evaluation {
     let mut grades = Grades::default();
     answers.iter().for_each(|answer| grades.add(answer.grade));
     let counts: Vec<u64> = answers
@@ -187,11 +196,15 @@ pub fn summarize(answers: &[GradedAnswer], samples: usize, compatibility: Compat
         .flat_map(|answer| &answer.sentences)
         .filter_map(|sentence| sentence.verdict.as_ref()?.count)
         .collect();
-    let share = |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let share =
+        |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
     let keeps_format = |answer: &&GradedAnswer| keeps_format(&answer.completion, compatibility);
-    let missing = |why| share(answers.iter().filter(|answer| answer.missing == Some(why)).count(), answers.len());
+    let missing = |why| {
+        share(answers.iter().filter(|answer| answer.missing == Some(why)).count(), answers.len())
+    };
     let told = |number: fn(&Told) -> usize| {
-        let told: Option<usize> = answers.iter().map(|answer| answer.told.as_ref().map(number)).sum();
+        let told: Option<usize> =
+            answers.iter().map(|answer| answer.told.as_ref().map(number)).sum();
         told.map(|told| share(told, answers.len()))
     };
     Evaluation {
@@ -212,19 +225,24 @@ pub fn summarize(answers: &[GradedAnswer], samples: usize, compatibility: Compat
     }
 }
 
-/// k → the mean over the questions of 1 − C(n−c, k) / C(n, k), where c of n answers are right: what k answers would contain, without
-/// the bias of counting the first k (Chen et al. 2021). Empty for one answer a question.
+/// k → the mean over the questions of 1 − C(n−c, k) / C(n, k), where c of n answers are right: what
+/// k answers would contain, without the bias of counting the first k (Chen et al. 2021). Empty for
+/// one answer a question.
 fn pass_at(answers: &[GradedAnswer], samples: usize) -> BTreeMap<usize, f64> {
     if samples < 2 || answers.is_empty() {
         return BTreeMap::new();
     }
-    let right = |answers: &[GradedAnswer]| answers.iter().filter(|answer| answer.grade == Label::Good).count();
-    let wrong: Vec<usize> = answers.chunks(samples).map(|answers| samples - right(answers)).collect();
+    let right = |answers: &[GradedAnswer]| {
+        answers.iter().filter(|answer| answer.grade == Label::Good).count()
+    };
+    let wrong: Vec<usize> =
+        answers.chunks(samples).map(|answers| samples - right(answers)).collect();
     let all_wrong = |wrong: usize, k: usize| -> f64 {
         (0..k).map(|drawn| wrong.saturating_sub(drawn) as f64 / (samples - drawn) as f64).product()
     };
     let powers = std::iter::successors(Some(1), |k| Some(2 * k)).take_while(|&k| k <= samples);
-    let mean = |k| wrong.iter().map(|&wrong| 1.0 - all_wrong(wrong, k)).sum::<f64>() / wrong.len() as f64;
+    let mean =
+        |k| wrong.iter().map(|&wrong| 1.0 - all_wrong(wrong, k)).sum::<f64>() / wrong.len() as f64;
     powers.map(|k| (k, mean(k))).collect()
 }
 
@@ -238,11 +256,19 @@ mod tests {
     struct Undecided;
 
     impl Sampler for Undecided {
-        fn sample(&mut self, questions: &[Question], sampling: &Sampling, _: u64) -> Result<Vec<Rollout>, PartError> {
+        fn sample(
+            &mut self,
+            questions: &[Question],
+            sampling: &Sampling,
+            _: u64,
+        ) -> Result<Vec<Rollout>, PartError> {
             let many = 0..questions.len() * sampling.num_generations;
             let said = |n: usize| Rollout {
                 question: n / sampling.num_generations,
-                text: format!("<answer>{}</answer>", if n.is_multiple_of(2) { "Rome" } else { "Oslo" }),
+                text: format!(
+                    "<answer>{}</answer>",
+                    if n.is_multiple_of(2) { "Rome" } else { "Oslo" }
+                ),
                 tokens: vec![0],
                 log_probs: vec![0.0],
                 token_spans: vec![None],
@@ -254,16 +280,22 @@ mod tests {
 
     #[test]
     fn several_answers_give_pass_at_k() {
-        let question = |gold: &str| Question { question: "q".into(), golds: vec![gold.into()], ..Question::default() };
+        let question = |gold: &str| Question {
+            question: "q".into(),
+            golds: vec![gold.into()],
+            ..Question::default()
+        };
         let settings = EvaluateSettings { samples: 4, batch: 8, ..EvaluateSettings::default() };
-        let plan = EvaluatePlan { settings, compatibility: Compatibility::Paper, truth: None, seed: 1 };
+        let plan =
+            EvaluatePlan { settings, compatibility: Compatibility::Paper, truth: None, seed: 1 };
         let questions = [question("Rome"), question("Paris"), question("Oslo")];
         let mut seen = Vec::new();
         let (evaluation, answers) =
             evaluate(&mut Undecided, None, &questions, &plan, &mut |done| seen.push(done)).unwrap();
         assert_eq!((answers.len(), evaluation.accuracy, seen), (12, 4.0 / 12.0, vec![2, 3]));
         assert_eq!(answers[6].sample, Some(2));
-        // Two of four are right: of two drawn, one is with 1 − (2/4)(1/3); of four surely. A third of the questions never.
+        // Two of four are right: of two drawn, one is with 1 − (2/4)(1/3); of four surely. A third
+        // of the questions never.
         let expected = [(1, 1.0 / 3.0), (2, 2.0 / 3.0 * 5.0 / 6.0), (4, 2.0 / 3.0)];
         for ((k, got), (wanted_k, wanted)) in evaluation.pass_at.iter().zip(expected) {
             assert!(*k == wanted_k && (got - wanted).abs() < 1e-12, "{:?}", evaluation.pass_at);

@@ -73,7 +73,8 @@ pub struct Found {
 }
 
 impl Found {
-    /// Share of what was found that is gold, with Wilson's 95 % interval; 1 where nothing was found.
+    /// Share of what was found that is gold, with Wilson's 95 % interval; 1 where nothing was
+    /// found.
     #[must_use]
     pub fn precision(&self) -> (f64, (f64, f64)) {
         (share(self.right, self.found), wilson(self.right, self.found))
@@ -112,8 +113,10 @@ pub fn compare_triplets(gold: &[GoldSentence], found: &[Vec<Triplet>]) -> Extrac
     for (gold, found) in gold.iter().zip(found) {
         let gold: HashSet<[String; 3]> =
             gold.triplets.iter().map(|triplet| triplet.each_ref().map(|s| plain(s))).collect();
-        let found: HashSet<[String; 3]> =
-            found.iter().map(|triplet| [&triplet.head, &triplet.relation, &triplet.tail].map(|s| plain(s))).collect();
+        let found: HashSet<[String; 3]> = found
+            .iter()
+            .map(|triplet| [&triplet.head, &triplet.relation, &triplet.tail].map(|s| plain(s)))
+            .collect();
         quality.triplets.add(&found, &gold);
         let pairs = |all: &HashSet<[String; 3]>| -> HashSet<[String; 2]> {
             all.iter().map(|[head, _, tail]| [head.clone(), tail.clone()]).collect()
@@ -141,9 +144,13 @@ mod tests {
             sentence: "x".into(),
             triplets: triplets.iter().map(|triplet| triplet.map(str::to_owned)).collect(),
         };
-        let gold = [gold(&[["Ada", "was born in", "London"], ["Ada", "wrote", "Notes"]]), gold(&[])];
+        let gold =
+            [gold(&[["Ada", "was born in", "London"], ["Ada", "wrote", "Notes"]]), gold(&[])];
         let found = [
-            vec![triplet("ada ", "Was born in", "London"), triplet("Ada", "is the author of", "Notes")],
+            vec![
+                triplet("ada ", "Was born in", "London"),
+                triplet("Ada", "is the author of", "Notes"),
+            ],
             vec![triplet("a", "b", "c")],
         ];
         let quality = compare_triplets(&gold, &found);
@@ -157,7 +164,11 @@ mod tests {
     #[test]
     fn lines_of_another_form_are_named() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), "{\"sentence\": \"a\", \"triplets\": []}\n\n{\"sentence\": 1}\n").unwrap();
+        std::fs::write(
+            file.path(),
+            "{\"sentence\": \"a\", \"triplets\": []}\n\n{\"sentence\": 1}\n",
+        )
+        .unwrap();
         let error = read_gold(file.path()).unwrap_err().to_string();
         assert!(error.contains(":3:") && error.contains("triplets"), "{error}");
     }

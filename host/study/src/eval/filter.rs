@@ -1,4 +1,5 @@
-//! The learning-zone self-filter: which questions can teach a policy anything (paper, App. self-filter).
+//! The learning-zone self-filter: which questions can teach a policy anything (paper, App.
+//! self-filter).
 
 use corver_core::question::QuestionRecord;
 use corver_core::response::AnswerRule;
@@ -12,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use crate::run::data_order::seed_of_step;
 use crate::run::{RunDir, RunDirError};
 
-/// What every question was found to be, a line each: an [`Answered`], with the number of the question as `step`.
+/// What every question was found to be, a line each: an [`Answered`], with the number of the
+/// question as `step`.
 pub const ANSWERED: &str = "answered.jsonl";
 /// The questions that are kept, a line each: what a run trains on.
 pub const KEPT: &str = "questions.jsonl";
@@ -101,11 +103,13 @@ pub struct Filtered {
     pub by_num_correct: Vec<usize>,
 }
 
-/// Tries every question with the policy and writes [`ANSWERED`], [`KEPT`] and the summary into the folder; goes on where an earlier
-/// call was broken off. `progress` is given the number of questions that have been answered.
+/// Tries every question with the policy and writes [`ANSWERED`], [`KEPT`] and the summary into the
+/// folder; goes on where an earlier call was broken off. `progress` is given the number of
+/// questions that have been answered.
 ///
 /// # Errors
-/// Where the policy fails or the folder cannot be written. The questions answered before stay answered.
+/// Where the policy fails or the folder cannot be written. The questions answered before stay
+/// answered.
 pub fn filter(
     policy: &mut dyn Sampler,
     questions: &[Question],
@@ -119,10 +123,12 @@ pub fn filter(
     for batch in questions[answered.len()..].chunks(settings.batch) {
         let done = answered.len();
         let sampled = policy.sample(batch, sampling, seed_of_step(*seed, done / settings.batch));
-        let rollouts = sampled.map_err(|source| FilterError::Sample { number: done + 1, source })?;
+        let rollouts =
+            sampled.map_err(|source| FilterError::Sample { number: done + 1, source })?;
         answered.extend(batch.iter().enumerate().map(|(n, question)| {
             let own = rollouts.iter().filter(|rollout| rollout.question == n);
-            let num_correct = own.filter(|rollout| is_right(rollout, &question.golds, *compatibility)).count();
+            let num_correct =
+                own.filter(|rollout| is_right(rollout, &question.golds, *compatibility)).count();
             let zone = Zone::of(num_correct, sampling.num_generations);
             Answered { step: done + n + 1, question: question.question.clone(), num_correct, zone }
         }));
@@ -142,7 +148,12 @@ pub fn filter(
     run.write_lines(KEPT, &kept)?;
     let mut by_num_correct = vec![0; settings.num_generations + 1];
     num_correct.iter().for_each(|&n| by_num_correct[n] += 1);
-    let filtered = Filtered { questions: questions.len(), kept: kept.len(), anchors: anchors.len(), by_num_correct };
+    let filtered = Filtered {
+        questions: questions.len(),
+        kept: kept.len(),
+        anchors: anchors.len(),
+        by_num_correct,
+    };
     run.finish(&filtered)?;
     Ok(filtered)
 }
@@ -165,7 +176,8 @@ fn is_right(rollout: &Rollout, golds: &[String], compatibility: Compatibility) -
 /// Draws anchors among the mastered questions that are not kept anyway.
 fn anchors(num_correct: &[usize], settings: &FilterSettings, seed: u64) -> Vec<usize> {
     let is_mastered = |&n: &usize| {
-        Zone::of(num_correct[n], settings.num_generations) == Zone::Mastered && !settings.keeps(num_correct[n])
+        Zone::of(num_correct[n], settings.num_generations) == Zone::Mastered
+            && !settings.keeps(num_correct[n])
     };
     let mut mastered: Vec<usize> = (0..num_correct.len()).filter(is_mastered).collect();
     mastered.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
@@ -181,7 +193,10 @@ mod tests {
     fn the_learning_zone_lies_between_never_and_always() {
         let settings = FilterSettings::default();
         assert_eq!([0, 1, 15, 16].map(|n| settings.keeps(n)), [false, true, true, false]);
-        assert_eq!([0, 1, 16].map(|n| Zone::of(n, 16)), [Zone::Zero, Zone::LearningZone, Zone::Mastered]);
+        assert_eq!(
+            [0, 1, 16].map(|n| Zone::of(n, 16)),
+            [Zone::Zero, Zone::LearningZone, Zone::Mastered]
+        );
     }
 
     #[test]

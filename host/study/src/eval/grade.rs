@@ -1,4 +1,5 @@
-//! What an evaluation says of completions beside their grades ([`AnswerRule`]), and the shares of a graded set.
+//! What an evaluation says of completions beside their grades ([`AnswerRule`]), and the shares of a
+//! graded set.
 
 use corver_core::response::{AnswerRule, templated_reasoning};
 use corver_core::template::{ANSWER, THINK};
@@ -73,7 +74,8 @@ impl Grades {
         if self.total() == 0 { 0.0 } else { part as f64 / self.total() as f64 }
     }
 
-    /// Harmonic mean of the precision on attempted questions and the recall over all; 0 where undefined.
+    /// Harmonic mean of the precision on attempted questions and the recall over all; 0 where
+    /// undefined.
     #[must_use]
     pub fn f1(&self) -> f64 {
         let attempted = self.correct + self.incorrect;

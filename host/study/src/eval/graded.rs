@@ -1,4 +1,5 @@
-//! Files of graded answers, one JSON object per line: those that `eval --out` writes, and a run's own.
+//! Files of graded answers, one JSON object per line: those that `eval --out` writes, and a run's
+//! own.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -24,7 +24,9 @@ mod tests {
 
     #[test]
     fn the_papers_calibration_table_is_reproduced() {
-        let percent = |(low, high): (f64, f64)| [(low * 1000.0).round() / 10.0, (high * 1000.0).round() / 10.0];
+        let percent = |(low, high): (f64, f64)| {
+            [(low * 1000.0).round() / 10.0, (high * 1000.0).round() / 10.0]
+        };
         assert_eq!(percent(wilson(48, 200)), [18.6, 30.4]);
         assert_eq!(percent(wilson(53, 100)), [43.3, 62.5]);
         assert_eq!(percent(wilson(162, 200)), [75.0, 85.8]);

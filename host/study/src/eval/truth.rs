@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// Knows what is true, in a world that is known altogether.
 pub trait Truth: Debug {
-    /// Whether all that the sentence states is true; `None` where it states nothing that can be decided.
+    /// Whether all that the sentence states is true; `None` where it states nothing that can be
+    /// decided.
     fn is_true(&self, sentence: &str) -> Option<bool>;
 }
 

@@ -18,14 +18,16 @@ pub struct Kappa {
     pub high: f64,
 }
 
-/// Cohen's κ of a table of counts; rows are one judge's labels, columns the other's. `None` where nothing was judged, or all agree on
-/// one label: chance alone explains that. The variance is the large-sample one of Fleiss, Cohen and Everitt (1969).
+/// Cohen's κ of a table of counts; rows are one judge's labels, columns the other's. `None` where
+/// nothing was judged, or all agree on one label: chance alone explains that. The variance is the
+/// large-sample one of Fleiss, Cohen and Everitt (1969).
 #[must_use]
 pub fn kappa<const K: usize>(table: &[[usize; K]; K]) -> Option<Kappa> {
     let total = table.iter().flatten().sum::<usize>() as f64;
     let share = |row: usize, column: usize| table[row][column] as f64 / total;
     let rows: [f64; K] = std::array::from_fn(|row| (0..K).map(|column| share(row, column)).sum());
-    let columns: [f64; K] = std::array::from_fn(|column| (0..K).map(|row| share(row, column)).sum());
+    let columns: [f64; K] =
+        std::array::from_fn(|column| (0..K).map(|row| share(row, column)).sum());
     let observed: f64 = (0..K).map(|label| share(label, label)).sum();
     let expected: f64 = (0..K).map(|label| rows[label] * columns[label]).sum();
     let left = 1.0 - expected;
@@ -34,13 +36,17 @@ pub fn kappa<const K: usize>(table: &[[usize; K]; K]) -> Option<Kappa> {
     }
     let value = (observed - expected) / left;
     let miss = 1.0 - value;
-    let agreed: f64 =
-        (0..K).map(|label| share(label, label) * (1.0 - (rows[label] + columns[label]) * miss).powi(2)).sum();
+    let agreed: f64 = (0..K)
+        .map(|label| share(label, label) * (1.0 - (rows[label] + columns[label]) * miss).powi(2))
+        .sum();
     let disputed: f64 = (0..K)
-        .flat_map(|row| (0..K).filter(move |&column| column != row).map(move |column| (row, column)))
+        .flat_map(|row| {
+            (0..K).filter(move |&column| column != row).map(move |column| (row, column))
+        })
         .map(|(row, column)| share(row, column) * (columns[row] + rows[column]).powi(2))
         .sum();
-    let variance = (agreed + miss * miss * disputed - (value - expected * miss).powi(2)) / (total * left * left);
+    let variance = (agreed + miss * miss * disputed - (value - expected * miss).powi(2))
+        / (total * left * left);
     let half = Z * variance.max(0.0).sqrt();
     Some(Kappa { value, low: (value - half).max(-1.0), high: (value + half).min(1.0) })
 }
@@ -58,7 +64,8 @@ pub struct Agreement<const K: usize> {
 }
 
 impl<const K: usize> Agreement<K> {
-    /// Counts the labels of both, in the order of `labels`; what has another label from either is left out.
+    /// Counts the labels of both, in the order of `labels`; what has another label from either is
+    /// left out.
     #[must_use]
     pub fn of<S: Subject>(labels: [S::Label; K], judged: &[Judged<'_, S>]) -> Self {
         let place = |label: S::Label| labels.iter().position(|known| *known == label);
@@ -81,7 +88,10 @@ impl<const K: usize> Agreement<K> {
 }
 
 /// serde knows arrays of a length that is known when it is built itself.
-fn rows<const K: usize, S: Serializer>(table: &[[usize; K]; K], serializer: S) -> Result<S::Ok, S::Error> {
+fn rows<const K: usize, S: Serializer>(
+    table: &[[usize; K]; K],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(table.iter().map(<[usize; K]>::as_slice))
 }
 
@@ -93,7 +103,8 @@ mod tests {
         [kappa.value, kappa.low, kappa.high].map(|value| (value * 1e4).round() / 1e4)
     }
 
-    /// SAS/STAT's example of PROC FREQ: two dermatologists on 88 patients; κ 0.3449, 95 % 0.2030 to 0.4868.
+    /// SAS/STAT's example of PROC FREQ: two dermatologists on 88 patients; κ 0.3449, 95 % 0.2030 to
+    /// 0.4868.
     #[test]
     fn a_published_table_is_reproduced() {
         let patients = [[10, 4, 1, 0], [5, 10, 12, 2], [2, 4, 12, 5], [0, 2, 6, 13]];

@@ -79,11 +79,13 @@ impl Subject for Item {
     }
 }
 
-/// Reads graded answers, with the golds of their questions. Where several questions have the same words (in PopQA, about people of the
-/// same name), the first answer is to the first of them, and so on.
+/// Reads graded answers, with the golds of their questions. Where several questions have the same
+/// words (in PopQA, about people of the same name), the first answer is to the first of them, and
+/// so on.
 ///
 /// # Errors
-/// A file that cannot be read, a line that is no answer, or one whose question is not among `questions` or has no gold.
+/// A file that cannot be read, a line that is no answer, or one whose question is not among
+/// `questions` or has no gold.
 pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, AnswerError> {
     let mut golds: HashMap<&str, Vec<&[String]>> = HashMap::new();
     for question in questions.iter().filter(|question| !question.golds.is_empty()) {
@@ -93,7 +95,11 @@ pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, Answ
     let mut items = Vec::new();
     for (index, answer) in read_graded::<GradedAnswer>(path)?.into_iter().enumerate() {
         let Some(alike) = golds.get(answer.question.as_str()) else {
-            return Err(AnswerError::NoGold { path: path.to_owned(), line: index + 1, question: answer.question });
+            return Err(AnswerError::NoGold {
+                path: path.to_owned(),
+                line: index + 1,
+                question: answer.question,
+            });
         };
         let times = asked.entry(answer.question.clone()).or_default();
         *times += usize::from(answer.sample.is_none_or(|sample| sample == 0));
@@ -125,8 +131,11 @@ mod tests {
                 r#"{{"grade": "BAD", "length": 3, "question": "Who is he?", "completion": "<answer>x</answer>"{sample}}}"#
             )
         };
-        let question =
-            |gold: &str| Question { question: "Who is he?".into(), golds: vec![gold.into()], ..Question::default() };
+        let question = |gold: &str| Question {
+            question: "Who is he?".into(),
+            golds: vec![gold.into()],
+            ..Question::default()
+        };
         let questions = [question("a painter"), question("a pilot")];
         for lines in [vec![line(None); 2], [0, 1, 0, 1].map(|sample| line(Some(sample))).to_vec()] {
             fs::write(&path, lines.join("\n")).unwrap();

@@ -1,5 +1,6 @@
-//! A second opinion: what a chat model says of graded answers, or of sentences that people label, and how far it agrees with the
-//! string match, or with the people. For validation alone; no reward comes from here (paper, App. “Optional LLM judge”).
+//! A second opinion: what a chat model says of graded answers, or of sentences that people label,
+//! and how far it agrees with the string match, or with the people. For validation alone; no reward
+//! comes from here (paper, App. “Optional LLM judge”).
 
 pub mod agreement;
 pub mod answer;

@@ -28,7 +28,9 @@ pub enum PromptError {
         expected: &'static str,
     },
     /// No reply would be right, or none wrong.
-    #[error("no word of the judge's `labels` means {missing}; there must be one for right and one for wrong")]
+    #[error(
+        "no word of the judge's `labels` means {missing}; there must be one for right and one for wrong"
+    )]
     NoLabel {
         /// The label that no word means.
         missing: String,
@@ -50,7 +52,8 @@ pub struct JudgeSettings<L> {
     /// Longest reply, in tokens.
     #[serde(default = "one_word")]
     pub max_tokens: u32,
-    /// Word → label. A reply is one of the words, in capitals or not; punctuation around it does not count.
+    /// Word → label. A reply is one of the words, in capitals or not; punctuation around it does
+    /// not count.
     pub labels: BTreeMap<String, L>,
 }
 
@@ -79,7 +82,8 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
         if !shown.iter().any(|field| self.prompt.contains(field)) {
             return Err(PromptError::NothingShown { shown });
         }
-        let missing = S::NEEDED.into_iter().find(|label| !self.labels.values().any(|known| known == label));
+        let missing =
+            S::NEEDED.into_iter().find(|label| !self.labels.values().any(|known| known == label));
         missing.map_or(Ok(()), |missing| Err(PromptError::NoLabel { missing: missing.to_string() }))
     }
 
@@ -90,7 +94,13 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
         let system = system.map(|content| Message { role: Role::System, content });
         let user = Message { role: Role::User, content: self.filled_in(subject) };
         let messages = system.into_iter().chain([user]).collect();
-        Prompt { messages, temperature: self.temperature, top_p: 1.0, max_tokens: self.max_tokens, seed: None }
+        Prompt {
+            messages,
+            temperature: self.temperature,
+            top_p: 1.0,
+            max_tokens: self.max_tokens,
+            seed: None,
+        }
     }
 
     /// The prompt with a subject's fields. What stands in braces in a subject stays as it is.
@@ -99,7 +109,9 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
         while let Some(at) = rest.find('{') {
             let (before, from) = rest.split_at(at);
             prompt.push_str(before);
-            let field = S::FIELDS.iter().find_map(|field| Some((field, from.strip_prefix(&in_braces(field))?)));
+            let field = S::FIELDS
+                .iter()
+                .find_map(|field| Some((field, from.strip_prefix(&in_braces(field))?)));
             match field {
                 Some((field, after)) => {
                     prompt.push_str(&subject.field(field));
@@ -118,7 +130,10 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
     #[must_use]
     pub fn read(&self, reply: &str) -> Option<L> {
         let word = reply.trim_matches(|c: char| !c.is_alphanumeric());
-        self.labels.iter().find(|(known, _)| known.eq_ignore_ascii_case(word)).map(|(_, label)| *label)
+        self.labels
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(word))
+            .map(|(_, label)| *label)
     }
 }
 
@@ -130,9 +145,19 @@ mod tests {
     use super::*;
 
     fn judge(prompt: &str) -> JudgeSettings<Label> {
-        let labels = [("CORRECT", Label::Good), ("INCORRECT", Label::Bad), ("NOT_ATTEMPTED", Label::NotAttempted)];
+        let labels = [
+            ("CORRECT", Label::Good),
+            ("INCORRECT", Label::Bad),
+            ("NOT_ATTEMPTED", Label::NotAttempted),
+        ];
         let labels = labels.map(|(word, label)| (word.to_owned(), label)).into();
-        JudgeSettings { system: String::new(), prompt: prompt.into(), temperature: 0.0, max_tokens: 16, labels }
+        JudgeSettings {
+            system: String::new(),
+            prompt: prompt.into(),
+            temperature: 0.0,
+            max_tokens: 16,
+            labels,
+        }
     }
 
     #[test]
@@ -147,11 +172,19 @@ mod tests {
         let asked = judge("Q {question} G {golds} A {answer} {x} {").prompt_for(&item);
         let user = |content: &str| Message { role: Role::User, content: content.into() };
         assert_eq!(asked.messages, [user("Q who {answer}? G a; b A {golds} {x} {")]);
-        let told = JudgeSettings { system: "Be strict.".into(), temperature: 0.5, max_tokens: 4, ..judge("{answer}") };
+        let told = JudgeSettings {
+            system: "Be strict.".into(),
+            temperature: 0.5,
+            max_tokens: 4,
+            ..judge("{answer}")
+        };
         let asked = told.prompt_for(&item);
         let system = Message { role: Role::System, content: "Be strict.".into() };
         assert_eq!(asked.messages, [system, user("{golds}")]);
-        assert_eq!((asked.temperature, asked.top_p, asked.max_tokens, asked.seed), (0.5, 1.0, 4, None));
+        assert_eq!(
+            (asked.temperature, asked.top_p, asked.max_tokens, asked.seed),
+            (0.5, 1.0, 4, None)
+        );
     }
 
     #[test]
@@ -170,7 +203,10 @@ mod tests {
         let told = |judge: &JudgeSettings<Label>| judge.check::<Item>().unwrap_err().to_string();
         assert!(judge("{answer}").check::<Item>().is_ok());
         assert!(told(&judge("{question}")).contains("write {answer} or {completion}"));
-        assert!(told(&JudgeSettings { temperature: f32::NAN, ..judge("{answer}") }).contains("temperature"));
+        assert!(
+            told(&JudgeSettings { temperature: f32::NAN, ..judge("{answer}") })
+                .contains("temperature")
+        );
         assert!(told(&JudgeSettings { max_tokens: 0, ..judge("{answer}") }).contains("max_tokens"));
         let mut mild = judge("{answer}");
         mild.labels.remove("INCORRECT");

@@ -1,4 +1,5 @@
-//! Sentences of a calibration sheet, beside the people who labelled it. The model is shown the sentence and nothing else.
+//! Sentences of a calibration sheet, beside the people who labelled it. The model is shown the
+//! sentence and nothing else.
 
 use std::borrow::Cow;
 
@@ -37,7 +38,8 @@ pub struct SentenceFindings {
     pub affirmed_by_count: Option<Calibration>,
     /// The people's labels by count: P(correct). `None` where they gave none that says anything.
     pub correct_by_count: Option<Calibration>,
-    /// Its labels of the sentences that people found wrong, by count: the share that it affirms all the same.
+    /// Its labels of the sentences that people found wrong, by count: the share that it affirms all
+    /// the same.
     pub missed_by_count: Option<Calibration>,
     /// Of sentences that both call correct or incorrect. `None` where there is none.
     #[serde(flatten)]
@@ -60,7 +62,9 @@ impl SentenceFindings {
             affirmed: model(Label::Correct),
             rejected: model(Label::Incorrect),
             affirmed_by_count: by_count(judged.iter().map(of_model))?,
-            correct_by_count: by_count(judged.iter().map(|one| (one.subject.clone(), one.subject.label)))?,
+            correct_by_count: by_count(
+                judged.iter().map(|one| (one.subject.clone(), one.subject.label)),
+            )?,
             missed_by_count: by_count(people(Label::Incorrect).map(of_model))?,
             unclear: people(Label::Unclear).count(),
             agreement: Some(agreement).filter(|agreement| agreement.labelled() > 0),
@@ -72,7 +76,9 @@ impl SentenceFindings {
 ///
 /// # Errors
 /// Where buckets overlap.
-pub fn by_count(labelled: impl IntoIterator<Item = (Row, Option<Label>)>) -> Result<Option<Calibration>, TableError> {
+pub fn by_count(
+    labelled: impl IntoIterator<Item = (Row, Option<Label>)>,
+) -> Result<Option<Calibration>, TableError> {
     let rows = labelled.into_iter().map(|(row, label)| Row { label, ..row }).collect();
     match calibrate(&Annotated { rows, ..Annotated::default() }) {
         Err(TableError::NoLabels { .. }) => Ok(None),
@@ -86,9 +92,11 @@ mod tests {
     use super::*;
     use crate::calibrate::sheet::tests::row;
 
-    const LABELS: [Option<Label>; 4] = [Some(Label::Correct), Some(Label::Incorrect), Some(Label::Unclear), None];
+    const LABELS: [Option<Label>; 4] =
+        [Some(Label::Correct), Some(Label::Incorrect), Some(Label::Unclear), None];
 
-    /// So many sentences of each count, by the people's label (row) and the model's (column), in the order of `LABELS`.
+    /// So many sentences of each count, by the people's label (row) and the model's (column), in
+    /// the order of `LABELS`.
     fn findings(sheet: &[(u64, [[usize; 4]; 4])]) -> SentenceFindings {
         let mut rows = Vec::new();
         for (count, table) in sheet {
@@ -97,29 +105,41 @@ mod tests {
                 rows.extend((0..table[people][model]).map(one));
             }
         }
-        let judged: Vec<_> = rows.iter().map(|(subject, model)| Judged { subject, model: *model, reply: "" }).collect();
+        let judged: Vec<_> = rows
+            .iter()
+            .map(|(subject, model)| Judged { subject, model: *model, reply: "" })
+            .collect();
         SentenceFindings::of(&judged).unwrap()
     }
 
     #[test]
     fn the_papers_missed_sentences_are_counted() {
-        // 152 of 200 sentences of count 0 are wrong, and 25 of these are affirmed (App. case study); the rest is made up.
+        // 152 of 200 sentences of count 0 are wrong, and 25 of these are affirmed (App. case
+        // study); the rest is made up.
         let zero = [[40, 8, 0, 0], [25, 127, 0, 0], [3, 2, 0, 0], [1, 0, 0, 1]];
         let many = [[9, 1, 1, 1], [4, 6, 0, 2], [0; 4], [0; 4]];
         let found = findings(&[(0, zero), (20, many)]);
         assert_eq!((found.affirmed, found.rejected, found.unclear), (82, 144, 5));
         let shares = |calibration: &Option<Calibration>| -> Vec<(u64, u64)> {
-            calibration.as_ref().unwrap().buckets.iter().map(|bucket| (bucket.share.correct, bucket.share.n)).collect()
+            calibration
+                .as_ref()
+                .unwrap()
+                .buckets
+                .iter()
+                .map(|bucket| (bucket.share.correct, bucket.share.n))
+                .collect()
         };
         assert_eq!(shares(&found.affirmed_by_count), [(69, 206), (13, 20)]);
         assert_eq!(shares(&found.correct_by_count), [(48, 200), (12, 24)]);
         assert_eq!(shares(&found.missed_by_count), [(25, 152), (4, 10)]);
-        // Wilson's interval of 25 in 152: (25/152 + z²/304 ± z √(25·127/152³ + z²/304²)) / (1 + z²/152).
+        // Wilson's interval of 25 in 152: (25/152 + z²/304 ± z √(25·127/152³ + z²/304²)) / (1 +
+        // z²/152).
         let share = found.missed_by_count.unwrap().buckets[0].share;
         assert_eq!([share.low, share.high].map(|end| (end * 1e3).round() / 1e3), [0.114, 0.232]);
         let agreement = found.agreement.unwrap();
         assert_eq!(agreement.table, [[49, 9], [29, 133]]);
-        // Observed 182/220; expected (58·78 + 162·142)/220² = 27528/48400; κ = (40040 − 27528)/(48400 − 27528) = 12512/20872.
+        // Observed 182/220; expected (58·78 + 162·142)/220² = 27528/48400; κ = (40040 −
+        // 27528)/(48400 − 27528) = 12512/20872.
         assert!((agreement.agreement - 182.0 / 220.0).abs() < 1e-12);
         assert!((agreement.kappa.unwrap().value - 12512.0 / 20872.0).abs() < 1e-12);
     }
@@ -135,8 +155,15 @@ mod tests {
     #[test]
     fn the_model_is_shown_the_sentence_alone() {
         let prompt = "{question} {sentence} {golds}".to_owned();
-        let labels = [("YES".to_owned(), Label::Correct), ("NO".to_owned(), Label::Incorrect)].into();
-        let judge = JudgeSettings { system: String::new(), prompt, temperature: 0.0, max_tokens: 16, labels };
+        let labels =
+            [("YES".to_owned(), Label::Correct), ("NO".to_owned(), Label::Incorrect)].into();
+        let judge = JudgeSettings {
+            system: String::new(),
+            prompt,
+            temperature: 0.0,
+            max_tokens: 16,
+            labels,
+        };
         assert!(judge.check::<Row>().is_ok());
         let asked = judge.prompt_for(&row(1, 0, None)).messages;
         assert_eq!(asked[0].content, "{question} Sentence 1. {golds}");

@@ -27,7 +27,9 @@ impl Prices {
     #[must_use]
     pub fn are_valid(&self) -> bool {
         let Self { count, nli, passages, prompt, completion } = self;
-        [count, nli, passages, prompt, completion].into_iter().all(|price| price.is_finite() && *price >= 0.0)
+        [count, nli, passages, prompt, completion]
+            .into_iter()
+            .all(|price| price.is_finite() && *price >= 0.0)
     }
 }
 
@@ -51,7 +53,10 @@ pub struct Asked {
 impl Asked {
     /// The tokens, of a sum over steps.
     pub(super) fn usage(&self) -> Usage {
-        Usage { prompt_tokens: self.prompt_tokens as u64, completion_tokens: self.completion_tokens as u64 }
+        Usage {
+            prompt_tokens: self.prompt_tokens as u64,
+            completion_tokens: self.completion_tokens as u64,
+        }
     }
 
     /// Money, in the currency of the prices.
@@ -104,9 +109,11 @@ impl Add for Asked {
     }
 }
 
-/// A step's questions and the seconds that they took. Counts are always there, the others where something was asked.
+/// A step's questions and the seconds that they took. Counts are always there, the others where
+/// something was asked.
 pub(super) fn record(asked: &Tallies, put: &mut impl FnMut(&str, f64) -> Option<Value>) {
-    let Tallies { count, nli, chat, passages, usage: Usage { prompt_tokens, completion_tokens } } = asked;
+    let Tallies { count, nli, chat, passages, usage: Usage { prompt_tokens, completion_tokens } } =
+        asked;
     put("verify/count", count.asked as f64);
     put("seconds/count", count.seconds);
     for (kind, tally) in [("nli", nli), ("chat", chat), ("passages", passages)] {
@@ -128,12 +135,19 @@ mod tests {
 
     use super::*;
 
-    const PRICES: Prices = Prices { count: 0.1, nli: 0.5, passages: 2.0, prompt: 3.0, completion: 10.0 };
+    const PRICES: Prices =
+        Prices { count: 0.1, nli: 0.5, passages: 2.0, prompt: 3.0, completion: 10.0 };
 
     #[test]
     fn the_cost_is_by_a_thousand_questions_and_a_million_tokens() {
-        let asked =
-            Asked { count: 500.0, nli: 40.0, chat: 9.0, passages: 10.0, prompt_tokens: 2e5, completion_tokens: 1e4 };
+        let asked = Asked {
+            count: 500.0,
+            nli: 40.0,
+            chat: 9.0,
+            passages: 10.0,
+            prompt_tokens: 2e5,
+            completion_tokens: 1e4,
+        };
         // By hand: 0.05 + 0.02 + 0.02 + 0.6 + 0.1; a chat costs its tokens.
         assert!((asked.cost(&PRICES) - 0.79).abs() < 1e-12);
         assert_eq!(asked.cost(&Prices::default()), 0.0);
@@ -147,9 +161,16 @@ mod tests {
         let mut line = Map::new();
         record(&tallies, &mut |name, value| line.insert(name.to_owned(), json!(value)));
         let names: Vec<&str> = line.keys().map(String::as_str).collect();
-        let expected = ["seconds/chat", "seconds/count", "verify/chat", "verify/completion_tokens", "verify/count"];
+        let expected = [
+            "seconds/chat",
+            "seconds/count",
+            "verify/chat",
+            "verify/completion_tokens",
+            "verify/count",
+        ];
         assert_eq!(names, [&expected[..], &["verify/prompt_tokens"]].concat());
-        let asked = Asked { chat: 3.0, prompt_tokens: 70.0, completion_tokens: 7.0, ..Asked::default() };
+        let asked =
+            Asked { chat: 3.0, prompt_tokens: 70.0, completion_tokens: 7.0, ..Asked::default() };
         assert_eq!(Asked::of(&line), Some(asked));
         line.remove("verify/count");
         assert_eq!(Asked::of(&line), None, "of an earlier version");

@@ -1,5 +1,5 @@
-//! Which questions a step trains on, and the seed of its draws: functions of the run's seed and the step alone, so that
-//! a resumed run continues exactly as it would have.
+//! Which questions a step trains on, and the seed of its draws: functions of the run's seed and the
+//! step alone, so that a resumed run continues exactly as it would have.
 
 use rand::seq::SliceRandom;
 use rand::{RngCore, SeedableRng};
@@ -8,18 +8,25 @@ use rand_chacha::ChaCha8Rng;
 /// Stream 0 of the run's generator shuffles the questions, stream 1 seeds the steps.
 const STEP_STREAM: u64 = 1;
 
-/// The questions of step `step` (from 0): every question once per epoch, each epoch in an order of its own.
+/// The questions of step `step` (from 0): every question once per epoch, each epoch in an order of
+/// its own.
 ///
 /// # Panics
 /// Where `num_questions` is 0.
 #[must_use]
-pub fn questions_of_step(num_questions: usize, per_step: usize, step: usize, seed: u64) -> Vec<usize> {
+pub fn questions_of_step(
+    num_questions: usize,
+    per_step: usize,
+    step: usize,
+    seed: u64,
+) -> Vec<usize> {
     let mut order: Option<(usize, Vec<usize>)> = None;
     (step * per_step..(step + 1) * per_step)
         .map(|place| {
             let (epoch, at) = (place / num_questions, place % num_questions);
             let known = order.take().filter(|(of, _)| *of == epoch);
-            let (_, shuffled) = order.insert(known.unwrap_or_else(|| (epoch, shuffled(num_questions, epoch, seed))));
+            let (_, shuffled) = order
+                .insert(known.unwrap_or_else(|| (epoch, shuffled(num_questions, epoch, seed))));
             shuffled[at]
         })
         .collect()

@@ -17,8 +17,13 @@ pub(super) fn header() -> Vec<u8> {
 pub(super) fn of_step(metrics: &Map<String, Value>) -> Vec<u8> {
     let number = |name: &str| metrics.get(name).and_then(Value::as_f64);
     let meta = EventMeta::with_step(number("step").unwrap_or(0.0) as i64);
-    let scalars = metrics.keys().filter(|name| *name != "step").filter_map(|name| Some((name, number(name)?)));
-    let summary = |(name, value)| Summary::from_scalar(format!("train/{name}"), value as f32).expect("it fits a float");
+    let scalars = metrics
+        .keys()
+        .filter(|name| *name != "step")
+        .filter_map(|name| Some((name, number(name)?)));
+    let summary = |(name, value)| {
+        Summary::from_scalar(format!("train/{name}"), value as f32).expect("it fits a float")
+    };
     bytes(scalars.map(summary).map(|summary| meta.build_with_summary(summary)))
 }
 
@@ -26,7 +31,9 @@ pub(super) fn of_step(metrics: &Map<String, Value>) -> Vec<u8> {
 pub(super) fn length_until(steps_done: usize, file: &[u8]) -> usize {
     let mut rest = file;
     let mut kept = 0;
-    while let Some(Ok(event)) = EventIter::from_reader(&mut rest, RecordReaderConfig::default()).next() {
+    while let Some(Ok(event)) =
+        EventIter::from_reader(&mut rest, RecordReaderConfig::default()).next()
+    {
         if event.step > steps_done as i64 {
             break;
         }
@@ -56,8 +63,9 @@ mod tests {
     #[test]
     fn every_number_of_a_step_is_a_scalar() {
         let file = [header(), step(1), step(2)].concat();
-        let events: Vec<Event> =
-            EventIter::from_reader(&file[..], RecordReaderConfig::default()).collect::<Result<_, _>>().unwrap();
+        let events: Vec<Event> = EventIter::from_reader(&file[..], RecordReaderConfig::default())
+            .collect::<Result<_, _>>()
+            .unwrap();
         assert_eq!(events[0].what, Some(What::FileVersion("brain.Event:2".into())));
         let scalars: Vec<(i64, String, String)> = events[1..]
             .iter()
@@ -68,16 +76,22 @@ mod tests {
             })
             .collect();
         let expected = [(1, "kl", 2.0), (1, "reward", 0.25), (2, "kl", 2.0), (2, "reward", 0.5)];
-        let expected =
-            expected.map(|(step, name, value)| (step, format!("train/{name}"), format!("SimpleValue({value:?})")));
+        let expected = expected.map(|(step, name, value)| {
+            (step, format!("train/{name}"), format!("SimpleValue({value:?})"))
+        });
         assert_eq!(scalars, expected);
     }
 
     #[test]
     fn later_and_torn_events_are_cut_off() {
         let file = [header(), step(1), step(2), step(3)].concat();
-        let until =
-            |steps: usize| [header()].into_iter().chain((1..=steps).map(step)).map(|part| part.len()).sum::<usize>();
+        let until = |steps: usize| {
+            [header()]
+                .into_iter()
+                .chain((1..=steps).map(step))
+                .map(|part| part.len())
+                .sum::<usize>()
+        };
         assert_eq!(length_until(2, &file), until(2));
         assert_eq!(length_until(9, &file), file.len());
         assert_eq!(length_until(0, &file), header().len());

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{RunDirError, io};
 
-/// The blake3 hash of a file, or of a folder's files with their names, in order of name; hexadecimal.
+/// The blake3 hash of a file, or of a folder's files with their names, in order of name;
+/// hexadecimal.
 ///
 /// # Errors
 /// Where something cannot be read.
@@ -13,8 +14,10 @@ pub fn fingerprint(path: &Path) -> Result<String, RunDirError> {
     let mut hasher = blake3::Hasher::new();
     if path.is_dir() {
         let entries = fs::read_dir(path).map_err(io("read", path))?;
-        let mut files: Vec<PathBuf> =
-            entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>().map_err(io("read", path))?;
+        let mut files: Vec<PathBuf> = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()
+            .map_err(io("read", path))?;
         files.retain(|file| file.is_file());
         files.sort();
         for file in files {

@@ -77,7 +77,9 @@ pub enum RunDirError {
         source: serde_json::Error,
     },
     /// What decides the run has changed since it began.
-    #[error("this run began with another {what} ({recorded}, now {now}); resume with the same one, or start anew")]
+    #[error(
+        "this run began with another {what} ({recorded}, now {now}); resume with the same one, or start anew"
+    )]
     Changed {
         /// Which entry of the manifest.
         what: String,
@@ -109,10 +111,12 @@ impl RunManifest {
             return Err(RunDirError::NoRun { path: path.to_owned() });
         }
         let text = fs::read(&recorded_at).map_err(io("read", &recorded_at))?;
-        let recorded: Self =
-            serde_json::from_slice(&text).map_err(|source| RunDirError::Damaged { path: recorded_at, source })?;
+        let recorded: Self = serde_json::from_slice(&text)
+            .map_err(|source| RunDirError::Damaged { path: recorded_at, source })?;
         let absent = || "absent".to_owned();
-        for what in recorded.0.keys().chain(self.0.keys()).filter(|what| !free.contains(&what.as_str())) {
+        for what in
+            recorded.0.keys().chain(self.0.keys()).filter(|what| !free.contains(&what.as_str()))
+        {
             let (then, now) = (recorded.0.get(what), self.0.get(what));
             if then != now {
                 return Err(RunDirError::Changed {
@@ -149,7 +153,8 @@ const LOCK: &str = ".lock";
 const LOGS: [&str; 2] = [METRICS, TRACES];
 
 impl RunDir {
-    /// Starts a run in a new or empty folder. The manifest begins a run: what a start that was killed has left before it is replaced.
+    /// Starts a run in a new or empty folder. The manifest begins a run: what a start that was
+    /// killed has left before it is replaced.
     ///
     /// # Errors
     /// Where the folder holds something or cannot be written.
@@ -160,8 +165,11 @@ impl RunDir {
         fs::create_dir_all(path).map_err(io("create the run folder", path))?;
         let run = Self::lock(path)?;
         let entries = fs::read_dir(path).map_err(io("read the run folder", path))?;
-        let is_ours =
-            |name: &OsStr| name == LOCK || name == CONFIG || name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes());
+        let is_ours = |name: &OsStr| {
+            name == LOCK
+                || name == CONFIG
+                || name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
+        };
         if entries.flatten().any(|entry| !is_ours(&entry.file_name())) {
             return Err(RunDirError::NotEmpty { path: path.to_owned() });
         }
@@ -179,7 +187,8 @@ impl RunDir {
         Self::lock(path)
     }
 
-    /// Goes on to `steps` from the `steps_done` behind the run, with this configuration; one that has finished is open again.
+    /// Goes on to `steps` from the `steps_done` behind the run, with this configuration; one that
+    /// has finished is open again.
     ///
     /// # Errors
     /// Where no step is left, or the folder cannot be written.
@@ -199,15 +208,19 @@ impl RunDir {
         self.write(CONFIG, config.as_bytes())?;
         let summary = self.path.join(SUMMARY);
         match fs::remove_file(&summary) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io("delete", &summary)(error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(io("delete", &summary)(error))
+            }
             _ => Ok(()),
         }
     }
 
-    /// Keeps other processes out of the folder for as long as the value lives; a killed process holds no lock.
+    /// Keeps other processes out of the folder for as long as the value lives; a killed process
+    /// holds no lock.
     fn lock(path: &Path) -> Result<Self, RunDirError> {
         let name = path.join(LOCK);
-        let lock = File::options().create(true).append(true).open(&name).map_err(io("open", &name))?;
+        let lock =
+            File::options().create(true).append(true).open(&name).map_err(io("open", &name))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
             Err(fs::TryLockError::WouldBlock) => Err(RunDirError::InUse { path: path.to_owned() }),
@@ -227,7 +240,8 @@ impl RunDir {
         self.path.join(CHECKPOINTS)
     }
 
-    /// Drops everything that is logged after step `steps_done`: it belongs to steps that will be taken again.
+    /// Drops everything that is logged after step `steps_done`: it belongs to steps that will be
+    /// taken again.
     ///
     /// # Errors
     /// Where a log cannot be rewritten.
@@ -236,7 +250,8 @@ impl RunDir {
         self.rewind_events(steps_done)
     }
 
-    /// Drops the lines of a log from the first on that has a `step` after `steps_done`, or was cut off when the run was killed.
+    /// Drops the lines of a log from the first on that has a `step` after `steps_done`, or was cut
+    /// off when the run was killed.
     ///
     /// # Errors
     /// Where the log cannot be rewritten.
@@ -246,12 +261,15 @@ impl RunDir {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             opened => opened.map_err(io("open", &path))?,
         };
-        let step_of = |line: &[u8]| serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64();
+        let step_of =
+            |line: &[u8]| serde_json::from_slice::<Value>(line).ok()?.get("step")?.as_f64();
         let (mut kept, mut line, mut lines) = (0, Vec::new(), BufReader::new(&file));
         loop {
             line.clear();
             lines.read_until(b'\n', &mut line).map_err(io("read", &path))?;
-            if !line.ends_with(b"\n") || !step_of(&line).is_some_and(|step| step <= steps_done as f64) {
+            if !line.ends_with(b"\n")
+                || !step_of(&line).is_some_and(|step| step <= steps_done as f64)
+            {
                 break;
             }
             kept += line.len() as u64;
@@ -287,12 +305,18 @@ impl RunDir {
     ///
     /// # Errors
     /// Where the file cannot be written.
-    pub fn append<T: Serialize>(&self, name: &str, lines: impl IntoIterator<Item = T>) -> Result<(), RunDirError> {
+    pub fn append<T: Serialize>(
+        &self,
+        name: &str,
+        lines: impl IntoIterator<Item = T>,
+    ) -> Result<(), RunDirError> {
         let path = self.path.join(name);
-        let file = File::options().create(true).append(true).open(&path).map_err(io("open", &path))?;
+        let file =
+            File::options().create(true).append(true).open(&path).map_err(io("open", &path))?;
         let mut file = BufWriter::new(file);
         for line in lines {
-            serde_json::to_writer(&mut file, &line).map_err(|error| io("write", &path)(error.into()))?;
+            serde_json::to_writer(&mut file, &line)
+                .map_err(|error| io("write", &path)(error.into()))?;
             file.write_all(b"\n").map_err(io("write", &path))?;
         }
         file.flush().map_err(io("write", &path))
@@ -304,7 +328,8 @@ impl RunDir {
     /// Where the file cannot be written.
     pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> Result<(), RunDirError> {
         let path = self.path.join(name);
-        let mut text = serde_json::to_vec_pretty(value).map_err(|error| io("write", &path)(error.into()))?;
+        let mut text =
+            serde_json::to_vec_pretty(value).map_err(|error| io("write", &path)(error.into()))?;
         text.push(b'\n');
         self.write(name, &text)
     }
@@ -317,7 +342,8 @@ impl RunDir {
         let path = self.path.join(name);
         let mut text = Vec::new();
         for line in lines {
-            serde_json::to_writer(&mut text, line).map_err(|error| io("write", &path)(error.into()))?;
+            serde_json::to_writer(&mut text, line)
+                .map_err(|error| io("write", &path)(error.into()))?;
             text.push(b'\n');
         }
         self.write(name, &text)
@@ -379,7 +405,10 @@ pub fn next_free(parent: &Path, name: &str) -> PathBuf {
         .expect("some number below 2³² is free")
 }
 
-pub(super) fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> RunDirError + 'a {
+pub(super) fn io<'a>(
+    action: &'static str,
+    path: &'a Path,
+) -> impl Fn(std::io::Error) -> RunDirError + 'a {
     move |source| RunDirError::Io { action, path: path.to_owned(), source }
 }
 
@@ -393,7 +422,10 @@ mod tests {
     fn two_processes_do_not_share_a_run() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
-        assert!(matches!(RunDir::resume(folder.path(), &manifest("a")), Err(RunDirError::InUse { .. })));
+        assert!(matches!(
+            RunDir::resume(folder.path(), &manifest("a")),
+            Err(RunDirError::InUse { .. })
+        ));
         drop(run);
         RunDir::resume(folder.path(), &manifest("a")).unwrap();
     }
@@ -408,7 +440,10 @@ mod tests {
     fn a_folder_with_content_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
-        assert!(matches!(RunDir::create(folder.path(), "", &manifest("a")), Err(RunDirError::NotEmpty { .. })));
+        assert!(matches!(
+            RunDir::create(folder.path(), "", &manifest("a")),
+            Err(RunDirError::NotEmpty { .. })
+        ));
     }
 
     #[test]
@@ -421,13 +456,19 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "whole");
         fs::remove_file(folder.path().join(MANIFEST)).unwrap();
         fs::write(folder.path().join("notes.txt"), "mine").unwrap();
-        assert!(matches!(RunDir::create(folder.path(), "", &manifest("a")), Err(RunDirError::NotEmpty { .. })));
+        assert!(matches!(
+            RunDir::create(folder.path(), "", &manifest("a")),
+            Err(RunDirError::NotEmpty { .. })
+        ));
     }
 
     #[test]
     fn a_run_resumes_only_with_what_it_began_with() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(RunDir::resume(folder.path(), &manifest("a")), Err(RunDirError::NoRun { .. })));
+        assert!(matches!(
+            RunDir::resume(folder.path(), &manifest("a")),
+            Err(RunDirError::NoRun { .. })
+        ));
         drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
         let run = RunDir::resume(folder.path(), &manifest("a")).unwrap();
         let error = RunDir::resume(folder.path(), &manifest("b")).unwrap_err();
@@ -445,7 +486,11 @@ mod tests {
     fn rewinding_drops_later_and_broken_lines() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
-        run.append("metrics.jsonl", [json!({"step": 1.0}), json!({"step": 2.0}), json!({"step": 3.0})]).unwrap();
+        run.append(
+            "metrics.jsonl",
+            [json!({"step": 1.0}), json!({"step": 2.0}), json!({"step": 3.0})],
+        )
+        .unwrap();
         let path = folder.path().join("metrics.jsonl");
         let torn = [fs::read(&path).unwrap(), b"{\"step\": 2, \"text\": \"\xc3".to_vec()].concat();
         fs::write(&path, torn).unwrap();

@@ -9,7 +9,13 @@ use super::cost;
 
 /// A step's metrics, flat. `num_tokens` is the number of completion tokens since the run began.
 #[must_use]
-pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, report: &StepReport) -> Map<String, Value> {
+pub fn step_metrics(
+    step: usize,
+    num_tokens: u64,
+    seconds: f64,
+    rule: &str,
+    report: &StepReport,
+) -> Map<String, Value> {
     let StepReport { rollouts, traces, advantages, asked, update, seconds: stages } = report;
     let mut metrics = Map::new();
     let mut put = |name: &str, value: f64| metrics.insert(name.to_owned(), json!(value));
@@ -64,13 +70,18 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
 
     lengths(rollouts, &mut put);
 
-    let share = |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    let verdicts: Vec<_> = sentences(traces).filter_map(|sentence| sentence.verdict.as_ref()).collect();
+    let share =
+        |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+    let verdicts: Vec<_> =
+        sentences(traces).filter_map(|sentence| sentence.verdict.as_ref()).collect();
     let counts: Vec<u64> = verdicts.iter().filter_map(|verdict| verdict.count).collect();
     let looked_up: usize = verdicts.iter().map(|verdict| verdict.lookups.len()).sum();
     let rate = traces.iter().map(|trace| trace.alignment_rate).collect::<Vec<_>>();
     put("corver/alignment_rate", mean_and_std(&rate).0);
-    put("corver/fallback_rate", share(traces.iter().filter(|trace| trace.fallback).count(), traces.len()));
+    put(
+        "corver/fallback_rate",
+        share(traces.iter().filter(|trace| trace.fallback).count(), traces.len()),
+    );
     put("corver/sentences", sentences(traces).count() as f64);
     if !verdicts.is_empty() {
         let abstained = verdicts.iter().filter(|verdict| verdict.reward.is_none()).count();
@@ -78,7 +89,10 @@ pub fn step_metrics(step: usize, num_tokens: u64, seconds: f64, rule: &str, repo
     }
     put("corver/counted_rate", share(counts.len(), sentences(traces).count()));
     if !counts.is_empty() {
-        put("corver/supported_rate", share(counts.iter().filter(|count| **count > 0).count(), counts.len()));
+        put(
+            "corver/supported_rate",
+            share(counts.iter().filter(|count| **count > 0).count(), counts.len()),
+        );
     }
     put("corver/lookups", looked_up as f64);
     put("seconds/rollout", stages.rollout);
@@ -97,13 +111,18 @@ fn sentences(traces: &[Trace]) -> impl Iterator<Item = &SentenceTrace> {
 
 /// What each rule of a blend paid each sentence, before its weight, by the rule's name.
 fn channels(traces: &[Trace]) -> BTreeMap<&str, Vec<f64>> {
-    let names: BTreeSet<&str> =
-        sentences(traces).flat_map(sentence_channels).map(|channel| channel.rule.as_str()).collect();
+    let names: BTreeSet<&str> = sentences(traces)
+        .flat_map(sentence_channels)
+        .map(|channel| channel.rule.as_str())
+        .collect();
     let reward = |sentence: &SentenceTrace, rule: &str| {
         let channel = sentence_channels(sentence).find(|channel| channel.rule == rule);
         channel.and_then(|channel| channel.reward).map_or(0.0, f64::from)
     };
-    names.into_iter().map(|rule| (rule, sentences(traces).map(|one| reward(one, rule)).collect())).collect()
+    names
+        .into_iter()
+        .map(|rule| (rule, sentences(traces).map(|one| reward(one, rule)).collect()))
+        .collect()
 }
 
 fn sentence_channels(sentence: &SentenceTrace) -> impl Iterator<Item = &Channel> {
@@ -113,15 +132,25 @@ fn sentence_channels(sentence: &SentenceTrace) -> impl Iterator<Item = &Channel>
 fn lengths(rollouts: &[Rollout], put: &mut impl FnMut(&str, f64) -> Option<Value>) {
     let mut of = |name: &str, lengths: &[f64]| {
         put(&format!("completions/mean_{name}length"), mean_and_std(lengths).0);
-        put(&format!("completions/min_{name}length"), lengths.iter().copied().reduce(f64::min).unwrap_or(0.0));
-        put(&format!("completions/max_{name}length"), lengths.iter().copied().reduce(f64::max).unwrap_or(0.0));
+        put(
+            &format!("completions/min_{name}length"),
+            lengths.iter().copied().reduce(f64::min).unwrap_or(0.0),
+        );
+        put(
+            &format!("completions/max_{name}length"),
+            lengths.iter().copied().reduce(f64::max).unwrap_or(0.0),
+        );
     };
     let length = |rollout: &Rollout| rollout.tokens.len() as f64;
-    let terminated: Vec<f64> = rollouts.iter().filter(|rollout| rollout.finished).map(length).collect();
+    let terminated: Vec<f64> =
+        rollouts.iter().filter(|rollout| rollout.finished).map(length).collect();
     of("", &rollouts.iter().map(length).collect::<Vec<_>>());
     of("terminated_", &terminated);
     let clipped = rollouts.len() - terminated.len();
-    put("completions/clipped_ratio", if rollouts.is_empty() { 0.0 } else { clipped as f64 / rollouts.len() as f64 });
+    put(
+        "completions/clipped_ratio",
+        if rollouts.is_empty() { 0.0 } else { clipped as f64 / rollouts.len() as f64 },
+    );
 }
 
 /// Mean and n − 1 standard deviation; 0 where undefined.

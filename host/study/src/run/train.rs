@@ -1,4 +1,5 @@
-//! A training run: evaluate, step by step update, evaluate again; everything lands in the run's folder.
+//! A training run: evaluate, step by step update, evaluate again; everything lands in the run's
+//! folder.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -61,7 +62,8 @@ pub struct RewardNames {
     pub format: String,
 }
 
-/// The system prompts of a run. Those of evaluation differ: the paper reminds a trained policy not to repeat itself.
+/// The system prompts of a run. Those of evaluation differ: the paper reminds a trained policy not
+/// to repeat itself.
 #[derive(Debug, Clone, Default)]
 pub struct SystemPrompts {
     /// Training rollouts.
@@ -82,13 +84,15 @@ pub trait Observer {
     fn warned(&mut self, warning: &str);
     /// A step ended; see [`step_metrics`] for the names.
     fn stepped(&mut self, metrics: &Map<String, Value>, total: usize);
-    /// Asked after every step, and when one or an evaluation is broken off: whether to write a checkpoint and stop.
+    /// Asked after every step, and when one or an evaluation is broken off: whether to write a
+    /// checkpoint and stop.
     fn wants_to_stop(&self) -> bool {
         false
     }
 }
 
-/// What `summary.json` says. Fields of an evaluation are absent where there were no evaluation questions.
+/// What `summary.json` says. Fields of an evaluation are absent where there were no evaluation
+/// questions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// What paid the completions.
@@ -225,8 +229,8 @@ struct Kept {
 /// Runs `plan` from step `steps_done` on (0 for a new run) and writes `summary.json` at the end.
 ///
 /// # Errors
-/// Where a part fails, the folder cannot be written, or `observer` stops the run. What was written until then stays; the
-/// run can be resumed.
+/// Where a part fails, the folder cannot be written, or `observer` stops the run. What was written
+/// until then stays; the run can be resumed.
 pub fn train(
     policy: &mut dyn Trainee,
     scorers: &mut Scorers<'_, '_>,
@@ -249,32 +253,44 @@ pub fn train(
     for number in steps_done..plan.steps {
         let start = Instant::now();
         let (steps, phase) = plan.train.phase(number, plan.steps);
-        let chosen = questions_of_step(phase.len(), plan.prompts_per_step, number - steps.start, plan.seed);
-        let questions: Vec<Question> =
-            chosen.into_iter().map(|index| plan.train.questions[phase.start + index].clone()).collect();
-        let report = match step(policy, scorers, &questions, &plan.step, seed_of_step(plan.seed, number)) {
-            // The step is left as if it had not begun.
-            Err(_) if observer.wants_to_stop() => {
-                if number > steps_done {
-                    save(policy, plan, run, number)?;
+        let chosen =
+            questions_of_step(phase.len(), plan.prompts_per_step, number - steps.start, plan.seed);
+        let questions: Vec<Question> = chosen
+            .into_iter()
+            .map(|index| plan.train.questions[phase.start + index].clone())
+            .collect();
+        let report =
+            match step(policy, scorers, &questions, &plan.step, seed_of_step(plan.seed, number)) {
+                // The step is left as if it had not begun.
+                Err(_) if observer.wants_to_stop() => {
+                    if number > steps_done {
+                        save(policy, plan, run, number)?;
+                    }
+                    return Err(TrainError::Stopped { step: number });
                 }
-                return Err(TrainError::Stopped { step: number });
-            }
-            Err(source) => {
-                // A stage before the update failed (an engine or a server of counts that is away, say): the policy is as the last
-                // step left it, and is kept. A checkpoint that cannot be written does not hide why the step failed.
-                if number > steps_done
-                    && !matches!(source, StepError::Update(_))
-                    && let Err(error) = save(policy, plan, run, number)
-                {
-                    observer.warned(&format!("step {number} has no checkpoint: {error}"));
+                Err(source) => {
+                    // A stage before the update failed (an engine or a server of counts that is
+                    // away, say): the policy is as the last step left it, and is kept. A checkpoint
+                    // that cannot be written does not hide why the step failed.
+                    if number > steps_done
+                        && !matches!(source, StepError::Update(_))
+                        && let Err(error) = save(policy, plan, run, number)
+                    {
+                        observer.warned(&format!("step {number} has no checkpoint: {error}"));
+                    }
+                    return Err(TrainError::Step { step: number + 1, source });
                 }
-                return Err(TrainError::Step { step: number + 1, source });
-            }
-            Ok(report) => report,
-        };
-        log.num_tokens += report.rollouts.iter().map(|rollout| rollout.tokens.len() as u64).sum::<u64>();
-        let metrics = step_metrics(number, log.num_tokens, start.elapsed().as_secs_f64(), &plan.rewards.rule, &report);
+                Ok(report) => report,
+            };
+        log.num_tokens +=
+            report.rollouts.iter().map(|rollout| rollout.tokens.len() as u64).sum::<u64>();
+        let metrics = step_metrics(
+            number,
+            log.num_tokens,
+            start.elapsed().as_secs_f64(),
+            &plan.rewards.rule,
+            &report,
+        );
         log.add(&metrics);
 
         let traces = report.traces.iter().map(|trace| json!({"step": number + 1, "trace": trace}));
@@ -298,7 +314,12 @@ pub fn train(
     Ok(summary)
 }
 
-fn save(policy: &mut dyn Trainee, plan: &Plan, run: &RunDir, step: usize) -> Result<(), TrainError> {
+fn save(
+    policy: &mut dyn Trainee,
+    plan: &Plan,
+    run: &RunDir,
+    step: usize,
+) -> Result<(), TrainError> {
     let saved = policy.save(&run.checkpoints(), plan.checkpoints_kept);
     saved.map_err(|source| TrainError::Checkpoint { step, source })
 }
@@ -323,7 +344,11 @@ impl Plan {
         let settings = [
             ("run.steps", self.steps, 1),
             ("question.prompts_per_step", self.prompts_per_step, 1),
-            ("rollout.num_generations", self.step.sampling.num_generations, self.step.estimator.least_generations()),
+            (
+                "rollout.num_generations",
+                self.step.sampling.num_generations,
+                self.step.estimator.least_generations(),
+            ),
             ("rollout.max_completion_length", self.step.sampling.max_completion_length, 1),
             ("checkpoint.every", self.checkpoint_every, 1),
             ("checkpoint.keep", self.checkpoints_kept, 1),
@@ -348,7 +373,11 @@ fn evaluated(
         return Ok(None);
     }
     let start = Instant::now();
-    policy.set_system_prompt(if name == BEFORE { &plan.prompts.eval_raw } else { &plan.prompts.eval_trained });
+    policy.set_system_prompt(if name == BEFORE {
+        &plan.prompts.eval_raw
+    } else {
+        &plan.prompts.eval_trained
+    });
     let total = plan.eval.len();
     let mut progress = |done| observer.answering(done, total);
     let how = EvaluatePlan {
@@ -385,7 +414,8 @@ impl StepLog {
     fn read(run: &RunDir) -> Result<Self, TrainError> {
         let mut log = Self { asked: Some(Asked::default()), ..Self::default() };
         for metrics in run.read_lines::<Map<String, Value>>(METRICS)? {
-            log.num_tokens = metrics.get("num_tokens").and_then(Value::as_f64).unwrap_or(0.0) as u64;
+            log.num_tokens =
+                metrics.get("num_tokens").and_then(Value::as_f64).unwrap_or(0.0) as u64;
             log.add(&metrics);
             log.warnings.after(&metrics); // they were told when they were new
         }
@@ -402,7 +432,9 @@ impl StepLog {
 }
 
 fn summarize(plan: &Plan, log: &StepLog, before: Option<&Kept>, after: Option<&Kept>) -> Summary {
-    let of = |kept: Option<&Kept>, field: fn(&Evaluation) -> f64| kept.map(|kept| field(&kept.evaluation));
+    let of = |kept: Option<&Kept>, field: fn(&Evaluation) -> f64| {
+        kept.map(|kept| field(&kept.evaluation))
+    };
     let steps = log.steps.max(1) as f64;
     let asked_per_step = log.asked.map(|asked| asked.per_step(steps));
     let evaluations: f64 = [before, after].into_iter().flatten().map(|kept| kept.seconds).sum();
@@ -437,7 +469,8 @@ fn summarize(plan: &Plan, log: &StepLog, before: Option<&Kept>, after: Option<&K
         format_rate_after: of(after, |evaluation| evaluation.format_rate),
         seconds_total: log.seconds + evaluations,
         seconds_per_step: log.seconds / steps,
-        samples_per_second: (log.seconds > 0.0).then(|| steps * plan.samples_per_step() as f64 / log.seconds),
+        samples_per_second: (log.seconds > 0.0)
+            .then(|| steps * plan.samples_per_step() as f64 / log.seconds),
         reward_seconds_per_step: log.reward_seconds / steps,
         asked_per_step,
         cost_per_step: asked_per_step.map(|asked| asked.cost(&plan.prices)),

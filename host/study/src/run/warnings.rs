@@ -9,8 +9,8 @@ const STEPS: usize = 3;
 /// The same for a reward that never varies: a judge of hard questions may say no for some steps.
 const STEPS_WITHOUT_VARIETY: usize = 10;
 
-/// Nats that the sampler's log-probability of a token may be from the policy's own, on average. A server in bf16 and a trainer
-/// in float32 differ by 0.03 to 0.04 (docs/engines.md).
+/// Nats that the sampler's log-probability of a token may be from the policy's own, on average. A
+/// server in bf16 and a trainer in float32 differ by 0.03 to 0.04 (docs/engines.md).
 const MISMATCH: f64 = 0.1;
 
 /// Watches the metrics of every step.
@@ -34,12 +34,14 @@ impl Warnings {
             }
         };
         // A rule that asks models need not count.
-        let asks_models = ["verify/nli", "verify/chat"].iter().any(|asked| metrics.contains_key(*asked));
+        let asks_models =
+            ["verify/nli", "verify/chat"].iter().any(|asked| metrics.contains_key(*asked));
         look(
             "rate",
             number("learning_rate") == 0.0,
             1,
-            "this step had the learning rate 0, where the warm-up begins: it changed nothing".into(),
+            "this step had the learning rate 0, where the warm-up begins: it changed nothing"
+                .into(),
         );
         look(
             "spread",
@@ -61,7 +63,9 @@ impl Warnings {
         );
         look(
             "count",
-            number("corver/counted_rate") == 0.0 && number("corver/abstention_rate") < 1.0 && !asks_models,
+            number("corver/counted_rate") == 0.0
+                && number("corver/abstention_rate") < 1.0
+                && !asks_models,
             STEPS,
             format!(
                 "in {STEPS} steps no count decided a sentence: see in traces.jsonl what the extractor finds (extract.model, extract.prompt), and \
@@ -96,7 +100,9 @@ impl Warnings {
             ),
         );
         for (name, value) in metrics {
-            let Some(channel) = name.strip_prefix("rewards/").and_then(|name| name.strip_suffix("/std")) else {
+            let Some(channel) =
+                name.strip_prefix("rewards/").and_then(|name| name.strip_suffix("/std"))
+            else {
                 continue;
             };
             look(
@@ -147,7 +153,8 @@ mod tests {
             ("rewards/judge/std", 0.0, 10, "the reward judge was the same for all, here 0.5"),
         ] {
             let mut warnings = Warnings::default();
-            let told: Vec<Vec<String>> = (0..20).map(|_| warnings.after(&step(&[(name, value)]))).collect();
+            let told: Vec<Vec<String>> =
+                (0..20).map(|_| warnings.after(&step(&[(name, value)]))).collect();
             assert_eq!(told.concat().len(), 1, "{name}: {told:?}");
             assert!(told[steps - 1].concat().contains(said), "{name}: {told:?}");
         }

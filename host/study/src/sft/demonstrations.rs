@@ -85,7 +85,8 @@ impl Demonstrations {
         let path = path.to_owned();
         let failed = |source| DemonstrationsError::Read { path: path.clone(), source };
         let (mut lines, mut all) = (Vec::new(), Vec::new());
-        for (number, text) in BufReader::new(File::open(&path).map_err(failed)?).lines().enumerate() {
+        for (number, text) in BufReader::new(File::open(&path).map_err(failed)?).lines().enumerate()
+        {
             let (text, line) = (text.map_err(failed)?, number + 1);
             if text.trim().is_empty() {
                 continue;
@@ -100,7 +101,11 @@ impl Demonstrations {
             lines.push(line);
             all.push(Demonstration { question, completion });
         }
-        if all.is_empty() { Err(DemonstrationsError::Empty { path }) } else { Ok(Self { path, lines, all }) }
+        if all.is_empty() {
+            Err(DemonstrationsError::Empty { path })
+        } else {
+            Ok(Self { path, lines, all })
+        }
     }
 
     /// Whether each is short enough, given the tokens of all of them.
@@ -110,7 +115,9 @@ impl Demonstrations {
     pub fn check_lengths(&self, tokens: &[usize], most: usize) -> Result<(), DemonstrationsError> {
         match self.lines.iter().zip(tokens).find(|(_, tokens)| **tokens > most) {
             None => Ok(()),
-            Some((&line, &tokens)) => Err(DemonstrationsError::Long { path: self.path.clone(), line, tokens, most }),
+            Some((&line, &tokens)) => {
+                Err(DemonstrationsError::Long { path: self.path.clone(), line, tokens, most })
+            }
         }
     }
 }
@@ -134,7 +141,12 @@ mod tests {
         assert_eq!(questions, ["a?", "c?"]);
         assert!(read.check_lengths(&[3, 4], 4).is_ok());
         let error = read.check_lengths(&[3, 5], 4).unwrap_err();
-        assert!(error.to_string().contains("line 3: 5 tokens with its prompt, and `sft.max_length` is 4"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("line 3: 5 tokens with its prompt, and `sft.max_length` is 4"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -144,7 +156,10 @@ mod tests {
             ("{\"question\": \"a?\", \"completion\": \"b\"}\n{", "line 2"),
             ("{\"question\": \"a?\"}", "line 1: missing field `completion`"),
             ("{\"question\": \"a?\", \"completion\": \" \"}", "line 1: the completion is empty"),
-            ("{\"question\": \"a?\", \"completion\": \"b\", \"answer\": 1}", "line 1: unknown field `answer`"),
+            (
+                "{\"question\": \"a?\", \"completion\": \"b\", \"answer\": 1}",
+                "line 1: unknown field `answer`",
+            ),
             ("[1]", "a line is {\"question\": …, \"completion\": …}"),
         ] {
             let error = read(text).unwrap_err().to_string();

@@ -1,4 +1,5 @@
-//! Supervised fine-tuning on demonstrations: the cold start of a policy that `train` then goes on with (paper, L1).
+//! Supervised fine-tuning on demonstrations: the cold start of a policy that `train` then goes on
+//! with (paper, L1).
 
 mod demonstrations;
 
@@ -76,12 +77,13 @@ pub enum SftError {
     },
 }
 
-/// Runs `plan` from step `steps_done` on (0 for a new run) and writes `summary.json` at the end. `go_on` is called with the metrics of
-/// every step and decides whether to take the next one. Each epoch has an order of its own, which the seed decides, so that a resumed
-/// run sees the same.
+/// Runs `plan` from step `steps_done` on (0 for a new run) and writes `summary.json` at the end.
+/// `go_on` is called with the metrics of every step and decides whether to take the next one. Each
+/// epoch has an order of its own, which the seed decides, so that a resumed run sees the same.
 ///
 /// # Errors
-/// Where a step fails, the folder cannot be written, or `go_on` stops the run; the run can be resumed.
+/// Where a step fails, the folder cannot be written, or `go_on` stops the run; the run can be
+/// resumed.
 pub fn sft(
     student: &mut dyn Student,
     plan: &SftPlan,
@@ -91,14 +93,17 @@ pub fn sft(
 ) -> Result<SftSummary, SftError> {
     run.rewind_logs(steps_done)?;
     let SftPlan { demonstrations, settings, seed, .. } = plan;
-    let (total, steps) = (demonstrations.len() * settings.epochs, settings.steps(demonstrations.len()));
+    let (total, steps) =
+        (demonstrations.len() * settings.epochs, settings.steps(demonstrations.len()));
     for number in steps_done..steps {
         let start = Instant::now();
         let left = total - number * settings.per_step;
         let order = questions_of_step(demonstrations.len(), settings.per_step, number, *seed);
         let batch: Vec<Demonstration> =
             order.into_iter().take(left).map(|place| demonstrations[place].clone()).collect();
-        let report = student.imitate(&batch).map_err(|source| SftError::Step { step: number + 1, source })?;
+        let report = student
+            .imitate(&batch)
+            .map_err(|source| SftError::Step { step: number + 1, source })?;
         let metrics = metrics(number, start.elapsed().as_secs_f64(), &report);
         run.append_metrics(&metrics)?;
         let last = number + 1 == steps;
@@ -112,7 +117,9 @@ pub fn sft(
         }
     }
     let log: Vec<Map<String, Value>> = run.read_lines(METRICS)?;
-    let of = |step: Option<&Map<String, Value>>, name| step.and_then(|step| step.get(name)?.as_f64()).unwrap_or(0.0);
+    let of = |step: Option<&Map<String, Value>>, name| {
+        step.and_then(|step| step.get(name)?.as_f64()).unwrap_or(0.0)
+    };
     let summary = SftSummary {
         demonstrations: demonstrations.len(),
         steps,

@@ -11,7 +11,9 @@ use corver_report::page;
 use corver_reward::config::{self, ExtractorConfig, PolicyConfig, Problems, Resolve, RulesConfig};
 use corver_reward::parts::{self, Loader};
 use corver_settings::Settings;
-use corver_study::calibrate::{Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets};
+use corver_study::calibrate::{
+    Annotated, Buckets, Judged, Order, RuleAudit, SamplePlan, Sampled, audit, read_sheets,
+};
 use corver_study::eval::Truth;
 use corver_study::whole;
 use serde::Serialize;
@@ -33,7 +35,8 @@ const PAGE: &str = "audit.html";
 /// Every sentence whose truth is known, and what each rule says of it.
 const SENTENCES: &str = "sentences.jsonl";
 
-const ONE_SIDED: &str = "an audit needs true sentences and false ones; all whose truth is known are one or the other";
+const ONE_SIDED: &str =
+    "an audit needs true sentences and false ones; all whose truth is known are one or the other";
 
 /// All rules, on the same sentences.
 #[derive(Serialize)]
@@ -72,7 +75,8 @@ impl AuditConfig {
         let policy = PolicyConfig::resolve(settings, problems);
         let questions = EvalSet::resolve(settings, problems);
         problems.required("question.eval", settings.question.eval.as_ref(), "--questions FILE");
-        let ScoringConfig { extractor, rules, answers } = ScoringConfig::resolve(&args.recording, settings, problems)?;
+        let ScoringConfig { extractor, rules, answers } =
+            ScoringConfig::resolve(&args.recording, settings, problems)?;
         let world = WorldConfig { policy: policy?, extractor, questions: questions? };
         Some(Self { rules, answers, world: Some(world) })
     }
@@ -101,8 +105,9 @@ enum Source<'a> {
 }
 
 pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
-    let (mut settings, config) =
-        config::resolve_with(settings_of(args)?, |settings, problems| AuditConfig::resolve(args, settings, problems))?;
+    let (mut settings, config) = config::resolve_with(settings_of(args)?, |settings, problems| {
+        AuditConfig::resolve(args, settings, problems)
+    })?;
     let buckets = Buckets::new(&args.buckets.buckets)?;
     let source = match &config.world {
         None => Source::Sheets(read_sheets(&args.sheet)?),
@@ -126,13 +131,16 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
 
     let (mut audits, mut all) = (Vec::new(), Vec::new());
     for mut rule in rules {
-        let judged = sampled.judge(&mut rule, &mut verifiers).with_context(|| format!("auditing {}", rule.name))?;
+        let judged = sampled
+            .judge(&mut rule, &mut verifiers)
+            .with_context(|| format!("auditing {}", rule.name))?;
         audits.push(audit(&rule.name, &judged, &buckets, settings.run.seed).context(ONE_SIDED)?);
         all.push((rule.name, judged));
     }
     let (sentences, decided) = sampled.sentences();
     let truths = all[0].1.iter().filter(|judged| judged.is_true).count();
-    let audited = Audited { sentences, decided, true_share: truths as f64 / decided as f64, rules: audits };
+    let audited =
+        Audited { sentences, decided, true_share: truths as f64 / decided as f64, rules: audits };
     if let Some(out) = &args.out {
         write(out, &audited, &sampled, &all)?;
     }
@@ -144,7 +152,12 @@ pub fn run(args: &AuditArgs, json: bool) -> Result<()> {
 }
 
 /// What the policy says of the evaluation questions, drawn as in training.
-fn sample(args: &AuditArgs, settings: &mut Settings, world: &WorldConfig, truth: &dyn Truth) -> Result<Sampled> {
+fn sample(
+    args: &AuditArgs,
+    settings: &mut Settings,
+    world: &WorldConfig,
+    truth: &dyn Truth,
+) -> Result<Sampled> {
     policy::choose_threads(settings)?;
     let questions = world.questions.read()?;
     let model = parts::model(&world.policy)?;
@@ -164,9 +177,17 @@ fn sample(args: &AuditArgs, settings: &mut Settings, world: &WorldConfig, truth:
         ControlFlow::Continue(())
     };
     let scratch = tempfile::tempdir().context("making a folder for adapters")?;
-    let (adapter, system_prompt) = (args.adapter.as_deref(), settings.policy.system_prompt.as_str());
+    let (adapter, system_prompt) =
+        (args.adapter.as_deref(), settings.policy.system_prompt.as_str());
     let answering = Answering { adapter, system_prompt, scratch: scratch.path() };
-    let mut policy = engine::open_sampler(settings, &world.policy, &model, answering, (&questions, &sampling), watch)?;
+    let mut policy = engine::open_sampler(
+        settings,
+        &world.policy,
+        &model,
+        answering,
+        (&questions, &sampling),
+        watch,
+    )?;
     let mut progress = |done: usize| bar.set_position(done as u64);
     let sampled = Sampled::draw(policy.as_mut(), &mut extractor, questions, &plan, &mut progress);
     bar.finish_and_clear();
@@ -183,11 +204,18 @@ struct Sentence<'a> {
     counts: BTreeMap<&'a str, Option<u64>>,
 }
 
-fn write(out: &Path, audited: &Audited, sampled: &Sampled, all: &[(String, Vec<Judged<'_>>)]) -> Result<()> {
-    std::fs::create_dir_all(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
+fn write(
+    out: &Path,
+    audited: &Audited,
+    sampled: &Sampled,
+    all: &[(String, Vec<Judged<'_>>)],
+) -> Result<()> {
+    std::fs::create_dir_all(out)
+        .with_context(|| format!("cannot create the folder {}", out.display()))?;
     let write = |name: &str, text: String| {
         let path = out.join(name);
-        whole::write(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+        whole::write(&path, text.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))
     };
     write(AUDIT, serde_json::to_string_pretty(audited)? + "\n")?;
     let line = |n: usize| -> Result<String> {
@@ -196,8 +224,14 @@ fn write(out: &Path, audited: &Audited, sampled: &Sampled, all: &[(String, Vec<J
             question: sampled.question(*question),
             sentence,
             is_true: *is_true,
-            rewards: all.iter().map(|(name, judged)| (name.as_str(), judged[n].verdict.reward)).collect(),
-            counts: all.iter().map(|(name, judged)| (name.as_str(), judged[n].verdict.count)).collect(),
+            rewards: all
+                .iter()
+                .map(|(name, judged)| (name.as_str(), judged[n].verdict.reward))
+                .collect(),
+            counts: all
+                .iter()
+                .map(|(name, judged)| (name.as_str(), judged[n].verdict.count))
+                .collect(),
         };
         Ok(serde_json::to_string(&line)? + "\n")
     };
@@ -226,13 +260,19 @@ fn show(audited: &Audited, buckets: &Buckets) {
         }),
     );
     let names: Vec<String> = buckets.iter().map(|bucket| bucket.to_string()).collect();
-    let header = [&["P(true) at a count of"][..], &names.iter().map(String::as_str).collect::<Vec<_>>(), &["in order"]];
+    let header = [
+        &["P(true) at a count of"][..],
+        &names.iter().map(String::as_str).collect::<Vec<_>>(),
+        &["in order"],
+    ];
     output::table(
         header.concat(),
         rules.iter().map(|audit| {
             let of_bucket = |bucket| {
                 let share = audit.by_count.iter().find(|own| own.bucket == bucket);
-                share.map_or("–".to_owned(), |own| format!("{} of {}", output::percent(own.share.share), own.share.n))
+                share.map_or("–".to_owned(), |own| {
+                    format!("{} of {}", output::percent(own.share.share), own.share.n)
+                })
             };
             let in_order = match audit.order {
                 Order::Kept => "yes",
@@ -240,14 +280,23 @@ fn show(audited: &Audited, buckets: &Buckets) {
                 Order::Broken => "no",
             }
             .to_owned();
-            [audit.rule.clone()].into_iter().chain(buckets.iter().map(of_bucket)).chain([in_order]).collect::<Vec<_>>()
+            [audit.rule.clone()]
+                .into_iter()
+                .chain(buckets.iter().map(of_bucket))
+                .chain([in_order])
+                .collect::<Vec<_>>()
         }),
     );
-    let abstained = |audit: &RuleAudit| audit.of_abstained.map(|share| ("abstains".to_owned(), share));
+    let abstained =
+        |audit: &RuleAudit| audit.of_abstained.map(|share| ("abstains".to_owned(), share));
     output::table(
         ["rule", "reward", "sentences", "P(true)", "95 %"],
         rules.iter().flat_map(|audit| {
-            let points = audit.by_reward.iter().map(|point| (point.label.clone(), point.share)).chain(abstained(audit));
+            let points = audit
+                .by_reward
+                .iter()
+                .map(|point| (point.label.clone(), point.share))
+                .chain(abstained(audit));
             points.map(|(label, share)| {
                 let [n, p, interval] = cells(&share);
                 [audit.rule.clone(), label, n, p, interval]

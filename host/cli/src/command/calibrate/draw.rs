@@ -7,7 +7,11 @@ use crate::args::DrawArgs;
 use crate::output;
 
 pub fn run(args: &DrawArgs, json: bool) -> Result<()> {
-    ensure!(!args.out.exists(), "{} exists, and may hold labels; choose another name", args.out.display());
+    ensure!(
+        !args.out.exists(),
+        "{} exists, and may hold labels; choose another name",
+        args.out.display()
+    );
     let mut pool = Pool::new(Buckets::new(&args.buckets.buckets)?);
     for run in &args.runs {
         pool.add(run)?;
@@ -19,7 +23,9 @@ pub fn run(args: &DrawArgs, json: bool) -> Result<()> {
     }
     show(&drawn);
     let (number, path) = (drawn.rows.len(), args.out.display());
-    output::line(format_args!("{number} sentences are in {path}; label them, then: corver-host calibrate read {path}"));
+    output::line(format_args!(
+        "{number} sentences are in {path}; label them, then: corver-host calibrate read {path}"
+    ));
     Ok(())
 }
 
@@ -27,7 +33,8 @@ fn show(drawn: &Drawn) {
     output::table(
         ["count", "wanted", "there are", "drawn"],
         drawn.buckets.iter().map(|part| {
-            let numbers = [part.wanted, part.available, part.drawn].map(|number| number.to_string());
+            let numbers =
+                [part.wanted, part.available, part.drawn].map(|number| number.to_string());
             [&[part.bucket.to_string()][..], &numbers].concat()
         }),
     );

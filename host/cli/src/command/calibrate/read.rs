@@ -28,7 +28,9 @@ struct Read {
 pub fn run(args: &ReadArgs, json: bool) -> Result<()> {
     let calibration = calibrate(&read_sheets(&args.sheets)?)?;
     let suggestions = suggest(&calibration.buckets);
-    let files = suggestions.iter().map(|suggestion| Ok((file_name(suggestion), as_toml(suggestion, &calibration)?)));
+    let files = suggestions
+        .iter()
+        .map(|suggestion| Ok((file_name(suggestion), as_toml(suggestion, &calibration)?)));
     let files: Vec<(String, String)> = files.collect::<Result<_>>()?;
     let read = Read { calibration, suggestions };
     if let Some(out) = &args.out {
@@ -39,7 +41,9 @@ pub fn run(args: &ReadArgs, json: bool) -> Result<()> {
     }
     show(&read.calibration);
     if read.suggestions.iter().all(|suggestion| suggestion.rule.plugin != "first.wasm") {
-        output::line("the shares do not rise by more than chance: no tiers of `first` follow from them");
+        output::line(
+            "the shares do not rise by more than chance: no tiers of `first` follow from them",
+        );
     }
     for (name, text) in &files {
         output::line(format_args!("# {name}, for --config"));
@@ -66,11 +70,13 @@ fn as_toml(suggestion: &Suggestion, calibration: &Calibration) -> Result<String>
 }
 
 fn write(out: &Path, read: &Read, files: &[(String, String)]) -> Result<()> {
-    std::fs::create_dir_all(out).with_context(|| format!("cannot create the folder {}", out.display()))?;
+    std::fs::create_dir_all(out)
+        .with_context(|| format!("cannot create the folder {}", out.display()))?;
     let calibration = (CALIBRATION.to_owned(), serde_json::to_string_pretty(read)? + "\n");
     for (name, text) in std::iter::once(&calibration).chain(files) {
         let path = out.join(name);
-        whole::write(&path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+        whole::write(&path, text.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(page::save(&out.join(PAGE), &corver_report::calibration::calibration(&read.calibration))?)
 }
@@ -87,7 +93,9 @@ fn show(calibration: &Calibration) {
     );
     output::line(calibration.told());
     if unclear + unlabelled > 0 {
-        output::line(format_args!("not counted: {unclear} sentences labelled unclear, {unlabelled} without a label"));
+        output::line(format_args!(
+            "not counted: {unclear} sentences labelled unclear, {unlabelled} without a label"
+        ));
     }
     if *by_model > 0 {
         output::line(format_args!(
@@ -95,7 +103,8 @@ fn show(calibration: &Calibration) {
         ));
     }
     if let Some(agreement) = agreement {
-        let kappa = agreement.kappa.map_or(String::new(), |kappa| format!(", Fleiss' κ {kappa:.2}"));
+        let kappa =
+            agreement.kappa.map_or(String::new(), |kappa| format!(", Fleiss' κ {kappa:.2}"));
         output::line(format_args!(
             "{} sentences have several labels: {} of the pairs agree{kappa}",
             agreement.sentences,

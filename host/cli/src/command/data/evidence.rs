@@ -43,9 +43,12 @@ pub fn run(args: &EvidenceArgs, json: bool) -> Result<()> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    whole::write(&args.out, lines.as_bytes()).with_context(|| format!("cannot write {}", args.out.display()))?;
+    whole::write(&args.out, lines.as_bytes())
+        .with_context(|| format!("cannot write {}", args.out.display()))?;
     if json {
-        return output::json(&json!({"attached": attached, "own": own, "without": without, "out": args.out}));
+        return output::json(
+            &json!({"attached": attached, "own": own, "without": without, "out": args.out}),
+        );
     }
     output::line(format_args!(
         "{}: {attached} questions with passages, {own} with evidence of their own, {without} without any",
@@ -60,8 +63,12 @@ fn places(corpus: &CorpusConfig, args: &EvidenceArgs) -> Result<Vec<DemoOr<Place
     for source in &corpus.sources {
         places.push(match source {
             DemoOr::Demo => DemoOr::Demo,
-            DemoOr::Own(Source::Folder(folder)) => DemoOr::Own(Place::new(folder, args.dir.as_deref())?),
-            DemoOr::Own(server @ Source::Remote { .. }) => bail!("{server} only counts; passages are of an index here"),
+            DemoOr::Own(Source::Folder(folder)) => {
+                DemoOr::Own(Place::new(folder, args.dir.as_deref())?)
+            }
+            DemoOr::Own(server @ Source::Remote { .. }) => {
+                bail!("{server} only counts; passages are of an index here")
+            }
         });
     }
     Ok(places)

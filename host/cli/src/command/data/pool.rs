@@ -23,9 +23,11 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     let mut layers = settings::layers(&args.settings, &[&args.corpus])?;
     layers.add_own_part(); // the questions
     let (resolved, config) =
-        config::resolve_with(settings::finish(&layers)?, |settings, problems| match args.no_grounding {
-            true => Some(None),
-            false => CorpusConfig::resolve(settings, problems).map(Some),
+        config::resolve_with(settings::finish(&layers)?, |settings, problems| {
+            match args.no_grounding {
+                true => Some(None),
+                false => CorpusConfig::resolve(settings, problems).map(Some),
+            }
         })?;
     let settings = PoolSettings { near: args.near, max_chars: args.max_chars };
     let (sources, not_in) = (sources(&args.files)?, sources(&args.not_in)?);
@@ -37,20 +39,26 @@ pub fn run(args: &PoolArgs, json: bool) -> Result<()> {
     manifest.set("max_chars", settings.max_chars.to_string());
     for (what, sources) in [("questions", &sources), ("not in", &not_in)] {
         for Source { file, questions } in sources {
-            manifest.set(&format!("{what}: {file}"), text_fingerprint(&serde_json::to_string(questions)?));
+            manifest.set(
+                &format!("{what}: {file}"),
+                text_fingerprint(&serde_json::to_string(questions)?),
+            );
         }
     }
-    let index = corpus.as_ref().map(|(sources, _)| corver_counts::fingerprint(sources)).transpose()?;
+    let index =
+        corpus.as_ref().map(|(sources, _)| corver_counts::fingerprint(sources)).transpose()?;
     manifest.set("index", index.unwrap_or_else(|| "not asked".to_owned()));
-    let resolved = toml::to_string_pretty(&resolved).context("writing the resolved configuration")?;
+    let resolved =
+        toml::to_string_pretty(&resolved).context("writing the resolved configuration")?;
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "pool"));
     let run = resumed::create(&path, &manifest, &resolved)?;
 
     let read: usize = sources.iter().map(|source| source.questions.len()).sum();
     let bar = output::progress(read as u64, "looking up");
     let mut progress = |done: usize| bar.set_position(done as u64);
-    let mut grounding =
-        corpus.as_mut().map(|(_, counter)| Grounding { counter: counter.as_mut(), progress: &mut progress });
+    let mut grounding = corpus
+        .as_mut()
+        .map(|(_, counter)| Grounding { counter: counter.as_mut(), progress: &mut progress });
     let pool = pool(&sources, &not_in, &settings, grounding.as_mut())?;
     bar.finish_and_clear();
     let kept: Vec<_> = pool.kept.iter().map(|entry| entry.question.record()).collect();
@@ -80,7 +88,9 @@ fn sources(paths: &[PathBuf]) -> Result<Vec<Source>> {
 
 fn show(summary: &Summary, path: &Path) {
     if summary.files.len() > 1 {
-        let row = |(file, read, kept): &(String, usize, usize)| [file.clone(), read.to_string(), kept.to_string()];
+        let row = |(file, read, kept): &(String, usize, usize)| {
+            [file.clone(), read.to_string(), kept.to_string()]
+        };
         output::table(["file", "read", "kept"], summary.files.iter().map(row));
     }
     let share = |part: usize| output::percent(part as f64 / summary.read.max(1) as f64);

@@ -30,7 +30,12 @@ fn show(diff: &Diff) {
         [name.to_owned(), first, second, change(difference)]
     };
     output::table(
-        [&format!("{} questions", diff.grades[0].total()), "first", "second", "second − first, points (95 %)"],
+        [
+            &format!("{} questions", diff.grades[0].total()),
+            "first",
+            "second",
+            "second − first, points (95 %)",
+        ],
         [
             row("correct", |grades| grades.rate(grades.correct), diff.accuracy),
             row("not attempted", |grades| grades.rate(grades.not_attempted), diff.not_attempted),
@@ -41,32 +46,56 @@ fn show(diff: &Diff) {
     output::table(
         ["first ↓ second →", names[0], names[1], names[2]],
         names.iter().zip(diff.moves).map(|(name, [correct, incorrect, not_attempted])| {
-            [(*name).to_owned(), correct.to_string(), incorrect.to_string(), not_attempted.to_string()]
+            [
+                (*name).to_owned(),
+                correct.to_string(),
+                incorrect.to_string(),
+                not_attempted.to_string(),
+            ]
         }),
     );
     let Refusals { first, second, attempted, correct, subset_correct } = diff.refusals;
     output::table(
-        ["first not attempted", "second not attempted", "attempted by the second alone", "of these correct"],
+        [
+            "first not attempted",
+            "second not attempted",
+            "attempted by the second alone",
+            "of these correct",
+        ],
         [[
             output::percent(first),
             output::percent(second),
             attempted.to_string(),
-            subset_correct.map_or("–".to_owned(), |share| format!("{correct} ({})", output::percent(share))),
+            subset_correct.map_or("–".to_owned(), |share| {
+                format!("{correct} ({})", output::percent(share))
+            }),
         ]],
     );
     if !diff.by_popularity.is_empty() {
         output::table(
-            ["quarter", "popularity", "questions", "first correct", "second correct", "second − first, points (95 %)"],
+            [
+                "quarter",
+                "popularity",
+                "questions",
+                "first correct",
+                "second correct",
+                "second − first, points (95 %)",
+            ],
             diff.by_popularity.iter().map(|group| {
-                let [first, second] = group.grades.map(|grades| output::percent(grades.rate(grades.correct)));
+                let [first, second] =
+                    group.grades.map(|grades| output::percent(grades.rate(grades.correct)));
                 let quarter = group.quarter.map_or("all".to_owned(), |quarter| quarter.to_string());
-                let (range, number) = (format!("{} to {}", group.from, group.to), group.grades[0].total().to_string());
+                let (range, number) = (
+                    format!("{} to {}", group.from, group.to),
+                    group.grades[0].total().to_string(),
+                );
                 [quarter, range, number, first, second, change(group.accuracy)]
             }),
         );
     }
     let mcnemar = diff.mcnemar;
-    let p = if mcnemar.p < 1e-3 { format!("{:.1e}", mcnemar.p) } else { format!("{:.3}", mcnemar.p) };
+    let p =
+        if mcnemar.p < 1e-3 { format!("{:.1e}", mcnemar.p) } else { format!("{:.3}", mcnemar.p) };
     output::line(format_args!(
         "{} right in the first alone, {} in the second alone: p = {p} (McNemar, exact, two-sided)",
         mcnemar.only_first, mcnemar.only_second

@@ -68,16 +68,21 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
     ensure!(args.supported || !records, "--record and --replay are for what --supported asks");
     let RewardArgs { plugin, parts: reward_parts } = &args.reward;
     let names_reward = !plugin.is_empty() || *reward_parts != PartArgs::default();
-    ensure!(args.supported || !names_reward, "--plugin, --extractor and --index are for --supported");
-    let (mut settings, config) =
-        config::resolve_with(settings_of(args)?, |settings, problems| EvalConfig::resolve(args, settings, problems))?;
+    ensure!(
+        args.supported || !names_reward,
+        "--plugin, --extractor and --index are for --supported"
+    );
+    let (mut settings, config) = config::resolve_with(settings_of(args)?, |settings, problems| {
+        EvalConfig::resolve(args, settings, problems)
+    })?;
     let device = engine::device(&settings, &config.policy)?;
     let sets = sets(args, config.questions.as_ref())?;
     let policies = policies(args);
     check_names("policies", policies.iter().map(|(name, _)| name))?;
     check_names("question files", sets.iter().map(|set| &set.name))?;
     let model = parts::model(&config.policy)?;
-    let mut scoring = config.scoring.as_ref().map(|config| Scoring::open(args, config)).transpose()?;
+    let mut scoring =
+        config.scoring.as_ref().map(|config| Scoring::open(args, config)).transpose()?;
     let folder = match &args.out {
         Some(out) => {
             let manifest = manifest(args, &settings, device, &model, &sets, scoring.as_ref())?;
@@ -95,15 +100,22 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
         let mut policy = None;
         for set in &sets {
             let file = file_name(policy_name, &set.name);
-            let answered = folder.as_ref().map_or(Ok(Vec::new()), |folder| folder.read_lines(&file))?;
+            let answered =
+                folder.as_ref().map_or(Ok(Vec::new()), |folder| folder.read_lines(&file))?;
             let evaluation = if answered.is_empty() {
                 let policy = match &mut policy {
                     Some(policy) => policy,
-                    none => {
-                        none.insert(open_sampler(&settings, &config.policy, &model, *adapter, scratch.path(), &bar)?)
-                    }
+                    none => none.insert(open_sampler(
+                        &settings,
+                        &config.policy,
+                        &model,
+                        *adapter,
+                        scratch.path(),
+                        &bar,
+                    )?),
                 };
-                let (evaluation, answers) = answers_of(policy.as_mut(), scorers.as_mut(), set, &settings, &bar)?;
+                let (evaluation, answers) =
+                    answers_of(policy.as_mut(), scorers.as_mut(), set, &settings, &bar)?;
                 if let Some(folder) = &folder {
                     folder.write_lines(&file, &answers)?;
                 }
@@ -112,7 +124,11 @@ pub fn answer(args: &EvalArgs) -> Result<Vec<Evaluated>> {
                 bar.inc(set.questions.len() as u64);
                 summarize(&answered, settings.eval.answers.samples, settings.reward.compatibility)
             };
-            all.push(Evaluated { policy: policy_name.clone(), questions: set.name.clone(), evaluation });
+            all.push(Evaluated {
+                policy: policy_name.clone(),
+                questions: set.name.clone(),
+                evaluation,
+            });
         }
     }
     bar.finish_and_clear();
@@ -157,7 +173,8 @@ impl EvalConfig {
             problems.required("question.eval", settings.question.eval.as_ref(), "--questions FILE");
         }
         if args.adapter.is_empty() && !args.raw && settings.policy.adapter.is_some() {
-            problems.add("policy.adapter", "an evaluation takes it by --adapter; --raw is without it");
+            problems
+                .add("policy.adapter", "an evaluation takes it by --adapter; --raw is without it");
         }
         let scoring = match args.supported {
             false => Some(None),
@@ -196,10 +213,12 @@ fn sets(args: &EvalArgs, configured: Option<&EvalSet>) -> Result<Vec<Set>> {
     Ok(sets)
 }
 
-/// The raw model and adapters, each with a name: the last folder of its path, and that of the run for a run's checkpoint.
+/// The raw model and adapters, each with a name: the last folder of its path, and that of the run
+/// for a run's checkpoint.
 fn policies(args: &EvalArgs) -> Vec<(String, Option<&Path>)> {
     let named = |adapter: &'_ PathBuf| {
-        let parts: Vec<_> = adapter.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+        let parts: Vec<_> =
+            adapter.components().map(|part| part.as_os_str().to_string_lossy()).collect();
         match parts.as_slice() {
             [.., run, folder, step] if folder == "checkpoints" => format!("{run}-{step}"),
             [.., last] => last.to_string(),
@@ -207,7 +226,9 @@ fn policies(args: &EvalArgs) -> Vec<(String, Option<&Path>)> {
         }
     };
     let raw = (args.raw || args.adapter.is_empty()).then(|| (RAW.to_owned(), None));
-    raw.into_iter().chain(args.adapter.iter().map(|adapter| (named(adapter), Some(adapter.as_path())))).collect()
+    raw.into_iter()
+        .chain(args.adapter.iter().map(|adapter| (named(adapter), Some(adapter.as_path()))))
+        .collect()
 }
 
 /// Answers must not overwrite each other, nor be told by the same name.
@@ -255,7 +276,14 @@ impl Scoring {
         let (origin, verifiers) = recording::open(&config.answers, &args.recording)?;
         let (extractor_folder, extractor) = parts::extractor(&config.extractor)?;
         let verifiers = recording::recorded(&args.recording, args.resume, verifiers)?;
-        Ok(Self { rules, graders: Graders::default(), origin, verifiers, extractor_folder, extractor })
+        Ok(Self {
+            rules,
+            graders: Graders::default(),
+            origin,
+            verifiers,
+            extractor_folder,
+            extractor,
+        })
     }
 
     fn scorers(&mut self) -> Scorers<'_, 'static> {
@@ -297,12 +325,20 @@ fn manifest(
         }
     }
     for Set { name, questions, .. } in sets {
-        manifest.set(&format!("questions {name}"), text_fingerprint(&serde_json::to_string(questions)?));
+        manifest.set(
+            &format!("questions {name}"),
+            text_fingerprint(&serde_json::to_string(questions)?),
+        );
     }
     Ok(manifest)
 }
 
-fn open_folder(args: &EvalArgs, out: &Path, settings: &Settings, manifest: &RunManifest) -> Result<RunDir> {
+fn open_folder(
+    args: &EvalArgs,
+    out: &Path,
+    settings: &Settings,
+    manifest: &RunManifest,
+) -> Result<RunDir> {
     let resolved = toml::to_string_pretty(settings)?;
     if args.resume {
         resumed::open(out, manifest, &resolved, &[])
@@ -313,7 +349,8 @@ fn open_folder(args: &EvalArgs, out: &Path, settings: &Settings, manifest: &RunM
 
 fn show(all: &[Evaluated]) {
     let knows_truth = all.iter().any(|one| one.evaluation.true_sentences.is_some());
-    let ks: BTreeSet<usize> = all.iter().flat_map(|one| one.evaluation.pass_at.keys().copied()).collect();
+    let ks: BTreeSet<usize> =
+        all.iter().flat_map(|one| one.evaluation.pass_at.keys().copied()).collect();
     let fixed = [
         "policy",
         "questions",
@@ -330,8 +367,11 @@ fn show(all: &[Evaluated]) {
     ];
     let pass: Vec<String> = ks.iter().map(|k| format!("pass@{k}")).collect();
     let told: &[&str] = if knows_truth { &["true", "false"] } else { &[] };
-    let header: Vec<&str> =
-        fixed.into_iter().chain(pass.iter().map(String::as_str)).chain(told.iter().copied()).collect();
+    let header: Vec<&str> = fixed
+        .into_iter()
+        .chain(pass.iter().map(String::as_str))
+        .chain(told.iter().copied())
+        .collect();
     let row = |Evaluated { policy, questions, evaluation }: &Evaluated| {
         let mut row = vec![
             policy.clone(),
@@ -347,12 +387,14 @@ fn show(all: &[Evaluated]) {
             evaluation.supported_rate.map_or("–".to_owned(), output::percent),
             format!("{:.1}", evaluation.mean_length),
         ];
-        row.extend(
-            ks.iter().map(|k| evaluation.pass_at.get(k).map_or("–".to_owned(), |&share| output::percent(share))),
-        );
+        row.extend(ks.iter().map(|k| {
+            evaluation.pass_at.get(k).map_or("–".to_owned(), |&share| output::percent(share))
+        }));
         if knows_truth {
             let told = [evaluation.true_sentences, evaluation.false_sentences];
-            row.extend(told.map(|sentences| sentences.map_or("–".to_owned(), |number| format!("{number:.2}"))));
+            row.extend(told.map(|sentences| {
+                sentences.map_or("–".to_owned(), |number| format!("{number:.2}"))
+            }));
         }
         row
     };

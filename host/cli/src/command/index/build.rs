@@ -27,7 +27,8 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
         progress: Some(&report),
         ..BuildOptions::default()
     };
-    let manifest = build(inputs, &tokenizer, out, &options).with_context(|| format!("building {}", out.display()))?;
+    let manifest = build(inputs, &tokenizer, out, &options)
+        .with_context(|| format!("building {}", out.display()))?;
     bar.bar.finish_and_clear();
     let info = Index::open(out)?.info();
     let seconds = start.elapsed().as_secs_f64();
@@ -44,7 +45,8 @@ pub fn run(args: &BuildArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-/// A bar that each stage of a build starts again, with its own rate and time left; in a log, a line for each.
+/// A bar that each stage of a build starts again, with its own rate and time left; in a log, a line
+/// for each.
 struct StageBar {
     bar: ProgressBar,
     stages: Mutex<Stages>,
@@ -70,7 +72,8 @@ impl Stages {
 impl StageBar {
     fn new() -> Self {
         let seconds = BTreeMap::new();
-        let stages = Stages { current: "tokenising", shown: String::new(), since: Instant::now(), seconds };
+        let stages =
+            Stages { current: "tokenising", shown: String::new(), since: Instant::now(), seconds };
         Self { bar: output::progress(0, "indexing"), stages: Mutex::new(stages) }
     }
 
@@ -84,10 +87,19 @@ impl StageBar {
     fn show(&self, progress: Progress) {
         match progress {
             Progress::Resumed { documents, .. } => {
-                output::note(&self.bar, &format!("resuming an interrupted build after {documents} documents"));
+                output::note(
+                    &self.bar,
+                    &format!("resuming an interrupted build after {documents} documents"),
+                );
             }
             Progress::Tokenised { read_bytes, input_bytes, .. } => {
-                self.advance("tokenising", (0, 1), "{bytes}/{total_bytes}, {bytes_per_sec}", read_bytes, input_bytes);
+                self.advance(
+                    "tokenising",
+                    (0, 1),
+                    "{bytes}/{total_bytes}, {bytes_per_sec}",
+                    read_bytes,
+                    input_bytes,
+                );
             }
             Progress::Sorting { shard, shards, tokens, sorted } => {
                 self.advance("sorting", (shard, shards), TOKENS, sorted, tokens);
@@ -99,23 +111,37 @@ impl StageBar {
                 self.advance("merging", (shard, shards), TOKENS, merged, tokens);
             }
             Progress::Prefixes { shard, shards, prefixes, written } => {
-                self.advance("prefixes", (shard, shards), "{human_pos}/{human_len}", written, prefixes);
+                self.advance(
+                    "prefixes",
+                    (shard, shards),
+                    "{human_pos}/{human_len}",
+                    written,
+                    prefixes,
+                );
             }
             _ => {}
         }
     }
 
-    fn advance(&self, name: &'static str, (shard, shards): (usize, usize), counters: &str, done: u64, total: u64) {
-        let stage = if shards == 1 { name.to_owned() } else { format!("{name} {}/{shards}", shard + 1) };
+    fn advance(
+        &self,
+        name: &'static str,
+        (shard, shards): (usize, usize),
+        counters: &str,
+        done: u64,
+        total: u64,
+    ) {
+        let stage =
+            if shards == 1 { name.to_owned() } else { format!("{name} {}/{shards}", shard + 1) };
         let mut stages = self.stages.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         stages.take_time();
         stages.current = name;
         if stages.shown != stage {
             if self.bar.is_hidden() {
                 output::note(&self.bar, &stage);
-            } else if let Ok(style) =
-                ProgressStyle::with_template(&format!("{{msg:>12}} [{{bar:32}}] {counters}, {{eta}} left"))
-            {
+            } else if let Ok(style) = ProgressStyle::with_template(&format!(
+                "{{msg:>12}} [{{bar:32}}] {counters}, {{eta}} left"
+            )) {
                 self.bar.set_style(style.progress_chars("=> "));
             }
             self.bar.reset();

@@ -17,13 +17,15 @@ use crate::output;
 /// Seconds that a server is asked again.
 const PATIENCE_S: f64 = 5.0;
 
-/// Returns the window if none is given: the paper's, or the demo's for its own index, whose articles are short.
+/// Returns the window if none is given: the paper's, or the demo's for its own index, whose
+/// articles are short.
 fn window(sources: &[DemoOr<Source>]) -> u64 {
     if sources == [DemoOr::Demo] { corver_demo::WINDOW } else { 1_000 }
 }
 
 pub fn run(args: &CountArgs, json: bool) -> Result<()> {
-    let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } = args;
+    let CountArgs { query, tokenizer, mode, exact, max_clause_freq, max_diff_tokens, show, .. } =
+        args;
     let words = parse_query(query)?;
     let sources = config::sources(&args.index)?;
     let options = CnfOptions {
@@ -45,10 +47,12 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     let corpora: Vec<Opened> = sources.iter().map(open).collect::<Result<_>>()?;
     corver_counts::check_parts(sources.iter().zip(&corpora))?;
     let start = Instant::now();
-    let counts = corpora.iter().map(|corpus| corpus.count_words(&words)).collect::<Result<Vec<_>, _>>()?;
+    let counts =
+        corpora.iter().map(|corpus| corpus.count_words(&words)).collect::<Result<Vec<_>, _>>()?;
     let micros = start.elapsed().as_secs_f64() * 1e6;
     let answer = counts.into_iter().flatten().reduce(sum);
-    let answer = answer.with_context(|| format!("a word of {query:?} has no tokens in this index's tokenizer"))?;
+    let answer = answer
+        .with_context(|| format!("a word of {query:?} has no tokens in this index's tokenizer"))?;
     let passages = passages(&corpora, &words, &options, *show)?;
     if json {
         let mut result = json!({
@@ -63,7 +67,8 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
         [_] => "occurrences".to_owned(),
         _ => format!("matches within {} tokens", options.max_diff_tokens),
     };
-    let about = if answer.is_exact() { "" } else { " (an estimate from a sample; --exact counts all)" };
+    let about =
+        if answer.is_exact() { "" } else { " (an estimate from a sample; --exact counts all)" };
     output::line(format_args!("{} {counted}{about}   {micros:.1} µs", answer.count));
     if answer.count == 0 {
         output::line(format_args!(
@@ -74,15 +79,22 @@ pub fn run(args: &CountArgs, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn open(source: &Source, tokenizer: Option<&Path>, options: CnfOptions, remote: &RemoteSettings) -> Result<Opened> {
+fn open(
+    source: &Source,
+    tokenizer: Option<&Path>,
+    options: CnfOptions,
+    remote: &RemoteSettings,
+) -> Result<Opened> {
     match source {
         Source::Folder(folder) => {
             let corpus = open_folder(folder, tokenizer, OpenOptions::default())?;
             Ok(Opened::Local(Local::new(corpus, options)))
         }
-        Source::Remote { .. } => {
-            Ok(source.open(&OpenSettings { options, remote: remote.clone(), ..OpenSettings::default() })?)
-        }
+        Source::Remote { .. } => Ok(source.open(&OpenSettings {
+            options,
+            remote: remote.clone(),
+            ..OpenSettings::default()
+        })?),
     }
 }
 
@@ -97,7 +109,12 @@ fn sum(one: CnfCount, other: CnfCount) -> CnfCount {
 }
 
 /// Up to `limit` matches: as many as the first folder has, then the second, and so on.
-fn passages(corpora: &[Opened], words: &[Vec<String>], options: &CnfOptions, limit: usize) -> Result<Vec<Passage>> {
+fn passages(
+    corpora: &[Opened],
+    words: &[Vec<String>],
+    options: &CnfOptions,
+    limit: usize,
+) -> Result<Vec<Passage>> {
     let mut passages = Vec::new();
     for corpus in corpora {
         let wanted = limit - passages.len();

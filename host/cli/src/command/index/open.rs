@@ -28,9 +28,15 @@ pub fn folder(index: Option<&Path>) -> Result<PathBuf> {
 }
 
 /// Opens an index with its own tokenizer or another.
-pub fn open_folder(folder: &Path, tokenizer: Option<&Path>, options: OpenOptions) -> Result<Corpus> {
+pub fn open_folder(
+    folder: &Path,
+    tokenizer: Option<&Path>,
+    options: OpenOptions,
+) -> Result<Corpus> {
     let corpus = match tokenizer {
-        Some(tokenizer) => Corpus::new(Index::open_with(folder, options)?, Tokenizer::from_file(tokenizer)?),
+        Some(tokenizer) => {
+            Corpus::new(Index::open_with(folder, options)?, Tokenizer::from_file(tokenizer)?)
+        }
         None => Corpus::open_with(folder, options),
     };
     corpus.with_context(|| format!("opening the index {}", folder.display()))
@@ -44,6 +50,8 @@ pub fn name_of(folder: &Path, given: Option<&str>, is_demo: bool) -> Result<Stri
         None => {}
     }
     let folder = folder.canonicalize().with_context(|| format!("finding {}", folder.display()))?;
-    let name = folder.file_name().context("the index has no folder name to go by: give it a name with --name")?;
+    let name = folder
+        .file_name()
+        .context("the index has no folder name to go by: give it a name with --name")?;
     Ok(name.to_string_lossy().into_owned())
 }

@@ -22,7 +22,9 @@ pub fn run(args: &PassagesArgs, json: bool) -> Result<()> {
     bar.finish_and_clear();
     let seconds = start.elapsed().as_secs_f64();
     if json {
-        return output::json(&json!({"folder": place.folder(), "passages": manifest, "seconds": seconds}));
+        return output::json(
+            &json!({"folder": place.folder(), "passages": manifest, "seconds": seconds}),
+        );
     }
     output::line(format_args!(
         "{}: {} passages of at most {} words from {} documents, {} of them with a title, {:.1} MB in {seconds:.1} s",

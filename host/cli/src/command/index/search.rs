@@ -27,7 +27,9 @@ pub fn run(args: &SearchArgs, json: bool) -> Result<()> {
     if json {
         let found =
             found.iter().map(|(score, passage)| json!({"score": score, "title": passage.title, "text": passage.text}));
-        return output::json(&json!({"search": search, "passages": found.collect::<Vec<_>>(), "micros": micros}));
+        return output::json(
+            &json!({"search": search, "passages": found.collect::<Vec<_>>(), "micros": micros}),
+        );
     }
     output::line(format_args!("{} passages   {micros:.1} µs", found.len()));
     for (score, passage) in &found {
@@ -36,7 +38,9 @@ pub fn run(args: &SearchArgs, json: bool) -> Result<()> {
         output::running_text([(passage.text.as_str(), false)]);
     }
     if found.is_empty() && title.is_some() {
-        output::line("a title is matched whole; a search without --title shows how titles are written");
+        output::line(
+            "a title is matched whole; a search without --title shows how titles are written",
+        );
     }
     Ok(())
 }

@@ -29,14 +29,17 @@ pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     if json {
         output::json(&json!({"url": url, "documents": info.documents, "tokens": info.tokens}))?;
     } else {
-        output::line(format_args!("{url}: {} documents, {} tokens; Ctrl-C stops it", info.documents, info.tokens));
+        output::line(format_args!(
+            "{url}: {} documents, {} tokens; Ctrl-C stops it",
+            info.documents, info.tokens
+        ));
     }
     server.run(interrupted);
     Ok(())
 }
 
-/// The default name of some shards of an index. A client that expects other shards asks for another name and is refused, and its
-/// cached counts are kept under that name.
+/// The default name of some shards of an index. A client that expects other shards asks for another
+/// name and is refused, and its cached counts are kept under that name.
 fn part_name(index: &str, shards: &RangeInclusive<usize>) -> String {
     let (first, last) = (shards.start(), shards.end());
     if first == last { format!("{index}-{first}") } else { format!("{index}-{first}-{last}") }

@@ -16,7 +16,8 @@ pub fn run(args: &VerifyArgs, json: bool) -> Result<()> {
     let level = if args.full { Level::Full } else { Level::Sampled(SAMPLE) };
     ensure!(path.exists(), "there is no index {}", path.display());
     let options = OpenOptions { shards: args.shards.clone(), ..OpenOptions::default() };
-    let verified = verify(&path, options, level).with_context(|| format!("the index {} is damaged", path.display()))?;
+    let verified = verify(&path, options, level)
+        .with_context(|| format!("the index {} is damaged", path.display()))?;
     if json {
         return output::json(&json!({"index": path, "verified": verified}));
     }

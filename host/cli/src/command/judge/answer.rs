@@ -23,7 +23,10 @@ struct Summary<'a> {
 }
 
 pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
-    ensure!(!args.questions.is_empty(), "answers hold no golds; --questions names the file that was asked");
+    ensure!(
+        !args.questions.is_empty(),
+        "answers hold no golds; --questions names the file that was asked"
+    );
     let mut questions = Vec::new();
     for path in &args.questions {
         questions.extend(named_questions(path)?);
@@ -36,7 +39,11 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
 
     let asked = ask(args, BUILT_IN, &items)?;
     let judged = asked.judged(&items)?;
-    let summary = Summary { answers: items.len(), agreement: Agreement::of(LABELS, &judged), bill: &asked.bill };
+    let summary = Summary {
+        answers: items.len(),
+        agreement: Agreement::of(LABELS, &judged),
+        bill: &asked.bill,
+    };
     asked.run.finish(&summary)?;
     if json {
         return output::json(&summary);

@@ -1,4 +1,5 @@
-//! `corver-host judge`: a chat model's opinion of answers that the string match has graded, or of sentences to calibrate with.
+//! `corver-host judge`: a chat model's opinion of answers that the string match has graded, or of
+//! sentences to calibrate with.
 
 mod answer;
 mod sentence;
@@ -30,18 +31,24 @@ const DISPUTED: &str = "disputed.jsonl";
 pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     let sheets: Vec<bool> = args.files.iter().map(|path| is_sheet(path)).collect::<Result<_>>()?;
     match (sheets.contains(&true), sheets.contains(&false)) {
-        (true, true) => bail!("answers and sheets have judges of their own; give one kind at a time"),
+        (true, true) => {
+            bail!("answers and sheets have judges of their own; give one kind at a time")
+        }
         (true, false) => sentence::run(args, json),
         _ => answer::run(args, json),
     }
 }
 
-/// Answers are JSON; anything else is read as a sheet. A file without a word is left to the answers' reader, which says so.
+/// Answers are JSON; anything else is read as a sheet. A file without a word is left to the
+/// answers' reader, which says so.
 fn is_sheet(path: &Path) -> Result<bool> {
     let mut start = Vec::new();
     let file = File::open(path).and_then(|file| file.take(64).read_to_end(&mut start));
     file.with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(start.iter().find(|byte| !byte.is_ascii_whitespace()).is_some_and(|first| !b"{[".contains(first)))
+    Ok(start
+        .iter()
+        .find(|byte| !byte.is_ascii_whitespace())
+        .is_some_and(|first| !b"{[".contains(first)))
 }
 
 /// A judge's file.
@@ -74,7 +81,8 @@ struct Bill {
     cost_in_all: f64,
 }
 
-/// Asks a model about every subject, once: the replies are kept. `built_in` is the judge where no file names another.
+/// Asks a model about every subject, once: the replies are kept. `built_in` is the judge where no
+/// file names another.
 fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<Asked<S::Label>> {
     let file: JudgeFile<S::Label> = judge_file(args, built_in)?;
     file.judge.check::<S>()?;
@@ -83,12 +91,14 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
 
     let mut manifest = RunManifest::default();
     manifest.set("corver-host", env!("CARGO_PKG_VERSION"));
-    let files: Vec<String> = args.files.iter().map(|path| fingerprint(path)).collect::<Result<_, _>>()?;
+    let files: Vec<String> =
+        args.files.iter().map(|path| fingerprint(path)).collect::<Result<_, _>>()?;
     manifest.set("files", files.join(" "));
     let model = settings.model.clone().unwrap_or_default(); // `Chat::open` refuses a file without
     manifest.set("endpoint", settings.endpoint.as_deref().unwrap_or_default());
     manifest.set("model", &model);
-    let prompts: Vec<Prompt> = subjects.iter().map(|subject| file.judge.prompt_for(subject)).collect();
+    let prompts: Vec<Prompt> =
+        subjects.iter().map(|subject| file.judge.prompt_for(subject)).collect();
     manifest.set("prompts", text_fingerprint(&serde_json::to_string(&prompts)?));
     let path = args.out.clone().unwrap_or_else(|| folder::next_free(Path::new("runs"), "judge"));
     let resolved = toml::to_string_pretty(&file).context("writing the judge's settings")?;
@@ -96,19 +106,29 @@ fn ask<S: Subject>(args: &JudgeArgs, built_in: &str, subjects: &[S]) -> Result<A
 
     let JudgeFile { judge, chat: settings } = file;
     let bar = output::progress(prompts.len() as u64, "judging");
-    let replies = chat.ask_all(&prompts, |reply| judge.read(reply).is_some(), |done| bar.set_position(done as u64));
+    let replies = chat.ask_all(
+        &prompts,
+        |reply| judge.read(reply).is_some(),
+        |done| bar.set_position(done as u64),
+    );
     bar.finish_and_clear();
     let replies = replies.context("the replies so far are kept, and not paid for again")?;
-    let replies: Vec<String> = replies.into_iter().map(|ChatReply { content, .. }| content).collect();
-    let (unlabelled, spent) = (replies.iter().filter(|reply| judge.read(reply).is_none()).count(), chat.spent());
+    let replies: Vec<String> =
+        replies.into_iter().map(|ChatReply { content, .. }| content).collect();
+    let (unlabelled, spent) =
+        (replies.iter().filter(|reply| judge.read(reply).is_none()).count(), chat.spent());
     let (cost, cost_in_all) = (spent.now.cost(settings.prices), spent.cost(settings.prices));
     let bill = Bill { model, unlabelled, spent, cost, cost_in_all };
     Ok(Asked { run, judge, replies, bill })
 }
 
 impl<L: Copy + PartialEq + Display> Asked<L> {
-    /// The same subjects, in the same order, with what the model said; both opinions are written into the folder.
-    fn judged<'a, S: Subject<Label = L>>(&'a self, subjects: &'a [S]) -> Result<Vec<Judged<'a, S>>> {
+    /// The same subjects, in the same order, with what the model said; both opinions are written
+    /// into the folder.
+    fn judged<'a, S: Subject<Label = L>>(
+        &'a self,
+        subjects: &'a [S],
+    ) -> Result<Vec<Judged<'a, S>>> {
         let judged: Vec<Judged<'_, S>> = subjects
             .iter()
             .zip(&self.replies)
@@ -124,7 +144,9 @@ impl<L: Copy + PartialEq + Display> Asked<L> {
     fn show(&self, disputed: usize) {
         let Bill { unlabelled, spent: Spent { now, before }, cost, cost_in_all, .. } = &self.bill;
         if *unlabelled > 0 {
-            output::line(format_args!("left out, because asking again brought no label either: {unlabelled}"));
+            output::line(format_args!(
+                "left out, because asking again brought no label either: {unlabelled}"
+            ));
         }
         output::line(format_args!(
             "{} replies asked for, {} + {} tokens, cost {cost:.4}; {} from the cache; total cost {cost_in_all:.4}",
@@ -142,9 +164,11 @@ fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<J
     let mut file: JudgeFile<L> = match &args.judge {
         None => toml::from_str(built_in).context("in the built-in judge")?,
         Some(path) => {
-            let text =
-                std::fs::read_to_string(path).with_context(|| format!("cannot read the judge {}", path.display()))?;
-            toml::from_str(&text).with_context(|| format!("{} is not a judge for this kind of file", path.display()))?
+            let text = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read the judge {}", path.display()))?;
+            toml::from_str(&text).with_context(|| {
+                format!("{} is not a judge for this kind of file", path.display())
+            })?
         }
     };
     let chat = &mut file.chat;
@@ -156,7 +180,11 @@ fn judge_file<L: DeserializeOwned>(args: &JudgeArgs, built_in: &str) -> Result<J
 }
 
 /// `other` is who gave the labels of the rows.
-fn show_agreement<const K: usize>(other: &str, labels: [impl Display; K], agreement: &Agreement<K>) {
+fn show_agreement<const K: usize>(
+    other: &str,
+    labels: [impl Display; K],
+    agreement: &Agreement<K>,
+) {
     let names = labels.map(|label| label.to_string());
     let corner = format!("{other} ↓ model →");
     let header: Vec<&str> = [&corner].into_iter().chain(&names).map(String::as_str).collect();

@@ -29,7 +29,10 @@ struct Summary<'a> {
 }
 
 pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
-    ensure!(args.questions.is_empty(), "a sentence is judged without its question; leave out --questions");
+    ensure!(
+        args.questions.is_empty(),
+        "a sentence is judged without its question; leave out --questions"
+    );
     let mut rows = read_peoples_sheets(&args.files)?.rows;
     rows.truncate(args.limit.unwrap_or(rows.len()));
     ensure!(!rows.is_empty(), "there is no sentence in the sheet");
@@ -38,9 +41,14 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     let asked = ask(args, BUILT_IN, &rows)?;
     let judged = asked.judged(&rows)?;
     let model = &asked.bill.model;
-    let by_model: Vec<Row> = judged.iter().map(|one| one.subject.labelled_by(model, one.model)).collect();
+    let by_model: Vec<Row> =
+        judged.iter().map(|one| one.subject.labelled_by(model, one.model)).collect();
     asked.run.write(SHEET, sheet::as_csv(&by_model).as_bytes())?;
-    let summary = Summary { sentences: rows.len(), findings: SentenceFindings::of(&judged)?, bill: &asked.bill };
+    let summary = Summary {
+        sentences: rows.len(),
+        findings: SentenceFindings::of(&judged)?,
+        bill: &asked.bill,
+    };
     asked.run.finish(&summary)?;
     if json {
         return output::json(&summary);
@@ -49,7 +57,10 @@ pub fn run(args: &JudgeArgs, json: bool) -> Result<()> {
     let disputed = show_disputed(&judged);
     asked.show(disputed);
     let path = asked.run.path().join(SHEET);
-    output::line(format_args!("the model's labels, to check and for calibrate read: {}", path.display()));
+    output::line(format_args!(
+        "the model's labels, to check and for calibrate read: {}",
+        path.display()
+    ));
     Ok(())
 }
 
@@ -96,7 +107,8 @@ fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
     let columns = if correct_by_count.is_some() { header.len() } else { 3 };
     let row = |bucket: Bucket| {
         let missed = share(missed_by_count, bucket);
-        let missed = missed.map_or("–".to_owned(), |share| format!("{} of {}", share.correct, share.n));
+        let missed =
+            missed.map_or("–".to_owned(), |share| format!("{} of {}", share.correct, share.n));
         let affirmed = told(share(affirmed_by_count, bucket));
         let correct = told(share(correct_by_count, bucket));
         let mut cells = [&[bucket.to_string()][..], &affirmed, &correct, &[missed]].concat();
@@ -108,9 +120,12 @@ fn show_by_count(findings: &SentenceFindings, rows: &[Row]) {
 
 /// First those that people found wrong, by count. Says how many are disputed.
 fn show_disputed(judged: &[Judged<'_, Row>]) -> usize {
-    let mut disputed: Vec<&Judged<'_, Row>> = judged.iter().filter(|one| one.is_disputed()).collect();
+    let mut disputed: Vec<&Judged<'_, Row>> =
+        judged.iter().filter(|one| one.is_disputed()).collect();
     disputed.sort_by_key(|one| (one.subject.label != Some(Label::Incorrect), one.subject.count));
-    for Judged { subject: Row { count, sentence, label, .. }, model, .. } in disputed.iter().take(SHOWN) {
+    for Judged { subject: Row { count, sentence, label, .. }, model, .. } in
+        disputed.iter().take(SHOWN)
+    {
         let [people, model] = [label, model].map(|label| label.map_or("", Label::word));
         output::line(format_args!("count {count}, people: {people}, model: {model}: {sentence}"));
     }

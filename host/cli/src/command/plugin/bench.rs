@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use corver_core::sentence::{Split, split};
 use corver_core::{
-    ChatModel, ChatReply, Compatibility, Completion, CorpusSize, Count, Counter, Entailment, NliModel, Pair, PartError,
-    Passage, Prompt, Query, Retriever, Search, Sentence, Triplet, Usage, Verifiers,
+    ChatModel, ChatReply, Compatibility, Completion, CorpusSize, Count, Counter, Entailment,
+    NliModel, Pair, PartError, Passage, Prompt, Query, Retriever, Search, Sentence, Triplet, Usage,
+    Verifiers,
 };
 use corver_reward::config::{self, RulesConfig};
 use corver_reward::parts::{AnyRule, Loader};
@@ -26,7 +27,8 @@ const NOTICEABLE: f64 = 0.1;
 /// Time for one measurement.
 const BUDGET: Duration = Duration::from_secs(1);
 
-/// Completions of a step in the paper's configuration (24 prompts, 16 samples), of three sentences each.
+/// Completions of a step in the paper's configuration (24 prompts, 16 samples), of three sentences
+/// each.
 const COMPLETIONS: usize = 384;
 
 /// Answers everything at once, so that the rule and the calls into it are what is measured.
@@ -51,20 +53,27 @@ impl Counter for Immediate {
 
 impl NliModel for Immediate {
     fn entail(&mut self, pairs: &[Pair]) -> Result<Vec<Entailment>, PartError> {
-        Ok(vec![Entailment { entail: 0.75, neutral: Some(0.25), contradict: Some(0.0) }; pairs.len()])
+        Ok(vec![
+            Entailment { entail: 0.75, neutral: Some(0.25), contradict: Some(0.0) };
+            pairs.len()
+        ])
     }
 }
 
 impl ChatModel for Immediate {
     fn reply(&mut self, prompts: &[Prompt]) -> Result<Vec<ChatReply>, PartError> {
-        let reply = ChatReply { content: "Mario Camerini directed it.".into(), usage: Usage::default() };
+        let reply =
+            ChatReply { content: "Mario Camerini directed it.".into(), usage: Usage::default() };
         Ok(vec![reply; prompts.len()])
     }
 }
 
 impl Retriever for Immediate {
     fn passages(&mut self, searches: &[Search]) -> Result<Vec<Vec<Passage>>, PartError> {
-        let passage = Passage { title: "Il Seduttore".into(), text: "Mario Camerini directed Il Seduttore.".into() };
+        let passage = Passage {
+            title: "Il Seduttore".into(),
+            text: "Mario Camerini directed Il Seduttore.".into(),
+        };
         Ok(vec![vec![passage]; searches.len()])
     }
 }
@@ -91,7 +100,8 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
         cache_dir: Some(Loader::cache()?),
     };
     let texts: Vec<String> = (0..COMPLETIONS).map(completion).collect();
-    let splits: Vec<Split> = texts.iter().map(|text| with_facts(split(text, Compatibility::Paper))).collect();
+    let splits: Vec<Split> =
+        texts.iter().map(|text| with_facts(split(text, Compatibility::Paper))).collect();
     let golds = ["Mario Camerini".to_owned()];
     let completions: Vec<Completion<'_>> = texts
         .iter()
@@ -112,7 +122,12 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     show(&rule, &costs, other_work.share(), json)
 }
 
-fn of_sentences(rule: &Rule, path: &Path, cached: &LoadOptions, completions: &[Completion<'_>]) -> Result<Costs> {
+fn of_sentences(
+    rule: &Rule,
+    path: &Path,
+    cached: &LoadOptions,
+    completions: &[Completion<'_>],
+) -> Result<Costs> {
     let fresh = LoadOptions { cache_dir: None, ..cached.clone() };
     let without_facts = [Sentence { triplets: Vec::new(), ..completions[0].sentences[0].clone() }];
     let one = [Completion { sentences: &without_facts, ..completions[0] }];
@@ -155,7 +170,9 @@ fn show(rule: &AnyRule, costs: &Costs, other_work: Option<f64>, json: bool) -> R
             "ms_load_compiled": ms(compile), "other_work": other_work,
         }));
     }
-    output::line(format_args!("{name} {version}, fastest of many runs, all cores, an index that answers at once:"));
+    output::line(format_args!(
+        "{name} {version}, fastest of many runs, all cores, an index that answers at once:"
+    ));
     output::line(format_args!("  {ns_each:>10.0} ns  a {unit}, in a batch of {size}"));
     for (time, what) in [
         (batch, format!("that batch, the size of a step with {COMPLETIONS} completions")),
@@ -188,7 +205,9 @@ fn best<T, E>(mut work: impl FnMut() -> Result<T, E>) -> Result<Duration, E> {
 
 /// Three sentences.
 fn completion(number: usize) -> String {
-    let sentence = |index| format!("Mario Camerini directed the film Il Seduttore Numero{number}x{index} in 1954.");
+    let sentence = |index| {
+        format!("Mario Camerini directed the film Il Seduttore Numero{number}x{index} in 1954.")
+    };
     format!("<think>{} {}</think><answer>Mario Camerini</answer>", sentence(0), sentence(1))
 }
 
@@ -196,7 +215,8 @@ fn completion(number: usize) -> String {
 fn with_facts(mut split: Split) -> Split {
     for sentence in &mut split.sentences {
         let tail = sentence.text.replace("Mario Camerini directed the film ", "");
-        sentence.triplets = vec![Triplet { head: "Mario Camerini".into(), relation: "directed".into(), tail }];
+        sentence.triplets =
+            vec![Triplet { head: "Mario Camerini".into(), relation: "directed".into(), tail }];
     }
     split
 }

@@ -31,9 +31,12 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
     let rule = Loader::new(&config)?.any(&compiled)?;
     let Manifest { name, version, .. } = rule.manifest();
     let wasm = dir.join(name).with_extension("wasm");
-    let bytes = std::fs::copy(&compiled, &wasm).with_context(|| format!("writing {}", wasm.display()))?;
+    let bytes =
+        std::fs::copy(&compiled, &wasm).with_context(|| format!("writing {}", wasm.display()))?;
     if json {
-        return output::json(&json!({"path": wasm, "name": name, "bytes": bytes, "blake3": rule.hash()}));
+        return output::json(
+            &json!({"path": wasm, "name": name, "bytes": bytes, "blake3": rule.hash()}),
+        );
     }
     output::line(format_args!("{}: {name} {version}, {bytes} bytes", wasm.display()));
     Ok(())
@@ -42,10 +45,14 @@ pub fn run(dir: &Path, json: bool) -> Result<()> {
 /// A rule's file, the world of the contract that it is for, and the SDK's module that exports it.
 type Kind = (&'static str, &'static str, &'static str);
 
-const PYTHON: [Kind; 2] =
-    [("rule.py", "sentence-rule", "corver_component"), ("response.py", "response-rule", "corver_response_component")];
-const JAVASCRIPT: [Kind; 2] =
-    [("rule.js", "sentence-rule", "component.js"), ("response.js", "response-rule", "response-component.js")];
+const PYTHON: [Kind; 2] = [
+    ("rule.py", "sentence-rule", "corver_component"),
+    ("response.py", "response-rule", "corver_response_component"),
+];
+const JAVASCRIPT: [Kind; 2] = [
+    ("rule.js", "sentence-rule", "component.js"),
+    ("response.js", "response-rule", "response-component.js"),
+];
 
 /// A rule in a language that brings an interpreter along.
 struct Source {
@@ -62,7 +69,8 @@ impl Source {
     }
 }
 
-/// The checkout that this binary was built from: it has the SDK and knows the WebAssembly toolchain.
+/// The checkout that this binary was built from: it has the SDK and knows the WebAssembly
+/// toolchain.
 pub fn checkout() -> Result<PathBuf> {
     let root = folders::home();
     ensure!(
@@ -73,25 +81,40 @@ pub fn checkout() -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Runs cargo for WebAssembly and returns the module that it made. Dependencies that the shipped rules share are not
-/// compiled again.
+/// Runs cargo for WebAssembly and returns the module that it made. Dependencies that the shipped
+/// rules share are not compiled again.
 fn rust(manifest: &Path) -> Result<PathBuf> {
     let checkout = checkout()?;
     let script = checkout.join("plugins/cargo-wasm.sh");
     let mut cargo = Command::new(&script);
     cargo
-        .args(["build", "--quiet", "--release", "--message-format=json-render-diagnostics", "--manifest-path"])
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--message-format=json-render-diagnostics",
+            "--manifest-path",
+        ])
         .arg(manifest);
     cargo.arg("--target-dir").arg(folders::compiled()?.join("wasm"));
-    let run = cargo.stderr(Stdio::inherit()).output().with_context(|| format!("running {}", script.display()))?;
+    let run = cargo
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("running {}", script.display()))?;
     if !run.status.success() {
         bail!("{} does not compile; the compiler says why above", manifest.display());
     }
     let messages = String::from_utf8(run.stdout).context("cargo's messages are not UTF-8")?;
-    let mut modules =
-        messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).filter_map(|message| {
+    let mut modules = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter_map(|message| {
             let files = message["filenames"].as_array()?;
-            files.iter().filter_map(Value::as_str).find(|file| file.ends_with(".wasm")).map(PathBuf::from)
+            files
+                .iter()
+                .filter_map(Value::as_str)
+                .find(|file| file.ends_with(".wasm"))
+                .map(PathBuf::from)
         });
     modules.next_back().with_context(|| {
         format!(
@@ -101,8 +124,8 @@ fn rust(manifest: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Runs componentize-py on the SDK's entry and the rule. The WASI functions that Python's library names become stubs, so that the rule imports
-/// nothing either.
+/// Runs componentize-py on the SDK's entry and the rule. The WASI functions that Python's library
+/// names become stubs, so that the rule imports nothing either.
 fn python(dir: &Path, source: &Source, component: &Path) -> Result<PathBuf> {
     let checkout = checkout()?;
     let installed = checkout.join(".deps/componentize-py/bin/componentize-py");
@@ -115,17 +138,26 @@ fn python(dir: &Path, source: &Source, component: &Path) -> Result<PathBuf> {
         "--stub-wasi",
         source.entry,
     ]);
-    componentize.arg("-p").arg(dir).arg("-p").arg(checkout.join("sdk/python")).arg("-o").arg(component);
-    let run = componentize
-        .stdout(Stdio::null())
-        .status()
-        .with_context(|| format!("running {}; `pip install componentize-py` installs it", program.display()))?;
-    ensure!(run.success(), "{} does not compile; componentize-py says why above", source.path.display());
+    componentize
+        .arg("-p")
+        .arg(dir)
+        .arg("-p")
+        .arg(checkout.join("sdk/python"))
+        .arg("-o")
+        .arg(component);
+    let run = componentize.stdout(Stdio::null()).status().with_context(|| {
+        format!("running {}; `pip install componentize-py` installs it", program.display())
+    })?;
+    ensure!(
+        run.success(),
+        "{} does not compile; componentize-py says why above",
+        source.path.display()
+    );
     Ok(component.to_owned())
 }
 
-/// Runs componentize-js on the SDK's entry, the rule and the modules in its folder. All of WASI is switched off in the engine
-/// that it adds.
+/// Runs componentize-js on the SDK's entry, the rule and the modules in its folder. All of WASI is
+/// switched off in the engine that it adds.
 fn javascript(dir: &Path, source: &Source, scratch: &Path) -> Result<PathBuf> {
     let checkout = checkout()?;
     // The SDK's come last: no module of the rule replaces one of them.
@@ -138,12 +170,23 @@ fn javascript(dir: &Path, source: &Source, scratch: &Path) -> Result<PathBuf> {
     let mut componentize = Command::new(&program);
     // It looks for imports under the current folder alone.
     componentize.current_dir(scratch).arg(source.entry);
-    componentize.arg("--wit").arg(checkout.join("wit")).args(["--world-name", source.world, "--out"]).arg(&component);
+    componentize
+        .arg("--wit")
+        .arg(checkout.join("wit"))
+        .args(["--world-name", source.world, "--out"])
+        .arg(&component);
     componentize.args(["--disable", "stdio", "random", "clocks", "http", "fetch-event"]);
     let run = componentize.stdout(Stdio::null()).status().with_context(|| {
-        format!("running {}; `npm install --global @bytecodealliance/componentize-js` installs it", program.display())
+        format!(
+            "running {}; `npm install --global @bytecodealliance/componentize-js` installs it",
+            program.display()
+        )
     })?;
-    ensure!(run.success(), "{} does not compile; componentize-js says why above", source.path.display());
+    ensure!(
+        run.success(),
+        "{} does not compile; componentize-js says why above",
+        source.path.display()
+    );
     Ok(component)
 }
 
@@ -151,11 +194,14 @@ fn javascript(dir: &Path, source: &Source, scratch: &Path) -> Result<PathBuf> {
 fn copy_modules(from: &Path, to: &Path) -> Result<()> {
     for entry in from.read_dir().with_context(|| format!("reading {}", from.display()))? {
         let path = entry.with_context(|| format!("reading {}", from.display()))?.path();
-        let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|extension| extension == "js"))
+        let Some(name) = path
+            .file_name()
+            .filter(|_| path.extension().is_some_and(|extension| extension == "js"))
         else {
             continue;
         };
-        std::fs::copy(&path, to.join(name)).with_context(|| format!("reading {}", path.display()))?;
+        std::fs::copy(&path, to.join(name))
+            .with_context(|| format!("reading {}", path.display()))?;
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! `corver-host plugin check`: what is this rule, which settings does it take, and does it keep the contract?
+//! `corver-host plugin check`: what is this rule, which settings does it take, and does it keep the
+//! contract?
 
 use anyhow::{Context, Result};
 use corver_core::Verifier;
@@ -18,10 +19,12 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
     let path = plugin::find(&args.plugin)?;
     let rule = Loader::new(&config)?.any(&path)?;
     let manifest = rule.manifest();
-    let bytes = std::fs::metadata(&path).with_context(|| format!("looking at {}", path.display()))?.len();
+    let bytes =
+        std::fs::metadata(&path).with_context(|| format!("looking at {}", path.display()))?.len();
     let schema: Value = serde_json::from_str(&manifest.settings_schema)
         .with_context(|| format!("the settings schema of {} is not JSON", manifest.name))?;
-    let (conformance, words) = conform(&rule).with_context(|| format!("{} does not conform", path.display()))?;
+    let (conformance, words) =
+        conform(&rule).with_context(|| format!("{} does not conform", path.display()))?;
     if json {
         return output::json(&json!({
             "name": manifest.name, "version": manifest.version, "kind": rule.kind(),
@@ -29,9 +32,16 @@ pub fn run(args: &RuleArgs, json: bool) -> Result<()> {
             "imports": rule.imports(), "asks": manifest.asks, "reads_triplets": manifest.reads_triplets, "settings": schema, "conformance": conformance,
         }));
     }
-    output::line(format_args!("{} {}, a {}: {}", manifest.name, manifest.version, rule.kind(), manifest.summary));
+    output::line(format_args!(
+        "{} {}, a {}: {}",
+        manifest.name,
+        manifest.version,
+        rule.kind(),
+        manifest.summary
+    ));
     output::line(format_args!("{}, {bytes} bytes, blake3 {}", path.display(), rule.hash()));
-    let imports = if rule.imports().is_empty() { "nothing".to_owned() } else { rule.imports().join(", ") };
+    let imports =
+        if rule.imports().is_empty() { "nothing".to_owned() } else { rule.imports().join(", ") };
     output::line(format_args!("imports {imports}"));
     if !manifest.asks.is_empty() {
         output::line(format_args!("asks {}, which a run must grant", listed(&manifest.asks)));
@@ -80,7 +90,9 @@ fn conform(rule: &AnyRule) -> Result<(Value, String)> {
 
 /// `name = value`, and below it what the setting means. The whole schema is in the JSON.
 fn show_settings(schema: &Value, given: &Map<String, Value>) {
-    let Some(properties) = schema["properties"].as_object().filter(|properties| !properties.is_empty()) else {
+    let Some(properties) =
+        schema["properties"].as_object().filter(|properties| !properties.is_empty())
+    else {
         output::line("takes no settings");
         return;
     };

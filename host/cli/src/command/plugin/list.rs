@@ -20,10 +20,16 @@ pub fn run(json: bool) -> Result<()> {
                     "summary": manifest.summary,
                 }))?;
             }
-            (true, Err(error)) => output::json(&json!({"path": path, "error": format!("{error:#}")}))?,
+            (true, Err(error)) => {
+                output::json(&json!({"path": path, "error": format!("{error:#}")}))?
+            }
             (false, Ok(rule)) => {
                 let file = path.file_name().unwrap_or_default().to_string_lossy();
-                output::line(format_args!("{file:<20} {:<14} {}", rule.kind(), rule.manifest().summary));
+                output::line(format_args!(
+                    "{file:<20} {:<14} {}",
+                    rule.kind(),
+                    rule.manifest().summary
+                ));
             }
             (false, Err(error)) => tracing::warn!("{error:#}"),
         }

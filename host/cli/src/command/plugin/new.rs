@@ -10,7 +10,8 @@ use super::build::checkout;
 use crate::args::{Language, NewArgs, RuleKind};
 use crate::output;
 
-/// Path and text of a project's files. `{{name}}`, `{{type}}`, `{{summary}}`, `{{sdk}}` and `{{target}}` are filled in.
+/// Path and text of a project's files. `{{name}}`, `{{type}}`, `{{summary}}`, `{{sdk}}` and
+/// `{{target}}` are filled in.
 type Template = &'static [(&'static str, &'static str)];
 
 /// A rule's summary until its author writes one: a ready-made one would soon be wrong.
@@ -21,7 +22,8 @@ const RUST: Template = &[
     ("Cargo.toml", include_str!("../../../templates/rust/Cargo.toml")),
     (".cargo/config.toml", include_str!("../../../templates/rust/cargo-config.toml")),
     (".gitignore", include_str!("../../../templates/rust/gitignore")),
-    // The releases that the shipped rules were built with: where those were built, no network is needed.
+    // The releases that the shipped rules were built with: where those were built, no network is
+    // needed.
     ("Cargo.lock", include_str!("../../../../../plugins/Cargo.lock")),
 ];
 
@@ -101,12 +103,16 @@ fn project(args: &NewArgs) -> Result<Project> {
             Project {
                 files: [RUST, &[("src/lib.rs", source)]].concat(),
                 sdk: rust_sdk(args.sdk.as_deref())?,
-                edit: format!("{dir}/src/lib.rs, and the description in {dir}/Cargo.toml, which is the rule's summary"),
+                edit: format!(
+                    "{dir}/src/lib.rs, and the description in {dir}/Cargo.toml, which is the rule's summary"
+                ),
                 test: format!("  (cd {dir} && cargo test)\n"),
             }
         }
         (Language::Python | Language::Js, _) if args.sdk.is_some() => {
-            bail!("--sdk is for Rust: a rule in Python or JavaScript is built with the checkout's SDK")
+            bail!(
+                "--sdk is for Rust: a rule in Python or JavaScript is built with the checkout's SDK"
+            )
         }
         (Language::Python, kind) => {
             let sdk = checkout()?.join("sdk/python");
@@ -118,7 +124,10 @@ fn project(args: &NewArgs) -> Result<Project> {
                 files: [PYTHON, own].concat(),
                 sdk: String::new(),
                 edit: format!("{dir}/{rule}, including its summary"),
-                test: format!("  PYTHONPATH={} python3 -m unittest discover {dir}\n", sdk.display()),
+                test: format!(
+                    "  PYTHONPATH={} python3 -m unittest discover {dir}\n",
+                    sdk.display()
+                ),
             }
         }
         (Language::Js, kind) => {
@@ -172,7 +181,9 @@ fn is_name(name: &str) -> bool {
 
 /// `my-rule` → `MyRule`.
 fn type_name(name: &str) -> String {
-    let word = |word: &str| word.get(..1).map(|first| first.to_ascii_uppercase() + &word[1..]).unwrap_or_default();
+    let word = |word: &str| {
+        word.get(..1).map(|first| first.to_ascii_uppercase() + &word[1..]).unwrap_or_default()
+    };
     name.split('-').map(word).collect()
 }
 
@@ -189,7 +200,9 @@ mod tests {
     #[test]
     fn names_are_those_of_packages_and_types() {
         assert!(["attested", "my-rule-2"].into_iter().all(is_name));
-        assert!(["", "2nd", "My", "a b", "ä", "-a", "judge"].into_iter().all(|name| !is_name(name)));
+        assert!(
+            ["", "2nd", "My", "a b", "ä", "-a", "judge"].into_iter().all(|name| !is_name(name))
+        );
         assert_eq!(type_name("my-rule-2"), "MyRule2");
         assert_eq!(type_name("a--b-"), "AB");
     }

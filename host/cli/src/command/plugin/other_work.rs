@@ -17,7 +17,8 @@ impl OtherWork {
         Self(Ticks::now())
     }
 
-    /// The share of the machine that other programs have used since, 0 to 1; none where the system does not say.
+    /// The share of the machine that other programs have used since, 0 to 1; none where the system
+    /// does not say.
     pub fn share(&self) -> Option<f64> {
         let (then, now) = (self.0?, Ticks::now()?);
         let total = now.total.checked_sub(then.total).filter(|total| *total > 0)?;
@@ -36,7 +37,8 @@ impl Ticks {
     fn parse(machine: &str, process: &str) -> Option<Self> {
         // cpu user nice system idle iowait irq softirq steal …; guests are counted as user already.
         let line = machine.lines().next()?.strip_prefix("cpu ")?;
-        let ticks: Vec<u64> = line.split_whitespace().take(8).map_while(|number| number.parse().ok()).collect();
+        let ticks: Vec<u64> =
+            line.split_whitespace().take(8).map_while(|number| number.parse().ok()).collect();
         let idle = ticks.get(3)? + ticks.get(4)?;
         // Fields 14 and 15, utime and stime; the name, field 2, ends with the last bracket.
         let mut fields = process.rsplit_once(')')?.1.split_whitespace().skip(11);

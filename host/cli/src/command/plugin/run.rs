@@ -29,7 +29,8 @@ struct Line {
 }
 
 pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
-    let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read {}", args.file.display()))?;
+    let text = std::fs::read_to_string(&args.file)
+        .with_context(|| format!("cannot read {}", args.file.display()))?;
     let input = Input::read(&text, &args.file)?;
     let settings = settings::of_rule(&args.rule, &[&args.parts])?;
     let loader_config = RulesConfig::of_one(&args.rule.plugin, &settings);
@@ -72,7 +73,13 @@ pub fn run(args: &PluginRunArgs, json: bool) -> Result<()> {
     for (sentence, verdict) in sentences.into_iter().zip(verdicts) {
         let Sentence { text, section, triplets, .. } = sentence;
         if json {
-            output::json(&SentenceTrace { text, section, triplets, verdict: Some(verdict), tokens: None })?;
+            output::json(&SentenceTrace {
+                text,
+                section,
+                triplets,
+                verdict: Some(verdict),
+                tokens: None,
+            })?;
         } else {
             score::show_sentence(&text, Some(&verdict));
         }
@@ -89,11 +96,14 @@ fn grade(
     json: bool,
 ) -> Result<()> {
     let Completions { questions, rollouts, .. } = read_completions(path)?;
-    let splits: Vec<Split> = rollouts.iter().map(|rollout| split(&rollout.text, compatibility)).collect();
+    let splits: Vec<Split> =
+        rollouts.iter().map(|rollout| split(&rollout.text, compatibility)).collect();
     let completions: Vec<Completion<'_>> = rollouts
         .iter()
         .zip(&splits)
-        .map(|(rollout, split)| Completion::new(&questions[rollout.question], rollout, &split.sentences))
+        .map(|(rollout, split)| {
+            Completion::new(&questions[rollout.question], rollout, &split.sentences)
+        })
         .collect();
     for (completion, grade) in completions.iter().zip(rule.grade(&completions, verifiers)?) {
         let Completion { question, text, .. } = completion;
@@ -108,7 +118,8 @@ fn grade(
 }
 
 fn is_completion(line: &str) -> bool {
-    serde_json::from_str::<serde_json::Value>(line).is_ok_and(|line| line.get("completion").is_some())
+    serde_json::from_str::<serde_json::Value>(line)
+        .is_ok_and(|line| line.get("completion").is_some())
 }
 
 /// Input of a rule.
@@ -146,7 +157,8 @@ fn sentences(text: &str, path: &Path) -> Result<Vec<(Sentence, bool)>> {
         let is_given = line.triplets.is_some();
         let triplet = |(head, relation, tail)| Triplet { head, relation, tail };
         let triplets = line.triplets.into_iter().flatten().map(triplet).collect();
-        let sentence = Sentence { text: line.sentence, section: Section::Body, span: None, triplets };
+        let sentence =
+            Sentence { text: line.sentence, section: Section::Body, span: None, triplets };
         sentences.push((sentence, is_given));
     }
     if sentences.is_empty() {
@@ -164,7 +176,8 @@ fn extract_missing(sentences: &mut [(Sentence, bool)], extractor: &ExtractorConf
         }
     }
     let texts: Vec<&str> = without.iter().map(|sentence| sentence.text.as_str()).collect();
-    let found = parts::extractor(extractor)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
+    let found =
+        parts::extractor(extractor)?.1.extract(&texts).map_err(anyhow::Error::from_boxed)?;
     for (sentence, triplets) in without.into_iter().zip(found) {
         sentence.triplets = triplets;
     }

@@ -1,9 +1,10 @@
 //! The suffixes that start in one block, in the order that they have in the whole text.
 //!
-//! The library sorts a block as if the text ended with it. That is wrong only where a comparison runs over the block's end,
-//! so no comparison may: the block's last symbol `c` is made one of a kind, between those `c` whose suffix is smaller than
-//! the last one and those whose suffix is greater. Which is which depends on what follows each `c`, and that is known from
-//! `tail.rs`. Making room for the two takes two numbers more than there are symbols.
+//! The library sorts a block as if the text ended with it. That is wrong only where a comparison
+//! runs over the block's end, so no comparison may: the block's last symbol `c` is made one of a
+//! kind, between those `c` whose suffix is smaller than the last one and those whose suffix is
+//! greater. Which is which depends on what follows each `c`, and that is known from `tail.rs`.
+//! Making room for the two takes two numbers more than there are symbols.
 
 use crate::build::sort::bits::Bits;
 use crate::build::sort::symbols::Symbol;
@@ -11,8 +12,8 @@ use crate::build::sort::symbols::Symbol;
 /// Numbers that [`isolate_last`] needs besides those of the alphabet.
 pub(super) const ROOM: u32 = 2;
 
-/// Changes the symbols as described. `greater` tells for each position from `begin` on whether its suffix is greater than
-/// the text after the block.
+/// Changes the symbols as described. `greater` tells for each position from `begin` on whether its
+/// suffix is greater than the text after the block.
 pub(super) fn isolate_last<S: Symbol>(block: &mut [S], begin: u64, greater: &Bits) {
     let Some((last, rest)) = block.split_last_mut() else { return };
     let c = last.number();

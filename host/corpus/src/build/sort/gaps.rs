@@ -1,8 +1,8 @@
 //! How many suffixes from after a block fall between each two of the block's own.
 //!
-//! The text after the block is walked from its end to its begin; every step gives the rank of one more suffix
-//! (`ranks.rs`). The walk is cut into pieces that start with a search of their own, several to a thread: while one waits for
-//! memory, the others continue.
+//! The text after the block is walked from its end to its begin; every step gives the rank of one
+//! more suffix (`ranks.rs`). The walk is cut into pieces that start with a search of their own,
+//! several to a thread: while one waits for memory, the others continue.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -49,7 +49,8 @@ impl Gaps {
         }
     }
 
-    /// Writes the counts, seven bits to a byte, the lowest first; a set high bit says that more follow.
+    /// Writes the counts, seven bits to a byte, the lowest first; a set high bit says that more
+    /// follow.
     pub(super) fn write(self, file: &mut HashedFile) -> Result<()> {
         let high = self.high.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut high = high.into_iter().peekable();
@@ -77,8 +78,8 @@ pub(super) struct SortedBlock<'b> {
     pub(super) suffixes: &'b Path,
 }
 
-/// Counts, and changes `greater` for the positions after the block: from greater than the text after the block to
-/// greater than the text from the block's begin on.
+/// Counts, and changes `greater` for the positions after the block: from greater than the text
+/// after the block to greater than the text from the block's begin on.
 pub(super) fn count_gaps(
     file: &SymbolFile,
     block: &SortedBlock<'_>,
@@ -122,7 +123,9 @@ pub(super) fn count_gaps(
             for walk in &mut walks {
                 walk.read(file)?;
             }
-            let Some(steps) = walks.iter().map(|walk| walk.symbols.len()).min() else { return Ok(()) };
+            let Some(steps) = walks.iter().map(|walk| walk.symbols.len()).min() else {
+                return Ok(());
+            };
             for _ in 0..steps {
                 for walk in &mut walks {
                     walk.step(ranks, &gaps);
@@ -168,19 +171,27 @@ impl Walk<'_> {
     }
 }
 
-/// The rank of the suffix at a position after the block, by binary search. What both ends of the search have in common
-/// with it, everything between them has too, and is not compared again.
-fn search(file: &SymbolFile, block: &SortedBlock<'_>, greater: &Bits, position: u64) -> Result<u32> {
+/// The rank of the suffix at a position after the block, by binary search. What both ends of the
+/// search have in common with it, everything between them has too, and is not compared again.
+fn search(
+    file: &SymbolFile,
+    block: &SortedBlock<'_>,
+    greater: &Bits,
+    position: u64,
+) -> Result<u32> {
     let suffixes = File::open(block.suffixes).map_err(Error::io("open", block.suffixes))?;
     let (mut low, mut high) = (0, block.positions.end - block.positions.start);
     let (mut common_low, mut common_high) = (0, 0);
     while low < high {
         let middle = low.midpoint(high);
         let mut suffix = [0; 4];
-        suffixes.read_exact_at(&mut suffix, 4 * middle).map_err(Error::io("read", block.suffixes))?;
+        suffixes
+            .read_exact_at(&mut suffix, 4 * middle)
+            .map_err(Error::io("read", block.suffixes))?;
         let suffix = block.positions.start + u64::from(u32::from_le_bytes(suffix));
         let common = u64::min(common_low, common_high);
-        let (common, smaller) = compare(file, suffix, block.positions.end, greater, position, common)?;
+        let (common, smaller) =
+            compare(file, suffix, block.positions.end, greater, position, common)?;
         if smaller {
             (low, common_low) = (middle + 1, common);
         } else {
@@ -190,8 +201,8 @@ fn search(file: &SymbolFile, block: &SortedBlock<'_>, greater: &Bits, position: 
     Ok(low as u32)
 }
 
-/// How many symbols a block's suffix and one from after the block have in common before the block ends, at least
-/// `common`, and whether the first is the smaller.
+/// How many symbols a block's suffix and one from after the block have in common before the block
+/// ends, at least `common`, and whether the first is the smaller.
 fn compare(
     file: &SymbolFile,
     suffix: u64,
@@ -216,7 +227,8 @@ fn compare(
         common = next;
         step = (8 * step).min(1 << 16);
     }
-    // Either the text ends, and what ended is a prefix of the block's suffix; or that has come to the block's end.
+    // Either the text ends, and what ended is a prefix of the block's suffix; or that has come to
+    // the block's end.
     let smaller = position + common < file.num_tokens() && greater.get(position + common);
     Ok((common, smaller))
 }

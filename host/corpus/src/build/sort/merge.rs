@@ -1,5 +1,6 @@
-//! Merging the sorted blocks into the suffix array: each block's suffixes, with as many suffixes of later blocks between
-//! them as were counted. Everything is read and written once, from front to back.
+//! Merging the sorted blocks into the suffix array: each block's suffixes, with as many suffixes of
+//! later blocks between them as were counted. Everything is read and written once, from front to
+//! back.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -33,7 +34,12 @@ pub(super) fn merge(
 ) -> Result<()> {
     let open = |block: &BlockFiles| -> Result<Run> {
         let gaps = block.gaps.as_deref().map(Input::open).transpose()?;
-        let mut run = Run { begin: block.begin, suffixes: Input::open(&block.suffixes)?, gaps, before_next: 0 };
+        let mut run = Run {
+            begin: block.begin,
+            suffixes: Input::open(&block.suffixes)?,
+            gaps,
+            before_next: 0,
+        };
         run.read_gap()?;
         Ok(run)
     };

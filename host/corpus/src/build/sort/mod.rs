@@ -1,23 +1,28 @@
 //! The suffix array of a shard, within a memory budget.
 //!
-//! Suffixes are ordered byte by byte as they lie on disk; that is the order of *byte-swapped* tokens, which are numbered
-//! in that order (`symbols.rs`). A shard that fits the budget is sorted at once, in linear time, by libsais. A larger one
-//! is cut into blocks, and sorted from the last to the first:
+//! Suffixes are ordered byte by byte as they lie on disk; that is the order of *byte-swapped*
+//! tokens, which are numbered in that order (`symbols.rs`). A shard that fits the budget is sorted
+//! at once, in linear time, by libsais. A larger one is cut into blocks, and sorted from the last
+//! to the first:
 //!
-//! 1. A bit for every position of a block tells whether its suffix is greater than the text after the block (`tail.rs`);
-//!    with these, the block is sorted by itself, in the order that its suffixes have in the whole text (`block.rs`).
-//! 2. A walk through the text after the block counts how many of its suffixes fall between each two of the block's
-//!    (`ranks.rs`, `gaps.rs`), and turns the bits of that text into what the next block needs.
+//! 1. A bit for every position of a block tells whether its suffix is greater than the text after
+//!    the block (`tail.rs`); with these, the block is sorted by itself, in the order that its
+//!    suffixes have in the whole text (`block.rs`).
+//! 2. A walk through the text after the block counts how many of its suffixes fall between each two
+//!    of the block's (`ranks.rs`, `gaps.rs`), and turns the bits of that text into what the next
+//!    block needs.
 //! 3. When all blocks are done, their suffixes are merged by the counts (`merge.rs`).
 //!
-//! This is the scheme of pSAscan (Kärkkäinen, Kempa and Puglisi, “Parallel External Memory Suffix Sorting”, 2015), with a
-//! search in lists in place of a rank structure over the block's BWT. The alternative, to merge sorted blocks by comparing
-//! their suffixes in the text, reads the text at random places, so that all of it must be in memory to be fast, and compares
-//! long repeats again and again. Here only the current block is in memory, files are read from end to end, and long repeats
-//! cost nothing. In return each block walks all of the text behind it, so the walks grow with tokens × blocks.
+//! This is the scheme of pSAscan (Kärkkäinen, Kempa and Puglisi, “Parallel External Memory Suffix
+//! Sorting”, 2015), with a search in lists in place of a rank structure over the block's BWT. The
+//! alternative, to merge sorted blocks by comparing their suffixes in the text, reads the text at
+//! random places, so that all of it must be in memory to be fast, and compares long repeats again
+//! and again. Here only the current block is in memory, files are read from end to end, and long
+//! repeats cost nothing. In return each block walks all of the text behind it, so the walks grow
+//! with tokens × blocks.
 //!
-//! Memory: six bytes per token of a block where there are fewer than 65,535 different tokens, else eight; and a bit per
-//! token of the shard if there are several blocks. No file is mapped.
+//! Memory: six bytes per token of a block where there are fewer than 65,535 different tokens, else
+//! eight; and a bit per token of the shard if there are several blocks. No file is mapped.
 
 mod bits;
 mod block;
@@ -59,12 +64,19 @@ const MAX_BLOCK_TOKENS: u64 = i32::MAX as u64 - (1 << 20);
 const MIN_BLOCK_TOKENS: u64 = 1 << 16;
 
 /// Sorts the suffixes of every shard that has no table yet.
-pub(super) fn write_tables(unfinished: &mut Unfinished, width: TokenWidth, options: &BuildOptions<'_>) -> Result<()> {
+pub(super) fn write_tables(
+    unfinished: &mut Unfinished,
+    width: TokenWidth,
+    options: &BuildOptions<'_>,
+) -> Result<()> {
     let shards = options.shards;
     let mut todo = Vec::new();
     for shard in 0..shards {
         if !unfinished.is_finished(&Family::Table.file_name(shard)) {
-            todo.push((shard, SymbolFile::open(&Family::Tokenized.path(unfinished.path(), shard), width)?));
+            todo.push((
+                shard,
+                SymbolFile::open(&Family::Tokenized.path(unfinished.path(), shard), width)?,
+            ));
         }
     }
     let budget = Budget::new(options);
@@ -73,7 +85,9 @@ pub(super) fn write_tables(unfinished: &mut Unfinished, width: TokenWidth, optio
     while !todo.is_empty() {
         let at_once = (1..=todo.len().min(rayon::current_num_threads()))
             .rev()
-            .find(|&n| todo[..n].iter().map(|(_, file)| bytes_at_once(file)).sum::<u64>() <= budget.bytes())
+            .find(|&n| {
+                todo[..n].iter().map(|(_, file)| bytes_at_once(file)).sum::<u64>() <= budget.bytes()
+            })
             .filter(|_| todo.iter().all(|(_, file)| file.num_tokens() <= budget.max_block_tokens));
         let (now, later) = todo.split_at(at_once.unwrap_or(1));
         todo = later;
@@ -83,7 +97,12 @@ pub(super) fn write_tables(unfinished: &mut Unfinished, width: TokenWidth, optio
             continue;
         }
         let tables = now.par_iter().map(|(shard, file)| {
-            options.report(Progress::Sorting { shard: *shard, shards, tokens: file.num_tokens(), sorted: 0 });
+            options.report(Progress::Sorting {
+                shard: *shard,
+                shards,
+                tokens: file.num_tokens(),
+                sorted: 0,
+            });
             let table = unfinished.create_file(&Family::Table.file_name(*shard))?;
             let bytes = pointers::pointer_bytes(options.pointer_width, file.num_tokens(), width)?;
             let table = PointerFile::new(table, width, bytes);
@@ -111,7 +130,8 @@ struct Budget {
 impl Budget {
     fn new(options: &BuildOptions<'_>) -> Self {
         let taken = memory::resident() + memory::reserve();
-        let max_block_tokens = options.max_block_tokens.unwrap_or(u64::MAX).clamp(64, MAX_BLOCK_TOKENS);
+        let max_block_tokens =
+            options.max_block_tokens.unwrap_or(u64::MAX).clamp(64, MAX_BLOCK_TOKENS);
         Self { asked: options.memory, taken, max_block_tokens }
     }
 
@@ -145,7 +165,11 @@ fn symbol_bytes(file: &SymbolFile) -> u64 {
     if file.num_symbols() + block::ROOM <= 1 << 16 { 2 } else { 4 }
 }
 
-fn sort_at_once<S: Symbol>(file: &SymbolFile, shard: usize, mut table: PointerFile) -> Result<(String, FileRecord)> {
+fn sort_at_once<S: Symbol>(
+    file: &SymbolFile,
+    shard: usize,
+    mut table: PointerFile,
+) -> Result<(String, FileRecord)> {
     let mut symbols = large::with_capacity::<S>(file.num_tokens() as usize);
     file.read(0..file.num_tokens(), &mut symbols)?;
     for position in suffix_array(&mut symbols, shard)? {
@@ -179,11 +203,26 @@ fn sort_in_blocks(
     while end > 0 {
         report(tokens - end);
         let begin = end.saturating_sub(block_tokens).next_multiple_of(64);
-        let report_ranked =
-            |ranked: u64| options.report(Progress::Ranking { shard, shards, tokens: tokens - end, ranked });
+        let report_ranked = |ranked: u64| {
+            options.report(Progress::Ranking { shard, shards, tokens: tokens - end, ranked })
+        };
         let block = match symbol_bytes(file) {
-            2 => sort_block::<u16>(unfinished, shard, file, begin..end, &mut greater, &report_ranked)?,
-            _ => sort_block::<i32>(unfinished, shard, file, begin..end, &mut greater, &report_ranked)?,
+            2 => sort_block::<u16>(
+                unfinished,
+                shard,
+                file,
+                begin..end,
+                &mut greater,
+                &report_ranked,
+            )?,
+            _ => sort_block::<i32>(
+                unfinished,
+                shard,
+                file,
+                begin..end,
+                &mut greater,
+                &report_ranked,
+            )?,
         };
         let mut bits = unfinished.create_file(&bits_name(shard, block.begin))?;
         greater.write(&mut bits)?;
@@ -231,7 +270,8 @@ fn bits_name(shard: usize, begin: u64) -> String {
     format!("greater.{shard}.{begin}")
 }
 
-/// Sorts the suffixes that start in a block, or in its second half where it repeats too much of what follows.
+/// Sorts the suffixes that start in a block, or in its second half where it repeats too much of
+/// what follows.
 fn sort_block<S: Symbol>(
     unfinished: &Unfinished,
     shard: usize,
@@ -254,7 +294,8 @@ fn sort_block<S: Symbol>(
                 block.clear();
                 file.read(begin..end, &mut block)?;
                 // No match can be longer than the block.
-                tail::compare_with_tail(&block, begin, block.len(), file, greater)?.unwrap_or_default()
+                tail::compare_with_tail(&block, begin, block.len(), file, greater)?
+                    .unwrap_or_default()
             }
         };
         block::isolate_last(&mut block, begin, greater);
@@ -271,7 +312,8 @@ fn sort_block<S: Symbol>(
     if !is_last {
         block::restore(&mut block);
         let tokens = block.len() as u64;
-        let ranks = Ranks::new(block, file.num_symbols(), read_suffixes(&path, tokens)?, rank_of_tail)?;
+        let ranks =
+            Ranks::new(block, file.num_symbols(), read_suffixes(&path, tokens)?, rank_of_tail)?;
         let sorted = SortedBlock { positions: begin..end, suffixes: &path };
         let gaps = gaps::count_gaps(file, &sorted, &ranks, greater, report_ranked)?;
         drop(ranks);
@@ -292,7 +334,8 @@ fn write_suffixes(mut file: HashedFile, suffixes: &[i32]) -> Result<()> {
 }
 
 fn read_suffixes(path: &Path, tokens: u64) -> Result<impl Iterator<Item = Result<u32>>> {
-    let mut file = BufReader::with_capacity(1 << 18, File::open(path).map_err(Error::io("open", path))?);
+    let mut file =
+        BufReader::with_capacity(1 << 18, File::open(path).map_err(Error::io("open", path))?);
     Ok((0..tokens).map(move |_| {
         let mut bytes = [0; 4];
         file.read_exact(&mut bytes).map_err(Error::io("read", path))?;

@@ -16,7 +16,11 @@ pub(super) struct PointerFile {
 const CHUNK: usize = 1 << 18;
 
 /// Bytes per pointer: those asked for, if they are enough for the shard, or as many as it needs.
-pub(super) fn pointer_bytes(asked: Option<usize>, num_tokens: u64, width: TokenWidth) -> Result<usize> {
+pub(super) fn pointer_bytes(
+    asked: Option<usize>,
+    num_tokens: u64,
+    width: TokenWidth,
+) -> Result<usize> {
     let needed = pointer_width(num_tokens * width.bytes() as u64);
     match asked {
         Some(asked) if asked < needed => {
@@ -30,12 +34,18 @@ pub(super) fn pointer_bytes(asked: Option<usize>, num_tokens: u64, width: TokenW
 
 impl PointerFile {
     pub(super) fn new(file: HashedFile, width: TokenWidth, pointer_bytes: usize) -> Self {
-        Self { file, token_bytes: width.bytes() as u64, pointer_bytes, chunk: Vec::with_capacity(CHUNK + 8) }
+        Self {
+            file,
+            token_bytes: width.bytes() as u64,
+            pointer_bytes,
+            chunk: Vec::with_capacity(CHUNK + 8),
+        }
     }
 
     /// Appends the pointer to a token.
     pub(super) fn push(&mut self, position: u64) -> Result<()> {
-        self.chunk.extend_from_slice(&(position * self.token_bytes).to_le_bytes()[..self.pointer_bytes]);
+        self.chunk
+            .extend_from_slice(&(position * self.token_bytes).to_le_bytes()[..self.pointer_bytes]);
         if self.chunk.len() >= CHUNK {
             self.file.write(&self.chunk)?;
             self.chunk.clear();

@@ -1,8 +1,9 @@
 //! Where a suffix from after a block falls among the block's suffixes, one symbol at a time.
 //!
-//! The suffixes of the block that start with symbol `c` stand together, ordered by what follows the `c`. So the rank of
-//! `c·x` is the number of those whose continuation is smaller than `x`, and that only takes the rank of `x` and the rank of
-//! every suffix's continuation: one ascending list per symbol, searched in three steps that touch few cache lines.
+//! The suffixes of the block that start with symbol `c` stand together, ordered by what follows the
+//! `c`. So the rank of `c·x` is the number of those whose continuation is smaller than `x`, and
+//! that only takes the rank of `x` and the rank of every suffix's continuation: one ascending list
+//! per symbol, searched in three steps that touch few cache lines.
 
 use crate::build::sort::large;
 use crate::build::sort::symbols::Symbol;
@@ -27,7 +28,8 @@ const FINE: u32 = 6;
 const COARSE: u32 = 12;
 
 impl Ranks {
-    /// `suffixes` are the starts of the block's suffixes in their order, counted from the block's begin.
+    /// `suffixes` are the starts of the block's suffixes in their order, counted from the block's
+    /// begin.
     pub(super) fn new<S: Symbol>(
         block: Vec<S>,
         num_symbols: u32,
@@ -74,12 +76,13 @@ impl Ranks {
         self.continuations.len()
     }
 
-    /// How many of the block's suffixes are smaller than `symbol` followed by a suffix of this rank, which is greater than
-    /// the text after the block or not.
+    /// How many of the block's suffixes are smaller than `symbol` followed by a suffix of this
+    /// rank, which is greater than the text after the block or not.
     pub(super) fn before(&self, symbol: u32, rank: u32, greater_than_tail: bool) -> u32 {
         let (start, end) = (self.starts[symbol as usize], self.starts[symbol as usize + 1]);
         let found = self.first_at_least(start as usize, end as usize, rank);
-        // The block's last suffix continues with the tail itself, of which the rank alone does not tell the order.
+        // The block's last suffix continues with the tail itself, of which the rank alone does not
+        // tell the order.
         let last = symbol == self.last_symbol && rank == self.rank_of_tail && greater_than_tail;
         found as u32 + u32::from(last)
     }

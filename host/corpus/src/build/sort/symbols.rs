@@ -1,4 +1,5 @@
-//! The tokens of a shard as symbols: numbers without gaps, in the order in which the tokens' bytes on disk compare.
+//! The tokens of a shard as symbols: numbers without gaps, in the order in which the tokens' bytes
+//! on disk compare.
 
 use std::fs::File;
 use std::ops::Range;
@@ -36,7 +37,10 @@ impl Symbol for u16 {
 
     fn sort(text: &mut [Self]) -> Result<Vec<i32>, LibsaisError> {
         let mut suffixes = large::zeros(text.len());
-        SuffixArrayConstruction::for_text(text).in_borrowed_buffer(&mut suffixes).single_threaded().run()?;
+        SuffixArrayConstruction::for_text(text)
+            .in_borrowed_buffer(&mut suffixes)
+            .single_threaded()
+            .run()?;
         Ok(suffixes)
     }
 }
@@ -52,7 +56,10 @@ impl Symbol for i32 {
 
     fn sort(text: &mut [Self]) -> Result<Vec<i32>, LibsaisError> {
         let mut suffixes = large::zeros(text.len());
-        SuffixArrayConstruction::for_text_mut(text).in_borrowed_buffer(&mut suffixes).single_threaded().run()?;
+        SuffixArrayConstruction::for_text_mut(text)
+            .in_borrowed_buffer(&mut suffixes)
+            .single_threaded()
+            .run()?;
         Ok(suffixes)
     }
 }
@@ -72,7 +79,13 @@ impl SymbolFile {
         let file = File::open(path).map_err(Error::io("open", path))?;
         let bytes = file.metadata().map_err(Error::io("read the size of", path))?.len();
         let num_tokens = bytes / width.bytes() as u64;
-        let mut symbols = Self { file, path: path.to_owned(), width, num_tokens, alphabet: Alphabet::empty(width) };
+        let mut symbols = Self {
+            file,
+            path: path.to_owned(),
+            width,
+            num_tokens,
+            alphabet: Alphabet::empty(width),
+        };
         let mut alphabet = Alphabet::empty(width);
         symbols.for_each_token(0..num_tokens, |token| alphabet.insert(token))?;
         alphabet.number_in_order(width);
@@ -105,9 +118,15 @@ impl SymbolFile {
             match self.width {
                 TokenWidth::U8 => chunk.iter().for_each(|&byte| each(byte.into())),
                 TokenWidth::U16 => {
-                    chunk.as_chunks().0.iter().for_each(|&bytes| each(u16::from_le_bytes(bytes).into()));
+                    chunk
+                        .as_chunks()
+                        .0
+                        .iter()
+                        .for_each(|&bytes| each(u16::from_le_bytes(bytes).into()));
                 }
-                TokenWidth::U32 => chunk.as_chunks().0.iter().for_each(|&bytes| each(u32::from_le_bytes(bytes))),
+                TokenWidth::U32 => {
+                    chunk.as_chunks().0.iter().for_each(|&bytes| each(u32::from_le_bytes(bytes)))
+                }
             }
             offset += chunk.len() as u64;
         }
@@ -127,7 +146,9 @@ const ABSENT: u32 = u32::MAX;
 impl Alphabet {
     fn empty(width: TokenWidth) -> Self {
         match width {
-            TokenWidth::U8 | TokenWidth::U16 => Self::Small(vec![ABSENT; width.separator() as usize + 1]),
+            TokenWidth::U8 | TokenWidth::U16 => {
+                Self::Small(vec![ABSENT; width.separator() as usize + 1])
+            }
             TokenWidth::U32 => Self::Large(FxHashMap::default()),
         }
     }
@@ -164,7 +185,9 @@ impl Alphabet {
 
     fn num_symbols(&self) -> u32 {
         match self {
-            Self::Small(numbers) => numbers.iter().filter(|&&number| number != ABSENT).count() as u32,
+            Self::Small(numbers) => {
+                numbers.iter().filter(|&&number| number != ABSENT).count() as u32
+            }
             Self::Large(numbers) => numbers.len() as u32,
         }
     }

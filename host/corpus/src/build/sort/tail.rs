@@ -1,17 +1,19 @@
 //! Which suffixes of a block are greater than the suffix that starts where the block ends?
 //!
-//! That is the one thing that sorting a block needs to know of what follows it (`block.rs`). Each suffix of the block is
-//! matched against the tail from its first symbol on; the lengths of the tail's own repeats (its Z-array, filled as far as
-//! matches reach) tell where a match can be continued without reading a symbol twice, so the time is linear however
-//! much repeats. A match that reaches the block's end continues inside the tail, where the answer is known already.
+//! That is the one thing that sorting a block needs to know of what follows it (`block.rs`). Each
+//! suffix of the block is matched against the tail from its first symbol on; the lengths of the
+//! tail's own repeats (its Z-array, filled as far as matches reach) tell where a match can be
+//! continued without reading a symbol twice, so the time is linear however much repeats. A match
+//! that reaches the block's end continues inside the tail, where the answer is known already.
 
 use crate::build::sort::bits::Bits;
 use crate::build::sort::symbols::{Symbol, SymbolFile};
 use crate::error::Result;
 
-/// Sets the bits of the block's positions and returns how many are not set: how many of the block's suffixes are smaller
-/// than the tail. `greater` holds the same for the tail's positions already. `None` where a match is longer than `longest`,
-/// which bounds the memory: a symbol and four bytes for each.
+/// Sets the bits of the block's positions and returns how many are not set: how many of the block's
+/// suffixes are smaller than the tail. `greater` holds the same for the tail's positions already.
+/// `None` where a match is longer than `longest`, which bounds the memory: a symbol and four bytes
+/// for each.
 pub(super) fn compare_with_tail<S: Symbol>(
     block: &[S],
     begin: u64,
@@ -20,7 +22,15 @@ pub(super) fn compare_with_tail<S: Symbol>(
     greater: &mut Bits,
 ) -> Result<Option<u32>> {
     let end = begin + block.len() as u64;
-    let mut tail = Tail { file, start: end, symbols: Vec::new(), repeats: vec![0], left: 0, right: 0, longest };
+    let mut tail = Tail {
+        file,
+        start: end,
+        symbols: Vec::new(),
+        repeats: vec![0],
+        left: 0,
+        right: 0,
+        longest,
+    };
     // `block[left..right]` is the tail's beginning.
     let (mut left, mut right) = (0, 0);
     let mut smaller = 0;
@@ -30,7 +40,9 @@ pub(super) fn compare_with_tail<S: Symbol>(
             false => 0,
         };
         if position + length >= right {
-            while position + length < block.len() && tail.symbol(length)? == Some(block[position + length]) {
+            while position + length < block.len()
+                && tail.symbol(length)? == Some(block[position + length])
+            {
                 length += 1;
                 if length > longest {
                     return Ok(None);

@@ -16,12 +16,18 @@ fn in_blocks(stream: &[u16], block_tokens: u64) -> (Vec<usize>, usize) {
             parts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     };
-    let options = BuildOptions { pointer_width: Some(4), progress: Some(&count), ..BuildOptions::default() };
+    let options =
+        BuildOptions { pointer_width: Some(4), progress: Some(&count), ..BuildOptions::default() };
     sort_in_blocks(&mut unfinished, 0, &file, block_tokens, TokenWidth::U16, &options).unwrap();
     let table = std::fs::read(unfinished.path().join("table.0")).unwrap();
     let left = std::fs::read_dir(unfinished.path()).unwrap().count();
     assert_eq!(left, 3, "temporary files are left"); // the stream, the table, the state
-    let positions = table.as_chunks().0.iter().map(|&pointer| u32::from_le_bytes(pointer) as usize / 2).collect();
+    let positions = table
+        .as_chunks()
+        .0
+        .iter()
+        .map(|&pointer| u32::from_le_bytes(pointer) as usize / 2)
+        .collect();
     (positions, parts.into_inner())
 }
 
@@ -79,7 +85,8 @@ fn a_text_that_stands_twice_is_sorted_across_blocks() {
 #[test]
 fn more_symbols_than_sixteen_bits_hold_are_sorted_in_blocks_too() {
     // All 65,536 tokens occur, so that there is no room for two more numbers.
-    let stream: Vec<u16> = (0..200_000_u32).map(|position| (position.wrapping_mul(40_503) >> 3) as u16).collect();
+    let stream: Vec<u16> =
+        (0..200_000_u32).map(|position| (position.wrapping_mul(40_503) >> 3) as u16).collect();
     let (positions, parts) = in_blocks(&stream, 1 << 16);
     assert_eq!(parts, 4);
     assert_eq!(positions, by_hand(&stream));
