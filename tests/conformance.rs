@@ -7,13 +7,12 @@ mod golden;
 use std::collections::HashMap;
 use std::path::Path;
 
-use corver_core::advantage::normalize;
 use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::{align, spans_of_pieces, split};
 use corver_core::{
-    Ablation, AdvantageSettings, Alignment, Compatibility, CorpusSize, Count, Counter, Extractor,
-    Grade, Graders, PartError, Query, Question, ResponseGrades, RewardSettings, Rollout, Scorers,
-    SentenceMean, Trace, Triplet, Verifiers, question, score,
+    AdvantageSettings, Alignment, Compatibility, CorpusSize, Count, Counter, Estimator, Extractor,
+    Grade, Graders, Granularity, PartError, Query, Question, ResponseGrades, RewardSettings,
+    Rollout, Scorers, SentenceMean, Signal, Trace, Triplet, Verifiers, question, score,
 };
 use corver_rules::{LoadOptions, Rule};
 use golden::{check_all, close, numbers, same, shared, strings, token_map};
@@ -121,7 +120,7 @@ const REFERENCE: RewardSettings = RewardSettings {
     lambda_format: 1.0,
     lambda_corver: 1.0,
     min_alignment: 0.5,
-    ablation: Ablation::None,
+    granularity: Granularity::Token,
     sentence_mean: SentenceMean::OverSentences,
     compatibility: Compatibility::Reference,
 };
@@ -140,7 +139,7 @@ fn trace(row: &Value, rollout: &Rollout, rule: &mut Rule) -> Result<Trace, Strin
         Question { question: String::new(), golds: vec!["?".into()], ..Question::default() };
     let scored = score(std::slice::from_ref(rollout), &[question], &mut scorers, &REFERENCE);
     scored
-        .map(|mut scored| scored.traces.remove(0))
+        .map(|mut scored| scored.completions.remove(0).trace)
         .map_err(|error| format!("{error}: {:?}", std::error::Error::source(&error)))
 }
 
@@ -212,7 +211,7 @@ fn completions_earn_what_the_published_code_pays() {
         let rewards = sentence_rewards(&first);
         check_returns("first", row, &alignment, &rewards, &REFERENCE, &row["first"]["returns"])?;
 
-        let a3 = RewardSettings { ablation: Ablation::ResponseLevel, ..REFERENCE };
+        let a3 = RewardSettings { granularity: Granularity::Response, ..REFERENCE };
         check_returns("a3", row, &alignment, &rewards, &a3, &row["derived_a3"]["returns"])?;
 
         let min = trace(row, &rollout, &mut rules[1].borrow_mut())?;
@@ -320,7 +319,7 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
         let scored = score(&rollouts, &[question], &mut scorers, &settings)
             .map_err(|error| error.to_string())?;
 
-        let traces = || scored.traces.iter();
+        let traces = || scored.completions.iter().map(|completion| &completion.trace);
         if mode != "corver_only" {
             same(
                 "judge",
@@ -344,13 +343,12 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
         }
         let scale = serde_json::from_value(row["scale_rewards"].clone()).unwrap();
         let settings = AdvantageSettings { scale_rewards: scale, min_spread: 0.0 };
-        let advantages = normalize(
-            &scored.returns,
-            row["num_generations"].as_u64().unwrap() as usize,
-            &settings,
-        );
-        for (completion, (returns, advantages)) in
-            scored.returns.iter().zip(&advantages.values).enumerate()
+        let num_generations = row["num_generations"].as_u64().unwrap() as usize;
+        let estimator = Estimator::Grpo(settings);
+        let signal = estimator.signal(&scored.completions, None, num_generations).unwrap();
+        let Signal::Advantages(advantages) = signal else { return Err("pairs".into()) };
+        for (completion, (scored, advantages)) in
+            scored.completions.iter().zip(&advantages.values).enumerate()
         {
             let kept = numbers(&row["mask"][completion]);
             let of = |field: &str| {
@@ -360,7 +358,7 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
                     .map(|(value, _)| value)
                     .collect::<Vec<f64>>()
             };
-            for (got, expected) in returns.iter().zip(of("returns")) {
+            for (got, expected) in scored.returns.iter().zip(of("returns")) {
                 close(&format!("return of completion {completion}"), *got, expected, 1e-6, 1e-6)?;
             }
             for (got, expected) in advantages.iter().zip(of("advantages")) {
@@ -374,14 +372,9 @@ fn a_group_is_rewarded_as_in_the_published_trainer() {
             }
         }
         let metrics = &row["metrics"];
-        close("reward", advantages.reward, metrics["reward"].as_f64().unwrap(), 1e-5, 1e-5)?;
-        close(
-            "reward_std",
-            advantages.reward_std,
-            metrics["reward_std"].as_f64().unwrap(),
-            1e-4,
-            1e-4,
-        )
+        let stats = estimator.return_stats(&scored.completions, num_generations);
+        close("reward", stats.reward, metrics["reward"].as_f64().unwrap(), 1e-5, 1e-5)?;
+        close("reward_std", stats.reward_std, metrics["reward_std"].as_f64().unwrap(), 1e-4, 1e-4)
     });
 }
 

@@ -34,9 +34,9 @@ fn tokens_earn_what_the_python_package_is_tested_against() {
         }
     };
     let rollouts: Vec<Rollout> = rows.iter().enumerate().map(rollout).collect();
-    let returns =
-        Scorer::open(&config, &settings).unwrap().score(&rollouts, &questions).unwrap().returns;
-    let advantages = advantage::normalize(&returns, 4, &settings.advantage).values;
+    let scored = Scorer::open(&config, &settings).unwrap().score(&rollouts, &questions).unwrap();
+    let returns: Vec<Vec<f64>> = scored.completions.into_iter().map(|one| one.returns).collect();
+    let advantages = advantage::normalize(&returns, 4, &settings.advantage);
 
     let mut now = rows.clone();
     for (row, (returns, advantages)) in now.iter_mut().zip(returns.iter().zip(&advantages)) {

@@ -159,7 +159,7 @@ fn an_arms_own_file_comes_last() {
         fs::write(path(name), serde_json::to_string(questions).unwrap()).unwrap();
     }
     fs::write(path("a4.toml"), format!("[question]\ntrain = {:?}\n", path("pool.json"))).unwrap();
-    fs::write(path("a1.toml"), "[reward]\nablation = \"no_cooccurrence\"\n").unwrap();
+    fs::write(path("a1.toml"), "[reward]\nlambda_corver = 0.0\n").unwrap();
     let (zone, a1, a4, out) = (path("zone.json"), path("a1.toml"), path("a4.toml"), path("out"));
     let arms = [
         "compare",

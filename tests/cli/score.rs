@@ -43,7 +43,7 @@ fn completions_are_scored_with_their_own_triplets() {
 
     // What is printed adds up, weights and what is left out included.
     for more in
-        [&[][..], &["--set", "reward.lambda_judge=0.5"], &["--set", "reward.ablation=no_judge"]]
+        [&[][..], &["--set", "reward.lambda_judge=0.5"], &["--set", "reward.lambda_judge=0"]]
     {
         let args = [&["score", file.to_str().unwrap(), "--set", &set], more].concat();
         let trace = host(&[&args[..], &["--json"]].concat()).good().json();

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use corver_core::{
     Advantages, Device, LearnSettings, Learner, Mismatch, Question, Rollout, Sampler, Sampling,
-    UpdateReport,
+    Signal, TrainingBatch, UpdateReport,
 };
 use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
 use corver_learn::{LoraSettings, LossSettings, Model, Policy, Precision};
@@ -69,12 +69,13 @@ fn largest_gap(one: &[Rollout], other: &[Rollout]) -> f64 {
 }
 
 /// One update on these rollouts, which rewards every other token.
-fn update(policy: &mut Policy, rollouts: &[Rollout]) -> UpdateReport {
+fn update(policy: &mut Policy, batch: &TrainingBatch<'_>) -> UpdateReport {
     let values = |rollout: &Rollout| {
         (0..rollout.tokens.len()).map(|n| if n % 2 == 0 { 1.0 } else { -1.0 }).collect()
     };
-    let values = rollouts.iter().map(values).collect();
-    policy.update(rollouts, &Advantages { values, ..Advantages::default() }).unwrap()
+    let values = batch.rollouts.iter().map(values).collect();
+    let advantages = Advantages { values, ..Advantages::default() };
+    policy.update(batch, &Signal::Advantages(advantages)).unwrap()
 }
 
 fn publish(engine: &mut Engine, policy: &Policy) -> String {
@@ -95,8 +96,8 @@ fn the_engine_draws_what_the_policy_would() {
 
     let greedy = Sampling::greedy(64);
     let (ours, theirs) = (
-        policy.sample(&questions, &greedy, 0).unwrap(),
-        engine.sample(&questions, &greedy, 0).unwrap(),
+        policy.sample(&questions, &greedy, 0, &mut |_, _| ()).unwrap(),
+        engine.sample(&questions, &greedy, 0, &mut |_, _| ()).unwrap(),
     );
     for (ours, theirs) in ours.iter().zip(&theirs) {
         assert_eq!(
@@ -118,13 +119,14 @@ fn the_engine_draws_what_the_policy_would() {
     let mut names = Vec::new();
     for round in 0..3 {
         names.push(publish(&mut engine, &policy));
-        let rollouts = engine.sample(&questions, &sampling, round).unwrap();
+        let rollouts = engine.sample(&questions, &sampling, round, &mut |_, _| ()).unwrap();
         let distinct: std::collections::BTreeSet<&[u32]> =
             rollouts.iter().map(|rollout| rollout.tokens.as_slice()).collect();
         assert!(distinct.len() > rollouts.len() / 2, "completions of a question differ");
-        policy.sampled_elsewhere(&questions, &sampling).unwrap();
+        let batch =
+            TrainingBatch { questions: &questions, sampling: &sampling, rollouts: &rollouts };
         let Mismatch { difference_mean, difference_max, ratio_max, .. } =
-            update(&mut policy, &rollouts).mismatch.unwrap();
+            update(&mut policy, &batch).mismatch.unwrap();
         eprintln!(
             "temperature 0.7, after {round} updates: {difference_mean:.1e} nats a token, {difference_max:.1e} at most, ratio \
              {ratio_max:.5} at most"
@@ -132,7 +134,7 @@ fn the_engine_draws_what_the_policy_would() {
         assert!(difference_max < NATS, "the server has these very weights: {difference_max}");
     }
     names.push(publish(&mut engine, &policy));
-    let moved = engine.sample(&questions, &greedy, 0).unwrap();
+    let moved = engine.sample(&questions, &greedy, 0, &mut |_, _| ()).unwrap();
     assert!(largest_gap(&moved, &theirs) > 0.01, "the adapter changes something");
 
     let models = server.request("GET", "/v1/models", "").1;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use corver_core::{
-    Advantages, Decoding, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling,
-    Trainee, UpdateReport,
+    Decoding, Demonstration, Learner, PartError, Precision, Question, Rollout, Sampler, Sampling,
+    Signal, TrainingBatch, UpdateReport,
 };
 use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
 use corver_http::Token;
@@ -102,7 +102,7 @@ pub fn device(settings: &Settings, policy: &PolicyConfig) -> Result<String> {
 }
 
 /// A policy that learns here, and whose completions an engine draws.
-pub struct EngineTrainee {
+pub struct EnginePolicy {
     engine: Engine,
     policy: Policy,
     precision: Precision,
@@ -110,7 +110,7 @@ pub struct EngineTrainee {
     is_behind: bool,
 }
 
-impl EngineTrainee {
+impl EnginePolicy {
     /// `run` is the folder of the run.
     pub fn new(
         mut engine: Engine,
@@ -128,54 +128,46 @@ impl EngineTrainee {
     }
 }
 
-impl Sampler for EngineTrainee {
+impl Sampler for EnginePolicy {
+    /// Samples with the policy's newest weights.
     fn sample(
         &mut self,
         questions: &[Question],
         sampling: &Sampling,
         seed: u64,
-    ) -> Result<Vec<Rollout>, PartError> {
-        self.sample_and_tell(questions, sampling, seed, &mut |_| ())
-    }
-
-    /// With the policy's newest weights.
-    fn sample_and_tell(
-        &mut self,
-        questions: &[Question],
-        sampling: &Sampling,
-        seed: u64,
-        ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
+        on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>, PartError> {
         let Self { engine, policy, precision, is_behind } = self;
         if *is_behind {
             engine.publish(|folder| Ok(policy.save_adapter(folder, *precision)?))?;
             *is_behind = false;
         }
-        let rollouts = engine.sample_and_tell(questions, sampling, seed, ended)?;
-        policy.sampled_elsewhere(questions, sampling)?;
-        Ok(rollouts)
+        engine.sample(questions, sampling, seed, on_finished)
     }
 }
 
-impl Learner for EngineTrainee {
-    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<Option<Vec<Vec<f64>>>, PartError> {
-        Learner::prepare(&mut self.policy, rollouts)
+impl Learner for EnginePolicy {
+    fn set_system_prompt(&mut self, prompt: &str) {
+        self.engine.set_system_prompt(prompt);
+        self.policy.set_system_prompt(prompt);
+    }
+
+    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, PartError> {
+        Learner::prepare(&mut self.policy, batch)
     }
 
     fn update(
         &mut self,
-        rollouts: &[Rollout],
-        advantages: &Advantages,
+        batch: &TrainingBatch<'_>,
+        signal: &Signal,
     ) -> Result<UpdateReport, PartError> {
         self.is_behind = true;
-        self.policy.update(rollouts, advantages)
+        self.policy.update(batch, signal)
     }
-}
 
-impl Trainee for EngineTrainee {
-    fn set_system_prompt(&mut self, prompt: &str) {
-        self.engine.set_system_prompt(prompt);
-        self.policy.set_system_prompt(prompt);
+    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, PartError> {
+        self.is_behind = true;
+        self.policy.imitate(demonstrations)
     }
 
     fn save(&mut self, folder: &Path, keep: usize) -> Result<(), PartError> {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use corver_core::{
-    Advantages, Decoding, Demonstration, Device, Learner, PartError, Precision, Question, Rollout,
-    Sampler, Sampling, Student, Trainee, UpdateReport,
+    Decoding, Demonstration, Device, Learner, PartError, Precision, Question, Rollout, Sampler,
+    Sampling, Signal, TrainingBatch, UpdateReport,
 };
 use corver_reward::config::PolicyConfig;
 use corver_settings::Settings;
@@ -70,35 +70,33 @@ impl Policy {
         match *self {}
     }
 
-    pub fn sampled_elsewhere(&mut self, _: &[Question], _: &Sampling) -> Result<()> {
-        match *self {}
-    }
-
     pub fn save_adapter(&self, _: &Path, _: Precision) -> Result<()> {
         match *self {}
     }
 }
 
-impl Student for Policy {
-    fn imitate(&mut self, _: &[Demonstration]) -> Result<UpdateReport, PartError> {
-        match *self {}
-    }
-}
-
 impl Sampler for Policy {
-    fn sample(&mut self, _: &[Question], _: &Sampling, _: u64) -> Result<Vec<Rollout>, PartError> {
+    fn sample(
+        &mut self,
+        _: &[Question],
+        _: &Sampling,
+        _: u64,
+        _: &mut dyn FnMut(usize, &Rollout),
+    ) -> Result<Vec<Rollout>, PartError> {
         match *self {}
     }
 }
 
 impl Learner for Policy {
-    fn update(&mut self, _: &[Rollout], _: &Advantages) -> Result<UpdateReport, PartError> {
+    fn set_system_prompt(&mut self, _: &str) {
         match *self {}
     }
-}
 
-impl Trainee for Policy {
-    fn set_system_prompt(&mut self, _: &str) {
+    fn update(&mut self, _: &TrainingBatch<'_>, _: &Signal) -> Result<UpdateReport, PartError> {
+        match *self {}
+    }
+
+    fn imitate(&mut self, _: &[Demonstration]) -> Result<UpdateReport, PartError> {
         match *self {}
     }
 

@@ -31,20 +31,19 @@ pub mod step;
 pub mod template;
 pub mod text;
 pub mod trace;
-pub mod trainee;
 pub mod triplet;
 pub mod update;
 pub mod verdict;
 pub mod verify;
 
 pub use corver_settings::{
-    Ablation, AdamWSettings, AdvantageSettings, Algorithm, Compatibility, Device, DpoSettings,
+    AdamWSettings, AdvantageSettings, Algorithm, Compatibility, Device, DpoSettings, Granularity,
     ImportanceLevel, InvalidSetting, LearnSettings, LongPrompts, LoraSettings, LossSettings,
     LossType, MomentPrecision, OldLogProbs, PpoSettings, Precision, RewardSettings, Sampling,
     ScaleRewards, SentenceMean,
 };
 
-pub use advantage::{Advantages, Baseline, Estimator, baselines};
+pub use advantage::{Advantages, Baseline, Estimator, ReturnStats, Signal, baselines};
 pub use algorithm::unused;
 pub use completion::Completion;
 pub use count::{CorpusSize, Count, Counter, Lookup, Query};
@@ -52,14 +51,13 @@ pub use question::Question;
 pub use response::{Grade, Graders, Label, ResponseGrades, ResponseRule};
 pub use returns::{Explained, ReturnParts, TracedReturns, traced_returns};
 pub use rollout::{Decoding, Rollout, Sampler};
-pub use score::{Scored, Scorers, score};
+pub use score::{Scored, ScoredCompletion, Scorers, score};
 pub use sentence::{Alignment, Section, Sentence};
 pub use stage::{StageSeconds, StepError};
 pub use step::{StepReport, StepSettings, step};
 pub use trace::{SentenceTrace, Trace};
-pub use trainee::{Demonstration, Student, Trainee};
-pub use triplet::{Claim, Extractor, Triplet};
-pub use update::{Learner, Mismatch, UpdateReport};
+pub use triplet::{Claim, ExtractionBatch, Extractor, Triplet};
+pub use update::{Demonstration, Learner, Mismatch, TrainingBatch, UpdateReport};
 pub use verdict::{Blend, Channel, Credit, Point, SentenceScorer, Verdict, Weighted};
 pub use verify::{
     ChatModel, ChatReply, Entailment, Exchange, Message, NliModel, Pair, Passage, Prompt,

@@ -190,7 +190,7 @@ impl Graders {
 }
 
 /// Both response-level rewards of one completion.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResponseGrades {
     /// R^j.
     pub judge: Grade,

@@ -2,7 +2,7 @@
 //!
 //! R_t = λ_j R^j + λ_f R^f + 1[σ(t) > 0] · λ_c · r_σ(t) (paper, Eq. token reward). The ablations
 //! change this line only. r_σ(t) is the sentence's reward, unless the verdict's [`Credit`] says
-//! otherwise: single tokens then earn shares of it, or none earns it and [`token_labels`] hands its
+//! otherwise: single tokens then earn shares of it, or none earns it and [`advantage_signs`] hands its
 //! sign to the advantages.
 
 use std::ops::Range;
@@ -10,62 +10,62 @@ use std::ops::Range;
 use serde::Serialize;
 
 use crate::{
-    Ablation, Alignment, Credit, Point, ResponseGrades, RewardSettings, Rollout, Sentence,
-    SentenceMean, SentenceTrace, Trace, Verdict,
+    Alignment, Credit, Granularity, Point, ResponseGrades, RewardSettings, Rollout, Sentence,
+    SentenceMean, Trace, Verdict,
 };
 
-/// What a sentence earned.
+/// Reward of a sentence.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentenceReward {
-    /// As the rule said; 0 where it abstained, or gave a label.
+    /// The rule's reward; 0 if it abstained, or gave a sign for the advantages.
     pub reward: f64,
-    /// Whether a count decided it.
+    /// True if a count decided it.
     pub counted: bool,
-    /// The tokens that earn shares of it; `None`: each of the sentence's earns it whole.
+    /// Tokens with the parts of the reward that each gets; `None`: every token of the sentence gets
+    /// all of it.
     pub shares: Option<Vec<(usize, f64)>>,
 }
 
 impl SentenceReward {
-    /// Of `sentence`, whose tokens are those of `tokens` that `rollout` aligned.
-    fn of(
+    /// Returns the reward of a sentence whose tokens are those of `tokens` that are aligned to it.
+    fn new(
         verdict: &Verdict,
         sentence: &Sentence,
         tokens: Option<Range<usize>>,
         rollout: &Rollout,
     ) -> Self {
         let counted = verdict.count.is_some();
-        let reward = if verdict.credit == Credit::Sign {
-            0.0
-        } else {
-            verdict.reward.map_or(0.0, f64::from)
+        let reward = match verdict.credit {
+            Credit::Sign => 0.0,
+            Credit::Sentence | Credit::Points(_) => verdict.reward.map_or(0.0, f64::from),
         };
-        let shares = match &verdict.credit {
-            Credit::Sentence | Credit::Sign => None,
-            Credit::Points(points) => {
-                let share = |point: &Point| {
-                    Some((
-                        token_of(point, sentence, tokens.clone()?, &rollout.token_spans),
-                        f64::from(point.reward),
-                    ))
-                };
-                Some(points.iter().filter_map(share).collect())
-            }
+        let Credit::Points(points) = &verdict.credit else {
+            return Self { reward, counted, shares: None };
         };
-        Self { reward, counted, shares }
-    }
-
-    /// What a token of the sentence earns.
-    fn of_token(&self, token: usize) -> f64 {
-        match &self.shares {
-            None => self.reward,
-            Some(shares) => {
-                shares.iter().filter(|(of, _)| *of == token).map(|(_, share)| share).sum()
+        let mut shares = Vec::new();
+        if let Some(tokens) = tokens {
+            for point in points {
+                let token = token_of(point, sentence, tokens.clone(), &rollout.token_spans);
+                shares.push((token, f64::from(point.reward)));
             }
         }
+        Self { reward, counted, shares: Some(shares) }
+    }
+
+    /// Returns the reward of a token of the sentence.
+    fn of_token(&self, token: usize) -> f64 {
+        let Some(shares) = &self.shares else { return self.reward };
+        let mut reward = 0.0;
+        for (owner, share) in shares {
+            if *owner == token {
+                reward += share;
+            }
+        }
+        reward
     }
 }
 
-/// What each sentence of a completion earned.
+/// Returns the reward of each sentence of a completion.
 #[must_use]
 pub fn sentence_rewards(
     verdicts: &[Verdict],
@@ -73,40 +73,46 @@ pub fn sentence_rewards(
     alignment: &Alignment,
     rollout: &Rollout,
 ) -> Vec<SentenceReward> {
-    let of = |(index, (verdict, sentence)): (usize, (&Verdict, &Sentence))| {
-        SentenceReward::of(verdict, sentence, alignment.tokens_of(index), rollout)
-    };
-    verdicts.iter().zip(sentences).enumerate().map(of).collect()
+    let mut rewards = Vec::with_capacity(verdicts.len());
+    for (index, (verdict, sentence)) in verdicts.iter().zip(sentences).enumerate() {
+        let tokens = alignment.tokens_of(index);
+        rewards.push(SentenceReward::new(verdict, sentence, tokens, rollout));
+    }
+    rewards
 }
 
-/// The token that holds the point's character: the last of the sentence's tokens that begins at or
-/// before it. A sentence whose place in the completion is not known is paid at its last token.
+/// Returns the token that holds the point's character: the last of the sentence's tokens that begins
+/// at or before it. In a sentence whose place in the completion is not known it is the last token.
 fn token_of(
     point: &Point,
     sentence: &Sentence,
     tokens: Range<usize>,
     spans: &[Option<Range<usize>>],
 ) -> usize {
-    let last = tokens.end - 1;
-    let Some(span) = &sentence.span else { return last };
+    let Some(span) = &sentence.span else { return tokens.end - 1 };
     let character = span.start + point.character as usize;
-    let begins = |token: &usize| spans[*token].as_ref().is_some_and(|span| span.start <= character);
-    tokens.clone().rev().find(begins).unwrap_or(tokens.start)
+    for token in tokens.clone().rev() {
+        if spans[token].as_ref().is_some_and(|span| span.start <= character) {
+            return token;
+        }
+    }
+    tokens.start
 }
 
-/// `[T]` 1 or −1 for the tokens of sentences that a rule labelled, else 0: see
-/// [`crate::advantage::take_signs`].
+/// Returns `[T]` 1 or −1 for the tokens of sentences whose advantages take a sign from the rule, else
+/// 0: see [`crate::advantage::take_signs`].
 #[must_use]
-pub fn token_labels(verdicts: &[Verdict], alignment: &Alignment) -> Vec<i8> {
-    let label = |sentence: &Option<usize>| {
-        sentence.and_then(|index| verdicts.get(index)).map_or(0, Verdict::label)
-    };
-    alignment.sentence_of.iter().map(label).collect()
+pub fn advantage_signs(verdicts: &[Verdict], alignment: &Alignment) -> Vec<i8> {
+    let mut signs = Vec::with_capacity(alignment.sentence_of.len());
+    for sentence in &alignment.sentence_of {
+        let verdict = sentence.and_then(|index| verdicts.get(index));
+        signs.push(verdict.map_or(0, Verdict::label));
+    }
+    signs
 }
 
-/// `[T]` the return of each token of one completion.
-///
-/// `sentences` has one entry per sentence, or is empty where the sentence signal was dropped.
+/// Returns `[T]` the return of each token of one completion. `sentences` has one entry per sentence,
+/// or is empty if the sentences were not scored.
 #[must_use]
 pub fn token_returns(
     grades: &ResponseGrades,
@@ -115,56 +121,48 @@ pub fn token_returns(
     settings: &RewardSettings,
 ) -> Vec<f64> {
     let base = response_return(grades, settings);
-    let of_token = |(token, sentence): (usize, &Option<usize>)| {
-        let sentence = sentence.and_then(|index| sentences.get(index));
-        base + sentence.map_or(0.0, |sentence| settings.lambda_corver * sentence.of_token(token))
-    };
-    match settings.ablation {
-        Ablation::NoCooccurrence => vec![base; alignment.sentence_of.len()],
-        Ablation::ResponseLevel => {
-            let scalar = settings.lambda_corver
-                * response_scalar(settings.sentence_mean, alignment, sentences);
-            vec![base + scalar; alignment.sentence_of.len()]
+    let num_tokens = alignment.sentence_of.len();
+    match settings.granularity {
+        Granularity::Response => {
+            let scalar = response_scalar(settings.sentence_mean, alignment, sentences);
+            vec![base + settings.lambda_corver * scalar; num_tokens]
         }
-        Ablation::None | Ablation::NoJudge => {
-            alignment.sentence_of.iter().enumerate().map(of_token).collect()
+        Granularity::Token => {
+            let mut returns = vec![base; num_tokens];
+            for (token, sentence) in alignment.sentence_of.iter().enumerate() {
+                if let Some(sentence) = sentence.and_then(|index| sentences.get(index)) {
+                    returns[token] += settings.lambda_corver * sentence.of_token(token);
+                }
+            }
+            returns
         }
     }
 }
 
-/// `[T]` what of each token's return it earned by itself, as a point of its sentence; 0 where none
-/// did.
+/// Returns `[T]` the part of each token's return that a rule gave to this token alone.
 #[must_use]
-pub fn token_points(
+pub fn token_rewards(
     alignment: &Alignment,
     sentences: &[SentenceReward],
     settings: &RewardSettings,
 ) -> Vec<f64> {
-    let of_token = |(token, sentence): (usize, &Option<usize>)| {
-        let sentence = sentence
-            .and_then(|index| sentences.get(index))
-            .filter(|sentence| sentence.shares.is_some());
-        sentence.map_or(0.0, |sentence| settings.lambda_corver * sentence.of_token(token))
-    };
-    match settings.ablation {
-        Ablation::NoCooccurrence | Ablation::ResponseLevel => {
-            vec![0.0; alignment.sentence_of.len()]
-        }
-        Ablation::None | Ablation::NoJudge => {
-            alignment.sentence_of.iter().enumerate().map(of_token).collect()
+    let mut rewards = vec![0.0; alignment.sentence_of.len()];
+    if settings.granularity == Granularity::Response {
+        return rewards;
+    }
+    for (token, sentence) in alignment.sentence_of.iter().enumerate() {
+        let Some(sentence) = sentence.and_then(|index| sentences.get(index)) else { continue };
+        if sentence.shares.is_some() {
+            rewards[token] = settings.lambda_corver * sentence.of_token(token);
         }
     }
+    rewards
 }
 
-/// What every token of a completion earns, whatever it says.
+/// Returns the part of the return that every token of a completion shares.
 #[must_use]
 pub fn response_return(grades: &ResponseGrades, settings: &RewardSettings) -> f64 {
-    let judge = if settings.ablation == Ablation::NoJudge {
-        0.0
-    } else {
-        settings.lambda_judge * grades.judge.reward
-    };
-    judge + settings.lambda_format * grades.format.reward
+    settings.lambda_judge * grades.judge.reward + settings.lambda_format * grades.format.reward
 }
 
 /// What a completion's mean return is the sum of, weights included.
@@ -225,47 +223,55 @@ pub struct TracedReturns {
     pub labels: Vec<i8>,
 }
 
-/// What [`token_returns`] paid the tokens of `trace` under these settings.
+/// Returns the returns that [`token_returns`] gave the tokens of `trace` under these settings.
 #[must_use]
 pub fn traced_returns(trace: &Trace, settings: &RewardSettings) -> TracedReturns {
     let base = response_return(&trace.response, settings);
-    let outside = match settings.ablation {
-        // Every token is paid alike.
-        Ablation::ResponseLevel => trace.mean_return,
-        Ablation::None | Ablation::NoJudge | Ablation::NoCooccurrence => base,
-    };
-    let of_sentence = |sentence: &SentenceTrace| match settings.ablation {
-        Ablation::None | Ablation::NoJudge => {
-            base + settings.lambda_corver * sentence.reward_per_token()
-        }
-        Ablation::ResponseLevel | Ablation::NoCooccurrence => outside,
-    };
-    let label = |sentence: &SentenceTrace| sentence.verdict.as_ref().map_or(0, Verdict::label);
-    TracedReturns {
-        outside,
-        sentences: trace.sentences.iter().map(of_sentence).collect(),
-        labels: trace.sentences.iter().map(label).collect(),
+    let mut returns = TracedReturns { outside: base, sentences: Vec::new(), labels: Vec::new() };
+    if settings.granularity == Granularity::Response {
+        returns.outside = trace.mean_return; // the same for every token
     }
+    for sentence in &trace.sentences {
+        returns.sentences.push(match settings.granularity {
+            Granularity::Response => trace.mean_return,
+            Granularity::Token => base + settings.lambda_corver * sentence.reward_per_token(),
+        });
+        returns.labels.push(sentence.verdict.as_ref().map_or(0, Verdict::label));
+    }
+    returns
 }
 
+/// Returns the one reward of a response that A3 makes of its sentences' rewards.
 fn response_scalar(mean: SentenceMean, alignment: &Alignment, sentences: &[SentenceReward]) -> f64 {
-    let average = |total: f64, count: usize| if count == 0 { 0.0 } else { total / count as f64 };
-    let total = sentences.iter().map(|sentence| sentence.reward).sum::<f64>();
+    let mut total = 0.0;
+    let mut counted = 0;
+    let mut counted_total = 0.0;
+    for sentence in sentences {
+        total += sentence.reward;
+        if sentence.counted {
+            counted += 1;
+            counted_total += sentence.reward;
+        }
+    }
     match mean {
         SentenceMean::Total => total,
         SentenceMean::OverSentences => average(total, sentences.len()),
-        SentenceMean::OverCounted => {
-            let counted = || sentences.iter().filter(|sentence| sentence.counted);
-            average(counted().map(|sentence| sentence.reward).sum(), counted().count())
-        }
+        SentenceMean::OverCounted => average(counted_total, counted),
         SentenceMean::TokenWeighted => {
-            let of_token = |(token, sentence): (usize, &Option<usize>)| {
-                Some(sentences.get((*sentence)?)?.of_token(token))
-            };
-            let paid = alignment.sentence_of.iter().enumerate().filter_map(of_token).sum();
-            average(paid, alignment.sentence_of.len())
+            let mut of_tokens = 0.0;
+            for (token, sentence) in alignment.sentence_of.iter().enumerate() {
+                if let Some(sentence) = sentence.and_then(|index| sentences.get(index)) {
+                    of_tokens += sentence.of_token(token);
+                }
+            }
+            average(of_tokens, alignment.sentence_of.len())
         }
     }
+}
+
+/// Returns the mean of `count` values; 0 if there is none.
+fn average(total: f64, count: usize) -> f64 {
+    if count == 0 { 0.0 } else { total / count as f64 }
 }
 
 #[cfg(test)]
@@ -300,26 +306,35 @@ mod tests {
     }
 
     #[test]
-    fn ablations_leave_out_what_they_say() {
-        let of = |ablation, sentence_mean| {
-            let settings = RewardSettings { ablation, sentence_mean, ..RewardSettings::default() };
-            let sentences = rewards(&[(0.1, true), (-0.3, true), (0.0, false)]);
-            token_returns(
-                &right(),
-                &alignment(&[None, Some(0), Some(0), Some(1)]),
-                &sentences,
-                &settings,
-            )
-        };
-        let close = |returns: Vec<f64>, expected: f64| {
-            returns.iter().all(|value| (value - expected).abs() < 1e-12)
-        };
-        assert!(close(of(Ablation::NoCooccurrence, SentenceMean::OverSentences), 3.0));
-        assert_eq!(of(Ablation::NoJudge, SentenceMean::OverSentences), [1.0, 1.1, 1.1, 0.7]);
-        assert!(close(of(Ablation::ResponseLevel, SentenceMean::OverSentences), 3.0 - 0.2 / 3.0));
-        assert!(close(of(Ablation::ResponseLevel, SentenceMean::OverCounted), 2.9));
-        assert!(close(of(Ablation::ResponseLevel, SentenceMean::Total), 2.8));
-        assert!(close(of(Ablation::ResponseLevel, SentenceMean::TokenWeighted), 3.0 - 0.1 / 4.0));
+    fn a_response_gets_one_mean_of_its_sentences() {
+        let sentences = rewards(&[(0.1, true), (-0.3, true), (0.0, false)]);
+        let alignment = alignment(&[None, Some(0), Some(0), Some(1)]);
+        for (sentence_mean, expected) in [
+            (SentenceMean::OverSentences, 3.0 - 0.2 / 3.0),
+            (SentenceMean::OverCounted, 2.9),
+            (SentenceMean::Total, 2.8),
+            (SentenceMean::TokenWeighted, 3.0 - 0.1 / 4.0),
+        ] {
+            let granularity = Granularity::Response;
+            let settings =
+                RewardSettings { granularity, sentence_mean, ..RewardSettings::default() };
+            for value in token_returns(&right(), &alignment, &sentences, &settings) {
+                assert!((value - expected).abs() < 1e-12, "{sentence_mean:?}: {value}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_weight_of_0_leaves_a_reward_out() {
+        let sentences = rewards(&[(0.1, true), (-0.3, true)]);
+        let alignment = alignment(&[None, Some(0), Some(1)]);
+        let without_judge = RewardSettings { lambda_judge: 0.0, ..RewardSettings::default() };
+        let returns = token_returns(&right(), &alignment, &sentences, &without_judge);
+        assert_eq!(returns, [1.0, 1.1, 0.7]);
+        let without_rule = RewardSettings { lambda_corver: 0.0, ..RewardSettings::default() };
+        assert!(!without_rule.sentence_rewards_enabled());
+        let returns = token_returns(&right(), &alignment, &sentences, &without_rule);
+        assert_eq!(returns, [3.0; 3]);
     }
 
     #[test]
@@ -346,7 +361,7 @@ mod tests {
             [0.0, 1.0, 0.0, 2.5, 12.0]
         );
         let with_judge = RewardSettings::default();
-        assert_eq!(token_points(&alignment, &rewards, &with_judge), [0.0, 1.0, 0.0, 2.5, 12.0]);
+        assert_eq!(token_rewards(&alignment, &rewards, &with_judge), [0.0, 1.0, 0.0, 2.5, 12.0]);
     }
 
     #[test]
@@ -359,7 +374,7 @@ mod tests {
         };
         let verdicts =
             [label(1.0), label(-0.5), Verdict { reward: Some(1.0), ..Verdict::default() }];
-        assert_eq!(token_labels(&verdicts, &alignment), [0, 1, -1, 0]);
+        assert_eq!(advantage_signs(&verdicts, &alignment), [0, 1, -1, 0]);
         let sentences = crate::sentence::split("A. B. C.", Compatibility::Paper).sentences;
         let rewards = sentence_rewards(
             &verdicts,

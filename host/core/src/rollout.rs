@@ -53,35 +53,21 @@ pub struct Decoding {
     pub rows: usize,
 }
 
-/// The policy, as something to draw from.
+/// A policy that completions are drawn from.
 pub trait Sampler {
-    /// `questions.len() × num_generations` rollouts, those of one question next to each other, in
-    /// question order. `seed` decides every draw.
+    /// Returns `questions.len() × num_generations` rollouts, those of one question next to each
+    /// other, in question order. `seed` decides every draw.
+    ///
+    /// `on_finished` gets each rollout once with its index among all: as soon as it has ended, if
+    /// the sampler can go on with others meanwhile, or else at the end.
     ///
     /// # Errors
-    /// Where a prompt cannot be rendered or the device fails.
+    /// If a prompt cannot be rendered or the device fails.
     fn sample(
         &mut self,
         questions: &[Question],
         sampling: &Sampling,
         seed: u64,
+        on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>, PartError>;
-
-    /// As [`Sampler::sample`]; hands every rollout to `ended` too, with its place among all of
-    /// them. A sampler may do so while it draws others; one that does not hands all of them over at
-    /// once.
-    ///
-    /// # Errors
-    /// As [`Sampler::sample`].
-    fn sample_and_tell(
-        &mut self,
-        questions: &[Question],
-        sampling: &Sampling,
-        seed: u64,
-        ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
-    ) -> Result<Vec<Rollout>, PartError> {
-        let rollouts = self.sample(questions, sampling, seed)?;
-        ended(rollouts.iter().cloned().enumerate().collect());
-        Ok(rollouts)
-    }
 }

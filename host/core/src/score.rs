@@ -1,24 +1,25 @@
 //! Stages 3 to 7 together: rollouts → returns, without a policy.
 
-use tracing::{Span, info_span};
+use tracing::info_span;
 
 use crate::returns::{
-    response_return, sentence_rewards, token_labels, token_points, token_returns,
+    advantage_signs, response_return, sentence_rewards, token_returns, token_rewards,
 };
 use crate::sentence::{Split, align, split};
-use crate::stage::{StageSeconds, StepError, timed};
+use crate::stage::{Stage, StageSeconds, StageTimer, StepError};
 use crate::trace::SentenceTrace;
+use crate::triplet::ExtractionBatch;
 use crate::verdict::check_shape;
 use crate::{
     Alignment, Completion, Extractor, Graders, PartError, Question, ResponseGrades, RewardSettings,
-    Rollout, Sentence, SentenceScorer, Tallies, Trace, Verdict, Verifiers,
+    Rollout, SentenceScorer, Tallies, Trace, Verdict, Verifiers,
 };
 
 /// The parts that a completion is scored with.
 pub struct Scorers<'a, 'b> {
     /// Sentences to triplets.
     pub extractor: &'a mut dyn Extractor,
-    /// Answers what rules ask.
+    /// Answers to the queries of rules.
     pub verifiers: &'a mut Verifiers<'b>,
     /// Sentences to verdicts.
     pub sentence_scorer: &'a mut dyn SentenceScorer,
@@ -26,248 +27,247 @@ pub struct Scorers<'a, 'b> {
     pub graders: &'a mut Graders,
 }
 
+/// A completion with the returns of its tokens.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ScoredCompletion {
+    /// `[T]` return of each token.
+    pub returns: Vec<f64>,
+    /// `[T]` part of the return that a rule gave to this token alone; 0 for all others.
+    pub token_rewards: Vec<f64>,
+    /// `[T]` sign that the token's advantage takes, 1 or −1; 0: it keeps its own.
+    pub advantage_signs: Vec<i8>,
+    /// Everything that went into the returns.
+    pub trace: Trace,
+}
+
 /// Scored completions.
 pub struct Scored {
-    /// `[B][T]`.
-    pub returns: Vec<Vec<f64>>,
-    /// `[B][T]` what of it each token earned by itself: see [`token_points`].
-    pub points: Vec<Vec<f64>>,
-    /// `[B][T]` the signs that advantages are to take: see [`token_labels`].
-    pub labels: Vec<Vec<i8>>,
-    /// One per completion.
-    pub traces: Vec<Trace>,
-    /// What the rules asked.
+    /// One per rollout.
+    pub completions: Vec<ScoredCompletion>,
+    /// Queries of the rules.
     pub asked: Tallies,
-    /// Extract, verify, rule and reward are set.
+    /// Time of the stages of the reward.
     pub seconds: StageSeconds,
 }
 
 /// Scores completions: the whole reward.
 ///
 /// # Errors
-/// Where a part fails.
+/// If a part fails.
 pub fn score(
     rollouts: &[Rollout],
     questions: &[Question],
     scorers: &mut Scorers<'_, '_>,
     settings: &RewardSettings,
 ) -> Result<Scored, StepError> {
-    let (scored, reward) = timed(info_span!("reward"), || {
-        let mut all = std::iter::once(rollouts.iter().cloned().enumerate().collect());
-        let reads_triplets = scorers.sentence_scorer.reads_triplets();
-        let (readings, extract) = read_all(&mut all, scorers.extractor, settings, reads_triplets)?;
-        let mut scored = pay(rollouts, readings, questions, scorers, settings)?;
-        scored.seconds.extract = extract;
-        Ok(scored)
-    });
-    scored.map(|scored: Scored| Scored {
-        seconds: StageSeconds { reward, ..scored.seconds },
-        ..scored
-    })
+    let timer = StageTimer::default();
+    let splits = timer.time(Stage::Extract, || {
+        let mut extraction = Extraction::start(scorers, settings);
+        for (index, rollout) in rollouts.iter().enumerate() {
+            extraction.push(index, rollout);
+        }
+        extraction.finish(rollouts.len())
+    })?;
+    let (completions, asked) = timer.time(Stage::Reward, || {
+        compute_returns(rollouts, splits, questions, scorers, settings, &timer)
+    })?;
+    let seconds = timer.seconds(asked.seconds());
+    Ok(Scored { completions, asked, seconds })
 }
 
-/// What a completion says, and which of its tokens say it.
-pub(crate) struct Reading {
+/// A completion split into sentences, which are aligned to its tokens.
+pub(crate) struct SplitCompletion {
     split: Split,
     alignment: Alignment,
-    /// Its sentences are judged and paid: the settings want it, and enough of its tokens were
+    /// True if its sentences are scored: the settings want it, and enough of its tokens are
     /// aligned.
     scores_sentences: bool,
-    /// Its sentences need triplets.
-    is_extracted: bool,
 }
 
-impl Reading {
-    fn of(rollout: &Rollout, settings: &RewardSettings, reads_triplets: bool) -> Self {
+impl SplitCompletion {
+    fn new(rollout: &Rollout, settings: &RewardSettings) -> Self {
         let split = split(&rollout.text, settings.compatibility);
         let alignment = align(&split, &rollout.token_spans);
         let scores_sentences = settings.sentence_rewards_enabled()
             && !split.sentences.is_empty()
             && alignment.rate >= settings.min_alignment;
+        Self { split, alignment, scores_sentences }
+    }
+}
+
+/// Rollouts that are split as they finish, and their sentences on the way through the extractor.
+pub(crate) struct Extraction<'a> {
+    batch: Box<dyn ExtractionBatch + 'a>,
+    settings: &'a RewardSettings,
+    reads_triplets: bool,
+    /// By the index of the rollout; `None` until it is pushed.
+    splits: Vec<Option<SplitCompletion>>,
+    /// `(rollout, sentence)` of every sentence in the batch.
+    owners: Vec<(usize, usize)>,
+}
+
+impl<'a> Extraction<'a> {
+    /// Starts a batch of the extractor.
+    pub(crate) fn start(scorers: &'a mut Scorers<'_, '_>, settings: &'a RewardSettings) -> Self {
         Self {
-            split,
-            alignment,
-            scores_sentences,
-            is_extracted: scores_sentences && reads_triplets,
+            reads_triplets: scorers.sentence_scorer.reads_triplets(),
+            batch: scorers.extractor.start(),
+            settings,
+            splits: Vec::new(),
+            owners: Vec::new(),
         }
     }
 
-    /// The sentences that need triplets.
-    fn to_extract(&self) -> &[Sentence] {
-        if self.is_extracted { &self.split.sentences } else { &[] }
+    /// Splits a rollout, and sends its sentences to the extractor if a rule reads triplets.
+    pub(crate) fn push(&mut self, index: usize, rollout: &Rollout) {
+        let split = info_span!("split").in_scope(|| SplitCompletion::new(rollout, self.settings));
+        if split.scores_sentences && self.reads_triplets {
+            for (number, sentence) in split.split.sentences.iter().enumerate() {
+                self.batch.push(&sentence.text);
+                self.owners.push((index, number));
+            }
+        }
+        if self.splits.len() <= index {
+            self.splits.resize_with(index + 1, || None);
+        }
+        self.splits[index] = Some(split);
+    }
+
+    /// Waits for the triplets, and returns the split completions in the order of the rollouts.
+    ///
+    /// # Errors
+    /// If the extractor fails, or a rollout was never pushed.
+    pub(crate) fn finish(self, num_rollouts: usize) -> Result<Vec<SplitCompletion>, StepError> {
+        let triplets = self.batch.finish().map_err(StepError::Extract)?;
+        let (answered, sentences) = (triplets.len(), self.owners.len());
+        if answered != sentences {
+            let problem = format!("the extractor answered {answered} of {sentences} sentences");
+            return Err(StepError::Extract(problem.into()));
+        }
+        let mut splits: Vec<SplitCompletion> = self.splits.into_iter().flatten().collect();
+        if splits.len() != num_rollouts {
+            let pushed = splits.len();
+            let problem = format!("the policy handed over {pushed} of {num_rollouts} rollouts");
+            return Err(StepError::Rollout(problem.into()));
+        }
+        for ((rollout, sentence), triplets) in self.owners.into_iter().zip(triplets) {
+            splits[rollout].split.sentences[sentence].triplets = triplets;
+        }
+        Ok(splits)
     }
 }
 
-/// Reads rollouts as they end, until none is left, and extracts triplets where the rule reads them.
-/// Returns the readings in the order of the rollouts, and the seconds that extraction took beyond
-/// the waiting for rollouts.
+/// Returns the completions with the returns of their tokens, and the queries of the rules (stages 5
+/// to 7).
 ///
 /// # Errors
-/// Where the extractor fails.
-pub(crate) fn read_all(
-    ended: &mut dyn Iterator<Item = Vec<(usize, Rollout)>>,
-    extractor: &mut dyn Extractor,
-    settings: &RewardSettings,
-    reads_triplets: bool,
-) -> Result<(Vec<Reading>, f64), StepError> {
-    let mut all: Vec<(usize, Reading)> = Vec::new();
-    let mut waited = 0.0;
-    let mut sentences = std::iter::from_fn(|| {
-        let (together, seconds) = timed(Span::none(), || ended.next());
-        waited += seconds;
-        let read = |(place, rollout): (usize, Rollout)| {
-            (place, Reading::of(&rollout, settings, reads_triplets))
-        };
-        let readings: Vec<_> = info_span!("split")
-            .in_scope(|| together.map(|all| all.into_iter().map(read).collect()))?;
-        let texts = readings
-            .iter()
-            .flat_map(|(_, reading)| reading.to_extract())
-            .map(|sentence| sentence.text.clone());
-        let texts = texts.collect();
-        all.extend(readings);
-        Some(texts)
-    });
-    let (found, took) =
-        timed(info_span!("extract"), || extractor.extract_as_they_come(&mut sentences));
-    let mut found = found.map_err(StepError::Extract)?.into_iter();
-    let asked = all.iter().map(|(_, reading)| reading.to_extract().len()).sum::<usize>();
-    if found.len() != asked {
-        return Err(StepError::Extract(
-            format!("the extractor answered {} of {asked} sentences", found.len()).into(),
-        ));
-    }
-    for (_, reading) in &mut all {
-        let sentences = reading.split.sentences.iter_mut().filter(|_| reading.is_extracted);
-        sentences.zip(&mut found).for_each(|(sentence, triplets)| sentence.triplets = triplets);
-    }
-    all.sort_by_key(|(place, _)| *place);
-    Ok((all.into_iter().map(|(_, reading)| reading).collect(), took - waited))
-}
-
-/// What is left of the reward once the triplets are there: rules, judge, format, and the return of
-/// every token. Sets the seconds of verify and rule.
-///
-/// # Errors
-/// Where a part fails.
-pub(crate) fn pay(
+/// If a part fails.
+pub(crate) fn compute_returns(
     rollouts: &[Rollout],
-    readings: Vec<Reading>,
+    splits: Vec<SplitCompletion>,
     questions: &[Question],
     scorers: &mut Scorers<'_, '_>,
     settings: &RewardSettings,
-) -> Result<Scored, StepError> {
-    if readings.len() != rollouts.len() {
-        let told =
-            format!("the policy handed over {} of {} rollouts", readings.len(), rollouts.len());
-        return Err(StepError::Rollout(told.into()));
+    timer: &StageTimer,
+) -> Result<(Vec<ScoredCompletion>, Tallies), StepError> {
+    let mut completions = Vec::with_capacity(rollouts.len());
+    for (rollout, split) in rollouts.iter().zip(&splits) {
+        let question = &questions[rollout.question];
+        completions.push(Completion::new(question, rollout, &split.split.sentences));
     }
-    let completions: Vec<Completion<'_>> = rollouts
-        .iter()
-        .zip(&readings)
-        .map(|(rollout, reading)| {
-            Completion::new(&questions[rollout.question], rollout, &reading.split.sentences)
-        })
-        .collect();
-    let scored: Vec<Completion<'_>> = completions
-        .iter()
-        .zip(&readings)
-        .filter(|(_, reading)| reading.scores_sentences)
-        .map(|(one, _)| *one)
-        .collect();
     scorers.verifiers.take_tallies();
-    let (verdicts, judge_seconds) =
-        timed(info_span!("judge"), || judge(&scored, scorers.sentence_scorer, scorers.verifiers));
-    let mut verdicts = verdicts.map_err(StepError::ScoreSentences)?.into_iter();
-    let (grades, grade_seconds) =
-        timed(info_span!("grade"), || scorers.graders.grade(&completions, scorers.verifiers));
-    let grades = grades.map_err(StepError::GradeResponses)?;
-    let asked = scorers.verifiers.take_tallies();
+    let verdicts = timer
+        .time(Stage::ScoreSentences, || score_sentences(&completions, &splits, scorers))
+        .map_err(StepError::ScoreSentences)?;
+    let grades = timer
+        .time(Stage::GradeResponses, || scorers.graders.grade(&completions, scorers.verifiers))
+        .map_err(StepError::GradeResponses)?;
 
-    let parts = rollouts.iter().zip(readings).zip(grades);
-    let verify = asked.seconds();
-    let seconds = StageSeconds {
-        verify,
-        rule: judge_seconds + grade_seconds - verify,
-        ..StageSeconds::default()
-    };
-    let mut scored = Scored {
-        returns: Vec::new(),
-        points: Vec::new(),
-        labels: Vec::new(),
-        traces: Vec::new(),
-        asked,
-        seconds,
-    };
-    for ((rollout, reading), grades) in parts {
-        let verdicts = if reading.scores_sentences { verdicts.next() } else { None };
-        let (returns, points, labels, trace) = pay_completion(
-            &questions[rollout.question],
-            rollout,
-            reading,
-            verdicts,
-            grades,
-            settings,
-        );
-        scored.returns.push(returns);
-        scored.points.push(points);
-        scored.labels.push(labels);
-        scored.traces.push(trace);
+    let mut scored = Vec::with_capacity(rollouts.len());
+    for (((rollout, split), verdicts), grades) in
+        rollouts.iter().zip(splits).zip(verdicts).zip(grades)
+    {
+        let question = &questions[rollout.question];
+        scored.push(ScoredCompletion::new(question, rollout, split, verdicts, grades, settings));
     }
-    Ok(scored)
+    Ok((scored, scorers.verifiers.take_tallies()))
 }
 
-/// The verdicts of completions whose sentences are scored.
-fn judge(
+/// Returns the verdicts of each completion; none for one whose sentences are not scored.
+fn score_sentences(
     completions: &[Completion<'_>],
-    scorer: &mut dyn SentenceScorer,
-    verifiers: &mut Verifiers<'_>,
+    splits: &[SplitCompletion],
+    scorers: &mut Scorers<'_, '_>,
 ) -> Result<Vec<Vec<Verdict>>, PartError> {
-    if completions.is_empty() {
-        return Ok(Vec::new());
+    let mut to_score = Vec::new();
+    for (completion, split) in completions.iter().zip(splits) {
+        if split.scores_sentences {
+            to_score.push(*completion);
+        }
     }
-    let verdicts = scorer.score(completions, verifiers)?;
-    check_shape("the rule", completions, &verdicts)?;
+    if to_score.is_empty() {
+        return Ok(vec![Vec::new(); completions.len()]);
+    }
+    let scored = scorers.sentence_scorer.score(&to_score, scorers.verifiers)?;
+    check_shape("the rule", &to_score, &scored)?;
+
+    let mut scored = scored.into_iter();
+    let mut verdicts = Vec::with_capacity(completions.len());
+    for split in splits {
+        let own = if split.scores_sentences { scored.next() } else { None };
+        verdicts.push(own.unwrap_or_default());
+    }
     Ok(verdicts)
 }
 
-fn pay_completion(
-    question: &Question,
-    rollout: &Rollout,
-    reading: Reading,
-    verdicts: Option<Vec<Verdict>>,
-    grades: ResponseGrades,
-    settings: &RewardSettings,
-) -> (Vec<f64>, Vec<f64>, Vec<i8>, Trace) {
-    let Reading { split, alignment, scores_sentences, .. } = reading;
-    let judged = verdicts.as_deref().unwrap_or_default();
-    let rewards = sentence_rewards(judged, &split.sentences, &alignment, rollout);
-    let labels = token_labels(judged, &alignment);
-    let points = token_points(&alignment, &rewards, settings);
-    let returns = token_returns(&grades, &alignment, &rewards, settings);
-    let mean_return = if returns.is_empty() {
-        response_return(&grades, settings)
-    } else {
-        returns.iter().sum::<f64>() / returns.len() as f64
-    };
+impl ScoredCompletion {
+    /// Returns true if the advantage of a token takes a sign from the rule.
+    #[must_use]
+    pub fn has_signs(&self) -> bool {
+        self.advantage_signs.iter().any(|sign| *sign != 0)
+    }
 
-    let mut verdicts = verdicts.into_iter().flatten();
-    let sentences =
-        split.sentences.into_iter().enumerate().map(|(index, sentence)| SentenceTrace {
-            text: sentence.text,
-            section: sentence.section,
-            triplets: sentence.triplets,
-            verdict: verdicts.next(),
-            tokens: alignment.tokens_of(index),
-        });
-    let trace = Trace {
-        question: question.question.clone(),
-        completion: rollout.text.clone(),
-        sentences: sentences.collect(),
-        response: grades,
-        alignment_rate: alignment.rate,
-        fallback: settings.sentence_rewards_enabled() && !scores_sentences,
-        mean_return,
-    };
-    (returns, points, labels, trace)
+    /// Spreads the rewards over the tokens. `verdicts` has one entry per sentence, or none if the
+    /// sentences were not scored.
+    fn new(
+        question: &Question,
+        rollout: &Rollout,
+        split: SplitCompletion,
+        verdicts: Vec<Verdict>,
+        grades: ResponseGrades,
+        settings: &RewardSettings,
+    ) -> Self {
+        let SplitCompletion { split, alignment, scores_sentences } = split;
+        let rewards = sentence_rewards(&verdicts, &split.sentences, &alignment, rollout);
+        let returns = token_returns(&grades, &alignment, &rewards, settings);
+        let token_rewards = token_rewards(&alignment, &rewards, settings);
+        let advantage_signs = advantage_signs(&verdicts, &alignment);
+        let mean_return = if returns.is_empty() {
+            response_return(&grades, settings)
+        } else {
+            returns.iter().sum::<f64>() / returns.len() as f64
+        };
+
+        let mut sentences = Vec::with_capacity(split.sentences.len());
+        let mut verdicts = verdicts.into_iter();
+        for (index, sentence) in split.sentences.into_iter().enumerate() {
+            sentences.push(SentenceTrace {
+                text: sentence.text,
+                section: sentence.section,
+                triplets: sentence.triplets,
+                verdict: verdicts.next(),
+                tokens: alignment.tokens_of(index),
+            });
+        }
+        let trace = Trace {
+            question: question.question.clone(),
+            completion: rollout.text.clone(),
+            sentences,
+            response: grades,
+            alignment_rate: alignment.rate,
+            fallback: settings.sentence_rewards_enabled() && !scores_sentences,
+            mean_return,
+        };
+        Self { returns, token_rewards, advantage_signs, trace }
+    }
 }

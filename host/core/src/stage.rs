@@ -1,9 +1,10 @@
 //! The stages of a step: how long each took, and in which one it stopped.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tracing::Span;
+use tracing::info_span;
 
 use crate::PartError;
 
@@ -33,24 +34,74 @@ pub enum StepError {
 pub struct StageSeconds {
     /// Sampling.
     pub rollout: f64,
-    /// Triplet extraction, of which some may have run beside the sampling.
+    /// Triplet extraction, without what ran while completions were sampled.
     pub extract: f64,
-    /// What rules asked: counts, and what else the run grants.
+    /// Queries of rules: counts, and the other backends that the run grants.
     pub verify: f64,
-    /// The rules themselves, judge and format among them.
+    /// Rules, the judge and the format check, without their queries.
     pub rule: f64,
-    /// The whole reward: the three above, splitting, aligning, judge and format.
+    /// The whole reward: extraction, queries and rules, and the returns.
     pub reward: f64,
-    /// What the update needs besides the reward, beside which it runs.
+    /// Work for the update that needs no reward, and runs beside it.
     pub prepare: f64,
     /// Loss, gradients and optimiser.
     pub update: f64,
 }
 
-/// Runs one stage within its span, and says how many seconds it took.
-pub(crate) fn timed<T>(span: Span, stage: impl FnOnce() -> T) -> (T, f64) {
-    let _entered = span.entered();
-    let start = Instant::now();
-    let done = stage();
-    (done, start.elapsed().as_secs_f64())
+/// A part of the step that is timed, in a tracing span of its name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Stage {
+    Rollout,
+    Extract,
+    ScoreSentences,
+    GradeResponses,
+    Reward,
+    Prepare,
+    Update,
+}
+
+/// Adds up the seconds of the stages, which may run in several threads.
+#[derive(Debug, Default)]
+pub(crate) struct StageTimer(Mutex<StageSeconds>);
+
+impl StageTimer {
+    /// Runs a stage in its span, and adds its time.
+    pub(crate) fn time<T>(&self, stage: Stage, work: impl FnOnce() -> T) -> T {
+        let span = match stage {
+            Stage::Rollout => info_span!("rollout"),
+            Stage::Extract => info_span!("extract"),
+            Stage::ScoreSentences => info_span!("score_sentences"),
+            Stage::GradeResponses => info_span!("grade_responses"),
+            Stage::Reward => info_span!("reward"),
+            Stage::Prepare => info_span!("prepare"),
+            Stage::Update => info_span!("update"),
+        };
+        let start = Instant::now();
+        let result = span.in_scope(work);
+        self.add(stage, start.elapsed().as_secs_f64());
+        result
+    }
+
+    fn add(&self, stage: Stage, took: f64) {
+        let mut seconds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match stage {
+            Stage::Rollout => seconds.rollout += took,
+            Stage::Extract => seconds.extract += took,
+            Stage::ScoreSentences | Stage::GradeResponses => seconds.rule += took,
+            Stage::Reward => seconds.reward += took,
+            Stage::Prepare => seconds.prepare += took,
+            Stage::Update => seconds.update += took,
+        }
+    }
+
+    /// Returns the seconds of each stage; `queries` are those that rules waited for answers.
+    pub(crate) fn seconds(&self, queries: f64) -> StageSeconds {
+        let seconds = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        StageSeconds {
+            verify: queries,
+            rule: seconds.rule - queries,
+            reward: seconds.extract + seconds.reward,
+            ..seconds
+        }
+    }
 }

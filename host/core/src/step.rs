@@ -1,19 +1,18 @@
 //! The training step: every stage, in order.
 
 use std::panic::resume_unwind;
-use std::sync::mpsc;
 use std::thread;
 
-use tracing::{Span, info_span};
+use tracing::Span;
 
-use crate::score::{Scored, Scorers, pay, read_all};
-use crate::stage::{StageSeconds, StepError, timed};
+use crate::score::{Extraction, compute_returns};
+use crate::stage::{Stage, StageSeconds, StageTimer, StepError};
 use crate::{
-    Advantages, Estimator, Learner, Question, RewardSettings, Rollout, Sampler, Sampling, Tallies,
-    Trace, UpdateReport,
+    Estimator, Learner, Question, ReturnStats, RewardSettings, Rollout, Sampling, ScoredCompletion,
+    Scorers, Tallies, TrainingBatch, UpdateReport,
 };
 
-/// How a step samples, rewards and normalises.
+/// Settings of a step.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StepSettings {
     /// Rollouts.
@@ -24,29 +23,30 @@ pub struct StepSettings {
     pub estimator: Estimator,
 }
 
-/// What one step did.
+/// Result of a step.
 pub struct StepReport {
-    /// What was sampled.
+    /// Sampled completions.
     pub rollouts: Vec<Rollout>,
-    /// Why each earned what it earned.
-    pub traces: Vec<Trace>,
-    /// What each token was worth.
-    pub advantages: Advantages,
-    /// What the rules asked.
+    /// Return of each token of each completion, and its trace.
+    pub completions: Vec<ScoredCompletion>,
+    /// Mean return and its spread.
+    pub returns: ReturnStats,
+    /// Queries of the rules.
     pub asked: Tallies,
-    /// What the optimiser did.
+    /// Report of the optimiser.
     pub update: UpdateReport,
-    /// Where the time went.
+    /// Time by stage.
     pub seconds: StageSeconds,
 }
 
-/// One training step on `questions`: sample, and extract triplets from what has ended meanwhile;
-/// score while the update is prepared; make advantages of the returns; update. `seed` decides every
-/// draw of the step.
+/// Takes one training step on `questions`. `seed` decides every draw.
+///
+/// Triplets are extracted while other completions are sampled, and the update is prepared while the
+/// rules score.
 ///
 /// # Errors
-/// Where a part fails; the policy is then unchanged.
-pub fn step<P: Sampler + Learner + ?Sized>(
+/// If a part fails; the policy is then unchanged.
+pub fn step<P: Learner + ?Sized>(
     policy: &mut P,
     scorers: &mut Scorers<'_, '_>,
     questions: &[Question],
@@ -54,49 +54,50 @@ pub fn step<P: Sampler + Learner + ?Sized>(
     seed: u64,
 ) -> Result<StepReport, StepError> {
     let StepSettings { sampling, rewards, estimator } = settings;
-    let (sender, ended) = mpsc::channel();
-    let (sampler, extractor) = (&mut *policy, &mut *scorers.extractor);
-    let sample = move || {
-        // Nobody receives what has ended after an extraction that failed; the step then ends with
-        // its error.
-        let mut tell = |rollouts| drop(sender.send(rollouts));
-        timed(info_span!("rollout"), || {
-            sampler.sample_and_tell(questions, sampling, seed, &mut tell)
-        })
-    };
-    let reads_triplets = scorers.sentence_scorer.reads_triplets();
-    let read = move || read_all(&mut ended.iter(), extractor, rewards, reads_triplets);
-    let (readings, (rollouts, rollout_seconds)) = at_once(read, sample);
-    let (rollouts, (readings, extract_seconds)) =
-        (rollouts.map_err(StepError::Rollout)?, readings?);
+    let timer = StageTimer::default();
 
-    let reward =
-        || timed(info_span!("reward"), || pay(&rollouts, readings, questions, scorers, rewards));
-    let prepare = || timed(info_span!("prepare"), || policy.prepare(&rollouts));
-    let ((scored, reward_seconds), (prepared, prepare_seconds)) = at_once(reward, prepare);
-    let Scored { returns, points, labels, traces, asked, mut seconds } = scored?;
+    let mut extraction = Extraction::start(scorers, rewards);
+    let rollouts = timer
+        .time(Stage::Rollout, || {
+            let mut on_finished = |index: usize, rollout: &Rollout| extraction.push(index, rollout);
+            policy.sample(questions, sampling, seed, &mut on_finished)
+        })
+        .map_err(StepError::Rollout)?;
+    let splits = timer.time(Stage::Extract, || extraction.finish(rollouts.len()))?;
+
+    let batch = TrainingBatch { questions, sampling, rollouts: &rollouts };
+    let (scored, prepared) = join(
+        || {
+            timer.time(Stage::Reward, || {
+                compute_returns(&rollouts, splits, questions, scorers, rewards, &timer)
+            })
+        },
+        || timer.time(Stage::Prepare, || policy.prepare(&batch)),
+    );
+    let (completions, asked) = scored?;
     let values = prepared.map_err(StepError::Update)?;
 
-    let advantages =
-        estimator.advantages(&returns, &points, values.as_deref(), sampling.num_generations);
-    let advantages = advantages
-        .and_then(|made| estimator.with_signs(made, &labels))
+    let signal = estimator
+        .signal(&completions, values.as_deref(), sampling.num_generations)
         .map_err(StepError::Update)?;
-    let (update, update_seconds) =
-        timed(info_span!("update"), || policy.update(&rollouts, &advantages));
-    let update = update.map_err(StepError::Update)?;
-    seconds.rollout = rollout_seconds;
-    (seconds.extract, seconds.reward) = (extract_seconds, extract_seconds + reward_seconds);
-    (seconds.prepare, seconds.update) = (prepare_seconds, update_seconds);
-    Ok(StepReport { rollouts, traces, advantages, asked, update, seconds })
+    let update =
+        timer.time(Stage::Update, || policy.update(&batch, &signal)).map_err(StepError::Update)?;
+
+    let returns = estimator.return_stats(&completions, sampling.num_generations);
+    let seconds = timer.seconds(asked.seconds());
+    Ok(StepReport { rollouts, completions, returns, asked, update, seconds })
 }
 
-/// Runs `here` in this thread and `there` in another, and waits for both.
-fn at_once<A: Send, B>(there: impl FnOnce() -> A + Send, here: impl FnOnce() -> B) -> (A, B) {
+/// Runs `background` in another thread while `foreground` runs in this one, and returns the results
+/// of both.
+fn join<A: Send, B>(
+    background: impl FnOnce() -> A + Send,
+    foreground: impl FnOnce() -> B,
+) -> (A, B) {
     let span = Span::current();
     thread::scope(|scope| {
-        let there = scope.spawn(|| span.in_scope(there));
-        let here = here();
-        (there.join().unwrap_or_else(|panic| resume_unwind(panic)), here)
+        let running = scope.spawn(|| span.in_scope(background));
+        let result = foreground();
+        (running.join().unwrap_or_else(|panic| resume_unwind(panic)), result)
     })
 }

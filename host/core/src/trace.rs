@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Credit, ResponseGrades, Section, Triplet, Verdict};
 
 /// Everything that went into the returns of one completion.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trace {
     /// The prompt.
     pub question: String,

@@ -29,27 +29,45 @@ pub struct Triplet {
 
 /// The triplet model.
 pub trait Extractor: Send {
-    /// The triplets of each sentence, in order; none is an ordinary answer.
+    /// Returns the triplets of each sentence, in order; none is an ordinary answer.
     ///
     /// # Errors
-    /// Where the model cannot run.
+    /// If the model cannot run.
     fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError>;
 
-    /// The triplets of each sentence, in the order in which they come, until no more do. An
-    /// extractor may begin with the first ones while others are awaited; one that does not extracts
-    /// what comes together together.
+    /// Starts a batch whose sentences are pushed one by one. By default they are extracted together
+    /// at the end; an extractor with a thread of its own begins with the first.
+    fn start(&mut self) -> Box<dyn ExtractionBatch + '_> {
+        Box::new(CollectedBatch { extractor: self, sentences: Vec::new() })
+    }
+}
+
+/// Sentences on their way through an [`Extractor`].
+pub trait ExtractionBatch {
+    /// Adds a sentence, and does not wait for its triplets.
+    fn push(&mut self, sentence: &str);
+
+    /// Returns the triplets of every pushed sentence, in order.
     ///
     /// # Errors
-    /// As [`Extractor::extract`].
-    fn extract_as_they_come(
-        &mut self,
-        sentences: &mut dyn Iterator<Item = Vec<String>>,
-    ) -> Result<Vec<Vec<Triplet>>, PartError> {
-        let mut all = Vec::new();
-        for together in sentences {
-            all.extend(self.extract(&together.iter().map(String::as_str).collect::<Vec<_>>())?);
-        }
-        Ok(all)
+    /// If the model cannot run.
+    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, PartError>;
+}
+
+/// Sentences that are extracted together at the end.
+struct CollectedBatch<'a, E: ?Sized> {
+    extractor: &'a mut E,
+    sentences: Vec<String>,
+}
+
+impl<E: Extractor + ?Sized> ExtractionBatch for CollectedBatch<'_, E> {
+    fn push(&mut self, sentence: &str) {
+        self.sentences.push(sentence.to_owned());
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, PartError> {
+        let sentences: Vec<&str> = self.sentences.iter().map(String::as_str).collect();
+        self.extractor.extract(&sentences)
     }
 }
 

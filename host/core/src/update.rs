@@ -1,8 +1,10 @@
 //! Stage 9: rollouts and advantages → one optimiser step. [`crate::algorithm`] says which
 //! algorithms there are.
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
-use crate::{Advantages, PartError, Rollout};
+use crate::{PartError, Question, Rollout, Sampler, Sampling, Signal};
 
 /// What an update did; of several iterations, the last. Names are TRL's where TRL has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -85,27 +87,63 @@ pub struct Mismatch {
     pub ratio_max: f64,
 }
 
-/// The policy, as something to improve.
-pub trait Learner {
-    /// May compute what the update on these rollouts needs besides their returns: it runs beside
-    /// the reward, which computes those. A learner with a critic says what that expects of every
-    /// token, `[B][T]`.
+/// Rollouts of a step, with the questions and the sampling that they came from.
+#[derive(Debug, Clone, Copy)]
+pub struct TrainingBatch<'a> {
+    /// Questions of the step.
+    pub questions: &'a [Question],
+    /// Settings that the rollouts were sampled with.
+    pub sampling: &'a Sampling,
+    /// Completions of the questions, in question order.
+    pub rollouts: &'a [Rollout],
+}
+
+/// An answer to imitate.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Demonstration {
+    /// The question.
+    pub question: String,
+    /// The whole completion, tags included.
+    pub completion: String,
+}
+
+/// A policy that learns.
+pub trait Learner: Sampler {
+    /// Sets the system prompt of all sampling and learning from now on; an empty one sends none.
+    fn set_system_prompt(&mut self, prompt: &str);
+
+    /// Computes what the update on this batch needs besides the signal. It runs beside the reward.
+    /// Returns the critic's value of every token, `[B][T]`, if there is a critic.
     ///
     /// # Errors
-    /// Where the device fails.
-    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<Option<Vec<Vec<f64>>>, PartError> {
-        let _ = rollouts;
+    /// If the device fails.
+    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, PartError> {
+        let _ = batch;
         Ok(None)
     }
 
-    /// One update from the rollouts of a step.
+    /// Takes the optimiser steps of one training step.
     ///
     /// # Errors
-    /// Where the device fails or the loss is not finite; the iteration that meets it leaves the
-    /// weights as they are.
+    /// If the device fails or the loss is not finite; the iteration that meets it leaves the weights
+    /// as they are.
     fn update(
         &mut self,
-        rollouts: &[Rollout],
-        advantages: &Advantages,
+        batch: &TrainingBatch<'_>,
+        signal: &Signal,
     ) -> Result<UpdateReport, PartError>;
+
+    /// Takes one supervised step towards these completions of their questions. The loss of the
+    /// report is the mean of −log p over their tokens, nats.
+    ///
+    /// # Errors
+    /// If the device fails or the loss is not finite; the weights are then as they were.
+    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, PartError>;
+
+    /// Writes a checkpoint into `folder`, complete or not at all, and deletes all but the newest
+    /// `keep`.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn save(&mut self, folder: &Path, keep: usize) -> Result<(), PartError>;
 }

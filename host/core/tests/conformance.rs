@@ -8,8 +8,8 @@ use corver_core::response::{self, AnswerRule, format_reward};
 use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::{align, spans_of_pieces, split, split_sentences};
 use corver_core::{
-    Ablation, AdvantageSettings, Alignment, Compatibility, Grade, Label, ResponseGrades,
-    RewardSettings, ScaleRewards, SentenceMean, question,
+    AdvantageSettings, Alignment, Compatibility, Estimator, Grade, Granularity, Label,
+    ResponseGrades, RewardSettings, ScaleRewards, ScoredCompletion, SentenceMean, question,
 };
 use golden::{check_all, close, numbers, same, strings, token_map};
 use serde_json::Value;
@@ -106,24 +106,29 @@ fn advantages_are_normalised_within_their_group() {
             min_spread: 0.0,
         };
         let num_generations = row["num_generations"].as_u64().unwrap() as usize;
-        let advantages =
-            normalize(&unpadded(&row["returns"], &row["mask"]), num_generations, &settings);
+        let returns = unpadded(&row["returns"], &row["mask"]);
+        let advantages = normalize(&returns, num_generations, &settings);
         let expected = unpadded(&row["advantages"], &row["mask"]);
         // Where the spread is rounding noise, the quotient by 1e-4 is noise as well.
         let absolute = if row["kind"] == "equal_rk" { 1e-6 } else { 1e-9 };
-        for (got, expected) in advantages.values.iter().flatten().zip(expected.iter().flatten()) {
+        for (got, expected) in advantages.iter().flatten().zip(expected.iter().flatten()) {
             close("advantage", *got, *expected, absolute, 1e-9)?;
         }
+        let mut completions = Vec::new();
+        for returns in returns {
+            completions.push(ScoredCompletion { returns, ..ScoredCompletion::default() });
+        }
+        let stats = Estimator::Grpo(settings).return_stats(&completions, num_generations);
         close(
             "reward_std",
-            advantages.reward_std,
+            stats.reward_std,
             row["reward_std_mean"].as_f64().unwrap(),
             1e-9,
             1e-6,
         )?;
         close(
             "frac_zero_std",
-            advantages.frac_reward_zero_std,
+            stats.frac_reward_zero_std,
             row["frac_zero_std"].as_f64().unwrap(),
             1e-9,
             1e-6,
@@ -135,22 +140,23 @@ fn advantages_are_normalised_within_their_group() {
 fn the_response_level_ablation_has_four_readings() {
     check_all("a3_advantages", |row| {
         let readings = [
-            ("mean_over_sentences", Ablation::ResponseLevel, SentenceMean::OverSentences),
-            ("mean_over_counted", Ablation::ResponseLevel, SentenceMean::OverCounted),
-            ("token_weighted", Ablation::ResponseLevel, SentenceMean::TokenWeighted),
-            ("total_over_sentences", Ablation::ResponseLevel, SentenceMean::Total),
-            ("full", Ablation::None, SentenceMean::OverSentences),
+            ("mean_over_sentences", Granularity::Response, SentenceMean::OverSentences),
+            ("mean_over_counted", Granularity::Response, SentenceMean::OverCounted),
+            ("token_weighted", Granularity::Response, SentenceMean::TokenWeighted),
+            ("total_over_sentences", Granularity::Response, SentenceMean::Total),
+            ("full", Granularity::Token, SentenceMean::OverSentences),
         ];
         let num_generations = row["num_generations"].as_u64().unwrap() as usize;
-        for (name, ablation, sentence_mean) in readings {
-            let settings = RewardSettings { ablation, sentence_mean, ..RewardSettings::default() };
+        for (name, granularity, sentence_mean) in readings {
+            let settings =
+                RewardSettings { granularity, sentence_mean, ..RewardSettings::default() };
             let completions = row["completions"].as_array().unwrap();
             let returns: Vec<Vec<f64>> =
                 completions.iter().map(|completion| a3_returns(completion, &settings)).collect();
             let got = normalize(&returns, num_generations, &AdvantageSettings::default());
             let expected =
                 row["advantages"][name].as_array().unwrap_or_else(|| panic!("no {name}"));
-            for (got, expected) in got.values.iter().zip(expected) {
+            for (got, expected) in got.iter().zip(expected) {
                 let expected = numbers(expected);
                 for (got, expected) in got.iter().zip(&expected) {
                     close(name, *got, *expected, 1e-6, 1e-6)?;

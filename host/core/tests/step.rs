@@ -1,55 +1,99 @@
 //! The whole loop with plain stand-ins for the heavy parts: what `step` hands from stage to stage,
 //! and what it does when one of them fails.
 
+use std::path::Path;
 use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use corver_core::advantage::{GaeSettings, whiten};
+use corver_core::advantage::{GaeSettings, Pair, whiten};
 use corver_core::{
-    Ablation, AdvantageSettings, Advantages, Completion, CorpusSize, Count, Counter, Credit,
-    Estimator, Extractor, Graders, Learner, Lookup, PartError, Query, Question, RewardSettings,
-    Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer, StepError, StepReport,
-    StepSettings, Triplet, UpdateReport, Verdict, Verifiers, baselines, step, traced_returns,
+    AdvantageSettings, Completion, CorpusSize, Count, Counter, Credit, Demonstration, Estimator,
+    ExtractionBatch, Extractor, Graders, Granularity, Learner, Lookup, PartError, Query, Question,
+    RewardSettings, Rollout, Sampler, Sampling, Scorers, Sentence, SentenceScorer, Signal,
+    StepError, StepReport, StepSettings, TrainingBatch, Triplet, UpdateReport, Verdict, Verifiers,
+    baselines, step, traced_returns,
 };
 
 /// Answers from a script; one character is one token.
-struct ScriptedPolicy {
+struct ScriptedPolicy<'c> {
     completions: Vec<&'static str>,
-    learned: Vec<Vec<f64>>,
+    /// Order in which rollouts finish; not all of them need to.
+    finishes: Vec<usize>,
+    /// Value of every token, of a policy with a critic.
+    value: Option<f64>,
+    /// Met by `prepare`.
+    meeting: Option<&'c Barrier>,
+    /// Signal of the last update.
+    signal: Option<Signal>,
 }
 
-impl Sampler for ScriptedPolicy {
+impl ScriptedPolicy<'_> {
+    /// Returns the advantages that the policy learned from; none before an update.
+    fn learned(&self) -> &[Vec<f64>] {
+        match &self.signal {
+            Some(Signal::Advantages(advantages)) => &advantages.values,
+            Some(Signal::Pairs(pairs)) => panic!("{pairs:?}"),
+            None => &[],
+        }
+    }
+}
+
+impl Sampler for ScriptedPolicy<'_> {
     fn sample(
         &mut self,
         questions: &[Question],
         sampling: &Sampling,
         _: u64,
+        on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>, PartError> {
         assert_eq!(self.completions.len(), questions.len() * sampling.num_generations);
-        let rollout = |(index, text): (usize, &&'static str)| {
+        let mut rollouts = Vec::new();
+        for (index, text) in self.completions.iter().enumerate() {
             let length = text.chars().count();
-            Rollout {
+            rollouts.push(Rollout {
                 question: index / sampling.num_generations,
                 tokens: vec![7; length],
                 log_probs: vec![-1.0; length],
                 text: (*text).to_owned(),
                 token_spans: (0..length).map(|at| Some(at..at + 1)).collect(),
                 finished: true,
-            }
-        };
-        Ok(self.completions.iter().enumerate().map(rollout).collect())
+            });
+        }
+        for &index in &self.finishes {
+            on_finished(index, &rollouts[index]);
+        }
+        Ok(rollouts)
     }
 }
 
-impl Learner for ScriptedPolicy {
+impl Learner for ScriptedPolicy<'_> {
+    fn set_system_prompt(&mut self, _: &str) {}
+
+    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Option<Vec<Vec<f64>>>, PartError> {
+        assert_eq!((batch.questions.len(), batch.rollouts.len()), (1, 2));
+        if let Some(barrier) = self.meeting {
+            barrier.wait();
+        }
+        let Some(value) = self.value else { return Ok(None) };
+        Ok(Some(batch.rollouts.iter().map(|rollout| vec![value; rollout.tokens.len()]).collect()))
+    }
+
     fn update(
         &mut self,
-        _: &[Rollout],
-        advantages: &Advantages,
+        _: &TrainingBatch<'_>,
+        signal: &Signal,
     ) -> Result<UpdateReport, PartError> {
-        self.learned = advantages.values.clone();
+        self.signal = Some(signal.clone());
         Ok(UpdateReport::default())
+    }
+
+    fn imitate(&mut self, _: &[Demonstration]) -> Result<UpdateReport, PartError> {
+        unreachable!("a step has no demonstrations")
+    }
+
+    fn save(&mut self, _: &Path, _: usize) -> Result<(), PartError> {
+        unreachable!("a step saves nothing")
     }
 }
 
@@ -151,13 +195,19 @@ const RIGHT: &str =
 const WRONG: &str =
     "<think>Rome is in France. That much is beyond any doubt.</think><answer>Rome</answer>";
 
-fn policy() -> ScriptedPolicy {
-    ScriptedPolicy { completions: vec![RIGHT, WRONG], learned: Vec::new() }
+fn policy<'c>() -> ScriptedPolicy<'c> {
+    ScriptedPolicy {
+        completions: vec![RIGHT, WRONG],
+        finishes: vec![1, 0],
+        value: None,
+        meeting: None,
+        signal: None,
+    }
 }
 
 /// One step on one question with two completions, counted in the [`Atlas`].
-fn run<P: Sampler + Learner>(
-    policy: &mut P,
+fn run(
+    policy: &mut ScriptedPolicy<'_>,
     extractor: &mut dyn Extractor,
     sentence_scorer: &mut dyn SentenceScorer,
     rewards: RewardSettings,
@@ -170,8 +220,8 @@ fn run<P: Sampler + Learner>(
     )
 }
 
-fn run_with<P: Sampler + Learner>(
-    policy: &mut P,
+fn run_with(
+    policy: &mut ScriptedPolicy<'_>,
     extractor: &mut dyn Extractor,
     sentence_scorer: &mut dyn SentenceScorer,
     settings: StepSettings,
@@ -196,16 +246,14 @@ fn a_supported_sentence_is_worth_more_than_its_neighbours() {
     let (mut extractor, mut scorer) = (IsIn::default(), Attested);
     let report = run(&mut policy, &mut extractor, &mut scorer, RewardSettings::default()).unwrap();
 
-    let sentences: Vec<f64> =
-        report.traces.iter().map(|trace| trace.sentences[0].reward()).collect();
-    assert_eq!(sentences, [0.5, -0.5]);
-    assert_eq!(report.traces[0].sentences[0].tokens, Some(7..26));
-    assert_eq!(report.traces[0].sentences[0].verdict.as_ref().unwrap().count, Some(50));
-    assert_eq!(report.traces[1].sentences[1].reward(), 0.0);
+    let [right, wrong] = [0, 1].map(|index| &report.completions[index].trace.sentences);
+    assert_eq!([right[0].reward(), wrong[0].reward()], [0.5, -0.5]);
+    assert_eq!(right[0].tokens, Some(7..26));
+    assert_eq!(right[0].verdict.as_ref().unwrap().count, Some(50));
+    assert_eq!(wrong[1].reward(), 0.0);
 
     // Token 0 is a tag; token 7 belongs to the first sentence.
-    let right = &policy.learned[0];
-    let wrong = &policy.learned[1];
+    let [right, wrong] = [0, 1].map(|index| &policy.learned()[index]);
     assert!(right[7] > right[0] && wrong[7] < wrong[0]);
     assert!(right[0] > wrong[0], "the judge separates the two answers");
     assert_eq!(extractor.seen.len(), 6, "all sentences of the step in one call");
@@ -213,31 +261,34 @@ fn a_supported_sentence_is_worth_more_than_its_neighbours() {
 
 #[test]
 fn the_traces_of_a_step_tell_what_every_token_was_taught() {
-    let ablations =
-        [Ablation::None, Ablation::NoCooccurrence, Ablation::NoJudge, Ablation::ResponseLevel];
-    for (ablation, min_alignment) in ablations.into_iter().flat_map(|one| [(one, 0.5), (one, 1.1)])
-    {
-        let rewards = RewardSettings {
-            ablation,
-            min_alignment,
-            lambda_corver: 0.7,
-            ..RewardSettings::default()
-        };
-        let mut policy = policy();
-        let report = run(&mut policy, &mut IsIn::default(), &mut Attested, rewards).unwrap();
-        let means: Vec<f64> = report.traces.iter().map(|trace| trace.mean_return).collect();
-        let baseline = baselines(&means, 2, &AdvantageSettings::default())[0];
-        for (trace, learned) in report.traces.iter().zip(&policy.learned) {
-            let returns = traced_returns(trace, &rewards);
-            let is_taught = |token: usize, value: f64| {
-                (learned[token] - baseline.advantage(value)).abs() < 1e-9
-            };
-            assert!(is_taught(0, returns.outside), "{ablation:?}");
-            for (sentence, value) in trace.sentences.iter().zip(returns.sentences) {
-                assert!(
-                    sentence.tokens.clone().unwrap().all(|token| is_taught(token, value)),
-                    "{ablation:?}"
-                );
+    for granularity in [Granularity::Token, Granularity::Response] {
+        for (lambda_judge, lambda_corver) in [(1.0, 0.7), (0.0, 0.7), (1.0, 0.0)] {
+            for min_alignment in [0.5, 1.1] {
+                check_traces(RewardSettings {
+                    granularity,
+                    lambda_judge,
+                    lambda_corver,
+                    min_alignment,
+                    ..RewardSettings::default()
+                });
+            }
+        }
+    }
+}
+
+fn check_traces(rewards: RewardSettings) {
+    let mut policy = policy();
+    let report = run(&mut policy, &mut IsIn::default(), &mut Attested, rewards).unwrap();
+    let means: Vec<f64> = report.completions.iter().map(|one| one.trace.mean_return).collect();
+    let baseline = baselines(&means, 2, &AdvantageSettings::default())[0];
+    for (completion, learned) in report.completions.iter().zip(policy.learned()) {
+        let returns = traced_returns(&completion.trace, &rewards);
+        let expected = baseline.advantage(returns.outside);
+        assert!((learned[0] - expected).abs() < 1e-9, "{rewards:?}");
+        for (sentence, value) in completion.trace.sentences.iter().zip(returns.sentences) {
+            for token in sentence.tokens.clone().unwrap() {
+                let expected = baseline.advantage(value);
+                assert!((learned[token] - expected).abs() < 1e-9, "{rewards:?}");
             }
         }
     }
@@ -278,8 +329,8 @@ fn labels_decide_the_signs_that_the_policy_learns() {
     let mut policy = policy();
     let report = run(&mut policy, &mut Unasked, &mut Labels, RewardSettings::default()).unwrap();
     let mut signs = [0, 0];
-    for (trace, learned) in report.traces.iter().zip(&policy.learned) {
-        for (index, sentence) in trace.sentences.iter().enumerate() {
+    for (completion, learned) in report.completions.iter().zip(policy.learned()) {
+        for (index, sentence) in completion.trace.sentences.iter().enumerate() {
             let tokens = &learned[sentence.tokens.clone().unwrap()];
             assert!(
                 tokens.iter().all(|value| if index == 0 { *value < 0.0 } else { *value > 0.0 }),
@@ -288,7 +339,7 @@ fn labels_decide_the_signs_that_the_policy_learns() {
             signs[index.min(1)] += 1;
         }
         // A tag belongs to no sentence and keeps the sign of its completion's return.
-        assert_eq!(learned[0] > 0.0, trace.mean_return > report.advantages.reward);
+        assert_eq!(learned[0] > 0.0, completion.trace.mean_return > report.returns.reward);
     }
     assert!(signs.iter().all(|&number| number > 0), "{signs:?}");
 }
@@ -301,35 +352,15 @@ fn labels_and_preferences_do_not_go_together() {
         panic!("it is refused")
     };
     assert!(corver_core::with_causes(&error).contains("the rule labels sentences"), "{error:?}");
-    assert!(policy.learned.is_empty());
+    assert!(policy.signal.is_none());
 }
 
-/// Expects the same of every token.
-struct Critical(ScriptedPolicy, f64);
-
-impl Sampler for Critical {
-    fn sample(
-        &mut self,
-        questions: &[Question],
-        sampling: &Sampling,
-        seed: u64,
-    ) -> Result<Vec<Rollout>, PartError> {
-        self.0.sample(questions, sampling, seed)
-    }
-}
-
-impl Learner for Critical {
-    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<Option<Vec<Vec<f64>>>, PartError> {
-        Ok(Some(rollouts.iter().map(|rollout| vec![self.1; rollout.tokens.len()]).collect()))
-    }
-
-    fn update(
-        &mut self,
-        rollouts: &[Rollout],
-        advantages: &Advantages,
-    ) -> Result<UpdateReport, PartError> {
-        self.0.update(rollouts, advantages)
-    }
+#[test]
+fn dpo_learns_from_the_pairs_of_a_group() {
+    let mut policy = policy();
+    let settings = StepSettings { estimator: Estimator::Pairs, ..StepSettings::default() };
+    run_with(&mut policy, &mut IsIn::default(), &mut Attested, settings).unwrap();
+    assert_eq!(policy.signal, Some(Signal::Pairs(vec![Pair { chosen: 0, rejected: 1 }])));
 }
 
 #[test]
@@ -339,37 +370,31 @@ fn what_a_critic_expects_reaches_the_advantages() {
         ..StepSettings::default()
     };
     let (mut extractor, mut scorer) = (IsIn::default(), Attested);
-    let mut critical = Critical(policy(), 0.5);
-    let report = run_with(&mut critical, &mut extractor, &mut scorer, gae).unwrap();
+    let mut critical = ScriptedPolicy { value: Some(0.5), ..policy() };
+    run_with(&mut critical, &mut extractor, &mut scorer, gae).unwrap();
+    let Some(Signal::Advantages(advantages)) = &critical.signal else { panic!("no advantages") };
     // With λ = 1 the targets are the returns; whitening takes off what was expected, since that is
     // the same everywhere.
-    let mut expected = report.advantages.targets.unwrap();
+    let mut expected = advantages.targets.clone().unwrap();
     whiten(&mut expected);
-    let apart = critical
-        .0
-        .learned
-        .concat()
-        .iter()
-        .zip(expected.concat())
-        .map(|(a, b)| (a - b).abs())
-        .fold(0.0, f64::max);
-    assert!(apart < 1e-9, "{apart}");
+    for (got, expected) in advantages.values.concat().iter().zip(expected.concat()) {
+        assert!((got - expected).abs() < 1e-9, "{got}, expected {expected}");
+    }
 
     let mut without = policy();
     let error = run_with(&mut without, &mut extractor, &mut scorer, gae).err().unwrap();
-    assert!(matches!(error, StepError::Update(_)) && without.learned.is_empty(), "{error}");
+    assert!(matches!(error, StepError::Update(_)) && without.signal.is_none(), "{error}");
 }
 
 #[test]
 fn without_the_cooccurrence_term_nothing_is_extracted() {
     let mut policy = policy();
     let (mut extractor, mut scorer) = (IsIn::default(), Broken);
-    let rewards =
-        RewardSettings { ablation: Ablation::NoCooccurrence, ..RewardSettings::default() };
+    let rewards = RewardSettings { lambda_corver: 0.0, ..RewardSettings::default() };
     let report = run(&mut policy, &mut extractor, &mut scorer, rewards).unwrap();
     assert!(extractor.seen.is_empty());
-    assert!(report.traces.iter().all(|trace| !trace.fallback));
-    assert_eq!(policy.learned[0][0], policy.learned[0][7]);
+    assert!(report.completions.iter().all(|completion| !completion.trace.fallback));
+    assert_eq!(policy.learned()[0][0], policy.learned()[0][7]);
 }
 
 #[test]
@@ -378,10 +403,11 @@ fn a_completion_that_cannot_be_aligned_earns_its_response_alone() {
     let (mut extractor, mut scorer) = (IsIn::default(), Attested);
     let rewards = RewardSettings { min_alignment: 1.1, ..RewardSettings::default() };
     let report = run(&mut policy, &mut extractor, &mut scorer, rewards).unwrap();
-    assert!(
-        report.traces.iter().all(|trace| trace.fallback && trace.sentences[0].verdict.is_none())
-    );
-    assert_eq!(policy.learned[0][0], policy.learned[0][7]);
+    for completion in &report.completions {
+        let trace = &completion.trace;
+        assert!(trace.fallback && trace.sentences[0].verdict.is_none());
+    }
+    assert_eq!(policy.learned()[0][0], policy.learned()[0][7]);
 }
 
 #[test]
@@ -391,7 +417,7 @@ fn a_failing_part_stops_the_step_before_anything_is_learned() {
     let error =
         run(&mut policy, &mut extractor, &mut scorer, RewardSettings::default()).err().unwrap();
     assert!(matches!(error, StepError::ScoreSentences(_)));
-    assert!(policy.learned.is_empty());
+    assert!(policy.signal.is_none());
 }
 
 #[test]
@@ -403,140 +429,84 @@ fn an_extractor_that_answers_too_little_is_an_error() {
     assert_eq!(reason.to_string(), "the extractor answered 5 of 6 sentences");
 }
 
-type Ended<'e> = dyn FnMut(Vec<(usize, Rollout)>) + 'e;
-
-/// Does what a test wants when completions end, and when an update is prepared.
-struct Directed<'c> {
-    scripted: ScriptedPolicy,
-    tell: &'c dyn Fn(&[Rollout], &mut Ended<'_>),
-    prepare: &'c dyn Fn(&[Rollout]),
+/// Extracts a sentence as soon as it is pushed.
+struct Eager {
+    extracted: mpsc::Sender<String>,
 }
 
-impl Sampler for Directed<'_> {
-    fn sample(
-        &mut self,
-        questions: &[Question],
-        sampling: &Sampling,
-        seed: u64,
-    ) -> Result<Vec<Rollout>, PartError> {
-        self.scripted.sample(questions, sampling, seed)
-    }
+struct EagerBatch<'a>(&'a mut Eager, Vec<Vec<Triplet>>);
 
-    fn sample_and_tell(
-        &mut self,
-        questions: &[Question],
-        sampling: &Sampling,
-        seed: u64,
-        ended: &mut Ended<'_>,
-    ) -> Result<Vec<Rollout>, PartError> {
-        let rollouts = self.sample(questions, sampling, seed)?;
-        (self.tell)(&rollouts, ended);
-        Ok(rollouts)
-    }
-}
-
-impl Learner for Directed<'_> {
-    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<Option<Vec<Vec<f64>>>, PartError> {
-        (self.prepare)(rollouts);
-        Ok(None)
-    }
-
-    fn update(
-        &mut self,
-        rollouts: &[Rollout],
-        advantages: &Advantages,
-    ) -> Result<UpdateReport, PartError> {
-        self.scripted.update(rollouts, advantages)
-    }
-}
-
-/// Waits for somebody whenever it is asked.
-struct Meeting<'c, P>(&'c Barrier, P);
-
-impl<P: Extractor> Extractor for Meeting<'_, P> {
+impl Extractor for Eager {
     fn extract(&mut self, sentences: &[&str]) -> Result<Vec<Vec<Triplet>>, PartError> {
-        self.0.wait();
-        self.1.extract(sentences)
+        for sentence in sentences {
+            self.extracted.send((*sentence).to_owned())?;
+        }
+        IsIn::default().extract(sentences)
+    }
+
+    fn start(&mut self) -> Box<dyn ExtractionBatch + '_> {
+        Box::new(EagerBatch(self, Vec::new()))
     }
 }
 
-impl<P: SentenceScorer> SentenceScorer for Meeting<'_, P> {
+impl ExtractionBatch for EagerBatch<'_> {
+    fn push(&mut self, sentence: &str) {
+        self.1.extend(self.0.extract(&[sentence]).unwrap());
+    }
+
+    fn finish(self: Box<Self>) -> Result<Vec<Vec<Triplet>>, PartError> {
+        Ok(self.1)
+    }
+}
+
+#[test]
+fn sentences_reach_the_extractor_as_rollouts_finish() {
+    let (extracted, sentences) = mpsc::channel();
+    let mut early = policy();
+    let mut extractor = Eager { extracted };
+    let rewards = RewardSettings::default();
+    let report = run(&mut early, &mut extractor, &mut Attested, rewards).unwrap();
+    assert_eq!(sentences.try_iter().next().as_deref(), Some("Rome is in France."));
+    let mut late = policy();
+    let expected = run(&mut late, &mut IsIn::default(), &mut Attested, rewards).unwrap();
+    assert_eq!(early.signal, late.signal);
+    assert_eq!(report.completions, expected.completions);
+}
+
+/// Scores once the policy prepares its update.
+struct Meeting<'c>(&'c Barrier);
+
+impl SentenceScorer for Meeting<'_> {
     fn score(
         &mut self,
         completions: &[Completion<'_>],
         verifiers: &mut Verifiers<'_>,
     ) -> Result<Vec<Vec<Verdict>>, PartError> {
         self.0.wait();
-        self.1.score(completions, verifiers)
+        Attested.score(completions, verifiers)
     }
 }
 
-/// What parts that wait for each other make of a step. One after the other, each would wait for
-/// ever.
-fn together(parts: fn(&Barrier) -> (Vec<Vec<f64>>, StepReport)) {
-    let (sender, end) = mpsc::channel();
-    thread::spawn(move || sender.send(parts(&Barrier::new(2))).expect("the test waits"));
-    let (learned, report) = end.recv_timeout(Duration::from_secs(60)).expect("they met");
-    let mut alone = policy();
-    let expected =
-        run(&mut alone, &mut IsIn::default(), &mut Attested, RewardSettings::default()).unwrap();
-    assert_eq!((learned, report.traces), (alone.learned, expected.traces));
-}
-
-#[test]
-fn triplets_are_extracted_while_others_are_sampled() {
-    together(|meet| {
-        let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| {
-            for place in [1, 0] {
-                ended(vec![(place, rollouts[place].clone())]);
-                meet.wait();
-            }
-        };
-        let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &|_| () };
-        let mut extractor = Meeting(meet, IsIn::default());
-        let report = run(&mut policy, &mut extractor, &mut Attested, RewardSettings::default())
-            .expect("a step");
-        (policy.scripted.learned, report)
-    });
-}
-
+/// One after the other, each would wait for ever.
 #[test]
 fn the_update_is_prepared_while_the_reward_is_computed() {
-    together(|meet| {
-        let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| {
-            ended(rollouts.iter().cloned().enumerate().collect())
-        };
-        let prepare = |rollouts: &[Rollout]| {
-            assert_eq!(rollouts.len(), 2);
-            meet.wait();
-        };
-        let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &prepare };
-        let mut rule = Meeting(meet, Attested);
-        let report = run(&mut policy, &mut IsIn::default(), &mut rule, RewardSettings::default())
-            .expect("a step");
-        (policy.scripted.learned, report)
+    let (sender, end) = mpsc::channel();
+    thread::spawn(move || {
+        let barrier = Barrier::new(2);
+        let mut policy = ScriptedPolicy { meeting: Some(&barrier), ..policy() };
+        let rewards = RewardSettings::default();
+        let met = run(&mut policy, &mut IsIn::default(), &mut Meeting(&barrier), rewards).is_ok();
+        sender.send(met)
     });
+    assert_eq!(end.recv_timeout(Duration::from_secs(60)), Ok(true));
 }
 
 #[test]
-fn a_policy_that_keeps_a_completion_to_itself_is_an_error() {
-    let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| ended(vec![(0, rollouts[0].clone())]);
-    let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &|_| () };
+fn a_policy_that_does_not_hand_over_a_rollout_is_an_error() {
+    let mut policy = ScriptedPolicy { finishes: vec![0], ..policy() };
     let error = run(&mut policy, &mut IsIn::default(), &mut Attested, RewardSettings::default())
         .err()
         .unwrap();
     let StepError::Rollout(reason) = error else { panic!("{error}") };
     assert_eq!(reason.to_string(), "the policy handed over 1 of 2 rollouts");
-}
-
-#[test]
-fn an_extractor_that_fails_while_others_are_sampled_ends_the_step() {
-    let tell = |rollouts: &[Rollout], ended: &mut Ended<'_>| {
-        (0..2).for_each(|place| ended(vec![(place, rollouts[place].clone())]));
-    };
-    let mut policy = Directed { scripted: policy(), tell: &tell, prepare: &|_| () };
-    let error =
-        run(&mut policy, &mut Forgetful, &mut Attested, RewardSettings::default()).err().unwrap();
-    assert!(matches!(error, StepError::Extract(_)), "{error}");
-    assert!(policy.scripted.learned.is_empty());
 }

@@ -3,10 +3,32 @@
 #[path = "../../../tests/vectors/mod.rs"]
 mod vectors;
 
-use corver_core::Estimator;
 use corver_core::advantage::{GaeSettings, gae};
+use corver_core::{Advantages, Estimator, ScoredCompletion, Signal};
 use serde::Deserialize;
 use vectors::{cases, close};
+
+/// Completions with these returns, and no token rewards.
+fn scored(returns: Vec<Vec<f64>>) -> Vec<ScoredCompletion> {
+    let mut completions = Vec::new();
+    for returns in returns {
+        let token_rewards = vec![0.0; returns.len()];
+        completions.push(ScoredCompletion { returns, token_rewards, ..Default::default() });
+    }
+    completions
+}
+
+fn estimate(
+    estimator: Estimator,
+    completions: &[ScoredCompletion],
+    values: Option<&[Vec<f64>]>,
+    num_generations: usize,
+) -> Advantages {
+    match estimator.signal(completions, values, num_generations).unwrap() {
+        Signal::Advantages(advantages) => advantages,
+        Signal::Pairs(pairs) => panic!("{pairs:?}"),
+    }
+}
 
 #[test]
 fn rloo() {
@@ -20,12 +42,8 @@ fn rloo() {
     for Case { num_generations, rewards, advantages } in
         cases(include_str!("../../../tests/vectors/trl/rloo.json"))
     {
-        let returns: Vec<Vec<f64>> = rewards.iter().map(|reward| vec![*reward]).collect();
-        let got = Estimator::Rloo
-            .advantages(&returns, &[], None, num_generations)
-            .unwrap()
-            .values
-            .concat();
+        let completions = scored(rewards.iter().map(|reward| vec![*reward]).collect());
+        let got = estimate(Estimator::Rloo, &completions, None, num_generations).values.concat();
         assert!(close(&got, &advantages, 1e-12), "{got:?}, expected {advantages:?}");
     }
 }
@@ -44,13 +62,14 @@ fn generalised_advantages() {
     }
     for case in cases::<Case>(include_str!("../../../tests/vectors/trl/ppo.json")) {
         let settings = GaeSettings { gamma: case.gamma, lambda: case.lambda };
-        let got =
-            Estimator::Gae(settings).advantages(&case.returns, &[], Some(&case.values), 1).unwrap();
+        let completions = scored(case.returns.clone());
+        let got = estimate(Estimator::Gae(settings), &completions, Some(&case.values), 1);
         // TRL's n ⁄ (n − 1) is an f32.
         assert!(close(&got.values.concat(), &case.advantages.concat(), 1e-7), "{:?}", got.values);
         assert!(close(&got.targets.unwrap().concat(), &case.targets.concat(), 1e-12));
         if case.lambda == 1.0 {
-            let own = gae(&case.returns[0], &[], &case.values[0], &settings);
+            let own =
+                gae(&case.returns[0], &completions[0].token_rewards, &case.values[0], &settings);
             let expected: Vec<f64> =
                 case.returns[0].iter().zip(&case.values[0]).map(|(r, v)| r - v).collect();
             assert!(

@@ -12,7 +12,7 @@ use corver_core::returns::{SentenceReward, token_returns};
 use corver_core::sentence::{align, split, split_sentences};
 use corver_core::triplet::{Element, Triplet, read_reply, triplets_from_reply};
 use corver_core::{
-    Ablation, AdvantageSettings, Alignment, Compatibility, Grade, Label, ResponseGrades,
+    AdvantageSettings, Alignment, Compatibility, Grade, Granularity, Label, ResponseGrades,
     RewardSettings, ScaleRewards, Section, SentenceMean, question,
 };
 use serde::Deserialize;
@@ -173,7 +173,7 @@ fn returns() {
         format: f64,
         sentence_of: Vec<Option<usize>>,
         sentences: Vec<(f64, bool)>,
-        ablation: Ablation,
+        ablation: String,
         mean: SentenceMean,
         lambdas: [f64; 3],
         returns: Vec<f64>,
@@ -181,12 +181,20 @@ fn returns() {
     for (number, case) in
         cases::<Case>(include_str!("../../../tests/vectors/returns.json")).into_iter().enumerate()
     {
-        let [lambda_judge, lambda_format, lambda_corver] = case.lambdas;
+        let [mut lambda_judge, lambda_format, mut lambda_corver] = case.lambdas;
+        let mut granularity = Granularity::Token;
+        match case.ablation.as_str() {
+            "none" => {}
+            "no_cooccurrence" => lambda_corver = 0.0,
+            "no_judge" => lambda_judge = 0.0,
+            "response_level" => granularity = Granularity::Response,
+            other => panic!("{other}"),
+        }
         let settings = RewardSettings {
             lambda_judge,
             lambda_format,
             lambda_corver,
-            ablation: case.ablation,
+            granularity,
             sentence_mean: case.mean,
             ..RewardSettings::default()
         };
@@ -220,7 +228,7 @@ fn advantages() {
     }
     for case in cases::<Case>(include_str!("../../../tests/vectors/advantages.json")) {
         let settings = AdvantageSettings { scale_rewards: case.scale_rewards, min_spread: 0.0 };
-        let advantages = normalize(&case.returns, case.num_generations, &settings).values;
+        let advantages = normalize(&case.returns, case.num_generations, &settings);
         // Where the spread is zero, rounding errors of the mean are divided by 1e-4.
         let agree = advantages.len() == case.advantages.len()
             && advantages

@@ -50,9 +50,6 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// Is given the rollouts of a question with their places among all of them.
-type Ended<'e> = dyn FnMut(Vec<(usize, Rollout)>) + 'e;
-
 impl Engine {
     /// Finds the server, and finds out what it serves and which log-probabilities it gives.
     /// `dialogue` makes prompts and reads completions; `shape` is that of the model whose tokenizer
@@ -138,12 +135,12 @@ impl Engine {
         self.watch = Box::new(watch);
     }
 
-    fn sample_into(
+    fn sample_groups(
         &mut self,
         questions: &[Question],
         sampling: &Sampling,
         seed: u64,
-        ended: &mut Ended<'_>,
+        on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>> {
         if !self.log_probs.fit(sampling.temperature) {
             let (url, temperature) = (self.server.url().to_owned(), sampling.temperature);
@@ -152,24 +149,24 @@ impl Engine {
         let prompts = self.dialogue.prompts(questions, sampling)?;
         self.check_room(questions, &prompts)?;
         let mut groups = vec![None; questions.len()];
-        match self.draw_missing(&prompts, sampling, seed, &mut groups, ended) {
+        match self.draw_missing(&prompts, sampling, seed, &mut groups, on_finished) {
             // The server was started anew meanwhile; once is enough to find that out.
             Err(EngineError::NoModel { .. }) if self.adapters.is_some() => {
-                self.draw_missing(&prompts, sampling, seed, &mut groups, ended)?;
+                self.draw_missing(&prompts, sampling, seed, &mut groups, on_finished)?;
             }
             drawn => drawn?,
         }
         Ok(groups.into_iter().flatten().flatten().collect())
     }
 
-    /// Draws the groups that are not there yet, and hands each to `ended` as it arrives.
+    /// Draws the groups that are not there yet, and hands each to `on_finished` as it arrives.
     fn draw_missing(
         &mut self,
         prompts: &[Vec<u32>],
         sampling: &Sampling,
         seed: u64,
         groups: &mut [Option<Vec<Rollout>>],
-        ended: &mut Ended<'_>,
+        on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<()> {
         let Self { server, dialogue, shape, watch, .. } = self;
         let model = match &self.adapters {
@@ -203,14 +200,9 @@ impl Engine {
         draw_all(server, draws, self.concurrency, &mut look, &mut |question, completions| {
             let rollouts = rollouts(dialogue, question, completions, group)
                 .and_then(|rollouts| check_ids(server, shape.vocab_size, rollouts))?;
-            ended(
-                rollouts
-                    .iter()
-                    .cloned()
-                    .enumerate()
-                    .map(|(n, rollout)| (question * group + n, rollout))
-                    .collect(),
-            );
+            for (n, rollout) in rollouts.iter().enumerate() {
+                on_finished(question * group + n, rollout);
+            }
             ended_rows.set(ended_rows.get() + group);
             groups[question] = Some(rollouts);
             Ok(())
@@ -241,24 +233,15 @@ impl Drop for Engine {
 }
 
 impl Sampler for Engine {
+    /// Hands over the group of a question as soon as it has arrived, while others are drawn.
     fn sample(
         &mut self,
         questions: &[Question],
         sampling: &Sampling,
         seed: u64,
+        on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> std::result::Result<Vec<Rollout>, PartError> {
-        Ok(self.sample_into(questions, sampling, seed, &mut |_| ())?)
-    }
-
-    /// The group of a question as soon as it has arrived, while others are drawn.
-    fn sample_and_tell(
-        &mut self,
-        questions: &[Question],
-        sampling: &Sampling,
-        seed: u64,
-        ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
-    ) -> std::result::Result<Vec<Rollout>, PartError> {
-        Ok(self.sample_into(questions, sampling, seed, ended)?)
+        Ok(self.sample_groups(questions, sampling, seed, on_finished)?)
     }
 }
 

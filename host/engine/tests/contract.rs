@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use corver_core::{LongPrompts, Question, Sampler, Sampling};
+use corver_core::{LongPrompts, Question, Rollout, Sampler, Sampling};
 use corver_engine::{AdapterPlace, Engine, EngineError, EngineSettings, Kind, ModelShape};
 use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::{Value, json};
@@ -151,7 +151,7 @@ fn error_of(result: Result<impl Sized, corver_core::PartError>) -> Box<EngineErr
 fn every_setting_is_sent_and_tokens_come_back() {
     let server = vllm();
     let mut engine = open(&server);
-    let rollouts = engine.sample(&questions(2), &GROUP, 7).unwrap();
+    let rollouts = engine.sample(&questions(2), &GROUP, 7, &mut |_, _| ()).unwrap();
     assert_eq!(
         rollouts.iter().map(|rollout| rollout.question).collect::<Vec<_>>(),
         [0, 0, 0, 1, 1, 1]
@@ -192,28 +192,28 @@ fn every_setting_is_sent_and_tokens_come_back() {
     });
     assert_eq!(first, expected);
 
-    engine.sample(&questions(1), &GROUP, 7).unwrap();
-    engine.sample(&questions(1), &GROUP, 8).unwrap();
+    engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap();
+    engine.sample(&questions(1), &GROUP, 8, &mut |_, _| ()).unwrap();
     let asked = server.asked(COMPLETIONS);
     assert_eq!(asked[4]["seed"], seed, "the step's seed decides it");
     assert_ne!(asked[5]["seed"], seed);
 }
 
 #[test]
-fn rollouts_are_told_as_they_arrive() {
+fn rollouts_are_handed_over_as_they_arrive() {
     let server = vllm();
-    let mut told = Vec::new();
-    let mut ended = |rollouts: Vec<(usize, _)>| told.extend(rollouts);
-    let rollouts = open(&server).sample_and_tell(&questions(5), &GROUP, 7, &mut ended).unwrap();
-    told.sort_by_key(|(place, _)| *place);
-    assert_eq!(told, rollouts.into_iter().enumerate().collect::<Vec<_>>());
+    let mut arrived = Vec::new();
+    let mut on_finished = |index: usize, rollout: &Rollout| arrived.push((index, rollout.clone()));
+    let rollouts = open(&server).sample(&questions(5), &GROUP, 7, &mut on_finished).unwrap();
+    arrived.sort_by_key(|(index, _)| *index);
+    assert_eq!(arrived, rollouts.into_iter().enumerate().collect::<Vec<_>>());
 }
 
 #[test]
 fn one_greedy_completion_stands_for_its_group() {
     let server = vllm();
     let sampling = Sampling { num_generations: 2, ..Sampling::greedy(24) };
-    let rollouts = open(&server).sample(&questions(1), &sampling, 7).unwrap();
+    let rollouts = open(&server).sample(&questions(1), &sampling, 7, &mut |_, _| ()).unwrap();
     assert_eq!((rollouts.len(), &rollouts[0]), (2, &rollouts[1]));
     assert_eq!(rollouts[0].text, "<think>unknown</think><answer>I don't know</answer>");
     assert_eq!(server.asked(COMPLETIONS)[2]["n"], 1);
@@ -223,10 +223,10 @@ fn one_greedy_completion_stands_for_its_group() {
 fn a_completion_fits_behind_its_prompt() {
     let server = vllm();
     let long = Sampling { max_completion_length: 1024, ..GROUP };
-    open(&server).sample(&questions(1), &long, 7).unwrap();
+    open(&server).sample(&questions(1), &long, 7, &mut |_, _| ()).unwrap();
     assert_eq!(server.asked(COMPLETIONS)[2]["max_tokens"], 512 - 10);
     let question = Question { question: "Who? ".repeat(300), ..questions(1).remove(0) };
-    let error = error_of(open(&server).sample(&[question], &long, 7));
+    let error = error_of(open(&server).sample(&[question], &long, 7, &mut |_, _| ()));
     assert!(matches!(*error, EngineError::PromptTooLong { most: 512, .. }), "{error}");
 }
 
@@ -259,7 +259,8 @@ fn replies_that_are_no_rollouts_are_refused() {
     ];
     for (said, change) in cases {
         let server = vllm_with(change);
-        let error = error_of(open(&server).sample(&questions(1), &GROUP, 7)).to_string();
+        let error =
+            error_of(open(&server).sample(&questions(1), &GROUP, 7, &mut |_, _| ())).to_string();
         assert!(error.contains(said) && error.contains(&server.url), "{said}: {error}");
     }
 }
@@ -275,11 +276,13 @@ fn raw_log_probs_do_for_temperature_1_alone() {
         }
     });
     let mut engine = open(&server);
-    let error = error_of(engine.sample(&questions(1), &GROUP, 7));
+    let error = error_of(engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()));
     assert!(matches!(*error, EngineError::RawLogProbs { temperature: 0.7, .. }), "{error}");
     assert!(error.to_string().contains("--logprobs-mode processed_logprobs"), "{error}");
-    engine.sample(&questions(1), &Sampling { temperature: 1.0, ..GROUP }, 7).unwrap();
-    engine.sample(&questions(1), &Sampling::greedy(24), 7).unwrap();
+    engine
+        .sample(&questions(1), &Sampling { temperature: 1.0, ..GROUP }, 7, &mut |_, _| ())
+        .unwrap();
+    engine.sample(&questions(1), &Sampling::greedy(24), 7, &mut |_, _| ()).unwrap();
 }
 
 #[test]
@@ -310,7 +313,7 @@ fn a_server_that_fails_for_a_while_is_asked_again() {
         }
         state.lock().unwrap().answer(route, body)
     });
-    assert_eq!(open(&server).sample(&questions(1), &GROUP, 7).unwrap().len(), 3);
+    assert_eq!(open(&server).sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap().len(), 3);
     assert_eq!(server.asked(COMPLETIONS).len(), 2 + 2);
 }
 
@@ -326,7 +329,7 @@ fn so_many_requests_are_under_way_and_no_more() {
         now.fetch_sub(1, SeqCst);
         state.lock().unwrap().answer(route, body)
     });
-    open(&server).sample(&questions(12), &GROUP, 7).unwrap();
+    open(&server).sample(&questions(12), &GROUP, 7, &mut |_, _| ()).unwrap();
     assert_eq!(seen.1.load(SeqCst), 4);
 }
 
@@ -337,7 +340,7 @@ fn whoever_watches_can_break_it_off() {
     engine.set_watch(|decoding| {
         if decoding.ended > 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
-    let error = error_of(engine.sample(&questions(200), &GROUP, 7));
+    let error = error_of(engine.sample(&questions(200), &GROUP, 7, &mut |_, _| ()));
     assert!(matches!(*error, EngineError::Stopped), "{error}");
     assert!(server.asked(COMPLETIONS).len() < 150);
 }
@@ -352,7 +355,7 @@ fn a_server_that_stays_away_is_named_and_not_waited_for_after_a_stop() {
     });
     let mut engine = open(&server);
     is_away.store(1, SeqCst);
-    let error = error_of(engine.sample(&questions(3), &GROUP, 7));
+    let error = error_of(engine.sample(&questions(3), &GROUP, 7, &mut |_, _| ()));
     assert!(matches!(&*error, EngineError::Away { last, .. } if last.contains("502")), "{error}");
     assert!(error.to_string().contains(&server.url), "{error}");
 
@@ -370,7 +373,7 @@ fn a_server_that_stays_away_is_named_and_not_waited_for_after_a_stop() {
             ControlFlow::Continue(())
         }
     });
-    let error = error_of(engine.sample(&questions(3), &GROUP, 7));
+    let error = error_of(engine.sample(&questions(3), &GROUP, 7, &mut |_, _| ()));
     assert!(
         matches!(*error, EngineError::Stopped) && start.elapsed() < Duration::from_secs(30),
         "{error}"
@@ -409,7 +412,7 @@ fn every_version_of_an_adapter_has_a_name_of_its_own() {
                 std::slice::from_ref(&name),
                 "the former one is gone"
             );
-            engine.sample(&questions(1), &GROUP, 7).unwrap();
+            engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap();
             assert_eq!(server.asked(COMPLETIONS).last().unwrap()["model"], json!(name));
             names.insert(name);
         }
@@ -464,9 +467,9 @@ fn an_adapter_that_the_server_has_lost_is_loaded_again() {
     engine.publish_into(place(folder.path())).unwrap();
     publish(&mut engine).unwrap();
     state.lock().unwrap().adapters.clear(); // between two samplings
-    engine.sample(&questions(1), &GROUP, 7).unwrap();
+    engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()).unwrap();
     restart_at.store(server.asked(COMPLETIONS).len() + 3, SeqCst); // in the middle of one
-    assert_eq!(engine.sample(&questions(9), &GROUP, 7).unwrap().len(), 27);
+    assert_eq!(engine.sample(&questions(9), &GROUP, 7, &mut |_, _| ()).unwrap().len(), 27);
     assert_eq!(server.asked(LOAD).len(), 3);
 }
 
@@ -504,7 +507,7 @@ fn sglang_is_asked_in_its_own_words() {
     });
     let mut engine = open_as(&server.url, Kind::Sglang).unwrap();
     let sampling = Sampling { num_generations: 2, ..GROUP };
-    let rollouts = engine.sample(&questions(1), &sampling, 7).unwrap();
+    let rollouts = engine.sample(&questions(1), &sampling, 7, &mut |_, _| ()).unwrap();
     assert_eq!(rollouts[0].tokens, [4, 460, 6, 2]);
     assert_eq!(rollouts[1].log_probs, [-1.842_971_2, -0.174_292_19]);
     assert_eq!((rollouts[0].finished, rollouts[1].finished), (true, false));

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use corver_core::triplet::triplets_from_reply;
-use corver_core::{PartError, Triplet};
+use corver_core::{ExtractionBatch, PartError, Triplet};
 
 use crate::folder::{self, Options};
 use crate::worker::{Answer, QUEUE, Request, Stats, Worker};
@@ -64,26 +64,11 @@ impl Extractor {
     /// # Errors
     /// Where the tokenizer or the graph fails.
     pub fn replies(&self, sentences: &[&str]) -> Result<Vec<Arc<str>>> {
-        self.replies_to_all(&mut std::iter::once(
-            sentences.iter().map(|&sentence| sentence.to_owned()).collect(),
-        ))
-    }
-
-    fn replies_to_all(
-        &self,
-        sentences: &mut dyn Iterator<Item = Vec<String>>,
-    ) -> Result<Vec<Arc<str>>> {
         let mut stream = self.stream();
-        let mut asked = 0;
-        for sentence in sentences.flatten() {
-            stream.submit(asked, &sentence)?;
-            asked += 1;
+        for (id, sentence) in sentences.iter().enumerate() {
+            stream.submit(id, sentence)?;
         }
-        let mut replies = vec![Arc::from(""); asked];
-        while let Some((id, reply)) = stream.answer()? {
-            replies[id] = reply;
-        }
-        Ok(replies)
+        stream.finish(sentences.len())
     }
 
     /// What was done so far.
@@ -127,6 +112,25 @@ impl Stream {
         Ok(())
     }
 
+    /// Asks for a sentence as [`Self::submit`] does, but returns false if it would have to wait or
+    /// the extractor has ended.
+    fn try_submit(&mut self, id: usize, sentence: &str) -> bool {
+        let asker = Arc::downgrade(&self.asker);
+        let request = Request { sentence: sentence.into(), id, to: self.to.clone(), asker };
+        let is_sent = self.requests.try_send(request).is_ok();
+        self.under_way += usize::from(is_sent);
+        is_sent
+    }
+
+    /// Returns the replies to the sentences `0..sentences`, all of which were submitted.
+    fn finish(mut self, sentences: usize) -> Result<Vec<Arc<str>>> {
+        let mut replies = vec![Arc::from(""); sentences];
+        while let Some((id, reply)) = self.answer()? {
+            replies[id] = reply;
+        }
+        Ok(replies)
+    }
+
     /// The next reply, whichever it is, with its sentence's `id`; `None` where nothing is under
     /// way.
     ///
@@ -147,10 +151,36 @@ impl corver_core::Extractor for Extractor {
         Ok(self.replies(sentences)?.iter().map(|reply| triplets_from_reply(reply)).collect())
     }
 
-    fn extract_as_they_come(
-        &mut self,
-        sentences: &mut dyn Iterator<Item = Vec<String>>,
-    ) -> std::result::Result<Vec<Vec<Triplet>>, PartError> {
-        Ok(self.replies_to_all(sentences)?.iter().map(|reply| triplets_from_reply(reply)).collect())
+    fn start(&mut self) -> Box<dyn ExtractionBatch + '_> {
+        Box::new(Batch { stream: self.stream(), sentences: Vec::new(), num_submitted: 0 })
+    }
+}
+
+/// Sentences that are decoded while others are still pushed.
+struct Batch {
+    stream: Stream,
+    sentences: Vec<String>,
+    /// The first of the sentences that the extractor has.
+    num_submitted: usize,
+}
+
+impl ExtractionBatch for Batch {
+    fn push(&mut self, sentence: &str) {
+        self.sentences.push(sentence.to_owned());
+        while self.num_submitted < self.sentences.len() {
+            let next = self.num_submitted;
+            if !self.stream.try_submit(next, &self.sentences[next]) {
+                break; // a later push or `finish` submits it
+            }
+            self.num_submitted += 1;
+        }
+    }
+
+    fn finish(mut self: Box<Self>) -> std::result::Result<Vec<Vec<Triplet>>, PartError> {
+        for (id, sentence) in self.sentences.iter().enumerate().skip(self.num_submitted) {
+            self.stream.submit(id, sentence)?;
+        }
+        let replies = self.stream.finish(self.sentences.len())?;
+        Ok(replies.iter().map(|reply| triplets_from_reply(reply)).collect())
     }
 }

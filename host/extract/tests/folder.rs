@@ -169,8 +169,11 @@ fn sentences_come_one_by_one_and_replies_in_any_order() {
     let sentences = sentences();
     let texts: Vec<&str> = sentences.iter().map(String::as_str).collect();
     let whole = open(&pretrained()).unwrap().extract(&texts).unwrap();
-    let mut parts = sentences.chunks(3).map(<[String]>::to_vec);
-    assert_eq!(extractor.extract_as_they_come(&mut parts).unwrap(), whole);
+    let mut batch = extractor.start();
+    for sentence in &texts {
+        batch.push(sentence);
+    }
+    assert_eq!(batch.finish().unwrap(), whole);
 
     // Two askers at once, one of whom loses interest.
     let (mut patient, mut gone) = (extractor.stream(), extractor.stream());

@@ -2,7 +2,9 @@
 
 use std::hint::black_box;
 
-use corver_core::{AdamWSettings, Advantages, Learner, Question, Sampler, Sampling};
+use corver_core::{
+    AdamWSettings, Advantages, Learner, Question, Sampler, Sampling, Signal, TrainingBatch,
+};
 use corver_learn::{LearnSettings, LoraSettings, Model, Policy, find_device, sample::sample};
 use corver_pretrained::{ChatTokenizer, Family, ModelConfig};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -74,18 +76,20 @@ fn updating(c: &mut Criterion) {
         ..Question::default()
     };
     let questions: Vec<Question> = (0..PROMPTS).map(question).collect();
-    let rollouts = policy.sample(&questions, &sampling(), 7).expect("the prompts fit");
+    let rollouts =
+        policy.sample(&questions, &sampling(), 7, &mut |_, _| ()).expect("the prompts fit");
     let values = rollouts
         .iter()
         .enumerate()
         .map(|(n, r)| vec![(n % 3) as f64 - 1.0; r.tokens.len()])
         .collect();
-    let advantages = Advantages { values, ..Advantages::default() };
+    let signal = Signal::Advantages(Advantages { values, ..Advantages::default() });
+    let batch = TrainingBatch { questions: &questions, sampling: &sampling(), rollouts: &rollouts };
     let mut group = c.benchmark_group("update");
     group.sample_size(10);
     group.throughput(Throughput::Elements(rollouts.iter().map(|r| r.tokens.len() as u64).sum()));
     group.bench_function("384 completions of 32 tokens, with KL", |b| {
-        b.iter(|| black_box(policy.update(&rollouts, &advantages).expect("finite")));
+        b.iter(|| black_box(policy.update(&batch, &signal).expect("finite")));
     });
     group.finish();
 }

@@ -36,7 +36,7 @@ QUESTIONS = [
 ]
 
 
-def step_here(host, model, folder, ablation="none"):
+def step_here(host, model, folder, lambda_corver=1.0):
     """Seconds of each step but the first, the mean completion length, and the processor time of all steps."""
     questions = folder / "questions.json"
     questions.write_text(json.dumps([{"question": q, "answers": "nobody", "title": ""} for q in QUESTIONS]))
@@ -45,7 +45,7 @@ def step_here(host, model, folder, ablation="none"):
         "run.threads": THREADS, "run.device": "cpu", "policy.model": model, "question.train": questions, "question.eval": "",
         "question.prompts_per_step": PROMPTS, "rollout.num_generations": SAMPLES, "rollout.max_completion_length": TOKENS,
         "update.lora.r": RANK, "update.lora.alpha": 2 * RANK, "update.loss.beta": BETA, "update.learning_rate": 1e-5,
-        "reward.ablation": ablation,
+        "reward.lambda_corver": lambda_corver,
     }
     sets = [text for key, value in settings.items() for text in ("--set", f"{key}={value}")]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -121,7 +121,7 @@ def main():
         folder = Path(folder)
         for _ in range(TURNS):
             here, length, processor = step_here(host, model, folder)
-            bare, _, processor_bare = step_here(host, model, folder, ablation="no_cooccurrence")
+            bare, _, processor_bare = step_here(host, model, folder, lambda_corver=0.0)
             there, length_there = step_there(model, folder)
             result["step"]["here"] += here
             result["step"]["without the rule"] += bare

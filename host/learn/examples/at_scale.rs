@@ -10,7 +10,10 @@
 use std::path::Path;
 use std::time::Instant;
 
-use corver_core::{Advantages, LearnSettings, Learner, Precision, Question, Sampler, Sampling};
+use corver_core::{
+    Advantages, LearnSettings, Learner, Precision, Question, Sampler, Sampling, Signal,
+    TrainingBatch,
+};
 use corver_learn::memory::{Peak, free};
 use corver_learn::{
     Load, LoraSettings, LossSettings, MemoryPlan, Model, MomentPrecision, Policy, Result,
@@ -175,14 +178,17 @@ fn run(
     // The first step pays for what libraries prepare; the second is the one that counts.
     let mut report = json!(null);
     for turn in ["first", "second"] {
-        let (rollouts, rollout, rollout_peak) =
-            timed(device, || policy.sample(&questions, &sampling, 7).expect("a rollout"))?;
+        let (rollouts, rollout, rollout_peak) = timed(device, || {
+            policy.sample(&questions, &sampling, 7, &mut |_, _| ()).expect("a rollout")
+        })?;
         let value = |n: usize| (n % 3) as f64 - 1.0;
         let values =
             rollouts.iter().enumerate().map(|(n, r)| vec![value(n); r.tokens.len()]).collect();
-        let advantages = Advantages { values, ..Advantages::default() };
+        let signal = Signal::Advantages(Advantages { values, ..Advantages::default() });
+        let batch =
+            TrainingBatch { questions: &questions, sampling: &sampling, rollouts: &rollouts };
         let (_, update, update_peak) =
-            timed(device, || policy.update(&rollouts, &advantages).expect("an update"))?;
+            timed(device, || policy.update(&batch, &signal).expect("an update"))?;
 
         let drawn: usize = rollouts.iter().map(|r| r.tokens.len()).sum();
         let elements = elements(&config);

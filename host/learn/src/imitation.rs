@@ -7,10 +7,7 @@
 //! This is TRL's `SFTTrainer` on prompts and completions. The token that ends an answer belongs to
 //! its completion.
 
-use corver_core::{
-    Advantages, Demonstration, LearnSettings, PartError, Rollout, Student, UpdateReport,
-};
-use corver_core::{LossSettings, LossType};
+use corver_core::{Demonstration, LearnSettings, LossSettings, LossType, Rollout, UpdateReport};
 use tch::Tensor;
 
 use crate::error::Result;
@@ -40,7 +37,7 @@ impl Policy {
     }
 
     /// One step; the figures of the report are those before it.
-    fn follow(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport> {
+    pub(crate) fn follow(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport> {
         let (mut prompts, mut rollouts) = (Vec::new(), Vec::new());
         for (question, one) in demonstrations.iter().enumerate() {
             let (prompt, tokens) = self.dialogue().demonstration(&one.question, &one.completion)?;
@@ -60,15 +57,6 @@ impl Policy {
         let loss = LossSettings { loss_type: LossType::Bnpo, beta: 0.0, ..LossSettings::default() };
         let settings = LearnSettings { loss, num_mini_batches: 1, ..*self.settings() };
         let mut prepared = prepare(self.model_mut(), None, &rows, &settings, 1.0, 0)?;
-        self.iterate(&mut prepared, 0, Objective::Imitation, &Advantages::default(), &settings, 1.0)
-    }
-}
-
-impl Student for Policy {
-    fn imitate(
-        &mut self,
-        demonstrations: &[Demonstration],
-    ) -> std::result::Result<UpdateReport, PartError> {
-        Ok(self.follow(demonstrations)?)
+        self.iterate(&mut prepared, 0, Objective::Imitation, &settings, 1.0)
     }
 }

@@ -3,9 +3,11 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use corver_core::advantage::Pair;
 use corver_core::{
-    Advantages, Algorithm, Compatibility, Decoding, LearnSettings, Learner, PartError, Precision,
-    Question, Rollout, Sampler, Sampling, Trainee, UpdateReport,
+    Advantages, Algorithm, Compatibility, Decoding, Demonstration, LearnSettings, Learner,
+    PartError, Precision, Question, Rollout, Sampler, Sampling, Signal, TrainingBatch,
+    UpdateReport,
 };
 use corver_pretrained::{ChatTokenizer, Dialogue};
 use serde_json::json;
@@ -20,15 +22,6 @@ use crate::sample::{MAX_ROWS, Surroundings, Watch, sample_within};
 use crate::schedule::CosineSchedule;
 use crate::update::{Gradient, Lesson, Objective, Prepared, Row, gradient, mean_report, prepare};
 
-/// What the last call of `sample` was about: an update needs the prompts, and the temperature that
-/// the log-probabilities belong to.
-#[derive(Debug)]
-struct Drawn {
-    prompts: Vec<Vec<u32>>,
-    temperature: f64,
-    max_completion_length: usize,
-}
-
 /// A model with adapters, its tokenizer, and the state of its training.
 pub struct Policy {
     model: Model,
@@ -38,7 +31,6 @@ pub struct Policy {
     schedule: CosineSchedule,
     /// Of PPO.
     critic: Option<Critic>,
-    drawn: Option<Drawn>,
     /// For the next update.
     prepared: Option<Prepared>,
     max_rows: usize,
@@ -102,7 +94,6 @@ impl Policy {
             settings,
             optimizer,
             schedule,
-            drawn: None,
             prepared: None,
             max_rows: MAX_ROWS,
             failures: None,
@@ -216,14 +207,16 @@ impl Policy {
         Ok(self.dialogue.check_prompts(questions, sampling)?)
     }
 
-    /// Hands completions to `ended` while others are drawn, where that costs them no time.
+    /// Returns the rollouts of `questions`, and hands them over as [`Sampler::sample`] says: on a GPU
+    /// while others are drawn, on the CPU at the end, since whoever takes them would take its time.
     fn draw(
         &mut self,
         questions: &[Question],
         sampling: &Sampling,
         seed: u64,
-        ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
+        on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>> {
+        self.prepared = None;
         let prompts = self.dialogue.prompts(questions, sampling)?;
         let slices: Vec<&[u32]> = prompts.iter().map(Vec::as_slice).collect();
         let meanwhile = self.model.device().is_cuda();
@@ -234,18 +227,17 @@ impl Policy {
             max_rows: self.max_rows,
             ends: &|tokens| Ok(dialogue.tokenizer().ends(tokens)?),
             watch: &mut *self.watch,
-            ended: &mut |place, completion| {
-                let question = place / sampling.num_generations;
+            ended: &mut |index, completion| {
                 let rollout = dialogue.rollout(
-                    question,
+                    index / sampling.num_generations,
                     completion.tokens,
                     completion.log_probs,
                     completion.finished,
                 )?;
                 if meanwhile {
-                    ended(vec![(place, rollout.clone())]);
+                    on_finished(index, &rollout);
                 }
-                rollouts[place] = Some(rollout);
+                rollouts[index] = Some(rollout);
                 Ok(())
             },
         };
@@ -254,29 +246,11 @@ impl Policy {
         log_peak("rollout", peak);
         let rollouts: Vec<Rollout> = rollouts.into_iter().flatten().collect();
         if !meanwhile {
-            ended(rollouts.iter().cloned().enumerate().collect());
+            for (index, rollout) in rollouts.iter().enumerate() {
+                on_finished(index, rollout);
+            }
         }
-        self.note(prompts, sampling);
         Ok(rollouts)
-    }
-
-    /// Takes note of rollouts that something else has drawn from these weights, for the update on
-    /// them.
-    ///
-    /// # Errors
-    /// As of the prompts of a sampling of its own.
-    pub fn sampled_elsewhere(&mut self, questions: &[Question], sampling: &Sampling) -> Result<()> {
-        let prompts = self.dialogue.prompts(questions, sampling)?;
-        self.note(prompts, sampling);
-        Ok(())
-    }
-
-    fn note(&mut self, prompts: Vec<Vec<u32>>, sampling: &Sampling) {
-        // Greedy decoding notes log-probabilities at temperature 1.
-        let temperature = if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature };
-        let max_completion_length = sampling.max_completion_length;
-        self.prepared = None;
-        self.drawn = Some(Drawn { prompts, temperature, max_completion_length });
     }
 
     /// Writes the adapter alone, in PEFT's layout and this precision, into a folder that appears
@@ -288,58 +262,67 @@ impl Policy {
         files::write_folder(folder, |temporary| self.model.save_adapter_in(temporary, precision))
     }
 
-    /// Joins each rollout with its prompt, and computes what needs no advantages.
-    fn prepare(&mut self, rollouts: &[Rollout]) -> Result<Prepared> {
-        let Some(drawn) = &self.drawn else {
-            return Err(LearnError::Input {
-                what: "update",
-                expected: "rollouts of the last call of `sample`".into(),
-                got: "no call of `sample` before".into(),
-            });
-        };
-        let rows = rows(rollouts, drawn)?;
-        let (temperature, longest) = (drawn.temperature, drawn.max_completion_length);
-        prepare(&mut self.model, self.critic.as_ref(), &rows, &self.settings, temperature, longest)
+    /// Builds the rows of a batch, and computes the reference's log-probabilities and the critic's
+    /// values.
+    fn prepare(&mut self, batch: &TrainingBatch<'_>) -> Result<Prepared> {
+        let TrainingBatch { questions, sampling, rollouts } = *batch;
+        let prompts = self.dialogue.prompts(questions, sampling)?;
+        let rows = rows(rollouts, &prompts)?;
+        prepare(
+            &mut self.model,
+            self.critic.as_ref(),
+            &rows,
+            &self.settings,
+            learning_temperature(sampling),
+            sampling.max_completion_length,
+        )
     }
 
-    fn learn(&mut self, rollouts: &[Rollout], advantages: &Advantages) -> Result<UpdateReport> {
-        check_shape(rollouts, advantages)?;
-        match self.settings.algorithm {
-            Algorithm::Dpo => {
-                let (rollouts, advantages) = paired(rollouts, advantages);
-                self.learn_from(&rollouts, &advantages)
+    fn learn(&mut self, batch: &TrainingBatch<'_>, signal: &Signal) -> Result<UpdateReport> {
+        let is_dpo = self.settings.algorithm == Algorithm::Dpo;
+        match signal {
+            Signal::Advantages(advantages) if !is_dpo => {
+                check_shape(batch.rollouts, advantages)?;
+                self.learn_from(batch, Objective::Clipped(advantages))
             }
-            _ => self.learn_from(rollouts, advantages),
+            Signal::Pairs(pairs) if is_dpo => {
+                let (rollouts, signs) = paired(batch.rollouts, pairs);
+                let batch = TrainingBatch { rollouts: &rollouts, ..*batch };
+                self.learn_from(&batch, Objective::Preference(&signs))
+            }
+            Signal::Advantages(_) | Signal::Pairs(_) => Err(LearnError::Input {
+                what: "update",
+                expected: format!("the signal of {:?}", self.settings.algorithm),
+                got: "another".into(),
+            }),
         }
     }
 
     fn learn_from(
         &mut self,
-        rollouts: &[Rollout],
-        advantages: &Advantages,
+        batch: &TrainingBatch<'_>,
+        objective: Objective<'_>,
     ) -> Result<UpdateReport> {
         let peak = Peak::begin(self.model.device());
-        let lengths: Vec<usize> = rollouts.iter().map(|rollout| rollout.tokens.len()).collect();
+        let lengths: Vec<usize> =
+            batch.rollouts.iter().map(|rollout| rollout.tokens.len()).collect();
         let prepared = self.prepared.take().filter(|prepared| prepared.lengths == lengths);
-        let mut prepared = prepared.map_or_else(|| self.prepare(rollouts), Ok)?;
-        let (settings, objective) = (self.settings, Objective::of(self.settings.algorithm));
-        let temperature = self.drawn.as_ref().map_or(1.0, |drawn| drawn.temperature);
+        let mut prepared = match prepared {
+            Some(prepared) => prepared,
+            None => self.prepare(batch)?,
+        };
+        let settings = self.settings;
+        let temperature = learning_temperature(batch.sampling);
         let mut report = UpdateReport::default();
         if prepared.mini_batches.len() > 1 {
             prepared.note_log_probs(&mut self.model, temperature)?;
         }
-        for _ in 0..self.settings.num_iterations {
+        for _ in 0..settings.num_iterations {
             let mut parts = Vec::new();
             for mini_batch in 0..prepared.mini_batches.len() {
-                let part = self.iterate(
-                    &mut prepared,
-                    mini_batch,
-                    objective,
-                    advantages,
-                    &settings,
-                    temperature,
-                );
-                let part = part.map_err(|error| self.keep(error, rollouts, advantages))?;
+                let part = self
+                    .iterate(&mut prepared, mini_batch, objective, &settings, temperature)
+                    .map_err(|error| self.keep(error, batch.rollouts, objective))?;
                 parts.push((prepared.mini_batches[mini_batch].num_tokens, part));
             }
             let next = mean_report(&parts);
@@ -349,19 +332,25 @@ impl Policy {
         Ok(report)
     }
 
-    /// Writes the batch whose loss or gradient is not finite, where a folder is set; a write that
-    /// fails leaves the error as it is.
+    /// Writes the batch whose loss or gradient is not finite, if a folder is set; a write that fails
+    /// leaves the error as it is.
     fn keep(
         &self,
         mut error: LearnError,
         rollouts: &[Rollout],
-        advantages: &Advantages,
+        objective: Objective<'_>,
     ) -> LearnError {
         if let (LearnError::NotFinite { step, batch, .. }, Some(folder)) =
             (&mut error, &self.failures)
         {
             let path = folder.join(format!("not-finite-{step:06}.json"));
-            let content = json!({ "rollouts": rollouts, "advantages": advantages.values });
+            let content = match objective {
+                Objective::Clipped(advantages) => {
+                    json!({ "rollouts": rollouts, "advantages": advantages.values })
+                }
+                Objective::Preference(signs) => json!({ "rollouts": rollouts, "signs": signs }),
+                Objective::Imitation => json!({ "rollouts": rollouts }),
+            };
             if files::write_whole(&path, content.to_string().as_bytes()).is_ok() {
                 *batch = Some(path);
             }
@@ -374,13 +363,15 @@ impl Policy {
         &mut self,
         prepared: &mut Prepared,
         mini_batch: usize,
-        objective: Objective,
-        advantages: &Advantages,
+        objective: Objective<'_>,
         settings: &LearnSettings,
         temperature: f64,
     ) -> Result<UpdateReport> {
-        let critic = self.critic.as_ref().filter(|_| objective == Objective::Clipped);
-        let lesson = Lesson { objective, advantages, settings, temperature, critic };
+        let critic = match objective {
+            Objective::Clipped(_) => self.critic.as_ref(),
+            Objective::Preference(_) | Objective::Imitation => None,
+        };
+        let lesson = Lesson { objective, settings, temperature, critic };
         let Gradient { mut gradients, mut of_critic, mut report } =
             gradient(&mut self.model, prepared, mini_batch, &lesson)?;
         let step = self.optimizer.steps();
@@ -411,26 +402,28 @@ fn log_peak(phase: &str, peak: Result<Peak>) {
     }
 }
 
-/// Joins each rollout with its prompt, checking that they belong together.
-fn rows<'a>(rollouts: &'a [Rollout], drawn: &'a Drawn) -> Result<Vec<Row<'a>>> {
-    let wrong =
-        |what, expected: String, got: String| Err(LearnError::Input { what, expected, got });
+/// Returns the temperature that log-probabilities are taken at: greedy decoding notes those at 1.
+fn learning_temperature(sampling: &Sampling) -> f64 {
+    if sampling.temperature == 0.0 { 1.0 } else { sampling.temperature }
+}
+
+/// Joins each rollout with its prompt, and checks that they belong together.
+fn rows<'a>(rollouts: &'a [Rollout], prompts: &'a [Vec<u32>]) -> Result<Vec<Row<'a>>> {
     let mut rows = Vec::with_capacity(rollouts.len());
     for rollout in rollouts {
-        let Some(prompt) = drawn.prompts.get(rollout.question) else {
-            let expected = format!(
-                "one of the {} questions of the last call of `sample`",
-                drawn.prompts.len()
-            );
-            return wrong("rollout.question", expected, rollout.question.to_string());
+        let Some(prompt) = prompts.get(rollout.question) else {
+            return Err(LearnError::Input {
+                what: "rollout.question",
+                expected: format!("one of the {} questions of the batch", prompts.len()),
+                got: rollout.question.to_string(),
+            });
         };
-        let (tokens, log_probs) = (rollout.tokens.len(), rollout.log_probs.len());
-        if tokens != log_probs {
-            return wrong(
-                "rollout",
-                format!("as many log-probabilities as tokens, {tokens}"),
-                log_probs.to_string(),
-            );
+        if rollout.tokens.len() != rollout.log_probs.len() {
+            return Err(LearnError::Input {
+                what: "rollout",
+                expected: format!("as many log-probabilities as tokens, {}", rollout.tokens.len()),
+                got: rollout.log_probs.len().to_string(),
+            });
         }
         rows.push(Row { prompt, rollout });
     }
@@ -451,15 +444,22 @@ fn check_shape(rollouts: &[Rollout], advantages: &Advantages) -> Result<()> {
     })
 }
 
-/// The rollouts that belong to a pair: those with an advantage.
-fn paired(rollouts: &[Rollout], advantages: &Advantages) -> (Vec<Rollout>, Advantages) {
-    let taught = rollouts
-        .iter()
-        .zip(&advantages.values)
-        .filter(|(_, values)| values.iter().any(|value| *value != 0.0));
-    let (rollouts, values) =
-        taught.map(|(rollout, values)| (rollout.clone(), values.clone())).unzip();
-    (rollouts, Advantages { values, ..advantages.clone() })
+/// Returns the rollouts of the pairs in the order of the batch, each with 1 if it was chosen and −1 if
+/// it was rejected.
+fn paired(rollouts: &[Rollout], pairs: &[Pair]) -> (Vec<Rollout>, Vec<f64>) {
+    let mut signs = vec![0.0; rollouts.len()];
+    for pair in pairs {
+        signs[pair.chosen] = 1.0;
+        signs[pair.rejected] = -1.0;
+    }
+    let mut paired = Vec::new();
+    for (rollout, sign) in rollouts.iter().zip(&signs) {
+        if *sign != 0.0 {
+            paired.push(rollout.clone());
+        }
+    }
+    signs.retain(|sign| *sign != 0.0);
+    (paired, signs)
 }
 
 impl Sampler for Policy {
@@ -468,54 +468,48 @@ impl Sampler for Policy {
         questions: &[Question],
         sampling: &Sampling,
         seed: u64,
+        on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> std::result::Result<Vec<Rollout>, PartError> {
-        Ok(self.draw(questions, sampling, seed, &mut |_| ())?)
-    }
-
-    /// On a GPU while others are drawn; on the CPU they would take turns.
-    fn sample_and_tell(
-        &mut self,
-        questions: &[Question],
-        sampling: &Sampling,
-        seed: u64,
-        ended: &mut dyn FnMut(Vec<(usize, Rollout)>),
-    ) -> std::result::Result<Vec<Rollout>, PartError> {
-        Ok(self.draw(questions, sampling, seed, ended)?)
+        Ok(self.draw(questions, sampling, seed, on_finished)?)
     }
 }
 
 impl Learner for Policy {
-    /// The reference's log-probabilities, on a GPU; on the CPU they would take from the reward what
-    /// they would save. A critic's values in any case. Nothing for DPO, whose pairs are not known
-    /// before the reward.
+    fn set_system_prompt(&mut self, prompt: &str) {
+        self.dialogue.set_system_prompt(prompt);
+    }
+
+    /// On a GPU the reference's log-probabilities; on the CPU they would take from the reward the time
+    /// that they would save. The critic's values in any case. Nothing for DPO, whose pairs are not
+    /// known before the reward.
     fn prepare(
         &mut self,
-        rollouts: &[Rollout],
+        batch: &TrainingBatch<'_>,
     ) -> std::result::Result<Option<Vec<Vec<f64>>>, PartError> {
         let is_worth_it =
             self.model.device().is_cuda() && self.settings.algorithm != Algorithm::Dpo;
         if self.critic.is_none() && !is_worth_it {
             return Ok(None);
         }
-        let prepared = Policy::prepare(self, rollouts)?;
+        let prepared = Policy::prepare(self, batch)?;
         let values = prepared.values.clone();
         self.prepared = Some(prepared);
         Ok(values)
     }
 
-    /// The rollouts must be those of the last call of [`Sampler::sample`], or some of them.
     fn update(
         &mut self,
-        rollouts: &[Rollout],
-        advantages: &Advantages,
+        batch: &TrainingBatch<'_>,
+        signal: &Signal,
     ) -> std::result::Result<UpdateReport, PartError> {
-        Ok(self.learn(rollouts, advantages)?)
+        Ok(self.learn(batch, signal)?)
     }
-}
 
-impl Trainee for Policy {
-    fn set_system_prompt(&mut self, prompt: &str) {
-        self.dialogue.set_system_prompt(prompt);
+    fn imitate(
+        &mut self,
+        demonstrations: &[Demonstration],
+    ) -> std::result::Result<UpdateReport, PartError> {
+        Ok(self.follow(demonstrations)?)
     }
 
     fn save(&mut self, folder: &Path, keep: usize) -> std::result::Result<(), PartError> {

@@ -152,36 +152,33 @@ impl Prepared {
     }
 }
 
-/// What is made small.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Objective {
-    /// [`grpo_loss`]
-    Clipped,
-    /// [`dpo_loss`]
-    Preference,
+/// Training objective of a step, with its signal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Objective<'a> {
+    /// [`grpo_loss`], with the advantages of every token.
+    Clipped(&'a Advantages),
+    /// [`dpo_loss`], with 1 for each chosen row and −1 for each rejected one.
+    Preference(&'a [f64]),
     /// [`imitation_loss`]
     Imitation,
 }
 
-impl Objective {
-    pub(crate) fn of(algorithm: Algorithm) -> Self {
-        match algorithm {
-            Algorithm::Grpo | Algorithm::Reinforce | Algorithm::Rloo | Algorithm::Ppo => {
-                Self::Clipped
-            }
-            Algorithm::Dpo => Self::Preference,
-        }
-    }
-}
-
 /// What all micro-batches of a step learn from.
 pub(crate) struct Lesson<'a> {
-    pub(crate) objective: Objective,
-    /// One list per row, of its length; those of demonstrations are not looked at.
-    pub(crate) advantages: &'a Advantages,
+    pub(crate) objective: Objective<'a>,
     pub(crate) settings: &'a LearnSettings,
     pub(crate) temperature: f64,
     pub(crate) critic: Option<&'a Critic>,
+}
+
+impl<'a> Lesson<'a> {
+    /// Returns the critic's targets, if there is a critic.
+    fn targets(&self) -> Option<&'a Vec<Vec<f64>>> {
+        match self.objective {
+            Objective::Clipped(advantages) => advantages.targets.as_ref(),
+            Objective::Preference(_) | Objective::Imitation => None,
+        }
+    }
 }
 
 /// The gradient of the loss.
@@ -203,7 +200,7 @@ fn accumulate(
     mini_batch: usize,
     lesson: &Lesson<'_>,
 ) -> Result<Gradient> {
-    let Lesson { advantages, settings, critic, .. } = *lesson;
+    let Lesson { settings, critic, .. } = *lesson;
     let parameters: Vec<Tensor> =
         model.lora_parameters().into_iter().map(|(_, t)| t.shallow_clone()).collect();
     let zeros =
@@ -224,9 +221,14 @@ fn accumulate(
         }
     }
     let per_token = |sum: f64| sum / num_tokens.max(1) as f64;
-    let explained = |values: &Vec<Vec<f64>>| {
-        advantages.targets.as_ref().map(|targets| explained_variance(values, targets))
-    };
+    let mut critic_report = None;
+    if let (Some(values), Some(targets)) = (&prepared.values, lesson.targets()) {
+        critic_report = Some(CriticReport {
+            clip_ratio: per_token(totals.critic.clip_ratio),
+            explained_variance: explained_variance(values, targets),
+            ..totals.critic
+        });
+    }
     let report = UpdateReport {
         loss: totals.loss,
         kl: settings.needs_reference().then(|| per_token(totals.kl)),
@@ -234,15 +236,11 @@ fn accumulate(
         clip_ratio_low: per_token(totals.clipped_low),
         clip_ratio_high: per_token(totals.clipped_high),
         mismatch: joined(&totals.mismatch),
-        critic: prepared.values.as_ref().and_then(explained).map(|explained_variance| {
-            CriticReport {
-                clip_ratio: per_token(totals.critic.clip_ratio),
-                explained_variance,
-                ..totals.critic
-            }
-        }),
-        preference: (lesson.objective == Objective::Preference)
-            .then(|| of_margins(&totals.margins)),
+        critic: critic_report,
+        preference: match lesson.objective {
+            Objective::Preference(_) => Some(of_margins(&totals.margins)),
+            Objective::Clipped(_) | Objective::Imitation => None,
+        },
         ..UpdateReport::default()
     };
     Ok(Gradient { gradients, of_critic, report })
@@ -409,14 +407,13 @@ impl Batch {
         let hidden = self.hidden(model)?;
         let scores = score(model, &hidden, &self.targets, lesson.temperature)?;
         let new = scores.log_probs.set_requires_grad(true);
-        let advantages = || self.flat(&lesson.advantages.values, model);
         let loss = match lesson.objective {
-            Objective::Clipped => {
-                let advantages = advantages()?;
+            Objective::Clipped(advantages) => {
+                let advantages = self.flat(&advantages.values, model)?;
                 self.clipped(&new, &advantages, lesson.settings, totals)?
             }
-            Objective::Preference => {
-                let signs = advantages()?;
+            Objective::Preference(signs) => {
+                let signs = self.of_rows(signs, model)?;
                 self.preference(&new, &signs, lesson, totals)?
             }
             Objective::Imitation => Loss::alone(imitation_loss(&new, &self.weights)?),
@@ -437,6 +434,13 @@ impl Batch {
         let flat: Vec<f32> =
             self.members.iter().flat_map(|&n| &rows[n]).map(|&value| value as f32).collect();
         Ok(Tensor::f_from_slice(&flat)?.f_to_device(model.device())?)
+    }
+
+    /// Returns `[n]` f32, the number of each token's row.
+    fn of_rows(&self, numbers: &[f64], model: &Model) -> Result<Tensor> {
+        let own: Vec<f32> = self.members.iter().map(|&row| numbers[row] as f32).collect();
+        let own = Tensor::f_from_slice(&own)?.f_to_device(model.device())?;
+        Ok(own.f_index_select(0, &self.rows)?)
     }
 
     /// The log-probabilities before the update. What further iterations compare with is the policy
@@ -527,7 +531,7 @@ impl Batch {
         totals: &mut Totals,
     ) -> Result<Option<Tensor>> {
         let Some(critic) = lesson.critic else { return Ok(None) };
-        let targets = lesson.advantages.targets.as_ref().ok_or_else(|| missing("targets"))?;
+        let targets = lesson.targets().ok_or_else(|| missing("targets"))?;
         let old = self.values.as_ref().ok_or_else(|| missing("values"))?;
         let value_loss = critic.loss(hidden, old, &self.flat(targets, model)?, &self.weights)?;
         totals.critic.loss += value_loss.loss.f_double_value(&[])?;
@@ -585,26 +589,24 @@ pub(crate) fn mean_report(parts: &[(usize, UpdateReport)]) -> UpdateReport {
     }
 }
 
-/// The mismatch of several parts together, each with its number of tokens.
+/// Returns the mismatch of several parts together, each with its number of tokens; `None` without
+/// parts.
 fn joined(parts: &[(usize, Mismatch)]) -> Option<Mismatch> {
-    let tokens: usize = parts.iter().map(|(tokens, _)| tokens).sum();
-    let mean = |of: fn(&Mismatch) -> f64| {
-        parts.iter().map(|(n, part)| of(part) * *n as f64).sum::<f64>() / tokens as f64
-    };
-    parts
-        .iter()
-        .map(|(_, part)| *part)
-        .reduce(|a, b| Mismatch {
-            difference_max: a.difference_max.max(b.difference_max),
-            ratio_min: a.ratio_min.min(b.ratio_min),
-            ratio_max: a.ratio_max.max(b.ratio_max),
-            ..a
-        })
-        .map(|extremes| Mismatch {
-            difference_mean: mean(|part| part.difference_mean),
-            ratio_mean: mean(|part| part.ratio_mean),
-            ..extremes
-        })
+    let (_, mut all) = *parts.first()?;
+    let mut num_tokens = 0.0;
+    let mut difference_sum = 0.0;
+    let mut ratio_sum = 0.0;
+    for (tokens, part) in parts {
+        num_tokens += *tokens as f64;
+        difference_sum += part.difference_mean * *tokens as f64;
+        ratio_sum += part.ratio_mean * *tokens as f64;
+        all.difference_max = all.difference_max.max(part.difference_max);
+        all.ratio_min = all.ratio_min.min(part.ratio_min);
+        all.ratio_max = all.ratio_max.max(part.ratio_max);
+    }
+    all.difference_mean = difference_sum / num_tokens;
+    all.ratio_mean = ratio_sum / num_tokens;
+    Some(all)
 }
 
 #[cfg(test)]

@@ -6,7 +6,9 @@ use std::process::Command;
 mod common;
 
 use common::write_folder;
-use corver_core::{Advantages, LearnSettings, Learner, Question, Sampler, Sampling};
+use corver_core::{
+    Advantages, LearnSettings, Learner, Question, Sampler, Sampling, Signal, TrainingBatch,
+};
 use corver_learn::{
     AdamWSettings, Load, LoraSettings, MemoryPlan, Model, MomentPrecision, Policy, Precision,
     memory,
@@ -104,11 +106,11 @@ fn taken_of_planned(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
     };
     let mut policy =
         Policy::new(weights, ChatTokenizer::load(folder.path()).unwrap(), settings, 1).unwrap();
-    let question =
-        Question { question: "Q a".into(), golds: vec!["a".into()], ..Question::default() };
+    let questions =
+        [Question { question: "Q a".into(), golds: vec!["a".into()], ..Question::default() }];
     let sampling =
         Sampling { num_generations: SAMPLES, max_completion_length: 4, ..Sampling::default() };
-    let mut rollouts = policy.sample(&[question], &sampling, 1).unwrap();
+    let mut rollouts = policy.sample(&questions, &sampling, 1, &mut |_, _| ()).unwrap();
     for rollout in &mut rollouts {
         rollout.tokens = vec![3; tokens];
         rollout.log_probs = vec![-2.0; tokens];
@@ -118,7 +120,8 @@ fn taken_of_planned(model: &ModelConfig, rank: usize, tokens: usize) -> f64 {
 
     let before = memory::Peak::begin(Device::Cpu).unwrap().bytes().unwrap();
     let peak = memory::Peak::begin(Device::Cpu).unwrap();
-    policy.update(&rollouts, &advantages).unwrap();
+    let batch = TrainingBatch { questions: &questions, sampling: &sampling, rollouts: &rollouts };
+    policy.update(&batch, &Signal::Advantages(advantages)).unwrap();
     let taken = (peak.bytes().unwrap() - before) as f64;
     let plan = plan(model, Kind::Float, rank, tokens);
     taken / (plan.update(SAMPLES * tokens) - plan.weights - plan.adapters) as f64

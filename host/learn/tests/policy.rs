@@ -6,7 +6,7 @@ use common::write_folder;
 use corver_core::sentence::spans_of_pieces;
 use corver_core::{
     AdvantageSettings, Advantages, Algorithm, Compatibility, Demonstration, Estimator, Learner,
-    PpoSettings, Question, Rollout, Sampler, Sampling, Student,
+    PpoSettings, Question, Rollout, Sampler, Sampling, ScoredCompletion, Signal, TrainingBatch,
 };
 use corver_learn::{
     AdamWSettings, LearnError, LearnSettings, LoraSettings, LossSettings, Model, MomentPrecision,
@@ -79,17 +79,35 @@ fn advantages(rollouts: &[Rollout]) -> Advantages {
     Advantages { values: returns(rollouts), ..Advantages::default() }
 }
 
+/// Takes an update on rollouts of [`questions`].
+fn update(
+    policy: &mut Policy,
+    rollouts: &[Rollout],
+    advantages: Advantages,
+) -> Result<corver_core::UpdateReport, corver_core::PartError> {
+    let batch = TrainingBatch { questions: &questions(), sampling: &sampling(), rollouts };
+    policy.update(&batch, &Signal::Advantages(advantages))
+}
+
 /// As the step of a run does it; GRPO's advantages are the returns themselves.
 fn step(policy: &mut Policy, n: u64) -> corver_core::UpdateReport {
-    let rollouts = policy.sample(&questions(), &sampling(), n).unwrap();
-    let values = Learner::prepare(policy, &rollouts).unwrap();
-    let advantages = match Estimator::of(policy.settings(), AdvantageSettings::default()) {
-        Estimator::Grpo(_) => advantages(&rollouts),
-        estimator => estimator
-            .advantages(&returns(&rollouts), &[], values.as_deref(), sampling().num_generations)
-            .unwrap(),
+    let rollouts = policy.sample(&questions(), &sampling(), n, &mut |_, _| ()).unwrap();
+    let batch =
+        TrainingBatch { questions: &questions(), sampling: &sampling(), rollouts: &rollouts };
+    let values = Learner::prepare(policy, &batch).unwrap();
+    let signal = match Estimator::of(policy.settings(), AdvantageSettings::default()) {
+        Estimator::Grpo(_) => Signal::Advantages(advantages(&rollouts)),
+        estimator => {
+            let mut completions = Vec::new();
+            for returns in returns(&rollouts) {
+                let token_rewards = vec![0.0; returns.len()];
+                let completion = ScoredCompletion { returns, token_rewards, ..Default::default() };
+                completions.push(completion);
+            }
+            estimator.signal(&completions, values.as_deref(), sampling().num_generations).unwrap()
+        }
     };
-    policy.update(&rollouts, &advantages).unwrap()
+    policy.update(&batch, &signal).unwrap()
 }
 
 fn weights(policy: &Policy) -> Vec<f32> {
@@ -100,7 +118,7 @@ fn weights(policy: &Policy) -> Vec<f32> {
 #[test]
 fn rollouts_are_whole() {
     let mut policy = policy(fast()).with_system_prompt(Some("e".into()));
-    let rollouts = policy.sample(&questions(), &sampling(), 3).unwrap();
+    let rollouts = policy.sample(&questions(), &sampling(), 3, &mut |_, _| ()).unwrap();
     assert_eq!(rollouts.iter().map(|r| r.question).collect::<Vec<_>>(), [[0; 8], [1; 8]].concat());
     for rollout in &rollouts {
         assert_eq!(rollout.tokens.len(), rollout.log_probs.len());
@@ -113,7 +131,7 @@ fn rollouts_are_whole() {
         let visible: usize = rollout.token_spans.iter().flatten().map(|s| s.len()).sum();
         assert_eq!(visible, rollout.text.chars().count());
     }
-    assert_eq!(rollouts, policy.sample(&questions(), &sampling(), 3).unwrap());
+    assert_eq!(rollouts, policy.sample(&questions(), &sampling(), 3, &mut |_, _| ()).unwrap());
 }
 
 #[test]
@@ -124,7 +142,7 @@ fn learns_what_is_rewarded() {
         let ppo = PpoSettings { value_learning_rate: 1e-2, ..PpoSettings::default() };
         let mut policy = policy(LearnSettings { algorithm, ppo, ..fast() });
         let share = |policy: &mut Policy| {
-            let rollouts = policy.sample(&questions(), &sampling(), 1000).unwrap();
+            let rollouts = policy.sample(&questions(), &sampling(), 1000, &mut |_, _| ()).unwrap();
             let tokens: Vec<u32> = rollouts.into_iter().flat_map(|r| r.tokens).collect();
             tokens.iter().filter(|&&t| t == 2).count() as f64 / tokens.len() as f64
         };
@@ -261,7 +279,8 @@ fn demonstrations_are_learned_by_heart() {
     assert!(first.loss > 1.5 && last.loss < 0.2, "{first:?} {last:?}");
     assert_eq!((policy.steps(), last.kl, last.mismatch), (40, None, None));
     let question = Question { question: "Q a".into(), golds: Vec::new(), ..Question::default() };
-    let answer = policy.sample(&[question], &Sampling::greedy(8), 0).unwrap().remove(0);
+    let answer =
+        policy.sample(&[question], &Sampling::greedy(8), 0, &mut |_, _| ()).unwrap().remove(0);
     assert_eq!(
         (answer.text.as_str(), answer.finished),
         ("cab", true),
@@ -430,7 +449,7 @@ fn damaged_model_folders_are_refused_or_read() {
         if let (Some(model), Some(tokenizer)) = (model, tokenizer)
             && let Ok(mut policy) = Policy::new(model, tokenizer, fast(), 1)
         {
-            let _ = policy.sample(&questions()[..1], &sampling(), 0);
+            let _ = policy.sample(&questions()[..1], &sampling(), 0, &mut |_, _| ());
         }
     };
     for entry in std::fs::read_dir(folder.path()).unwrap().collect::<Vec<_>>() {
@@ -457,9 +476,11 @@ fn further_iterations_go_further_from_the_same_rollouts() {
     let move_of = |num_iterations| {
         let mut policy =
             policy(LearnSettings { num_iterations, loss: LossSettings::default(), ..fast() });
-        let (rollouts, before) =
-            (policy.sample(&questions(), &sampling(), 1).unwrap(), weights(&policy));
-        let report = policy.update(&rollouts, &advantages(&rollouts)).unwrap();
+        let (rollouts, before) = (
+            policy.sample(&questions(), &sampling(), 1, &mut |_, _| ()).unwrap(),
+            weights(&policy),
+        );
+        let report = update(&mut policy, &rollouts, advantages(&rollouts)).unwrap();
         assert_eq!(policy.steps(), 1);
         let moved: f32 = weights(&policy).iter().zip(&before).map(|(a, b)| (a - b).abs()).sum();
         (moved, report)
@@ -475,8 +496,8 @@ fn mini_batches_are_optimiser_steps_of_their_own() {
     let report_of = |num_mini_batches| {
         let mut policy =
             policy(LearnSettings { num_mini_batches, loss: LossSettings::default(), ..fast() });
-        let rollouts = policy.sample(&questions(), &sampling(), 1).unwrap();
-        let report = policy.update(&rollouts, &advantages(&rollouts)).unwrap();
+        let rollouts = policy.sample(&questions(), &sampling(), 1, &mut |_, _| ()).unwrap();
+        let report = update(&mut policy, &rollouts, advantages(&rollouts)).unwrap();
         assert_eq!(policy.steps(), 1, "one step of the run");
         (report, weights(&policy))
     };
@@ -502,7 +523,7 @@ fn logits_that_are_no_numbers_stop_the_first_batch() {
     write_folder(folder.path(), &SMALL);
     let mut policy =
         Policy::new(model, ChatTokenizer::load(folder.path()).unwrap(), fast(), 1).unwrap();
-    let error = policy.sample(&questions(), &sampling(), 0).unwrap_err();
+    let error = policy.sample(&questions(), &sampling(), 0, &mut |_, _| ()).unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(LearnError::Logits)), "{error}");
 }
 
@@ -510,17 +531,20 @@ fn logits_that_are_no_numbers_stop_the_first_batch() {
 fn a_loss_that_is_not_finite_changes_nothing() {
     let (mut policy, folder) = (policy(fast()), tempfile::tempdir().unwrap());
     policy.keep_failures(folder.path());
-    let rollouts = policy.sample(&questions(), &sampling(), 0).unwrap();
+    let rollouts = policy.sample(&questions(), &sampling(), 0, &mut |_, _| ()).unwrap();
     let mut bad = advantages(&rollouts);
     bad.values[3][0] = f64::NAN;
     let before = weights(&policy);
-    let error = policy.update(&rollouts, &bad).unwrap_err();
+    let error = update(&mut policy, &rollouts, bad.clone()).unwrap_err();
     assert!(
         matches!(error.downcast_ref(), Some(LearnError::NotFinite { what: "loss", step: 0, .. })),
         "{error}"
     );
     assert_eq!((weights(&policy), policy.steps()), (before, 0));
-    assert!(policy.update(&rollouts, &advantages(&rollouts)).is_ok(), "and the policy can go on");
+    assert!(
+        update(&mut policy, &rollouts, advantages(&rollouts)).is_ok(),
+        "and the policy can go on"
+    );
     // The batch is there to be looked at.
     assert!(error.to_string().ends_with("not-finite-000000.json"), "{error}");
     let kept = std::fs::read_to_string(folder.path().join("not-finite-000000.json")).unwrap();
@@ -535,16 +559,20 @@ fn a_loss_that_is_not_finite_changes_nothing() {
 #[test]
 fn data_that_do_not_belong_together_are_refused() {
     let mut policy = policy(fast());
-    let rollouts = policy.sample(&questions(), &sampling(), 0).unwrap();
+    let rollouts = policy.sample(&questions(), &sampling(), 0, &mut |_, _| ()).unwrap();
     let good = advantages(&rollouts);
-    assert!(self::policy(fast()).update(&rollouts, &good).is_err(), "no sample before");
-    assert!(policy.update(&rollouts[1..], &good).is_err(), "row count");
+    assert!(update(&mut policy, &rollouts[1..], good.clone()).is_err(), "row count");
     let mut strange = rollouts.clone();
     strange[0].question = 7;
-    assert!(policy.update(&strange, &good).unwrap_err().to_string().contains("rollout.question"));
+    assert!(
+        update(&mut policy, &strange, good.clone())
+            .unwrap_err()
+            .to_string()
+            .contains("rollout.question")
+    );
     let mut short = good.clone();
     short.values[0].pop();
-    assert!(policy.update(&rollouts, &short).is_err(), "token count");
+    assert!(update(&mut policy, &rollouts, short).is_err(), "token count");
 }
 
 #[test]
@@ -571,7 +599,7 @@ fn the_reference_reading_adds_up_single_tokens() {
         Sampling { num_generations: 4, max_completion_length: 12, ..Sampling::default() };
     let question =
         Question { question: "a b".into(), golds: vec!["c".into()], ..Question::default() };
-    for rollout in policy.sample(&[question], &sampling, 3).unwrap() {
+    for rollout in policy.sample(&[question], &sampling, 3, &mut |_, _| ()).unwrap() {
         let pieces = tokenizer.token_texts(&rollout.tokens).unwrap();
         assert_eq!(rollout.token_spans, spans_of_pieces(&pieces));
     }
@@ -579,7 +607,7 @@ fn the_reference_reading_adds_up_single_tokens() {
 
 #[test]
 fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
-    let free = policy(fast()).sample(&questions(), &sampling(), 5).unwrap();
+    let free = policy(fast()).sample(&questions(), &sampling(), 5, &mut |_, _| ()).unwrap();
     let long = free.iter().position(|rollout| rollout.text.len() > 3).unwrap();
     let stop = free[long].text[1..3].to_owned();
     let folder = tempfile::tempdir().unwrap();
@@ -588,7 +616,7 @@ fn an_answer_ends_with_the_token_that_completes_a_stop_text() {
     let stopping = tokenizer().with_stop_texts(vec!["never".into(), stop.clone()]).unwrap();
     let model = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap();
     let mut policy = Policy::new(model, stopping, fast(), 1).unwrap();
-    let stopped = policy.sample(&questions(), &sampling(), 5).unwrap();
+    let stopped = policy.sample(&questions(), &sampling(), 5, &mut |_, _| ()).unwrap();
     assert!(stopped[long].finished && stopped[long].text.ends_with(&stop));
     for (free, stopped) in free.iter().zip(&stopped) {
         let end = free.text.find(&stop).map_or(free.text.len(), |at| at + stop.len());

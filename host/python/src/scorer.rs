@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, anyhow};
-use corver_core::{Compatibility, Question, ReturnParts, Rollout, Trace};
+use corver_core::{Compatibility, Question, ReturnParts, Rollout, ScoredCompletion};
 use corver_reward::config::{self, RewardConfig};
 use corver_settings::Layers;
 use pyo3::exceptions::{PyTypeError, PyUserWarning, PyValueError};
@@ -207,15 +207,12 @@ fn scored(
     let mut scorer = shared.lock().map_err(broken)?;
     let scored = scorer.score(&rollouts, questions).context("scoring the completions")?;
     let settings = scorer.settings();
-    let tokens = scored
-        .returns
-        .into_iter()
-        .zip(scored.labels)
-        .map(|(returns, labels)| Tokens { returns, labels });
-    let score = |(trace, tokens): (Trace, Tokens)| {
-        Score::new(ReturnParts::of(&trace, settings), trace, tokens)
-    };
-    Ok(scored.traces.into_iter().zip(tokens).map(score).collect())
+    let mut scores = Vec::with_capacity(scored.completions.len());
+    for ScoredCompletion { returns, advantage_signs, trace, .. } in scored.completions {
+        let parts = ReturnParts::of(&trace, settings);
+        scores.push(Score::new(parts, trace, Tokens { returns, labels: advantage_signs }));
+    }
+    Ok(scores)
 }
 
 /// `{"section.key": value}` as the command line's `--set` has it.

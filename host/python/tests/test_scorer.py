@@ -34,7 +34,7 @@ class Scores(unittest.TestCase):
                 ([], {}),
                 (["--set", "reward.lambda_corver=0.5"], {"set": {"reward.lambda_corver": 0.5}}),
                 (["--plugin", "min.wasm:0.5", "--plugin", "first"], {"plugin": ["min.wasm:0.5", "first"]}),
-                (["--set", "reward.ablation=no_judge", "--judge", "token-f1"], {"judge": "token-f1", "set": {"reward.ablation": "no_judge"}}),
+                (["--set", "reward.lambda_judge=0", "--judge", "token-f1"], {"judge": "token-f1", "set": {"reward.lambda_judge": 0}}),
             ]:
                 told = subprocess.run([*command, *flags], check=True, capture_output=True, text=True).stdout
                 scores = corver.Scorer(index="demo", **settings).score(COMPLETIONS, QUESTIONS, ANSWERS)

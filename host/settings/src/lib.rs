@@ -50,7 +50,7 @@ pub use load::{DEMO, Layers};
 pub use plugin::Plugin;
 pub use policy::{PolicySection, Precision};
 pub use question::{QuestionSection, Share, TrainQuestions};
-pub use reward::{Ablation, Compatibility, RewardSettings, SentenceMean};
+pub use reward::{Compatibility, Granularity, RewardSettings, SentenceMean};
 pub use rollout::{LongPrompts, MAX_TEMPERATURE, MIN_TOP_P, Sampling, is_temperature, is_top_p};
 pub use rule::{GraderSection, Limits, RuleSection, limits};
 pub use run::{Device, RunSection, UnknownDevice};
@@ -94,7 +94,7 @@ pub struct Settings {
     pub judge: GraderSection,
     /// Rule that checks the format.
     pub format: GraderSection,
-    /// Weights and ablations of the return.
+    /// Weights of the return.
     pub reward: RewardSettings,
     /// Normalisation of GRPO's advantages.
     pub advantage: AdvantageSettings,

@@ -382,7 +382,7 @@ mod tests {
     fn an_arm_s_file_leaves_the_demo_beneath() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("arm.toml");
-        std::fs::write(&path, "[reward]\nablation = 'no_judge'").unwrap();
+        std::fs::write(&path, "[reward]\nlambda_judge = 0.0").unwrap();
         let mut layers = Layers::default();
         layers.add_file(&path).unwrap();
         assert!(layers.is_demo());

@@ -1,10 +1,10 @@
-//! Section `reward`: weights and ablations of the return.
+//! Section `reward`: weights of the return.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smart_default::SmartDefault;
 
-/// Weights and ablations of the return; the defaults are the paper's.
+/// Weights of the return; the defaults are the paper's.
 #[derive(Debug, Clone, Copy, PartialEq, SmartDefault, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RewardSettings {
@@ -24,9 +24,9 @@ pub struct RewardSettings {
     #[default = 0.5]
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_alignment: f64,
-    /// Part of the full method that is left out.
-    pub ablation: Ablation,
-    /// Mean that A3 (`ablation = "response_level"`) takes over the sentence rewards.
+    /// Unit that the sentence rewards are spread over.
+    pub granularity: Granularity,
+    /// Mean over the sentence rewards, with `granularity = "response"`.
     pub sentence_mean: SentenceMean,
     /// Authority if the paper and its published code differ.
     pub compatibility: Compatibility,
@@ -36,24 +36,19 @@ impl RewardSettings {
     /// True if a sentence reward can reach a token. If not, nothing need be extracted or counted.
     #[must_use]
     pub fn sentence_rewards_enabled(&self) -> bool {
-        self.ablation != Ablation::NoCooccurrence && self.lambda_corver != 0.0
+        self.lambda_corver != 0.0
     }
 }
 
-/// Part of the full method that is left out (paper, ablation table). A4, no self-filter, is a
-/// choice of questions.
+/// Unit that the sentence rewards are spread over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Ablation {
-    /// The full method.
+pub enum Granularity {
+    /// A token gets the reward of its sentence.
     #[default]
-    None,
-    /// A1: no co-occurrence term. Nothing is extracted or counted.
-    NoCooccurrence,
-    /// A2: no judge.
-    NoJudge,
-    /// A3: the sentence rewards become one scalar of the whole response; see [`SentenceMean`].
-    ResponseLevel,
+    Token,
+    /// A3: every token gets the same mean of the sentence rewards; see [`SentenceMean`].
+    Response,
 }
 
 /// Mean that A3 takes over the sentence rewards of a completion. The paper's three descriptions of

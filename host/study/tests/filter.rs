@@ -23,6 +23,7 @@ impl Sampler for Pupil {
         questions: &[Question],
         sampling: &Sampling,
         seed: u64,
+        _: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>, PartError> {
         if let Some(left) = &mut self.calls_left {
             *left = left.checked_sub(1).ok_or("the power went out")?;

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use corver_core::{
-    Advantages, Demonstration, Learner, PartError, Question, Rollout, Sampler, Sampling, Student,
-    Trainee, UpdateReport,
+    Demonstration, Learner, PartError, Question, Rollout, Sampler, Sampling, Signal, TrainingBatch,
+    UpdateReport,
 };
 use corver_settings::SftSettings;
 use corver_study::run::{RunDir, RunManifest};
@@ -16,30 +16,32 @@ use corver_study::sft::{SftError, SftPlan, SftSummary, sft};
 struct Pupil(Vec<Vec<String>>);
 
 impl Sampler for Pupil {
-    fn sample(&mut self, _: &[Question], _: &Sampling, _: u64) -> Result<Vec<Rollout>, PartError> {
-        Err("nobody asks it".into())
+    fn sample(
+        &mut self,
+        _: &[Question],
+        _: &Sampling,
+        _: u64,
+        _: &mut dyn FnMut(usize, &Rollout),
+    ) -> Result<Vec<Rollout>, PartError> {
+        Err("a cold start samples nothing".into())
     }
 }
 
 impl Learner for Pupil {
-    fn update(&mut self, _: &[Rollout], _: &Advantages) -> Result<UpdateReport, PartError> {
-        Err("nobody rewards it".into())
-    }
-}
-
-impl Trainee for Pupil {
     fn set_system_prompt(&mut self, _: &str) {}
+
+    fn update(&mut self, _: &TrainingBatch<'_>, _: &Signal) -> Result<UpdateReport, PartError> {
+        Err("a cold start has no rewards".into())
+    }
+
+    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, PartError> {
+        self.0.push(demonstrations.iter().map(|one| one.question.clone()).collect());
+        Ok(UpdateReport { loss: 1.0 / self.0.len() as f64, ..UpdateReport::default() })
+    }
 
     fn save(&mut self, folder: &Path, _: usize) -> Result<(), PartError> {
         std::fs::create_dir_all(folder.join(format!("step-{:06}", self.0.len())))?;
         Ok(())
-    }
-}
-
-impl Student for Pupil {
-    fn imitate(&mut self, demonstrations: &[Demonstration]) -> Result<UpdateReport, PartError> {
-        self.0.push(demonstrations.iter().map(|one| one.question.clone()).collect());
-        Ok(UpdateReport { loss: 1.0 / self.0.len() as f64, ..UpdateReport::default() })
     }
 }
 

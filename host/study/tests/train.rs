@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use corver_core::{
-    Advantages, Completion, Entailment, Extractor, Graders, Learner, NliModel, Pair, PartError,
-    Question, Rollout, Sampler, Sampling, Scorers, SentenceScorer, StepError, StepSettings,
-    Trainee, Triplet, UpdateReport, Verdict, Verifiers,
+    Completion, Demonstration, Entailment, Extractor, Graders, Learner, NliModel, Pair, PartError,
+    Question, Rollout, Sampler, Sampling, Scorers, SentenceScorer, Signal, StepError, StepSettings,
+    TrainingBatch, Triplet, UpdateReport, Verdict, Verifiers,
 };
 use corver_study::data::Curriculum;
 use corver_study::eval::Evaluation;
@@ -31,6 +31,7 @@ impl Sampler for Pupil {
         questions: &[Question],
         sampling: &Sampling,
         seed: u64,
+        on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>, PartError> {
         if self.away_at == Some(self.skill) {
             return Err("the server is away".into());
@@ -51,25 +52,29 @@ impl Sampler for Pupil {
                 finished: true,
             }
         };
-        Ok((0..questions.len() * sampling.num_generations).map(rollout).collect())
+        let rollouts: Vec<Rollout> =
+            (0..questions.len() * sampling.num_generations).map(rollout).collect();
+        for (index, rollout) in rollouts.iter().enumerate() {
+            on_finished(index, rollout);
+        }
+        Ok(rollouts)
     }
 }
 
 impl Learner for Pupil {
-    fn update(
-        &mut self,
-        _: &[Rollout],
-        advantages: &Advantages,
-    ) -> Result<UpdateReport, PartError> {
+    fn update(&mut self, batch: &TrainingBatch<'_>, _: &Signal) -> Result<UpdateReport, PartError> {
         if self.fail_at == Some(self.skill) {
             return Err("the power went out".into());
         }
         self.skill += 1;
-        Ok(UpdateReport { loss: advantages.reward, ..UpdateReport::default() })
+        let right = batch.rollouts.iter().filter(|rollout| rollout.text.contains("Paris")).count();
+        Ok(UpdateReport { loss: right as f64, ..UpdateReport::default() })
     }
-}
 
-impl Trainee for Pupil {
+    fn imitate(&mut self, _: &[Demonstration]) -> Result<UpdateReport, PartError> {
+        Err("a run has no demonstrations".into())
+    }
+
     fn set_system_prompt(&mut self, prompt: &str) {
         prompt.clone_into(&mut self.prompt);
     }

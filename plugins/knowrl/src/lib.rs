@@ -1,5 +1,5 @@
 //! Knowrl: KnowRL's reward (Ren et al. 2025) for whole completions: r_format + r_correct + r_fact.
-//! It is the whole reward: give it as the judge, with `reward.ablation = "no_cooccurrence"` and
+//! It is the whole reward: give it as the judge, with `reward.lambda_corver = 0` and
 //! `reward.lambda_format = 0`.
 use corver_sdk::prelude::*;
 use corver_sdk::{

@@ -115,8 +115,8 @@ fn of_file(args: &ExplainArgs) -> Result<Subject> {
         args.subject.file_name().unwrap_or_default().to_string_lossy()
     );
     let mut explained = Vec::new();
-    for trace in scored.traces {
-        explained.push(Explained::new(origin.clone(), trace, &settings.reward));
+    for completion in scored.completions {
+        explained.push(Explained::new(origin.clone(), completion.trace, &settings.reward));
     }
     let replayed = "The counts were replayed from a recording, which has no text.";
     let corpus = config.answers.map(|(corpus, _)| corpus).ok_or_else(|| replayed.to_owned());

@@ -49,7 +49,8 @@ pub fn score_and_show(
     json: bool,
 ) -> Result<()> {
     let scored = scored(completions, extractor, settings, verifiers, sentence_scorer, graders)?;
-    for trace in &scored.traces {
+    for completion in &scored.completions {
+        let trace = &completion.trace;
         let explained = Explained::of(trace, settings);
         if json { output::json(&explained)? } else { show(trace, &explained.return_parts) }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use corver_core::LossSettings;
-use corver_core::{Algorithm, LearnSettings, Sampling, Trainee};
+use corver_core::{Algorithm, LearnSettings, Learner, Sampling};
 use corver_reward::config::{self, PolicyConfig};
 use corver_reward::parts;
 use corver_settings::Settings;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use corver_core::{Decoding, Estimator, Graders, Scorers, StepSettings, Trainee, Verifiers};
+use corver_core::{Decoding, Estimator, Graders, Learner, Scorers, StepSettings, Verifiers};
 use corver_extract::Extractor;
 use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 
 use super::report;
 use crate::args::{RecordingArgs, TrainArgs};
-use crate::engine::{self, EngineTrainee};
+use crate::engine::{self, EnginePolicy};
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::policy::{self, MemoryPlan, Policy};
@@ -256,13 +256,13 @@ pub fn train_once(
         graders: &mut graders,
     };
     let mut screen = Screen::new(plan.steps, steps_done, interrupt);
-    let mut policy: Box<dyn Trainee> = match engine {
+    let mut policy: Box<dyn Learner> = match engine {
         None => {
             policy.set_watch(screen.watch());
             Box::new(policy)
         }
         Some(engine) => {
-            let mut policy = EngineTrainee::new(engine, policy, &settings, run.path())?;
+            let mut policy = EnginePolicy::new(engine, policy, &settings, run.path())?;
             policy.set_watch(screen.watch());
             Box::new(policy)
         }

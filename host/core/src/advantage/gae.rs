@@ -3,14 +3,14 @@
 //! ```text
 //! r_t = S_t − γ S_{t+1} + P_t           so that Σ_l γ^l r_{t+l} = S_t + Σ_l γ^l P_{t+l}
 //! δ_t = r_t + γ V_{t+1} − V_t
-//! A_t = δ_t + γλ A_{t+1}                0 behind the last token, as R and V are there
+//! A_t = δ_t + γλ A_{t+1}                S, V and A are 0 after the last token
 //! ```
 //!
-//! P_t is what a token earned by itself, as a point of its sentence; S_t = R_t − P_t is the rest of
-//! its return, which it shares with others. A point is an immediate reward: the tokens before it
-//! earn it too, as in PPO on rewards. V_t is what the critic expects before token t. Without points
-//! and with λ = 1 an advantage is R_t − V_t: credit stays with the tokens that earned it. With a
-//! smaller λ the critic's later values take the place of what was earned later.
+//! P_t is the token's own reward; S_t = R_t − P_t is the rest of its return, which it shares with
+//! other tokens. A token reward is an immediate reward: the tokens before it share in it, as in PPO
+//! on rewards. V_t is the critic's value before token t. Without token rewards and with λ = 1 an
+//! advantage is R_t − V_t: credit stays with the tokens of the return. With a smaller λ the critic's
+//! later values replace later rewards.
 
 /// γ and λ.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,24 +21,29 @@ pub struct GaeSettings {
     pub lambda: f64,
 }
 
-/// `[T]` advantages of one completion from its `returns` R, the `points` P among them, and the
-/// critic's `values` V, all `[T]`; no points at all are an empty slice.
+/// Returns `[T]` advantages of one completion from its `returns` R, the `token_rewards` P among them,
+/// and the critic's `values` V, all `[T]`.
 #[must_use]
-pub fn gae(returns: &[f64], points: &[f64], values: &[f64], settings: &GaeSettings) -> Vec<f64> {
+pub fn gae(
+    returns: &[f64],
+    token_rewards: &[f64],
+    values: &[f64],
+    settings: &GaeSettings,
+) -> Vec<f64> {
     let GaeSettings { gamma, lambda } = *settings;
-    let (mut next_shared, mut next_value, mut next_advantage) = (0.0, 0.0, 0.0);
-    let mut advantages: Vec<f64> = (0..returns.len().min(values.len()))
-        .rev()
-        .map(|token| {
-            let point = points.get(token).copied().unwrap_or(0.0);
-            let (shared, value) = (returns[token] - point, values[token]);
-            let delta = shared - gamma * next_shared + point + gamma * next_value - value;
-            (next_shared, next_value, next_advantage) =
-                (shared, value, delta + gamma * lambda * next_advantage);
-            next_advantage
-        })
-        .collect();
-    advantages.reverse();
+    let mut advantages = vec![0.0; returns.len()];
+    let mut next_shared = 0.0;
+    let mut next_value = 0.0;
+    let mut next_advantage = 0.0;
+    for t in (0..returns.len()).rev() {
+        let shared = returns[t] - token_rewards[t];
+        let reward = shared - gamma * next_shared + token_rewards[t];
+        let delta = reward + gamma * next_value - values[t];
+        advantages[t] = delta + gamma * lambda * next_advantage;
+        next_shared = shared;
+        next_value = values[t];
+        next_advantage = advantages[t];
+    }
     advantages
 }
 
@@ -54,25 +59,6 @@ pub fn whiten(advantages: &mut [Vec<f64>]) {
         / (tokens - 1.0);
     let scale = (variance + 1e-8).sqrt();
     advantages.iter_mut().flatten().for_each(|value| *value = (*value - mean) / scale);
-}
-
-/// Whitened advantages, and what the critic should have said: V + A before whitening.
-pub(super) fn of_batch(
-    returns: &[Vec<f64>],
-    points: &[Vec<f64>],
-    values: &[Vec<f64>],
-    settings: &GaeSettings,
-) -> (Vec<Vec<f64>>, Option<Vec<Vec<f64>>>) {
-    let points = |row: usize| points.get(row).map_or(&[][..], Vec::as_slice);
-    let of_row = |(row, (returns, values)): (usize, (&Vec<f64>, &Vec<f64>))| {
-        gae(returns, points(row), values, settings)
-    };
-    let mut advantages: Vec<Vec<f64>> =
-        returns.iter().zip(values).enumerate().map(of_row).collect();
-    let sum = |(a, b): (&Vec<f64>, &Vec<f64>)| a.iter().zip(b).map(|(a, b)| a + b).collect();
-    let targets = advantages.iter().zip(values).map(sum).collect();
-    whiten(&mut advantages);
-    (advantages, Some(targets))
 }
 
 #[cfg(test)]
@@ -98,14 +84,14 @@ mod tests {
     #[test]
     fn with_lambda_1_credit_stays_where_it_was_earned() {
         for gamma in [1.0, 0.9] {
-            let got = gae(&RETURNS, &[], &VALUES, &GaeSettings { gamma, lambda: 1.0 });
+            let got = gae(&RETURNS, &[0.0; 4], &VALUES, &GaeSettings { gamma, lambda: 1.0 });
             assert!(close(&got, &[2.0, 0.6, 0.7, -1.0]), "{gamma}: {got:?}");
         }
     }
 
     #[test]
     fn with_lambda_0_it_is_one_steps_surprise() {
-        let got = gae(&RETURNS, &[], &VALUES, &GaeSettings { gamma: 1.0, lambda: 0.0 });
+        let got = gae(&RETURNS, &[0.0; 4], &VALUES, &GaeSettings { gamma: 1.0, lambda: 0.0 });
         // r = −0.1, 0.4, 0.7, 2
         assert!(
             close(&got, &[-0.1 + 2.5 - 1.0, 0.4 + 2.0 - 2.5, 0.7 + 3.0 - 2.0, 2.0 - 3.0]),
@@ -121,22 +107,14 @@ mod tests {
             at(&RETURNS, t) - 0.9 * at(&RETURNS, t + 1) + 0.9 * at(&VALUES, t + 1) - at(&VALUES, t)
         };
         let sum = |t: usize| (t..4).map(|s| 0.45f64.powi((s - t) as i32) * delta(s)).sum::<f64>();
-        assert!(close(&gae(&RETURNS, &[], &VALUES, &settings), &[sum(0), sum(1), sum(2), sum(3)]));
+        assert!(close(
+            &gae(&RETURNS, &[0.0; 4], &VALUES, &settings),
+            &[sum(0), sum(1), sum(2), sum(3)]
+        ));
     }
 
     #[test]
-    fn targets_are_taken_before_whitening() {
-        let (returns, values) =
-            (vec![RETURNS.to_vec(), vec![1.0]], vec![VALUES.to_vec(), vec![0.5]]);
-        let (advantages, targets) =
-            of_batch(&returns, &[], &values, &GaeSettings { gamma: 1.0, lambda: 1.0 });
-        assert!(close(&targets.unwrap().concat(), &returns.concat()));
-        let all = advantages.concat();
-        let square = |values: &[f64]| values.iter().map(|value| value * value).sum::<f64>();
-        assert!(
-            all.iter().sum::<f64>().abs() < 1e-12 && (square(&all) - 4.0).abs() < 1e-6,
-            "{all:?}"
-        );
+    fn one_advantage_is_not_whitened() {
         let mut alone = [vec![7.0]];
         whiten(&mut alone);
         assert_eq!(alone[0], [7.0]);

@@ -10,57 +10,55 @@
 
 use crate::{AdvantageSettings, ScaleRewards};
 
-use super::{Advantages, Baseline, mean, means, unbiased_std};
+use super::{Baseline, mean, unbiased_std};
 
 const EPSILON: f64 = 1e-4;
 
-/// The baseline of each group of a step, from the R_k of all of its completions.
+/// Returns the baseline of each group of a step, from the R_k of all of its completions.
 ///
 /// # Panics
-/// Where `num_generations` is 0.
+/// If `num_generations` is 0.
 #[must_use]
 pub fn baselines(
-    completion_means: &[f64],
+    mean_returns: &[f64],
     num_generations: usize,
     settings: &AdvantageSettings,
 ) -> Vec<Baseline> {
-    let batch = unbiased_std(completion_means);
-    let baseline = |group: &[f64]| {
+    let batch_std = unbiased_std(mean_returns);
+    let mut baselines = Vec::new();
+    for group in mean_returns.chunks(num_generations) {
         let spread = match settings.scale_rewards {
-            ScaleRewards::Batch => batch,
+            ScaleRewards::Batch => batch_std,
             ScaleRewards::Group | ScaleRewards::None => unbiased_std(group),
         };
         let scale = match settings.scale_rewards {
             ScaleRewards::Group | ScaleRewards::Batch => spread + EPSILON,
             ScaleRewards::None => 1.0,
         };
-        Baseline {
-            centre: mean(group),
-            spread,
-            scale: (spread >= settings.min_spread).then_some(scale),
-        }
-    };
-    completion_means.chunks(num_generations).map(baseline).collect()
+        let is_used = spread >= settings.min_spread;
+        baselines.push(Baseline { centre: mean(group), spread, scale: is_used.then_some(scale) });
+    }
+    baselines
 }
 
-/// Normalises `returns` (`[B][T]`, groups of `num_generations` next to each other).
+/// Returns `[B][T]` advantages of `returns`, which are `[B][T]` in groups of `num_generations` next to
+/// each other.
 ///
 /// # Panics
-/// Where `num_generations` is 0.
+/// If `num_generations` is 0.
 #[must_use]
 pub fn normalize(
     returns: &[Vec<f64>],
     num_generations: usize,
     settings: &AdvantageSettings,
-) -> Advantages {
-    let completion_means = means(returns);
-    let baselines = baselines(&completion_means, num_generations, settings);
-    let rows = returns.iter().enumerate().map(|(index, row)| {
-        let baseline = &baselines[index / num_generations];
-        row.iter().map(|value| baseline.advantage(*value)).collect()
-    });
-    let spreads: Vec<f64> = baselines.iter().map(|baseline| baseline.spread).collect();
-    Advantages::new(rows.collect(), &completion_means, &spreads)
+) -> Vec<Vec<f64>> {
+    let mean_returns: Vec<f64> = returns.iter().map(|row| mean(row)).collect();
+    let baselines = baselines(&mean_returns, num_generations, settings);
+    let mut advantages = Vec::with_capacity(returns.len());
+    for (index, row) in returns.iter().enumerate() {
+        advantages.push(baselines[index / num_generations].advantages(row));
+    }
+    advantages
 }
 
 #[cfg(test)]
@@ -73,20 +71,18 @@ mod tests {
         let advantages = normalize(&returns, 2, &AdvantageSettings::default());
         // Means 2 and 4: centre 3, standard deviation √2.
         let scale = 2f64.sqrt() + EPSILON;
-        assert!((advantages.values[0][0] + 2.0 / scale).abs() < 1e-12);
-        assert!(advantages.values[0][1].abs() < 1e-12);
-        assert!((advantages.values[1][0] - 1.0 / scale).abs() < 1e-12);
-        assert_eq!(advantages.values[3], [0.0, 0.0]);
-        assert_eq!(advantages.frac_reward_zero_std, 0.5);
-        assert_eq!(advantages.reward, 5.0);
+        assert!((advantages[0][0] + 2.0 / scale).abs() < 1e-12);
+        assert!(advantages[0][1].abs() < 1e-12);
+        assert!((advantages[1][0] - 1.0 / scale).abs() < 1e-12);
+        assert_eq!(advantages[3], [0.0, 0.0]);
     }
 
     #[test]
     fn groups_without_spread_can_be_skipped() {
         let returns = vec![vec![1.0, -1.0], vec![0.0, 0.0]];
         let kept = normalize(&returns, 2, &AdvantageSettings::default());
-        assert_eq!(kept.values[0][0], 1.0 / EPSILON);
+        assert_eq!(kept[0][0], 1.0 / EPSILON);
         let settings = AdvantageSettings { min_spread: 1e-6, ..AdvantageSettings::default() };
-        assert_eq!(normalize(&returns, 2, &settings).values[0], [0.0, 0.0]);
+        assert_eq!(normalize(&returns, 2, &settings)[0], [0.0, 0.0]);
     }
 }

@@ -6,7 +6,7 @@
 //! rloo        against the mean of the group's other completions
 //! gae         against what a critic expects, for PPO
 //! pairs       the best of a group against the worst, for DPO
-//! signs       labels that decide the signs of any of them
+//! signs       signs that a rule gives to any of them
 //! ```
 //!
 //! R_t is the return of a token, R_k the mean return of completion k over its tokens.
@@ -20,7 +20,7 @@ mod signs;
 
 use serde::Serialize;
 
-use crate::{AdvantageSettings, PartError};
+use crate::{AdvantageSettings, PartError, ScaleRewards, ScoredCompletion};
 
 pub use gae::{GaeSettings, gae, whiten};
 pub use grpo::{baselines, normalize};
@@ -30,61 +30,60 @@ pub use signs::{signed, take_signs};
 /// Spreads below this count as zero in the logged share.
 const ZERO_SPREAD: f64 = 1e-8;
 
-/// Per-token advantages of a step, with what TRL logs of them.
+/// Training signal of a step.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Signal {
+    /// Advantages of every token, for a policy gradient.
+    Advantages(Advantages),
+    /// Preferences between completions, for DPO.
+    Pairs(Vec<Pair>),
+}
+
+/// Advantages of a step.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Advantages {
-    /// `[B][T]`, one row per rollout, as long as the rollout.
+    /// `[B][T]`, one row per rollout.
     pub values: Vec<Vec<f64>>,
-    /// `[B][T]` what a critic should have expected of each token; `None` where there is no critic.
+    /// `[B][T]` targets of the critic's values; `None` without a critic.
     pub targets: Option<Vec<Vec<f64>>>,
+}
+
+/// Mean returns R_k of the completions of a step, as TRL logs them.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ReturnStats {
     /// Mean R_k over the batch.
     pub reward: f64,
-    /// Standard deviation of R_k: the mean over the groups, or the batch's where that is the scale.
+    /// Standard deviation of R_k: the mean over the groups, or the batch's if that is the scale.
     pub reward_std: f64,
-    /// Share of groups for which that deviation is zero.
+    /// Share of groups whose standard deviation is zero, 0 to 1.
     pub frac_reward_zero_std: f64,
 }
 
-impl Advantages {
-    /// `spreads` has the standard deviation of R_k for each group.
-    fn new(values: Vec<Vec<f64>>, completion_means: &[f64], spreads: &[f64]) -> Self {
-        // A completion alone has no spread to speak of.
-        let spreads = if spreads.len() == completion_means.len() { &[] } else { spreads };
-        let zero = spreads.iter().filter(|spread| **spread < ZERO_SPREAD).count();
-        Self {
-            values,
-            targets: None,
-            reward: mean(completion_means),
-            reward_std: mean(spreads),
-            frac_reward_zero_std: if spreads.is_empty() {
-                0.0
-            } else {
-                zero as f64 / spreads.len() as f64
-            },
-        }
-    }
-}
-
-/// What the returns of a completion are measured against.
+/// Baseline of a completion's returns.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Baseline {
-    /// What is taken off: GRPO's is the mean R_k of the group.
+    /// Subtracted from every return: GRPO's is the mean R_k of the group.
     pub centre: f64,
-    /// Standard deviation of R_k: the group's, or the batch's where that is the scale.
+    /// Standard deviation of R_k: the group's, or the batch's if that is the scale.
     pub spread: f64,
-    /// What centred returns are divided by; `None` where the group is skipped.
+    /// Divisor of the centred returns; `None`: the group is skipped.
     pub scale: Option<f64>,
 }
 
 impl Baseline {
-    /// The advantage of a token with this return.
+    /// Returns the advantage of a token with this return.
     #[must_use]
     pub fn advantage(&self, token_return: f64) -> f64 {
         self.scale.map_or(0.0, |scale| (token_return - self.centre) / scale)
     }
+
+    /// Returns the advantages of a completion's tokens.
+    fn advantages(&self, returns: &[f64]) -> Vec<f64> {
+        returns.iter().map(|token_return| self.advantage(*token_return)).collect()
+    }
 }
 
-/// How returns become advantages.
+/// Estimator of advantages.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Estimator {
     /// See [`normalize`].
@@ -95,8 +94,7 @@ pub enum Estimator {
     Rloo,
     /// See [`gae()`]; whitened over the batch.
     Gae(GaeSettings),
-    /// 1 for every token of a group's best completion, −1 for those of its worst, 0 elsewhere: see
-    /// [`pairs()`].
+    /// No advantages, but the best of each group against the worst: see [`pairs()`].
     Pairs,
 }
 
@@ -107,121 +105,152 @@ impl Default for Estimator {
 }
 
 impl Estimator {
-    /// The advantages of `returns` (`[B][T]`, groups of `num_generations` next to each other).
-    /// `points` are what of it tokens earned by themselves, or empty; `values` are what a critic
-    /// expected of each token.
+    /// Returns the training signal of completions, in groups of `num_generations` next to each other.
+    /// `values` are the critic's, `[B][T]`.
     ///
     /// # Errors
-    /// [`Self::Gae`] without `values`, or with some of another shape. Token rewards (`points`) with a baseline of the group or the batch:
-    /// without a reward-to-go such a reward would reach its own token alone, while it raises the
-    /// baseline of all others.
+    /// - [`Self::Gae`] without `values`, or with some of another shape.
+    /// - Token rewards with a baseline of the group or the batch: without a reward-to-go such a
+    ///   reward would reach its own token alone, while it raises the baseline of all others.
+    /// - Signs for [`Self::Pairs`]: a pair compares whole completions.
     ///
     /// # Panics
-    /// Where `num_generations` is 0.
-    pub fn advantages(
+    /// If `num_generations` is 0.
+    pub fn signal(
         &self,
-        returns: &[Vec<f64>],
-        points: &[Vec<f64>],
+        completions: &[ScoredCompletion],
         values: Option<&[Vec<f64>]>,
         num_generations: usize,
-    ) -> Result<Advantages, PartError> {
-        let compares_tokens = matches!(self, Self::Grpo(_) | Self::Reinforce | Self::Rloo);
-        if compares_tokens && points.iter().flatten().any(|&reward| reward != 0.0) {
-            return Err("the rule rewards single tokens, which only PPO's advantages (GAE) lead back to the tokens before them: set \
-                        `update.algorithm = \"ppo\"`"
-                .into());
+    ) -> Result<Signal, PartError> {
+        self.check(completions)?;
+        let mean_returns = mean_returns(completions);
+        if *self == Self::Pairs {
+            return Ok(Signal::Pairs(pairs(&mean_returns, num_generations)));
         }
-        let completion_means = means(returns);
-        let spreads: Vec<f64> =
-            completion_means.chunks(num_generations).map(unbiased_std).collect();
-        let (advantages, targets) = match self {
-            Self::Grpo(settings) => return Ok(normalize(returns, num_generations, settings)),
-            Self::Reinforce => {
-                (measured(returns, &reinforce::baselines(&completion_means, num_generations)), None)
-            }
-            Self::Rloo => {
-                (measured(returns, &rloo::baselines(&completion_means, num_generations)), None)
-            }
-            Self::Gae(settings) => {
-                let values = values
-                    .filter(|values| values.iter().map(Vec::len).eq(returns.iter().map(Vec::len)));
-                let values = values
-                    .ok_or("the policy has no critic that says what it expects of each token")?;
-                gae::of_batch(returns, points, values, settings)
-            }
-            Self::Pairs => {
-                (pairs::signs(returns, &pairs(&completion_means, num_generations)), None)
-            }
+        let mut advantages = match self.baselines(&mean_returns, num_generations) {
+            Some(baselines) => subtract_baselines(completions, &baselines),
+            None => self.generalized(completions, values)?,
         };
-        Ok(Advantages { targets, ..Advantages::new(advantages, &completion_means, &spreads) })
+        for (completion, values) in completions.iter().zip(&mut advantages.values) {
+            take_signs(values, &completion.advantage_signs);
+        }
+        Ok(Signal::Advantages(advantages))
     }
 
-    /// What each completion is measured against, from the R_k of all of a step; `None` where its
-    /// returns alone do not say.
+    /// Refuses rewards that the estimator cannot pass on.
+    fn check(&self, completions: &[ScoredCompletion]) -> Result<(), PartError> {
+        let has_token_rewards =
+            completions.iter().any(|one| one.token_rewards.iter().any(|&reward| reward != 0.0));
+        if has_token_rewards && matches!(self, Self::Grpo(_) | Self::Reinforce | Self::Rloo) {
+            return Err("the rule rewards single tokens, which only PPO's advantages (GAE) lead \
+                        back to the tokens before them: set `update.algorithm = \"ppo\"`"
+                .into());
+        }
+        if *self == Self::Pairs && completions.iter().any(ScoredCompletion::has_signs) {
+            return Err("the rule labels sentences, and DPO prefers whole completions: choose \
+                        another `update.algorithm`"
+                .into());
+        }
+        Ok(())
+    }
+
+    /// Returns whitened advantages of GAE, and the critic's targets V + A before whitening.
+    fn generalized(
+        &self,
+        completions: &[ScoredCompletion],
+        values: Option<&[Vec<f64>]>,
+    ) -> Result<Advantages, PartError> {
+        const NO_CRITIC: &str = "the policy has no critic that says what it expects of each token";
+        let (Self::Gae(settings), Some(values)) = (self, values) else {
+            return Err(NO_CRITIC.into());
+        };
+        if values.len() != completions.len() {
+            return Err(NO_CRITIC.into());
+        }
+        let mut advantages = Vec::with_capacity(completions.len());
+        let mut targets = Vec::with_capacity(completions.len());
+        for (completion, values) in completions.iter().zip(values) {
+            if values.len() != completion.returns.len() {
+                return Err(NO_CRITIC.into());
+            }
+            let own = gae(&completion.returns, &completion.token_rewards, values, settings);
+            targets.push(own.iter().zip(values).map(|(a, v)| a + v).collect());
+            advantages.push(own);
+        }
+        whiten(&mut advantages);
+        Ok(Advantages { values: advantages, targets: Some(targets) })
+    }
+
+    /// Returns the baseline of each completion, from the R_k of all of a step; `None` if returns
+    /// alone do not give it.
     ///
     /// # Panics
-    /// Where `num_generations` is 0.
+    /// If `num_generations` is 0.
     #[must_use]
-    pub fn baselines(
-        &self,
-        completion_means: &[f64],
-        num_generations: usize,
-    ) -> Option<Vec<Baseline>> {
+    pub fn baselines(&self, mean_returns: &[f64], num_generations: usize) -> Option<Vec<Baseline>> {
         match self {
             Self::Grpo(settings) => {
-                let of_groups = baselines(completion_means, num_generations, settings);
-                Some(
-                    (0..completion_means.len())
-                        .map(|index| of_groups[index / num_generations])
-                        .collect(),
-                )
+                let of_groups = baselines(mean_returns, num_generations, settings);
+                let of_completion = |index: usize| of_groups[index / num_generations];
+                Some((0..mean_returns.len()).map(of_completion).collect())
             }
-            Self::Reinforce => Some(reinforce::baselines(completion_means, num_generations)),
-            Self::Rloo => Some(rloo::baselines(completion_means, num_generations)),
+            Self::Reinforce => Some(reinforce::baselines(mean_returns, num_generations)),
+            Self::Rloo => Some(rloo::baselines(mean_returns, num_generations)),
             Self::Gae(_) | Self::Pairs => None,
         }
     }
 
-    /// Advantages with the signs of their labels (`[B][T]`): see [`take_signs`].
+    /// Returns the statistics of R_k.
     ///
-    /// # Errors
-    /// [`Self::Pairs`] with a label: what is chosen or rejected is a whole completion.
-    pub fn with_signs(
+    /// # Panics
+    /// If `num_generations` is 0.
+    #[must_use]
+    pub fn return_stats(
         &self,
-        mut advantages: Advantages,
-        labels: &[Vec<i8>],
-    ) -> Result<Advantages, PartError> {
-        if *self == Self::Pairs && labels.iter().flatten().any(|&label| label != 0) {
-            return Err(
-                "the rule labels sentences, and DPO prefers whole completions: choose another `update.algorithm`"
-                    .into(),
-            );
+        completions: &[ScoredCompletion],
+        num_generations: usize,
+    ) -> ReturnStats {
+        let mean_returns = mean_returns(completions);
+        let mut spreads = Vec::new();
+        if num_generations > 1 {
+            for group in mean_returns.chunks(num_generations) {
+                spreads.push(unbiased_std(group));
+            }
         }
-        take_signs(&mut advantages.values, labels);
-        Ok(advantages)
+        if let Self::Grpo(AdvantageSettings { scale_rewards: ScaleRewards::Batch, .. }) = self {
+            spreads.fill(unbiased_std(&mean_returns));
+        }
+        let zero = spreads.iter().filter(|spread| **spread < ZERO_SPREAD).count();
+        ReturnStats {
+            reward: mean(&mean_returns),
+            reward_std: mean(&spreads),
+            frac_reward_zero_std: zero as f64 / spreads.len().max(1) as f64,
+        }
     }
 
-    /// Completions that a group has at least.
+    /// Returns the minimum number of completions of a group.
     #[must_use]
     pub fn least_generations(&self) -> usize {
         match self {
-            Self::Grpo(_) | Self::Rloo | Self::Pairs => 2, // a completion alone has nothing to be compared with
+            // A completion alone has nothing to be compared with.
+            Self::Grpo(_) | Self::Rloo | Self::Pairs => 2,
             Self::Reinforce | Self::Gae(_) => 1,
         }
     }
 }
 
-/// Every token's return against the baseline of its completion.
-fn measured(returns: &[Vec<f64>], baselines: &[Baseline]) -> Vec<Vec<f64>> {
-    let row = |(row, baseline): (&Vec<f64>, &Baseline)| {
-        row.iter().map(|value| baseline.advantage(*value)).collect()
-    };
-    returns.iter().zip(baselines).map(row).collect()
+/// Returns every token's return against the baseline of its completion.
+fn subtract_baselines(completions: &[ScoredCompletion], baselines: &[Baseline]) -> Advantages {
+    let mut values = Vec::with_capacity(completions.len());
+    for (completion, baseline) in completions.iter().zip(baselines) {
+        values.push(baseline.advantages(&completion.returns));
+    }
+    Advantages { values, targets: None }
 }
 
-/// R_k of each completion.
-fn means(returns: &[Vec<f64>]) -> Vec<f64> {
-    returns.iter().map(|row| mean(row)).collect()
+/// Returns R_k of each completion.
+fn mean_returns(completions: &[ScoredCompletion]) -> Vec<f64> {
+    completions.iter().map(|completion| mean(&completion.returns)).collect()
 }
 
 /// 0 for no values.
@@ -244,83 +273,94 @@ mod tests {
     use super::*;
 
     /// Two groups of two; R_k are 2, 4, 7 and 7.
-    fn returns() -> Vec<Vec<f64>> {
-        vec![vec![1.0, 3.0], vec![4.0], vec![7.0], vec![7.0, 7.0]]
+    fn completions() -> Vec<ScoredCompletion> {
+        let returns = [vec![1.0, 3.0], vec![4.0], vec![7.0], vec![7.0, 7.0]];
+        let mut completions = Vec::new();
+        for returns in returns {
+            let token_rewards = vec![0.0; returns.len()];
+            completions.push(ScoredCompletion { returns, token_rewards, ..Default::default() });
+        }
+        completions
+    }
+
+    fn with_token_reward() -> Vec<ScoredCompletion> {
+        let mut completions = completions();
+        completions[0].token_rewards[1] = 0.5;
+        completions
+    }
+
+    fn critic() -> Vec<Vec<f64>> {
+        completions().into_iter().map(|completion| completion.token_rewards).collect()
     }
 
     fn values(estimator: &Estimator) -> Vec<Vec<f64>> {
-        estimator.advantages(&returns(), &[], None, 2).unwrap().values
+        match estimator.signal(&completions(), None, 2).unwrap() {
+            Signal::Advantages(advantages) => advantages.values,
+            Signal::Pairs(pairs) => panic!("{pairs:?}"),
+        }
     }
 
     #[test]
     fn each_algorithm_has_its_baseline() {
-        assert_eq!(
-            Estimator::default().advantages(&returns(), &[], None, 2).unwrap(),
-            normalize(&returns(), 2, &AdvantageSettings::default())
-        );
-        assert_eq!(
-            values(&Estimator::Reinforce),
-            [vec![-4.0, -2.0], vec![-1.0], vec![2.0], vec![2.0, 2.0]]
-        );
-        assert_eq!(
-            values(&Estimator::Rloo),
-            [vec![-3.0, -1.0], vec![2.0], vec![0.0], vec![0.0, 0.0]]
-        );
-        assert_eq!(
-            values(&Estimator::Pairs),
-            [vec![-1.0, -1.0], vec![1.0], vec![0.0], vec![0.0, 0.0]]
-        );
+        let returns: Vec<Vec<f64>> = completions().into_iter().map(|one| one.returns).collect();
+        let normalized = normalize(&returns, 2, &AdvantageSettings::default());
+        assert_eq!(values(&Estimator::default()), normalized);
+        let against_batch = [vec![-4.0, -2.0], vec![-1.0], vec![2.0], vec![2.0, 2.0]];
+        assert_eq!(values(&Estimator::Reinforce), against_batch);
+        let against_others = [vec![-3.0, -1.0], vec![2.0], vec![0.0], vec![0.0, 0.0]];
+        assert_eq!(values(&Estimator::Rloo), against_others);
+        let pairs = Estimator::Pairs.signal(&completions(), None, 2).unwrap();
+        assert_eq!(pairs, Signal::Pairs(vec![Pair { chosen: 1, rejected: 0 }]));
     }
 
     #[test]
     fn token_rewards_need_a_reward_to_go() {
-        let of_one_token = [vec![0.0, 0.5], vec![0.0], vec![0.0], vec![0.0, 0.0]];
+        let completions = with_token_reward();
         for estimator in [Estimator::default(), Estimator::Reinforce, Estimator::Rloo] {
-            let refused =
-                estimator.advantages(&returns(), &of_one_token, None, 2).unwrap_err().to_string();
+            let refused = estimator.signal(&completions, None, 2).unwrap_err().to_string();
             assert!(refused.contains("set `update.algorithm = \"ppo\"`"), "{refused}");
-            let none: Vec<Vec<f64>> = of_one_token.iter().map(|row| vec![0.0; row.len()]).collect();
-            assert!(
-                estimator.advantages(&returns(), &none, None, 2).is_ok(),
-                "a rule of sentences has none"
-            );
         }
-        let critic: Vec<Vec<f64>> = returns().iter().map(|row| vec![0.0; row.len()]).collect();
         let gae = Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 1.0 });
-        assert!(gae.advantages(&returns(), &of_one_token, Some(&critic), 2).is_ok());
+        assert!(gae.signal(&completions, Some(&critic()), 2).is_ok());
         // A pair compares whole completions.
-        assert!(Estimator::Pairs.advantages(&returns(), &of_one_token, None, 2).is_ok());
+        assert!(Estimator::Pairs.signal(&completions, None, 2).is_ok());
     }
 
     #[test]
-    fn all_of_them_log_the_same_spread() {
+    fn all_estimators_log_the_same_spread() {
         for estimator in
             [Estimator::default(), Estimator::Reinforce, Estimator::Rloo, Estimator::Pairs]
         {
-            let Advantages { reward, reward_std, frac_reward_zero_std, .. } =
-                estimator.advantages(&returns(), &[], None, 2).unwrap();
-            assert_eq!((reward, reward_std, frac_reward_zero_std), (5.0, 2f64.sqrt() / 2.0, 0.5));
+            let stats = estimator.return_stats(&completions(), 2);
+            assert_eq!((stats.reward, stats.frac_reward_zero_std), (5.0, 0.5));
+            assert_eq!(stats.reward_std, 2f64.sqrt() / 2.0);
         }
+        let settings =
+            AdvantageSettings { scale_rewards: ScaleRewards::Batch, ..Default::default() };
+        let stats = Estimator::Grpo(settings).return_stats(&completions(), 2);
+        assert_eq!((stats.reward_std, stats.frac_reward_zero_std), (6f64.sqrt(), 0.0));
+        assert_eq!(Estimator::Reinforce.return_stats(&completions(), 1).frac_reward_zero_std, 0.0);
     }
 
     #[test]
-    fn baselines_are_those_that_the_advantages_are_measured_against() {
-        for estimator in [Estimator::default(), Estimator::Reinforce, Estimator::Rloo] {
-            let baselines = estimator.baselines(&means(&returns()), 2).unwrap();
-            assert_eq!(measured(&returns(), &baselines), values(&estimator));
-        }
-        assert_eq!(Estimator::Pairs.baselines(&means(&returns()), 2), None);
-    }
-
-    #[test]
-    fn a_critic_that_says_nothing_is_an_error() {
+    fn gae_needs_a_critic() {
         let estimator = Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 0.95 });
-        let error = estimator.advantages(&returns(), &[], None, 2).unwrap_err();
+        let error = estimator.signal(&completions(), None, 2).unwrap_err();
         assert!(error.to_string().contains("no critic"), "{error}");
-        assert!(
-            estimator.advantages(&returns(), &[], Some(&[vec![0.0]]), 2).is_err(),
-            "another shape"
-        );
-        assert!(estimator.advantages(&returns(), &[], Some(&returns()), 2).is_ok());
+        assert!(estimator.signal(&completions(), Some(&[vec![0.0]]), 2).is_err(), "another shape");
+        assert!(estimator.signal(&completions(), Some(&critic()), 2).is_ok());
+    }
+
+    #[test]
+    fn critic_targets_are_taken_before_whitening() {
+        let estimator = Estimator::Gae(GaeSettings { gamma: 1.0, lambda: 1.0 });
+        let signal = estimator.signal(&completions(), Some(&critic()), 2).unwrap();
+        let Signal::Advantages(advantages) = signal else { panic!("{signal:?}") };
+        let returns: Vec<Vec<f64>> = completions().into_iter().map(|one| one.returns).collect();
+        assert_eq!(advantages.targets.unwrap(), returns, "with λ = 1 a target is the return");
+        let values = advantages.values.concat();
+        let square: f64 = values.iter().map(|value| value * value).sum();
+        assert!(values.iter().sum::<f64>().abs() < 1e-12, "{values:?}");
+        assert!((square - 5.0).abs() < 1e-6, "variance 1 of six tokens: {values:?}");
     }
 }

@@ -10,11 +10,13 @@
 
 use super::{Baseline, mean, unbiased_std};
 
-/// One per completion. The spread is its group's, for the logs.
-pub(super) fn baselines(completion_means: &[f64], num_generations: usize) -> Vec<Baseline> {
-    let centre = mean(completion_means);
-    let of_group = |group: &[f64]| {
-        vec![Baseline { centre, spread: unbiased_std(group), scale: Some(1.0) }; group.len()]
-    };
-    completion_means.chunks(num_generations).flat_map(of_group).collect()
+/// Returns one baseline per completion. The spread is its group's, for the logs.
+pub(super) fn baselines(mean_returns: &[f64], num_generations: usize) -> Vec<Baseline> {
+    let centre = mean(mean_returns);
+    let mut baselines = Vec::with_capacity(mean_returns.len());
+    for group in mean_returns.chunks(num_generations) {
+        let baseline = Baseline { centre, spread: unbiased_std(group), scale: Some(1.0) };
+        baselines.extend(vec![baseline; group.len()]);
+    }
+    baselines
 }

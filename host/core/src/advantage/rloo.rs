@@ -9,19 +9,20 @@
 
 use super::{Baseline, unbiased_std};
 
-/// One per completion; one that is alone in its group is measured against itself. The spread is the
+/// Returns one baseline per completion; one that is alone in its group is its own. The spread is the
 /// group's, for the logs.
-pub(super) fn baselines(completion_means: &[f64], num_generations: usize) -> Vec<Baseline> {
-    let of_group = |group: &[f64]| {
-        let (sum, spread) = (group.iter().sum::<f64>(), unbiased_std(group));
+pub(super) fn baselines(mean_returns: &[f64], num_generations: usize) -> Vec<Baseline> {
+    let mut baselines = Vec::with_capacity(mean_returns.len());
+    for group in mean_returns.chunks(num_generations) {
+        let sum: f64 = group.iter().sum();
+        let spread = unbiased_std(group);
         let others = (group.len() - 1) as f64;
-        let centre = move |own: f64| if others == 0.0 { own } else { (sum - own) / others };
-        group
-            .iter()
-            .map(|own| Baseline { centre: centre(*own), spread, scale: Some(1.0) })
-            .collect::<Vec<_>>()
-    };
-    completion_means.chunks(num_generations).flat_map(of_group).collect()
+        for own in group {
+            let centre = if others == 0.0 { *own } else { (sum - own) / others };
+            baselines.push(Baseline { centre, spread, scale: Some(1.0) });
+        }
+    }
+    baselines
 }
 
 #[cfg(test)]

@@ -44,15 +44,14 @@ fn learned(
     values: &[Vec<f64>],
     settings: &LearnSettings,
 ) -> Gradient {
-    let advantages = &Advantages { values: values.to_vec(), ..Advantages::default() };
-    let objective = Objective::of(settings.algorithm);
-    gradient(
-        model,
-        prepared,
-        0,
-        &Lesson { objective, advantages, settings, temperature: 0.8, critic: None },
-    )
-    .unwrap()
+    let advantages = Advantages { values: values.to_vec(), ..Advantages::default() };
+    let signs: Vec<f64> = values.iter().map(|row| row.first().copied().unwrap_or(0.0)).collect();
+    let objective = match settings.algorithm {
+        Algorithm::Dpo => Objective::Preference(&signs),
+        _ => Objective::Clipped(&advantages),
+    };
+    let lesson = Lesson { objective, settings, temperature: 0.8, critic: None };
+    gradient(model, prepared, 0, &lesson).unwrap()
 }
 
 fn rows<'a>(prompts: &'a [Vec<u32>], rollouts: &'a [Rollout]) -> Vec<Row<'a>> {
@@ -172,9 +171,9 @@ fn with_critic(
     let mut prepared =
         prepare(model, Some(critic), &rows(&prompts, &rollouts), settings, 0.8, 10).unwrap();
     let targets = vec![vec![1.0, 0.5, 0.0, -1.0], vec![2.0, 2.0], vec![0.5, 1.0, 3.0], vec![]];
-    let advantages = &Advantages { values, targets: Some(targets), ..Advantages::default() };
-    let (objective, critic) = (Objective::Clipped, Some(critic));
-    let lesson = Lesson { objective, advantages, settings, temperature: 0.8, critic };
+    let advantages = &Advantages { values, targets: Some(targets) };
+    let objective = Objective::Clipped(advantages);
+    let lesson = Lesson { objective, settings, temperature: 0.8, critic: Some(critic) };
     let gradient = gradient(model, &mut prepared, 0, &lesson).unwrap();
     (prepared, gradient)
 }
@@ -293,10 +292,9 @@ fn a_mini_batch_is_an_update_on_its_rows_alone() {
     }
     let sampled = LearnSettings { old_log_probs: OldLogProbs::Sampled, ..whole };
     let advantages = &Advantages { values: values.clone(), ..Advantages::default() };
-    let objective = Objective::Clipped;
+    let objective = Objective::Clipped(advantages);
     for (mini_batch, own) in [0..2, 2..4].into_iter().enumerate() {
-        let lesson =
-            Lesson { objective, advantages, settings: &parts, temperature: 0.8, critic: None };
+        let lesson = Lesson { objective, settings: &parts, temperature: 0.8, critic: None };
         let part = gradient(&mut model, &mut prepared, mini_batch, &lesson).unwrap();
         let alone = (prompts.clone(), noted[own.clone()].to_vec(), values[own].to_vec());
         let expected = run(&mut model, &alone, &sampled);

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use corver_core::{
-    AdvantageSettings, Algorithm, Demonstration, Estimator, Learner, Sampler, Sampling, Student,
+    AdvantageSettings, Algorithm, Demonstration, Estimator, Learner, Sampler, Sampling,
+    ScoredCompletion, Signal, TrainingBatch,
 };
 use corver_learn::{
     AdamWSettings, LearnSettings, LoraSettings, LossSettings, LossType, Model, Policy, Precision,
@@ -50,13 +51,31 @@ fn policy(folder: &Path, algorithm: Algorithm) -> Policy {
 fn on_samples(folder: &Path, algorithm: Algorithm) -> Value {
     let mut policy = policy(folder, algorithm);
     let sampling = Sampling { num_generations: 4, max_completion_length: 9, ..Sampling::default() };
-    let rollouts = policy.sample(&questions(), &sampling, 5).unwrap();
+    let rollouts = policy.sample(&questions(), &sampling, 5, &mut |_, _| ()).unwrap();
     let reward = |n: usize| ((n * 5) % 11) as f64 / 4.0 - 1.2;
     let returns: Vec<Vec<f64>> =
         rollouts.iter().enumerate().map(|(n, r)| vec![reward(n); r.tokens.len()]).collect();
     let estimator = Estimator::of(policy.settings(), AdvantageSettings::default());
-    let advantages = estimator.advantages(&returns, &[], None, sampling.num_generations).unwrap();
-    let report = policy.update(&rollouts, &advantages).unwrap();
+    let mut completions = Vec::new();
+    for returns in returns {
+        let token_rewards = vec![0.0; returns.len()];
+        completions.push(ScoredCompletion { returns, token_rewards, ..Default::default() });
+    }
+    let signal = estimator.signal(&completions, None, sampling.num_generations).unwrap();
+    let batch = TrainingBatch { questions: &questions(), sampling: &sampling, rollouts: &rollouts };
+    let report = policy.update(&batch, &signal).unwrap();
+    // The peer's DPO reads which completions are chosen off the signs of their advantages.
+    let mut advantages: Vec<Vec<f64>> =
+        rollouts.iter().map(|rollout| vec![0.0; rollout.tokens.len()]).collect();
+    match signal {
+        Signal::Advantages(of_tokens) => advantages = of_tokens.values,
+        Signal::Pairs(pairs) => {
+            for pair in pairs {
+                advantages[pair.chosen].fill(1.0);
+                advantages[pair.rejected].fill(-1.0);
+            }
+        }
+    }
     policy.model().save_adapter(&folder.join("after")).unwrap();
     let prompt = |question: &corver_core::Question| {
         policy.tokenizer().prompt(None, &question.question).unwrap()
@@ -64,7 +83,7 @@ fn on_samples(folder: &Path, algorithm: Algorithm) -> Value {
     let prompts: Vec<Vec<u32>> = questions().iter().map(prompt).collect();
     json!({
         "algorithm": algorithm, "settings": policy.settings(), "prompts": prompts, "report": report,
-        "rollouts": written(&rollouts, &advantages.values), "max_completion_length": sampling.max_completion_length,
+        "rollouts": written(&rollouts, &advantages), "max_completion_length": sampling.max_completion_length,
     })
 }
 

@@ -7,7 +7,9 @@ mod algorithms;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use corver_core::{Advantages, Learner, Question, Rollout, Sampler, Sampling};
+use corver_core::{
+    Advantages, Learner, Question, Rollout, Sampler, Sampling, Signal, TrainingBatch,
+};
 use corver_learn::{
     AdamWSettings, ImportanceLevel, LearnSettings, LoraSettings, LossSettings, LossType, Model,
     Policy, Precision,
@@ -122,9 +124,9 @@ fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precisio
     stir(&model);
     model.save_adapter(&folder.join("before")).unwrap();
     let mut policy = Policy::new(model, ChatTokenizer::load(folder).unwrap(), settings, 1).unwrap();
-    let greedy = policy.sample(&questions(), &Sampling::greedy(12), 0).unwrap();
+    let greedy = policy.sample(&questions(), &Sampling::greedy(12), 0, &mut |_, _| ()).unwrap();
     let sampling = Sampling { num_generations: 4, max_completion_length: 9, ..Sampling::default() };
-    let rollouts = policy.sample(&questions(), &sampling, 5).unwrap();
+    let rollouts = policy.sample(&questions(), &sampling, 5, &mut |_, _| ()).unwrap();
     let advantage = |n: usize, t: usize| ((n * 5 + t * 3) % 11) as f64 / 4.0 - 1.2;
     let values: Vec<Vec<f64>> = rollouts
         .iter()
@@ -132,7 +134,8 @@ fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precisio
         .map(|(n, r)| (0..r.tokens.len()).map(|t| advantage(n, t)).collect())
         .collect();
     let advantages = Advantages { values: values.clone(), ..Advantages::default() };
-    let report = policy.update(&rollouts, &advantages).unwrap();
+    let batch = TrainingBatch { questions: &questions(), sampling: &sampling, rollouts: &rollouts };
+    let report = policy.update(&batch, &Signal::Advantages(advantages)).unwrap();
     policy.model().save_adapter(&folder.join("after")).unwrap();
     let prompts: Vec<Vec<u32>> = questions()
         .iter()

@@ -70,9 +70,11 @@ impl ScoreMetrics {
     }
 
     pub(super) fn scored(&self, scored: &Scored) {
-        self.batches.observe(scored.traces.len() as f64);
-        self.completions.inc_by(scored.traces.len() as u64);
-        self.sentences.inc_by(scored.traces.iter().map(|trace| trace.sentences.len() as u64).sum());
+        self.batches.observe(scored.completions.len() as f64);
+        self.completions.inc_by(scored.completions.len() as u64);
+        for completion in &scored.completions {
+            self.sentences.inc_by(completion.trace.sentences.len() as u64);
+        }
         let StageSeconds { extract, rule, reward, .. } = scored.seconds;
         let Tallies { count, nli, chat, passages, .. } = scored.asked;
         let stages = [

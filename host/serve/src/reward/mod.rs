@@ -16,7 +16,7 @@ mod worker;
 use std::ops::Range;
 
 use corver_core::sentence::split_sentences;
-use corver_core::{Question, Rollout, Trace};
+use corver_core::{Question, Rollout};
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
@@ -34,23 +34,6 @@ struct Completion {
     /// `[T]` characters of `text`, where the client has told its tokens; else each character stands
     /// for one.
     tokens: Option<Vec<Option<Range<usize>>>>,
-}
-
-/// What a completion earned.
-struct Paid {
-    /// `[T]`.
-    returns: Vec<f64>,
-    /// `[T]` the signs that the advantages are to take, 1 or −1; 0 where there is none.
-    labels: Vec<i8>,
-    trace: Trace,
-}
-
-impl Paid {
-    /// Whether the rule labelled a sentence, so that the returns are not all there is to its
-    /// reward.
-    fn is_labelled(&self) -> bool {
-        self.labels.iter().any(|label| *label != 0)
-    }
 }
 
 impl Completion {

@@ -4,12 +4,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use corver_core::question::Answers;
-use corver_core::{Explained, Question, RewardSettings};
+use corver_core::{Explained, Question, RewardSettings, ScoredCompletion};
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::queue::WhenFull;
-use super::{Completion, Paid, Queue, compute, read};
+use super::{Completion, Queue, compute, read};
 use crate::{Refusal, Reply, Route};
 
 const FORM: &str = r#"{"completions": [{"question", "answers", "title", "evidence", "completion", "tokens"}]}, where "title", "evidence" (a list of texts) and "tokens" may be left out; tokens are the characters of each token, as [[start, end], null, …]"#;
@@ -83,11 +83,11 @@ async fn answer<S: Send + 'static>(queue: Arc<Queue<S>>, body: Bytes) -> Result<
 }
 
 impl<'a> Score<'a> {
-    fn of(paid: &'a Paid, has_tokens: bool, settings: &RewardSettings) -> Self {
+    fn of(scored: &'a ScoredCompletion, has_tokens: bool, settings: &RewardSettings) -> Self {
         Self {
-            explained: Explained::of(&paid.trace, settings),
-            returns: has_tokens.then_some(&paid.returns),
-            labels: (has_tokens && paid.is_labelled()).then_some(&paid.labels),
+            explained: Explained::of(&scored.trace, settings),
+            returns: has_tokens.then_some(&scored.returns),
+            labels: (has_tokens && scored.has_signs()).then_some(&scored.advantage_signs),
         }
     }
 }

@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use corver_core::golds::{asked, golds};
-use corver_core::{Question, ReturnParts, RewardSettings};
+use corver_core::{Question, ReturnParts, RewardSettings, ScoredCompletion};
 use corver_pretrained::transcript;
 use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::queue::{Unanswered, WhenFull};
-use super::{Completion, Paid, Queue, QueueLimits, read};
+use super::{Completion, Queue, QueueLimits, read};
 use crate::{Refusal, Reply, Route};
 
 const LABELLED: &str = "the rule labels sentences, which OpenRLHF cannot apply to the advantages of their tokens; use another rule or another trainer";
@@ -106,7 +106,7 @@ async fn answer<S: Send + 'static>(
         }
         scored => Some(scored?),
     };
-    if scored.iter().flatten().any(Paid::is_labelled) {
+    if scored.iter().flatten().any(ScoredCompletion::has_signs) {
         return Err(Refusal::failed(LABELLED));
     }
     let mut paid = scored.into_iter().flatten();
@@ -164,7 +164,7 @@ fn no_response(index: usize) -> Refusal {
 }
 
 impl Figures {
-    fn of(Paid { trace, .. }: &Paid, settings: &RewardSettings) -> Self {
+    fn of(ScoredCompletion { trace, .. }: &ScoredCompletion, settings: &RewardSettings) -> Self {
         let parts = ReturnParts::of(trace, settings);
         Self {
             reward: trace.mean_return,

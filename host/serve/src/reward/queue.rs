@@ -4,7 +4,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use corver_core::RewardSettings;
+use corver_core::{RewardSettings, ScoredCompletion};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::metrics::ScoreMetrics;
 use super::worker::{Job, ScoreFn, Task, Worker};
-use super::{Completion, Paid, compute, read};
+use super::{Completion, compute, read};
 use crate::{Health, Metrics, Refusal, Reply, Route, ServeError};
 
 /// What may wait, and for how long.
@@ -174,7 +174,7 @@ impl<S: Send + 'static> Queue<S> {
         &self,
         completions: Vec<Completion>,
         when_full: WhenFull,
-    ) -> Result<Vec<Paid>, Unanswered> {
+    ) -> Result<Vec<ScoredCompletion>, Unanswered> {
         let (asked, most) = (completions.len(), self.limits.batch);
         if asked > most {
             return Err(Refusal::too_large(format!(

@@ -1,11 +1,11 @@
 //! The thread that scores: it takes all that waits, up to a batch, and never waits for more.
 
-use corver_core::{Question, Rollout, Scored, StepError, with_causes};
+use corver_core::{Question, Rollout, Scored, ScoredCompletion, StepError, with_causes};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::Completion;
 use super::metrics::{ScoreMetrics, Waiting};
-use super::{Completion, Paid};
 
 /// Bytes and tokens of a batch of several requests: each takes 24 bytes while it is scored.
 const BATCH_SIZE: usize = 8 << 20;
@@ -24,7 +24,7 @@ pub(super) enum Task<S> {
 /// One request.
 pub(super) struct Job {
     pub(super) completions: Vec<Completion>,
-    pub(super) answer: oneshot::Sender<Result<Vec<Paid>, String>>,
+    pub(super) answer: oneshot::Sender<Result<Vec<ScoredCompletion>, String>>,
     /// Until it is taken out of the queue.
     pub(super) waiting: Option<Waiting>,
     /// Until it is answered.
@@ -90,7 +90,7 @@ impl<S> Worker<S> {
     }
 
     /// What the completions of each request earned.
-    fn score(&mut self, jobs: &[Job]) -> Result<Vec<Vec<Paid>>, String> {
+    fn score(&mut self, jobs: &[Job]) -> Result<Vec<Vec<ScoredCompletion>>, String> {
         let all = || jobs.iter().flat_map(|job| &job.completions);
         let questions: Vec<Question> = all().map(|one| one.question.clone()).collect();
         let rollouts: Vec<Rollout> =
@@ -100,13 +100,18 @@ impl<S> Worker<S> {
         }
         let scored = (self.score)(&mut self.scorer, &rollouts, &questions)
             .map_err(|error| with_causes(&error))?;
-        if scored.returns.iter().flatten().any(|value| !value.is_finite()) {
-            return Err("a return is not a finite number".to_owned());
+        for completion in &scored.completions {
+            if completion.returns.iter().any(|value| !value.is_finite()) {
+                return Err("a return is not a finite number".to_owned());
+            }
         }
         self.metrics.scored(&scored);
-        let all = scored.returns.into_iter().zip(scored.labels).zip(scored.traces);
-        let mut paid = all.map(|((returns, labels), trace)| Paid { returns, labels, trace });
-        Ok(jobs.iter().map(|job| paid.by_ref().take(job.completions.len()).collect()).collect())
+        let mut completions = scored.completions.into_iter();
+        let mut by_job = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            by_job.push(completions.by_ref().take(job.completions.len()).collect());
+        }
+        Ok(by_job)
     }
 
     fn fail(&self, job: Job, error: &str) {
@@ -123,7 +128,7 @@ impl Job {
     }
 
     /// Answers, and gives back its places in the queue.
-    fn end(self, result: Result<Vec<Paid>, String>) {
+    fn end(self, result: Result<Vec<ScoredCompletion>, String>) {
         let _ = self.answer.send(result); // its client may have left
     }
 }

@@ -106,7 +106,8 @@ impl Sampled {
         let mut said = Vec::new();
         let together = (plan.batch / plan.sampling.num_generations.max(1)).max(1);
         for (n, batch) in questions.chunks(together).enumerate() {
-            let rollouts = policy.sample(batch, &plan.sampling, seed_of_step(plan.seed, n));
+            let rollouts =
+                policy.sample(batch, &plan.sampling, seed_of_step(plan.seed, n), &mut |_, _| ());
             for rollout in rollouts.map_err(SampleError::Sample)? {
                 let sentences = split(&rollout.text, plan.compatibility).sentences;
                 let truths =

@@ -131,7 +131,7 @@ pub fn evaluate(
     let mut answers = Vec::with_capacity(questions.len() * samples);
     for (n, batch) in questions.chunks((settings.batch / samples).max(1)).enumerate() {
         let rollouts = policy
-            .sample(batch, &settings.sampling(), seed_of_step(seed, n))
+            .sample(batch, &settings.sampling(), seed_of_step(seed, n), &mut |_, _| ())
             .map_err(EvaluateError::Sample)?;
         let sentences = match scorers.as_deref_mut() {
             Some(scorers) if scorers.sentence_scorer.asks().is_empty() => {
@@ -179,7 +179,7 @@ fn judged(
     };
     let rewards = RewardSettings { compatibility, ..RewardSettings::default() };
     let scored = score(rollouts, questions, &mut scorers, &rewards)?;
-    Ok(scored.traces.into_iter().map(|trace| trace.sentences).collect())
+    Ok(scored.completions.into_iter().map(|completion| completion.trace.sentences).collect())
 }
 
 /// The figures of a question set's answers, of which there are `samples` to a question.
@@ -261,6 +261,7 @@ mod tests {
             questions: &[Question],
             sampling: &Sampling,
             _: u64,
+            _: &mut dyn FnMut(usize, &Rollout),
         ) -> Result<Vec<Rollout>, PartError> {
             let many = 0..questions.len() * sampling.num_generations;
             let said = |n: usize| Rollout {

@@ -122,7 +122,12 @@ pub fn filter(
     progress(answered.len());
     for batch in questions[answered.len()..].chunks(settings.batch) {
         let done = answered.len();
-        let sampled = policy.sample(batch, sampling, seed_of_step(*seed, done / settings.batch));
+        let sampled = policy.sample(
+            batch,
+            sampling,
+            seed_of_step(*seed, done / settings.batch),
+            &mut |_, _| (),
+        );
         let rollouts =
             sampled.map_err(|source| FilterError::Sample { number: done + 1, source })?;
         answered.extend(batch.iter().enumerate().map(|(n, question)| {

@@ -16,7 +16,9 @@ pub fn step_metrics(
     rule: &str,
     report: &StepReport,
 ) -> Map<String, Value> {
-    let StepReport { rollouts, traces, advantages, asked, update, seconds: stages } = report;
+    let StepReport { rollouts, completions, returns, asked, update, seconds: stages } = report;
+    let traces: Vec<&Trace> = completions.iter().map(|completion| &completion.trace).collect();
+    let traces = traces.as_slice();
     let mut metrics = Map::new();
     let mut put = |name: &str, value: f64| metrics.insert(name.to_owned(), json!(value));
 
@@ -53,9 +55,9 @@ pub fn step_metrics(
         put("rewards/accuracies", preference.accuracy);
     }
 
-    put("reward", advantages.reward);
-    put("reward_std", advantages.reward_std);
-    put("frac_reward_zero_std", advantages.frac_reward_zero_std);
+    put("reward", returns.reward);
+    put("reward_std", returns.reward_std);
+    put("frac_reward_zero_std", returns.frac_reward_zero_std);
     let mut reward = |name: &str, values: Vec<f64>| {
         let (mean, std) = mean_and_std(&values);
         put(&format!("rewards/{name}/mean"), mean);
@@ -105,12 +107,12 @@ pub fn step_metrics(
     metrics
 }
 
-fn sentences(traces: &[Trace]) -> impl Iterator<Item = &SentenceTrace> {
+fn sentences<'t>(traces: &[&'t Trace]) -> impl Iterator<Item = &'t SentenceTrace> {
     traces.iter().flat_map(|trace| &trace.sentences)
 }
 
 /// What each rule of a blend paid each sentence, before its weight, by the rule's name.
-fn channels(traces: &[Trace]) -> BTreeMap<&str, Vec<f64>> {
+fn channels<'t>(traces: &[&'t Trace]) -> BTreeMap<&'t str, Vec<f64>> {
     let names: BTreeSet<&str> = sentences(traces)
         .flat_map(sentence_channels)
         .map(|channel| channel.rule.as_str())

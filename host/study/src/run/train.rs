@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use corver_core::{PartError, Question, Scorers, StepError, StepSettings, Trainee, step};
+use corver_core::{Learner, PartError, Question, Scorers, StepError, StepSettings, step};
 use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -232,7 +232,7 @@ struct Kept {
 /// Where a part fails, the folder cannot be written, or `observer` stops the run. What was written
 /// until then stays; the run can be resumed.
 pub fn train(
-    policy: &mut dyn Trainee,
+    policy: &mut dyn Learner,
     scorers: &mut Scorers<'_, '_>,
     plan: &Plan,
     run: &RunDir,
@@ -293,7 +293,10 @@ pub fn train(
         );
         log.add(&metrics);
 
-        let traces = report.traces.iter().map(|trace| json!({"step": number + 1, "trace": trace}));
+        let mut traces = Vec::with_capacity(report.completions.len());
+        for completion in &report.completions {
+            traces.push(json!({"step": number + 1, "trace": completion.trace}));
+        }
         run.append(TRACES, traces)?;
         run.append_metrics(&metrics)?;
         observer.stepped(&metrics, plan.steps);
@@ -315,7 +318,7 @@ pub fn train(
 }
 
 fn save(
-    policy: &mut dyn Trainee,
+    policy: &mut dyn Learner,
     plan: &Plan,
     run: &RunDir,
     step: usize,
@@ -361,7 +364,7 @@ impl Plan {
 }
 
 fn evaluated(
-    policy: &mut dyn Trainee,
+    policy: &mut dyn Learner,
     scorers: &mut Scorers<'_, '_>,
     plan: &Plan,
     (which, name): (&'static str, &str),

@@ -5,7 +5,7 @@ mod demonstrations;
 
 use std::time::Instant;
 
-use corver_core::{Demonstration, PartError, Student, UpdateReport};
+use corver_core::{Demonstration, Learner, PartError, UpdateReport};
 use corver_settings::SftSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -85,7 +85,7 @@ pub enum SftError {
 /// Where a step fails, the folder cannot be written, or `go_on` stops the run; the run can be
 /// resumed.
 pub fn sft(
-    student: &mut dyn Student,
+    student: &mut dyn Learner,
     plan: &SftPlan,
     run: &RunDir,
     steps_done: usize,
