@@ -34,7 +34,7 @@ fn completions_are_scored_with_their_own_triplets() {
     assert!(shown.stdout.contains("Paris AND France = 2"), "{}", shown.stdout);
     assert_eq!(shown.stderr, "", "quiet without -v");
     let timed = host(&["-v", "score", file.to_str().unwrap(), "--set", &set]).good().stderr;
-    for stage in ["split", "extract", "judge", "count", "grade"] {
+    for stage in ["split", "extract", "score_sentences", "count", "grade_responses"] {
         assert!(
             timed.lines().any(|line| line.contains(stage) && line.contains("time.busy")),
             "no {stage} in\n{timed}"

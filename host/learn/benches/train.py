@@ -42,7 +42,8 @@ def step_here(host, model, folder, lambda_corver=1.0):
     questions.write_text(json.dumps([{"question": q, "answers": "nobody", "title": ""} for q in QUESTIONS]))
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
     settings = {
-        "run.threads": THREADS, "run.device": "cpu", "policy.model": model, "question.train": questions, "question.eval": "",
+        "run.threads": THREADS, "run.device": "cpu", "policy.model": model, "question.train": questions,
+        "extract.model": "demo", "corpus.index": "demo",
         "question.prompts_per_step": PROMPTS, "rollout.num_generations": SAMPLES, "rollout.max_completion_length": TOKENS,
         "update.lora.r": RANK, "update.lora.alpha": 2 * RANK, "update.loss.beta": BETA, "update.learning_rate": 1e-5,
         "reward.lambda_corver": lambda_corver,
