@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use corver_study::run::metrics::{Metric, SHARE};
 use maud::{Markup, html};
 
 use crate::chart::{Labels, Series, Unit, lines};
@@ -14,11 +15,9 @@ struct Group {
     curves: Vec<Curve>,
 }
 
-/// One chart of a run. Of several runs, each of its lines is a chart.
+/// One chart of a run, whose lines share a unit. Of several runs, each of its lines is a chart.
 struct Curve {
     title: &'static str,
-    y: &'static str,
-    unit: Unit,
     lines: Vec<Line>,
 }
 
@@ -49,42 +48,24 @@ pub fn curves(runs: &[Reported]) -> Markup {
 }
 
 fn groups(runs: &[Reported]) -> [Group; 4] {
-    use Unit::{Number, Share};
-    let curve = |title, y, unit, lines| Curve { title, y, unit, lines };
+    let curve = |title, lines| Curve { title, lines };
     let tally = |name: &str, of| Line { name: name.into(), source: Source::Tally(of) };
     [
         Group {
             title: "Reward",
             curves: vec![
-                curve("Return", "mean of a completion", Number, vec![metric("return", "reward")]),
-                curve("Channels", "mean, before the weights", Number, channels(runs)),
-                curve(
-                    "Spread",
-                    "of the returns to one question",
-                    Number,
-                    vec![metric("deviation", "reward_std")],
-                ),
-                curve(
-                    "Nothing to learn",
-                    "questions without spread",
-                    Share,
-                    vec![metric("questions", "frac_reward_zero_std")],
-                ),
+                curve("Return", vec![metric("return", "reward")]),
+                curve("Channels", channels(runs)),
+                curve("Spread of the returns", vec![metric("deviation", "reward_std")]),
+                curve("Nothing to learn", vec![metric("questions", "frac_reward_zero_std")]),
             ],
         },
         Group {
             title: "Completions",
             curves: vec![
-                curve(
-                    "Accuracy",
-                    "where a gold is known",
-                    Share,
-                    vec![tally("right", StepTally::accuracy)],
-                ),
+                curve("Accuracy", vec![tally("right", StepTally::accuracy)]),
                 curve(
                     "Sentences",
-                    "shares",
-                    Share,
                     vec![
                         metric("supported, of counted", "corver/supported_rate"),
                         metric("counted", "corver/counted_rate"),
@@ -92,8 +73,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve(
                     "Length",
-                    "tokens",
-                    Number,
                     vec![
                         metric("mean", "completions/mean_length"),
                         metric("longest", "completions/max_length"),
@@ -102,8 +81,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve(
                     "Not answered",
-                    "of the completions",
-                    Share,
                     vec![
                         tally("refused", |step| Some(step.refusals())),
                         tally("no answer", |step| Some(step.without_answer())),
@@ -112,8 +89,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve(
                     "Emptiness",
-                    "shares",
-                    Share,
                     vec![
                         tally("repeated words", |step| Some(step.repetition())),
                         tally("empty think", |step| Some(step.empty_thinks())),
@@ -124,22 +99,15 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
         Group {
             title: "Policy",
             curves: vec![
-                curve("KL", "nats per token from the base model", Number, vec![metric("KL", "kl")]),
+                curve("Distance from the base model", vec![metric("KL", "kl")]),
                 curve(
-                    "Sampler",
-                    "distance from the policy, nats per token",
-                    Number,
+                    "Distance of the sampler",
                     vec![metric("mean", "sampling/sampling_logp_difference/mean")],
                 ),
-                curve("Entropy", "nats per token", Number, vec![metric("entropy", "entropy")]),
-                curve("Loss", "", Number, vec![metric("loss", "loss")]),
-                curve(
-                    "Gradient",
-                    "norm before clipping",
-                    Number,
-                    vec![metric("norm", "grad_norm")],
-                ),
-                curve("Learning rate", "", Number, vec![metric("rate", "learning_rate")]),
+                curve("Entropy", vec![metric("entropy", "entropy")]),
+                curve("Loss", vec![metric("loss", "loss")]),
+                curve("Gradient before clipping", vec![metric("norm", "grad_norm")]),
+                curve("Learning rate", vec![metric("rate", "learning_rate")]),
             ],
         },
         Group {
@@ -147,8 +115,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
             curves: vec![
                 curve(
                     "Step",
-                    "seconds",
-                    Number,
                     vec![
                         metric("step", "step_time"),
                         metric("rollout", "seconds/rollout"),
@@ -158,8 +124,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve(
                     "Verifiers",
-                    "questions",
-                    Number,
                     vec![
                         metric("NLI", "verify/nli"),
                         metric("chat", "verify/chat"),
@@ -168,8 +132,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve(
                     "Chat",
-                    "tokens",
-                    Number,
                     vec![
                         metric("to the model", "verify/prompt_tokens"),
                         metric("from it", "verify/completion_tokens"),
@@ -178,6 +140,15 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
             ],
         },
     ]
+}
+
+/// Returns the label and the unit of an axis for a metric.
+///
+/// # Panics
+/// For a metric that no step has.
+pub(crate) fn axis(metric: &str) -> (&'static str, Unit) {
+    let unit = Metric::of(metric).expect("a metric that is declared").unit;
+    (unit, if unit == SHARE { Unit::Share } else { Unit::Number })
 }
 
 fn metric(name: &str, metric: &str) -> Line {
@@ -216,13 +187,14 @@ fn channel(metric: &str) -> Option<&str> {
 
 impl Curve {
     fn charts(&self, runs: &[Reported]) -> Vec<Markup> {
-        let Self { title, y, unit, lines: all } = self;
+        let Self { title, lines: all } = self;
+        let (y, unit) = all[0].axis();
         if let [reported] = runs {
             let series = all
                 .iter()
                 .map(|line| Series { name: line.name.clone(), points: line.points(reported) });
             let recorded: Vec<Series> = series.filter(|one| !one.points.is_empty()).collect();
-            return chart(title, y, *unit, &recorded).into_iter().collect();
+            return chart(title, y, unit, &recorded).into_iter().collect();
         }
         let of_line = |line: &Line| {
             let title =
@@ -232,7 +204,7 @@ impl Curve {
                 name: reported.name.clone(),
                 points: line.points(reported),
             });
-            chart(&title, y, *unit, &series.collect::<Vec<_>>())
+            chart(&title, y, unit, &series.collect::<Vec<_>>())
         };
         all.iter().filter_map(of_line).collect()
     }
@@ -244,6 +216,14 @@ fn chart(title: &str, y: &str, unit: Unit, series: &[Series]) -> Option<Markup> 
 }
 
 impl Line {
+    fn axis(&self) -> (&'static str, Unit) {
+        match &self.source {
+            Source::Metric(name) => axis(name),
+            Source::Rule => axis(&mean_of("RULE")),
+            Source::Tally(_) => (SHARE, Unit::Share),
+        }
+    }
+
     fn points(&self, reported: &Reported) -> Vec<(u64, f64)> {
         match &self.source {
             Source::Metric(name) => reported.run.metric(name),
