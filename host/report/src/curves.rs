@@ -23,6 +23,8 @@ struct Curve {
 
 struct Line {
     name: String,
+    /// Label and unit of the vertical axis.
+    axis: (&'static str, Unit),
     source: Source,
 }
 
@@ -49,21 +51,31 @@ pub fn curves(runs: &[Reported]) -> Markup {
 
 fn groups(runs: &[Reported]) -> [Group; 4] {
     let curve = |title, lines| Curve { title, lines };
-    let tally = |name: &str, of| Line { name: name.into(), source: Source::Tally(of) };
+    let tally = |name: &str, of| Line {
+        name: name.into(),
+        axis: (SHARE, Unit::Share),
+        source: Source::Tally(of),
+    };
     [
         Group {
             title: "Reward",
             curves: vec![
-                curve("Return", vec![metric("return", "reward")]),
+                curve("Return of a completion", vec![metric("return", "reward")]),
                 curve("Channels", channels(runs)),
-                curve("Spread of the returns", vec![metric("deviation", "reward_std")]),
-                curve("Nothing to learn", vec![metric("questions", "frac_reward_zero_std")]),
+                curve(
+                    "Spread of the returns to a question",
+                    vec![metric("deviation", "reward_std")],
+                ),
+                curve(
+                    "Questions without spread",
+                    vec![metric("questions", "frac_reward_zero_std")],
+                ),
             ],
         },
         Group {
             title: "Completions",
             curves: vec![
-                curve("Accuracy", vec![tally("right", StepTally::accuracy)]),
+                curve("Accuracy where a gold is known", vec![tally("right", StepTally::accuracy)]),
                 curve(
                     "Sentences",
                     vec![
@@ -101,7 +113,7 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
             curves: vec![
                 curve("Distance from the base model", vec![metric("KL", "kl")]),
                 curve(
-                    "Distance of the sampler",
+                    "Distance of the sampler from the policy",
                     vec![metric("mean", "sampling/sampling_logp_difference/mean")],
                 ),
                 curve("Entropy", vec![metric("entropy", "entropy")]),
@@ -152,7 +164,7 @@ pub(crate) fn axis(metric: &str) -> (&'static str, Unit) {
 }
 
 fn metric(name: &str, metric: &str) -> Line {
-    Line { name: name.into(), source: Source::Metric(metric.into()) }
+    Line { name: name.into(), axis: axis(metric), source: Source::Metric(metric.into()) }
 }
 
 /// Whatever paid a completion: judge and format first, then the rules by name, or, where runs have
@@ -164,7 +176,11 @@ fn channels(runs: &[Reported]) -> Vec<Line> {
         Some(first) if rules.iter().all(|rules| rules == first) => {
             lines.extend(first.iter().map(|name| metric(name, &mean_of(name))));
         }
-        _ => lines.push(Line { name: "rule".into(), source: Source::Rule }),
+        _ => lines.push(Line {
+            name: "rule".into(),
+            axis: axis(&mean_of("RULE")),
+            source: Source::Rule,
+        }),
     }
     lines
 }
@@ -188,7 +204,7 @@ fn channel(metric: &str) -> Option<&str> {
 impl Curve {
     fn charts(&self, runs: &[Reported]) -> Vec<Markup> {
         let Self { title, lines: all } = self;
-        let (y, unit) = all[0].axis();
+        let (y, unit) = all[0].axis;
         if let [reported] = runs {
             let series = all
                 .iter()
@@ -216,14 +232,6 @@ fn chart(title: &str, y: &str, unit: Unit, series: &[Series]) -> Option<Markup> 
 }
 
 impl Line {
-    fn axis(&self) -> (&'static str, Unit) {
-        match &self.source {
-            Source::Metric(name) => axis(name),
-            Source::Rule => axis(&mean_of("RULE")),
-            Source::Tally(_) => (SHARE, Unit::Share),
-        }
-    }
-
     fn points(&self, reported: &Reported) -> Vec<(u64, f64)> {
         match &self.source {
             Source::Metric(name) => reported.run.metric(name),

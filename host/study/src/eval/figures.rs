@@ -117,8 +117,7 @@ pub fn figures(view: View, evaluations: &[&Evaluation]) -> Vec<&'static Figure<E
 
 impl<T> Figure<T> {
     /// Returns a figure of every view, without a meaning and with no direction of improvement.
-    #[must_use]
-    pub const fn new(
+    pub(crate) const fn new(
         name: &'static str,
         title: &'static str,
         unit: Unit,
@@ -127,22 +126,16 @@ impl<T> Figure<T> {
         Self { name, title, unit, better: None, views: ALL, meaning: "", get }
     }
 
-    /// Sets the direction of improvement.
-    #[must_use]
-    pub const fn better(self, direction: Direction) -> Self {
+    pub(crate) const fn better(self, direction: Direction) -> Self {
         Self { better: Some(direction), ..self }
     }
 
-    /// Sets the views.
-    #[must_use]
-    pub const fn views(self, views: &'static [View]) -> Self {
-        Self { views, ..self }
+    pub(crate) const fn means(self, meaning: &'static str) -> Self {
+        Self { meaning, ..self }
     }
 
-    /// Sets the meaning.
-    #[must_use]
-    pub const fn means(self, meaning: &'static str) -> Self {
-        Self { meaning, ..self }
+    const fn views(self, views: &'static [View]) -> Self {
+        Self { views, ..self }
     }
 
     /// Returns the value of `of` with its unit; a dash where there is none.

@@ -47,19 +47,19 @@ pub const METRICS: &[Metric] = &[
     metric("step_time", "seconds", |s| Some(s.seconds)).means("duration of the whole step"),
     metric("num_tokens", "tokens", |s| s.report.map(|_| s.num_tokens as f64))
         .means("length of all completions since the run began"),
-    metric("reward", "reward", |s| Some(s.report?.advantages.reward))
+    metric("reward", "", |s| Some(s.report?.advantages.reward))
         .means("mean return of a completion: judge, format and sentences together"),
-    metric("reward_std", "reward", |s| Some(s.report?.advantages.reward_std))
+    metric("reward_std", "", |s| Some(s.report?.advantages.reward_std))
         .means("spread of the returns within a question"),
     metric("frac_reward_zero_std", SHARE, |s| Some(s.report?.advantages.frac_reward_zero_std))
         .means("questions without any spread: these teach nothing"),
-    metric("rewards/judge/mean", "reward", |s| Some(mean(&s.of_completions(judge)?)))
+    metric("rewards/judge/mean", "", |s| Some(mean(&s.of_completions(judge)?)))
         .means("mean and standard deviation of each channel; several rules have one each"),
-    metric("rewards/judge/std", "reward", |s| Some(std(&s.of_completions(judge)?))),
-    metric("rewards/format/mean", "reward", |s| Some(mean(&s.of_completions(format)?))),
-    metric("rewards/format/std", "reward", |s| Some(std(&s.of_completions(format)?))),
-    metric(RULE_MEAN, "reward", |_| None),
-    metric(RULE_STD, "reward", |_| None),
+    metric("rewards/judge/std", "", |s| Some(std(&s.of_completions(judge)?))),
+    metric("rewards/format/mean", "", |s| Some(mean(&s.of_completions(format)?))),
+    metric("rewards/format/std", "", |s| Some(std(&s.of_completions(format)?))),
+    metric(RULE_MEAN, "", |_| None),
+    metric(RULE_STD, "", |_| None),
     metric("completions/mean_length", "tokens", |s| Some(mean(&s.lengths()?)))
         .means("length of a completion"),
     metric("completions/min_length", "tokens", |s| Some(min(&s.lengths()?))),
