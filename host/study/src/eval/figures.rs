@@ -75,7 +75,7 @@ pub const FIGURES: &[Figure<Evaluation>] = &[
         .means("of the sentences that a count decided, those whose entities occur together at all"),
     Entry::new("true_sentences", "true sentences", Number(2), |one| one.true_sentences)
         .better(Up)
-        .means("true sentences of an answer, where the truth is known: in the demo"),
+        .means("true sentences of an answer"),
     Entry::new("false_sentences", "false sentences", Number(2), |one| one.false_sentences)
         .better(Down)
         .means("false sentences of an answer"),

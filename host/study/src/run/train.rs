@@ -69,11 +69,11 @@ impl RewardNames {
     pub fn with_weights(&self, lambdas: [f64; 3]) -> String {
         let Self { rule, weights, judge, format } = self;
         let [corver, of_judge, of_format] = lambdas;
-        let weights: Vec<String> =
+        let of_rules: Vec<String> =
             weights.iter().map(|weight| (weight * corver).to_string()).collect();
-        let weights = weights.join(", ");
         format!(
-            "rule {rule} ({weights}), judge {judge} ({of_judge}), format {format} ({of_format})"
+            "rule {rule} ({}), judge {judge} ({of_judge}), format {format} ({of_format})",
+            of_rules.join(", ")
         )
     }
 }
