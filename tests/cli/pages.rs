@@ -165,10 +165,13 @@ fn a_report_shows_what_a_run_did() {
     in_every_window(&page, |browser, is_dark| {
         let shown = shown(browser);
         assert_eq!(browser.look("document.querySelector('h1').innerText"), "reported");
-        for name in
-            ["accuracy_before", "accuracy_after", "supported_rate_after", "refusal_rate_before"]
-        {
-            let percent = format!("{:.1} %", 100.0 * summary[name].as_f64().unwrap());
+        for (when, name) in [
+            ("before", "accuracy"),
+            ("after", "accuracy"),
+            ("after", "supported_rate"),
+            ("before", "refusal_rate"),
+        ] {
+            let percent = format!("{:.1} %", 100.0 * summary[when][name].as_f64().unwrap());
             assert!(shown.contains(&percent), "no {name} = {percent} in\n{shown}");
         }
         for part in [

@@ -268,5 +268,5 @@ fn a_run_learns_from_an_engine_and_outlives_its_server() {
     let evaluated: Value = serde_json::from_slice(&ended.stdout).unwrap();
     let summary: Value =
         serde_json::from_slice(&fs::read(run.join("summary.json")).unwrap()).unwrap();
-    assert_eq!(evaluated[1]["accuracy"], summary["accuracy_after"], "{evaluated}");
+    assert_eq!(evaluated[1]["accuracy"], summary["after"]["accuracy"], "{evaluated}");
 }

@@ -2,17 +2,16 @@
 //! algorithms there are.
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::{PartError, Question, Rollout, Sampler, Sampling, Signal};
 
-/// What an update did; of several iterations, the last. Names are TRL's where TRL has one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// What an update did; of several iterations, the last.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct UpdateReport {
     /// Of the policy: clipped surrogate plus the weighted KL term, or DPO's.
     pub loss: f64,
     /// k3 estimate against the reference, nats per token; `None` where nothing is compared with it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub kl: Option<f64>,
     /// Global L2 norm before clipping.
     pub grad_norm: f64,
@@ -21,69 +20,53 @@ pub struct UpdateReport {
     /// Mean entropy of the policy over the completion tokens, nats.
     pub entropy: f64,
     /// Share of tokens whose ratio was clipped from below while the advantage was negative.
-    #[serde(rename = "clip_ratio/low_mean")]
     pub clip_ratio_low: f64,
     /// Share of tokens whose ratio was clipped from above while the advantage was positive.
-    #[serde(rename = "clip_ratio/high_mean")]
     pub clip_ratio_high: f64,
     /// Of the first iteration; `None` where there was no token.
-    #[serde(flatten)]
     pub mismatch: Option<Mismatch>,
     /// `None` where there is no critic.
-    #[serde(flatten)]
     pub critic: Option<CriticReport>,
     /// `None` where nothing is learned from pairs.
-    #[serde(flatten)]
     pub preference: Option<PreferenceReport>,
 }
 
-/// How well the critic expects what comes. The first two have the names of TRL's PPO.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// How well the critic expects what comes.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CriticReport {
     /// Its loss.
-    #[serde(rename = "loss/value_avg")]
     pub loss: f64,
     /// Share of tokens whose value was clipped.
-    #[serde(rename = "val/clipfrac_avg")]
     pub clip_ratio: f64,
     /// 1 − var(target − V) ⁄ var(target), of the values before the update: 1 where all is foreseen,
     /// 0 where nothing is.
-    #[serde(rename = "val/explained_variance")]
     pub explained_variance: f64,
 }
 
-/// What DPO made of the pairs of a step. Names are TRL's, but for the number of pairs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+/// What DPO made of the pairs of a step.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PreferenceReport {
     /// Pairs: groups whose completions did not all earn the same.
-    #[serde(rename = "rewards/pairs")]
     pub pairs: f64,
     /// Mean of β times the difference of the log-ratios, before the update.
-    #[serde(rename = "rewards/margins")]
     pub margin: f64,
     /// Share of pairs for which that is above 0.
-    #[serde(rename = "rewards/accuracies")]
     pub accuracy: f64,
 }
 
 /// How far the sampler was from the policy: log-probabilities noted while sampling (μ) against
-/// those of the policy before the update (π), over the completion tokens. Names are TRL's.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// those of the policy before the update (π), over the completion tokens.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mismatch {
     /// Mean of |log π − log μ|, nats.
-    #[serde(rename = "sampling/sampling_logp_difference/mean")]
     pub difference_mean: f64,
     /// Its largest value.
-    #[serde(rename = "sampling/sampling_logp_difference/max")]
     pub difference_max: f64,
     /// Smallest π ⁄ μ.
-    #[serde(rename = "sampling/importance_sampling_ratio/min")]
     pub ratio_min: f64,
     /// Mean π ⁄ μ.
-    #[serde(rename = "sampling/importance_sampling_ratio/mean")]
     pub ratio_mean: f64,
     /// Largest π ⁄ μ, before [`corver_settings::LossSettings::importance_sampling_cap`].
-    #[serde(rename = "sampling/importance_sampling_ratio/max")]
     pub ratio_max: f64,
 }
 

@@ -59,7 +59,7 @@ def prompt_of(tokenizer, tokens):
 def here(host, model, prompt, folder):
     (folder / "prompt.txt").write_text(prompt)
     (folder / "sentences.txt").write_text("\n".join(sentences()) + "\n")
-    command = [host, "--json", "extract", "--model", model, "--prompt", "prompt.txt", "--no-chat", "--device", "cpu"]
+    command = [host, "--json", "extract", "--extractor", model, "--prompt", "prompt.txt", "--no-chat", "--device", "cpu"]
     out, memory = run([*command, "--max-new-tokens", str(MOST), "--raw", "--stats", "sentences.txt"], folder)
     *lines, stats = map(json.loads, out.splitlines())
     return {"seconds": stats["seconds"], "replies": [line["reply"] for line in lines], "memory": memory}

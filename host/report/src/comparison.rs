@@ -1,15 +1,13 @@
 //! Arms of a training side by side: the tables that a terminal shows, and a page with these and the
 //! curves.
 
-use std::collections::BTreeMap;
-
-use corver_study::compare::{Arm, Spread, mean_and_deviation};
-use corver_study::eval::Evaluation;
+use corver_study::compare::{Arm, COSTS, Spread};
+use corver_study::eval::{Direction, Evaluation, FIGURES, Figure, Unit, View, figures};
 use maud::html;
 use serde::Serialize;
 
-use crate::chart::{Labels, Series, Unit, lines};
-use crate::number;
+use crate::chart::{self, Labels, Series, lines};
+use crate::curves::axis;
 use crate::page::{page, table};
 use crate::run::Run;
 use crate::scatter::{Mark, scatter};
@@ -40,9 +38,6 @@ pub struct Tables {
     pub sets: Vec<Table>,
 }
 
-/// Title, figure and factor of a column.
-type SetColumn = (&'static str, fn(&Evaluation) -> f64, f64);
-
 /// Answers of several policies to one question set.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct QuestionSet {
@@ -64,29 +59,21 @@ impl QuestionSet {
     /// Returns a row for each policy: mean ± standard deviation over its seeds.
     #[must_use]
     pub fn table(&self) -> Table {
-        let columns: [SetColumn; 5] = [
-            ("accuracy, %", |evaluation| evaluation.accuracy, 100.0),
-            ("NA, %", Evaluation::not_attempted_rate, 100.0),
-            ("F1, %", |evaluation| evaluation.f1, 100.0),
-            ("format, %", |evaluation| evaluation.format_rate, 100.0),
-            ("tokens", |evaluation| evaluation.mean_length, 1.0),
-        ];
-        let mut header = vec![self.name.clone()];
-        header.extend(columns.iter().map(|(title, ..)| (*title).to_owned()));
+        let all: Vec<&Evaluation> =
+            self.policies.iter().flat_map(|(_, evaluations)| evaluations).collect();
+        let shown = figures(View::Comparison, &all);
+        let columns: Vec<Column> = shown.iter().map(|figure| Column::of(figure)).collect();
         let mut rows = Vec::new();
         for (policy, evaluations) in &self.policies {
-            let mut row = vec![policy.clone()];
-            for (_, figure, factor) in columns {
-                let values: Vec<f64> =
-                    evaluations.iter().map(|evaluation| factor * figure(evaluation)).collect();
-                let (mean, deviation) = mean_and_deviation(&values);
-                let spread =
-                    if values.len() > 1 { format!(" ± {deviation:.1}") } else { String::new() };
-                row.push(format!("{mean:.1}{spread}"));
+            let mut cells = vec![policy.clone()];
+            for (figure, column) in shown.iter().zip(&columns) {
+                let values: Option<Vec<f64>> = evaluations.iter().map(figure.get).collect();
+                let spread = values.map(|values| Spread::of(figure.name, values, None));
+                cells.push(spread.map_or_else(absent, |spread| column.value(&spread)));
             }
-            rows.push(row);
+            rows.push(cells);
         }
-        Table { header, rows }
+        Table { header: header(&self.name, &columns), rows }
     }
 }
 
@@ -101,105 +88,44 @@ pub const COST_LEGEND: &str = "of one step: seconds; questions of rules by kind 
 struct Column {
     figure: &'static str,
     title: &'static str,
-    factor: f64,
-    decimals: usize,
-    /// Which way is better, where one is.
+    unit: Unit,
     better: Option<Direction>,
-    /// With its deviation and its difference from the first arm.
-    has_spread: bool,
 }
 
-#[derive(Clone, Copy)]
-enum Direction {
-    Up,
-    Down,
-}
-
-const fn column(
-    figure: &'static str,
-    title: &'static str,
-    (factor, decimals): (f64, usize),
-    better: Option<Direction>,
-) -> Column {
-    Column { figure, title, factor, decimals, better, has_spread: true }
-}
-
-/// A number that only needs to be known, and would make the table too wide for a terminal with
-/// more.
-const fn number_of(figure: &'static str, title: &'static str) -> Column {
-    Column { has_spread: false, ..column(figure, title, (1.0, 0), None) }
-}
-
-const PERCENT: (f64, usize) = (100.0, 1);
-const COLUMNS: [Column; 9] = [
-    column("accuracy", "accuracy, %", PERCENT, Some(Direction::Up)),
-    column("not_attempted_rate", "NA, %", PERCENT, None),
-    column("f1", "F1, %", PERCENT, None),
-    column("format_rate", "format, %", PERCENT, None),
-    column("supported_rate", "supported, %", PERCENT, None),
-    column("true_sentences", "true sentences", (1.0, 2), Some(Direction::Up)),
-    column("false_sentences", "false sentences", (1.0, 2), Some(Direction::Down)),
-    column("refusal_rate", "refusals, %", PERCENT, None),
-    column("mean_length", "tokens", (1.0, 1), None),
-];
-
-const MONEY: &str = "cost_per_step";
-/// Those that are 0 in every arm are left out.
-const COSTS: [Column; 10] = [
-    column("reward_seconds_per_step", "reward time, s", (1.0, 3), Some(Direction::Down)),
-    column("seconds_per_step", "s/step", (1.0, 2), None),
-    column("samples_per_second", "samples/s", (1.0, 1), None),
-    number_of("asked_per_step.count", "counts"),
-    number_of("asked_per_step.nli", "NLI"),
-    number_of("asked_per_step.chat", "chats"),
-    number_of("asked_per_step.passages", "searches"),
-    number_of("asked_per_step.prompt_tokens", "tokens to"),
-    number_of("asked_per_step.completion_tokens", "tokens from"),
-    column(MONEY, "money", (1.0, 0), Some(Direction::Down)),
-];
-
-/// What is drawn over what: cost, and what it is called under the axis; figure, title and unit.
-const COST_AXES: [(&str, &str); 2] =
-    [("reward_seconds_per_step", "seconds of reward in a step"), (MONEY, "money for a step")];
-const QUALITY_AXES: [(&str, &str, &str, Unit); 2] = [
-    ("accuracy", "Accuracy", "of the held-out questions", Unit::Share),
-    ("true_sentences", "True sentences", "of an answer", Unit::Number),
-];
-
-/// Means over the seeds that are drawn step by step: metric, title, unit of the vertical axis.
-const CURVES: [(&str, &str, &str, Unit); 6] = [
-    ("corver/supported_rate", "Supported sentences", "of those that a count decided", Unit::Share),
-    ("rewards/judge/mean", "Judge", "mean reward of a completion", Unit::Number),
-    ("completions/mean_length", "Length", "tokens of a completion", Unit::Number),
-    ("kl", "Distance from the base model", "nats per token", Unit::Number),
-    ("entropy", "Entropy", "nats per token", Unit::Number),
-    (
-        "frac_reward_zero_std",
-        "Questions that teach nothing",
-        "share whose samples all earn the same",
-        Unit::Share,
-    ),
+/// Metrics whose means over the seeds are drawn step by step, with titles.
+const CURVES: [(&str, &str); 6] = [
+    ("corver/supported_rate", "Supported, of the sentences that a count decided"),
+    ("rewards/judge/mean", "Judge"),
+    ("completions/mean_length", "Length of a completion"),
+    ("kl", "Distance from the base model"),
+    ("entropy", "Entropy"),
+    ("frac_reward_zero_std", "Questions that teach nothing"),
 ];
 
 impl Tables {
     /// Of arms with this many seeds each. The first is what the others are compared with;
-    /// `untrained` has the figures that all began with.
+    /// `untrained` is the policy that all began with.
     ///
     /// # Panics
     /// Without an arm.
     #[must_use]
-    pub fn of(arms: &[Arm], untrained: &BTreeMap<&str, f64>, seeds: usize) -> Self {
+    pub fn of(arms: &[Arm], untrained: Option<&Evaluation>, seeds: usize) -> Self {
         let (first, others) = arms.split_first().expect("there is an arm to compare with");
-        let columns: Vec<Column> =
-            COLUMNS.into_iter().filter(|column| first.figure(column.figure).is_some()).collect();
+        let is_shown = |figure: &&Figure<Evaluation>| {
+            figure.views.contains(&View::Comparison) && first.figure(figure.name).is_some()
+        };
+        let shown: Vec<&Figure<Evaluation>> = FIGURES.iter().filter(is_shown).collect();
+        let columns: Vec<Column> = shown.iter().map(|figure| Column::of(figure)).collect();
         let costs: Vec<Column> =
-            COSTS.into_iter().filter_map(|column| column.fitted(arms)).collect();
+            COSTS.iter().filter_map(|cost| Column::of(cost).fitted(arms)).collect();
         let corner = format!("{seeds} {}", if seeds == 1 { "seed" } else { "seeds" });
         let against = format!("against {}", first.name);
 
-        let before = row("before training", &columns, |column| {
-            Some(column.number(*untrained.get(column.figure)?))
-        });
+        let mut before = vec!["before training".to_owned()];
+        before.extend(shown.iter().map(|figure| {
+            let value = untrained.and_then(figure.get);
+            value.map_or_else(absent, |value| figure.unit.number(value))
+        }));
         let after = |columns: &[Column], arm: &Arm| {
             row(&arm.name, columns, |column| Some(column.value(arm.figure(column.figure)?)))
         };
@@ -224,9 +150,8 @@ impl Tables {
         if has_a1 {
             cost_header.push("time, A1 = 1".to_owned());
         }
-        let spread: Vec<Column> =
-            costs.iter().filter(|column| column.has_spread).copied().collect();
-        let judged: Vec<Column> = columns.iter().chain(&costs).copied().collect();
+        let spread: Vec<Column> = costs.iter().copied().filter(Column::has_spread).collect();
+        let judged = [&columns[..], &costs].concat();
         Self {
             figures: Table {
                 header: header(&corner, &columns),
@@ -249,7 +174,7 @@ fn row(name: &str, columns: &[Column], cell: impl Fn(&Column) -> Option<String>)
 }
 
 fn header(corner: &str, columns: &[Column]) -> Vec<String> {
-    row(corner, columns, |column| Some(column.title.to_owned()))
+    row(corner, columns, |column| Some(column.unit.heading(column.title)))
 }
 
 fn absent() -> String {
@@ -257,38 +182,41 @@ fn absent() -> String {
 }
 
 impl Column {
-    /// `None` where no arm has anything of it. Money, of any currency, gets three significant
-    /// digits.
+    fn of<T>(figure: &Figure<T>) -> Self {
+        Self { figure: figure.name, title: figure.title, unit: figure.unit, better: figure.better }
+    }
+
+    /// Returns the column as the arms need it: money gets three significant digits. `None`: no arm
+    /// has anything of it.
     fn fitted(self, arms: &[Arm]) -> Option<Self> {
         let means = arms.iter().filter_map(|arm| Some(arm.figure(self.figure)?.mean));
         let largest = means.reduce(f64::max).filter(|largest| *largest > 0.0)?;
         let digits = (2.0 - largest.log10().floor()).clamp(0.0, 9.0) as usize;
-        Some(if self.figure == MONEY { Self { decimals: digits, ..self } } else { self })
+        let unit = if self.unit == Unit::Money { Unit::Number(digits) } else { self.unit };
+        Some(Self { unit, ..self })
     }
 
-    fn number(&self, value: f64) -> String {
-        format!("{:.*}", self.decimals, self.factor * value)
+    /// Returns `false` for a number that only needs to be known: with its deviation and difference
+    /// the table would be too wide for a terminal.
+    fn has_spread(&self) -> bool {
+        self.unit != Unit::Count
     }
 
     fn value(&self, spread: &Spread) -> String {
-        let mean = self.number(spread.mean);
-        let has_spread = self.has_spread && spread.values.len() > 1;
-        if has_spread { format!("{mean} ± {}", self.number(spread.deviation)) } else { mean }
+        let mean = self.unit.number(spread.mean);
+        let has_spread = self.has_spread() && spread.values.len() > 1;
+        if has_spread { format!("{mean} ± {}", self.unit.number(spread.deviation)) } else { mean }
     }
 
     fn difference(&self, spread: &Spread) -> Option<String> {
         let difference = spread.difference?;
-        let mean = number::signed(format!("{:+.*}", self.decimals, self.factor * difference.mean));
+        let sign = if difference.mean.is_sign_negative() { "−" } else { "+" };
+        let mean = format!("{sign}{}", self.unit.number(difference.mean.abs()));
         let half = difference
             .interval
-            .map(|(low, high)| format!(" ± {}", self.number((high - low) / 2.0)));
+            .map(|(low, high)| format!(" ± {}", self.unit.number((high - low) / 2.0)));
         let clear = if difference.is_clear() { "*" } else { "" };
         Some(format!("{mean}{}{clear}", half.unwrap_or_default()))
-    }
-
-    /// The title without its unit.
-    fn name(&self) -> &str {
-        self.title.split(',').next().unwrap_or(self.title)
     }
 }
 
@@ -307,9 +235,9 @@ fn verdict(arm: &Arm, first: &str, columns: &[Column], seeds: usize) -> String {
         let Some(difference) = spread.difference else { continue };
         let is_better = (difference.mean > 0.0) == matches!(direction, Direction::Up);
         match (difference.is_clear(), is_better) {
-            (false, _) => unclear.push(column.name()),
-            (true, true) => better.push(column.name()),
-            (true, false) => worse.push(column.name()),
+            (false, _) => unclear.push(column.title),
+            (true, true) => better.push(column.title),
+            (true, false) => worse.push(column.title),
         }
     }
     let parts = [("better in", better), ("worse in", worse), ("no clear difference in", unclear)];
@@ -360,17 +288,20 @@ pub fn comparison(arms: &[Arm], tables: &Tables, runs: &[Vec<Run>]) -> String {
         h2 { "Cost against quality" }
         p.unit { "One point for each arm: means over the seeds, with lines of one standard deviation" }
         div.charts {
-            @for (cost, x) in COST_AXES {
-                @for (figure, title, y, unit) in QUALITY_AXES {
-                    @let marks = marks(arms, cost, figure);
-                    @if marks.iter().any(|mark| mark.x.0 > 0.0) { (scatter(Labels { title, x, y }, unit, &marks)) }
+            @for cost in COSTS.iter().filter(|cost| cost.better.is_some()) {
+                @for figure in FIGURES.iter().filter(|figure| figure.better == Some(Direction::Up)) {
+                    @let marks = marks(arms, cost.name, figure.name);
+                    @let labels = Labels { title: figure.title, x: cost.meaning, y: figure.meaning };
+                    @let unit = match figure.unit { Unit::Percent => chart::Unit::Share, _ => chart::Unit::Number };
+                    @if marks.iter().any(|mark| mark.x.0 > 0.0) { (scatter(labels, unit, &marks)) }
                 }
             }
         }
         h2 { "While training" }
         p.unit { "Means over the seeds" }
         div.charts {
-            @for (metric, title, y, unit) in CURVES {
+            @for (metric, title) in CURVES {
+                @let (y, unit) = axis(metric);
                 (lines(Labels { title, x: "step", y }, unit, &curve(metric)))
             }
         }
@@ -406,7 +337,6 @@ fn mean_curve(runs: &[Run], metric: &str) -> Vec<(u64, f64)> {
 #[cfg(test)]
 mod tests {
     use corver_study::compare::compare;
-    use corver_study::eval::Grades;
     use corver_study::run::{Asked, Summary};
 
     use super::*;
@@ -414,8 +344,11 @@ mod tests {
 
     fn arms(falsehoods: [&[f64]; 2]) -> Vec<Arm> {
         let run = |&falsehoods: &f64| Summary {
-            accuracy_after: Some(0.75),
-            false_sentences_after: Some(falsehoods),
+            after: Some(Evaluation {
+                accuracy: 0.75,
+                false_sentences: Some(falsehoods),
+                ..Evaluation::default()
+            }),
             seconds_per_step: 2.0,
             ..Summary::default()
         };
@@ -426,18 +359,20 @@ mod tests {
     #[test]
     fn fewer_falsehoods_are_better_where_the_seeds_agree() {
         let tables = |falsehoods, seeds| {
-            Tables::of(&arms(falsehoods), &BTreeMap::from([("accuracy", 0.5)]), seeds)
+            let untrained = Evaluation { accuracy: 0.5, ..Evaluation::default() };
+            Tables::of(&arms(falsehoods), Some(&untrained), seeds)
         };
         let clear = tables([&[0.6, 0.7, 0.65], &[0.5, 0.6, 0.56]], 3);
         assert_eq!(
             clear.verdicts,
             ["mine against first: better in false sentences; no clear difference in accuracy"]
         );
-        assert_eq!(clear.figures.rows[0], ["before training", "50.0", "–"]);
-        assert_eq!(clear.figures.rows[1], ["first", "75.0 ± 0.0", "0.65 ± 0.05"]);
+        assert_eq!(clear.figures.header[..3], ["3 seeds", "accuracy, %", "false sentences"]);
+        assert_eq!(clear.figures.rows[0][..3], ["before training", "50.0", "–"]);
+        assert_eq!(clear.figures.rows[1][..3], ["first", "75.0 ± 0.0", "0.65 ± 0.05"]);
         assert_eq!(clear.costs.header, ["a step", "s/step", "time"], "what no arm has is left out");
         assert_eq!(clear.costs.rows[0], ["first", "2.00 ± 0.00", "1.00×"]);
-        assert_eq!(clear.differences.rows, [["mine", "+0.0 ± 0.0", "−0.10 ± 0.01*"]]);
+        assert_eq!(clear.differences.rows[0][..3], ["mine", "+0.0 ± 0.0", "−0.10 ± 0.01*"]);
         let unclear = tables([&[0.6, 0.7], &[0.5, 0.9]], 2);
         assert_eq!(
             unclear.verdicts,
@@ -445,18 +380,18 @@ mod tests {
         );
         let one = tables([&[0.6], &[0.5]], 1);
         assert!(one.verdicts[0].contains("one seed cannot say"), "{:?}", one.verdicts);
-        assert_eq!(one.differences.rows, [["mine", "+0.0", "−0.10"]]);
+        assert_eq!(one.differences.rows[0][..3], ["mine", "+0.0", "−0.10"]);
     }
 
     /// Of `first`, which counts, and `asks`, which asks an NLI model for money; `[arm][seed]` has
     /// the pairs of a step.
     fn asking(pairs: [&[f64]; 2]) -> Vec<Arm> {
         let run = |&nli: &f64| Summary {
-            accuracy_after: Some(0.5 + nli / 1000.0),
+            after: Some(Evaluation { accuracy: 0.5 + nli / 1000.0, ..Evaluation::default() }),
             seconds_per_step: 1.0,
             reward_seconds_per_step: 0.02 + nli / 100.0,
-            asked_per_step: Some(Asked { count: 1200.0, nli, ..Asked::default() }),
-            cost_per_step: Some(nli / 5000.0),
+            asked_per_step: Asked { count: 1200.0, nli, ..Asked::default() },
+            cost_per_step: nli / 5000.0,
             ..Summary::default()
         };
         compare(
@@ -468,8 +403,7 @@ mod tests {
 
     #[test]
     fn costs_have_the_columns_that_an_arm_has() {
-        let tables =
-            Tables::of(&asking([&[0.0, 0.0, 0.0], &[95.0, 97.0, 96.0]]), &BTreeMap::new(), 3);
+        let tables = Tables::of(&asking([&[0.0, 0.0, 0.0], &[95.0, 97.0, 96.0]]), None, 3);
         assert_eq!(
             tables.costs.header,
             ["a step", "reward time, s", "s/step", "counts", "NLI", "money", "time"]
@@ -493,24 +427,34 @@ mod tests {
 
     #[test]
     fn a_question_set_has_a_row_for_each_policy() {
-        let evaluation = |accuracy: f64, not_attempted: usize| Evaluation {
+        let evaluation = |accuracy: f64, not_attempted_rate: f64| Evaluation {
             accuracy,
-            grades: Grades { correct: 1, incorrect: 3 - not_attempted, not_attempted },
+            not_attempted_rate,
             f1: 0.5,
             format_rate: 1.0,
             mean_length: 20.0,
             ..Evaluation::default()
         };
         let mut set = QuestionSet { name: "nq".into(), policies: Vec::new() };
-        set.add("raw".into(), evaluation(0.25, 1));
-        set.add("first".into(), evaluation(0.5, 0));
-        set.add("first".into(), evaluation(0.75, 2));
+        set.add("raw".into(), evaluation(0.25, 0.25));
+        set.add("first".into(), evaluation(0.5, 0.0));
+        set.add("first".into(), evaluation(0.75, 0.5));
         let Table { header, rows } = set.table();
-        assert_eq!(header, ["nq", "accuracy, %", "NA, %", "F1, %", "format, %", "tokens"]);
-        assert_eq!(rows[0], ["raw", "25.0", "25.0", "50.0", "100.0", "20.0"]);
+        let titles =
+            ["accuracy, %", "NA, %", "refusals, %", "F1, %", "format, %", "length, tokens"];
+        assert_eq!(header, [&["nq"], &titles[..]].concat());
+        assert_eq!(rows[0], ["raw", "25.0", "25.0", "0.0", "50.0", "100.0", "20.0"]);
         assert_eq!(
             rows[1],
-            ["first", "62.5 ± 17.7", "25.0 ± 35.4", "50.0 ± 0.0", "100.0 ± 0.0", "20.0 ± 0.0"]
+            [
+                "first",
+                "62.5 ± 17.7",
+                "25.0 ± 35.4",
+                "0.0 ± 0.0",
+                "50.0 ± 0.0",
+                "100.0 ± 0.0",
+                "20.0 ± 0.0"
+            ]
         );
     }
 
@@ -520,7 +464,7 @@ mod tests {
             let arms = asking(pairs);
             let page = comparison(
                 &arms,
-                &Tables::of(&arms, &BTreeMap::new(), pairs[0].len()),
+                &Tables::of(&arms, None, pairs[0].len()),
                 &[Vec::new(), Vec::new()],
             );
             for axis in ["seconds of reward in a step", "money for a step"] {
@@ -533,8 +477,7 @@ mod tests {
             assert!(page.contains("&lt;asks&gt;") && !page.contains("<asks>"), "{page}");
         }
         let free = asking([&[0.0], &[0.0]]);
-        let page =
-            comparison(&free, &Tables::of(&free, &BTreeMap::new(), 1), &[Vec::new(), Vec::new()]);
+        let page = comparison(&free, &Tables::of(&free, None, 1), &[Vec::new(), Vec::new()]);
         assert!(page.contains("seconds of reward in a step") && !page.contains("money for a step"));
     }
 
@@ -545,7 +488,7 @@ mod tests {
             folders.iter().map(|folder| Run::open(folder.path()).unwrap()).collect();
         assert_eq!(mean_curve(&runs, "reward").len(), 2, "the steps that all have");
         let arms = arms([&[0.6], &[0.5]]);
-        let tables = Tables::of(&arms, &BTreeMap::new(), 1);
+        let tables = Tables::of(&arms, None, 1);
         let page =
             comparison(&arms, &tables, &runs.into_iter().map(|run| vec![run]).collect::<Vec<_>>());
         assert!(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use corver_study::run::metrics::{Metric, SHARE};
 use maud::{Markup, html};
 
 use crate::chart::{Labels, Series, Unit, lines};
@@ -14,16 +15,16 @@ struct Group {
     curves: Vec<Curve>,
 }
 
-/// One chart of a run. Of several runs, each of its lines is a chart.
+/// One chart of a run, whose lines share a unit. Of several runs, each of its lines is a chart.
 struct Curve {
     title: &'static str,
-    y: &'static str,
-    unit: Unit,
     lines: Vec<Line>,
 }
 
 struct Line {
     name: String,
+    /// Label and unit of the vertical axis.
+    axis: (&'static str, Unit),
     source: Source,
 }
 
@@ -49,25 +50,24 @@ pub fn curves(runs: &[Reported]) -> Markup {
 }
 
 fn groups(runs: &[Reported]) -> [Group; 4] {
-    use Unit::{Number, Share};
-    let curve = |title, y, unit, lines| Curve { title, y, unit, lines };
-    let tally = |name: &str, of| Line { name: name.into(), source: Source::Tally(of) };
+    let curve = |title, lines| Curve { title, lines };
+    let tally = |name: &str, of| Line {
+        name: name.into(),
+        axis: (SHARE, Unit::Share),
+        source: Source::Tally(of),
+    };
     [
         Group {
             title: "Reward",
             curves: vec![
-                curve("Return", "mean of a completion", Number, vec![metric("return", "reward")]),
-                curve("Channels", "mean, before the weights", Number, channels(runs)),
+                curve("Return of a completion", vec![metric("return", "reward")]),
+                curve("Channels", channels(runs)),
                 curve(
-                    "Spread",
-                    "of the returns to one question",
-                    Number,
+                    "Spread of the returns to a question",
                     vec![metric("deviation", "reward_std")],
                 ),
                 curve(
-                    "Nothing to learn",
-                    "questions without spread",
-                    Share,
+                    "Questions without spread",
                     vec![metric("questions", "frac_reward_zero_std")],
                 ),
             ],
@@ -75,16 +75,9 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
         Group {
             title: "Completions",
             curves: vec![
-                curve(
-                    "Accuracy",
-                    "where a gold is known",
-                    Share,
-                    vec![tally("right", StepTally::accuracy)],
-                ),
+                curve("Accuracy where a gold is known", vec![tally("right", StepTally::accuracy)]),
                 curve(
                     "Sentences",
-                    "shares",
-                    Share,
                     vec![
                         metric("supported, of counted", "corver/supported_rate"),
                         metric("counted", "corver/counted_rate"),
@@ -92,8 +85,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve(
                     "Length",
-                    "tokens",
-                    Number,
                     vec![
                         metric("mean", "completions/mean_length"),
                         metric("longest", "completions/max_length"),
@@ -102,8 +93,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve(
                     "Not answered",
-                    "of the completions",
-                    Share,
                     vec![
                         tally("refused", |step| Some(step.refusals())),
                         tally("no answer", |step| Some(step.without_answer())),
@@ -112,8 +101,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve(
                     "Emptiness",
-                    "shares",
-                    Share,
                     vec![
                         tally("repeated words", |step| Some(step.repetition())),
                         tally("empty think", |step| Some(step.empty_thinks())),
@@ -124,22 +111,15 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
         Group {
             title: "Policy",
             curves: vec![
-                curve("KL", "nats per token from the base model", Number, vec![metric("KL", "kl")]),
+                curve("Distance from the base model", vec![metric("KL", "kl")]),
                 curve(
-                    "Sampler",
-                    "distance from the policy, nats per token",
-                    Number,
+                    "Distance of the sampler from the policy",
                     vec![metric("mean", "sampling/sampling_logp_difference/mean")],
                 ),
-                curve("Entropy", "nats per token", Number, vec![metric("entropy", "entropy")]),
-                curve("Loss", "", Number, vec![metric("loss", "loss")]),
-                curve(
-                    "Gradient",
-                    "norm before clipping",
-                    Number,
-                    vec![metric("norm", "grad_norm")],
-                ),
-                curve("Learning rate", "", Number, vec![metric("rate", "learning_rate")]),
+                curve("Entropy", vec![metric("entropy", "entropy")]),
+                curve("Loss", vec![metric("loss", "loss")]),
+                curve("Gradient before clipping", vec![metric("norm", "grad_norm")]),
+                curve("Learning rate", vec![metric("rate", "learning_rate")]),
             ],
         },
         Group {
@@ -147,8 +127,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
             curves: vec![
                 curve(
                     "Step",
-                    "seconds",
-                    Number,
                     vec![
                         metric("step", "step_time"),
                         metric("rollout", "seconds/rollout"),
@@ -158,8 +136,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve(
                     "Verifiers",
-                    "questions",
-                    Number,
                     vec![
                         metric("NLI", "verify/nli"),
                         metric("chat", "verify/chat"),
@@ -168,8 +144,6 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
                 ),
                 curve(
                     "Chat",
-                    "tokens",
-                    Number,
                     vec![
                         metric("to the model", "verify/prompt_tokens"),
                         metric("from it", "verify/completion_tokens"),
@@ -180,8 +154,17 @@ fn groups(runs: &[Reported]) -> [Group; 4] {
     ]
 }
 
+/// Returns the label and the unit of an axis for a metric.
+///
+/// # Panics
+/// For a metric that no step has.
+pub(crate) fn axis(metric: &str) -> (&'static str, Unit) {
+    let unit = Metric::of(metric).expect("a metric that is declared").unit;
+    (unit, if unit == SHARE { Unit::Share } else { Unit::Number })
+}
+
 fn metric(name: &str, metric: &str) -> Line {
-    Line { name: name.into(), source: Source::Metric(metric.into()) }
+    Line { name: name.into(), axis: axis(metric), source: Source::Metric(metric.into()) }
 }
 
 /// Whatever paid a completion: judge and format first, then the rules by name, or, where runs have
@@ -193,7 +176,11 @@ fn channels(runs: &[Reported]) -> Vec<Line> {
         Some(first) if rules.iter().all(|rules| rules == first) => {
             lines.extend(first.iter().map(|name| metric(name, &mean_of(name))));
         }
-        _ => lines.push(Line { name: "rule".into(), source: Source::Rule }),
+        _ => lines.push(Line {
+            name: "rule".into(),
+            axis: axis(&mean_of("RULE")),
+            source: Source::Rule,
+        }),
     }
     lines
 }
@@ -216,13 +203,14 @@ fn channel(metric: &str) -> Option<&str> {
 
 impl Curve {
     fn charts(&self, runs: &[Reported]) -> Vec<Markup> {
-        let Self { title, y, unit, lines: all } = self;
+        let Self { title, lines: all } = self;
+        let (y, unit) = all[0].axis;
         if let [reported] = runs {
             let series = all
                 .iter()
                 .map(|line| Series { name: line.name.clone(), points: line.points(reported) });
             let recorded: Vec<Series> = series.filter(|one| !one.points.is_empty()).collect();
-            return chart(title, y, *unit, &recorded).into_iter().collect();
+            return chart(title, y, unit, &recorded).into_iter().collect();
         }
         let of_line = |line: &Line| {
             let title =
@@ -232,7 +220,7 @@ impl Curve {
                 name: reported.name.clone(),
                 points: line.points(reported),
             });
-            chart(&title, y, *unit, &series.collect::<Vec<_>>())
+            chart(&title, y, unit, &series.collect::<Vec<_>>())
         };
         all.iter().filter_map(of_line).collect()
     }

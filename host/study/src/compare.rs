@@ -1,94 +1,58 @@
 //! The same training in several arms, each with the same seeds: does an arm differ from the first
 //! by more than the seeds do?
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;
 
+use crate::eval::Direction::Down;
+use crate::eval::Unit::{Count, Money, Number, Seconds};
+use crate::eval::{FIGURES, Figure};
 use crate::run::Summary;
 
 /// The confidence of an interval.
 const CONFIDENCE: f64 = 0.95;
 
-/// One figure of a run.
-#[derive(Debug, Clone, Copy)]
-pub struct Figure {
-    /// As `summary.json` has it, without `_after`; with a dot where it is a part of another.
-    pub name: &'static str,
-    /// `None` where the run does not have it.
-    pub of: fn(&Summary) -> Option<f64>,
-    /// The same before training.
-    pub before: fn(&Summary) -> Option<f64>,
-}
+type Cost = Figure<Summary>;
 
-impl Figure {
-    const fn trained(
-        name: &'static str,
-        before: fn(&Summary) -> Option<f64>,
-        of: fn(&Summary) -> Option<f64>,
-    ) -> Self {
-        Self { name, of, before }
-    }
-
-    const fn of_steps(name: &'static str, of: fn(&Summary) -> Option<f64>) -> Self {
-        Self { name, of, before: |_| None }
-    }
-}
-
-/// What arms are compared by.
-pub const FIGURES: [Figure; 20] = [
-    Figure::trained("accuracy", |run| run.accuracy_before, |run| run.accuracy_after),
-    Figure::trained(
-        "supported_rate",
-        |run| run.supported_rate_before,
-        |run| run.supported_rate_after,
-    ),
-    Figure::trained(
-        "true_sentences",
-        |run| run.true_sentences_before,
-        |run| run.true_sentences_after,
-    ),
-    Figure::trained(
-        "false_sentences",
-        |run| run.false_sentences_before,
-        |run| run.false_sentences_after,
-    ),
-    Figure::trained(
-        "not_attempted_rate",
-        |run| run.not_attempted_rate_before,
-        |run| run.not_attempted_rate_after,
-    ),
-    Figure::trained("f1", |run| run.f1_before, |run| run.f1_after),
-    Figure::trained("format_rate", |run| run.format_rate_before, |run| run.format_rate_after),
-    Figure::trained("refusal_rate", |run| run.refusal_rate_before, |run| run.refusal_rate_after),
-    Figure::trained("cut_off_rate", |run| run.cut_off_rate_before, |run| run.cut_off_rate_after),
-    Figure::trained("mean_length", |run| run.mean_length_before, |run| run.mean_length_after),
-    Figure::of_steps("seconds_per_step", |run| Some(run.seconds_per_step)),
-    Figure::of_steps("reward_seconds_per_step", |run| Some(run.reward_seconds_per_step)),
-    Figure::of_steps("samples_per_second", |run| run.samples_per_second),
-    Figure::of_steps("asked_per_step.count", |run| Some(run.asked_per_step?.count)),
-    Figure::of_steps("asked_per_step.nli", |run| Some(run.asked_per_step?.nli)),
-    Figure::of_steps("asked_per_step.chat", |run| Some(run.asked_per_step?.chat)),
-    Figure::of_steps("asked_per_step.passages", |run| Some(run.asked_per_step?.passages)),
-    Figure::of_steps("asked_per_step.prompt_tokens", |run| Some(run.asked_per_step?.prompt_tokens)),
-    Figure::of_steps("asked_per_step.completion_tokens", |run| {
-        Some(run.asked_per_step?.completion_tokens)
-    }),
-    Figure::of_steps("cost_per_step", |run| run.cost_per_step),
+/// Costs of a step, in the order of tables.
+pub const COSTS: &[Figure<Summary>] = &[
+    Cost::new("reward_seconds_per_step", "reward time", Seconds, |run| {
+        Some(run.reward_seconds_per_step)
+    })
+    .better(Down)
+    .means("seconds of reward in a step"),
+    Cost::new("seconds_per_step", "s/step", Number(2), |run| Some(run.seconds_per_step))
+        .means("seconds of a step"),
+    Cost::new("samples_per_second", "samples/s", Number(1), |run| run.samples_per_second)
+        .means("completions a second"),
+    Cost::new("asked_per_step.count", "counts", Count, |run| Some(run.asked_per_step.count))
+        .means("counts"),
+    Cost::new("asked_per_step.nli", "NLI", Count, |run| Some(run.asked_per_step.nli))
+        .means("pairs of texts for NLI"),
+    Cost::new("asked_per_step.chat", "chats", Count, |run| Some(run.asked_per_step.chat))
+        .means("chats"),
+    Cost::new("asked_per_step.passages", "searches", Count, |run| {
+        Some(run.asked_per_step.passages)
+    })
+    .means("searches for passages"),
+    Cost::new("asked_per_step.prompt_tokens", "tokens to", Count, |run| {
+        Some(run.asked_per_step.prompt_tokens)
+    })
+    .means("tokens to the chat model"),
+    Cost::new("asked_per_step.completion_tokens", "tokens from", Count, |run| {
+        Some(run.asked_per_step.completion_tokens)
+    })
+    .means("tokens of its replies"),
+    Cost::new("cost_per_step", "money", Money, |run| Some(run.cost_per_step))
+        .better(Down)
+        .means("money for a step"),
 ];
-
-/// The figures of the policy that every run began with, by name.
-#[must_use]
-pub fn untrained(run: &Summary) -> BTreeMap<&'static str, f64> {
-    FIGURES.iter().filter_map(|figure| Some((figure.name, (figure.before)(run)?))).collect()
-}
 
 /// A figure over the seeds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Spread {
-    /// See [`FIGURES`].
+    /// Name of the figure, in [`FIGURES`] or [`COSTS`].
     pub figure: &'static str,
     /// One per seed.
     pub values: Vec<f64>,
@@ -98,6 +62,16 @@ pub struct Spread {
     pub deviation: f64,
     /// From the first arm; `None` in it.
     pub difference: Option<PairedDifference>,
+}
+
+impl Spread {
+    /// Returns the spread of `values`, with their difference from those of the first arm.
+    #[must_use]
+    pub fn of(figure: &'static str, values: Vec<f64>, first: Option<&[f64]>) -> Self {
+        let (mean, deviation) = mean_and_deviation(&values);
+        let difference = first.map(|first| PairedDifference::of(first, &values));
+        Self { figure, values, mean, deviation, difference }
+    }
 }
 
 /// Arm minus first arm, seed by seed.
@@ -137,7 +111,7 @@ impl PairedDifference {
 pub struct Arm {
     /// What the user calls it.
     pub name: String,
-    /// In the order of [`FIGURES`], those that every run has.
+    /// Figures that every run has: [`FIGURES`] of the trained policies, then [`COSTS`].
     pub figures: Vec<Spread>,
     /// Time of a step ÷ that of the first arm.
     pub relative_time: f64,
@@ -167,39 +141,55 @@ pub fn compare(names: &[String], summaries: &[Vec<Summary>], a1: Option<usize>) 
         "every arm has the same seeds"
     );
     let seconds = |arm: &[Summary]| arm.iter().map(|summary| summary.seconds_per_step).mean();
-    let arm = |(n, runs): (usize, &Vec<Summary>)| {
-        let spread = |figure: &Figure| {
-            let values: Vec<f64> = runs.iter().map(figure.of).collect::<Option<_>>()?;
-            let first: Option<Vec<f64>> = summaries[0].iter().map(figure.of).collect();
-            let difference =
-                first.filter(|_| n > 0).map(|first| PairedDifference::of(&first, &values));
-            let (mean, deviation) = mean_and_deviation(&values);
-            Some(Spread { figure: figure.name, values, mean, deviation, difference })
-        };
-        Arm {
-            name: names[n].clone(),
-            figures: FIGURES.iter().filter_map(spread).collect(),
+    let mut arms = Vec::new();
+    for (name, runs) in names.iter().zip(summaries) {
+        let first = (!arms.is_empty()).then_some(summaries[0].as_slice());
+        let mut figures = spreads(FIGURES, |run| run.after.as_ref(), runs, first);
+        figures.extend(spreads(COSTS, |run| Some(run), runs, first));
+        arms.push(Arm {
+            name: name.clone(),
+            figures,
             relative_time: seconds(runs) / seconds(&summaries[0]),
             relative_time_to_a1: a1.map(|a1| seconds(runs) / seconds(&summaries[a1])),
+        });
+    }
+    arms
+}
+
+/// Returns the figures that every run has, with their differences from those of the first arm.
+fn spreads<T>(
+    figures: &[Figure<T>],
+    part: fn(&Summary) -> Option<&T>,
+    runs: &[Summary],
+    first: Option<&[Summary]>,
+) -> Vec<Spread> {
+    let mut spreads = Vec::new();
+    for figure in figures {
+        let values = |runs: &[Summary]| -> Option<Vec<f64>> {
+            runs.iter().map(|run| (figure.get)(part(run)?)).collect()
+        };
+        if let Some(of_arm) = values(runs) {
+            let of_first = first.and_then(values);
+            spreads.push(Spread::of(figure.name, of_arm, of_first.as_deref()));
         }
-    };
-    summaries.iter().enumerate().map(arm).collect()
+    }
+    spreads
 }
 
 /// Returns the mean and the standard deviation of a sample; that of one value is 0.
-#[must_use]
-pub fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     (values.mean(), if values.len() > 1 { values.std_dev() } else { 0.0 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eval::Evaluation;
     use crate::run::Asked;
 
     fn runs(accuracies: &[f64], seconds: f64) -> Vec<Summary> {
-        let run = |&accuracy_after: &f64| Summary {
-            accuracy_after: Some(accuracy_after),
+        let run = |&accuracy: &f64| Summary {
+            after: Some(Evaluation { accuracy, ..Evaluation::default() }),
             seconds_per_step: seconds,
             ..Summary::default()
         };
@@ -250,26 +240,19 @@ mod tests {
     }
 
     #[test]
-    fn the_untrained_policy_has_what_was_measured_of_it() {
-        let run =
-            Summary { accuracy_before: Some(0.5), accuracy_after: Some(0.7), ..Summary::default() };
-        assert_eq!(untrained(&run), BTreeMap::from([("accuracy", 0.5)]));
-    }
-
-    #[test]
     fn what_a_run_does_not_have_is_left_out() {
         let arms = of(&[runs(&[0.7], 1.0), runs(&[0.9], 1.0)]);
         assert!(
             arms[0].figure("true_sentences").is_none()
-                && arms[0].figure("asked_per_step.nli").is_none()
+                && arms[0].figure("samples_per_second").is_none()
         );
     }
 
     #[test]
     fn questions_and_money_are_compared_too() {
         let run = |nli: f64| Summary {
-            asked_per_step: Some(Asked { nli, ..Asked::default() }),
-            cost_per_step: Some(nli / 1000.0),
+            asked_per_step: Asked { nli, ..Asked::default() },
+            cost_per_step: nli / 1000.0,
             ..Summary::default()
         };
         let arms = of(&[vec![run(0.0), run(0.0)], vec![run(96.0), run(98.0)]]);

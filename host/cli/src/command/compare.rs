@@ -8,7 +8,7 @@ use corver_report::run::Run;
 use corver_reward::config;
 use corver_settings::load::differences;
 use corver_settings::{Layers, Plugin, Settings};
-use corver_study::compare::{compare, untrained};
+use corver_study::compare::compare;
 use corver_study::run::{Summary, folder};
 use corver_study::whole;
 use serde::{Deserialize, Serialize};
@@ -92,7 +92,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
         plan.arms.iter().map(|arm| seeds.iter().map(|&seed| summary(&out, arm, seed)).collect());
     let summaries: Vec<Vec<Summary>> = summaries.collect::<Result<_>>()?;
     let arms = compare(&plan.arms, &summaries, find_a1(&out, &plan.arms)?);
-    let untrained = untrained(&summaries[0][0]);
+    let untrained = &summaries[0][0].before;
     let sets = if args.eval.is_empty() {
         Vec::new()
     } else {
@@ -105,7 +105,7 @@ pub fn run(args: &CompareArgs, json: bool) -> Result<()> {
         |arm: &String| seeds.iter().map(|&seed| Run::open(&run_folder(&out, arm, seed))).collect();
     let runs: Vec<Vec<Run>> = plan.arms.iter().map(open).collect::<Result<_, _>>()?;
     let page = out.join(PAGE);
-    let mut tables = Tables::of(&arms, &untrained, seeds.len());
+    let mut tables = Tables::of(&arms, untrained.as_ref(), seeds.len());
     tables.sets = sets.iter().map(QuestionSet::table).collect();
     corver_report::page::save(&page, &comparison(&arms, &tables, &runs))?;
     if json {

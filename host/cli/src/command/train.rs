@@ -11,7 +11,7 @@ use corver_reward::config::{self, Grader, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_reward::plugin;
 use corver_settings::{ChatPrices, PriceSection, Settings};
-use corver_study::eval::Evaluation;
+use corver_study::eval::{Evaluation, OF_AN_ANSWER, View, figures};
 use corver_study::run::{
     Observer, Plan, Prices, RewardNames, RunDir, RunManifest, Summary, SystemPrompts, TrainError,
     fingerprint, folder, text_fingerprint, train,
@@ -430,67 +430,20 @@ impl Observer for Screen {
 }
 
 fn show(summary: &Summary, run: &Path) {
-    let percent = |value: Option<f64>| value.map_or("–".to_owned(), output::percent);
-    let tokens =
-        |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.1} tokens"));
-    let number = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
-    let mut rows = vec![
-        ["accuracy".into(), percent(summary.accuracy_before), percent(summary.accuracy_after)],
-        [
-            "supported sentences".into(),
-            percent(summary.supported_rate_before),
-            percent(summary.supported_rate_after),
-        ],
-        [
-            "refusals".into(),
-            percent(summary.refusal_rate_before),
-            percent(summary.refusal_rate_after),
-        ],
-        [
-            "cut off".into(),
-            percent(summary.cut_off_rate_before),
-            percent(summary.cut_off_rate_after),
-        ],
-        [
-            "no answer".into(),
-            percent(summary.unformatted_rate_before),
-            percent(summary.unformatted_rate_after),
-        ],
-        [
-            "mean length".into(),
-            tokens(summary.mean_length_before),
-            tokens(summary.mean_length_after),
-        ],
-    ];
-    if summary.true_sentences_after.is_some() {
-        let [truths, falsehoods] =
-            ["true sentences", "false sentences"].map(|name| format!("{name} of an answer"));
-        rows.push([
-            truths,
-            number(summary.true_sentences_before),
-            number(summary.true_sentences_after),
-        ]);
-        rows.push([
-            falsehoods,
-            number(summary.false_sentences_before),
-            number(summary.false_sentences_after),
-        ]);
+    let [before, after] = [&summary.before, &summary.after].map(Option::as_ref);
+    let mut rows = Vec::new();
+    for figure in
+        figures(View::Training, &[before, after].into_iter().flatten().collect::<Vec<_>>())
+    {
+        rows.push([figure.title.to_owned(), figure.written(before), figure.written(after)]);
     }
-    output::table(["held-out questions, greedy", "before", "after"], rows);
-    let Summary { rewards, lambda_corver, lambda_judge, lambda_format, seed, .. } = summary;
-    // Each with its weight.
-    output::line(format_args!(
-        "rule {} ({}), judge {} ({lambda_judge}), format {} ({lambda_format}), seed {seed}",
-        rewards.rule,
-        rewards
-            .weights
-            .iter()
-            .map(|weight| (weight * lambda_corver).to_string())
-            .collect::<Vec<_>>()
-            .join(", "),
-        rewards.judge,
-        rewards.format,
-    ));
+    if !rows.is_empty() {
+        output::table(["held-out questions, greedy", "before", "after"], rows);
+        output::line(OF_AN_ANSWER);
+    }
+    let lambdas = [summary.lambda_corver, summary.lambda_judge, summary.lambda_format];
+    let paid_by = summary.rewards.with_weights(lambdas);
+    output::line(format_args!("{paid_by}, seed {}", summary.seed));
     output::line(format_args!(
         "{} steps of {:.2} s ({:.0} ms of it reward), {:.0} s in all; everything is in {}",
         summary.steps,

@@ -82,7 +82,7 @@ fn on_samples(folder: &Path, algorithm: Algorithm) -> Value {
     };
     let prompts: Vec<Vec<u32>> = questions().iter().map(prompt).collect();
     json!({
-        "algorithm": algorithm, "settings": policy.settings(), "prompts": prompts, "report": report,
+        "algorithm": algorithm, "settings": policy.settings(), "prompts": prompts, "report": { "loss": report.loss, "grad_norm": report.grad_norm },
         "rollouts": written(&rollouts, &advantages), "max_completion_length": sampling.max_completion_length,
     })
 }
@@ -99,7 +99,7 @@ fn on_demonstrations(folder: &Path) -> Value {
     policy.model().save_adapter(&folder.join("after")).unwrap();
     let texts: Vec<[&String; 2]> =
         demonstrations.iter().map(|one| [&one.question, &one.completion]).collect();
-    json!({ "algorithm": "sft", "settings": policy.settings(), "report": report, "demonstrations": texts })
+    json!({ "algorithm": "sft", "settings": policy.settings(), "report": { "loss": report.loss, "grad_norm": report.grad_norm }, "demonstrations": texts })
 }
 
 #[test]

@@ -143,7 +143,7 @@ fn compute(folder: &Path, (loss_type, importance_sampling_level): Loss, precisio
         .collect();
     let none = vec![Vec::new(); greedy.len()];
     let computed = json!({
-        "precision": precision, "prompts": prompts, "greedy": written(&greedy, &none), "rollouts": written(&rollouts, &values), "report": report,
+        "precision": precision, "prompts": prompts, "greedy": written(&greedy, &none), "rollouts": written(&rollouts, &values), "report": { "loss": report.loss, "grad_norm": report.grad_norm },
         "settings": settings, "max_completion_length": sampling.max_completion_length,
     });
     std::fs::write(folder.join("computed.json"), computed.to_string()).unwrap();

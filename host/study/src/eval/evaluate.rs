@@ -14,14 +14,6 @@ use super::grade::{Grades, Missing, keeps_format, missing};
 use super::truth::{Told, Truth};
 use crate::run::data_order::seed_of_step;
 
-impl Evaluation {
-    /// Returns the share of questions without an answer (NA).
-    #[must_use]
-    pub fn not_attempted_rate(&self) -> f64 {
-        self.grades.rate(self.grades.not_attempted)
-    }
-}
-
 /// Why an evaluation stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -75,7 +67,7 @@ pub struct GradedAnswer {
     pub sentences: Vec<SentenceTrace>,
 }
 
-/// What a policy made of a question set.
+/// What a policy made of a question set; [`FIGURES`](super::FIGURES) has titles, units and meanings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
     /// Correct, incorrect, not attempted.
@@ -86,8 +78,11 @@ pub struct Evaluation {
     /// two.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pass_at: BTreeMap<usize, f64>,
-    /// Share of completions that say that they do not know. This and the next two make up what is
-    /// not attempted.
+    /// Share of wrong answers.
+    pub incorrect_rate: f64,
+    /// Share of questions without an answer (NA), which the next three make up.
+    pub not_attempted_rate: f64,
+    /// Share of completions that say that they do not know.
     pub refusal_rate: f64,
     /// Share of completions whose tokens were used up before an answer.
     pub cut_off_rate: f64,
@@ -210,6 +205,8 @@ pub fn summarize(
     Evaluation {
         accuracy: grades.rate(grades.correct),
         pass_at: pass_at(answers, samples),
+        incorrect_rate: grades.rate(grades.incorrect),
+        not_attempted_rate: grades.rate(grades.not_attempted),
         refusal_rate: missing(Missing::Refused),
         cut_off_rate: missing(Missing::CutOff),
         unformatted_rate: missing(Missing::Unformatted),

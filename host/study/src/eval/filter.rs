@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::run::data_order::seed_of_step;
 use crate::run::{RunDir, RunDirError};
 
-/// What every question was found to be, a line each: an [`Answered`], with the number of the
+/// What every question was found to be, a line each: an `Answered`, with the number of the
 /// question as `step`.
 pub const ANSWERED: &str = "answered.jsonl";
 /// The questions that are kept, a line each: what a run trains on.

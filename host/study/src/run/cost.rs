@@ -1,10 +1,6 @@
 //! What the questions of rules cost: how many there are in a step, and the money at stated prices.
 
-use std::ops::Add;
-
-use corver_core::{Tallies, Usage};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
 /// What verifiers cost, in any currency; nothing by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -33,7 +29,7 @@ impl Prices {
     }
 }
 
-/// What rules asked in a step, on average.
+/// Questions of the rules in a step, on average.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Asked {
     /// Counts.
@@ -51,14 +47,6 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The tokens, of a sum over steps.
-    pub(super) fn usage(&self) -> Usage {
-        Usage {
-            prompt_tokens: self.prompt_tokens as u64,
-            completion_tokens: self.completion_tokens as u64,
-        }
-    }
-
     /// Money, in the currency of the prices.
     #[must_use]
     pub fn cost(&self, prices: &Prices) -> f64 {
@@ -67,72 +55,21 @@ impl Asked {
             + (prompt_tokens * prices.prompt + completion_tokens * prices.completion) / 1e6
     }
 
-    /// Of a step's metrics; `None` where they are of a version that did not count questions.
-    pub(super) fn of(metrics: &Map<String, Value>) -> Option<Self> {
-        let number = |name: &str| metrics.get(name).and_then(Value::as_f64);
-        let or_none = |name: &str| number(name).unwrap_or(0.0);
-        Some(Self {
-            count: number("verify/count")?,
-            nli: or_none("verify/nli"),
-            chat: or_none("verify/chat"),
-            passages: or_none("verify/passages"),
-            prompt_tokens: or_none("verify/prompt_tokens"),
-            completion_tokens: or_none("verify/completion_tokens"),
-        })
-    }
-
-    /// Of the sum over so many steps, the mean.
-    pub(super) fn per_step(self, steps: f64) -> Self {
+    /// Reads the questions from what `metric` says of each metric.
+    pub(super) fn of(metric: impl Fn(&str) -> f64) -> Self {
         Self {
-            count: self.count / steps,
-            nli: self.nli / steps,
-            chat: self.chat / steps,
-            passages: self.passages / steps,
-            prompt_tokens: self.prompt_tokens / steps,
-            completion_tokens: self.completion_tokens / steps,
+            count: metric("verify/count"),
+            nli: metric("verify/nli"),
+            chat: metric("verify/chat"),
+            passages: metric("verify/passages"),
+            prompt_tokens: metric("verify/prompt_tokens"),
+            completion_tokens: metric("verify/completion_tokens"),
         }
-    }
-}
-
-impl Add for Asked {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            count: self.count + other.count,
-            nli: self.nli + other.nli,
-            chat: self.chat + other.chat,
-            passages: self.passages + other.passages,
-            prompt_tokens: self.prompt_tokens + other.prompt_tokens,
-            completion_tokens: self.completion_tokens + other.completion_tokens,
-        }
-    }
-}
-
-/// A step's questions and the seconds that they took. Counts are always there, the others where
-/// something was asked.
-pub(super) fn record(asked: &Tallies, put: &mut impl FnMut(&str, f64) -> Option<Value>) {
-    let Tallies { count, nli, chat, passages, usage: Usage { prompt_tokens, completion_tokens } } =
-        asked;
-    put("verify/count", count.asked as f64);
-    put("seconds/count", count.seconds);
-    for (kind, tally) in [("nli", nli), ("chat", chat), ("passages", passages)] {
-        if tally.asked > 0 {
-            put(&format!("verify/{kind}"), tally.asked as f64);
-            put(&format!("seconds/{kind}"), tally.seconds);
-        }
-    }
-    if chat.asked > 0 {
-        put("verify/prompt_tokens", *prompt_tokens as f64);
-        put("verify/completion_tokens", *completion_tokens as f64);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use corver_core::Tally;
-    use serde_json::json;
-
     use super::*;
 
     const PRICES: Prices =
@@ -151,29 +88,6 @@ mod tests {
         // By hand: 0.05 + 0.02 + 0.02 + 0.6 + 0.1; a chat costs its tokens.
         assert!((asked.cost(&PRICES) - 0.79).abs() < 1e-12);
         assert_eq!(asked.cost(&Prices::default()), 0.0);
-    }
-
-    #[test]
-    fn what_a_step_asked_is_read_from_its_metrics() {
-        let tally = |asked| Tally { asked, seconds: 0.5 };
-        let usage = Usage { prompt_tokens: 70, completion_tokens: 7 };
-        let tallies = Tallies { count: tally(0), chat: tally(3), usage, ..Tallies::default() };
-        let mut line = Map::new();
-        record(&tallies, &mut |name, value| line.insert(name.to_owned(), json!(value)));
-        let names: Vec<&str> = line.keys().map(String::as_str).collect();
-        let expected = [
-            "seconds/chat",
-            "seconds/count",
-            "verify/chat",
-            "verify/completion_tokens",
-            "verify/count",
-        ];
-        assert_eq!(names, [&expected[..], &["verify/prompt_tokens"]].concat());
-        let asked =
-            Asked { chat: 3.0, prompt_tokens: 70.0, completion_tokens: 7.0, ..Asked::default() };
-        assert_eq!(Asked::of(&line), Some(asked));
-        line.remove("verify/count");
-        assert_eq!(Asked::of(&line), None, "of an earlier version");
     }
 
     #[test]

@@ -145,7 +145,7 @@ pub const CONFIG: &str = "config.toml";
 pub const MANIFEST: &str = "manifest.json";
 /// What came out of a run, in its folder when it has finished.
 pub const SUMMARY: &str = "summary.json";
-/// One line per step: see [`super::step_metrics`].
+/// One line per step: see [`super::metrics::METRICS`].
 pub const METRICS: &str = "metrics.jsonl";
 /// One line per completion: its step, and a [`corver_core::Trace`].
 pub const TRACES: &str = "traces.jsonl";

@@ -1,166 +1,348 @@
-//! One line per step, under the names that TRL's logs use, so that existing dashboards read it.
+//! The metrics of a step: `metrics.jsonl`, TensorBoard's file, curves and documents go through
+//! [`METRICS`]. Names are those of TRL's logs where TRL has one, so that dashboards read them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use corver_core::{Channel, Rollout, SentenceTrace, StepReport, Trace};
+use corver_core::{Channel, SentenceTrace, StepReport, Tally, Trace, UpdateReport, Usage, Verdict};
 use serde_json::{Map, Value, json};
 
-use super::cost;
+/// Measurements of one step.
+#[derive(Clone, Copy)]
+pub struct Step<'a> {
+    /// Number, counted from 1.
+    pub number: usize,
+    /// Completion tokens since the run began.
+    pub num_tokens: u64,
+    /// Duration of the whole step.
+    pub seconds: f64,
+    /// Name of the sentence rule.
+    pub rule: &'a str,
+    /// Result of the optimiser.
+    pub update: &'a UpdateReport,
+    /// All stages. `None`: supervised fine-tuning, which has only the update.
+    pub report: Option<&'a StepReport>,
+}
 
-/// A step's metrics, flat. `num_tokens` is the number of completion tokens since the run began.
+/// Metric of a step.
+#[derive(Debug)]
+pub struct Metric {
+    /// Key in `metrics.jsonl`; `RULE` in it stands for the name of a sentence rule.
+    pub name: &'static str,
+    /// Unit, [`SHARE`] for shares from 0 to 1; empty for plain numbers.
+    pub unit: &'static str,
+    /// Definition, for documents; empty: that of the metric before, which lists them all.
+    pub meaning: &'static str,
+    get: fn(&Step<'_>) -> Option<f64>,
+}
+
+/// Unit of shares from 0 to 1.
+pub const SHARE: &str = "share";
+const NATS: &str = "nats per token";
+const RULE_MEAN: &str = "rewards/RULE/mean";
+const RULE_STD: &str = "rewards/RULE/std";
+
+/// Metrics of a step, in the order of documents.
+pub const METRICS: &[Metric] = &[
+    metric("step", "", |s| Some(s.number as f64)).means("number of the step, from 1"),
+    metric("step_time", "seconds", |s| Some(s.seconds)).means("duration of the whole step"),
+    metric("num_tokens", "tokens", |s| s.report.map(|_| s.num_tokens as f64))
+        .means("length of all completions since the run began"),
+    metric("reward", "", |s| Some(s.report?.returns.reward))
+        .means("mean return of a completion: judge, format and sentences together"),
+    metric("reward_std", "", |s| Some(s.report?.returns.reward_std))
+        .means("spread of the returns within a question"),
+    metric("frac_reward_zero_std", SHARE, |s| Some(s.report?.returns.frac_reward_zero_std))
+        .means("questions without any spread: these teach nothing"),
+    metric("rewards/judge/mean", "", |s| Some(mean(&s.of_completions(judge)?)))
+        .means("mean and standard deviation of each channel; several rules have one each"),
+    metric("rewards/judge/std", "", |s| Some(std(&s.of_completions(judge)?))),
+    metric("rewards/format/mean", "", |s| Some(mean(&s.of_completions(format)?))),
+    metric("rewards/format/std", "", |s| Some(std(&s.of_completions(format)?))),
+    metric(RULE_MEAN, "", |_| None),
+    metric(RULE_STD, "", |_| None),
+    metric("completions/mean_length", "tokens", |s| Some(mean(&s.lengths()?)))
+        .means("length of a completion"),
+    metric("completions/min_length", "tokens", |s| Some(min(&s.lengths()?))),
+    metric("completions/max_length", "tokens", |s| Some(max(&s.lengths()?))),
+    metric("completions/mean_terminated_length", "tokens", |s| {
+        Some(mean(&s.terminated_lengths()?))
+    })
+    .means("length of a completion that was not cut off"),
+    metric("completions/min_terminated_length", "tokens", |s| Some(min(&s.terminated_lengths()?))),
+    metric("completions/max_terminated_length", "tokens", |s| Some(max(&s.terminated_lengths()?))),
+    metric("completions/clipped_ratio", SHARE, |s| {
+        Some(share(&s.report?.rollouts, |rollout| !rollout.finished))
+    })
+    .means("completions that were cut off at `rollout.max_completion_length`"),
+    metric("loss", "", |s| Some(s.update.loss))
+        .means("loss: the clipped surrogate and the weighted KL term, or DPO's"),
+    metric("grad_norm", "", |s| Some(s.update.grad_norm))
+        .means("norm of the gradient before clipping"),
+    metric("learning_rate", "", |s| Some(s.update.learning_rate))
+        .means("learning rate of the step"),
+    metric("entropy", NATS, |s| Some(s.update.entropy))
+        .means("entropy of the policy over the tokens of the completions"),
+    metric("kl", NATS, |s| s.update.kl)
+        .means("distance between policy and base model (k3 estimate)"),
+    metric("clip_ratio/low_mean", SHARE, |s| Some(s.report?.update.clip_ratio_low))
+        .means("tokens whose ratio was clipped from below, from above, at all"),
+    metric("clip_ratio/high_mean", SHARE, |s| Some(s.report?.update.clip_ratio_high)),
+    metric("clip_ratio/region_mean", SHARE, |s| {
+        let update = &s.report?.update;
+        Some(update.clip_ratio_low + update.clip_ratio_high)
+    }),
+    metric("sampling/sampling_logp_difference/mean", NATS, |s| {
+        Some(s.update.mismatch?.difference_mean)
+    })
+    .means(
+        "distance of the log-probabilities noted while sampling from the policy's own: rounding, \
+         or more where an engine samples ([engines.md](engines.md#the-mismatch))",
+    ),
+    metric("sampling/sampling_logp_difference/max", NATS, |s| {
+        Some(s.update.mismatch?.difference_max)
+    }),
+    metric("sampling/importance_sampling_ratio/min", "", |s| Some(s.update.mismatch?.ratio_min))
+        .means("ratio of the policy's probabilities to those noted while sampling"),
+    metric("sampling/importance_sampling_ratio/mean", "", |s| Some(s.update.mismatch?.ratio_mean)),
+    metric("sampling/importance_sampling_ratio/max", "", |s| Some(s.update.mismatch?.ratio_max)),
+    metric("loss/value_avg", "", |s| Some(s.update.critic?.loss)).means("loss of PPO's critic"),
+    metric("val/clipfrac_avg", SHARE, |s| Some(s.update.critic?.clip_ratio))
+        .means("tokens whose value was clipped"),
+    metric("val/explained_variance", "", |s| Some(s.update.critic?.explained_variance))
+        .means("1 − the share of the targets' variance that the critic's values miss"),
+    metric("rewards/pairs", "pairs", |s| Some(s.update.preference?.pairs))
+        .means("DPO's pairs: questions whose completions did not all earn the same"),
+    metric("rewards/margins", "", |s| Some(s.update.preference?.margin))
+        .means("β times the difference of a pair's log-ratios, before the update"),
+    metric("rewards/accuracies", SHARE, |s| Some(s.update.preference?.accuracy))
+        .means("pairs for which this is above 0"),
+    metric("corver/alignment_rate", SHARE, |s| {
+        Some(mean(&s.of_completions(|trace| trace.alignment_rate)?))
+    })
+    .means("characters of sentences that have tokens"),
+    metric("corver/fallback_rate", SHARE, |s| {
+        Some(share(&s.report?.completions, |completion| completion.trace.fallback))
+    })
+    .means("completions whose sentences were not paid because too few had tokens"),
+    metric("corver/sentences", "sentences", |s| Some(s.sentences()?.len() as f64))
+        .means("sentences of the step"),
+    metric("corver/abstention_rate", SHARE, |s| {
+        let verdicts = s.verdicts().filter(|verdicts| !verdicts.is_empty())?;
+        Some(share(&verdicts, |verdict| verdict.reward.is_none()))
+    })
+    .means("of the sentences shown to the rule, those that it abstained from"),
+    metric("corver/counted_rate", SHARE, |s| {
+        Some(share(&s.sentences()?, |sentence| count(sentence).is_some()))
+    })
+    .means("sentences that a count decided"),
+    metric("corver/supported_rate", SHARE, |s| {
+        let counts: Vec<u64> = s.sentences()?.into_iter().filter_map(count).collect();
+        (!counts.is_empty()).then(|| share(&counts, |count| *count > 0))
+    })
+    .means("of these, those whose entities occur together at all"),
+    metric("corver/lookups", "queries", |s| {
+        Some(s.verdicts()?.iter().map(|verdict| verdict.lookups.len()).sum::<usize>() as f64)
+    })
+    .means("queries that the counts took"),
+    metric("verify/count", "questions", |s| Some(s.report?.asked.count.asked as f64))
+        .means("questions of the rules, by kind, repeated ones included; the last three if asked"),
+    metric("verify/nli", "questions", |s| Some(used(s.report?.asked.nli)?.asked as f64)),
+    metric("verify/chat", "questions", |s| Some(used(s.report?.asked.chat)?.asked as f64)),
+    metric("verify/passages", "questions", |s| Some(used(s.report?.asked.passages)?.asked as f64)),
+    metric("verify/prompt_tokens", "tokens", |s| Some(s.usage()?.prompt_tokens as f64))
+        .means("tokens to the chat model, and of its replies; once for each prompt of a run"),
+    metric("verify/completion_tokens", "tokens", |s| Some(s.usage()?.completion_tokens as f64)),
+    metric("seconds/rollout", "seconds", |s| Some(s.report?.seconds.rollout)).means(
+        "duration of the stages; `reward` holds the six before it. On a GPU `extract` runs beside \
+         the rollout, and `prepare` (the base model's log-probabilities) beside the rest of the \
+         reward",
+    ),
+    metric("seconds/extract", "seconds", |s| Some(s.report?.seconds.extract)),
+    metric("seconds/count", "seconds", |s| Some(s.report?.asked.count.seconds)),
+    metric("seconds/nli", "seconds", |s| Some(used(s.report?.asked.nli)?.seconds)),
+    metric("seconds/chat", "seconds", |s| Some(used(s.report?.asked.chat)?.seconds)),
+    metric("seconds/passages", "seconds", |s| Some(used(s.report?.asked.passages)?.seconds)),
+    metric("seconds/rule", "seconds", |s| Some(s.report?.seconds.rule)),
+    metric("seconds/reward", "seconds", |s| Some(s.report?.seconds.reward)),
+    metric("seconds/prepare", "seconds", |s| Some(s.report?.seconds.prepare)),
+    metric("seconds/update", "seconds", |s| Some(s.report?.seconds.update)),
+];
+
+const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    get: fn(&Step<'_>) -> Option<f64>,
+) -> Metric {
+    Metric { name, unit, meaning: "", get }
+}
+
+impl Metric {
+    const fn means(self, meaning: &'static str) -> Self {
+        Self { meaning, ..self }
+    }
+
+    /// Returns the declaration of a key in `metrics.jsonl`.
+    #[must_use]
+    pub fn of(name: &str) -> Option<&'static Self> {
+        METRICS.iter().find(|metric| match metric.name.split_once("RULE") {
+            Some((start, end)) => name.starts_with(start) && name.ends_with(end),
+            None => name == metric.name,
+        })
+    }
+}
+
+/// Returns the metrics of a step that it has, by name.
 #[must_use]
-pub fn step_metrics(
-    step: usize,
-    num_tokens: u64,
-    seconds: f64,
-    rule: &str,
-    report: &StepReport,
-) -> Map<String, Value> {
-    let StepReport { rollouts, completions, returns, asked, update, seconds: stages } = report;
-    let traces: Vec<&Trace> = completions.iter().map(|completion| &completion.trace).collect();
-    let traces = traces.as_slice();
+pub fn step_metrics(step: &Step<'_>) -> Map<String, Value> {
     let mut metrics = Map::new();
-    let mut put = |name: &str, value: f64| metrics.insert(name.to_owned(), json!(value));
-
-    put("step", (step + 1) as f64);
-    put("num_tokens", num_tokens as f64);
-    put("step_time", seconds);
-    put("loss", update.loss);
-    put("grad_norm", update.grad_norm);
-    put("learning_rate", update.learning_rate);
-    put("entropy", update.entropy);
-    if let Some(kl) = update.kl {
-        put("kl", kl);
+    for metric in METRICS {
+        if let Some(value) = (metric.get)(step) {
+            metrics.insert(metric.name.to_owned(), json!(value));
+        }
     }
-    put("clip_ratio/low_mean", update.clip_ratio_low);
-    put("clip_ratio/high_mean", update.clip_ratio_high);
-    put("clip_ratio/region_mean", update.clip_ratio_low + update.clip_ratio_high);
-
-    if let Some(mismatch) = update.mismatch {
-        put("sampling/sampling_logp_difference/mean", mismatch.difference_mean);
-        put("sampling/sampling_logp_difference/max", mismatch.difference_max);
-        put("sampling/importance_sampling_ratio/min", mismatch.ratio_min);
-        put("sampling/importance_sampling_ratio/mean", mismatch.ratio_mean);
-        put("sampling/importance_sampling_ratio/max", mismatch.ratio_max);
+    for (rule, rewards) in step.rules() {
+        metrics.insert(RULE_MEAN.replace("RULE", rule), json!(mean(&rewards)));
+        metrics.insert(RULE_STD.replace("RULE", rule), json!(std(&rewards)));
     }
-
-    if let Some(critic) = update.critic {
-        put("loss/value_avg", critic.loss);
-        put("val/clipfrac_avg", critic.clip_ratio);
-        put("val/explained_variance", critic.explained_variance);
-    }
-    if let Some(preference) = update.preference {
-        put("rewards/pairs", preference.pairs);
-        put("rewards/margins", preference.margin);
-        put("rewards/accuracies", preference.accuracy);
-    }
-
-    put("reward", returns.reward);
-    put("reward_std", returns.reward_std);
-    put("frac_reward_zero_std", returns.frac_reward_zero_std);
-    let mut reward = |name: &str, values: Vec<f64>| {
-        let (mean, std) = mean_and_std(&values);
-        put(&format!("rewards/{name}/mean"), mean);
-        put(&format!("rewards/{name}/std"), std);
-    };
-    reward("judge", traces.iter().map(|trace| trace.response.judge.reward).collect());
-    reward("format", traces.iter().map(|trace| trace.response.format.reward).collect());
-    reward(rule, sentences(traces).map(SentenceTrace::reward).collect());
-    for (rule, rewards) in channels(traces) {
-        reward(rule, rewards);
-    }
-
-    lengths(rollouts, &mut put);
-
-    let share =
-        |part: usize, whole: usize| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-    let verdicts: Vec<_> =
-        sentences(traces).filter_map(|sentence| sentence.verdict.as_ref()).collect();
-    let counts: Vec<u64> = verdicts.iter().filter_map(|verdict| verdict.count).collect();
-    let looked_up: usize = verdicts.iter().map(|verdict| verdict.lookups.len()).sum();
-    let rate = traces.iter().map(|trace| trace.alignment_rate).collect::<Vec<_>>();
-    put("corver/alignment_rate", mean_and_std(&rate).0);
-    put(
-        "corver/fallback_rate",
-        share(traces.iter().filter(|trace| trace.fallback).count(), traces.len()),
-    );
-    put("corver/sentences", sentences(traces).count() as f64);
-    if !verdicts.is_empty() {
-        let abstained = verdicts.iter().filter(|verdict| verdict.reward.is_none()).count();
-        put("corver/abstention_rate", share(abstained, verdicts.len()));
-    }
-    put("corver/counted_rate", share(counts.len(), sentences(traces).count()));
-    if !counts.is_empty() {
-        put(
-            "corver/supported_rate",
-            share(counts.iter().filter(|count| **count > 0).count(), counts.len()),
-        );
-    }
-    put("corver/lookups", looked_up as f64);
-    put("seconds/rollout", stages.rollout);
-    put("seconds/extract", stages.extract);
-    cost::record(asked, &mut put);
-    put("seconds/rule", stages.rule);
-    put("seconds/reward", stages.reward);
-    put("seconds/prepare", stages.prepare);
-    put("seconds/update", stages.update);
     metrics
 }
 
-fn sentences<'t>(traces: &[&'t Trace]) -> impl Iterator<Item = &'t SentenceTrace> {
-    traces.iter().flat_map(|trace| &trace.sentences)
+impl<'a> Step<'a> {
+    fn of_completions(&self, value: fn(&Trace) -> f64) -> Option<Vec<f64>> {
+        Some(self.report?.completions.iter().map(|one| value(&one.trace)).collect())
+    }
+
+    /// Returns the reward of every sentence, and what each rule of a blend paid it before the
+    /// weights, by the rule's name.
+    fn rules(&self) -> BTreeMap<&'a str, Vec<f64>> {
+        let sentences = self.sentences().unwrap_or_default();
+        let names: BTreeSet<&str> = sentences
+            .iter()
+            .flat_map(|sentence| channels(sentence))
+            .map(|channel| channel.rule.as_str())
+            .collect();
+        let mut rules = BTreeMap::new();
+        if self.report.is_some() {
+            rules.insert(self.rule, sentences.iter().map(|sentence| sentence.reward()).collect());
+        }
+        for rule in names {
+            let rewards = sentences.iter().map(|sentence| {
+                let channel = channels(sentence).find(|channel| channel.rule == rule);
+                channel.and_then(|channel| channel.reward).map_or(0.0, f64::from)
+            });
+            rules.insert(rule, rewards.collect());
+        }
+        rules
+    }
+
+    fn sentences(&self) -> Option<Vec<&'a SentenceTrace>> {
+        Some(self.report?.completions.iter().flat_map(|one| &one.trace.sentences).collect())
+    }
+
+    fn verdicts(&self) -> Option<Vec<&'a Verdict>> {
+        let sentences = self.sentences()?.into_iter();
+        Some(sentences.filter_map(|sentence| sentence.verdict.as_ref()).collect())
+    }
+
+    fn lengths(&self) -> Option<Vec<f64>> {
+        Some(self.report?.rollouts.iter().map(|rollout| rollout.tokens.len() as f64).collect())
+    }
+
+    fn terminated_lengths(&self) -> Option<Vec<f64>> {
+        let terminated = self.report?.rollouts.iter().filter(|rollout| rollout.finished);
+        Some(terminated.map(|rollout| rollout.tokens.len() as f64).collect())
+    }
+
+    /// Returns the tokens of the chats. `None`: there were no chats.
+    fn usage(&self) -> Option<Usage> {
+        let asked = &self.report?.asked;
+        used(asked.chat).map(|_| asked.usage)
+    }
 }
 
-/// What each rule of a blend paid each sentence, before its weight, by the rule's name.
-fn channels<'t>(traces: &[&'t Trace]) -> BTreeMap<&'t str, Vec<f64>> {
-    let names: BTreeSet<&str> = sentences(traces)
-        .flat_map(sentence_channels)
-        .map(|channel| channel.rule.as_str())
-        .collect();
-    let reward = |sentence: &SentenceTrace, rule: &str| {
-        let channel = sentence_channels(sentence).find(|channel| channel.rule == rule);
-        channel.and_then(|channel| channel.reward).map_or(0.0, f64::from)
-    };
-    names
-        .into_iter()
-        .map(|rule| (rule, sentences(traces).map(|one| reward(one, rule)).collect()))
-        .collect()
-}
-
-fn sentence_channels(sentence: &SentenceTrace) -> impl Iterator<Item = &Channel> {
+fn channels(sentence: &SentenceTrace) -> impl Iterator<Item = &Channel> {
     sentence.verdict.iter().flat_map(|verdict| &verdict.channels)
 }
 
-fn lengths(rollouts: &[Rollout], put: &mut impl FnMut(&str, f64) -> Option<Value>) {
-    let mut of = |name: &str, lengths: &[f64]| {
-        put(&format!("completions/mean_{name}length"), mean_and_std(lengths).0);
-        put(
-            &format!("completions/min_{name}length"),
-            lengths.iter().copied().reduce(f64::min).unwrap_or(0.0),
-        );
-        put(
-            &format!("completions/max_{name}length"),
-            lengths.iter().copied().reduce(f64::max).unwrap_or(0.0),
-        );
-    };
-    let length = |rollout: &Rollout| rollout.tokens.len() as f64;
-    let terminated: Vec<f64> =
-        rollouts.iter().filter(|rollout| rollout.finished).map(length).collect();
-    of("", &rollouts.iter().map(length).collect::<Vec<_>>());
-    of("terminated_", &terminated);
-    let clipped = rollouts.len() - terminated.len();
-    put(
-        "completions/clipped_ratio",
-        if rollouts.is_empty() { 0.0 } else { clipped as f64 / rollouts.len() as f64 },
-    );
+fn judge(trace: &Trace) -> f64 {
+    trace.response.judge.reward
 }
 
-/// Mean and n − 1 standard deviation; 0 where undefined.
-fn mean_and_std(values: &[f64]) -> (f64, f64) {
-    if values.is_empty() {
-        return (0.0, 0.0);
-    }
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
+fn format(trace: &Trace) -> f64 {
+    trace.response.format.reward
+}
+
+fn count(sentence: &SentenceTrace) -> Option<u64> {
+    sentence.verdict.as_ref()?.count
+}
+
+fn used(tally: Tally) -> Option<Tally> {
+    (tally.asked > 0).then_some(tally)
+}
+
+/// Returns the share of `all` for which `is` holds; 0 of none.
+fn share<T>(all: &[T], is: fn(&T) -> bool) -> f64 {
+    mean(&all.iter().map(|one| f64::from(is(one))).collect::<Vec<_>>())
+}
+
+/// Returns the mean; 0 of nothing.
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Returns the n − 1 standard deviation; 0 of fewer than two.
+fn std(values: &[f64]) -> f64 {
+    let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, if values.len() < 2 { 0.0 } else { (squares / (values.len() - 1) as f64).sqrt() })
+    if values.len() < 2 { 0.0 } else { (squares / (values.len() - 1) as f64).sqrt() }
+}
+
+/// Returns the smallest value; 0 of nothing.
+fn min(values: &[f64]) -> f64 {
+    values.iter().copied().reduce(f64::min).unwrap_or(0.0)
+}
+
+/// Returns the largest value; 0 of nothing.
+fn max(values: &[f64]) -> f64 {
+    values.iter().copied().reduce(f64::max).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use corver_core::{ReturnStats, StageSeconds, Tallies};
+
+    use super::*;
+
+    #[test]
+    fn a_step_has_the_metrics_of_what_it_did() {
+        let chat = Tally { asked: 3, seconds: 0.5 };
+        let report = StepReport {
+            rollouts: Vec::new(),
+            completions: Vec::new(),
+            returns: ReturnStats::default(),
+            asked: Tallies { chat, ..Tallies::default() },
+            update: UpdateReport::default(),
+            seconds: StageSeconds::default(),
+        };
+        let step = Step {
+            number: 1,
+            num_tokens: 0,
+            seconds: 0.5,
+            rule: "first",
+            update: &report.update,
+            report: Some(&report),
+        };
+        let metrics = step_metrics(&step);
+        for name in metrics.keys() {
+            assert!(Metric::of(name).is_some(), "{name} is not declared");
+        }
+        let asked = metrics.keys().filter(|name| name.starts_with("verify/"));
+        let expected =
+            ["verify/chat", "verify/completion_tokens", "verify/count", "verify/prompt_tokens"];
+        assert!(asked.eq(expected) && !metrics.contains_key("seconds/nli"), "{metrics:?}");
+
+        let tuned = step_metrics(&Step { report: None, ..step });
+        let expected = ["entropy", "grad_norm", "learning_rate", "loss", "step", "step_time"];
+        assert!(tuned.keys().eq(expected), "the update alone: {tuned:?}");
+    }
 }

@@ -1,10 +1,11 @@
 //! A training run: evaluate, step by step update, evaluate again; everything lands in the run's
 //! folder.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use corver_core::{Learner, PartError, Question, Scorers, StepError, StepSettings, step};
+use corver_core::{Learner, PartError, Question, Scorers, StepError, StepSettings, Usage, step};
 use corver_settings::EvaluateSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -14,7 +15,7 @@ use crate::data::Curriculum;
 use super::cost::{Asked, Prices};
 use super::data_order::{questions_of_step, seed_of_step};
 use super::folder::{METRICS, RunDir, RunDirError, TRACES};
-use super::metrics::step_metrics;
+use super::metrics::{Step, step_metrics};
 use super::warnings::Warnings;
 use crate::eval::{EvaluateError, EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate};
 
@@ -62,6 +63,21 @@ pub struct RewardNames {
     pub format: String,
 }
 
+impl RewardNames {
+    /// Returns each part's name with its weight: of rules (λ_c), judge (λ_j) and format check (λ_f).
+    #[must_use]
+    pub fn with_weights(&self, lambdas: [f64; 3]) -> String {
+        let Self { rule, weights, judge, format } = self;
+        let [corver, of_judge, of_format] = lambdas;
+        let of_rules: Vec<String> =
+            weights.iter().map(|weight| (weight * corver).to_string()).collect();
+        format!(
+            "rule {rule} ({}), judge {judge} ({of_judge}), format {format} ({of_format})",
+            of_rules.join(", ")
+        )
+    }
+}
+
 /// The system prompts of a run. Those of evaluation differ: the paper reminds a trained policy not
 /// to repeat itself.
 #[derive(Debug, Clone, Default)]
@@ -91,8 +107,7 @@ pub trait Observer {
     }
 }
 
-/// What `summary.json` says. Fields of an evaluation are absent where there were no evaluation
-/// questions.
+/// Contents of `summary.json`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// What paid the completions.
@@ -108,50 +123,10 @@ pub struct Summary {
     pub seed: u64,
     /// Optimiser steps taken.
     pub steps: usize,
-    /// Share of right answers before training.
-    pub accuracy_before: Option<f64>,
-    /// The same after training.
-    pub accuracy_after: Option<f64>,
-    /// See [`Evaluation::supported_rate`].
-    pub supported_rate_before: Option<f64>,
-    /// The same after training.
-    pub supported_rate_after: Option<f64>,
-    /// See [`Evaluation::true_sentences`].
-    pub true_sentences_before: Option<f64>,
-    /// The same after training.
-    pub true_sentences_after: Option<f64>,
-    /// False sentences of a completion.
-    pub false_sentences_before: Option<f64>,
-    /// The same after training.
-    pub false_sentences_after: Option<f64>,
-    /// Tokens per completion.
-    pub mean_length_before: Option<f64>,
-    /// The same after training.
-    pub mean_length_after: Option<f64>,
-    /// See [`Evaluation::refusal_rate`].
-    pub refusal_rate_before: Option<f64>,
-    /// The same after training.
-    pub refusal_rate_after: Option<f64>,
-    /// See [`Evaluation::cut_off_rate`].
-    pub cut_off_rate_before: Option<f64>,
-    /// The same after training.
-    pub cut_off_rate_after: Option<f64>,
-    /// See [`Evaluation::unformatted_rate`].
-    pub unformatted_rate_before: Option<f64>,
-    /// The same after training.
-    pub unformatted_rate_after: Option<f64>,
-    /// Share of questions without an answer: refusals, cut-off and unformatted completions (NA).
-    pub not_attempted_rate_before: Option<f64>,
-    /// The same after training.
-    pub not_attempted_rate_after: Option<f64>,
-    /// F1 of the precision on attempted questions and the recall.
-    pub f1_before: Option<f64>,
-    /// The same after training.
-    pub f1_after: Option<f64>,
-    /// Share of completions in the format of the evaluation.
-    pub format_rate_before: Option<f64>,
-    /// The same after training.
-    pub format_rate_after: Option<f64>,
+    /// Evaluation of the raw policy. `None`: there were no evaluation questions.
+    pub before: Option<Evaluation>,
+    /// Evaluation of the trained policy. `None`: there were no evaluation questions.
+    pub after: Option<Evaluation>,
     /// Evaluations and steps, without start-up; over all processes where the run was resumed.
     pub seconds_total: f64,
     /// Mean wall-clock of a step.
@@ -160,10 +135,10 @@ pub struct Summary {
     pub reward_seconds_per_step: f64,
     /// Completions of a second of the steps. `None` before the first step.
     pub samples_per_second: Option<f64>,
-    /// What rules asked; `None` in runs of versions that did not count it.
-    pub asked_per_step: Option<Asked>,
-    /// What that cost, at the prices that were set.
-    pub cost_per_step: Option<f64>,
+    /// Questions of the rules.
+    pub asked_per_step: Asked,
+    /// Money for them, at the prices that were set.
+    pub cost_per_step: f64,
 }
 
 /// Why a run stopped.
@@ -241,7 +216,7 @@ pub fn train(
 ) -> Result<Summary, TrainError> {
     plan.check()?;
     // Steps that are taken again were paid for too.
-    scorers.verifiers.having_spent(StepLog::read(run)?.asked.unwrap_or_default().usage());
+    scorers.verifiers.having_spent(StepLog::read(run)?.usage());
     run.rewind_logs(steps_done)?;
     let mut log = StepLog::read(run)?;
     let before = match run.read_json::<Kept>(BEFORE)? {
@@ -284,13 +259,14 @@ pub fn train(
             };
         log.num_tokens +=
             report.rollouts.iter().map(|rollout| rollout.tokens.len() as u64).sum::<u64>();
-        let metrics = step_metrics(
-            number,
-            log.num_tokens,
-            start.elapsed().as_secs_f64(),
-            &plan.rewards.rule,
-            &report,
-        );
+        let metrics = step_metrics(&Step {
+            number: number + 1,
+            num_tokens: log.num_tokens,
+            seconds: start.elapsed().as_secs_f64(),
+            rule: &plan.rewards.rule,
+            update: &report.update,
+            report: Some(&report),
+        });
         log.add(&metrics);
 
         let mut traces = Vec::with_capacity(report.completions.len());
@@ -312,7 +288,27 @@ pub fn train(
     }
 
     let after = evaluated(policy, scorers, plan, ("trained", AFTER), run, plan.steps, observer)?;
-    let summary = summarize(plan, &log, before.as_ref(), after.as_ref());
+    let steps = log.steps.max(1) as f64;
+    let asked = Asked::of(|name| log.sum(name) / steps);
+    let seconds = log.sum("step_time");
+    let evaluations: f64 = [&before, &after].into_iter().flatten().map(|kept| kept.seconds).sum();
+    let summary = Summary {
+        rewards: plan.rewards.clone(),
+        lambda_corver: plan.step.rewards.lambda_corver,
+        lambda_judge: plan.step.rewards.lambda_judge,
+        lambda_format: plan.step.rewards.lambda_format,
+        seed: plan.seed,
+        steps: log.steps,
+        before: before.map(|kept| kept.evaluation),
+        after: after.map(|kept| kept.evaluation),
+        seconds_total: seconds + evaluations,
+        seconds_per_step: seconds / steps,
+        samples_per_second: (seconds > 0.0)
+            .then(|| steps * plan.samples_per_step() as f64 / seconds),
+        reward_seconds_per_step: log.sum("seconds/reward") / steps,
+        asked_per_step: asked,
+        cost_per_step: asked.cost(&plan.prices),
+    };
     run.finish(&summary)?;
     Ok(summary)
 }
@@ -406,16 +402,14 @@ fn evaluated(
 struct StepLog {
     steps: usize,
     num_tokens: u64,
-    seconds: f64,
-    reward_seconds: f64,
-    /// `None` where a step was logged by a version that did not count questions.
-    asked: Option<Asked>,
+    /// Sum of each metric over the steps.
+    sums: BTreeMap<String, f64>,
     warnings: Warnings,
 }
 
 impl StepLog {
     fn read(run: &RunDir) -> Result<Self, TrainError> {
-        let mut log = Self { asked: Some(Asked::default()), ..Self::default() };
+        let mut log = Self::default();
         for metrics in run.read_lines::<Map<String, Value>>(METRICS)? {
             log.num_tokens =
                 metrics.get("num_tokens").and_then(Value::as_f64).unwrap_or(0.0) as u64;
@@ -426,56 +420,21 @@ impl StepLog {
     }
 
     fn add(&mut self, metrics: &Map<String, Value>) {
-        let number = |name: &str| metrics.get(name).and_then(Value::as_f64).unwrap_or(0.0);
         self.steps += 1;
-        self.seconds += number("step_time");
-        self.reward_seconds += number("seconds/reward");
-        self.asked = self.asked.zip(Asked::of(metrics)).map(|(before, now)| before + now);
+        for (name, value) in metrics {
+            *self.sums.entry(name.clone()).or_default() += value.as_f64().unwrap_or(0.0);
+        }
     }
-}
 
-fn summarize(plan: &Plan, log: &StepLog, before: Option<&Kept>, after: Option<&Kept>) -> Summary {
-    let of = |kept: Option<&Kept>, field: fn(&Evaluation) -> f64| {
-        kept.map(|kept| field(&kept.evaluation))
-    };
-    let steps = log.steps.max(1) as f64;
-    let asked_per_step = log.asked.map(|asked| asked.per_step(steps));
-    let evaluations: f64 = [before, after].into_iter().flatten().map(|kept| kept.seconds).sum();
-    Summary {
-        rewards: plan.rewards.clone(),
-        lambda_corver: plan.step.rewards.lambda_corver,
-        lambda_judge: plan.step.rewards.lambda_judge,
-        lambda_format: plan.step.rewards.lambda_format,
-        seed: plan.seed,
-        steps: log.steps,
-        accuracy_before: of(before, |evaluation| evaluation.accuracy),
-        accuracy_after: of(after, |evaluation| evaluation.accuracy),
-        supported_rate_before: before.and_then(|kept| kept.evaluation.supported_rate),
-        supported_rate_after: after.and_then(|kept| kept.evaluation.supported_rate),
-        true_sentences_before: before.and_then(|kept| kept.evaluation.true_sentences),
-        true_sentences_after: after.and_then(|kept| kept.evaluation.true_sentences),
-        false_sentences_before: before.and_then(|kept| kept.evaluation.false_sentences),
-        false_sentences_after: after.and_then(|kept| kept.evaluation.false_sentences),
-        mean_length_before: of(before, |evaluation| evaluation.mean_length),
-        mean_length_after: of(after, |evaluation| evaluation.mean_length),
-        refusal_rate_before: of(before, |evaluation| evaluation.refusal_rate),
-        refusal_rate_after: of(after, |evaluation| evaluation.refusal_rate),
-        cut_off_rate_before: of(before, |evaluation| evaluation.cut_off_rate),
-        cut_off_rate_after: of(after, |evaluation| evaluation.cut_off_rate),
-        unformatted_rate_before: of(before, |evaluation| evaluation.unformatted_rate),
-        unformatted_rate_after: of(after, |evaluation| evaluation.unformatted_rate),
-        not_attempted_rate_before: of(before, Evaluation::not_attempted_rate),
-        not_attempted_rate_after: of(after, Evaluation::not_attempted_rate),
-        f1_before: of(before, |evaluation| evaluation.f1),
-        f1_after: of(after, |evaluation| evaluation.f1),
-        format_rate_before: of(before, |evaluation| evaluation.format_rate),
-        format_rate_after: of(after, |evaluation| evaluation.format_rate),
-        seconds_total: log.seconds + evaluations,
-        seconds_per_step: log.seconds / steps,
-        samples_per_second: (log.seconds > 0.0)
-            .then(|| steps * plan.samples_per_step() as f64 / log.seconds),
-        reward_seconds_per_step: log.reward_seconds / steps,
-        asked_per_step,
-        cost_per_step: asked_per_step.map(|asked| asked.cost(&plan.prices)),
+    fn sum(&self, name: &str) -> f64 {
+        self.sums.get(name).copied().unwrap_or(0.0)
+    }
+
+    /// Returns the tokens of all chats.
+    fn usage(&self) -> Usage {
+        Usage {
+            prompt_tokens: self.sum("verify/prompt_tokens") as u64,
+            completion_tokens: self.sum("verify/completion_tokens") as u64,
+        }
     }
 }

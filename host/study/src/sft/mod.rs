@@ -5,13 +5,14 @@ mod demonstrations;
 
 use std::time::Instant;
 
-use corver_core::{Demonstration, Learner, PartError, UpdateReport};
+use corver_core::{Demonstration, Learner, PartError};
 use corver_settings::SftSettings;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::run::data_order::questions_of_step;
 use crate::run::folder::METRICS;
+use crate::run::metrics::{Step, step_metrics};
 use crate::run::{RunDir, RunDirError};
 
 pub use demonstrations::{Demonstrations, DemonstrationsError};
@@ -104,7 +105,14 @@ pub fn sft(
         let report = student
             .imitate(&batch)
             .map_err(|source| SftError::Step { step: number + 1, source })?;
-        let metrics = metrics(number, start.elapsed().as_secs_f64(), &report);
+        let metrics = step_metrics(&Step {
+            number: number + 1,
+            num_tokens: 0,
+            seconds: start.elapsed().as_secs_f64(),
+            rule: "",
+            update: &report,
+            report: None,
+        });
         run.append_metrics(&metrics)?;
         let last = number + 1 == steps;
         let stop = !go_on(&metrics) && !last;
@@ -129,17 +137,4 @@ pub fn sft(
     };
     run.finish(&summary)?;
     Ok(summary)
-}
-
-/// A step's metrics, under the names that TRL's logs use.
-fn metrics(step: usize, seconds: f64, report: &UpdateReport) -> Map<String, Value> {
-    let figures = [
-        ("step", (step + 1) as f64),
-        ("step_time", seconds),
-        ("loss", report.loss),
-        ("grad_norm", report.grad_norm),
-        ("learning_rate", report.learning_rate),
-        ("entropy", report.entropy),
-    ];
-    figures.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect()
 }

@@ -13,7 +13,9 @@ use corver_extract::Extractor;
 use corver_reward::config::{self, PolicyConfig, Problems, Resolve};
 use corver_reward::parts::{self, Loader, SentenceRules};
 use corver_settings::{DEMO, Settings};
-use corver_study::eval::{EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate, summarize};
+use corver_study::eval::{
+    EvaluatePlan, Evaluation, GradedAnswer, OF_AN_ANSWER, Truth, View, evaluate, figures, summarize,
+};
 use corver_study::run::{RunDir, RunManifest, fingerprint, text_fingerprint};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -348,58 +350,24 @@ fn open_folder(
 }
 
 fn show(all: &[Evaluated]) {
-    let knows_truth = all.iter().any(|one| one.evaluation.true_sentences.is_some());
+    let evaluations: Vec<&Evaluation> = all.iter().map(|one| &one.evaluation).collect();
+    let shown = figures(View::Evaluation, &evaluations);
     let ks: BTreeSet<usize> =
-        all.iter().flat_map(|one| one.evaluation.pass_at.keys().copied()).collect();
-    let fixed = [
-        "policy",
-        "questions",
-        "number",
-        "correct",
-        "incorrect",
-        "refused",
-        "cut off",
-        "no answer",
-        "F1",
-        "format",
-        "supported",
-        "tokens",
-    ];
+        evaluations.iter().flat_map(|one| one.pass_at.keys().copied()).collect();
     let pass: Vec<String> = ks.iter().map(|k| format!("pass@{k}")).collect();
-    let told: &[&str] = if knows_truth { &["true", "false"] } else { &[] };
-    let header: Vec<&str> = fixed
-        .into_iter()
-        .chain(pass.iter().map(String::as_str))
-        .chain(told.iter().copied())
-        .collect();
-    let row = |Evaluated { policy, questions, evaluation }: &Evaluated| {
-        let mut row = vec![
-            policy.clone(),
-            questions.clone(),
-            evaluation.grades.total().to_string(),
-            output::percent(evaluation.accuracy),
-            output::percent(evaluation.grades.rate(evaluation.grades.incorrect)),
-            output::percent(evaluation.refusal_rate),
-            output::percent(evaluation.cut_off_rate),
-            output::percent(evaluation.unformatted_rate),
-            output::percent(evaluation.f1),
-            output::percent(evaluation.format_rate),
-            evaluation.supported_rate.map_or("–".to_owned(), output::percent),
-            format!("{:.1}", evaluation.mean_length),
-        ];
+    let mut header = vec!["policy", "questions", "number"];
+    header.extend(shown.iter().map(|figure| figure.title));
+    header.extend(pass.iter().map(String::as_str));
+    let mut rows = Vec::new();
+    for Evaluated { policy, questions, evaluation } in all {
+        let number = evaluation.grades.total().to_string();
+        let mut row = vec![policy.clone(), questions.clone(), number];
+        row.extend(shown.iter().map(|figure| figure.written(Some(evaluation))));
         row.extend(ks.iter().map(|k| {
             evaluation.pass_at.get(k).map_or("–".to_owned(), |&share| output::percent(share))
         }));
-        if knows_truth {
-            let told = [evaluation.true_sentences, evaluation.false_sentences];
-            row.extend(told.map(|sentences| {
-                sentences.map_or("–".to_owned(), |number| format!("{number:.2}"))
-            }));
-        }
-        row
-    };
-    output::table(header, all.iter().map(row));
-    if knows_truth {
-        output::line("true, false: sentences of an answer");
+        rows.push(row);
     }
+    output::table(header, rows);
+    output::line(OF_AN_ANSWER);
 }
