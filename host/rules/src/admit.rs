@@ -212,9 +212,10 @@ fn exported(path: &Path, exports: &[String]) -> Result<Kind, RuleError> {
         None => Err(invalid(
             path,
             format!(
-                "exports neither corver:reward/sentence-scoring nor corver:reward/response-grading, \
-                 so it is no rule; it exports {exports:?}. A rule in Rust ends with \
-                 `corver_sdk::export!(YourRule);` or `corver_sdk::export_response_rule!(YourRule);`"
+                "exports neither corver:reward/sentence-scoring nor \
+                 corver:reward/response-grading, so it is no rule; it exports {exports:?}. A rule \
+                 in Rust ends with `corver_sdk::export!(YourRule);` or \
+                 `corver_sdk::export_response_rule!(YourRule);`"
             ),
         )),
     }

@@ -49,8 +49,8 @@ pub enum RuleError {
     Engine(String),
 }
 
-/// What a rule did that it must not. A sentence is named by the completion's place in the batch and
-/// its own in the completion, both counted from 0.
+/// A breach of the contract by a rule. A sentence is named by the completion's place in the batch
+/// and its own in the completion, both counted from 0.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
     /// More than a limit allows.
@@ -60,9 +60,8 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Returns the error of the rule that this is the fault of, with what it had reported before, a
-    /// panic text for example.
-    pub(crate) fn of(self, plugin: &str, version: &str, reports: &[String]) -> RuleError {
+    /// Returns the error that names the rule and ends with its reports, a panic text for example.
+    pub(crate) fn into_error(self, plugin: &str, version: &str, reports: &[String]) -> RuleError {
         let reports = match reports {
             [] => String::new(),
             reports => format!("; it reported: {}", reports.join(" | ")),

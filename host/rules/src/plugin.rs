@@ -128,7 +128,7 @@ impl Sandbox {
             Ready::new(engine, &component, limits).map_err(|error| admit::damaged(path, error))?;
 
         let unnamed = |(fault, reports): Failure| {
-            fault.of(&path.display().to_string(), "(unnamed)", &reports)
+            fault.into_error(&path.display().to_string(), "(unnamed)", &reports)
         };
         let mut instance = ready.instantiate().map_err(unnamed)?;
         let manifest = instance.describe().map_err(unnamed)?;
@@ -257,7 +257,7 @@ impl<I: Interface> Plugin<I> {
     }
 
     pub(crate) fn broken(&self, (fault, reports): Failure) -> RuleError {
-        fault.of(&self.manifest.name, &self.manifest.version, &reports)
+        fault.into_error(&self.manifest.name, &self.manifest.version, &reports)
     }
 }
 

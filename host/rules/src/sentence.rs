@@ -202,7 +202,8 @@ mod tests {
         assert_eq!(check(&[(0, 0.1)], 0.2), fault(shares));
         for (endless, sum) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
             let shares = format!(
-                "gave sentence 0 of completion 7 the reward 0.1, and shares of it that add up to {sum}"
+                "gave sentence 0 of completion 7 the reward 0.1, and shares of it that add up to \
+                 {sum}"
             );
             assert_eq!(check(&[(0, endless)], 0.1), fault(&shares));
         }
