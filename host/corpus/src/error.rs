@@ -50,7 +50,7 @@ pub enum Error {
 
 impl Error {
     /// For `map_err`: an operating system error with what we were doing to which path.
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         move |source| Self::Io { action, path: path.to_owned(), source }
     }
 

@@ -26,7 +26,8 @@ impl ParquetFile {
         else {
             let columns: Vec<&str> = rows.columns().iter().map(|column| column.name()).collect();
             return Err(Error::InvalidInput(format!(
-                "{}: no column {text_field:?}; its columns are {}; name the one that holds the text",
+                "{}: no column {text_field:?}; its columns are {}; name the one that holds the \
+                 text",
                 path.display(),
                 columns.join(", ")
             )));
