@@ -166,9 +166,12 @@ impl Chat {
     /// A reply's words. Where prices are stated, its tokens must be known.
     fn counted(&self, said: Said) -> Result<String, ChatError> {
         match said.usage {
-            None if settings::has_prices(&self.settings) => {
-                Err(ChatError::NoUsage { section: self.section, url: self.client.url().to_owned() })
-            }
+            None if settings::has_prices(&self.settings) => Err(ChatError::Refused(format!(
+                "{} does not say how many tokens it used, so they cannot be counted at the \
+                     prices of {}.prices",
+                self.client.url(),
+                self.section
+            ))),
             _ => Ok(said.content),
         }
     }
@@ -184,14 +187,14 @@ impl Chat {
     }
 
     fn failed(&self, unanswered: Unanswered) -> ChatError {
-        let url = self.client.url().to_owned();
+        let url = self.client.url();
         match unanswered {
             Unanswered::Refused(message) => {
-                ChatError::Refused { url, model: self.model.clone(), message }
+                ChatError::Refused(format!("{url} refuses the model {}: {message}", self.model))
             }
-            Unanswered::GaveUp { attempts, seconds, last } => {
-                ChatError::GaveUp { url, attempts, seconds, last }
-            }
+            Unanswered::GaveUp { attempts, seconds, last } => ChatError::GaveUp(format!(
+                "{url} did not answer in {attempts} attempts and {seconds:.0} s; at last: {last}"
+            )),
         }
     }
 }
@@ -217,7 +220,9 @@ fn check(prompt: &Prompt) -> Result<(), ChatError> {
         (*max_tokens > 0, "max_tokens", "at least 1"),
     ];
     match checks.into_iter().find(|(good, ..)| !good) {
-        Some((_, part, expected)) => Err(ChatError::Prompt { part, expected }),
+        Some((_, part, expected)) => {
+            Err(ChatError::InvalidArgument(format!("a prompt's {part} must be {expected}")))
+        }
         None => Ok(()),
     }
 }

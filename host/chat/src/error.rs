@@ -1,4 +1,4 @@
-//! Why there is no reply.
+//! Errors of asking an endpoint.
 
 use std::path::PathBuf;
 
@@ -9,86 +9,46 @@ use corver_settings::InvalidSetting;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChatError {
-    /// A setting has a value that cannot work.
+    /// A setting with a value that cannot work.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// A prompt that no model can answer.
-    #[error("a prompt's {part} must be {expected}")]
-    Prompt {
-        /// What of it.
-        part: &'static str,
-        /// What it may be.
-        expected: &'static str,
-    },
-    /// The endpoint's address cannot be used.
+    /// An address of the endpoint that cannot be used.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// The key that the settings or the environment name cannot be used.
+    /// A key that cannot be used.
     #[error(transparent)]
     Key(#[from] TokenError),
-    /// Everyone on the way to the endpoint would see the key.
-    #[error(
-        "the key ({section}.key_file, {section}.key_variable) would go to {endpoint} unencrypted: use https://, or a tunnel from localhost"
-    )]
-    KeyInClear {
-        /// The settings' section.
-        section: &'static str,
-        /// The endpoint.
-        endpoint: String,
-    },
-    /// The endpoint will not answer; asking again is of no use.
-    #[error("{url} refuses the model {model}: {message}")]
-    Refused {
-        /// The endpoint.
-        url: String,
-        /// The model.
-        model: String,
-        /// What it said.
-        message: String,
-    },
-    /// The endpoint gave no usable answer for as long as one is waited for.
-    #[error("{url} did not answer in {attempts} attempts and {seconds:.0} s; at last: {last}")]
-    GaveUp {
-        /// The endpoint.
-        url: String,
-        /// How often it was tried.
-        attempts: u32,
-        /// For how long.
-        seconds: f64,
-        /// How the last attempt failed.
-        last: String,
-    },
-    /// So much is not to be spent.
+    /// A key that everyone on the way would see, or a prompt that no model can answer.
+    #[error("{0}")]
+    InvalidArgument(String),
+    /// An endpoint that will not answer, or does not count tokens that are to be paid for; asking
+    /// again is of no use.
+    #[error("{0}")]
+    Refused(String),
+    /// An endpoint that gave no usable answer for as long as one is waited for.
+    #[error("{0}")]
+    GaveUp(String),
+    /// A cost that has reached its ceiling.
     #[error(
         "{cost:.4} is spent of at most {max_cost} ({section}.max_cost); a higher ceiling goes on (a run, with --resume), and nothing is \
          asked twice"
     )]
     Ceiling {
-        /// The settings' section.
+        /// Name of the section of the settings.
         section: &'static str,
-        /// What was spent, by earlier processes too.
+        /// Cost so far, of earlier processes too.
         cost: f64,
-        /// What may be.
+        /// Cost allowed.
         max_cost: f64,
     },
-    /// The endpoint does not count tokens, and so nobody knows what it costs.
-    #[error(
-        "{url} does not say how many tokens it used, so they cannot be counted at the prices of {section}.prices"
-    )]
-    NoUsage {
-        /// The settings' section.
-        section: &'static str,
-        /// The endpoint.
-        url: String,
-    },
-    /// The file of replies cannot be used.
+    /// A file of replies that cannot be used.
     #[error("cannot {action} the replies kept in {}: {source}", path.display())]
-    Kept {
-        /// What was tried.
+    Io {
+        /// Verb of the call: "open", "create", …
         action: &'static str,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
 }

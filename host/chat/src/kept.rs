@@ -49,8 +49,7 @@ struct Known {
 
 impl Kept {
     pub(crate) fn open(path: &Path) -> Result<Self, ChatError> {
-        let failed =
-            |action| move |source| ChatError::Kept { action, path: path.to_owned(), source };
+        let failed = |action| move |source| ChatError::Io { action, path: path.to_owned(), source };
         std::fs::create_dir_all(path.parent().unwrap_or(path)).map_err(failed("create"))?;
         let mut state = State::default();
         let learn = |Line { key, said }: Line| {
@@ -83,7 +82,7 @@ impl Kept {
     pub(crate) fn put(&self, key: String, said: Said) -> Result<(), ChatError> {
         let line = Line { key, said };
         let path = || self.lines.path().to_owned();
-        self.lines.append(&line).map_err(|source| ChatError::Kept {
+        self.lines.append(&line).map_err(|source| ChatError::Io {
             action: "append to",
             path: path(),
             source,

@@ -50,7 +50,10 @@ pub(crate) fn key(
     let host = Host::of(endpoint)?;
     let key = Token::load(settings.key_file.as_deref(), variable_for(settings, &host))?;
     if key.is_some() && !host.is_encrypted && !host.is_loopback() {
-        return Err(ChatError::KeyInClear { section, endpoint: endpoint.to_owned() });
+        return Err(ChatError::InvalidArgument(format!(
+            "the key ({section}.key_file, {section}.key_variable) would go to {endpoint} \
+             unencrypted: use https://, or a tunnel from localhost"
+        )));
     }
     Ok(key)
 }

@@ -192,7 +192,7 @@ fn a_prompt_says_how_it_is_answered() {
         (Prompt { max_tokens: 0, ..prompt("a") }, "max_tokens"),
     ] {
         let error = chat.ask_all(&[prompt("b"), wrong], |_| true, |_| ()).unwrap_err();
-        assert!(matches!(error, ChatError::Prompt { part: got, .. } if got == part), "{error}");
+        assert!(error.to_string().starts_with(&format!("a prompt's {part} must be ")), "{error}");
     }
     assert_eq!(endpoint.num_requests(), 4, "said before anything is asked");
 }
@@ -285,10 +285,7 @@ fn a_refusal_is_final_and_says_why() {
         let folder = tempfile::tempdir().unwrap();
         let endpoint = Endpoint::new(vec![Act::Answer(status, "", body.into())]);
         let error = ask(&open(endpoint.settings(), folder.path()), 1).unwrap_err();
-        assert!(
-            matches!(&error, ChatError::Refused { message, .. } if message.contains(why)),
-            "{error}"
-        );
+        assert!(matches!(&error, ChatError::Refused(message) if message.contains(why)), "{error}");
         assert_eq!(endpoint.num_requests(), 1);
     }
 }
@@ -375,13 +372,12 @@ fn no_more_is_spent_than_may_be() {
     let folder = tempfile::tempdir().unwrap();
     let blind = ChatSettings { prices, max_cost: Some(1.0), ..uncounted.settings() };
     for _ in 0..2 {
-        assert!(matches!(
-            ask(&open(blind.clone(), folder.path()), 1),
-            Err(ChatError::NoUsage { .. })
-        ));
+        let error = ask(&open(blind.clone(), folder.path()), 1).unwrap_err().to_string();
+        assert!(error.contains(" does not say how many tokens it used"), "{error}");
     }
     let priced = ChatSettings { prices, ..uncounted.settings() };
-    assert!(matches!(ask(&open(priced, folder.path()), 1), Err(ChatError::NoUsage { .. })));
+    let error = ask(&open(priced, folder.path()), 1).unwrap_err().to_string();
+    assert!(error.contains(" does not say how many tokens it used"), "{error}");
     assert_eq!(uncounted.num_requests(), 1);
     assert_eq!(ask(&open(uncounted.settings(), folder.path()), 1).unwrap().len(), 1);
 }
@@ -447,7 +443,8 @@ fn a_key_goes_only_where_it_belongs() {
             open(good, keyed.clone()).unwrap();
         }
         for bad in ["http://host/v1", "http://api.openai.com/v1", "http://localhost.host/v1"] {
-            assert!(matches!(open(bad, keyed.clone()), Err(ChatError::KeyInClear { .. })), "{bad}");
+            let error = open(bad, keyed.clone()).unwrap_err().to_string();
+            assert!(error.contains(&format!(" would go to {bad} unencrypted: ")), "{error}");
         }
     }
     open("http://host/v1", ChatSettings::default()).unwrap();

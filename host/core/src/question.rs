@@ -61,51 +61,17 @@ impl Question {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuestionError {
-    /// The file cannot be read.
+    /// A file that cannot be read.
     #[error("cannot read the question file {}: {source}", path.display())]
-    Read {
-        /// Which file.
+    Io {
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The file begins as a JSON list, and is none.
-    #[error("{} is not a JSON list of questions: {source}", path.display())]
-    NotJson {
-        /// Which file.
-        path: PathBuf,
-        /// Where the JSON breaks.
-        source: serde_json::Error,
-    },
-    /// A line is no JSON.
-    #[error("{}:{line}: {source}; a question file is a JSON list, or one JSON object per line", path.display())]
-    BadLine {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// Where the JSON breaks.
-        source: serde_json::Error,
-    },
-    /// One record does not have the fields it needs.
-    #[error(
-        "{}: record {record}: {problem}; a record has `question` with `answers` (a list, or one text separated by `;`), or with `answer` and `aliases`, or is as a published set has it (docs/real-models.md)",
-        path.display()
-    )]
-    Record {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        record: usize,
-        /// What is missing or wrong.
-        problem: String,
-    },
-    /// There is no record.
-    #[error("{} holds no question", path.display())]
-    Empty {
-        /// Which file.
-        path: PathBuf,
-    },
+    /// A file without questions, or with a record that is none.
+    #[error("{0}")]
+    InvalidQuestions(String),
 }
 
 /// The fields of all layouts: see [`question`].
@@ -231,7 +197,7 @@ const NO_GOLD: &str = "no gold answer; a question that has none says `\"answers\
 /// Where the file cannot be read or a record lacks a field; the message names the record.
 pub fn read_questions(path: &Path) -> Result<Vec<Question>, QuestionError> {
     let text = std::fs::read_to_string(path)
-        .map_err(|source| QuestionError::Read { path: path.to_owned(), source })?;
+        .map_err(|source| QuestionError::Io { path: path.to_owned(), source })?;
     questions(path, records(path, &text)?)
 }
 
@@ -244,31 +210,40 @@ pub fn questions(
     records: impl IntoIterator<Item = serde_json::Value>,
 ) -> Result<Vec<Question>, QuestionError> {
     let numbered = |(index, record)| {
-        question(record).map_err(|problem| QuestionError::Record {
-            path: path.to_owned(),
-            record: index + 1,
-            problem,
+        question(record).map_err(|problem| {
+            QuestionError::InvalidQuestions(format!(
+                "{}: record {}: {problem}; a record has `question` with `answers` (a list, or one \
+                 text separated by `;`), or with `answer` and `aliases`, or is as a published set \
+                 has it (docs/real-models.md)",
+                path.display(),
+                index + 1
+            ))
         })
     };
     let questions = records.into_iter().enumerate().map(numbered).collect::<Result<Vec<_>, _>>()?;
     if questions.is_empty() {
-        Err(QuestionError::Empty { path: path.to_owned() })
-    } else {
-        Ok(questions)
+        let problem = format!("{} holds no question", path.display());
+        return Err(QuestionError::InvalidQuestions(problem));
     }
+    Ok(questions)
 }
 
 fn records(path: &Path, text: &str) -> Result<Vec<serde_json::Value>, QuestionError> {
     if text.trim_start().starts_with('[') {
-        return serde_json::from_str(text)
-            .map_err(|source| QuestionError::NotJson { path: path.to_owned(), source });
+        return serde_json::from_str(text).map_err(|error| {
+            let path = path.display();
+            let problem = format!("{path} is not a JSON list of questions: {error}");
+            QuestionError::InvalidQuestions(problem)
+        });
     }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let record = |(index, line)| {
-        serde_json::from_str(line).map_err(|source| QuestionError::BadLine {
-            path: path.to_owned(),
-            line: index + 1,
-            source,
+        serde_json::from_str(line).map_err(|error| {
+            QuestionError::InvalidQuestions(format!(
+                "{}:{}: {error}; a question file is a JSON list, or one JSON object per line",
+                path.display(),
+                index + 1
+            ))
         })
     };
     lines.map(record).collect()
@@ -441,17 +416,16 @@ mod tests {
         let list = read(&format!("[{one}, {two}]")).unwrap();
         assert_eq!(list.len(), 2);
         assert_eq!(read(&format!("{one}\r\n\n{two}")).unwrap(), list);
-        assert!(matches!(
-            read(&format!("{one}\n\nno")),
-            Err(QuestionError::BadLine { line: 3, .. })
-        ));
-        assert!(matches!(read(&format!("[{one}")), Err(QuestionError::NotJson { .. })));
-        assert!(matches!(
-            read(&format!("{one}\n{{}}")),
-            Err(QuestionError::Record { record: 2, .. })
-        ));
-        assert!(matches!(read(" \n"), Err(QuestionError::Empty { .. })));
-        assert!(matches!(read("[]"), Err(QuestionError::Empty { .. })));
+        for (text, told) in [
+            (format!("{one}\n\nno"), "questions:3: "),
+            (format!("[{one}"), "questions is not a JSON list of questions: "),
+            (format!("{one}\n{{}}"), "questions: record 2: "),
+            (" \n".to_owned(), "questions holds no question"),
+            ("[]".to_owned(), "questions holds no question"),
+        ] {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.starts_with(told), "{error}");
+        }
     }
 
     #[test]

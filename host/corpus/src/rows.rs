@@ -54,7 +54,7 @@ impl Rows {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(Error::io("open", path))?;
         let reader = guarded(|| SerializedFileReader::new(file))
-            .map_err(|message| Error::Parquet { path: path.to_owned(), message })?;
+            .map_err(|message| Error::parquet(path, message))?;
         let columns = reader.metadata().file_metadata().schema_descr_ptr();
         Ok(Self { path: path.to_owned(), reader, columns, next_group: 0, rows: None, done: 0 })
     }
@@ -69,9 +69,8 @@ impl Rows {
         let root = self.columns.root_schema();
         let only = Type::group_type_builder(root.name())
             .with_fields(vec![root.get_fields()[column].clone()]);
-        let unreadable =
-            |e: ParquetError| Error::Parquet { path: self.path.clone(), message: e.to_string() };
-        let columns = Arc::new(SchemaDescriptor::new(Arc::new(only.build().map_err(unreadable)?)));
+        let only = only.build().map_err(|error| Error::parquet(&self.path, error))?;
+        let columns = Arc::new(SchemaDescriptor::new(Arc::new(only)));
         Ok(Self { columns, ..self })
     }
 
@@ -132,7 +131,7 @@ impl Rows {
     }
 
     fn bad_row(&self, row: u64, problem: String) -> Error {
-        Error::BadRow { path: self.path.clone(), row, problem }
+        Error::InvalidInput(format!("{}, row {row}: {problem}", self.path.display()))
     }
 }
 

@@ -75,7 +75,7 @@ fn verify_checksums(index: &Index, manifest: &IndexManifest) -> Result<u64> {
         let file = match std::fs::File::open(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Error::MissingFile { path });
+                return Err(Error::missing(&path));
             }
             Err(e) => return Err(Error::io("open", &path)(e)),
         };
@@ -83,11 +83,11 @@ fn verify_checksums(index: &Index, manifest: &IndexManifest) -> Result<u64> {
         hasher.update_reader(file).map_err(Error::io("read", &path))?;
         if hasher.count() != *bytes {
             let expected = format!("the manifest says {bytes}");
-            return Err(Error::Size { path, bytes: hasher.count(), expected });
+            return Err(Error::size(&path, hasher.count(), expected));
         }
         let got = hasher.finalize().to_hex();
         if got.as_str() != blake3 {
-            return Err(Error::Checksum { path, expected: blake3.clone(), got: got.to_string() });
+            return Err(Error::checksum(&path, &got, blake3));
         }
         verified += 1;
     }
@@ -100,12 +100,8 @@ fn verify_offsets(shard: &Shard) -> Result<u64> {
     for document in 0..shard.num_documents() {
         let start = shard.document_start(document)?; // a separator, or an error
         if previous.is_some_and(|previous| start <= previous) {
-            return Err(Error::Corrupt {
-                path: shard.offsets_path().to_owned(),
-                entry: document,
-                got: start,
-                expected: "documents start one after the other",
-            });
+            let expected = "documents start one after the other";
+            return Err(Error::corrupt(shard.offsets_path(), document, start, expected));
         }
         previous = Some(start);
     }
@@ -114,12 +110,9 @@ fn verify_offsets(shard: &Shard) -> Result<u64> {
         shard.stream().chunks_exact(width).filter(|token| token.iter().all(|&b| b == 0xFF)).count()
             as u64;
     if separators != shard.num_documents() {
-        return Err(Error::Corrupt {
-            path: shard.offsets_path().to_owned(),
-            entry: shard.num_documents(),
-            got: separators,
-            expected: "there are as many offsets as separators in the stream",
-        });
+        let expected = "there are as many offsets as separators in the stream";
+        let entry = shard.num_documents();
+        return Err(Error::corrupt(shard.offsets_path(), entry, separators, expected));
     }
     Ok(separators)
 }
@@ -133,12 +126,9 @@ fn verify_order(shard: &Shard, level: Level) -> Result<u64> {
     let mut checked = 0;
     for rank in (0..pairs).step_by(level.step(pairs) as usize) {
         if suffix(rank)?.cmp(suffix(rank + 1)?) != Ordering::Less {
-            return Err(Error::Corrupt {
-                path: shard.table_path().to_owned(),
-                entry: rank + 1,
-                got: shard.position(rank + 1)?,
-                expected: "every suffix is greater than the one before it",
-            });
+            let expected = "every suffix is greater than the one before it";
+            let got = shard.position(rank + 1)?;
+            return Err(Error::corrupt(shard.table_path(), rank + 1, got, expected));
         }
         checked += 1;
     }

@@ -107,6 +107,11 @@ fn shards_keep_their_numbers() {
     );
 }
 
+fn is_missing(error: &Error, file: &str) -> bool {
+    matches!(error, Error::InvalidIndex(message)
+        if message.contains(&format!("/{file} is missing: ")))
+}
+
 #[test]
 fn what_is_no_part_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,26 +121,20 @@ fn what_is_no_part_is_an_error() {
     #[expect(clippy::reversed_empty_ranges, reason = "that is the point")]
     for wrong in [0..=3, 3..=3, 2..=1, 0..=usize::MAX] {
         let error = Index::open_with(&whole, options(wrong)).unwrap_err();
-        assert!(matches!(error, Error::Shards { .. }), "{error}");
+        assert!(error.to_string().contains(" has no shards "), "{error}");
     }
     let error = |shards| Index::open_with(&part, shards).unwrap_err();
-    assert!(
-        matches!(error(OpenOptions::default()), Error::MissingFile { path } if path.ends_with("tokenized.0"))
-    );
-    assert!(
-        matches!(error(options(1..=2)), Error::MissingFile { path } if path.ends_with("tokenized.2"))
-    );
+    assert!(is_missing(&error(OpenOptions::default()), "tokenized.0"));
+    assert!(is_missing(&error(options(1..=2)), "tokenized.2"));
     fs::remove_file(part.join("metadata.1")).unwrap();
-    assert!(matches!(error(options(1..=1)), Error::MissingFile { .. }));
+    assert!(is_missing(&error(options(1..=1)), "metadata.1"));
 
     // Without a manifest only the files say what there is.
     for path in [&whole, &part] {
         fs::remove_file(path.join(MANIFEST)).unwrap();
     }
-    assert!(matches!(error(OpenOptions::default()), Error::MissingFile { .. }));
-    assert!(
-        matches!(error(options(2..=2)), Error::MissingFile { path } if path.ends_with("tokenized.2"))
-    );
+    assert!(is_missing(&error(OpenOptions::default()), "tokenized.0"));
+    assert!(is_missing(&error(options(2..=2)), "tokenized.2"));
     let narrow = OpenOptions { token_width: Some(TokenWidth::U8), ..options(1..=2) };
     assert_eq!(Index::open_with(&whole, narrow).unwrap().num_shards(), 2);
 }

@@ -20,7 +20,8 @@ pub fn check_parts<'s>(
     let mut indexes: BTreeMap<String, Vec<(&Source, Part)>> = BTreeMap::new();
     for (source, opened) in opened {
         if sources.contains(&source) {
-            return Err(SourceError::NamedTwice { name: source.to_string() });
+            let problem = format!("{source} would be counted twice: name it once");
+            return Err(SourceError::InvalidSources(problem));
         }
         sources.push(source);
         if let Some(part) = opened.part() {
@@ -51,8 +52,10 @@ fn missing(parts: &mut [(&Source, Part)]) -> Result<Vec<RangeInclusive<usize>>, 
         if let Some(before) = before
             && first < next
         {
-            let (one, other) = (Source::to_string(before), source.to_string());
-            return Err(SourceError::CountedTwice { shard: first, one, other });
+            return Err(SourceError::InvalidSources(format!(
+                "{before} and {source} both count shard {first} of the same index: name each shard \
+                 once"
+            )));
         }
         if first > next {
             missing.push(next..=first - 1);
@@ -70,15 +73,19 @@ fn missing(parts: &mut [(&Source, Part)]) -> Result<Vec<RangeInclusive<usize>>, 
 mod tests {
     use super::*;
 
-    fn check(parts: &[RangeInclusive<usize>]) -> Result<Vec<RangeInclusive<usize>>, usize> {
+    fn check(parts: &[RangeInclusive<usize>]) -> Result<Vec<RangeInclusive<usize>>, String> {
         let source = Source::Folder("wiki".into());
         let part = |shards: &RangeInclusive<usize>| {
             (&source, Part { index: "wiki".into(), of: 8, shards: shards.clone() })
         };
-        missing(&mut parts.iter().map(part).collect::<Vec<_>>()).map_err(|error| match error {
-            SourceError::CountedTwice { shard, .. } => shard,
-            other => panic!("{other}"),
-        })
+        missing(&mut parts.iter().map(part).collect::<Vec<_>>()).map_err(|error| error.to_string())
+    }
+
+    fn twice(shard: usize) -> Result<Vec<RangeInclusive<usize>>, String> {
+        Err(format!(
+            "the index wiki and the index wiki both count shard {shard} of the same index: name \
+             each shard once"
+        ))
     }
 
     #[test]
@@ -86,9 +93,9 @@ mod tests {
         assert_eq!(check(&[4..=7, 0..=3]), Ok(vec![]));
         assert_eq!(check(&[0..=7]), Ok(vec![]));
         assert_eq!(check(&[6..=6, 0..=0, 1..=1]), Ok(vec![2..=5, 7..=7]));
-        assert_eq!(check(&[4..=7, 0..=4]), Err(4));
-        assert_eq!(check(&[0..=7, 2..=3]), Err(2));
-        assert_eq!(check(&[5..=5, 1..=1, 5..=5]), Err(5));
+        assert_eq!(check(&[4..=7, 0..=4]), twice(4));
+        assert_eq!(check(&[0..=7, 2..=3]), twice(2));
+        assert_eq!(check(&[5..=5, 1..=1, 5..=5]), twice(5));
         assert_eq!(check(&[0..=usize::MAX]), Ok(vec![]), "a server may say anything");
     }
 }

@@ -28,42 +28,13 @@ pub enum Source {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// A server was named without an index.
-    #[error("{url} names no index: write it as {}#NAME", url.trim_end_matches('#'))]
-    NoIndexName {
-        /// What was given.
-        url: String,
-    },
-    /// A token would be shown to a server that it is not for.
-    #[error(
-        "a bearer token is set, but two servers would see it, {one} and {other}: ask one server, or set none"
-    )]
-    TokenForTwo {
-        /// A server.
-        one: String,
-        /// Another.
-        other: String,
-    },
-    /// A source stands in the list twice.
-    #[error("{name} would be counted twice: name it once")]
-    NamedTwice {
-        /// It.
-        name: String,
-    },
-    /// Two sources have the same shard of the same index.
-    #[error("{one} and {other} both count shard {shard} of the same index: name each shard once")]
-    CountedTwice {
-        /// The shard's number.
-        shard: usize,
-        /// A source that has it.
-        one: String,
-        /// Another.
-        other: String,
-    },
-    /// The index folder cannot be opened or counted in.
+    /// Sources that cannot be counted together, or a server without the name of an index.
+    #[error("{0}")]
+    InvalidSources(String),
+    /// An index folder that cannot be opened or counted in.
     #[error(transparent)]
     Corpus(#[from] corver_corpus::Error),
-    /// The server cannot be asked.
+    /// A server that cannot be asked.
     #[error(transparent)]
     Remote(#[from] RemoteError),
 }
@@ -94,7 +65,10 @@ impl FromStr for Source {
             Some((url, index)) if !index.is_empty() => {
                 Ok(Self::Remote { url: url.into(), index: index.into() })
             }
-            _ => Err(SourceError::NoIndexName { url: text.into() }),
+            _ => Err(SourceError::InvalidSources(format!(
+                "{text} names no index: write it as {}#NAME",
+                text.trim_end_matches('#')
+            ))),
         }
     }
 }
@@ -200,9 +174,10 @@ pub fn check_token(sources: &[Source], remote: &RemoteSettings) -> Result<(), So
     match Token::load(remote.token_file.as_deref(), Some(TOKEN_VARIABLE))
         .map_err(RemoteError::from)?
     {
-        Some(_) => {
-            Err(SourceError::TokenForTwo { one: (*one).to_owned(), other: (*other).to_owned() })
-        }
+        Some(_) => Err(SourceError::InvalidSources(format!(
+            "a bearer token is set, but two servers would see it, {one} and {other}: ask one \
+             server, or set none"
+        ))),
         None => Ok(()),
     }
 }
@@ -270,7 +245,8 @@ mod tests {
         };
         check(&["http://host:1/#wiki", "folder", "http://host:1#books"]).unwrap();
         let error = check(&["http://host:1/#wiki", "https://host:1/#wiki"]).unwrap_err();
-        assert!(matches!(error, SourceError::TokenForTwo { .. }), "{error}");
+        let told = "two servers would see it, http://host:1 and https://host:1: ";
+        assert!(error.to_string().contains(told), "{error}");
     }
 
     #[test]

@@ -206,7 +206,7 @@ fn a_refusal_is_final_and_says_why() {
         let server = Unruly::new(vec![Act::Answer(status, "", body)]);
         let error = count(&server.remote(&settings()), "red AND fox").unwrap_err();
         assert!(
-            matches!(&error, RemoteError::Refused { message, .. } if message.contains(says)),
+            matches!(&error, RemoteError::Refused(message) if message.contains(says)),
             "{error}"
         );
         assert!(error.to_string().contains("red AND fox"), "{error}");
@@ -215,7 +215,7 @@ fn a_refusal_is_final_and_says_why() {
     // A redirect would turn the question into another one.
     let server =
         Unruly::new(vec![Act::Answer(302, "Location: http://127.0.0.1:1/\r\n", String::new())]);
-    assert!(matches!(count(&server.remote(&settings()), "red"), Err(RemoteError::Refused { .. })));
+    assert!(matches!(count(&server.remote(&settings()), "red"), Err(RemoteError::Refused(_))));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn the_server_says_when_to_come_back() {
     let start = Instant::now();
     assert!(matches!(
         count(&server.remote(&settings()), "red AND fox"),
-        Err(RemoteError::GaveUp { attempts: 1, .. })
+        Err(RemoteError::GaveUp(message)) if message.contains(" in 1 attempts ")
     ));
     assert!(start.elapsed() < Duration::from_secs(5));
 }
@@ -247,8 +247,9 @@ fn a_server_that_stays_away_ends_in_an_error() {
         let asked = open(url, Mode::Compatible, &patient, None)
             .and_then(|remote| count(&remote, "red AND fox"));
         let error = asked.unwrap_err();
-        let RemoteError::GaveUp { attempts, last: said, .. } = &error else { panic!("{error}") };
-        assert!(*attempts >= 2 && said.contains(last), "{error}");
+        let RemoteError::GaveUp(said) = &error else { panic!("{error}") };
+        assert!(!said.contains(" in 1 attempts ") && said.contains(" attempts "), "{error}");
+        assert!(said.rsplit("; at last: ").next().unwrap().contains(last), "{error}");
         assert!(error.to_string().contains(url) && error.to_string().contains("wiki"), "{error}");
     }
 }
@@ -355,7 +356,10 @@ fn a_server_is_asked_for_no_more_than_it_says() {
         );
     }
     let error = says(ours("wiki"), Mode::Exact).unwrap_err();
-    assert!(matches!(error, RemoteError::Mode { mode: Mode::Exact, .. }), "{error}");
+    assert!(
+        error.to_string().contains(" does not say that it counts in the mode `exact`, "),
+        "{error}"
+    );
     let error = says(ours("wiki-0-3"), Mode::Compatible).unwrap_err();
     assert!(error.to_string().contains("has the index wiki-0-3, not wiki"), "{error}");
     let status = |status| Act::Answer(status, "", String::new());
@@ -366,7 +370,10 @@ fn a_server_is_asked_for_no_more_than_it_says() {
         assert_eq!(says(other.clone(), Mode::Compatible).unwrap(), CorpusSize::default());
         for mode in [Mode::Exact, Mode::Span] {
             let error = says(other.clone(), mode).unwrap_err();
-            assert!(matches!(error, RemoteError::Mode { .. }), "{error}");
+            assert!(
+                error.to_string().contains(" does not say that it counts in the mode "),
+                "{error}"
+            );
         }
     }
     // Ours, once it has time.

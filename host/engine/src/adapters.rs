@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use corver_core::PartError;
 use corver_http::Patience;
+use corver_pretrained::PretrainedError;
 
 use crate::error::{EngineError, Result};
 use crate::server::{Reply, Server};
@@ -42,16 +43,24 @@ impl Adapters {
     /// Claims the folder, and removes what a process that was killed has left there.
     pub(crate) fn open(place: AdapterPlace, server: &Server) -> Result<Self> {
         let here = &place.here;
-        fs::create_dir_all(here).map_err(io("create", here))?;
+        fs::create_dir_all(here).map_err(PretrainedError::io("create", here))?;
         let lock = here.join(LOCK);
-        let file = File::create(&lock).map_err(io("create", &lock))?;
+        let file = File::create(&lock).map_err(PretrainedError::io("create", &lock))?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(EngineError::InUse { path: here.clone() }),
-            Err(TryLockError::Error(source)) => return Err(io("lock", &lock)(source)),
+            Err(TryLockError::WouldBlock) => {
+                return Err(EngineError::InvalidSettings(format!(
+                    "another run publishes its adapters in {}; give each run a folder of its own \
+                     (engine.adapters)",
+                    here.display()
+                )));
+            }
+            Err(TryLockError::Error(source)) => {
+                return Err(PretrainedError::io("lock", &lock)(source).into());
+            }
         }
-        for entry in fs::read_dir(here).map_err(io("list", here))? {
-            let entry = entry.map_err(io("list", here))?;
+        for entry in fs::read_dir(here).map_err(PretrainedError::io("list", here))? {
+            let entry = entry.map_err(PretrainedError::io("list", here))?;
             if let Some(name) = entry.file_name().to_str().filter(|name| is_version(name)) {
                 forget(server, &entry.path(), name, &Patience::new(Duration::ZERO, None))?;
             }
@@ -82,7 +91,7 @@ impl Adapters {
         let path = self.place.here.join(&name);
         write(&path).map_err(|source| EngineError::WriteAdapter { path: path.clone(), source })?;
         if let Err(error) = self.load(server, &name) {
-            fs::remove_dir_all(&path).map_err(io("delete", &path))?;
+            fs::remove_dir_all(&path).map_err(PretrainedError::io("delete", &path))?;
             return Err(error);
         }
         tracing::debug!(name, "published an adapter");
@@ -104,10 +113,15 @@ impl Adapters {
 
     fn load(&self, server: &Server, name: &str) -> Result<()> {
         let path = self.place.seen_as.join(name);
-        let refused = |message| EngineError::Adapter {
-            url: server.url().to_owned(),
-            path: path.clone(),
-            message,
+        let refused = |message| {
+            EngineError::Unusable(format!(
+                "the engine {} does not load the adapter {}: {message}. It must find this folder \
+                 (engine.adapters_as_seen_by_server is the path there), and serve adapters of this \
+                 rank: VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 vllm serve … --enable-lora \
+                 --max-lora-rank N --max-loras 2 (docs/engines.md)",
+                server.url(),
+                path.display()
+            ))
         };
         match server.load_adapter(name, &path.to_string_lossy()) {
             Ok(Reply::Done(())) => Ok(()),
@@ -144,10 +158,10 @@ impl Adapters {
 /// # Errors
 /// Where a file is missing or cannot be written.
 pub fn copy_adapter(from: &Path, to: &Path) -> Result<()> {
-    fs::create_dir_all(to).map_err(io("create", to))?;
+    fs::create_dir_all(to).map_err(PretrainedError::io("create", to))?;
     for name in ["adapter_config.json", "adapter_model.safetensors"] {
         let file = from.join(name);
-        fs::copy(&file, to.join(name)).map_err(io("copy", &file))?;
+        fs::copy(&file, to.join(name)).map_err(PretrainedError::io("copy", &file))?;
     }
     Ok(())
 }
@@ -174,16 +188,12 @@ fn is_version(name: &str) -> bool {
 fn forget(server: &Server, folder: &Path, name: &str, patience: &Patience) -> Result<()> {
     match server.unload_adapter(name, patience) {
         Ok(_) => {}
-        Err(error @ (EngineError::Away { .. } | EngineError::Refused { .. })) => {
+        Err(error @ (EngineError::Away(_) | EngineError::Refused { .. })) => {
             tracing::warn!(%error, name, "the server may still hold an adapter");
         }
         Err(error) => return Err(error),
     }
-    fs::remove_dir_all(folder).map_err(io("delete", folder))
-}
-
-fn io<'a>(action: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> EngineError + 'a {
-    move |source| EngineError::Io { action, path: path.to_owned(), source }
+    Ok(fs::remove_dir_all(folder).map_err(PretrainedError::io("delete", folder))?)
 }
 
 #[cfg(test)]

@@ -61,6 +61,5 @@ pub(crate) fn draw_all(
 
 fn no_model(server: &Server, model: &str) -> EngineError {
     let served = server.models(&Patience::new(Duration::ZERO, None)).unwrap_or_default();
-    let served = served.into_iter().map(|served| served.id).collect();
-    EngineError::NoModel { url: server.url().to_owned(), model: model.to_owned(), served }
+    server.no_model(model, &served)
 }

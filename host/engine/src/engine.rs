@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use corver_core::{Decoding, PartError, Question, Rollout, Sampler, Sampling};
 use corver_http::Patience;
-use corver_pretrained::Dialogue;
+use corver_pretrained::{Dialogue, PretrainedError};
 
 use crate::adapters::{AdapterPlace, Adapters};
 use crate::batch::draw_all;
 use crate::draw::{Completion, Draw, Stop, seed_of_request};
 use crate::error::{EngineError, Result};
 use crate::probe::{self, LogProbs};
-use crate::server::Server;
+use crate::server::{Server, unexpected};
 use crate::settings::EngineSettings;
 
 /// What a model's configuration says of its ids and lengths.
@@ -63,8 +63,7 @@ impl Engine {
         // At the start nobody waits: whoever started the run is there to start the server.
         let served = server.models(&Patience::new(Duration::ZERO, None))?;
         let Some(base) = served.iter().find(|served| served.id == model) else {
-            let served = served.into_iter().map(|served| served.id).collect();
-            return Err(EngineError::NoModel { url: server.url().to_owned(), model, served });
+            return Err(server.no_model(&model, &served));
         };
         let max_positions =
             base.max_model_len.map_or(shape.max_positions, |most| most.min(shape.max_positions));
@@ -114,7 +113,9 @@ impl Engine {
     ) -> Result<()> {
         match &mut self.adapters {
             Some(adapters) => adapters.publish(&self.server, write),
-            None => Err(EngineError::NoFolder),
+            None => Err(EngineError::InvalidSettings(
+                "no folder was claimed for the adapters of the engine".to_owned(),
+            )),
         }
     }
 
@@ -143,15 +144,20 @@ impl Engine {
         on_finished: &mut dyn FnMut(usize, &Rollout),
     ) -> Result<Vec<Rollout>> {
         if !self.log_probs.fit(sampling.temperature) {
-            let (url, temperature) = (self.server.url().to_owned(), sampling.temperature);
-            return Err(EngineError::RawLogProbs { url, temperature });
+            return Err(EngineError::Unusable(format!(
+                "the engine {} gives log-probabilities of temperature 1, and rollout.temperature \
+                 is {}: start vLLM with --logprobs-mode processed_logprobs (SGLang without \
+                 SGLANG_RETURN_ORIGINAL_LOGPROB)",
+                self.server.url(),
+                sampling.temperature
+            )));
         }
         let prompts = self.dialogue.prompts(questions, sampling)?;
         self.check_room(questions, &prompts)?;
         let mut groups = vec![None; questions.len()];
         match self.draw_missing(&prompts, sampling, seed, &mut groups, on_finished) {
             // The server was started anew meanwhile; once is enough to find that out.
-            Err(EngineError::NoModel { .. }) if self.adapters.is_some() => {
+            Err(EngineError::NoModel(_)) if self.adapters.is_some() => {
                 self.draw_missing(&prompts, sampling, seed, &mut groups, on_finished)?;
             }
             drawn => drawn?,
@@ -214,12 +220,14 @@ impl Engine {
         let most = self.shape.max_positions;
         match questions.iter().zip(prompts).find(|(_, prompt)| prompt.len() >= most) {
             None => Ok(()),
-            Some((question, prompt)) => Err(EngineError::PromptTooLong {
-                url: self.server.url().to_owned(),
-                question: question.question.clone(),
-                tokens: prompt.len(),
-                most,
-            }),
+            Some((question, prompt)) => Err(PretrainedError::InvalidInput(format!(
+                "the prompt of {:?} has {} tokens; the engine {} takes {most}, completion included \
+                 (--max-model-len)",
+                question.question,
+                prompt.len(),
+                self.server.url()
+            ))
+            .into()),
         }
     }
 }
@@ -266,11 +274,11 @@ fn check_ids(server: &Server, vocab_size: usize, rollouts: Vec<Rollout>) -> Resu
     match rollouts.iter().flat_map(|rollout| &rollout.tokens).find(|&&id| id as usize >= vocab_size)
     {
         None => Ok(rollouts),
-        Some(id) => Err(EngineError::Unexpected {
-            url: server.url().to_owned(),
-            problem: format!(
+        Some(id) => Err(unexpected(
+            server.url(),
+            &format!(
                 "the token {id}, where policy.model has {vocab_size}: it serves another model"
             ),
-        }),
+        )),
     }
 }

@@ -8,7 +8,7 @@ use corver_http::FirstFailure;
 
 use crate::draw::{Draw, Stop};
 use crate::error::{EngineError, Result};
-use crate::server::{Reply, Server};
+use crate::server::{Reply, Server, unexpected};
 
 /// What a server's log-probabilities belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +47,7 @@ pub(crate) fn log_probs(server: &Server, model: &str, prompt: &[u32]) -> Result<
             seed: 1,
             alternatives: ALTERNATIVES,
         };
-        let missing = || EngineError::Unexpected {
-            url: server.url().to_owned(),
-            problem: "no alternatives".into(),
-        };
+        let missing = || unexpected(server.url(), "no alternatives");
         match server.draw(&draw, &FirstFailure::default(), &AtomicBool::new(false))? {
             Some(Reply::Done(mut drawn)) => {
                 let alternatives =
@@ -66,8 +63,13 @@ pub(crate) fn log_probs(server: &Server, model: &str, prompt: &[u32]) -> Result<
             None => Err(missing()), // it is asked alone
         }
     };
-    kind_of(&at(1.0)?, &at(2.0)?)
-        .ok_or_else(|| EngineError::NotLogProbs { url: server.url().to_owned() })
+    kind_of(&at(1.0)?, &at(2.0)?).ok_or_else(|| {
+        EngineError::Unusable(format!(
+            "the engine {} gives numbers that are no log-probabilities: start vLLM with \
+             --logprobs-mode processed_logprobs",
+            server.url()
+        ))
+    })
 }
 
 /// From the largest log-probabilities at the temperatures 1 and 2; `None` where they are none.

@@ -56,7 +56,10 @@ impl Server {
         let host = Host::of(&url)?;
         let root = url.trim_end_matches('/').to_owned();
         if token.is_some() && !host.is_encrypted && !host.is_loopback() {
-            return Err(EngineError::TokenInClear { url: root });
+            return Err(EngineError::InvalidSettings(format!(
+                "the key of the engine (engine.token_file) would go to {root} unencrypted: use \
+                 https://, or a tunnel from localhost"
+            )));
         }
         let route = match kind {
             Kind::Vllm => "/v1/completions",
@@ -79,6 +82,16 @@ impl Server {
     /// The address that errors name.
     pub(crate) fn url(&self) -> &str {
         &self.root
+    }
+
+    /// Returns the error of a server without this model, or one that no longer has this adapter.
+    pub(crate) fn no_model(&self, model: &str, served: &[ServedModel]) -> EngineError {
+        let names: Vec<&str> = served.iter().map(|served| served.id.as_str()).collect();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        EngineError::NoModel(format!(
+            "the engine {} has no model {model:?} (engine.model); it has {names}",
+            self.root
+        ))
     }
 
     /// The base model and its adapters.
@@ -125,13 +138,14 @@ impl Server {
             Kind::Vllm => vllm::read(&answer.body, draw),
             Kind::Sglang => sglang::read(&answer.body, draw),
         };
-        let url = || url.to_owned();
         let completions = completions.map_err(|unusable| match unusable {
-            Unusable::Lacks { what, remedy } => EngineError::Lacks { url: url(), what, remedy },
-            Unusable::Unexpected(problem) => EngineError::Unexpected { url: url(), problem },
+            Unusable::Lacks { what, remedy } => {
+                EngineError::Unusable(format!("the engine {url} answered without {what}: {remedy}"))
+            }
+            Unusable::Unexpected(problem) => unexpected(url, &problem),
         })?;
         match completions.iter().find_map(|completion| problem_of(completion, draw)) {
-            Some(problem) => Err(EngineError::Unexpected { url: url(), problem }),
+            Some(problem) => Err(unexpected(url, &problem)),
             None => Ok(Some(Reply::Done(completions))),
         }
     }
@@ -207,11 +221,17 @@ fn answered(answer: Answer) -> std::result::Result<Answer, Failure> {
 }
 
 fn failed(url: &str, unanswered: Unanswered) -> EngineError {
-    let url = url.to_owned();
     match unanswered {
-        Unanswered::Refused(message) => EngineError::Refused { url, message },
-        Unanswered::GaveUp { attempts, seconds, last } => {
-            EngineError::Away { url, attempts, seconds, last }
-        }
+        Unanswered::Refused(message) => EngineError::Refused { url: url.to_owned(), message },
+        Unanswered::GaveUp { attempts, seconds, last } => EngineError::Away(format!(
+            "the engine {url} did not answer in {attempts} attempts and {seconds:.0} s \
+             (engine.patience_s); at last: {last}"
+        )),
     }
+}
+
+/// Returns the error of an answer that is not what the API's documents say, or that belongs to
+/// something else.
+pub(crate) fn unexpected(url: &str, problem: &str) -> EngineError {
+    EngineError::Unusable(format!("the engine {url} answered what was not expected: {problem}"))
 }

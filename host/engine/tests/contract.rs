@@ -227,7 +227,8 @@ fn a_completion_fits_behind_its_prompt() {
     assert_eq!(server.asked(COMPLETIONS)[2]["max_tokens"], 512 - 10);
     let question = Question { question: "Who? ".repeat(300), ..questions(1).remove(0) };
     let error = error_of(open(&server).sample(&[question], &long, 7, &mut |_, _| ()));
-    assert!(matches!(*error, EngineError::PromptTooLong { most: 512, .. }), "{error}");
+    let told = format!("the engine {} takes 512, completion included", server.url);
+    assert!(error.to_string().contains(&told), "{error}");
 }
 
 #[test]
@@ -277,7 +278,7 @@ fn raw_log_probs_do_for_temperature_1_alone() {
     });
     let mut engine = open(&server);
     let error = error_of(engine.sample(&questions(1), &GROUP, 7, &mut |_, _| ()));
-    assert!(matches!(*error, EngineError::RawLogProbs { temperature: 0.7, .. }), "{error}");
+    assert!(error.to_string().contains(" and rollout.temperature is 0.7: "), "{error}");
     assert!(error.to_string().contains("--logprobs-mode processed_logprobs"), "{error}");
     engine
         .sample(&questions(1), &Sampling { temperature: 1.0, ..GROUP }, 7, &mut |_, _| ())
@@ -291,7 +292,7 @@ fn a_server_that_is_away_or_has_another_model_is_named_at_once() {
     let start = Instant::now();
     let error = open_as(&format!("http://{port}"), Kind::Vllm).unwrap_err();
     assert!(
-        matches!(&error, EngineError::Away { url, .. } if url.contains(&port.to_string())),
+        matches!(&error, EngineError::Away(message) if message.contains(&port.to_string())),
         "{error}"
     );
     assert!(start.elapsed() < Duration::from_secs(2));
@@ -356,7 +357,7 @@ fn a_server_that_stays_away_is_named_and_not_waited_for_after_a_stop() {
     let mut engine = open(&server);
     is_away.store(1, SeqCst);
     let error = error_of(engine.sample(&questions(3), &GROUP, 7, &mut |_, _| ()));
-    assert!(matches!(&*error, EngineError::Away { last, .. } if last.contains("502")), "{error}");
+    assert!(matches!(&*error, EngineError::Away(message) if message.contains("502")), "{error}");
     assert!(error.to_string().contains(&server.url), "{error}");
 
     let patient =
@@ -438,7 +439,8 @@ fn a_server_sees_the_folder_by_a_path_of_its_own() {
         .unwrap();
     let error = publish(&mut engine).unwrap_err();
     assert!(
-        matches!(&error, EngineError::Adapter { path, .. } if path.starts_with(&elsewhere)),
+        matches!(&error, EngineError::Unusable(message)
+            if message.contains(&format!("the adapter {}/", elsewhere.display()))),
         "{error}"
     );
     let said = error.to_string();
@@ -483,7 +485,7 @@ fn a_folder_belongs_to_one_run_and_what_a_killed_one_left_is_removed() {
     assert!(folders(folder.path()).is_empty() && folder.path().join("notes.txt").exists());
     assert_eq!(server.asked(UNLOAD)[0]["lora_name"], "policy-123456-000003");
     let error = open(&server).publish_into(place(folder.path())).unwrap_err();
-    assert!(matches!(&error, EngineError::InUse { .. }), "{error}");
+    assert!(error.to_string().starts_with("another run publishes its adapters in "), "{error}");
 }
 
 #[test]

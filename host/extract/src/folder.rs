@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use corver_pretrained::{Chat, ModelConfig, Switches, read_tokenizer, stop_tokens};
+use corver_pretrained::{
+    Chat, ModelConfig, PretrainedError, Switches, read_tokenizer, stop_tokens,
+};
 
 use crate::decoder::{Continued, Decoder, Exported};
 use crate::prompt::Prompt;
@@ -55,21 +57,27 @@ pub(crate) fn open(
     let graph = folder.join("model.onnx");
     let config = folder.join("config.json");
     if !graph.exists() && !config.exists() {
-        return Err(ExtractError::NoModel { folder: folder.to_owned() });
+        return Err(PretrainedError::InvalidModel(format!(
+            "{}: no model here. An extractor is a Hugging Face folder (config.json, \
+             model.safetensors, tokenizer.json), or one with model.onnx, tokenizer.json and \
+             extractor.toml",
+            folder.display()
+        ))
+        .into());
     }
     let tokenizer_file = folder.join("tokenizer.json");
     let tokenizer = read_tokenizer(&tokenizer_file)?;
     let stop = match &settings.stop {
         None => stop_tokens(&tokenizer, folder)?,
         Some(stop) => {
-            let id = |token: &String| {
-                tokenizer.token_to_id(token).ok_or_else(|| ExtractError::Malformed {
-                    path: tokenizer_file.clone(),
-                    expected: format!("the stop token `{token}`"),
-                    got: "no such token".to_owned(),
-                })
-            };
-            stop.iter().map(id).collect::<Result<_>>()?
+            let mut ids = Vec::with_capacity(stop.len());
+            for token in stop {
+                ids.push(tokenizer.token_to_id(token).ok_or_else(|| {
+                    let expected = format!("the stop token `{token}`");
+                    PretrainedError::malformed(&tokenizer_file, expected, "no such token")
+                })?);
+            }
+            ids
         }
     };
     let (before, after) = around(folder, options, &settings)?;
@@ -83,18 +91,16 @@ pub(crate) fn open(
     } else {
         let model = ModelConfig::read(&config)?;
         if vocabulary > model.vocab_size {
-            return Err(ExtractError::Malformed {
-                path: config,
-                expected: format!("a vocab_size for the {vocabulary} tokens of tokenizer.json"),
-                got: model.vocab_size.to_string(),
-            });
+            let expected = format!("a vocab_size for the {vocabulary} tokens of tokenizer.json");
+            return Err(PretrainedError::malformed(&config, expected, model.vocab_size).into());
         }
         let Some(room) = model.max_positions.checked_sub(shared.len()).filter(|room| *room > 1)
         else {
-            return Err(ExtractError::PromptTooLong {
-                tokens: shared.len(),
-                positions: model.max_positions,
-            });
+            return Err(ExtractError::InvalidPrompt(format!(
+                "the extractor's prompt has {} tokens, and its model has {} positions",
+                shared.len(),
+                model.max_positions
+            )));
         };
         let limits = settings.limits(room);
         let decoder = Continued::open(folder, &model, shared, limits.max_own_tokens, gpu, runtime)?;
@@ -111,18 +117,30 @@ fn around(folder: &Path, options: Options, settings: &Settings) -> Result<(Strin
             Some(before) => {
                 Ok((before.clone(), settings.prompt_suffix.clone().unwrap_or_default()))
             }
-            None => Err(ExtractError::NoPrompt { folder: folder.to_owned() }),
+            None => Err(ExtractError::InvalidPrompt(format!(
+                "the extractor {} has no prompt: set extract.prompt to a file with the \
+                 instructions and {PLACE} where the sentence goes, or prompt_prefix in its \
+                 extractor.toml",
+                folder.display()
+            ))),
         };
     };
     let places = text.matches(PLACE).count();
     if places != 1 {
-        return Err(ExtractError::Place { places });
+        return Err(wrong_places(places));
     }
     let chat =
         if options.chat { Chat::open(folder, options.renderer, Switches::new())? } else { None };
     let text = chat.map_or(Ok(text.clone()), |chat| chat.render(None, &text))?;
     match text.split_once(PLACE) {
         Some((before, after)) => Ok((before.to_owned(), after.to_owned())),
-        None => Err(ExtractError::Place { places: 0 }),
+        None => Err(wrong_places(0)),
     }
+}
+
+/// Returns the error of a prompt, as given or as the chat template has it, with so many places.
+fn wrong_places(places: usize) -> ExtractError {
+    ExtractError::InvalidPrompt(format!(
+        "the extractor's prompt has {places} places {PLACE}; it needs one"
+    ))
 }

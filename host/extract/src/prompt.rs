@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use corver_pretrained::PretrainedError;
 use tokenizers::Tokenizer;
 
 use crate::{ExtractError, Result};
@@ -59,12 +60,8 @@ impl Prompt {
             shared.truncate(shared.iter().zip(&ids).take_while(|(a, b)| a == b).count());
         }
         if shared.is_empty() && !before.is_empty() {
-            return Err(ExtractError::Malformed {
-                path: path.to_owned(),
-                expected: "a prompt whose first tokens are the same before every sentence"
-                    .to_owned(),
-                got: format!("{before:?}"),
-            });
+            let expected = "a prompt whose first tokens are the same before every sentence";
+            return Err(PretrainedError::malformed(path, expected, format!("{before:?}")).into());
         }
         Ok(Self { skipped: shared.len(), shared, lead: before.to_owned(), tokenizer, after })
     }
@@ -107,5 +104,5 @@ fn encode(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
 }
 
 fn refused(text: &str, error: &tokenizers::Error) -> ExtractError {
-    ExtractError::Tokenize { sentence: text.to_owned(), reason: error.to_string() }
+    PretrainedError::InvalidInput(format!("the tokenizer cannot encode {text:?}: {error}")).into()
 }

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use corver_pretrained::PretrainedError;
 use serde::{Deserialize, Serialize};
 
-use crate::{ExtractError, Result};
+use crate::Result;
 
 /// Everything about an extractor that is not in its model's files. What is not set has a default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,16 +47,12 @@ impl Settings {
     /// # Errors
     /// A file that cannot be read, or settings that are unknown or make no sense.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ExtractError::Io { path: path.to_owned(), source })?;
-        let malformed = |expected: &str, got| ExtractError::Malformed {
-            path: path.to_owned(),
-            expected: expected.to_owned(),
-            got,
-        };
+        let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
         let settings: Self = toml::from_str(&text)
-            .map_err(|error| malformed("an extractor's settings", error.to_string()))?;
-        settings.check().map_err(|(expected, got)| malformed(&expected, got))?;
+            .map_err(|error| PretrainedError::malformed(path, "an extractor's settings", error))?;
+        settings
+            .check()
+            .map_err(|(expected, got)| PretrainedError::malformed(path, expected, got))?;
         Ok(settings)
     }
 

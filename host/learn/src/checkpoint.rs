@@ -16,11 +16,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use corver_core::LearnSettings;
+use corver_pretrained::PretrainedError;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
 use crate::critic::{self, Critic};
-use crate::error::{LearnError, Result};
+use crate::error::Result;
 use crate::files;
 use crate::optimizer::AdamW;
 use crate::policy::Policy;
@@ -46,7 +47,7 @@ impl Policy {
     /// # Errors
     /// Where a file cannot be written.
     pub fn save_checkpoint(&self, root: &Path, keep: usize) -> Result<PathBuf> {
-        std::fs::create_dir_all(root).map_err(LearnError::io("create", root))?;
+        std::fs::create_dir_all(root).map_err(PretrainedError::io("create", root))?;
         let folder = root.join(format!("{PREFIX}{:06}", self.steps()));
         files::write_folder(&folder, |temporary| {
             self.model().save_adapter(temporary)?;
@@ -73,7 +74,7 @@ impl Policy {
         let mut all = checkpoints(root)?;
         all.truncate(all.len().saturating_sub(keep.max(1)));
         for old in all {
-            std::fs::remove_dir_all(&old).map_err(LearnError::io("delete", &old))?;
+            std::fs::remove_dir_all(&old).map_err(PretrainedError::io("delete", &old))?;
         }
         Ok(folder)
     }
@@ -86,25 +87,19 @@ impl Policy {
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
         files::verify_checksums(checkpoint)?;
         let path = checkpoint.join(STATE);
-        let text = std::fs::read_to_string(&path).map_err(LearnError::io("read", &path))?;
-        let malformed = |expected: String, got: String| LearnError::Malformed {
-            path: path.clone(),
-            expected,
-            got,
-        };
+        let text = std::fs::read_to_string(&path).map_err(PretrainedError::io("read", &path))?;
         let state: State = serde_json::from_str(&text)
-            .map_err(|e| malformed("a checkpoint's state".into(), e.to_string()))?;
+            .map_err(|error| PretrainedError::malformed(&path, "a checkpoint's state", error))?;
         if state.format != FORMAT {
-            return Err(malformed(format!("checkpoint format {FORMAT}"), state.format.to_string()));
+            let expected = format!("checkpoint format {FORMAT}");
+            return Err(PretrainedError::malformed(&path, expected, state.format).into());
         }
         // A run may be extended: its schedule is then that of the longer run.
         let total_steps = state.settings.total_steps;
         if state.settings != as_stored(&LearnSettings { total_steps, ..*self.settings() }) {
             let expected = format!("the run's settings {:?}", self.settings());
-            return Err(malformed(
-                expected,
-                format!("{:?}; resume with the settings of the run", state.settings),
-            ));
+            let got = format!("{:?}; resume with the settings of the run", state.settings);
+            return Err(PretrainedError::malformed(&path, expected, got).into());
         }
         let stored = crate::lora::Stored::read(checkpoint, self.model().device())?;
         let mut adapter = stored.into_tensors();
@@ -144,12 +139,8 @@ fn moments<S: std::fmt::Display>(optimizer: &AdamW, names: &[S]) -> Vec<(String,
 }
 
 fn take(from: &mut BTreeMap<String, Tensor>, name: String, path: &Path) -> Result<Tensor> {
-    from.remove(&name).ok_or_else(|| LearnError::Weight {
-        path: path.into(),
-        name,
-        expected: "a tensor of this name".into(),
-        got: "none".into(),
-    })
+    from.remove(&name)
+        .ok_or_else(|| PretrainedError::tensor(path, &name, "a tensor of this name", "none").into())
 }
 
 /// Settings as they come back from a state file, where the last bit of a number may differ.
@@ -167,8 +158,8 @@ pub fn checkpoints(root: &Path) -> Result<Vec<PathBuf>> {
     if !root.exists() {
         return Ok(Vec::new());
     }
-    for entry in std::fs::read_dir(root).map_err(LearnError::io("list", root))? {
-        let path = entry.map_err(LearnError::io("list", root))?.path();
+    for entry in std::fs::read_dir(root).map_err(PretrainedError::io("list", root))? {
+        let path = entry.map_err(PretrainedError::io("list", root))?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if let Some(step) = name.strip_prefix(PREFIX).and_then(|step| step.parse::<usize>().ok()) {
             found.push((step, path));

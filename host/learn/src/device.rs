@@ -19,7 +19,9 @@ pub fn find_device(wanted: Wanted) -> Result<Device> {
         Wanted::Auto => 0,
         Wanted::Cuda(index) => index,
     };
-    let no_cuda = |missing: String, remedy| LearnError::NoCuda { device: wanted, missing, remedy };
+    let no_cuda = |missing: &str, remedy: &str| {
+        LearnError::Device(format!("device `{wanted}` is not available: {missing}; {remedy}"))
+    };
     if !tch::utils::has_cuda() {
         let missing = match nvidia_driver() {
             true => "a GPU driver is there, but the loaded libtorch has no CUDA (CPU-only build)",
@@ -28,18 +30,18 @@ pub fn find_device(wanted: Wanted) -> Result<Device> {
             }
         };
         let remedy = "use --device cpu, or on a GPU machine run `make setup` again, which installs a CUDA libtorch there";
-        return Err(no_cuda(missing.into(), remedy));
+        return Err(no_cuda(missing, remedy));
     }
     let count = Cuda::device_count();
     if count == 0 {
         return Err(no_cuda(
-            "libtorch has CUDA but finds no GPU".into(),
+            "libtorch has CUDA but finds no GPU",
             "check `nvidia-smi`, or use --device cpu",
         ));
     }
     if i64::from(index) >= count {
         return Err(no_cuda(
-            format!("this machine has {count} GPU(s), numbered from 0"),
+            &format!("this machine has {count} GPU(s), numbered from 0"),
             "use a smaller number",
         ));
     }
@@ -47,7 +49,7 @@ pub fn find_device(wanted: Wanted) -> Result<Device> {
     let device = Device::Cuda(usize::from(index));
     if let Err(reason) = libtorch::check_flash(device) {
         return Err(no_cuda(
-            format!("no flash attention there ({reason})"),
+            &format!("no flash attention there ({reason})"),
             "use a GPU of compute capability 8.0 or newer",
         ));
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use corver_pretrained::PretrainedError;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tch::{Device, Kind, Tensor};
 
@@ -16,10 +17,10 @@ pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     temporary.push(".tmp");
     let temporary = PathBuf::from(temporary);
     let mut file =
-        std::fs::File::create(&temporary).map_err(LearnError::io("create", &temporary))?;
-    file.write_all(bytes).map_err(LearnError::io("write", &temporary))?;
-    file.sync_all().map_err(LearnError::io("sync", &temporary))?;
-    std::fs::rename(&temporary, path).map_err(LearnError::io("rename to", path))
+        std::fs::File::create(&temporary).map_err(PretrainedError::io("create", &temporary))?;
+    file.write_all(bytes).map_err(PretrainedError::io("write", &temporary))?;
+    file.sync_all().map_err(PretrainedError::io("sync", &temporary))?;
+    Ok(std::fs::rename(&temporary, path).map_err(PretrainedError::io("rename to", path))?)
 }
 
 /// Fills a folder under a temporary name and renames it: it is there whole or not at all. An older
@@ -33,29 +34,29 @@ pub(crate) fn write_folder(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>
     let (temporary, old) = (with_ending(".tmp"), with_ending(".old"));
     for stale in [&temporary, &old] {
         if stale.exists() {
-            std::fs::remove_dir_all(stale).map_err(LearnError::io("delete", stale))?;
+            std::fs::remove_dir_all(stale).map_err(PretrainedError::io("delete", stale))?;
         }
     }
-    std::fs::create_dir_all(&temporary).map_err(LearnError::io("create", &temporary))?;
+    std::fs::create_dir_all(&temporary).map_err(PretrainedError::io("create", &temporary))?;
     fill(&temporary)?;
     sync_folder(&temporary)?;
     if folder.exists() {
-        std::fs::rename(folder, &old).map_err(LearnError::io("rename", folder))?;
+        std::fs::rename(folder, &old).map_err(PretrainedError::io("rename", folder))?;
     }
-    std::fs::rename(&temporary, folder).map_err(LearnError::io("rename to", folder))?;
+    std::fs::rename(&temporary, folder).map_err(PretrainedError::io("rename to", folder))?;
     if let Some(parent) = folder.parent() {
         sync_folder(parent)?;
     }
     if old.exists() {
-        std::fs::remove_dir_all(&old).map_err(LearnError::io("delete", &old))?;
+        std::fs::remove_dir_all(&old).map_err(PretrainedError::io("delete", &old))?;
     }
     Ok(())
 }
 
 fn sync_folder(folder: &Path) -> Result<()> {
-    std::fs::File::open(folder)
+    Ok(std::fs::File::open(folder)
         .and_then(|folder| folder.sync_all())
-        .map_err(LearnError::io("sync", folder))
+        .map_err(PretrainedError::io("sync", folder))?)
 }
 
 /// Writes tensors in the layout that `transformers` and `peft` read.
@@ -70,12 +71,8 @@ pub(crate) fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result
             Kind::Double => Dtype::F64,
             Kind::Uint8 => Dtype::U8,
             other => {
-                return Err(LearnError::Weight {
-                    path: path.into(),
-                    name: name.clone(),
-                    expected: "f32, bf16, f16, f64 or u8".into(),
-                    got: format!("{other:?}"),
-                });
+                let (expected, got) = ("f32, bf16, f16, f64 or u8", format!("{other:?}"));
+                return Err(PretrainedError::tensor(path, name, expected, got).into());
             }
         };
         let mut bytes = vec![0; tensor.numel() * dtype.bitsize() / 8];
@@ -87,10 +84,8 @@ pub(crate) fn write_tensors(path: &Path, tensors: &[(String, Tensor)]) -> Result
             bytes,
         ));
     }
-    let refused = |e: safetensors::SafeTensorError| LearnError::Malformed {
-        path: path.into(),
-        expected: "tensors that safetensors can hold".into(),
-        got: e.to_string(),
+    let refused = |error: safetensors::SafeTensorError| {
+        PretrainedError::malformed(path, "tensors that safetensors can hold", error)
     };
     let mut views = Vec::with_capacity(stored.len());
     for (name, dtype, shape, bytes) in &stored {
@@ -109,12 +104,9 @@ pub(crate) fn read_tensors(
     kind: Option<Kind>,
     device: Device,
 ) -> Result<BTreeMap<String, Tensor>> {
-    let bytes = std::fs::read(path).map_err(LearnError::io("read", path))?;
-    let file = SafeTensors::deserialize(&bytes).map_err(|e| LearnError::Malformed {
-        path: path.into(),
-        expected: "a safetensors file".into(),
-        got: e.to_string(),
-    })?;
+    let bytes = std::fs::read(path).map_err(PretrainedError::io("read", path))?;
+    let file = SafeTensors::deserialize(&bytes)
+        .map_err(|error| PretrainedError::malformed(path, "a safetensors file", error))?;
     tensors_of(path, &file, kind, device)
 }
 
@@ -133,31 +125,21 @@ fn tensors_of(
             Dtype::F64 => Kind::Double,
             Dtype::U8 if kind.is_none() => Kind::Uint8,
             other => {
-                return Err(LearnError::Weight {
-                    path: path.into(),
-                    name: name.into(),
-                    expected: "a floating-point tensor".into(),
-                    got: format!("{other:?}"),
-                });
+                let (expected, got) = ("a floating-point tensor", format!("{other:?}"));
+                return Err(PretrainedError::tensor(path, name, expected, got).into());
             }
         };
         let shape: Option<Vec<i64>> = view.shape().iter().map(|&n| i64::try_from(n).ok()).collect();
         let tensor =
             shape.and_then(|shape| Tensor::f_from_data_size(view.data(), &shape, stored).ok());
-        let tensor = tensor.ok_or_else(|| LearnError::Weight {
-            path: path.into(),
-            name: name.into(),
-            expected: "a shape that libtorch can hold".into(),
-            got: format!("{:?}", view.shape()),
+        let tensor = tensor.ok_or_else(|| {
+            let got = format!("{:?}", view.shape());
+            PretrainedError::tensor(path, name, "a shape that libtorch can hold", got)
         })?;
         let tensor = tensor.f_to_device(device)?.f_to_kind(kind.unwrap_or(stored))?;
         if !is_finite(&tensor)? {
-            return Err(LearnError::Weight {
-                path: path.into(),
-                name: name.into(),
-                expected: "finite numbers".into(),
-                got: "NaN or infinite ones".into(),
-            });
+            let (expected, got) = ("finite numbers", "NaN or infinite ones");
+            return Err(PretrainedError::tensor(path, name, expected, got).into());
         }
         tensors.insert(name.to_owned(), tensor);
     }
@@ -184,13 +166,11 @@ pub(crate) fn write_checksums(folder: &Path) -> Result<()> {
 /// Compares every file with its checksum, and the list with the folder.
 pub(crate) fn verify_checksums(folder: &Path) -> Result<()> {
     let list = folder.join(CHECKSUMS);
-    let text = std::fs::read_to_string(&list).map_err(LearnError::io("read", &list))?;
+    let text = std::fs::read_to_string(&list).map_err(PretrainedError::io("read", &list))?;
     let mut files = checksums(folder)?;
     for line in text.lines() {
-        let (expected, name) = line.split_once("  ").ok_or_else(|| LearnError::Malformed {
-            path: list.clone(),
-            expected: "lines of a checksum and a file name".into(),
-            got: line.into(),
+        let (expected, name) = line.split_once("  ").ok_or_else(|| {
+            PretrainedError::malformed(&list, "lines of a checksum and a file name", line)
         })?;
         if files.remove(name).as_deref() != Some(expected) {
             return Err(LearnError::Damaged { path: folder.join(name), list });
@@ -205,11 +185,11 @@ pub(crate) fn verify_checksums(folder: &Path) -> Result<()> {
 /// The checksum of every file of a folder but [`CHECKSUMS`], by name.
 fn checksums(folder: &Path) -> Result<BTreeMap<String, String>> {
     let mut checksums = BTreeMap::new();
-    for entry in std::fs::read_dir(folder).map_err(LearnError::io("list", folder))? {
-        let path = entry.map_err(LearnError::io("list", folder))?.path();
+    for entry in std::fs::read_dir(folder).map_err(PretrainedError::io("list", folder))? {
+        let path = entry.map_err(PretrainedError::io("list", folder))?.path();
         let name = path.file_name().expect("it was listed").to_string_lossy().into_owned();
         if name != CHECKSUMS {
-            let bytes = std::fs::read(&path).map_err(LearnError::io("read", &path))?;
+            let bytes = std::fs::read(&path).map_err(PretrainedError::io("read", &path))?;
             checksums.insert(name, blake3::hash(&bytes).to_hex().to_string());
         }
     }

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use corver_core::LoraSettings;
+use corver_pretrained::PretrainedError;
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
-use crate::error::{LearnError, Result};
+use crate::error::Result;
 use crate::files;
 use crate::random::Stream;
 
@@ -138,12 +139,11 @@ impl Stored {
             files::verify_checksums(folder)?;
         }
         let config_path = folder.join("adapter_config.json");
-        let text =
-            std::fs::read_to_string(&config_path).map_err(LearnError::io("read", &config_path))?;
-        let malformed = |got: String| LearnError::Malformed {
-            path: config_path.clone(),
-            expected: "a plain LoRA configuration (r, lora_alpha)".into(),
-            got,
+        let text = std::fs::read_to_string(&config_path)
+            .map_err(PretrainedError::io("read", &config_path))?;
+        let malformed = |got: String| {
+            let expected = "a plain LoRA configuration (r, lora_alpha)";
+            PretrainedError::malformed(&config_path, expected, got)
         };
         let config: Value = serde_json::from_str(&text).map_err(|e| malformed(e.to_string()))?;
         refuse_variations(&config, &config_path)?;
@@ -159,7 +159,8 @@ impl Stored {
         if !(0.0..=MAX_ALPHA).contains(&alpha) {
             return Err(malformed(format!(
                 "a lora_alpha of {alpha}; from 0 to {MAX_ALPHA} are possible"
-            )));
+            ))
+            .into());
         }
         let path = folder.join("adapter_model.safetensors");
         let tensors = files::read_tensors(&path, Some(Kind::Float), device)?;
@@ -172,12 +173,11 @@ impl Stored {
         let mut matrix = |which, shape: [i64; 2]| -> Result<Option<Tensor>> {
             let name = peft_name(layer, which);
             match self.tensors.remove(&name) {
-                Some(tensor) if tensor.size() != shape => Err(LearnError::Weight {
-                    path: self.path.clone(),
-                    name,
-                    expected: format!("shape {shape:?} (from the base model and r = {r})"),
-                    got: format!("{:?}", tensor.size()),
-                }),
+                Some(tensor) if tensor.size() != shape => {
+                    let expected = format!("shape {shape:?} (from the base model and r = {r})");
+                    let got = format!("{:?}", tensor.size());
+                    Err(PretrainedError::tensor(&self.path, &name, expected, got).into())
+                }
                 found => Ok(found),
             }
         };
@@ -185,12 +185,11 @@ impl Stored {
         match (a, b) {
             (Some(a), Some(b)) => Ok(Some(Adapter::new(a, b, &self.settings))),
             (None, None) => Ok(None),
-            (a, _) => Err(LearnError::Weight {
-                path: self.path.clone(),
-                name: peft_name(layer, if a.is_some() { "B" } else { "A" }),
-                expected: "both matrices of the adapter".into(),
-                got: "only the other one".into(),
-            }),
+            (a, _) => {
+                let name = peft_name(layer, if a.is_some() { "B" } else { "A" });
+                let (expected, got) = ("both matrices of the adapter", "only the other one");
+                Err(PretrainedError::tensor(&self.path, &name, expected, got).into())
+            }
         }
     }
 
@@ -203,12 +202,11 @@ impl Stored {
     pub(crate) fn finish(self) -> Result<()> {
         match self.tensors.into_iter().next() {
             None => Ok(()),
-            Some((name, tensor)) => Err(LearnError::Weight {
-                path: self.path,
-                name,
-                expected: "an adapter of a layer that the base model has".into(),
-                got: format!("{:?}", tensor.size()),
-            }),
+            Some((name, tensor)) => {
+                let expected = "an adapter of a layer that the base model has";
+                let got = format!("{:?}", tensor.size());
+                Err(PretrainedError::tensor(&self.path, &name, expected, got).into())
+            }
         }
     }
 }
@@ -231,12 +229,8 @@ fn refuse_variations(config: &Value, path: &Path) -> Result<()> {
         "fan_in_fan_out",
     ] {
         if let Some(value) = config.get(key).filter(|value| !plain(value)) {
-            return Err(LearnError::UnsupportedConfig {
-                path: path.into(),
-                key,
-                got: value.to_string(),
-                expected: "plain LoRA without it",
-            });
+            let expected = "plain LoRA without it";
+            return Err(PretrainedError::unsupported(path, key, value, expected).into());
         }
     }
     Ok(())
@@ -329,6 +323,6 @@ mod tests {
             .replace("\"use_dora\": false", "\"use_dora\": true");
         std::fs::write(&path, config).unwrap();
         let error = tiny("llama", 1).load_adapter(dir.path()).unwrap_err();
-        assert!(matches!(error, LearnError::UnsupportedConfig { key: "use_dora", .. }), "{error}");
+        assert!(error.to_string().contains("`use_dora` is true; only plain LoRA "), "{error}");
     }
 }

@@ -1,9 +1,10 @@
 //! How much memory a device has left, and how much a phase of the training took.
 
+use corver_pretrained::PretrainedError;
 use sysinfo::{MemoryRefreshKind, RefreshKind, System};
 use tch::Device;
 
-use crate::error::{LearnError, Result};
+use crate::error::Result;
 use crate::libtorch;
 
 /// Bytes that a process may still take: of a GPU, or of this machine or container.
@@ -18,7 +19,7 @@ pub fn free(device: Device) -> Result<u64> {
         RefreshKind::nothing().with_memory(MemoryRefreshKind::everything()),
     )
     .map_err(|error| {
-        LearnError::io("read", "/proc/meminfo".as_ref())(std::io::Error::other(error))
+        PretrainedError::io("read", "/proc/meminfo".as_ref())(std::io::Error::other(error))
     })?;
     let of_container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.free_memory);
     Ok(system.available_memory().min(of_container))
@@ -41,7 +42,9 @@ impl Peak {
     pub fn begin(device: Device) -> Result<Self> {
         match device {
             Device::Cuda(index) => libtorch::reset_peak(index)?,
-            _ => std::fs::write(CLEAR, "5").map_err(LearnError::io("write", CLEAR.as_ref()))?,
+            _ => {
+                std::fs::write(CLEAR, "5").map_err(PretrainedError::io("write", CLEAR.as_ref()))?
+            }
         }
         Ok(Self(device))
     }
@@ -54,16 +57,14 @@ impl Peak {
         if let Device::Cuda(index) = self.0 {
             return Ok(libtorch::memory(index)?.1);
         }
-        let status =
-            std::fs::read_to_string(STATUS).map_err(LearnError::io("read", STATUS.as_ref()))?;
+        let status = std::fs::read_to_string(STATUS)
+            .map_err(PretrainedError::io("read", STATUS.as_ref()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
-        let kib = line.trim().trim_end_matches(" kB").parse::<u64>().map_err(|_| {
-            LearnError::Malformed {
-                path: STATUS.into(),
-                expected: "VmHWM in kB".into(),
-                got: line.to_owned(),
-            }
-        })?;
+        let kib = line
+            .trim()
+            .trim_end_matches(" kB")
+            .parse::<u64>()
+            .map_err(|_| PretrainedError::malformed(STATUS.as_ref(), "VmHWM in kB", line))?;
         Ok(kib << 10)
     }
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use corver_core::Precision;
+use corver_pretrained::PretrainedError;
 use serde_json::Value as Json;
 use tch::{Device, Kind, Tensor};
 
@@ -37,8 +38,8 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, device: Device) -> Result<
         let rounded = |(name, tensor): (String, &Tensor)| Ok((name, tensor.f_to_kind(kind)?));
         let weights = model.parameters().into_iter().map(rounded).collect::<Result<Vec<_>>>()?;
         files::write_tensors(&temporary.join("model.safetensors"), &weights)?;
-        for entry in std::fs::read_dir(base).map_err(LearnError::io("list", base))? {
-            let path = entry.map_err(LearnError::io("list", base))?.path();
+        for entry in std::fs::read_dir(base).map_err(PretrainedError::io("list", base))? {
+            let path = entry.map_err(PretrainedError::io("list", base))?.path();
             let name = path.file_name().unwrap_or_default();
             let holds_weights = path
                 .extension()
@@ -46,7 +47,7 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, device: Device) -> Result<
             let lists_weights = name.to_string_lossy().ends_with(".index.json");
             if path.is_file() && !holds_weights && !lists_weights {
                 std::fs::copy(&path, temporary.join(name))
-                    .map_err(LearnError::io("copy", &path))?;
+                    .map_err(PretrainedError::io("copy", &path))?;
             }
         }
         Ok(())
@@ -54,18 +55,15 @@ pub fn merge(base: &Path, adapter: &Path, out: &Path, device: Device) -> Result<
 }
 
 /// What config.json says of the weights' dtype; f32 where it says nothing.
-fn stored_kind(config: &Path) -> Result<Kind> {
-    let text = std::fs::read_to_string(config).map_err(LearnError::io("read", config))?;
-    let malformed = |got: String| LearnError::Malformed {
-        path: config.into(),
-        expected: "`dtype` float32, bfloat16 or float16".into(),
-        got,
-    };
+fn stored_kind(path: &Path) -> Result<Kind> {
+    let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
+    let malformed =
+        |got: String| PretrainedError::malformed(path, "`dtype` float32, bfloat16 or float16", got);
     let config: Json = serde_json::from_str(&text).map_err(|error| malformed(error.to_string()))?;
     match config.get("dtype").or_else(|| config.get("torch_dtype")).and_then(Json::as_str) {
         None | Some("float32") => Ok(Kind::Float),
         Some("bfloat16") => Ok(Kind::BFloat16),
         Some("float16") => Ok(Kind::Half),
-        Some(other) => Err(malformed(other.to_owned())),
+        Some(other) => Err(malformed(other.to_owned()).into()),
     }
 }

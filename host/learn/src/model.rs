@@ -18,7 +18,7 @@ use crate::packed::Packed;
 use crate::prompts::PromptKeys;
 use crate::rope::Rope;
 use crate::weights::{Role, Weights};
-use corver_pretrained::ModelConfig;
+use corver_pretrained::{ModelConfig, PretrainedError};
 
 /// The model; weights are frozen unless [`Model::train_all`] says otherwise.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Model {
     /// # Errors
     /// Where a file cannot be written.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        std::fs::create_dir_all(folder).map_err(LearnError::io("create", folder))?;
+        std::fs::create_dir_all(folder).map_err(PretrainedError::io("create", folder))?;
         let tensors: Vec<_> = self
             .parameters()
             .into_iter()
@@ -225,7 +225,7 @@ impl Model {
                 got: "none".into(),
             });
         };
-        std::fs::create_dir_all(folder).map_err(LearnError::io("create", folder))?;
+        std::fs::create_dir_all(folder).map_err(PretrainedError::io("create", folder))?;
         let adapters: Vec<_> = self
             .linears()
             .filter_map(|linear| Some((linear.name.clone(), linear.adapter.as_ref()?)))

@@ -103,7 +103,7 @@ impl MemoryPlan {
     /// Fits `load` into `available` bytes of `device`, for a model whose weights are of this kind.
     ///
     /// # Errors
-    /// [`LearnError::Memory`] where not even one question's rows fit, or not even one row's update.
+    /// [`LearnError::Device`] where not even one question's rows fit, or not even one row's update.
     pub fn new(
         config: &ModelConfig,
         kind: Kind,
@@ -124,7 +124,13 @@ impl MemoryPlan {
         let (weights, adapters) = (shape.weights, 4 * copies * shape.adapter_elements + moments);
         let chunk = LOGITS * 4 * (chunk_rows(device, config.vocab_size) * config.vocab_size) as u64;
         let learning = 2 * 4 * shape.adapter_elements + shape.factors + chunk;
-        let refuse = |what, needs: u64, remedy| LearnError::Memory { what, needs, budget, remedy };
+        let refuse = |what: &str, needs: u64, remedy: &str| {
+            let [needs, budget] = [needs, budget].map(|bytes| bytes as f64 / f64::from(1 << 30));
+            LearnError::Device(format!(
+                "{what} takes {needs:.1} GiB and {budget:.1} GiB are to be had: {remedy}, or take \
+                 a larger device"
+            ))
+        };
 
         let capacity = (completion + CACHE_BLOCK as u64).next_multiple_of(CACHE_BLOCK as u64);
         // Growing and thinning copy the table of one layer at a time.
@@ -388,6 +394,10 @@ mod tests {
         assert!(told(24.0).contains("rollout.max_completion_length"), "{}", told(24.0));
         let olmo = config(Family::Olmo2, (5120, 13_824, 40, 40, 40, 100_352, false));
         let error = plan(&olmo, 40.0).unwrap_err();
-        assert!(matches!(error, LearnError::Memory { .. }), "{error}");
+        let said = error.to_string();
+        assert!(
+            said.contains(" GiB are to be had: ") && said.ends_with("take a larger device"),
+            "{said}"
+        );
     }
 }

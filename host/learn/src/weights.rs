@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use corver_pretrained::PretrainedError;
 use tch::{Device, Kind, Tensor};
 
-use crate::error::{LearnError, Result};
+use crate::error::Result;
 use crate::files;
 use crate::random::Stream;
 
@@ -39,15 +40,13 @@ impl Weights {
         let size: Vec<i64> = shape.iter().map(|&n| n as i64).collect();
         match self {
             Self::Folder { path, tensors } => {
-                let wrong = |got: String| LearnError::Weight {
-                    path: path.clone(),
-                    name: name.into(),
-                    expected: format!("shape {size:?} (from config.json)"),
-                    got,
+                let wrong = |got: String| {
+                    let expected = format!("shape {size:?} (from config.json)");
+                    PretrainedError::tensor(path, name, expected, got)
                 };
                 let tensor = tensors.remove(name).ok_or_else(|| wrong("no such tensor".into()))?;
                 if tensor.size() != size {
-                    return Err(wrong(format!("{:?}", tensor.size())));
+                    return Err(wrong(format!("{:?}", tensor.size())).into());
                 }
                 Ok(tensor)
             }
@@ -84,12 +83,11 @@ impl Weights {
         let Self::Folder { path, tensors } = self else { return Ok(()) };
         match tensors.iter().find(|(name, _)| !ignore(name)) {
             None => Ok(()),
-            Some((name, tensor)) => Err(LearnError::Weight {
-                path,
-                name: name.clone(),
-                expected: "no such tensor in this architecture".into(),
-                got: format!("{:?}", tensor.size()),
-            }),
+            Some((name, tensor)) => {
+                let expected = "no such tensor in this architecture";
+                let got = format!("{:?}", tensor.size());
+                Err(PretrainedError::tensor(&path, name, expected, got).into())
+            }
         }
     }
 }

@@ -388,8 +388,12 @@ fn one_flipped_bit_of_a_checkpoint_is_found_and_its_file_named() {
     std::fs::write(&list, "").unwrap();
     assert!(matches!(policy(fast()).resume(&checkpoint).unwrap_err(), LearnError::Damaged { .. }));
     std::fs::remove_file(&list).unwrap();
-    assert!(matches!(policy(fast()).resume(&checkpoint).unwrap_err(), LearnError::Io { .. }));
-    assert!(matches!(base().load_adapter(&checkpoint).unwrap_err(), LearnError::Io { .. }));
+    for error in [
+        policy(fast()).resume(&checkpoint).unwrap_err(),
+        base().load_adapter(&checkpoint).unwrap_err(),
+    ] {
+        assert!(matches!(error, LearnError::Pretrained(PretrainedError::Io { .. })), "{error}");
+    }
 }
 
 #[test]
@@ -405,11 +409,9 @@ fn weights_that_are_no_numbers_are_named() {
         std::fs::write(&path, bytes).unwrap();
         let error = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap_err();
         assert!(
-            matches!(&error, LearnError::Weight { name, .. } if name.ends_with("weight")),
-            "{error}"
-        );
-        assert!(
-            error.to_string().contains("expected finite numbers, got NaN or infinite ones"),
+            error
+                .to_string()
+                .contains("weight`: expected finite numbers, got NaN or infinite ones"),
             "{error}"
         );
     }
@@ -427,7 +429,7 @@ fn weights_that_are_no_numbers_are_named() {
         std::fs::write(&config, wrong.to_string()).unwrap();
         let error = Model::load(folder.path(), Precision::F32, Device::Cpu).unwrap_err();
         assert!(
-            matches!(error, LearnError::Pretrained(PretrainedError::Malformed { .. })),
+            matches!(error, LearnError::Pretrained(PretrainedError::InvalidModel(_))),
             "{error}"
         );
         wrong[key] = before;

@@ -2,12 +2,13 @@
 //! mean.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use corver_pretrained::PretrainedError;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
+use crate::folder::invalid;
 use crate::{NliError, Result};
 
 /// What config.json says.
@@ -51,10 +52,9 @@ impl Labels {
 
 impl Config {
     pub(crate) fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| PretrainedError::Io { path: path.to_owned(), source })?;
+        let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
         let json: Json = serde_json::from_str(&text)
-            .map_err(|error| malformed(path, "JSON", error.to_string()))?;
+            .map_err(|error| PretrainedError::malformed(path, "JSON", error))?;
         let named: Vec<&str> = json["architectures"]
             .as_array()
             .into_iter()
@@ -66,17 +66,20 @@ impl Config {
             ["DebertaV2ForSequenceClassification"] => {
                 Ok(Self::Deberta(deberta(&json, path)?, labels(&json, path)?))
             }
-            [] => Err(NliError::Architecture {
-                path: path.to_owned(),
-                got: format!("`{}`", json["model_type"]),
-            }),
-            others => Err(NliError::Architecture { path: path.to_owned(), got: others.join(", ") }),
+            [] => Err(unknown(path, &format!("`{}`", json["model_type"]))),
+            others => Err(unknown(path, &others.join(", "))),
         }
     }
 }
 
-fn malformed(path: &Path, expected: &str, got: String) -> PretrainedError {
-    PretrainedError::Malformed { path: path.to_owned(), expected: expected.to_owned(), got }
+fn unknown(path: &Path, got: &str) -> NliError {
+    invalid(format!(
+        "{}: an NLI model of the architecture {got} is not supported; \
+         HHEMv2ForSequenceClassification (vectara/hallucination_evaluation_model) and \
+         DebertaV2ForSequenceClassification (such as MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli) \
+         are",
+        path.display()
+    ))
 }
 
 /// The variations of the family that DeBERTa-v3 has; defaults are those of `transformers`.
@@ -101,8 +104,9 @@ fn deberta(json: &Json, path: &Path) -> Result<Deberta> {
     if attention.len() != 2 || !["c2p", "p2c"].iter().all(|part| attention.contains(part)) {
         return Err(check.unsupported("pos_att_type", "c2p and p2c").into());
     }
-    let shape: Deberta = Deberta::deserialize(json)
-        .map_err(|error| malformed(path, "the configuration of a DeBERTa", error.to_string()))?;
+    let shape: Deberta = Deberta::deserialize(json).map_err(|error| {
+        PretrainedError::malformed(path, "the configuration of a DeBERTa", error)
+    })?;
     if shape.num_attention_heads == 0
         || !shape.hidden_size.is_multiple_of(shape.num_attention_heads)
     {
@@ -134,8 +138,7 @@ impl Check<'_> {
     }
 
     fn unsupported(&self, key: &'static str, expected: &'static str) -> PretrainedError {
-        let path: PathBuf = self.path.to_owned();
-        PretrainedError::UnsupportedConfig { path, key, got: self.json[key].to_string(), expected }
+        PretrainedError::unsupported(self.path, key, &self.json[key], expected)
     }
 }
 
@@ -143,7 +146,7 @@ fn labels(json: &Json, path: &Path) -> Result<Labels> {
     let named: BTreeMap<String, String> = match &json["id2label"] {
         Json::Null => BTreeMap::new(),
         table => BTreeMap::deserialize(table).map_err(|error| {
-            malformed(path, "id2label from numbers to names", error.to_string())
+            PretrainedError::malformed(path, "id2label from numbers to names", error)
         })?,
     };
     let count = named.len();
@@ -161,7 +164,11 @@ fn labels(json: &Json, path: &Path) -> Result<Labels> {
         None => {
             let got = named.into_values().collect::<Vec<_>>().join(", ");
             let got = if got.is_empty() { "nothing".to_owned() } else { got };
-            Err(NliError::Labels { path: path.to_owned(), got })
+            Err(invalid(format!(
+                "{}: id2label names {got}; it has to name `entailment`, and may name `neutral` and \
+                 `contradiction`",
+                path.display()
+            )))
         }
     }
 }

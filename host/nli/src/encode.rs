@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use corver_core::Pair;
+use corver_pretrained::PretrainedError;
 use tokenizers::{Tokenizer, TruncationParams};
 
 use crate::{NliError, Result};
@@ -61,7 +62,11 @@ impl Encoder {
         };
         let overhead = around.map_err(failed)?.len();
         if max_tokens < overhead + LEAST_ROOM {
-            return Err(NliError::NoRoom { max_tokens, overhead });
+            return Err(PretrainedError::InvalidInput(format!(
+                "verify.nli.max_tokens is {max_tokens}, and {overhead} tokens stand around every \
+                 pair of texts; raise it"
+            ))
+            .into());
         }
         if let Form::Pair = form {
             let longest_first =
@@ -145,7 +150,8 @@ fn left_out(first: Range<usize>, second: Range<usize>, excess: usize) -> [Range<
 }
 
 fn refused(text: &str, error: &tokenizers::Error) -> NliError {
-    NliError::Tokenize { text: text.chars().take(200).collect(), reason: error.to_string() }
+    let text: String = text.chars().take(200).collect();
+    PretrainedError::InvalidInput(format!("the tokenizer cannot encode {text:?}: {error}")).into()
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub(crate) fn open(
     }
     let path = folder.join("config.json");
     if !path.exists() {
-        return Err(NliError::NoModel { folder: folder.to_owned() });
+        return Err(no_model(folder));
     }
     let config = Config::read(&path)?;
     let form = Form::of(folder)?;
@@ -102,7 +102,7 @@ impl Form {
         } else if below.exists() {
             Ok(Self::Graph(below))
         } else {
-            Err(NliError::NoModel { folder: folder.to_owned() })
+            Err(no_model(folder))
         }
     }
 }
@@ -110,7 +110,12 @@ impl Form {
 fn encoder(folder: &Path, config: &Config, max_tokens: Option<usize>) -> Result<(Encoder, Labels)> {
     let path = folder.join("tokenizer.json");
     match config {
-        Config::Hhem if !path.exists() => Err(NliError::NoTokenizer { path }),
+        // The published folder of HHEM has no tokenizer.
+        Config::Hhem if !path.exists() => Err(invalid(format!(
+            "{} is missing. HHEM reads with the tokenizer of google/flan-t5-base: put its \
+             tokenizer.json there",
+            path.display()
+        ))),
         Config::Hhem => Ok((
             Encoder::prompt(read_tokenizer(&path)?, max_tokens.unwrap_or(MOST_OF_HHEM))?,
             Labels::HHEM,
@@ -166,5 +171,17 @@ fn check_graph(session: &Session, classes: usize, path: &Path) -> Result<()> {
 }
 
 fn malformed(path: &Path, expected: String, got: String) -> NliError {
-    PretrainedError::Malformed { path: path.to_owned(), expected, got }.into()
+    PretrainedError::malformed(path, expected, got).into()
+}
+
+fn no_model(folder: &Path) -> NliError {
+    invalid(format!(
+        "{}: no NLI model here. It is a Hugging Face folder with config.json, tokenizer.json, and \
+         model.safetensors or model.onnx",
+        folder.display()
+    ))
+}
+
+pub(crate) fn invalid(problem: String) -> NliError {
+    PretrainedError::InvalidModel(problem).into()
 }

@@ -1,4 +1,4 @@
-//! What can go wrong in this crate, with what the reader needs to fix it.
+//! Errors with what the reader needs to mend them.
 
 use std::path::PathBuf;
 
@@ -8,64 +8,29 @@ use corver_pretrained::PretrainedError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnnxError {
-    /// ONNX Runtime's shared library is nowhere.
-    #[error(
-        "cannot find ONNX Runtime (libonnxruntime.so); searched {}. Run `make setup`, or set ORT_DYLIB_PATH to the library",
-        join(searched)
-    )]
-    RuntimeNotFound {
-        /// Every place that was looked at.
-        searched: Vec<PathBuf>,
-    },
-    /// The library is there but cannot be used.
-    #[error(
-        "cannot use ONNX Runtime at {path}: {reason}. Run `make setup` for a version that works"
-    )]
-    RuntimeUnusable {
-        /// The library.
-        path: PathBuf,
-        /// The loader's words.
-        reason: String,
-    },
-    /// A process has one ONNX Runtime.
-    #[error("ONNX Runtime is already loaded from {loaded}; {asked} cannot be loaded beside it")]
-    RuntimeAlreadyLoaded {
-        /// In use.
-        loaded: PathBuf,
-        /// Asked for.
-        asked: PathBuf,
-    },
-    /// CUDA was asked for and this ONNX Runtime or machine has none.
+    /// A shared library of ONNX Runtime that is nowhere, cannot be used, or is not the one that is
+    /// loaded.
+    #[error("{0}")]
+    Runtime(String),
+    /// A GPU that this ONNX Runtime or machine does not have.
     #[error(
         "device `{device}` is not available to ONNX Runtime: {reason}. Use an ONNX Runtime built for CUDA (set ORT_DYLIB_PATH), or the device cpu"
     )]
     NoCuda {
-        /// As asked.
+        /// Device as asked.
         device: String,
-        /// ONNX Runtime's words.
+        /// Reason of ONNX Runtime.
         reason: String,
     },
-    /// The model's folder.
+    /// A model's folder that cannot be used.
     #[error(transparent)]
     Pretrained(#[from] PretrainedError),
-    /// A weight is missing, of another shape, or of a type that is not read.
-    #[error("{path}: tensor `{name}`: expected shape {expected:?}, got {got}")]
-    Weight {
-        /// The model's folder.
-        path: PathBuf,
-        /// The tensor.
-        name: String,
-        /// As the graph has it.
-        expected: Vec<usize>,
-        /// What is there.
-        got: String,
-    },
-    /// ONNX Runtime refuses the graph.
+    /// A graph that ONNX Runtime refuses.
     #[error("{path}: ONNX Runtime cannot load this graph: {source}")]
     Load {
-        /// The graph, or the folder that it was written for.
+        /// Path of the graph, or of the folder that it was written for.
         path: PathBuf,
-        /// ONNX Runtime's reason.
+        /// Reason of ONNX Runtime.
         source: ort::Error,
     },
 }
@@ -80,8 +45,4 @@ pub fn is_out_of_memory(error: &ort::Error) -> bool {
     ["failed to allocate", "out of memory", "bad_alloc", "bad allocation"]
         .iter()
         .any(|words| reason.contains(words))
-}
-
-fn join(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }

@@ -1,5 +1,6 @@
 //! ONNX Runtime's shared library: finding it, and loading it once per process.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -39,7 +40,15 @@ impl RuntimeLibrary {
             .and_then(|path| path.canonicalize().ok())
         {
             Some(path) => Ok(Self { path }),
-            None => Err(OnnxError::RuntimeNotFound { searched: candidates }),
+            None => {
+                let searched: Vec<String> =
+                    candidates.iter().map(|path| path.display().to_string()).collect();
+                Err(OnnxError::Runtime(format!(
+                    "cannot find ONNX Runtime (libonnxruntime.so); searched {}. Run `make setup`, \
+                     or set ORT_DYLIB_PATH to the library",
+                    searched.join(", ")
+                )))
+            }
         }
     }
 
@@ -77,12 +86,16 @@ impl RuntimeLibrary {
     /// Whether this library was built for NVIDIA GPUs; it may still lack something that it needs
     /// for them.
     pub(crate) fn has_cuda(&self) -> Result<bool> {
-        let unusable = |error: ort::Error| OnnxError::RuntimeUnusable {
-            path: self.path.clone(),
-            reason: error.to_string(),
-        };
         self.environment()?;
-        ep::CUDA::is_available().map_err(unusable)
+        ep::CUDA::is_available().map_err(|error| self.unusable(error))
+    }
+
+    /// Returns the error of a library that is there but cannot be used, in the loader's words.
+    pub(crate) fn unusable(&self, error: impl Display) -> OnnxError {
+        OnnxError::Runtime(format!(
+            "cannot use ONNX Runtime at {}: {error}. Run `make setup` for a version that works",
+            self.path.display()
+        ))
     }
 
     /// Loads the library, or returns what is loaded already: ONNX Runtime allows one environment
@@ -96,19 +109,18 @@ impl RuntimeLibrary {
             return if *path == self.path {
                 Ok(environment.clone())
             } else {
-                Err(OnnxError::RuntimeAlreadyLoaded {
-                    loaded: path.clone(),
-                    asked: self.path.clone(),
-                })
+                Err(OnnxError::Runtime(format!(
+                    "ONNX Runtime is already loaded from {}; {} cannot be loaded beside it",
+                    path.display(),
+                    self.path.display()
+                )))
             };
         }
-        let unusable =
-            |reason: String| OnnxError::RuntimeUnusable { path: self.path.clone(), reason };
         let environment = ort::init_from(&self.path)
-            .map_err(|error| unusable(error.to_string()))?
+            .map_err(|error| self.unusable(error))?
             .with_telemetry(false)
             .build()
-            .map_err(|error| unusable(error.to_string()))?;
+            .map_err(|error| self.unusable(error))?;
         environment.set_log_level(LogLevel::Warning);
         tracing::debug!(path = %self.path.display(), "loaded ONNX Runtime");
         *loaded = Some((self.path.clone(), environment.clone()));
@@ -148,12 +160,11 @@ mod tests {
         let library = RuntimeLibrary::find(Some(file.path())).unwrap();
         // Another test of this process may have loaded the real one already.
         let error = library.environment().unwrap_err();
+        let said = error.to_string();
         assert!(
-            matches!(
-                error,
-                OnnxError::RuntimeUnusable { .. } | OnnxError::RuntimeAlreadyLoaded { .. }
-            ),
-            "{error}"
+            said.starts_with("cannot use ONNX Runtime at ")
+                || said.starts_with("ONNX Runtime is already loaded from "),
+            "{said}"
         );
     }
 }

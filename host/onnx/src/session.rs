@@ -62,17 +62,13 @@ pub fn home(gpu: Option<u16>) -> ort::Result<MemoryInfo<'static>> {
 
 pub(crate) fn builder(gpu: Option<u16>, runtime: &RuntimeLibrary) -> Result<SessionBuilder> {
     let environment = runtime.environment()?;
-    let unusable = |source: ort::Error| OnnxError::RuntimeUnusable {
-        path: runtime.path().to_owned(),
-        reason: source.to_string(),
-    };
     // Idle threads that spin would take the cores from libtorch, which works in turn with this
     // session.
     let builder = Session::builder(&environment)
         .and_then(|builder| Ok(builder.with_intra_op_spinning(false)?))
         // Every run has other shapes, so a plan of the memory of one is kept for nothing.
         .and_then(|builder| Ok(builder.with_memory_pattern(false)?))
-        .map_err(unusable)?;
+        .map_err(|error: ort::Error| runtime.unusable(error))?;
     let Some(number) = gpu else { return Ok(builder) };
     // Without `error_on_failure` the session would silently run on the CPU.
     let cuda = ep::CUDA::default().with_device_id(i32::from(number)).build().error_on_failure();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use corver_pretrained::read_weights;
+use corver_pretrained::{PretrainedError, read_weights};
 use half::{bf16, f16};
 use ort::value::{DynValue, Tensor};
 use safetensors::Dtype;
@@ -20,11 +20,9 @@ pub(crate) fn read(
 ) -> Result<BTreeMap<String, DynValue>> {
     let shapes: BTreeMap<&str, &[usize]> =
         wanted.iter().map(|weight| (weight.name.as_str(), weight.shape.as_slice())).collect();
-    let wrong = |name: &str, got: String| OnnxError::Weight {
-        path: folder.to_owned(),
-        name: name.to_owned(),
-        expected: shapes.get(name).map(|shape| shape.to_vec()).unwrap_or_default(),
-        got,
+    let wrong = |name: &str, got: String| -> OnnxError {
+        let expected = format!("shape {:?}", shapes.get(name).copied().unwrap_or_default());
+        PretrainedError::tensor(folder, name, expected, got).into()
     };
     let mut found = BTreeMap::new();
     read_weights(folder, |_, file| {

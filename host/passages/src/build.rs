@@ -55,7 +55,8 @@ impl Default for BuildOptions<'_> {
 pub fn build(place: &Place, options: &BuildOptions<'_>) -> Result<PassageManifest, PassageError> {
     let BuildOptions { words, progress } = *options;
     if words == 0 {
-        return Err(PassageError::Words { words });
+        let problem = format!("a passage of {words} words: it must have at least 1");
+        return Err(PassageError::InvalidArgument(problem));
     }
     let corpus = Corpus::open(place.index())?;
     let mut manifest = PassageManifest::new(corver_corpus::fingerprint(place.index())?, words);
@@ -101,7 +102,10 @@ fn check_target(target: &Path) -> Result<(), PassageError> {
     match fs::symlink_metadata(target) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
         _ if target.join(MANIFEST).is_file() || is_empty(target) => Ok(()),
-        _ => Err(PassageError::InTheWay { path: target.to_owned() }),
+        _ => Err(PassageError::InvalidArgument(format!(
+            "{} exists and holds no passages: remove it, or put the passages elsewhere",
+            target.display()
+        ))),
     }
 }
 

@@ -66,10 +66,11 @@ impl PassageManifest {
         let json = match std::fs::read(&path) {
             Ok(json) => json,
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                return Err(PassageError::Missing {
-                    path: folder.to_owned(),
-                    remedy: place.remedy(),
-                });
+                return Err(PassageError::InvalidPassages(format!(
+                    "there are no passages in {}: make them with `{}`",
+                    folder.display(),
+                    place.remedy()
+                )));
             }
             Err(e) => return Err(PassageError::io("read", &path)(e)),
         };
@@ -77,17 +78,24 @@ impl PassageManifest {
         // The header first: a later version may have fields that this one would only call unknown.
         let header: Header = serde_json::from_slice(&json).map_err(unreadable)?;
         if header.format != FORMAT || header.version != VERSION {
-            return Err(PassageError::Version {
-                path: folder.to_owned(),
-                got: format!("{} version {}", header.format, header.version),
-                expected: format!("{FORMAT} version {VERSION}"),
-                remedy: place.remedy(),
-            });
+            return Err(PassageError::InvalidPassages(format!(
+                "the passages in {} are {} version {}, but this program reads {FORMAT} version \
+                 {VERSION}: make them anew with `{}`",
+                folder.display(),
+                header.format,
+                header.version,
+                place.remedy()
+            )));
         }
         let manifest: Self = serde_json::from_slice(&json).map_err(unreadable)?;
         if corver_corpus::fingerprint(place.index())? != manifest.index {
-            let (path, index) = (folder.to_owned(), place.index().to_owned());
-            return Err(PassageError::Stale { path, index, remedy: place.remedy() });
+            return Err(PassageError::InvalidPassages(format!(
+                "the passages in {} were made from another index than {} is now: make them anew \
+                 with `{}`",
+                folder.display(),
+                place.index().display(),
+                place.remedy()
+            )));
         }
         for (name, &expected) in &manifest.files {
             match std::fs::metadata(folder.join(name)) {

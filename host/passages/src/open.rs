@@ -35,7 +35,8 @@ impl Passages {
     /// makes them anew.
     pub fn open(places: &[Place]) -> Result<Self, PassageError> {
         if places.is_empty() {
-            return Err(PassageError::NoIndex);
+            let problem = "no index is named whose passages are to be searched".to_owned();
+            return Err(PassageError::InvalidArgument(problem));
         }
         let members = places.iter().map(Member::open).collect::<Result<_, _>>()?;
         Ok(Self { members, fields: Fields::default() })

@@ -1,5 +1,6 @@
 //! Where passages lie, and how a configuration says so.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use crate::PassageError;
@@ -59,9 +60,12 @@ impl Place {
         format!("corver-host index passages --index {}{dir}", self.index.display())
     }
 
-    pub(crate) fn damaged(&self, problem: impl ToString) -> PassageError {
-        let path = self.folder.clone();
-        PassageError::Damaged { path, problem: problem.to_string(), remedy: self.remedy() }
+    pub(crate) fn damaged(&self, problem: impl Display) -> PassageError {
+        PassageError::InvalidPassages(format!(
+            "the passages in {} are damaged: {problem}; make them anew with `{}`",
+            self.folder.display(),
+            self.remedy()
+        ))
     }
 }
 

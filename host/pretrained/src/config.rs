@@ -122,12 +122,9 @@ impl ModelConfig {
     /// A file that cannot be read, an unknown `model_type`, or a variation that is not computed
     /// here.
     pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(PretrainedError::io(path))?;
-        let malformed = |expected: &str, got: String| PretrainedError::Malformed {
-            path: path.into(),
-            expected: expected.into(),
-            got,
-        };
+        let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
+        let malformed =
+            |expected: &str, got: String| PretrainedError::malformed(path, expected, got);
         let value: Value =
             serde_json::from_str(&text).map_err(|e| malformed("JSON", e.to_string()))?;
         let model_type =
@@ -140,11 +137,11 @@ impl ModelConfig {
             "qwen3" => Family::Qwen3,
             "olmo2" => Family::Olmo2,
             _ => {
-                return Err(PretrainedError::UnknownModelType {
-                    path: path.into(),
-                    got: model_type,
-                    supported: SUPPORTED,
-                });
+                return Err(PretrainedError::InvalidModel(format!(
+                    "{}: model_type `{model_type}` is not supported; supported are {}",
+                    path.display(),
+                    SUPPORTED.join(", ")
+                )));
             }
         };
         let raw: Raw = serde_json::from_value(value)
@@ -293,7 +290,7 @@ impl Raw {
     /// Refuses what would otherwise be computed wrongly in silence.
     fn refuse_variations(&self, path: &Path) -> Result<()> {
         let refuse = |key, got: String, expected| {
-            Err(PretrainedError::UnsupportedConfig { path: path.into(), key, got, expected })
+            Err(PretrainedError::unsupported(path, key, got, expected))
         };
         if self.attention_bias == Some(true) {
             return refuse("attention_bias", "true".into(), "false");
@@ -331,19 +328,13 @@ impl Rope {
             Some("llama3") => {
                 // `kind` was found inside it.
                 let settings = inside.cloned().unwrap_or_default();
-                Some(serde_json::from_value(settings).map_err(|e| PretrainedError::Malformed {
-                    path: path.into(),
-                    expected: "llama3 rope settings".into(),
-                    got: e.to_string(),
+                Some(serde_json::from_value(settings).map_err(|error| {
+                    PretrainedError::malformed(path, "llama3 rope settings", error)
                 })?)
             }
             Some(other) => {
-                return Err(PretrainedError::UnsupportedConfig {
-                    path: path.into(),
-                    key: "rope_scaling",
-                    got: other.into(),
-                    expected: "`default` or `llama3`",
-                });
+                let expected = "`default` or `llama3`";
+                return Err(PretrainedError::unsupported(path, "rope_scaling", other, expected));
             }
         };
         Ok(Self { theta, scaling })
@@ -404,15 +395,9 @@ mod tests {
     fn variations_are_refused_by_name() {
         let error = read(&LLAMA.replace("\"attention_bias\":false", "\"attention_bias\":true"))
             .unwrap_err();
-        assert!(
-            matches!(error, PretrainedError::UnsupportedConfig { key: "attention_bias", .. }),
-            "{error}"
-        );
+        assert!(error.to_string().contains("`attention_bias` is true; only false "), "{error}");
         let error = read(&LLAMA.replace("\"llama3\"", "\"yarn\"")).unwrap_err();
-        assert!(
-            matches!(error, PretrainedError::UnsupportedConfig { key: "rope_scaling", .. }),
-            "{error}"
-        );
+        assert!(error.to_string().contains("`rope_scaling` is yarn; only "), "{error}");
         let error = read(&LLAMA.replace("\"num_key_value_heads\":8", "\"num_key_value_heads\":7"))
             .unwrap_err();
         assert!(error.to_string().contains("24 heads over 7"), "{error}");

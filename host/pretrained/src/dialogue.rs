@@ -60,11 +60,11 @@ impl Dialogue {
             let tokens = prompt.len();
             if let Some(most) = most.filter(|&most| tokens > most) {
                 if sampling.long_prompts == LongPrompts::Refuse {
-                    return Err(PretrainedError::LongPrompt {
-                        question: question.clone(),
-                        tokens,
-                        most,
-                    });
+                    return Err(PretrainedError::InvalidInput(format!(
+                        "the prompt of {question:?} has {tokens} tokens; rollout.max_prompt_length \
+                         is {most}. Raise it, shorten the system prompt, or set \
+                         rollout.long_prompts = \"cut\""
+                    )));
                 }
                 self.warned_of_cut.get_or_init(|| {
                     tracing::warn!(question, tokens, most, "prompts lose their first tokens")
@@ -135,10 +135,8 @@ mod tests {
         assert_eq!(whole, dialogue.tokenizer().prompt(Some("s"), "u").unwrap());
         let bounded = Sampling { max_prompt_length: Some(whole.len() - 1), ..Sampling::greedy(1) };
         let error = dialogue.prompts(&[question("u")], &bounded).unwrap_err();
-        assert!(
-            matches!(&error, PretrainedError::LongPrompt { tokens, .. } if *tokens == whole.len()),
-            "{error}"
-        );
+        let told = format!("the prompt of \"u\" has {} tokens; ", whole.len());
+        assert!(error.to_string().starts_with(&told), "{error}");
         assert!(dialogue.check_prompts(&[question("u")], &bounded).is_err());
         let cut = Sampling { long_prompts: LongPrompts::Cut, ..bounded };
         assert_eq!(dialogue.prompts(&[question("u")], &cut).unwrap(), [&whole[1..]]);

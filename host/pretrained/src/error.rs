@@ -1,92 +1,58 @@
-//! What can be wrong with a folder, with what the reader needs to fix it.
+//! Errors with what the reader needs to mend the folder.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 use corver_core::InvalidSetting;
 
-/// Errors of reading a model's folder.
+/// Errors of reading a model's folder, or an adapter's. Crates that read one say the same.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PretrainedError {
-    /// A file could not be read.
-    #[error("cannot read {path}: {source}")]
+    /// A file or folder that cannot be read or written.
+    #[error("cannot {action} {path}: {source}")]
     Io {
-        /// The file.
+        /// Verb of the call: "read", "write", …
+        action: &'static str,
+        /// Path of the file or folder.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A file is there but does not hold what it should.
-    #[error("{path}: expected {expected}, got {got}")]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What it should hold.
-        expected: String,
-        /// What it holds.
-        got: String,
-    },
-    /// `model_type` in config.json names an architecture that is not known here.
-    #[error("{path}: model_type `{got}` is not supported; supported are {}", supported.join(", "))]
-    UnknownModelType {
-        /// config.json.
-        path: PathBuf,
-        /// The value there.
-        got: String,
-        /// The values that work.
-        supported: &'static [&'static str],
-    },
-    /// config.json asks for a variation that nobody computes here.
-    #[error("{path}: `{key}` is {got}; only {expected} is supported")]
-    UnsupportedConfig {
-        /// config.json.
-        path: PathBuf,
-        /// The key there.
-        key: &'static str,
-        /// Its value.
-        got: String,
-        /// What works.
-        expected: &'static str,
-    },
-    /// A setting has a value that makes no sense.
+    /// A file that does not hold what it should, or a model that is not computed here.
+    #[error("{0}")]
+    InvalidModel(String),
+    /// A setting with a value that makes no sense.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// A prompt is longer than the rollouts allow.
-    #[error(
-        "the prompt of {question:?} has {tokens} tokens; rollout.max_prompt_length is {most}. Raise it, shorten the system prompt, or set \
-         rollout.long_prompts = \"cut\""
-    )]
-    LongPrompt {
-        /// The question.
-        question: String,
-        /// Of the prompt.
-        tokens: usize,
-        /// The setting.
-        most: usize,
-    },
-    /// The chat template cannot be rendered.
-    #[error("{path}: the chat template failed: {reason}")]
-    Template {
-        /// The file that holds the template.
-        path: PathBuf,
-        /// What is wrong with it, in the template engine's words or ours.
-        reason: String,
-    },
-    /// The tokenizer refused its input.
-    #[error("tokenizer: {reason}")]
-    Tokenizer {
-        /// The library's words.
-        reason: String,
-    },
+    /// A text that the tokenizer refuses, or a prompt that is too long.
+    #[error("{0}")]
+    InvalidInput(String),
 }
 
 /// Shorthand of this crate.
 pub type Result<T> = std::result::Result<T, PretrainedError>;
 
 impl PretrainedError {
-    /// For `map_err` on reading.
-    pub(crate) fn io(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.to_owned();
-        move |source| Self::Io { path, source }
+    /// For `map_err` on system calls.
+    pub fn io(action: &'static str, path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self::Io { action, path: path.to_owned(), source }
+    }
+
+    /// Returns the error of a file that does not hold what it should.
+    pub fn malformed(path: &Path, expected: impl Display, got: impl Display) -> Self {
+        Self::InvalidModel(format!("{}: expected {expected}, got {got}", path.display()))
+    }
+
+    /// Returns the error of a configuration that asks for a variation that nobody computes here.
+    pub fn unsupported(path: &Path, key: &str, got: impl Display, expected: &str) -> Self {
+        let path = path.display();
+        Self::InvalidModel(format!("{path}: `{key}` is {got}; only {expected} is supported"))
+    }
+
+    /// Returns the error of a tensor that is missing, superfluous, or of the wrong shape or type.
+    pub fn tensor(path: &Path, name: &str, expected: impl Display, got: impl Display) -> Self {
+        let path = path.display();
+        Self::InvalidModel(format!("{path}: tensor `{name}`: expected {expected}, got {got}"))
     }
 }

@@ -158,14 +158,12 @@ impl TextTokenizer {
 /// # Errors
 /// A file that is missing or malformed.
 pub fn read_tokenizer(path: &Path) -> Result<Tokenizer> {
-    parse_tokenizer(&std::fs::read(path).map_err(PretrainedError::io(path))?, path)
+    parse_tokenizer(&std::fs::read(path).map_err(PretrainedError::io("read", path))?, path)
 }
 
 fn parse_tokenizer(json: &[u8], path: &Path) -> Result<Tokenizer> {
-    let malformed = |got: String| PretrainedError::Malformed {
-        path: path.into(),
-        expected: "a tokenizer of the `tokenizers` library".into(),
-        got,
+    let malformed = |got: String| {
+        PretrainedError::malformed(path, "a tokenizer of the `tokenizers` library", got)
     };
     // The library panics on text that is no JSON.
     serde_json::from_slice::<IgnoredAny>(json).map_err(|error| malformed(error.to_string()))?;
@@ -173,12 +171,8 @@ fn parse_tokenizer(json: &[u8], path: &Path) -> Result<Tokenizer> {
 }
 
 pub(crate) fn read_json(path: &Path) -> Result<Json> {
-    let text = std::fs::read_to_string(path).map_err(PretrainedError::io(path))?;
-    serde_json::from_str(&text).map_err(|e| PretrainedError::Malformed {
-        path: path.into(),
-        expected: "JSON".into(),
-        got: e.to_string(),
-    })
+    let text = std::fs::read_to_string(path).map_err(PretrainedError::io("read", path))?;
+    serde_json::from_str(&text).map_err(|error| PretrainedError::malformed(path, "JSON", error))
 }
 
 /// What a tokenizer_config.json says of cleaning up.
@@ -187,7 +181,7 @@ pub(crate) fn cleans_up(config: &Json) -> bool {
 }
 
 fn refused(error: tokenizers::Error) -> PretrainedError {
-    PretrainedError::Tokenizer { reason: error.to_string() }
+    PretrainedError::InvalidInput(format!("tokenizer: {error}"))
 }
 
 #[cfg(test)]

@@ -204,11 +204,11 @@ pub fn stop_tokens(tokenizer: &Tokenizer, folder: &Path) -> Result<Vec<u32>> {
     let config = if generation.exists() { read_json(&generation)? } else { Json::Null };
     let stop = stop_tokens_of(tokenizer, &config);
     match stop.is_empty() {
-        true => Err(PretrainedError::Malformed {
-            path: generation,
-            expected: format!("eos_token_id, or one of {STOP_TOKENS:?} in the vocabulary"),
-            got: "no token that could end an answer".into(),
-        }),
+        true => Err(PretrainedError::malformed(
+            &generation,
+            format!("eos_token_id, or one of {STOP_TOKENS:?} in the vocabulary"),
+            "no token that could end an answer",
+        )),
         false => Ok(stop),
     }
 }

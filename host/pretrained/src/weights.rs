@@ -25,13 +25,9 @@ pub fn read_weights<E: From<PretrainedError>>(
 ) -> std::result::Result<(), E> {
     for name in files(folder)? {
         let path = folder.join(name);
-        let bytes = std::fs::read(&path).map_err(PretrainedError::io(&path))?;
-        let file =
-            SafeTensors::deserialize(&bytes).map_err(|error| PretrainedError::Malformed {
-                path: path.clone(),
-                expected: "a safetensors file".into(),
-                got: error.to_string(),
-            })?;
+        let bytes = std::fs::read(&path).map_err(PretrainedError::io("read", &path))?;
+        let file = SafeTensors::deserialize(&bytes)
+            .map_err(|error| PretrainedError::malformed(&path, "a safetensors file", error))?;
         visit(&path, &file)?;
     }
     Ok(())
@@ -42,18 +38,13 @@ fn files(folder: &Path) -> Result<BTreeSet<String>> {
     if !path.exists() {
         return Ok(BTreeSet::from(["model.safetensors".to_owned()]));
     }
-    let malformed = |expected: &str, got| PretrainedError::Malformed {
-        path: path.clone(),
-        expected: expected.into(),
-        got,
-    };
-    let text = std::fs::read_to_string(&path).map_err(PretrainedError::io(&path))?;
+    let text = std::fs::read_to_string(&path).map_err(PretrainedError::io("read", &path))?;
     let index: Index = serde_json::from_str(&text)
-        .map_err(|error| malformed("a weight_map", error.to_string()))?;
+        .map_err(|error| PretrainedError::malformed(&path, "a weight_map", error))?;
     let shards: BTreeSet<String> = index.weight_map.into_values().collect();
     // A shard is a sibling of its index: a path in there would be a way out of the folder.
     match shards.iter().find(|shard| Path::new(shard).file_name() != Some(shard.as_ref())) {
-        Some(shard) => Err(malformed("shard names without folders", shard.clone())),
+        Some(shard) => Err(PretrainedError::malformed(&path, "shard names without folders", shard)),
         None => Ok(shards),
     }
 }

@@ -24,7 +24,7 @@ use crate::recording::{Header, read};
 pub fn record<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>, RecordingError> {
     let file = File::create_new(path).map_err(|source| match source.kind() {
         ErrorKind::AlreadyExists => RecordingError::Exists { path: path.to_owned() },
-        _ => RecordingError::Write { path: path.to_owned(), source },
+        _ => RecordingError::io("write", path)(source),
     })?;
     let header = Header { corpus: verifiers.size() };
     let mut recorder = Recorder::new(path, file, Answers::default(), verifiers);
@@ -37,10 +37,9 @@ pub fn record<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>
 /// # Errors
 /// Where the file cannot be read or written.
 pub fn go_on<'a>(path: &Path, verifiers: Verifiers<'a>) -> Result<Verifiers<'a>, RecordingError> {
-    let write = |source| RecordingError::Write { path: path.to_owned(), source };
-    let file = File::options().append(true).open(path).map_err(write)?;
-    let whole = whole_lines(path)
-        .map_err(|source| RecordingError::Read { path: path.to_owned(), source })?;
+    let write = RecordingError::io("write", path);
+    let file = File::options().append(true).open(path).map_err(&write)?;
+    let whole = whole_lines(path).map_err(RecordingError::io("read", path))?;
     file.set_len(whole).map_err(write)?;
     let (_, answers) = read(path)?;
     let header = Header { corpus: verifiers.size() };
@@ -114,7 +113,7 @@ impl<'a> Recorder<'a> {
             }
             self.file.flush()
         };
-        write().map_err(|source| RecordingError::Write { path: self.path.clone(), source })
+        write().map_err(RecordingError::io("write", &self.path))
     }
 }
 

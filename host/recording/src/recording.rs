@@ -54,19 +54,24 @@ impl Recording {
     }
 
     fn not_held(&self, asked: &Asked<'_>) -> PartError {
-        RecordingError::NotHeld { path: self.path.clone(), question: asked.to_string() }.into()
+        RecordingError::InvalidRecording(format!(
+            "the recording {} does not hold {asked}: record it with --record, where it can be \
+             answered",
+            self.path.display()
+        ))
+        .into()
     }
 }
 
 /// The corpus's size, and every answer. A last line that is torn is left out.
 pub(crate) fn read(path: &Path) -> Result<(CorpusSize, Answers), RecordingError> {
-    let failed = |source| RecordingError::Read { path: path.to_owned(), source };
-    let mut reader = BufReader::new(File::open(path).map_err(failed)?);
+    let failed = RecordingError::io("read", path);
+    let mut reader = BufReader::new(File::open(path).map_err(&failed)?);
     let (mut size, mut answers) = (CorpusSize::default(), Answers::default());
     let mut text = Vec::new();
     for number in 1.. {
         text.clear();
-        if reader.read_until(b'\n', &mut text).map_err(failed)? == 0 {
+        if reader.read_until(b'\n', &mut text).map_err(&failed)? == 0 {
             break;
         }
         if number == 1
@@ -81,16 +86,21 @@ pub(crate) fn read(path: &Path) -> Result<(CorpusSize, Answers), RecordingError>
                 tracing::warn!(path = %path.display(), line = number, "the recording's last line is torn, and left out");
                 break;
             }
-            Err(source) => {
-                return Err(RecordingError::Line { path: path.to_owned(), line: number, source });
+            Err(error) => {
+                return Err(RecordingError::InvalidRecording(format!(
+                    "{}:{number}: {error}; a line is {{\"query\": {{\"all_of\": [[WORD, …], \
+                     …]}}, \"occurrences\", \"exact\"}}, or has a \"kind\": nli, chat or \
+                     passages",
+                    path.display()
+                )));
             }
         };
         if answers.add(&line) == Added::Different {
-            return Err(RecordingError::Conflict {
-                path: path.to_owned(),
-                line: number,
-                question: line.question(),
-            });
+            return Err(RecordingError::InvalidRecording(format!(
+                "{}:{number}: {} was answered differently before",
+                path.display(),
+                line.question()
+            )));
         }
     }
     Ok((size, answers))

@@ -70,7 +70,10 @@ pub(crate) fn check(path: &Path, wasm: &[u8], wanted: Kind) -> Result<Vec<String
     let outline = read(path, wasm)?;
     let found = exported(path, &outline.exports)?;
     if found != wanted {
-        return Err(RuleError::OtherKind { path: path.into(), found, wanted });
+        return Err(invalid(
+            path,
+            format!("is a {found}, and a {wanted} is needed here: {}", found.hint()),
+        ));
     }
     check_imports(path, &outline.imports)?;
     let mut imports: Vec<String> = outline
@@ -89,14 +92,32 @@ pub(crate) fn kind(path: &Path, wasm: &[u8]) -> Result<Kind, RuleError> {
     exported(path, &read(path, wasm)?.exports)
 }
 
+fn invalid(path: &Path, problem: impl fmt::Display) -> RuleError {
+    RuleError::InvalidPlugin(format!("{} {problem}", path.display()))
+}
+
+/// Returns the error of a file that breaks off or contradicts itself, in the words of its reader or
+/// compiler.
+pub(crate) fn damaged(path: &Path, detail: impl fmt::Display) -> RuleError {
+    invalid(path, format!("is damaged or no valid WebAssembly: {detail:#}; build it again"))
+}
+
 fn read(path: &Path, wasm: &[u8]) -> Result<Outline, RuleError> {
     if !wasm.starts_with(b"\0asm") {
-        return Err(RuleError::NotWasm { path: path.into() });
+        return Err(invalid(
+            path,
+            "is not a WebAssembly file; give the .wasm that `cargo build --release --target \
+             wasm32-unknown-unknown` made",
+        ));
     }
-    let outline = outline(wasm)
-        .map_err(|error| RuleError::Invalid { path: path.into(), detail: error.to_string() })?;
+    let outline = outline(wasm).map_err(|error| damaged(path, error))?;
     if outline.encoding == Encoding::Module && !outline.has_contract {
-        return Err(RuleError::ForeignModule { path: path.into() });
+        return Err(invalid(
+            path,
+            "is a WebAssembly module, but no CorVer rule: it does not carry the contract. Write it \
+             with `corver-sdk`, which has `corver_sdk::export!` and \
+             `corver_sdk::export_response_rule!`",
+        ));
     }
     Ok(outline)
 }
@@ -180,8 +201,23 @@ fn exported(path: &Path, exports: &[String]) -> Result<Kind, RuleError> {
     };
     match exports.iter().find_map(rule) {
         Some((kind, version)) if version == VERSION => Ok(kind),
-        Some((_, found)) => Err(RuleError::Version { path: path.into(), found, spoken: VERSION }),
-        None => Err(RuleError::ForeignExports { path: path.into(), exports: exports.to_vec() }),
+        Some((_, found)) => Err(invalid(
+            path,
+            format!(
+                "speaks corver:reward@{found}; this host speaks {VERSION}. Build the plugin again \
+                 with the corver-sdk of this host (`corver-host plugin build FOLDER`), or use the \
+                 host that it was made for"
+            ),
+        )),
+        None => Err(invalid(
+            path,
+            format!(
+                "exports neither corver:reward/sentence-scoring nor \
+                 corver:reward/response-grading, so it is no rule; it exports {exports:?}. A rule \
+                 in Rust ends with `corver_sdk::export!(YourRule);` or \
+                 `corver_sdk::export_response_rule!(YourRule);`"
+            ),
+        )),
     }
 }
 
@@ -196,5 +232,10 @@ fn check_imports(path: &Path, imports: &[String]) -> Result<(), RuleError> {
     } else {
         "Take the code that needs it out of the rule"
     };
-    Err(RuleError::ForeignImport { path: path.into(), import: import.clone(), hint })
+    Err(invalid(
+        path,
+        format!(
+            "imports `{import}`; a rule may import nothing but corver:reward/diagnostics. {hint}"
+        ),
+    ))
 }

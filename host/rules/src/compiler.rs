@@ -3,6 +3,7 @@
 //! ends at its limits.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -41,16 +42,12 @@ impl Compiler {
         limits: &Limits,
     ) -> Result<Vec<u8>, RuleError> {
         match self {
-            Self::Here => compile(wasm, limits)
-                .map_err(|detail| RuleError::Invalid { path: path.into(), detail }),
+            Self::Here => compile(wasm, limits).map_err(|detail| admit::damaged(path, detail)),
             Self::Child { program, arguments } => {
                 let limits_as_argument = serde_json::to_string(limits).expect("numbers");
                 let output =
                     run(Command::new(program).args(arguments).arg(limits_as_argument), wasm)
-                        .map_err(|error| RuleError::Compiler {
-                            path: path.into(),
-                            detail: error.to_string(),
-                        })?;
+                        .map_err(|error| failed(path, error))?;
                 code(output, path, wasm.len(), limits)
             }
         }
@@ -81,21 +78,33 @@ fn run(command: &mut Command, wasm: &[u8]) -> std::io::Result<Output> {
 /// The exit code of a compiler that does not accept its file and says why on standard error.
 const REFUSED: u8 = 3;
 
+fn failed(path: &Path, detail: impl Display) -> RuleError {
+    RuleError::Engine(format!("the compiler of {} failed: {detail}", path.display()))
+}
+
 fn code(output: Output, path: &Path, bytes: usize, limits: &Limits) -> Result<Vec<u8>, RuleError> {
-    let path = path.to_owned();
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if output.status.success() {
         return Ok(output.stdout);
     }
     if output.status.code() == Some(REFUSED.into()) {
-        return Err(RuleError::Invalid { path, detail: said });
+        return Err(admit::damaged(path, said));
     }
     Err(if output.status.signal() == Some(Signal::XCPU.as_raw()) {
-        RuleError::CompileTime { path, limit_s: compile_seconds(limits, bytes) }
+        RuleError::LimitExceeded(format!(
+            "compiling {} takes more than {} s of processor time (limits.compile_s for each MiB \
+             of the file)",
+            path.display(),
+            compile_seconds(limits, bytes)
+        ))
     } else if OUT_OF_MEMORY.iter().any(|words| said.contains(words)) {
-        RuleError::CompileMemory { path, limit: limits.compile_bytes }
+        RuleError::LimitExceeded(format!(
+            "compiling {} takes more than {} bytes of memory (limits.compile_bytes)",
+            path.display(),
+            limits.compile_bytes
+        ))
     } else {
-        RuleError::Compiler { path, detail: format!("{}; {said}", output.status) }
+        failed(path, format!("{}; {said}", output.status))
     })
 }
 

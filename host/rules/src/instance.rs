@@ -5,10 +5,11 @@ use serde::{Deserialize, Serialize};
 use wasmtime::component::{Component, HasSelf, Instance as Running, InstancePre, Linker};
 use wasmtime::{Engine, PoolConcurrencyLimitError, Store, Trap};
 
+use crate::Limits;
 use crate::admit::Kind;
 use crate::bindings::{Rules, diagnostics, response_grading, sentence_scoring, types};
+use crate::error::Fault;
 use crate::limits::{Allowance, MEMORY, Refused, TICK, max_instances};
-use crate::{Fault, Limits};
 
 /// Who a rule says it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -150,8 +151,9 @@ impl<I: Interface> Ready<I> {
         match running.and_then(|running| I::load(&self.indices, &mut store, &running)) {
             Ok(rule) => Ok(Instance { store, rule, limits }),
             Err(error) => {
-                let fault = known_fault(&error, &limits)
-                    .unwrap_or_else(|| Fault::Start { detail: format!("{error:#}") });
+                let fault = known_fault(&error, &limits).unwrap_or_else(|| {
+                    Fault::Contract(format!("cannot be instantiated: {error:#}"))
+                });
                 Err((fault, store.into_data().reports))
             }
         }
@@ -172,7 +174,11 @@ impl<I: Interface> Instance<I> {
             self.check_text(what, text)?;
         }
         if !is_package_name(&name) {
-            return Err((Fault::Name { name }, Vec::new()));
+            let problem = format!(
+                "calls itself {name:?}; a rule's name is 1 to 64 of the characters a-z, 0-9, - \
+                 and _, and not `judge` or `format`"
+            );
+            return Err((Fault::Contract(problem), Vec::new()));
         }
         let mut asks: Vec<Verifier> = asks.into_iter().map(verifier).collect();
         asks.sort_unstable();
@@ -201,9 +207,12 @@ impl<I: Interface> Instance<I> {
         set_deadline(&mut self.store, &self.limits);
         self.store.data_mut().reports.clear();
         f(&self.rule, &mut self.store).map_err(|error| {
-            let fault = known_fault(&error, &self.limits).unwrap_or_else(|| Fault::Answer {
-                limit: self.limits.output_bytes,
-                detail: format!("{error:#}"),
+            let fault = known_fault(&error, &self.limits).unwrap_or_else(|| {
+                Fault::Contract(format!(
+                    "gave an answer that cannot be read, with at most {} bytes \
+                     (limits.output_bytes): {error:#}",
+                    self.limits.output_bytes
+                ))
             });
             (fault, std::mem::take(&mut self.store.data_mut().reports))
         })
@@ -238,19 +247,31 @@ fn set_deadline(store: &mut Store<StoreState>, limits: &Limits) {
 /// `None` where the engine refused the answer, or could not start it for a reason of its own.
 fn known_fault(error: &wasmtime::Error, limits: &Limits) -> Option<Fault> {
     if let Some(&Refused { what, asked, .. }) = error.downcast_ref() {
-        return Some(if what == MEMORY {
-            Fault::Memory { limit: limits.memory_bytes, asked }
-        } else {
-            Fault::Table { limit: limits.table_elements, asked }
-        });
+        let (limit, setting) = match what {
+            MEMORY => (limits.memory_bytes, "memory_bytes"),
+            _ => (limits.table_elements, "table_elements"),
+        };
+        return Some(Fault::Limit(format!(
+            "wanted {asked} more {what} where {limit} are allowed in all (limits.{setting})"
+        )));
     }
     if error.is::<PoolConcurrencyLimitError>() {
-        return Some(Fault::Busy { max: max_instances() });
+        return Some(Fault::Limit(format!(
+            "cannot be instantiated: {} instances are at work, which is all there is room for; \
+             judge fewer large batches at the same time",
+            max_instances()
+        )));
     }
     Some(match error.downcast_ref::<Trap>()? {
-        Trap::Interrupt => Fault::Time { limit_ms: limits.call_ms },
-        Trap::StackOverflow => Fault::Stack { limit: limits.stack_bytes },
-        &trap => Fault::Trap(trap),
+        Trap::Interrupt => Fault::Limit(format!(
+            "ran longer than {} ms in one call (limits.call_ms)",
+            limits.call_ms
+        )),
+        Trap::StackOverflow => Fault::Limit(format!(
+            "used up its stack of {} bytes (limits.stack_bytes)",
+            limits.stack_bytes
+        )),
+        trap => Fault::Contract(format!("stopped with a trap: {trap}")),
     })
 }
 
@@ -276,7 +297,8 @@ mod tests {
         instance.describe().unwrap();
         // The host never does this: it panics in the SDK.
         let (fault, said) = instance.call(|rule, store| rule.call_resume(store, &[])).unwrap_err();
-        assert_eq!(fault, Fault::Trap(Trap::UnreachableCodeReached));
+        let trap = Trap::UnreachableCodeReached;
+        assert_eq!(fault, Fault::Contract(format!("stopped with a trap: {trap}")));
         assert!(said[0].contains("`resume` comes after what asked"), "{said:?}");
     }
 }

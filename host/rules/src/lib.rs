@@ -27,6 +27,6 @@ pub use admit::Kind;
 pub use compiler::{Compiler, compile_as_child};
 pub use conformance::{Conformance, NotConformant, ResponseConformance};
 pub use corver_settings::Limits;
-pub use error::{Fault, RuleError};
+pub use error::RuleError;
 pub use instance::Manifest;
 pub use plugin::{LoadOptions, Plugin, ResponseRule, Rule, Sandbox};

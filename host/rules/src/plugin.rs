@@ -51,7 +51,10 @@ impl Sandbox {
     /// Where no thread has the stack that the limits name.
     pub fn new(limits: Limits, compiler: Compiler) -> Result<Self, RuleError> {
         if limits.stack_bytes > MAX_STACK {
-            return Err(RuleError::StackLimit { max: MAX_STACK, got: limits.stack_bytes });
+            return Err(RuleError::LimitExceeded(format!(
+                "limits.stack_bytes is {}; at most {MAX_STACK} are possible",
+                limits.stack_bytes
+            )));
         }
         Ok(Self { inlined: OnceLock::new(), plain: OnceLock::new(), limits, compiler })
     }
@@ -65,7 +68,9 @@ impl Sandbox {
                 engine::engine(&self.limits, inlining).map_err(|error| format!("{error:#}"))
             })
             .as_ref()
-            .map_err(|detail| RuleError::Engine { detail: detail.clone() })
+            .map_err(|detail| {
+                RuleError::Engine(format!("cannot set up the WebAssembly engine: {detail}"))
+            })
     }
 
     /// Reads, checks and compiles a plugin file, asks who it is and tries its settings. `cache_dir`
@@ -109,10 +114,6 @@ impl Sandbox {
         let hash = blake3::hash(&wasm);
         let imports = admit::check(path, &wasm, I::KIND)?;
         let engine = self.engine(wasm.len())?;
-        let invalid = |error: wasmtime::Error| RuleError::Invalid {
-            path: path.into(),
-            detail: format!("{error:#}"),
-        };
         let compile = || self.compiler.compile(path, &wasm, limits);
         let code = match cache_dir {
             Some(folder) => cached(folder, &cache::key(engine, &hash), compile)?,
@@ -121,10 +122,14 @@ impl Sandbox {
         // SAFETY: the bytes are what a compiler of this version and settings made of this plugin:
         // either just now, or earlier and unchanged since (their hash), in a folder that no other
         // user can write to. Who is this user needs no rule.
-        let component = unsafe { Component::deserialize(engine, &code) }.map_err(invalid)?;
-        let ready = Ready::new(engine, &component, limits).map_err(invalid)?;
+        let component = unsafe { Component::deserialize(engine, &code) }
+            .map_err(|error| admit::damaged(path, error))?;
+        let ready =
+            Ready::new(engine, &component, limits).map_err(|error| admit::damaged(path, error))?;
 
-        let unnamed = |failure| broken(&path.display().to_string(), "(unnamed)", failure);
+        let unnamed = |(fault, reports): Failure| {
+            fault.into_error(&path.display().to_string(), "(unnamed)", &reports)
+        };
         let mut instance = ready.instantiate().map_err(unnamed)?;
         let manifest = instance.describe().map_err(unnamed)?;
         let settings = if settings.is_null() { "{}".to_owned() } else { settings.to_string() };
@@ -247,21 +252,12 @@ impl<I: Interface> Plugin<I> {
         let answer = instance.configure(&self.settings).map_err(|failure| self.broken(failure))?;
         answer.map_err(|message| {
             let Manifest { name, version, .. } = &self.manifest;
-            RuleError::Settings { plugin: name.clone(), version: version.clone(), message }
+            RuleError::InvalidSettings { plugin: name.clone(), version: version.clone(), message }
         })
     }
 
-    pub(crate) fn broken(&self, failure: Failure) -> RuleError {
-        broken(&self.manifest.name, &self.manifest.version, failure)
-    }
-}
-
-fn broken(plugin: &str, version: &str, (fault, said): Failure) -> RuleError {
-    RuleError::Broken {
-        plugin: plugin.into(),
-        version: version.into(),
-        fault: Box::new(fault),
-        said,
+    pub(crate) fn broken(&self, (fault, reports): Failure) -> RuleError {
+        fault.into_error(&self.manifest.name, &self.manifest.version, &reports)
     }
 }
 
@@ -295,10 +291,11 @@ fn cached(
 }
 
 fn read(path: &Path, limit: u64) -> Result<Vec<u8>, RuleError> {
-    let unreadable = |source| RuleError::Read { path: path.into(), source };
+    let unreadable = |source| RuleError::Io { path: path.into(), source };
     let metadata = std::fs::metadata(path).map_err(unreadable)?;
     if !metadata.is_file() {
-        return Err(RuleError::NotAFile { path: path.into() });
+        let problem = format!("the plugin {} is no regular file", path.display());
+        return Err(RuleError::InvalidPlugin(problem));
     }
     let mut got = metadata.len();
     let mut wasm = Vec::new();
@@ -307,5 +304,11 @@ fn read(path: &Path, limit: u64) -> Result<Vec<u8>, RuleError> {
         let file = File::open(path).map_err(unreadable)?;
         got = file.take(limit.saturating_add(1)).read_to_end(&mut wasm).map_err(unreadable)? as u64;
     }
-    if got > limit { Err(RuleError::FileSize { path: path.into(), limit, got }) } else { Ok(wasm) }
+    if got > limit {
+        return Err(RuleError::LimitExceeded(format!(
+            "the plugin {} has {got} bytes; at most {limit} are allowed (limits.file_bytes)",
+            path.display()
+        )));
+    }
+    Ok(wasm)
 }

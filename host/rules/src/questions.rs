@@ -6,9 +6,10 @@ use corver_core::{
 };
 use corver_settings::{is_temperature, is_top_p};
 
+use crate::Limits;
 use crate::bindings::types;
 use crate::check::check_text;
-use crate::{Fault, Limits};
+use crate::error::Fault;
 
 /// One question of a rule.
 #[derive(Debug)]
@@ -75,7 +76,9 @@ impl Question {
     /// Whether a rule whose manifest names the verifiers `asks` may ask this.
     pub(crate) fn check(&self, asks: &[Verifier], limits: &Limits) -> Result<(), Fault> {
         if let Some(verifier) = self.verifier().filter(|verifier| !asks.contains(verifier)) {
-            return Err(Fault::Undeclared { verifier });
+            return Err(Fault::Contract(format!(
+                "asks {verifier}, which its manifest does not name (`asks`)"
+            )));
         }
         let text = |what, text: &String| check_text(what, text, limits.text_bytes);
         match self {
@@ -88,7 +91,10 @@ impl Question {
             Self::Passages(Search { title, query, k }) => {
                 let (limit, got) = (limits.passages_per_search, *k);
                 if !(1..=limit).contains(&got) {
-                    return Err(Fault::Passages { limit, got });
+                    return Err(Fault::Limit(format!(
+                        "searched for {got} passages; from 1 to {limit} are allowed \
+                         (limits.passages_per_search)"
+                    )));
                 }
                 title.iter().try_for_each(|title| text("title", title))?;
                 text("search", query)
@@ -105,11 +111,17 @@ fn check_query(query: &Query, limits: &Limits) -> Result<(), Fault> {
         false => query.all_of.iter().map(|words| words.len().max(1)).sum(),
     };
     if !(1..=limit).contains(&got) {
-        return Err(Fault::Words { limit, got });
+        return Err(Fault::Limit(format!(
+            "asked for a query of {got} words; from 1 to {limit} are allowed \
+             (limits.words_per_query)"
+        )));
     }
     let (limit, got) = (words_per_clause, query.all_of.iter().map(Vec::len).max().unwrap_or(0));
     if got > limit {
-        return Err(Fault::ClauseWords { limit, got });
+        return Err(Fault::Limit(format!(
+            "asked for a clause of {got} words; at most {limit} are allowed \
+             (limits.words_per_clause)"
+        )));
     }
     query.all_of.iter().flatten().try_for_each(|word| check_text("query word", word, text_bytes))
 }
@@ -118,14 +130,22 @@ fn check_prompt(prompt: &Prompt, limits: &Limits) -> Result<(), Fault> {
     let Prompt { messages, temperature, top_p, max_tokens, .. } = prompt;
     let (limit, got) = (limits.messages_per_prompt, messages.len());
     if !(1..=limit).contains(&got) {
-        return Err(Fault::Messages { limit, got });
+        return Err(Fault::Limit(format!(
+            "asked with {got} messages; from 1 to {limit} are allowed (limits.messages_per_prompt)"
+        )));
     }
     let (limit, got) = (limits.reply_tokens, *max_tokens);
     if !(1..=limit).contains(&got) {
-        return Err(Fault::ReplyTokens { limit, got });
+        return Err(Fault::Limit(format!(
+            "asked for a reply of {got} tokens; from 1 to {limit} are allowed \
+             (limits.reply_tokens)"
+        )));
     }
     if !(is_temperature(f64::from(*temperature)) && is_top_p(f64::from(*top_p))) {
-        return Err(Fault::Sampling { temperature: *temperature, top_p: *top_p });
+        return Err(Fault::Contract(format!(
+            "asked with the temperature {temperature} and top_p {top_p}; a temperature from 0 to \
+             2, and top_p above 0 up to 1 are possible"
+        )));
     }
     messages
         .iter()
@@ -159,9 +179,9 @@ impl Asked {
             ("searches", "searches_per_batch", limits.searches_per_batch, self.searches),
         ];
         match checks.into_iter().find(|(_, _, limit, got)| got > limit) {
-            Some((what, setting, limit, got)) => {
-                Err(Fault::BatchQuestions { what, setting, limit, got })
-            }
+            Some((what, setting, limit, got)) => Err(Fault::Limit(format!(
+                "asked {got} {what} in one batch; at most {limit} are allowed (limits.{setting})"
+            ))),
             None => Ok(()),
         }
     }
@@ -249,7 +269,9 @@ mod tests {
     }
 
     fn fault(question: Question) -> String {
-        question.check(&ALL, &Limits::default()).unwrap_err().to_string()
+        let (Fault::Limit(problem) | Fault::Contract(problem)) =
+            question.check(&ALL, &Limits::default()).unwrap_err();
+        problem
     }
 
     #[test]
@@ -257,9 +279,10 @@ mod tests {
         let limits = Limits::default();
         let pair = || Question::Nli(Pair { premise: "a".into(), hypothesis: "b".into() });
         assert_eq!(pair().check(&[Verifier::Nli], &limits), Ok(()));
+        let undeclared = "asks nli, which its manifest does not name (`asks`)";
         assert_eq!(
             pair().check(&[Verifier::Chat], &limits),
-            Err(Fault::Undeclared { verifier: Verifier::Nli })
+            Err(Fault::Contract(undeclared.into()))
         );
         assert_eq!(Question::Count(Query::new([["a"]])).check(&[], &limits), Ok(()));
     }
@@ -308,10 +331,8 @@ mod tests {
         let two = || [Question::Chat(prompt()), Question::Count(Query::new([["a"]]))];
         assert_eq!(asked.add(&two(), &limits), Ok(()));
         assert_eq!(asked.add(&two(), &limits), Ok(()));
-        let error = asked.add(&two(), &limits).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "asked 3 prompts in one batch; at most 2 are allowed (limits.prompts_per_batch)"
-        );
+        let problem =
+            "asked 3 prompts in one batch; at most 2 are allowed (limits.prompts_per_batch)";
+        assert_eq!(asked.add(&two(), &limits), Err(Fault::Limit(problem.into())));
     }
 }

@@ -6,10 +6,11 @@ use corver_core::{
 
 use crate::bindings::{response_grading, types, with_lowered};
 use crate::check::check_text;
+use crate::error::Fault;
 use crate::instance::{Failure, Instance};
 use crate::questions::{Answered, with_replies};
 use crate::rounds::{Judgement, Outcome, Place, Said, Session};
-use crate::{Fault, Limits, ResponseRule, RuleError};
+use crate::{Limits, ResponseRule, RuleError};
 use corver_settings::limits::LABEL_BYTES;
 
 impl ResponseRule {
@@ -86,13 +87,18 @@ impl Judgement for Grade {
         let Place { completion, .. } = place;
         let Self { reward, label, note, .. } = self;
         if !reward.is_finite() {
-            return Err(Fault::GradeNotFinite { completion, reward: *reward });
+            return Err(Fault::Contract(format!(
+                "gave completion {completion} the reward {reward}; it must be finite"
+            )));
         }
         if !(1..=LABEL_BYTES).contains(&label.len())
             || label.contains(|c: char| c.is_whitespace() || c.is_control())
         {
-            let label = label.chars().take(LABEL_BYTES).collect();
-            return Err(Fault::Label { completion, label, limit: LABEL_BYTES });
+            let label: String = label.chars().take(LABEL_BYTES).collect();
+            return Err(Fault::Contract(format!(
+                "gave completion {completion} the label {label:?}; it must be one word of at most \
+                 {LABEL_BYTES} bytes"
+            )));
         }
         note.as_ref().map_or(Ok(()), |note| check_text("note", note, limits.text_bytes))
     }
@@ -100,10 +106,12 @@ impl Judgement for Grade {
     fn check_asked(place: Place, got: usize, limits: &Limits) -> Result<(), Fault> {
         let (completion, limit) = (place.completion, limits.questions_per_completion);
         if got > limit {
-            Err(Fault::CompletionQuestions { completion, limit, got })
-        } else {
-            Ok(())
+            return Err(Fault::Limit(format!(
+                "asked {got} questions about completion {completion}; at most {limit} are allowed \
+                 (limits.questions_per_completion)"
+            )));
         }
+        Ok(())
     }
 
     fn resting_on(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self {
@@ -121,7 +129,7 @@ mod tests {
         let check = |grade: Grade| {
             grade
                 .check(&Completion::default(), Place { completion: 64, index: 0 }, &limits)
-                .map_err(|fault| fault.to_string())
+                .map_err(|(Fault::Limit(problem) | Fault::Contract(problem))| problem)
         };
         let fault = |grade| check(grade).unwrap_err();
         assert_eq!(check(Grade::new(1.0, "GOOD")), Ok(()));

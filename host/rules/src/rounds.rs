@@ -6,10 +6,11 @@ use corver_core::{Completion, CorpusSize, Exchange, Lookup, PartError, Verifier,
 use rayon::prelude::*;
 
 use crate::bindings::types::Request;
+use crate::error::Fault;
 use crate::instance::Failure;
 use crate::limits::max_waiting;
 use crate::questions::{Answered, Asked, Question, answer};
-use crate::{Fault, Limits, RuleError};
+use crate::{Limits, RuleError};
 
 /// An instance takes completions until it has so many sentences: enough that a fresh one costs
 /// little compared with them, few enough that a training step keeps several cores busy. A constant,
@@ -110,13 +111,16 @@ pub(crate) fn judge<S: Session>(
         let mut calls: Vec<Call<'_, S>> =
             parts.par_iter().map(begin).collect::<Result<_, Stop>>()?;
         for round in 0.. {
-            let open = calls.iter().map(|call| call.num_asking).sum();
+            let open: usize = calls.iter().map(|call| call.num_asking).sum();
             if open == 0 {
                 break;
             }
             let limits = allowed.limits;
             if round == limits.rounds {
-                return Err(broken(Fault::Rounds { limit: limits.rounds, open }));
+                return Err(broken(Fault::Limit(format!(
+                    "still asks about {open} of what it judges after {round} rounds of answers \
+                     (limits.rounds)"
+                ))));
             }
             let questions: Vec<Question> =
                 calls.iter_mut().flat_map(|call| call.questions.drain(..)).collect();
@@ -250,7 +254,11 @@ impl<'a, S: Session> Call<'a, S> {
         allowed: Allowed<'_>,
     ) -> Result<(), Fault> {
         if outcomes.len() != self.open.len() {
-            return Err(Fault::Completions { expected: self.open.len(), got: outcomes.len() });
+            return Err(Fault::Contract(format!(
+                "answered {} completions with {} answers",
+                self.open.len(),
+                outcomes.len()
+            )));
         }
         self.num_asking = 0;
         for (completion, outcomes) in std::mem::take(&mut self.open).into_iter().zip(outcomes) {
@@ -272,11 +280,11 @@ impl<'a, S: Session> Call<'a, S> {
         let (completion, subjects) = (&self.completions[number], &mut self.subjects[number]);
         let in_batch = self.start + number;
         if outcomes.len() != subjects.len() {
-            return Err(Fault::Outcomes {
-                completion: in_batch,
-                expected: subjects.len(),
-                got: outcomes.len(),
-            });
+            return Err(Fault::Contract(format!(
+                "answered the {} sentences of completion {in_batch} with {} outcomes",
+                subjects.len(),
+                outcomes.len()
+            )));
         }
         for (index, (outcome, subject)) in outcomes.into_iter().zip(subjects).enumerate() {
             let place = Place { completion: in_batch, index };

@@ -7,10 +7,11 @@ use corver_core::{
 
 use crate::bindings::{sentence_scoring, types, with_lowered};
 use crate::check::check_text;
+use crate::error::Fault;
 use crate::instance::{Failure, Instance};
 use crate::questions::{Answered, with_replies};
 use crate::rounds::{Judgement, Outcome, Place, Said, Session};
-use crate::{Fault, Limits, Rule, RuleError};
+use crate::{Limits, Rule, RuleError};
 
 /// By how much the shares of a reward may miss it, relative to what they are made of: rounding.
 const SHARES_TOLERANCE: f32 = 1e-4;
@@ -111,11 +112,17 @@ impl Judgement for Verdict {
         let Place { completion: number, index } = place;
         let sentence = &completion.sentences[index];
         if let Some(reward) = self.reward.filter(|reward| !reward.is_finite()) {
-            return Err(Fault::NotFinite { completion: number, index, reward });
+            return Err(Fault::Contract(format!(
+                "gave sentence {index} of completion {number} the reward {reward}; it must be \
+                 finite"
+            )));
         }
         let triplets = sentence.triplets.len();
         if let Some(got) = self.triplet.filter(|&triplet| triplet as usize >= triplets) {
-            return Err(Fault::Triplet { completion: number, index, triplets, got });
+            return Err(Fault::Contract(format!(
+                "names triplet {got} in sentence {index} of completion {number}, which has \
+                 {triplets}"
+            )));
         }
         if let Credit::Points(points) = &self.credit {
             check_points(points, self.reward.unwrap_or(0.0), &sentence.text, place)?;
@@ -127,10 +134,12 @@ impl Judgement for Verdict {
         let Place { completion, index } = place;
         let limit = limits.questions_per_sentence;
         if got > limit {
-            Err(Fault::SentenceQuestions { completion, index, limit, got })
-        } else {
-            Ok(())
+            return Err(Fault::Limit(format!(
+                "asked {got} questions about sentence {index} of completion {completion}; at most \
+                 {limit} are allowed (limits.questions_per_sentence)"
+            )));
         }
+        Ok(())
     }
 
     fn resting_on(self, lookups: Vec<Lookup>, exchanges: Vec<Exchange>) -> Self {
@@ -143,7 +152,11 @@ fn check_points(points: &[Point], reward: f32, text: &str, place: Place) -> Resu
     let Place { completion, index } = place;
     let characters = text.chars().count();
     if let Some(point) = points.iter().find(|point| point.character as usize >= characters) {
-        return Err(Fault::Character { completion, index, characters, got: point.character });
+        return Err(Fault::Contract(format!(
+            "pays character {} of sentence {index} of completion {completion}, which has \
+             {characters}",
+            point.character
+        )));
     }
     let (sum, size) = points
         .iter()
@@ -151,7 +164,10 @@ fn check_points(points: &[Point], reward: f32, text: &str, place: Place) -> Resu
     if size.is_finite() && (sum - reward).abs() <= SHARES_TOLERANCE * size {
         Ok(())
     } else {
-        Err(Fault::Shares { completion, index, reward, sum })
+        Err(Fault::Contract(format!(
+            "gave sentence {index} of completion {completion} the reward {reward}, and shares of \
+             it that add up to {sum}"
+        )))
     }
 }
 
@@ -178,14 +194,18 @@ mod tests {
         };
         assert_eq!(check(&[(0, 0.1), (5, 0.2), (5, -0.7)], -0.4), Ok(()));
         assert_eq!(check(&[], 0.0), Ok(()));
-        let beyond = Fault::Character { completion: 7, index: 0, characters: 6, got: 6 };
-        assert_eq!(check(&[(6, 0.1)], 0.1), Err(beyond));
-        assert_eq!(
-            check(&[(0, 0.1)], 0.2),
-            Err(Fault::Shares { completion: 7, index: 0, reward: 0.2, sum: 0.1 })
-        );
-        for endless in [f32::NAN, f32::INFINITY] {
-            assert!(matches!(check(&[(0, endless)], 0.1), Err(Fault::Shares { .. })));
+        let fault = |problem: &str| Err(Fault::Contract(problem.into()));
+        let beyond = "pays character 6 of sentence 0 of completion 7, which has 6";
+        assert_eq!(check(&[(6, 0.1)], 0.1), fault(beyond));
+        let shares =
+            "gave sentence 0 of completion 7 the reward 0.2, and shares of it that add up to 0.1";
+        assert_eq!(check(&[(0, 0.1)], 0.2), fault(shares));
+        for (endless, sum) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+            let shares = format!(
+                "gave sentence 0 of completion 7 the reward 0.1, and shares of it that add up to \
+                 {sum}"
+            );
+            assert_eq!(check(&[(0, endless)], 0.1), fault(&shares));
         }
     }
 }

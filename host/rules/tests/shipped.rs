@@ -170,7 +170,7 @@ fn a_response_rule_grades_whole_completions() {
     assert!(error.unwrap_err().to_string().contains("limits.memory_bytes"));
     let wrong = Rule::load(&built("token-f1"), LoadOptions::default()).unwrap_err();
     assert!(
-        matches!(wrong, RuleError::OtherKind { found: Kind::Response, wanted: Kind::Sentence, .. }),
+        wrong.to_string().contains(" is a response rule, and a sentence rule is needed here: "),
         "{wrong}"
     );
 }
@@ -214,7 +214,7 @@ fn settings_reach_the_rule_and_wrong_ones_are_named() {
     assert_eq!(verdicts[0].reward, Some(-1.0));
 
     let refused = |settings| match load("relcheck", settings) {
-        Err(RuleError::Settings { plugin, message, .. }) => format!("{plugin}: {message}"),
+        Err(RuleError::InvalidSettings { plugin, message, .. }) => format!("{plugin}: {message}"),
         other => panic!("{other:?}"),
     };
     assert!(

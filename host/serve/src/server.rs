@@ -49,46 +49,29 @@ const OTHER_FILES: u64 = 256;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The address cannot be had.
+    /// An address that cannot be had.
     #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The address.
+        /// Address that was asked for.
         address: SocketAddr,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The system does not give what a server needs.
+    /// A thread or a signal that the system does not give.
     #[error("the server cannot {action}: {source}")]
     Run {
-        /// What was tried.
+        /// Verb and object of the call.
         action: &'static str,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A limit has a value with which nothing could be answered.
-    #[error("{limit} is 0; it must be at least 1")]
-    Limit {
-        /// The limit.
-        limit: &'static str,
-    },
-    /// Not even one batch could wait.
-    #[error(
-        "the queue has room for {completions} completions, and a batch may have {batch}; it must have room for a batch"
-    )]
-    Queue {
-        /// Completions that may wait.
-        completions: usize,
-        /// Completions scored together.
-        batch: usize,
-    },
-    /// The token can be guessed.
-    #[error(
-        "the token has {chars} characters; a server needs {MIN_TOKEN_CHARS} or more, as `openssl rand -hex 32` makes them"
-    )]
-    ShortToken {
-        /// How many it has.
-        chars: usize,
-    },
+    /// A limit with which nothing could be answered, or a token that can be guessed.
+    #[error("{0}")]
+    InvalidSettings(String),
+}
+
+pub(crate) fn limit_of_0(limit: &str) -> ServeError {
+    ServeError::InvalidSettings(format!("{limit} is 0; it must be at least 1"))
 }
 
 /// A server that has its address, and answers once it runs.
@@ -118,12 +101,15 @@ impl Server {
             ("request_bytes", limits.request_bytes),
         ];
         if let Some((limit, _)) = needed.into_iter().find(|&(_, value)| value == 0) {
-            return Err(ServeError::Limit { limit });
+            return Err(limit_of_0(limit));
         }
         if let Some(chars) =
             token.as_ref().map(Token::num_chars).filter(|chars| *chars < MIN_TOKEN_CHARS)
         {
-            return Err(ServeError::ShortToken { chars });
+            return Err(ServeError::InvalidSettings(format!(
+                "the token has {chars} characters; a server needs {MIN_TOKEN_CHARS} or more, as \
+                 `openssl rand -hex 32` makes them"
+            )));
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime =

@@ -170,12 +170,8 @@ impl Batch {
                     (String::from_utf8_lossy(document), metadata(path, &self.other_fields[number]))
                 }
                 Source::Lines(path) => {
-                    let bad = |problem: String| Error::BadLine {
-                        path: path.to_path_buf(),
-                        line: line + 1,
-                        problem,
-                    };
-                    let parsed = metadata::parse(document, how.text_field).map_err(bad)?;
+                    let parsed = metadata::parse(document, how.text_field)
+                        .map_err(|problem| Error::line(path, line + 1, problem))?;
                     (parsed.text.into(), metadata(path, &parsed.other_fields))
                 }
             };
@@ -351,7 +347,7 @@ impl LinesFile {
     }
 
     fn unreadable(&self, line: u64, error: &std::io::Error) -> Error {
-        Error::BadLine { path: self.path.to_path_buf(), line: line + 1, problem: error.to_string() }
+        Error::line(&self.path, line + 1, error)
     }
 }
 
@@ -379,7 +375,12 @@ impl Kind {
         ];
         let kind =
             kinds.into_iter().find_map(|(ending, kind)| name.ends_with(ending).then_some(kind));
-        kind.ok_or_else(|| Error::InputKind { path: path.to_owned() })
+        kind.ok_or_else(|| {
+            Error::InvalidInput(format!(
+                "{}: neither .jsonl nor .jsonl.gz nor .jsonl.zst nor .parquet",
+                path.display()
+            ))
+        })
     }
 }
 

@@ -51,7 +51,7 @@ impl Shares {
         if batch_bytes < MIN_BATCH_BYTES || affordable == 0 {
             let least =
                 u64::max(MIN_BATCH_BYTES * BATCHES * BATCHES_SHARE, bytes_per_thread * 3 / 2);
-            return Err(Error::Memory { budget, needed: taken + least });
+            return Err(Error::memory(budget, taken + least));
         }
         Ok(Self { batch_bytes, threads: threads.min(affordable as usize) })
     }

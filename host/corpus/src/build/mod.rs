@@ -129,11 +129,11 @@ pub fn build_from_streams(
     for (shard, stream) in streams.iter().enumerate() {
         let Some((first, rest)) = stream.split_first() else { continue }; // `finish` refuses an empty shard
         if *first != width.separator() {
-            return Err(Error::Option {
-                option: "first token of a stream",
-                got: u64::from(*first),
-                expected: "the separator of the token width",
-            });
+            return Err(Error::option(
+                "first token of a stream",
+                u64::from(*first),
+                "the separator of the token width",
+            ));
         }
         for document in rest.split(|&token| token == width.separator()) {
             files.push(shard, &encode_document(document, width)?, 0)?;

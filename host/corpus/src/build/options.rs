@@ -58,21 +58,13 @@ impl BuildOptions<'_> {
 
     pub(super) fn check(&self) -> Result<()> {
         if self.shards == 0 {
-            return Err(Error::Option { option: "shards", got: 0, expected: "at least 1" });
+            return Err(Error::option("shards", 0, "at least 1"));
         }
         if self.checkpoint_bytes == 0 {
-            return Err(Error::Option {
-                option: "checkpoint_bytes",
-                got: 0,
-                expected: "at least 1",
-            });
+            return Err(Error::option("checkpoint_bytes", 0, "at least 1"));
         }
         if let Some(width @ (0 | 9..)) = self.pointer_width {
-            return Err(Error::Option {
-                option: "pointer_width",
-                got: width as u64,
-                expected: "1 to 8 bytes",
-            });
+            return Err(Error::option("pointer_width", width as u64, "1 to 8 bytes"));
         }
         Ok(())
     }

@@ -34,18 +34,14 @@ impl HashedFile {
         let bytes = file.metadata().map_err(Error::io("read the size of", &path))?.len();
         if bytes < record.bytes {
             let expected = format!("the unfinished build had written {}", record.bytes);
-            return Err(Error::Size { path, bytes, expected });
+            return Err(Error::size(&path, bytes, expected));
         }
         file.set_len(record.bytes).map_err(Error::io("cut", &path))?;
         let mut hasher = blake3::Hasher::new();
         hasher.update_reader(&file).map_err(Error::io("read", &path))?;
         let got = hasher.finalize().to_hex();
         if got.as_str() != record.blake3 {
-            return Err(Error::Checksum {
-                path,
-                expected: record.blake3.clone(),
-                got: got.to_string(),
-            });
+            return Err(Error::checksum(&path, &got, &record.blake3));
         }
         Ok(Self::new(name, path, file, hasher, record.bytes))
     }

@@ -24,17 +24,21 @@ impl ParquetFile {
         let Some(text_column) =
             rows.columns().iter().position(|column| column.name() == text_field)
         else {
-            let columns = rows.columns().iter().map(|column| column.name().to_owned()).collect();
-            return Err(Error::NoColumn {
-                path: path.to_owned(),
-                column: text_field.to_owned(),
-                columns,
-            });
+            let columns: Vec<&str> = rows.columns().iter().map(|column| column.name()).collect();
+            return Err(Error::InvalidInput(format!(
+                "{}: no column {text_field:?}; its columns are {}; name the one that holds the \
+                 text",
+                path.display(),
+                columns.join(", ")
+            )));
         };
         let text = &rows.columns()[text_column];
         if !holds_strings(text) {
-            let column = text_field.to_owned();
-            return Err(Error::ColumnType { path: path.to_owned(), column, got: type_name(text) });
+            return Err(Error::InvalidInput(format!(
+                "{}: the column {text_field:?} is {}, not a string in every row",
+                path.display(),
+                type_name(text)
+            )));
         }
         if other_columns {
             Ok(Self { rows, text_column })
@@ -182,12 +186,7 @@ mod tests {
                 fs::write(&path, &damaged).unwrap();
                 match read(&path, 0) {
                     Ok(_) => read_all += 1,
-                    Err(
-                        Error::Parquet { .. }
-                        | Error::BadRow { .. }
-                        | Error::NoColumn { .. }
-                        | Error::ColumnType { .. },
-                    ) => refused += 1,
+                    Err(Error::InvalidInput(_)) => refused += 1,
                     Err(error) => panic!("byte {at} ^ {flip}: {error}"),
                 }
             }

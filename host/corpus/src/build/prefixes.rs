@@ -154,12 +154,7 @@ impl Pointers {
             let offset = u64::from_le_bytes(pointer);
             if offset >= self.stream_bytes {
                 let expected = "a pointer is the byte offset of a token inside the stream";
-                return Err(Error::Corrupt {
-                    path: self.path.clone(),
-                    entry: self.rank,
-                    got: offset,
-                    expected,
-                });
+                return Err(Error::corrupt(&self.path, self.rank, offset, expected));
             }
             pointers.push((offset, number));
             self.rank += stride;

@@ -91,11 +91,12 @@ impl Streams {
     pub(super) fn finish(mut self, unfinished: &mut Unfinished) -> Result<()> {
         let totals = self.totals();
         if let Some(shard) = self.shards.iter().position(|files| files.documents == 0) {
-            return Err(Error::EmptyShard {
-                shard,
-                shards: self.shards.len(),
-                documents: totals.documents,
-            });
+            return Err(Error::InvalidInput(format!(
+                "shard {shard} of {} would be empty: {} documents in all; use fewer shards or \
+                 more text",
+                self.shards.len(),
+                totals.documents
+            )));
         }
         let finished = self.files().map(HashedFile::sync).collect::<Result<Vec<_>>>()?;
         unfinished.update(|state| {

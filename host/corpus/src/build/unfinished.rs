@@ -129,7 +129,11 @@ impl Unfinished {
             // What came from memory cannot be compared with what comes now.
             Some(kept) if kept.recipe.from_files => {
                 if let Some(what) = kept.recipe.difference(&recipe) {
-                    return Err(Error::OtherBuild { path, what });
+                    return Err(Error::OutputTaken(format!(
+                        "{} holds an unfinished build that differs in {what}: repeat the command \
+                         that began it, or start again and discard it",
+                        path.display()
+                    )));
                 }
                 Some(kept.with_inputs(inputs))
             }
@@ -227,11 +231,8 @@ impl Unfinished {
             let path = self.path.join(name);
             let bytes = fs::metadata(&path).map_err(Error::io("open", &path))?.len();
             if bytes != record.bytes {
-                return Err(Error::Size {
-                    path,
-                    bytes,
-                    expected: format!("the unfinished build had written {}", record.bytes),
-                });
+                let expected = format!("the unfinished build had written {}", record.bytes);
+                return Err(Error::size(&path, bytes, expected));
             }
         }
         Ok(())
@@ -293,7 +294,10 @@ fn lock(target: &Path, wait: bool) -> Result<(PathBuf, Lock)> {
             Err(_) => fs::symlink_metadata(target).is_ok(),
         };
         if in_the_way {
-            return Err(Error::AlreadyExists { path: target.to_owned() });
+            return Err(Error::OutputTaken(format!(
+                "{} already exists: remove it or choose another name",
+                target.display()
+            )));
         }
         match fs::create_dir(&path) {
             Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => {
@@ -311,7 +315,12 @@ fn lock(target: &Path, wait: bool) -> Result<(PathBuf, Lock)> {
         } else {
             match folder.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Err(Error::Busy { path }),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Error::OutputTaken(format!(
+                        "{} is locked: another process is building this index",
+                        path.display()
+                    )));
+                }
                 Err(TryLockError::Error(e)) => return Err(Error::io("lock", &path)(e)),
             }
         }
@@ -329,7 +338,7 @@ fn load(path: &Path) -> Result<Option<State>> {
     let path = path.join(UNFINISHED);
     match fs::read(&path) {
         Ok(json) => {
-            serde_json::from_slice(&json).map(Some).map_err(|source| Error::Json { path, source })
+            serde_json::from_slice(&json).map(Some).map_err(|error| Error::json(&path, &error))
         }
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(Error::io("read", &path)(e)),
@@ -339,8 +348,7 @@ fn load(path: &Path) -> Result<Option<State>> {
 /// Replaces a file as a whole: at any time it is the old one or the new one.
 fn write_json<T: Serialize>(dir: &Path, name: &str, value: &T) -> Result<()> {
     let (path, new) = (dir.join(name), dir.join(format!("{name}.new")));
-    let json = serde_json::to_vec_pretty(value)
-        .map_err(|source| Error::Json { path: path.clone(), source })?;
+    let json = serde_json::to_vec_pretty(value).map_err(|error| Error::json(&path, &error))?;
     let mut file = File::create(&new).map_err(Error::io("create", &new))?;
     file.write_all(&json).and_then(|()| file.sync_all()).map_err(Error::io("write", &new))?;
     fs::rename(&new, &path).map_err(Error::io("write", &path))?;

@@ -27,14 +27,13 @@ impl Bytes {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                return Err(Error::MissingFile { path: path.to_owned() });
+                return Err(Error::missing(path));
             }
             Err(e) => return Err(Error::io("open", path)(e)),
         };
         let metadata = file.metadata().map_err(Error::io("read the size of", path))?;
         if !metadata.is_file() || metadata.len() == 0 {
-            let expected = "a non-empty file was expected".to_owned();
-            return Err(Error::Size { path: path.to_owned(), bytes: metadata.len(), expected });
+            return Err(Error::size(path, metadata.len(), "a non-empty file was expected"));
         }
         // SAFETY: the map is read-only, and only ever seen as `&[u8]`, for which every bit pattern
         // is valid. Rust also needs the file not to change while mapped, which no program can
@@ -68,7 +67,7 @@ impl Bytes {
         let now = self.file.metadata().map_err(Error::io("read the size of", &self.path))?.len();
         if now != self.len() as u64 {
             let expected = format!("{} when it was opened", self.len());
-            return Err(Error::Size { path: self.path.clone(), bytes: now, expected });
+            return Err(Error::size(&self.path, now, expected));
         }
         Ok(())
     }
@@ -79,7 +78,7 @@ impl Bytes {
 
     /// An error for a file whose size is not what it should be.
     pub(crate) fn wrong_size(&self, expected: String) -> Error {
-        Error::Size { path: self.path.clone(), bytes: self.len() as u64, expected }
+        Error::size(&self.path, self.len() as u64, expected)
     }
 }
 

@@ -82,7 +82,10 @@ impl IndexManifest {
         }
 
         if dir.join(UNFINISHED).exists() {
-            return Err(Error::Unfinished { path: dir.to_owned() });
+            return Err(Error::InvalidIndex(format!(
+                "{} is an unfinished build: repeat the command that began it",
+                dir.display()
+            )));
         }
         let path = dir.join(MANIFEST);
         let text = match std::fs::read(&path) {
@@ -91,18 +94,19 @@ impl IndexManifest {
             Err(e) => return Err(Error::io("read", &path)(e)),
         };
         // The header first: a later version may have fields that this one would only call unknown.
-        let header: Header = serde_json::from_slice(&text)
-            .map_err(|source| Error::Json { path: path.clone(), source })?;
+        let header: Header =
+            serde_json::from_slice(&text).map_err(|error| Error::json(&path, &error))?;
         if header.format != FORMAT || header.version != MANIFEST_VERSION {
-            let got = format!("{} version {}", header.format, header.version);
-            return Err(Error::ManifestVersion {
-                path,
-                got,
-                expected: format!("{FORMAT} version {MANIFEST_VERSION}"),
-            });
+            return Err(Error::InvalidIndex(format!(
+                "{}: manifest {} version {}, but this program reads {FORMAT} version \
+                 {MANIFEST_VERSION}; rebuild the index or update the program",
+                path.display(),
+                header.format,
+                header.version
+            )));
         }
         let manifest: Self =
-            serde_json::from_slice(&text).map_err(|source| Error::Json { path, source })?;
+            serde_json::from_slice(&text).map_err(|error| Error::json(&path, &error))?;
         Ok(Some(Self { fingerprint: fingerprint::of_manifest(&text), ..manifest }))
     }
 
@@ -127,19 +131,23 @@ impl IndexManifest {
     pub(crate) fn check_sizes(&self, dir: &Path, is_open: impl Fn(usize) -> bool) -> Result<()> {
         for (name, record) in self.files_of(is_open) {
             if Path::new(name).file_name() != Some(name.as_ref()) {
-                return Err(Error::FileName { path: dir.join(MANIFEST), name: name.clone() });
+                return Err(Error::InvalidIndex(format!(
+                    "{}: lists {name:?}, which is no file name: the manifest is damaged or \
+                     foreign; rebuild the index",
+                    dir.join(MANIFEST).display()
+                )));
             }
             let path = dir.join(name);
             let file = match std::fs::metadata(&path) {
                 Ok(file) => file,
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-                    return Err(Error::MissingFile { path });
+                    return Err(Error::missing(&path));
                 }
                 Err(e) => return Err(Error::io("read the size of", &path)(e)),
             };
             if !file.is_file() || file.len() != record.bytes {
                 let expected = format!("the manifest says {}", record.bytes);
-                return Err(Error::Size { path, bytes: file.len(), expected });
+                return Err(Error::size(&path, file.len(), expected));
             }
         }
         Ok(())

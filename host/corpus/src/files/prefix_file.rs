@@ -110,12 +110,8 @@ impl PrefixFile {
 
     /// An entry, counted from the start of the file, that is not the prefix of its suffix.
     pub(crate) fn corrupt(&self, entry: u64, got: [u8; PREFIX_BYTES]) -> Error {
-        Error::Corrupt {
-            path: self.bytes.path().to_owned(),
-            entry,
-            got: u64::from_be_bytes(got),
-            expected: "an entry is the first bytes of its suffix",
-        }
+        let expected = "an entry is the first bytes of its suffix";
+        Error::corrupt(self.bytes.path(), entry, u64::from_be_bytes(got), expected)
     }
 }
 

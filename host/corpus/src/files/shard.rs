@@ -97,12 +97,12 @@ impl Shard {
         match self.token(0) {
             Some(token) if token == separator => {}
             token => {
-                return Err(Error::Corrupt {
-                    path: self.stream.path().to_owned(),
-                    entry: 0,
-                    got: u64::from(token.unwrap_or_default()),
-                    expected: "a stream starts with the separator of its token width",
-                });
+                return Err(Error::corrupt(
+                    self.stream.path(),
+                    0,
+                    u64::from(token.unwrap_or_default()),
+                    "a stream starts with the separator of its token width",
+                ));
             }
         }
         self.position(0)?;
@@ -149,7 +149,8 @@ impl Shard {
         let pointer = u64::from_le_bytes(bytes) & (u64::MAX >> (64 - 8 * self.pointer_width));
         let width = self.width.bytes() as u64; // a power of two
         if pointer >= self.stream.len() as u64 || pointer & (width - 1) != 0 {
-            return Err(self.corrupt_pointer(rank, pointer));
+            let expected = "a pointer is the byte offset of a token inside the stream";
+            return Err(Error::corrupt(self.table.path(), rank, pointer, expected));
         }
         Ok(pointer >> width.trailing_zeros())
     }
@@ -157,16 +158,6 @@ impl Shard {
     /// The bytes of a rank's suffix. `rank` must be below `num_tokens`.
     pub(crate) fn suffix(&self, rank: u64) -> Result<&[u8]> {
         Ok(&self.stream[self.position(rank)? as usize * self.width.bytes()..])
-    }
-
-    #[cold]
-    fn corrupt_pointer(&self, rank: u64, pointer: u64) -> Error {
-        Error::Corrupt {
-            path: self.table.path().to_owned(),
-            entry: rank,
-            got: pointer,
-            expected: "a pointer is the byte offset of a token inside the stream",
-        }
     }
 
     /// Tells the system that the positions of these ranks will be read one after the other.
@@ -231,12 +222,9 @@ impl Shard {
 
     #[cold]
     pub(crate) fn corrupt_offset(&self, document: u64, offset: u64) -> Error {
-        Error::Corrupt {
-            path: self.offsets.path().to_owned(),
-            entry: document,
-            got: offset,
-            expected: "an offset is the byte offset of a separator in the stream, after the one before it",
-        }
+        let expected =
+            "an offset is the byte offset of a separator in the stream, after the one before it";
+        Error::corrupt(self.offsets.path(), document, offset, expected)
     }
 
     pub(crate) fn table_path(&self) -> &Path {
@@ -269,12 +257,12 @@ fn metadata_bytes(dir: &Path, number: usize, num_documents: u64) -> Result<u64> 
     };
     match (size(Family::Metaoff)?, size(Family::Metadata)?) {
         (None, None) => Ok(0),
-        (None, Some(_)) => Err(Error::MissingFile { path: Family::Metaoff.path(dir, number) }),
-        (Some(_), None) => Err(Error::MissingFile { path: Family::Metadata.path(dir, number) }),
+        (None, Some(_)) => Err(Error::missing(&Family::Metaoff.path(dir, number))),
+        (Some(_), None) => Err(Error::missing(&Family::Metadata.path(dir, number))),
         (Some(offsets), Some(lines)) if offsets == 8 * num_documents => Ok(offsets + lines),
         (Some(offsets), Some(_)) => {
             let expected = format!("8 for each of {num_documents} documents were expected");
-            Err(Error::Size { path: Family::Metaoff.path(dir, number), bytes: offsets, expected })
+            Err(Error::size(&Family::Metaoff.path(dir, number), offsets, expected))
         }
     }
 }

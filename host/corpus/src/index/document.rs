@@ -84,11 +84,9 @@ impl Index {
         };
         let (num_offsets, num_bytes) =
             (length(&offsets, &offsets_path)? / 8, length(&lines, &lines_path)?);
-        let damaged = |entry: u64, got: u64| Error::Corrupt {
-            path: offsets_path.clone(),
-            entry,
-            got,
-            expected: "an offset leads to a line of metadata, one for each document",
+        let damaged = |entry: u64, got: u64| {
+            let expected = "an offset leads to a line of metadata, one for each document";
+            Error::corrupt(&offsets_path, entry, got, expected)
         };
 
         let mut offset_of = |entry: u64| -> Result<u64> {
@@ -119,12 +117,8 @@ impl Index {
 }
 
 fn misplaced(shard: &Shard, document: u64, start: u64) -> Error {
-    Error::Corrupt {
-        path: shard.offsets_path().to_owned(),
-        entry: document,
-        got: start,
-        expected: "documents start one after the other, the first at the start of the stream",
-    }
+    let expected = "documents start one after the other, the first at the start of the stream";
+    Error::corrupt(shard.offsets_path(), document, start, expected)
 }
 
 /// `None` where there is no such file.

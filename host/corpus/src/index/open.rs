@@ -109,11 +109,11 @@ impl Index {
         let manifest = IndexManifest::load(dir)?;
         let width = match (options.token_width, &manifest) {
             (Some(asked), Some(manifest)) if asked != manifest.token_width => {
-                return Err(Error::Option {
-                    option: "token width (bytes)",
-                    got: asked.bytes() as u64,
-                    expected: "the manifest says otherwise; omit the option",
-                });
+                return Err(Error::option(
+                    "token width (bytes)",
+                    asked.bytes() as u64,
+                    "the manifest says otherwise; omit the option",
+                ));
             }
             (Some(asked), _) => asked,
             (None, Some(manifest)) => manifest.token_width,
@@ -239,12 +239,23 @@ fn shards(
 ) -> Result<RangeInclusive<usize>> {
     let Some(asked) = asked else {
         let count = manifest.map_or_else(|| count_shards(dir), |manifest| Ok(manifest.shards))?;
-        let last =
-            count.checked_sub(1).ok_or_else(|| Error::NotAnIndex { path: dir.to_owned() })?;
-        return Ok(0..=last);
+        if count == 0 {
+            return Err(Error::InvalidIndex(format!(
+                "{} is no Infini-gram index: it holds no tokenized.0 (give the folder that holds \
+                 tokenized.K, table.K and offset.K)",
+                dir.display()
+            )));
+        }
+        return Ok(0..=count - 1);
     };
     if asked.is_empty() || manifest.is_some_and(|manifest| *asked.end() >= manifest.shards) {
-        return Err(Error::Shards { path: dir.to_owned(), asked });
+        return Err(Error::InvalidArgument(format!(
+            "{} has no shards {} to {}: its shards are numbered from 0, and the lower number comes \
+             first",
+            dir.display(),
+            asked.start(),
+            asked.end()
+        )));
     }
     Ok(asked)
 }
@@ -263,7 +274,7 @@ fn count_shards(dir: &Path) -> Result<usize> {
     numbers.sort_unstable();
     for (expected, &number) in numbers.iter().enumerate() {
         if number != expected {
-            return Err(Error::MissingFile { path: Family::Tokenized.path(dir, expected) });
+            return Err(Error::missing(&Family::Tokenized.path(dir, expected)));
         }
     }
     Ok(numbers.len())

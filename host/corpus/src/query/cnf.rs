@@ -13,17 +13,16 @@ impl Cnf {
     /// Checks that there is a clause, and in each clause a term, and in each term a token.
     ///
     /// # Errors
-    /// [`Error::EmptyQuery`] names the part that is empty.
+    /// [`Error::InvalidArgument`] names the part that is empty.
     pub fn new(clauses: Vec<Vec<Vec<u32>>>) -> Result<Self> {
-        let empty = |part| Err(Error::EmptyQuery { part });
         if clauses.is_empty() {
-            return empty("query");
+            return Err(Error::empty_query("query"));
         }
         if clauses.iter().any(Vec::is_empty) {
-            return empty("clause");
+            return Err(Error::empty_query("clause"));
         }
         if clauses.iter().flatten().any(Vec::is_empty) {
-            return empty("term");
+            return Err(Error::empty_query("term"));
         }
         Ok(Self(clauses))
     }
@@ -87,7 +86,7 @@ impl CnfOptions {
         let options =
             [("max_clause_freq", self.max_clause_freq), ("max_diff_tokens", self.max_diff_tokens)];
         match options.into_iter().find(|&(_, value)| value == 0) {
-            Some((option, got)) => Err(Error::Option { option, got, expected: "at least 1" }),
+            Some((option, got)) => Err(Error::option(option, got, "at least 1")),
             None => Ok(()),
         }
     }

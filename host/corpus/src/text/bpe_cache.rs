@@ -215,7 +215,7 @@ impl Memory {
             return Ok(());
         }
         let tokens = tokenizer.get_model().tokenize(&text[..length].replace(' ', MARK));
-        let tokens = tokens.map_err(|e| Error::Encode { message: e.to_string() })?;
+        let tokens = tokens.map_err(Error::not_tokenised)?;
         let new = ids.len();
         ids.extend(tokens.iter().map(|token| token.id));
         if let Some(key) = key

@@ -34,7 +34,10 @@ impl Corpus {
         let index = Index::open_with(dir, options)?;
         let path = index.tokenizer_path();
         if !path.exists() {
-            return Err(Error::NoTokenizer { path: index.path().to_owned() });
+            return Err(Error::InvalidIndex(format!(
+                "{} holds no tokenizer.json: name the one that it was built with",
+                index.path().display()
+            )));
         }
         Self::new(index, Tokenizer::from_file(path)?)
     }
@@ -48,15 +51,16 @@ impl Corpus {
         if let Some(expected) = index.manifest().and_then(|manifest| manifest.tokenizer.as_ref())
             && expected != tokenizer.fingerprint()
         {
-            return Err(Error::TokenizerMismatch {
-                path: index.path().to_owned(),
-                expected: expected.clone(),
-                got: tokenizer.fingerprint().to_owned(),
-            });
+            return Err(Error::InvalidArgument(format!(
+                "the index {} was built with the tokenizer {expected}, not with {}: its counts \
+                 would be meaningless",
+                index.path().display(),
+                tokenizer.fingerprint()
+            )));
         }
         let largest = tokenizer.num_ids().saturating_sub(1);
         if largest > index.token_width().largest_token() {
-            return Err(Error::TokenTooLarge { token: largest, width: index.token_width() });
+            return Err(Error::token_too_large(largest, index.token_width()));
         }
         Ok(Self { index, tokenizer })
     }
@@ -146,7 +150,7 @@ impl Corpus {
 /// brackets.
 ///
 /// # Errors
-/// [`Error::EmptyQuery`] where nothing stands on one side of an operator.
+/// [`Error::InvalidArgument`] where nothing stands on one side of an operator.
 pub fn parse_query(text: &str) -> Result<Vec<Vec<String>>> {
     let clause = |text: &str| -> Vec<String> {
         text.split(" OR ").map(|word| word.trim().to_owned()).collect()
@@ -158,9 +162,7 @@ pub fn parse_query(text: &str) -> Result<Vec<Vec<String>>> {
         is_operator(words.next()) || is_operator(words.next_back())
     };
     if all_of.iter().flatten().any(|term| term.is_empty() || lacks_a_side(term)) {
-        return Err(Error::EmptyQuery {
-            part: if text.trim().is_empty() { "query" } else { "term" },
-        });
+        return Err(Error::empty_query(if text.trim().is_empty() { "query" } else { "term" }));
     }
     Ok(all_of)
 }
@@ -181,7 +183,8 @@ mod tests {
     #[test]
     fn a_missing_word_is_an_error() {
         for text in ["", "  ", "a AND ", "a OR  AND b", "AND", "a AND", "OR b", "a AND AND b"] {
-            assert!(matches!(parse_query(text), Err(Error::EmptyQuery { .. })), "{text:?}");
+            let error = parse_query(text).unwrap_err().to_string();
+            assert!(error.starts_with("an empty "), "{text:?}: {error}");
         }
     }
 }

@@ -66,13 +66,13 @@ impl Tokenizer {
     }
 
     fn parse(json: Vec<u8>, path: &Path) -> Result<Self> {
-        let wrong = |e: tokenizers::Error| Error::Tokenizer {
-            path: path.to_owned(),
-            message: e.to_string(),
+        let wrong = |error: tokenizers::Error| {
+            let path = path.display();
+            Error::InvalidInput(format!("{path}: not a usable tokenizer.json: {error}"))
         };
         // First: the library panics on text that is no JSON.
         let config: serde_json::Value = serde_json::from_slice(&json)
-            .map_err(|source| Error::Json { path: path.to_owned(), source })?;
+            .map_err(|error| Error::InvalidInput(format!("{}: {error}", path.display())))?;
         let mut inner = tokenizers::Tokenizer::from_bytes(&json).map_err(wrong)?;
         // Some files hold the truncation and padding of the model they were made for; an index
         // needs exactly the whole text.
@@ -128,7 +128,7 @@ impl Tokenizer {
     /// # Errors
     /// Where the tokenizer's decoder fails.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        self.inner.decode(ids, true).map_err(|e| Error::Encode { message: e.to_string() })
+        self.inner.decode(ids, true).map_err(Error::not_tokenised)
     }
 
     /// The vocabulary's own spelling of an id (`▁Paris`, `ĠParis`); `None` where it has no such id.
@@ -171,7 +171,7 @@ impl Tokenizer {
     fn encode(&self, text: &str) -> Result<Vec<u32>> {
         match self.inner.encode_fast(text, false) {
             Ok(encoding) => Ok(encoding.get_ids().to_vec()),
-            Err(e) => Err(Error::Encode { message: e.to_string() }),
+            Err(error) => Err(Error::not_tokenised(error)),
         }
     }
 }
@@ -265,6 +265,7 @@ mod tests {
 
     #[test]
     fn what_is_no_tokenizer_says_so() {
-        assert!(matches!(Tokenizer::from_bytes("{}"), Err(Error::Tokenizer { .. })));
+        let error = Tokenizer::from_bytes("{}").unwrap_err().to_string();
+        assert!(error.contains(": not a usable tokenizer.json: "), "{error}");
     }
 }

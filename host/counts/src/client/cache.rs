@@ -42,7 +42,7 @@ impl Cache {
         let path = dir.join(file_name(url, index));
         let failed = |action| {
             let path = path.clone();
-            move |source| RemoteError::Cache { action, path, source }
+            move |source| RemoteError::Io { action, path, source }
         };
         std::fs::create_dir_all(dir).map_err(failed("create"))?;
         let mut known = HashMap::new();
@@ -66,7 +66,7 @@ impl Cache {
         counted: Counted,
     ) -> Result<(), RemoteError> {
         let line = Line { query: query.to_owned(), options: self.options, enough, counted };
-        self.lines.append(&line).map_err(|source| RemoteError::Cache {
+        self.lines.append(&line).map_err(|source| RemoteError::Io {
             action: "append to",
             path: self.lines.path().to_owned(),
             source,

@@ -92,14 +92,18 @@ impl Remote {
 
     /// That the server can be asked for what is to be asked.
     fn check(&self) -> Result<(), RemoteError> {
-        let (url, mode) = (self.client.url().to_owned(), self.options.mode);
+        let (url, mode) = (self.client.url(), self.options.mode);
         match &self.about {
-            Some(About { index, .. }) if *index != self.index => {
-                Err(RemoteError::OtherIndex { url, index: self.index.clone(), has: index.clone() })
-            }
+            Some(About { index: has, .. }) if *has != self.index => Err(RemoteError::Unsuitable(
+                format!("{url} has the index {has}, not {}: write it as {url}#{has}", self.index),
+            )),
             Some(about) if about.modes.contains(&mode) => Ok(()),
             None if mode == Mode::Compatible => Ok(()),
-            _ => Err(RemoteError::Mode { url, mode }),
+            _ => Err(RemoteError::Unsuitable(format!(
+                "{url} does not say that it counts in the mode `{}`, as `corver-host index serve` \
+                 does; use `compatible`, or an index on this machine",
+                format!("{mode:?}").to_lowercase()
+            ))),
         }
     }
 
@@ -232,15 +236,15 @@ impl Remote {
         attempt: impl Fn() -> Result<T, Failure>,
     ) -> Result<Option<T>, RemoteError> {
         self.patience.ask(self.client.url(), failure, attempt).map_err(|unanswered| {
-            let (url, index, request) =
-                (self.client.url().to_owned(), self.index.clone(), request.to_owned());
+            let (url, index) = (self.client.url(), &self.index);
             match unanswered {
-                Unanswered::Refused(message) => {
-                    RemoteError::Refused { url, index, request, message }
-                }
-                Unanswered::GaveUp { attempts, seconds, last } => {
-                    RemoteError::GaveUp { url, index, request, attempts, seconds, last }
-                }
+                Unanswered::Refused(message) => RemoteError::Refused(format!(
+                    "{url} refuses {request} on its index {index}: {message}"
+                )),
+                Unanswered::GaveUp { attempts, seconds, last } => RemoteError::GaveUp(format!(
+                    "{url} did not answer {request} on its index {index} in {attempts} attempts \
+                     and {seconds:.0} s; at last: {last}"
+                )),
             }
         })
     }

@@ -8,7 +8,7 @@ use corver_onnx::{
     AllocationDevice, DynValue, RunResult, RuntimeLibrary, Session, Tensor, TensorElementType,
     session,
 };
-use corver_pretrained::{Family, ModelConfig};
+use corver_pretrained::{Family, ModelConfig, PretrainedError};
 
 use super::{Decoder, as_input, run_error};
 use crate::{ExtractError, Result, graph};
@@ -62,10 +62,13 @@ impl Continued {
         runtime: &RuntimeLibrary,
     ) -> Result<Self> {
         if !matches!(config.family, Family::Llama | Family::Qwen2) {
-            return Err(ExtractError::Family {
-                path: folder.join("config.json"),
-                got: config.family,
-            });
+            return Err(PretrainedError::InvalidModel(format!(
+                "{}: an extractor of the family {:?} is not supported; Llama and Qwen2 are, or a \
+                 graph that Optimum exported",
+                folder.join("config.json").display(),
+                config.family
+            ))
+            .into());
         }
         // A GPU computes in the type that such models are stored in.
         let float = if gpu.is_none() { Float::F32 } else { Float::Bf16 };

@@ -8,6 +8,7 @@ use corver_onnx::tensor::{argmax, copied, select_rows, zeros};
 use corver_onnx::{
     AllocationDevice, DynValue, MemoryInfo, RunResult, RuntimeLibrary, Session, Tensor, session,
 };
+use corver_pretrained::PretrainedError;
 
 use super::layout::Layout;
 use super::{Decoder, as_input, run_error};
@@ -58,11 +59,8 @@ impl Exported {
         let layout = Layout::read(&session, settings, graph)?;
         let vocab_size = layout.vocab_size.unwrap_or(tokens);
         if vocab_size < tokens {
-            return Err(ExtractError::Malformed {
-                path: graph.to_owned(),
-                expected: format!("logits for the {tokens} tokens of tokenizer.json"),
-                got: format!("{vocab_size}"),
-            });
+            let expected = format!("logits for the {tokens} tokens of tokenizer.json");
+            return Err(PretrainedError::malformed(graph, expected, vocab_size).into());
         }
         let mut decoder = Self {
             session,

@@ -8,6 +8,7 @@
 use std::path::Path;
 
 use corver_onnx::{Outlet, Session, TensorElementType};
+use corver_pretrained::PretrainedError;
 
 use crate::settings::Settings;
 use crate::{ExtractError, Result};
@@ -103,7 +104,7 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn wrong(&self, expected: impl Into<String>, got: String) -> ExtractError {
-        ExtractError::Malformed { path: self.path.to_owned(), expected: expected.into(), got }
+        PretrainedError::malformed(self.path, expected.into(), got).into()
     }
 
     fn input(&self, name: &str, types: &[TensorElementType], rank: usize) -> Result<TensorKind> {

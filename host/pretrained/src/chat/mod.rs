@@ -64,7 +64,7 @@ impl Chat {
         };
         match renders {
             Ok(renders) => Ok(Self { path, renders }),
-            Err(reason) => Err(PretrainedError::Template { path, reason }),
+            Err(reason) => Err(failed(&path, &reason)),
         }
     }
 
@@ -93,25 +93,31 @@ impl Chat {
                 renderer.lock().unwrap_or_else(PoisonError::into_inner).render(&messages)
             }
         };
-        rendered.map_err(|reason| PretrainedError::Template { path: self.path.clone(), reason })
+        rendered.map_err(|reason| failed(&self.path, &reason))
     }
+}
+
+/// Returns the error of a template that cannot be rendered, in the template engine's words or ours.
+fn failed(path: &Path, reason: &str) -> PretrainedError {
+    PretrainedError::InvalidModel(format!("{}: the chat template failed: {reason}", path.display()))
 }
 
 /// A template and the file it is in.
 fn find_template(folder: &Path, config: &Json) -> Result<(PathBuf, String)> {
     let file = folder.join(FILE);
     if file.exists() {
-        let template = std::fs::read_to_string(&file).map_err(PretrainedError::io(&file))?;
+        let template =
+            std::fs::read_to_string(&file).map_err(PretrainedError::io("read", &file))?;
         return Ok((file, template));
     }
     let path = folder.join("tokenizer_config.json");
     match in_config(config) {
         Some(template) => Ok((path, template)),
-        None => Err(PretrainedError::Malformed {
-            path,
-            expected: "a `chat_template` here, or a file chat_template.jinja beside it".into(),
-            got: "neither; use an instruction-tuned model's folder, or add a template".into(),
-        }),
+        None => Err(PretrainedError::malformed(
+            &path,
+            "a `chat_template` here, or a file chat_template.jinja beside it",
+            "neither; use an instruction-tuned model's folder, or add a template",
+        )),
     }
 }
 
@@ -142,8 +148,8 @@ mod tests {
             .unwrap()
             .render(None, "x")
             .unwrap_err();
-        assert!(matches!(&error, PretrainedError::Template { .. }), "{error}");
         let said = error.to_string();
+        assert!(said.contains(": the chat template failed: "), "{said}");
         assert!(
             said.contains("tokenizer_config.json") && said.contains("no system role"),
             "{error}"

@@ -240,15 +240,17 @@ fn faults_name_the_place_in_the_batch() {
     let at = |wrong: Outcome<Verdict>| {
         move |name: Name, _: &[u64]| if name == (257, 3) { wrong.clone() } else { pay(0.0) }
     };
-    let too_much = Fault::SentenceQuestions { completion: 257, index: 3, limit: 64, got: 90 };
+    let too_much = "asked 90 questions about sentence 3 of completion 257; at most 64 are allowed \
+                    (limits.questions_per_sentence)";
     assert_eq!(
         fault(&at(ask(&words))),
-        (too_much, "last words".into()),
+        (Fault::Limit(too_much.into()), "last words".into()),
         "they add up over the rounds"
     );
-    let infinite = Fault::NotFinite { completion: 257, index: 3, reward: f32::INFINITY };
-    assert_eq!(fault(&at(pay(f32::INFINITY))).0, infinite);
-    assert_eq!(fault(&at(ask(&["a"]))), (Fault::Rounds { limit: 4, open: 1 }, String::new()));
+    let infinite = "gave sentence 3 of completion 257 the reward inf; it must be finite";
+    assert_eq!(fault(&at(pay(f32::INFINITY))).0, Fault::Contract(infinite.into()));
+    let endless = "still asks about 1 of what it judges after 4 rounds of answers (limits.rounds)";
+    assert_eq!(fault(&at(ask(&["a"]))), (Fault::Limit(endless.into()), String::new()));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use corver_core::{
     Completion, CorpusSize, Count, Counter, PartError, Query, Section, Sentence, Verdict, Verifiers,
 };
-use corver_rules::{Compiler, Fault, Limits, Rule, RuleError, Sandbox};
+use corver_rules::{Compiler, Limits, Rule, RuleError, Sandbox};
 use guest::Guest;
 use serde_json::Value;
 
@@ -77,15 +77,23 @@ fn assert_goes_on(sandbox: &Sandbox) {
     assert_eq!(judge(&good).unwrap().reward, Some(0.0));
 }
 
-fn fault_of(guest: &Guest, limits: &Limits) -> Fault {
-    match error_of(&guest.module(), limits) {
-        RuleError::Broken { fault, .. } => *fault,
-        other => panic!("{other:?}"),
-    }
+fn fault_of(guest: &Guest, limits: &Limits) -> String {
+    fault_in(error_of(&guest.module(), limits))
+}
+
+/// What the error says that the rule did, without the rule's name and its reports.
+fn fault_in(error: RuleError) -> String {
+    let (RuleError::Broken(message) | RuleError::LimitExceeded(message)) = &error else {
+        panic!("{error:?}")
+    };
+    let named = message.strip_prefix("plugin hostile 1.2.3 ");
+    let unnamed = || message.split_once("/hostile.wasm (unnamed) ").map(|(_, fault)| fault);
+    let fault = named.or_else(unnamed).unwrap_or_else(|| panic!("{message}"));
+    fault.split("; it reported: ").next().unwrap().to_owned()
 }
 
 /// The fault of a rule that scores like this.
-fn score_fault(score: &'static str, limits: &Limits) -> Fault {
+fn score_fault(score: &'static str, limits: &Limits) -> String {
     fault_of(&Guest::scoring(score), limits)
 }
 

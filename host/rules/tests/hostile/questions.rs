@@ -1,8 +1,8 @@
 //! What a rule asks: how often, how much, and about what.
 
-use corver_core::Verifier;
-use corver_rules::{Fault, Limits};
+use corver_rules::Limits;
 
+use crate::answers::UNREADABLE;
 use crate::guest::Guest;
 use crate::{fault_of, score_fault};
 
@@ -44,55 +44,64 @@ fn ask(queries: u32, words: u32, bytes: u32) -> &'static str {
     ask_clauses(queries, &[words], bytes)
 }
 
+/// The fault of a rule that asks about its one sentence in each of so many rounds, and once more.
+fn still_asks(rounds: u32) -> String {
+    format!("still asks about 1 of what it judges after {rounds} rounds of answers (limits.rounds)")
+}
+
+fn words(got: usize, limit: usize) -> String {
+    format!(
+        "asked for a query of {got} words; from 1 to {limit} are allowed (limits.words_per_query)"
+    )
+}
+
 #[test]
 fn rounds_are_bounded() {
     for rounds in [0, 4] {
         let limits = Limits { rounds, ..Limits::default() };
-        assert_eq!(score_fault(ask(1, 1, 7), &limits), Fault::Rounds { limit: rounds, open: 1 });
+        assert_eq!(score_fault(ask(1, 1, 7), &limits), still_asks(rounds));
     }
 }
 
 #[test]
 fn queries_are_bounded_by_sentence_and_by_batch() {
-    let fault = Fault::SentenceQuestions { completion: 0, index: 0, limit: 64, got: 65 };
-    assert_eq!(score_fault(ask(65, 1, 7), &Limits::default()), fault);
-    let fault = Fault::SentenceQuestions { completion: 0, index: 0, limit: 64, got: 2_000 };
-    assert_eq!(score_fault(ask(2_000, 1, 7), &Limits::default()), fault);
+    for got in [65, 2_000] {
+        let fault = format!(
+            "asked {got} questions about sentence 0 of completion 0; at most 64 are allowed \
+             (limits.questions_per_sentence)"
+        );
+        assert_eq!(score_fault(ask(got, 1, 7), &Limits::default()), fault);
+    }
     let limits = Limits { queries_per_batch: 0, ..Limits::default() };
-    let fault =
-        Fault::BatchQuestions { what: "queries", setting: "queries_per_batch", limit: 0, got: 1 };
+    let fault = "asked 1 queries in one batch; at most 0 are allowed (limits.queries_per_batch)";
     assert_eq!(score_fault(ask(1, 1, 7), &limits), fault);
 }
 
 #[test]
 fn what_the_manifest_does_not_name_is_not_asked() {
-    for (case, verifier) in [(1, Verifier::Nli), (2, Verifier::Chat), (3, Verifier::Passages)] {
+    for (case, verifier) in [(1, "nli"), (2, "chat"), (3, "passages")] {
         let score = format!(
             "(i32.store8 (i32.const 256) (i32.const 2)) (i32.store (i32.const 264) (i32.const 2000))
              (i32.store (i32.const 268) (i32.const 1)) (i32.store8 (i32.const 2000) (i32.const {case})) i32.const 336"
         );
-        assert_eq!(score_fault(score.leak(), &Limits::default()), Fault::Undeclared { verifier });
+        let fault = format!("asks {verifier}, which its manifest does not name (`asks`)");
+        assert_eq!(score_fault(score.leak(), &Limits::default()), fault);
     }
 }
 
 #[test]
 fn queries_have_words_of_bounded_number_and_size() {
-    assert_eq!(
-        score_fault(ask(1, 300, 7), &Limits::default()),
-        Fault::Words { limit: 256, got: 300 }
-    );
+    assert_eq!(score_fault(ask(1, 300, 7), &Limits::default()), words(300, 256));
     // The second query is empty.
-    assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), Fault::Words { limit: 256, got: 0 });
+    assert_eq!(score_fault(ask(2, 1, 7), &Limits::default()), words(0, 256));
     // As many and as long as may be; the text as a whole is longer.
     let limits = Limits { text_bytes: 500, rounds: 0, ..Limits::default() };
-    assert_eq!(
-        score_fault(ask_clauses(1, &[64; 4], 500), &limits),
-        Fault::Rounds { limit: 0, open: 1 }
-    );
-    assert_eq!(score_fault(ask(1, 65, 7), &limits), Fault::ClauseWords { limit: 64, got: 65 });
+    assert_eq!(score_fault(ask_clauses(1, &[64; 4], 500), &limits), still_asks(0));
+    let clause = "asked for a clause of 65 words; at most 64 are allowed (limits.words_per_clause)";
+    assert_eq!(score_fault(ask(1, 65, 7), &limits), clause);
     assert_eq!(
         score_fault(ask(1, 2, 501), &limits),
-        Fault::Text { what: "query word", limit: 500, got: 501 }
+        "gave a query word of 501 bytes; at most 500 are allowed (limits.text_bytes)"
     );
 }
 
@@ -103,14 +112,14 @@ fn words_are_counted_over_all_clauses() {
         score_fault(ask_clauses(1, clauses, bytes), &limits)
     };
     // An empty clause is as large as a word.
-    assert_eq!(asking(&[1, 0, 2, 2, 1], 7), Fault::Words { limit: 4, got: 7 });
-    assert_eq!(asking(&[1, 0, 0, 0, 0], 7), Fault::Words { limit: 4, got: 5 });
+    assert_eq!(asking(&[1, 0, 2, 2, 1], 7), words(7, 4));
+    assert_eq!(asking(&[1, 0, 0, 0, 0], 7), words(5, 4));
     for nothing in [&[][..], &[0], &[0, 0]] {
-        assert_eq!(asking(nothing, 7), Fault::Words { limit: 4, got: 0 }, "{nothing:?}");
+        assert_eq!(asking(nothing, 7), words(0, 4), "{nothing:?}");
     }
     // What has no count may be asked: empty clauses, empty words.
     for (clauses, bytes) in [(&[2, 2][..], 7), (&[1, 0], 7), (&[0, 0, 2], 7), (&[1, 1], 0)] {
-        assert_eq!(asking(clauses, bytes), Fault::Rounds { limit: 0, open: 1 }, "{clauses:?}");
+        assert_eq!(asking(clauses, bytes), still_asks(0), "{clauses:?}");
     }
 }
 
@@ -122,9 +131,12 @@ fn what_is_said_to_the_answers_is_held_to_the_same() {
     let limits = Limits { call_ms: 200, ..Limits::default() };
     let fault =
         |resume| fault_of(&Guest { score: ask(1, 1, 7), resume, ..Guest::default() }, &limits);
-    assert!(matches!(fault(nan), Fault::NotFinite { completion: 0, index: 0, .. }));
-    assert_eq!(fault(two), Fault::Outcomes { completion: 0, expected: 1, got: 2 });
-    assert!(matches!(fault(forged), Fault::Answer { .. }));
-    assert!(matches!(fault("unreachable"), Fault::Trap(_)));
-    assert_eq!(fault("(loop (br 0)) unreachable"), Fault::Time { limit_ms: 200 });
+    assert_eq!(fault(nan), "gave sentence 0 of completion 0 the reward NaN; it must be finite");
+    assert_eq!(fault(two), "answered the 1 sentences of completion 0 with 2 outcomes");
+    assert!(fault(forged).starts_with(UNREADABLE));
+    assert!(fault("unreachable").starts_with("stopped with a trap: "));
+    assert_eq!(
+        fault("(loop (br 0)) unreachable"),
+        "ran longer than 200 ms in one call (limits.call_ms)"
+    );
 }

@@ -1,12 +1,13 @@
 //! Response rules that break the contract. Files, memory, tables and stack are held as for sentence
 //! rules, by the same code.
 
-use corver_core::{Completion, Grade, Verifier, Verifiers};
-use corver_rules::{Fault, Limits, LoadOptions, ResponseRule, RuleError};
+use corver_core::{Completion, Grade, Verifiers};
+use corver_rules::{Limits, LoadOptions, ResponseRule, RuleError};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-use crate::Nothing;
+use crate::answers::UNREADABLE;
+use crate::{Nothing, fault_in};
 
 /// A response rule whose `assess` has this body. Address 252 holds `graded`, and 256 its grade `0.0
 /// hostile` (reward; label; note), address 320 a list with that assessment alone.
@@ -51,12 +52,11 @@ fn grade(assess: &str, limits: &Limits) -> Result<Vec<Grade>, RuleError> {
     rule.grade(&[completion], &mut Verifiers::counting(Nothing))
 }
 
-fn fault(assess: &str) -> Fault {
+fn fault(assess: &str) -> String {
     let limits = Limits { call_ms: 100, text_bytes: 5_000, ..Limits::default() };
-    match grade(assess, &limits) {
-        Err(RuleError::Broken { fault, plugin, .. }) if plugin == "hostile" => *fault,
-        other => panic!("{other:?}"),
-    }
+    let error = grade(assess, &limits).expect_err("it is hostile");
+    assert!(error.to_string().starts_with("plugin hostile "), "{error}");
+    fault_in(error)
 }
 
 #[test]
@@ -66,17 +66,19 @@ fn one_that_keeps_the_contract_runs() {
 
 #[test]
 fn grades_are_finite_labelled_and_one_per_completion() {
-    for reward in ["nan", "inf", "-inf"] {
+    for (reward, shown) in [("nan", "NaN"), ("inf", "inf"), ("-inf", "-inf")] {
         let assess = format!("(f32.store (i32.const 256) (f32.const {reward})) i32.const 320");
-        assert!(matches!(fault(&assess), Fault::GradeNotFinite { completion: 0, .. }), "{reward}");
+        let expected = format!("gave completion 0 the reward {shown}; it must be finite");
+        assert_eq!(fault(&assess), expected);
     }
     for count in [0, 2] {
         let assess = format!("(i32.store (i32.const 324) (i32.const {count})) i32.const 320");
-        assert_eq!(fault(&assess), Fault::Completions { expected: 1, got: count });
+        assert_eq!(fault(&assess), format!("answered 1 completions with {count} answers"));
     }
     for length in [0, 65] {
         let assess = format!("(i32.store (i32.const 264) (i32.const {length})) i32.const 320");
-        assert!(matches!(fault(&assess), Fault::Label { completion: 0, .. }), "{length} bytes");
+        let fault = fault(&assess);
+        assert!(fault.starts_with("gave completion 0 the label "), "{length} bytes: {fault}");
     }
 }
 
@@ -88,11 +90,14 @@ fn texts_and_answers_are_bounded_and_forged_ones_refused() {
              (i32.store (i32.const 276) (i32.const {length})) i32.const 320"
         )
     };
-    assert_eq!(fault(&note(5_001)), Fault::Text { what: "note", limit: 5_000, got: 5_001 });
+    assert_eq!(
+        fault(&note(5_001)),
+        "gave a note of 5001 bytes; at most 5000 are allowed (limits.text_bytes)"
+    );
     let list_beyond_memory = "(i32.store (i32.const 324) (i32.const 0x7fffffff)) i32.const 320";
     let not_utf8 = "(i32.store8 (i32.const 0) (i32.const 255)) i32.const 320";
     for forged in [&note(u32::MAX), list_beyond_memory, not_utf8, "i32.const -8"] {
-        assert!(matches!(fault(forged), Fault::Answer { .. }), "{forged}");
+        assert!(fault(forged).starts_with(UNREADABLE), "{forged}");
     }
 }
 
@@ -101,18 +106,21 @@ fn questions_have_rounds_and_are_named() {
     // `ask` with one request at 2,000, which is `chat`.
     let ask = "(i32.store8 (i32.const 252) (i32.const 1)) (i32.store (i32.const 256) (i32.const 2000))
         (i32.store (i32.const 260) (i32.const 1)) (i32.store8 (i32.const 2000) (i32.const 2)) i32.const 320";
-    assert_eq!(fault(ask), Fault::Undeclared { verifier: Verifier::Chat });
+    assert_eq!(fault(ask), "asks chat, which its manifest does not name (`asks`)");
     let limits = Limits { questions_per_completion: 0, ..Limits::default() };
-    match grade(ask, &limits) {
-        Err(RuleError::Broken { fault, .. }) => {
-            assert_eq!(*fault, Fault::CompletionQuestions { completion: 0, limit: 0, got: 1 });
-        }
-        other => panic!("{other:?}"),
-    }
+    let fault = fault_in(grade(ask, &limits).expect_err("it asks too much"));
+    assert_eq!(
+        fault,
+        "asked 1 questions about completion 0; at most 0 are allowed \
+         (limits.questions_per_completion)"
+    );
 }
 
 #[test]
 fn loops_and_traps_end() {
-    assert_eq!(fault("(loop (br 0)) unreachable"), Fault::Time { limit_ms: 100 });
-    assert!(matches!(fault("unreachable"), Fault::Trap(_)));
+    assert_eq!(
+        fault("(loop (br 0)) unreachable"),
+        "ran longer than 100 ms in one call (limits.call_ms)"
+    );
+    assert!(fault("unreachable").starts_with("stopped with a trap: "));
 }

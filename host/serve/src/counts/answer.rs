@@ -15,10 +15,7 @@ const DEFAULT_DIFF_TOKENS: u64 = 100;
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         match error {
-            Error::EmptyQuery { .. }
-            | Error::TokenTooLarge { .. }
-            | Error::Option { .. }
-            | Error::Encode { .. } => Self::bad(error.to_string()),
+            Error::InvalidArgument(_) => Self::bad(error.to_string()),
             Error::Deadline { .. } => Self::busy(error.to_string()),
             _ => Self::failed(error.to_string()),
         }

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use super::metrics::ScoreMetrics;
 use super::worker::{Job, ScoreFn, Task, Worker};
 use super::{Completion, compute, read};
+use crate::server::limit_of_0;
 use crate::{Health, Metrics, Refusal, Reply, Route, ServeError};
 
 /// What may wait, and for how long.
@@ -109,10 +110,14 @@ impl<S: Send + 'static> Queue<S> {
         metrics: &mut Metrics,
     ) -> Result<Arc<Self>, ServeError> {
         if limits.batch == 0 {
-            return Err(ServeError::Limit { limit: "batch" });
+            return Err(limit_of_0("batch"));
         }
         if limits.completions < limits.batch {
-            return Err(ServeError::Queue { completions: limits.completions, batch: limits.batch });
+            return Err(ServeError::InvalidSettings(format!(
+                "the queue has room for {} completions, and a batch may have {}; it must have room \
+                 for a batch",
+                limits.completions, limits.batch
+            )));
         }
         let metrics = ScoreMetrics::register(metrics);
         let (tasks, receiver) = mpsc::unbounded_channel();

@@ -58,8 +58,12 @@ fn read(paths: &[PathBuf], counts: impl Fn(&Row) -> bool) -> Result<Annotated, S
                 ("sentence", first.sentence == row.sentence),
             ];
             if let Some((column, _)) = same.into_iter().find(|(_, same)| !same) {
-                let (path, other) = (path.clone(), other.to_owned());
-                return Err(SheetError::Differs { path, line, id: row.id, column, other });
+                return Err(SheetError::InvalidSheet(format!(
+                    "{}:{line}: the sentence {} has another {column} than in {}",
+                    path.display(),
+                    row.id,
+                    other.display()
+                )));
             }
             labels[place].extend(row.label);
         }

@@ -20,41 +20,25 @@ use crate::run::folder::TRACES;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrawError {
-    /// A file cannot be read.
+    /// A file that cannot be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// Which file.
+    Io {
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A line is neither a trace nor an answer.
-    #[error(
-        "{}:{line}: {source}; sentences are drawn from a run's folder, its traces.jsonl or answers_*.jsonl, and what `eval --supported --out` writes",
-        path.display()
-    )]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-    /// No rule has judged the sentences.
-    #[error("{} holds no sentence that a count decided; `eval` counts with --supported", path.display())]
-    NotCounted {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// Not as many numbers as buckets.
+    /// A file without sentences that a count decided.
+    #[error("{0}")]
+    InvalidInput(String),
+    /// Numbers of sentences that are not as many as the buckets.
     #[error(
         "there are {got} numbers of sentences for {buckets} buckets; give one for all, or one for each"
     )]
     Numbers {
-        /// How many were given.
+        /// Number of numbers that were given.
         got: usize,
-        /// How many buckets there are.
+        /// Number of buckets.
         buckets: usize,
     },
 }
@@ -144,7 +128,7 @@ impl Pool {
     /// A file that cannot be read, a line of another form, or nothing that was counted.
     pub fn add(&mut self, path: &Path) -> Result<(), DrawError> {
         let path = if path.is_dir() { path.join(TRACES) } else { path.to_owned() };
-        let read = |source| DrawError::Read { path: path.clone(), source };
+        let read = |source| DrawError::Io { path: path.clone(), source };
         let mut lines = BufReader::new(File::open(&path).map_err(read)?);
         let (mut number, mut counted, mut text) = (0, 0, String::new());
         loop {
@@ -156,10 +140,12 @@ impl Pool {
             let scored = match serde_json::from_str(&text).and_then(Line::scored) {
                 // A run is writing it, or was killed while it did.
                 Err(error) if error.is_eof() && !text.ends_with('\n') => break,
-                scored => scored.map_err(|source| DrawError::Line {
-                    path: path.clone(),
-                    line: number,
-                    source,
+                scored => scored.map_err(|error| {
+                    DrawError::InvalidInput(format!(
+                        "{}:{number}: {error}; sentences are drawn from a run's folder, its \
+                         traces.jsonl or answers_*.jsonl, and what `eval --supported --out` writes",
+                        path.display()
+                    ))
                 })?,
             };
             for sentence in scored.sentences {
@@ -167,7 +153,13 @@ impl Pool {
                 self.add_sentence(&scored.question, sentence);
             }
         }
-        if counted == 0 { Err(DrawError::NotCounted { path }) } else { Ok(()) }
+        if counted == 0 {
+            return Err(DrawError::InvalidInput(format!(
+                "{} holds no sentence that a count decided; `eval` counts with --supported",
+                path.display()
+            )));
+        }
+        Ok(())
     }
 
     fn add_sentence(&mut self, question: &str, sentence: SentenceTrace) {
@@ -340,7 +332,8 @@ mod tests {
             "{error}"
         );
         let uncounted = [format!("{}\n", json!({"question": "q"}))];
-        assert!(matches!(draw(&uncounted, &[1], 1), Err(DrawError::NotCounted { .. })));
+        let error = draw(&uncounted, &[1], 1).unwrap_err().to_string();
+        assert!(error.contains(" holds no sentence that a count decided; "), "{error}");
         let folder = tempfile::tempdir().unwrap();
         let error = Pool::new(Buckets::default()).add(folder.path()).unwrap_err();
         assert!(error.to_string().contains("traces.jsonl"), "{error}");

@@ -79,100 +79,19 @@ const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SheetError {
-    /// It may hold labels.
-    #[error("{} exists, and may hold labels; write to a new file", path.display())]
-    Exists {
-        /// Which file.
+    /// A sheet that cannot be read or written.
+    #[error("cannot {action} the sheet {}: {source}", path.display())]
+    Io {
+        /// Verb of the call: "read" or "write".
+        action: &'static str,
+        /// Path of the file.
         path: PathBuf,
-    },
-    /// The file cannot be written.
-    #[error("cannot write the sheet {}: {source}", path.display())]
-    Write {
-        /// Which file.
-        path: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The file cannot be read.
-    #[error("cannot read the sheet {}: {source}", path.display())]
-    Read {
-        /// Which file.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// The file is not UTF-8.
-    #[error("{}:{line}: not UTF-8; a spreadsheet saves it as “CSV UTF-8”", path.display())]
-    Encoding {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-    },
-    /// A column is missing.
-    #[error("{} has no column {column}; `calibrate draw` writes {}", path.display(), COLUMNS.join(", "))]
-    Column {
-        /// Which file.
-        path: PathBuf,
-        /// Its name.
-        column: &'static str,
-    },
-    /// The file is not CSV.
-    #[error("cannot read the sheet {}: {source}", path.display())]
-    Csv {
-        /// Which file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: csv::Error,
-    },
-    /// A cell has changed.
-    #[error("{}:{line}: {column} is {cell:?}; {expected}", path.display())]
-    Cell {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1; a cell may have several.
-        line: u64,
-        /// Of which column.
-        column: &'static str,
-        /// What it holds.
-        cell: String,
-        /// What it should.
-        expected: String,
-    },
-    /// Labels that are none.
-    #[error("{}:{}", path.display(), told(labels))]
-    Labels {
-        /// Which file.
-        path: PathBuf,
-        /// Line and label of each, at least one.
-        labels: Vec<(u64, String)>,
-    },
-    /// A sheet has a sentence twice.
-    #[error("{}:{line}: the sentence {id} stands in line {before} too; one person labels it once", path.display())]
-    Twice {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: u64,
-        /// Where it stands first.
-        before: u64,
-        /// Whose.
-        id: String,
-    },
-    /// Two sheets disagree on what was labelled.
-    #[error("{}:{line}: the sentence {id} has another {column} than in {}", path.display(), other.display())]
-    Differs {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: u64,
-        /// Whose.
-        id: String,
-        /// What differs.
-        column: &'static str,
-        /// The earlier sheet.
-        other: PathBuf,
-    },
+    /// A sheet that exists already, is no sheet, or has cells that cannot be right.
+    #[error("{0}")]
+    InvalidSheet(String),
 }
 
 fn told(labels: &[(u64, String)]) -> String {
@@ -189,8 +108,11 @@ fn told(labels: &[(u64, String)]) -> String {
 /// # Errors
 /// Where the file exists or cannot be written.
 pub fn write_sheet(path: &Path, rows: &[Row]) -> Result<(), SheetError> {
-    let write = |source| SheetError::Write { path: path.to_owned(), source };
-    let exists = || SheetError::Exists { path: path.to_owned() };
+    let write = |source| SheetError::Io { action: "write", path: path.to_owned(), source };
+    let exists = || {
+        let path = path.display();
+        SheetError::InvalidSheet(format!("{path} exists, and may hold labels; write to a new file"))
+    };
     if path.exists() {
         return Err(exists());
     }
@@ -234,18 +156,26 @@ fn unguarded(cell: &str) -> &str {
 type Numbered = (u64, Row);
 
 pub(super) fn read_sheet(path: &Path) -> Result<Vec<Numbered>, SheetError> {
-    let bytes =
-        std::fs::read(path).map_err(|source| SheetError::Read { path: path.to_owned(), source })?;
+    let shown = path.display();
+    let bytes = std::fs::read(path).map_err(|source| SheetError::Io {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })?;
     let text = std::str::from_utf8(&bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
-        SheetError::Encoding { path: path.to_owned(), line }
+        SheetError::InvalidSheet(format!(
+            "{shown}:{line}: not UTF-8; a spreadsheet saves it as “CSV UTF-8”"
+        ))
     })?;
     let text = text.trim_start_matches(BYTE_ORDER_MARK);
     let header = text.lines().next().unwrap_or_default();
     let times = |separator: u8| header.bytes().filter(|&byte| byte == separator).count();
     let separator =
         SEPARATORS.into_iter().rev().max_by_key(|&separator| times(separator)).unwrap_or(b',');
-    let broken = |source| SheetError::Csv { path: path.to_owned(), source };
+    let broken = |error: csv::Error| {
+        SheetError::InvalidSheet(format!("cannot read the sheet {shown}: {error}"))
+    };
     let mut reader =
         csv::ReaderBuilder::new().delimiter(separator).flexible(true).from_reader(text.as_bytes());
     let columns = Columns::find(path, reader.headers().map_err(broken)?)?;
@@ -261,14 +191,18 @@ pub(super) fn read_sheet(path: &Path) -> Result<Vec<Numbered>, SheetError> {
         let cells = Cells { path, line, columns: &columns, record: &record };
         let row = cells.row(&mut wrong)?;
         if let Some(before) = lines.insert(row.id.clone(), line) {
-            return Err(SheetError::Twice { path: path.to_owned(), line, before, id: row.id });
+            return Err(SheetError::InvalidSheet(format!(
+                "{shown}:{line}: the sentence {} stands in line {before} too; one person labels it \
+                 once",
+                row.id
+            )));
         }
         rows.push((line, row));
     }
     if wrong.is_empty() {
         Ok(rows)
     } else {
-        Err(SheetError::Labels { path: path.to_owned(), labels: wrong })
+        Err(SheetError::InvalidSheet(format!("{shown}:{}", told(&wrong))))
     }
 }
 
@@ -283,7 +217,11 @@ impl Columns {
         let found: HashMap<&str, usize> = COLUMNS.into_iter().filter_map(place).collect();
         let is_missing = |column: &&str| !found.contains_key(column) && !OPTIONAL.contains(column);
         match COLUMNS.into_iter().find(is_missing) {
-            Some(column) => Err(SheetError::Column { path: path.to_owned(), column }),
+            Some(column) => Err(SheetError::InvalidSheet(format!(
+                "{} has no column {column}; `calibrate draw` writes {}",
+                path.display(),
+                COLUMNS.join(", ")
+            ))),
             None => Ok(Self(found)),
         }
     }
@@ -345,8 +283,12 @@ impl Cells<'_> {
     }
 
     fn wrong(&self, column: &'static str, expected: String) -> SheetError {
-        let cell = self.cell(column).to_owned();
-        SheetError::Cell { path: self.path.to_owned(), line: self.line, column, cell, expected }
+        SheetError::InvalidSheet(format!(
+            "{}:{}: {column} is {:?}; {expected}",
+            self.path.display(),
+            self.line,
+            self.cell(column)
+        ))
     }
 }
 
@@ -410,7 +352,8 @@ pub(crate) mod tests {
         rows[2].question = "@home".into();
         write_sheet(&path, &rows).unwrap();
         assert_eq!(read_sheets(std::slice::from_ref(&path)).unwrap().rows, rows);
-        assert!(matches!(write_sheet(&path, &rows), Err(SheetError::Exists { .. })));
+        let error = write_sheet(&path, &rows).unwrap_err().to_string();
+        assert!(error.ends_with(" exists, and may hold labels; write to a new file"), "{error}");
         let written = std::fs::read_to_string(&path).unwrap();
         assert!(written.starts_with("\u{feff}id,bucket,count"), "{written}");
         assert!(

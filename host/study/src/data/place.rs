@@ -13,38 +13,17 @@ const MAX_DEPTH: usize = 3;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DatasetError {
-    /// A folder cannot be listed.
+    /// A folder that cannot be listed.
     #[error("cannot list the folder {}: {source}", path.display())]
-    List {
-        /// The folder.
+    Io {
+        /// Path of the folder.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// No file in it holds questions.
-    #[error("{} holds no file of questions (.parquet, .jsonl or .json)", path.display())]
-    NoFile {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// It has several splits.
-    #[error("{} has several splits; choose one: {}", path.display(), choices(path, splits))]
-    Several {
-        /// The folder.
-        path: PathBuf,
-        /// Their names.
-        splits: Vec<String>,
-    },
-    /// It has no split of this name, or several that end so.
-    #[error("{} has no single split {split:?}, but {}", path.display(), choices(path, splits))]
-    NoSplit {
-        /// The folder.
-        path: PathBuf,
-        /// What was asked for.
-        split: String,
-        /// Those that there are.
-        splits: Vec<String>,
-    },
+    /// A folder without questions, or not with the one split that is asked for.
+    #[error("{0}")]
+    InvalidPlace(String),
 }
 
 fn choices(path: &Path, splits: &[String]) -> String {
@@ -99,9 +78,16 @@ impl QuestionPlace {
         let names: Vec<String> = splits.keys().cloned().collect();
         let Some(split) = &self.split else {
             return match names.len() {
-                0 => Err(DatasetError::NoFile { path }),
+                0 => Err(DatasetError::InvalidPlace(format!(
+                    "{} holds no file of questions (.parquet, .jsonl or .json)",
+                    path.display()
+                ))),
                 1 => Ok(splits.into_values().flatten().collect()),
-                _ => Err(DatasetError::Several { path, splits: names }),
+                _ => Err(DatasetError::InvalidPlace(format!(
+                    "{} has several splits; choose one: {}",
+                    path.display(),
+                    choices(&path, &names)
+                ))),
             };
         };
         let mut named =
@@ -109,7 +95,11 @@ impl QuestionPlace {
         match (splits.remove(split), named.next(), named.next()) {
             (Some(files), ..) => Ok(files),
             (None, Some(name), None) => Ok(splits.remove(name).unwrap_or_default()),
-            _ => Err(DatasetError::NoSplit { path, split: split.clone(), splits: names }),
+            _ => Err(DatasetError::InvalidPlace(format!(
+                "{} has no single split {split:?}, but {}",
+                path.display(),
+                choices(&path, &names)
+            ))),
         }
     }
 }
@@ -132,7 +122,7 @@ fn splits(folder: &Path) -> Result<BTreeMap<String, Vec<PathBuf>>, DatasetError>
     let mut splits: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     let mut folders = vec![(folder.to_owned(), Vec::new())];
     while let Some((path, names)) = folders.pop() {
-        let list = |source| DatasetError::List { path: path.clone(), source };
+        let list = |source| DatasetError::Io { path: path.clone(), source };
         for entry in std::fs::read_dir(&path).map_err(list)? {
             let entry = entry.map_err(list)?;
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
@@ -242,19 +232,19 @@ mod tests {
             error.to_string().ends_with("#train") && error.to_string().contains("#test, "),
             "{error}"
         );
-        assert!(matches!(files(two.path(), "#dev"), Err(DatasetError::NoSplit { .. })));
+        let error = files(two.path(), "#dev").unwrap_err().to_string();
+        assert!(error.contains(" has no single split \"dev\", but "), "{error}");
 
         let one = folder(&["nq_open/validation-00000-of-00001.parquet"]);
         for split in ["", "#validation", "#nq_open/validation"] {
             assert_eq!(files(one.path(), split).unwrap().len(), 1, "{split}");
         }
         let twice = folder(&["a/train.jsonl", "b/train.jsonl"]);
-        assert!(matches!(files(twice.path(), "#train"), Err(DatasetError::NoSplit { .. })));
+        let error = files(twice.path(), "#train").unwrap_err().to_string();
+        assert!(error.contains(" has no single split \"train\", but "), "{error}");
         assert_eq!(files(twice.path(), "#b/train").unwrap(), ["b/train.jsonl"]);
-        assert!(matches!(
-            files(folder(&["README.md"]).path(), ""),
-            Err(DatasetError::NoFile { .. })
-        ));
+        let error = files(folder(&["README.md"]).path(), "").unwrap_err().to_string();
+        assert!(error.contains(" holds no file of questions "), "{error}");
     }
 
     #[test]

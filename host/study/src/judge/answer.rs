@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use corver_core::response::AnswerRule;
 use corver_core::{Label, Question};
@@ -18,25 +18,12 @@ pub const LABELS: [Label; 3] = [Label::Good, Label::Bad, Label::NotAttempted];
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AnswerError {
-    /// The answers cannot be read.
+    /// Answers that cannot be read.
     #[error(transparent)]
     Graded(#[from] GradedError),
-    /// No question with golds belongs to an answer.
-    #[error("{}:{line}: no gold is known for {question:?}; --questions names the file that was asked", path.display())]
-    NoGold {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What was asked.
-        question: String,
-    },
-    /// The file has no line.
-    #[error("{} holds no answer", path.display())]
-    Empty {
-        /// Which file.
-        path: PathBuf,
-    },
+    /// A file without answers, or with one to a question whose gold is not known.
+    #[error("{0}")]
+    InvalidAnswers(String),
 }
 
 /// An answer to judge.
@@ -95,11 +82,12 @@ pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, Answ
     let mut items = Vec::new();
     for (index, answer) in read_graded::<GradedAnswer>(path)?.into_iter().enumerate() {
         let Some(alike) = golds.get(answer.question.as_str()) else {
-            return Err(AnswerError::NoGold {
-                path: path.to_owned(),
-                line: index + 1,
-                question: answer.question,
-            });
+            return Err(AnswerError::InvalidAnswers(format!(
+                "{}:{}: no gold is known for {:?}; --questions names the file that was asked",
+                path.display(),
+                index + 1,
+                answer.question
+            )));
         };
         let times = asked.entry(answer.question.clone()).or_default();
         *times += usize::from(answer.sample.is_none_or(|sample| sample == 0));
@@ -112,7 +100,11 @@ pub fn read_items(path: &Path, questions: &[Question]) -> Result<Vec<Item>, Answ
             string_match: answer.grade,
         });
     }
-    if items.is_empty() { Err(AnswerError::Empty { path: path.to_owned() }) } else { Ok(items) }
+    if items.is_empty() {
+        let problem = format!("{} holds no answer", path.display());
+        return Err(AnswerError::InvalidAnswers(problem));
+    }
+    Ok(items)
 }
 
 #[cfg(test)]

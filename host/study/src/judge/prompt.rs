@@ -11,31 +11,8 @@ use super::Subject;
 
 /// Why a judge cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PromptError {
-    /// The model would not see what it is to judge.
-    #[error("the judge's `prompt` shows the model nothing to judge; write {} where it goes", .shown.join(" or "))]
-    NothingShown {
-        /// What it must hold one of, in braces.
-        shown: Vec<String>,
-    },
-    /// A setting has a value that cannot work.
-    #[error("the judge's `{setting}` must be {expected}")]
-    Setting {
-        /// Its name.
-        setting: &'static str,
-        /// What it may be.
-        expected: &'static str,
-    },
-    /// No reply would be right, or none wrong.
-    #[error(
-        "no word of the judge's `labels` means {missing}; there must be one for right and one for wrong"
-    )]
-    NoLabel {
-        /// The label that no word means.
-        missing: String,
-    },
-}
+#[error("{0}")]
+pub struct PromptError(String);
 
 /// A judge: its prompt, and the words that it may reply with.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,18 +50,27 @@ impl<L: Copy + PartialEq + Display> JudgeSettings<L> {
     /// What it lacks.
     pub fn check<S: Subject<Label = L>>(&self) -> Result<(), PromptError> {
         if !is_temperature(f64::from(self.temperature)) {
-            return Err(PromptError::Setting { setting: "temperature", expected: "from 0 to 2" });
+            return Err(PromptError("the judge's `temperature` must be from 0 to 2".to_owned()));
         }
         if self.max_tokens == 0 {
-            return Err(PromptError::Setting { setting: "max_tokens", expected: "at least 1" });
+            return Err(PromptError("the judge's `max_tokens` must be at least 1".to_owned()));
         }
         let shown: Vec<String> = S::SHOWN.iter().copied().map(in_braces).collect();
         if !shown.iter().any(|field| self.prompt.contains(field)) {
-            return Err(PromptError::NothingShown { shown });
+            return Err(PromptError(format!(
+                "the judge's `prompt` shows the model nothing to judge; write {} where it goes",
+                shown.join(" or ")
+            )));
         }
         let missing =
             S::NEEDED.into_iter().find(|label| !self.labels.values().any(|known| known == label));
-        missing.map_or(Ok(()), |missing| Err(PromptError::NoLabel { missing: missing.to_string() }))
+        match missing {
+            Some(missing) => Err(PromptError(format!(
+                "no word of the judge's `labels` means {missing}; there must be one for right and \
+                 one for wrong"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// What the model is asked about one subject.

@@ -1,5 +1,6 @@
 //! Demonstrations in a file, one JSON object per line: {"question", "completion"}.
 
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,52 +12,22 @@ use serde::Deserialize;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DemonstrationsError {
-    /// The file cannot be read.
+    /// A file that cannot be read.
     #[error("cannot read the demonstrations {}: {source}", path.display())]
-    Read {
-        /// The file.
+    Io {
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A line is not a demonstration.
-    #[error("{}, line {line}: {source}; a line is {{\"question\": …, \"completion\": …}}", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong.
-        source: serde_json::Error,
-    },
-    /// A line has nothing in it to ask, or nothing to imitate.
-    #[error("{}, line {line}: the {what} is empty", path.display())]
-    Blank {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// “question” or “completion”.
-        what: &'static str,
-    },
-    /// A line is longer than the model is to learn from.
-    #[error("{}, line {line}: {tokens} tokens with its prompt, and `sft.max_length` is {most}; shorten it, or raise the limit", path.display())]
-    Long {
-        /// The file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// Prompt and completion.
-        tokens: usize,
-        /// The limit.
-        most: usize,
-    },
-    /// There is no line.
-    #[error("{} holds no demonstration", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
+    /// A file without demonstrations, or with a line that is none or too long.
+    #[error("{0}")]
+    InvalidDemonstrations(String),
+}
+
+fn invalid(path: &Path, line: usize, problem: impl Display) -> DemonstrationsError {
+    let path = path.display();
+    DemonstrationsError::InvalidDemonstrations(format!("{path}, line {line}: {problem}"))
 }
 
 /// The demonstrations of a file, each with its line.
@@ -83,7 +54,7 @@ impl Demonstrations {
     /// A file that cannot be read or holds nothing, or the first line that is no demonstration.
     pub fn read(path: &Path) -> Result<Self, DemonstrationsError> {
         let path = path.to_owned();
-        let failed = |source| DemonstrationsError::Read { path: path.clone(), source };
+        let failed = |source| DemonstrationsError::Io { path: path.clone(), source };
         let (mut lines, mut all) = (Vec::new(), Vec::new());
         for (number, text) in BufReader::new(File::open(&path).map_err(failed)?).lines().enumerate()
         {
@@ -91,21 +62,23 @@ impl Demonstrations {
             if text.trim().is_empty() {
                 continue;
             }
-            let Line { question, completion } = serde_json::from_str(&text)
-                .map_err(|source| DemonstrationsError::Line { path: path.clone(), line, source })?;
+            let Line { question, completion } = serde_json::from_str(&text).map_err(|error| {
+                let form = "a line is {\"question\": …, \"completion\": …}";
+                invalid(&path, line, format!("{error}; {form}"))
+            })?;
             for (what, text) in [("question", &question), ("completion", &completion)] {
                 if text.trim().is_empty() {
-                    return Err(DemonstrationsError::Blank { path, line, what });
+                    return Err(invalid(&path, line, format!("the {what} is empty")));
                 }
             }
             lines.push(line);
             all.push(Demonstration { question, completion });
         }
         if all.is_empty() {
-            Err(DemonstrationsError::Empty { path })
-        } else {
-            Ok(Self { path, lines, all })
+            let problem = format!("{} holds no demonstration", path.display());
+            return Err(DemonstrationsError::InvalidDemonstrations(problem));
         }
+        Ok(Self { path, lines, all })
     }
 
     /// Whether each is short enough, given the tokens of all of them.
@@ -115,9 +88,14 @@ impl Demonstrations {
     pub fn check_lengths(&self, tokens: &[usize], most: usize) -> Result<(), DemonstrationsError> {
         match self.lines.iter().zip(tokens).find(|(_, tokens)| **tokens > most) {
             None => Ok(()),
-            Some((&line, &tokens)) => {
-                Err(DemonstrationsError::Long { path: self.path.clone(), line, tokens, most })
-            }
+            Some((&line, &tokens)) => Err(invalid(
+                &self.path,
+                line,
+                format!(
+                    "{tokens} tokens with its prompt, and `sft.max_length` is {most}; shorten it, \
+                     or raise the limit"
+                ),
+            )),
         }
     }
 }

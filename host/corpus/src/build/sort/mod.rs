@@ -148,7 +148,7 @@ impl Budget {
         let smallest = MIN_BLOCK_TOKENS.min(tokens).min(self.max_block_tokens);
         if largest < smallest {
             let needed = self.taken + bits + smallest * per_token;
-            return Err(Error::Memory { budget: self.asked.unwrap_or(u64::MAX), needed });
+            return Err(Error::memory(self.asked.unwrap_or(u64::MAX), needed));
         }
         // A multiple of 64, so that no two blocks share a word of bits.
         let equal = tokens.div_ceil(tokens.div_ceil(largest)).next_multiple_of(64);
@@ -180,7 +180,11 @@ fn sort_at_once<S: Symbol>(
 
 fn suffix_array<S: Symbol>(symbols: &mut [S], shard: usize) -> Result<Vec<i32>> {
     let tokens = symbols.len() as u64;
-    S::sort(symbols).map_err(|e| Error::SuffixSort { shard, tokens, message: format!("{e:?}") })
+    S::sort(symbols).map_err(|error| {
+        Error::OutOfMemory(format!(
+            "sorting the suffixes of shard {shard} ({tokens} tokens) failed: {error:?}"
+        ))
+    })
 }
 
 fn sort_in_blocks(

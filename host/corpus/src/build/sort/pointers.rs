@@ -25,7 +25,7 @@ pub(super) fn pointer_bytes(
     match asked {
         Some(asked) if asked < needed => {
             let expected = "wide enough for every byte offset of the shard";
-            Err(Error::Option { option: "pointer_width", got: asked as u64, expected })
+            Err(Error::option("pointer_width", asked as u64, expected))
         }
         Some(asked) => Ok(asked),
         None => Ok(needed),
