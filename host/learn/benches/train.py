@@ -43,7 +43,7 @@ def step_here(host, model, folder, lambda_corver=1.0):
     out = Path(tempfile.mkdtemp(dir=folder)) / "run"
     settings = {
         "run.threads": THREADS, "run.device": "cpu", "policy.model": model, "question.train": questions,
-        "extract.model": "demo", "corpus.index": "demo",
+        "policy.system_prompt": "", "update.optimizer.moments": "f32", "extract.model": "demo", "corpus.index": "demo",
         "question.prompts_per_step": PROMPTS, "rollout.num_generations": SAMPLES, "rollout.max_completion_length": TOKENS,
         "update.lora.r": RANK, "update.lora.alpha": 2 * RANK, "update.loss.beta": BETA, "update.learning_rate": 1e-5,
         "reward.lambda_corver": lambda_corver,
