@@ -17,6 +17,7 @@ use std::error::Error;
 
 pub mod advantage;
 pub mod algorithm;
+pub mod compat;
 pub mod completion;
 pub mod count;
 pub mod golds;

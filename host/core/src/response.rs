@@ -6,15 +6,13 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::template::{ANSWER, THINK};
 use crate::text::{is_space, strip, words};
-use crate::{Compatibility, Completion, Exchange, Lookup, PartError, Verifier, Verifiers};
+use crate::{Compatibility, Completion, Exchange, Lookup, PartError, Verifier, Verifiers, compat};
 
 /// Characters of reasoning below which the format is not kept.
 pub const MIN_REASONING: usize = 30;
 
 /// The paper's refusals, in lower case (App. A.2, “NA detection”).
 const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
-/// One more, that the published training judge knows: with a typographic apostrophe.
-const PUBLISHED_REFUSAL: &str = "i don\u{2019}t know";
 
 /// The judge's word on a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -239,10 +237,8 @@ impl AnswerRule {
     pub fn extract(self, completion: &str) -> &str {
         match self {
             Self::Paper => answer_block(completion).unwrap_or_default(),
-            Self::PublishedTraining => answer_block(completion).unwrap_or(strip(completion)),
-            Self::PublishedEvaluation => {
-                completion.split_once(ANSWER.open).map_or("", |(_, rest)| strip(rest))
-            }
+            Self::PublishedTraining => compat::training_answer(completion),
+            Self::PublishedEvaluation => compat::evaluation_answer(completion),
         }
     }
 
@@ -263,7 +259,7 @@ impl AnswerRule {
         let spoken = strip(&spoken);
         spoken.is_empty()
             || REFUSALS.contains(&spoken)
-            || (self == Self::PublishedTraining && spoken == PUBLISHED_REFUSAL)
+            || (self == Self::PublishedTraining && spoken == compat::TRAINING_REFUSAL)
     }
 }
 
@@ -309,7 +305,7 @@ pub fn normalize(text: &str) -> String {
 pub fn format_reward(completion: &str, compatibility: Compatibility) -> f64 {
     let kept = match compatibility {
         Compatibility::Paper => reasons_in_earnest(completion),
-        Compatibility::Reference => matches_published_pattern(completion),
+        Compatibility::Reference => compat::keeps_format(completion),
     };
     if kept { 1.0 } else { -1.0 }
 }
@@ -336,45 +332,6 @@ fn reasons_in_earnest(completion: &str) -> bool {
     reasoning.chars().count() >= MIN_REASONING
         && reasoning.contains(char::is_alphabetic)
         && !reasoning.trim_start_matches(is_space).starts_with('<')
-}
-
-/// The published code's format pattern, here looser than the paper and there stricter.
-///
-/// All but `<answer>` may be missing: `<think>` is put in front of a text that does not begin with
-/// it. The characters of `</think>` and blanks before it count towards the 30, and only ASCII
-/// letters are letters.
-fn matches_published_pattern(completion: &str) -> bool {
-    let body =
-        completion.strip_prefix(THINK.open).unwrap_or(completion).trim_start_matches(is_space);
-    if body.is_empty() || body.starts_with('<') {
-        return false;
-    }
-    let Some((region, answer)) = body.split_once(ANSWER.open) else { return false };
-    let answer = answer.trim_start_matches(is_space);
-    let Some(first) = answer.chars().next() else { return false };
-    let tail = &answer[first.len_utf8()..];
-    if region.contains(THINK.open) || tail.contains(THINK.open) || tail.contains(ANSWER.open) {
-        return false;
-    }
-    published_reasoning(region).is_some_and(|text| text.contains(|c: char| c.is_ascii_alphabetic()))
-}
-
-/// The shortest prefix of `region` with at least [`MIN_REASONING`] characters that only white space
-/// and at most one `</think>` follow.
-fn published_reasoning(region: &str) -> Option<&str> {
-    let trimmed = region.trim_end_matches(is_space);
-    let closed = trimmed.strip_suffix(THINK.close).and_then(|inside| prefix_within(inside, inside));
-    closed.or_else(|| prefix_within(trimmed, region))
-}
-
-/// The shortest prefix of `whole` that covers `least` without its trailing white space and is long
-/// enough.
-fn prefix_within<'a>(least: &str, whole: &'a str) -> Option<&'a str> {
-    let needed = least.trim_end_matches(is_space).chars().count().max(MIN_REASONING);
-    match whole.char_indices().nth(needed) {
-        Some((end, _)) => Some(&whole[..end]),
-        None => (whole.chars().count() == needed).then_some(whole),
-    }
 }
 
 #[cfg(test)]

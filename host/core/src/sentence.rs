@@ -2,16 +2,16 @@
 //!
 //! The paper and the authors' published code differ here. [`Compatibility::Paper`] is the method as
 //! written: sections are where their tags are, and tokens carry exact character spans.
-//! [`Compatibility::Reference`] reproduces the code, whose offsets drift and which finds sections
+//! [`Compatibility::Reference`] reproduces the code ([`compat`]), whose offsets drift and which finds sections
 //! by searching for their text; the golden vectors pin it.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::template::{ALL_TAGS, ANSWER, THINK, Tags};
+use crate::template::{ALL_TAGS, ANSWER, THINK};
 use crate::text::{CharOffsets, is_space, strip};
-use crate::{Compatibility, Triplet};
+use crate::{Compatibility, Triplet, compat};
 
 /// The block of the template that a sentence stood in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -100,7 +100,7 @@ fn sentence_end(text: &str) -> usize {
 pub fn split(completion: &str, compatibility: Compatibility) -> Split {
     match compatibility {
         Compatibility::Paper => split_by_position(completion),
-        Compatibility::Reference => split_by_search(completion),
+        Compatibility::Reference => compat::split(completion),
     }
 }
 
@@ -182,67 +182,6 @@ fn cut_at_tags(block: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The published code's way: the first closed blocks, located by searching for their trimmed text.
-fn split_by_search(completion: &str) -> Split {
-    if strip(completion).is_empty() {
-        return Split::default();
-    }
-    // The block's trimmed text, and where its closing tag ends.
-    let block = |tags: Tags| {
-        let start = completion.find(tags.open)? + tags.open.len();
-        let length = completion[start..].find(tags.close)?;
-        Some((strip(&completion[start..start + length]), start + length + tags.close.len()))
-    };
-    let offsets = CharOffsets::new(completion);
-    let mut split = Split::default();
-    let (think, answer) = (block(THINK), block(ANSWER));
-    let after_think = think.map_or(0, |(_, end)| end);
-    for (section, block, from) in
-        [(Section::Think, think, 0), (Section::Answer, answer, after_think)]
-    {
-        let Some((text, _)) = block.filter(|(text, _)| !text.is_empty()) else { continue };
-        let start = completion[from..].find(text).map(|at| from + at);
-        if let Some(start) = start {
-            split.sections.push(offsets.at(start)..offsets.at(start + text.len()));
-        }
-        search_sentences(completion, text, section, start, &offsets, &mut split.sentences);
-    }
-    if [think, answer].iter().flatten().all(|(text, _)| text.is_empty()) {
-        split.sections.push(0..completion.chars().count());
-        search_sentences(
-            completion,
-            completion,
-            Section::Body,
-            Some(0),
-            &offsets,
-            &mut split.sentences,
-        );
-    }
-    split
-}
-
-/// Each sentence is searched from the end of the one before. A section that was not found starts at
-/// −1, which Python reads as “the last character”.
-fn search_sentences(
-    completion: &str,
-    section_text: &str,
-    section: Section,
-    start: Option<usize>,
-    offsets: &CharOffsets<'_>,
-    sentences: &mut Vec<Sentence>,
-) {
-    let last = completion.char_indices().next_back().map_or(0, |(at, _)| at);
-    let mut from = start.unwrap_or(last);
-    for text in split_sentences(section_text) {
-        let span = completion[from..].find(text).map(|at| {
-            let start = from + at;
-            from = start + text.len();
-            offsets.at(start)..offsets.at(from)
-        });
-        sentences.push(Sentence { text: text.to_owned(), section, span, triplets: Vec::new() });
-    }
-}
-
 /// σ: a token belongs to the first sentence whose span contains the token's midpoint (App.
 /// alignment).
 ///
@@ -278,25 +217,6 @@ pub fn align(split: &Split, token_spans: &[Option<Range<usize>>]) -> Alignment {
         (false, false) => aligned as f64 / scored.max(1) as f64,
     };
     Alignment { sentence_of, rate }
-}
-
-/// Token spans the way the published code finds them: every token decoded alone, lengths added up.
-/// They drift from the true text wherever a token is a piece of a character or loses its leading
-/// space.
-///
-/// `pieces` is `[T]`; `None` or an empty text for a special token.
-#[must_use]
-pub fn spans_of_pieces<S: AsRef<str>>(pieces: &[Option<S>]) -> Vec<Option<Range<usize>>> {
-    let mut end = 0;
-    pieces
-        .iter()
-        .map(|piece| {
-            let length = piece.as_ref().map_or(0, |text| text.as_ref().chars().count());
-            let start = end;
-            end += length;
-            (length > 0).then_some(start..end)
-        })
-        .collect()
 }
 
 #[cfg(test)]

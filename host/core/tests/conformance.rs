@@ -4,9 +4,10 @@
 mod golden;
 
 use corver_core::advantage::normalize;
+use corver_core::compat::spans_of_pieces;
 use corver_core::response::{self, AnswerRule, format_reward};
 use corver_core::returns::{SentenceReward, token_returns};
-use corver_core::sentence::{align, spans_of_pieces, split, split_sentences};
+use corver_core::sentence::{align, split, split_sentences};
 use corver_core::{
     AdvantageSettings, Alignment, Compatibility, Estimator, Grade, Granularity, Label,
     ResponseGrades, RewardSettings, ScaleRewards, ScoredCompletion, SentenceMean, question,

@@ -3,7 +3,8 @@
 #![no_main]
 
 use corver_core::Compatibility;
-use corver_core::sentence::{align, spans_of_pieces, split};
+use corver_core::compat::spans_of_pieces;
+use corver_core::sentence::{align, split};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &[u8])| {

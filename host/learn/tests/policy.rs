@@ -3,7 +3,7 @@
 mod common;
 
 use common::write_folder;
-use corver_core::sentence::spans_of_pieces;
+use corver_core::compat::spans_of_pieces;
 use corver_core::{
     AdvantageSettings, Advantages, Algorithm, Compatibility, Demonstration, Estimator, Learner,
     PpoSettings, Question, Rollout, Sampler, Sampling, ScoredCompletion, Signal, TrainingBatch,

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use corver_core::Compatibility;
-use corver_core::sentence::spans_of_pieces;
+use corver_core::compat::spans_of_pieces;
 use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 use tokenizers::Tokenizer;

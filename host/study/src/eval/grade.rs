@@ -1,8 +1,8 @@
 //! What an evaluation says of completions beside their grades ([`AnswerRule`]), and the shares of a
 //! graded set.
 
+use corver_core::compat::keeps_evaluation_format;
 use corver_core::response::{AnswerRule, templated_reasoning};
-use corver_core::template::{ANSWER, THINK};
 use corver_core::{Compatibility, Label};
 use serde::{Deserialize, Serialize};
 
@@ -35,9 +35,7 @@ pub fn missing(completion: &str, finished: bool, rule: AnswerRule) -> Missing {
 pub fn keeps_format(completion: &str, compatibility: Compatibility) -> bool {
     match compatibility {
         Compatibility::Paper => templated_reasoning(completion).is_some(),
-        Compatibility::Reference => {
-            completion.split_once(THINK.close).is_some_and(|(_, rest)| rest.contains(ANSWER.open))
-        }
+        Compatibility::Reference => keeps_evaluation_format(completion),
     }
 }
 

@@ -1,0 +1,152 @@
+//! The published code where it differs from the paper, its faults included:
+//! [`corver_settings::Compatibility::Reference`]. The golden vectors pin it.
+
+use std::ops::Range;
+
+use crate::response::{MIN_REASONING, answer_block};
+use crate::sentence::{Section, Sentence, Split, split_sentences};
+use crate::template::{ANSWER, THINK, Tags};
+use crate::text::{CharOffsets, is_space, strip};
+
+/// A refusal that only the training judge knows: with a typographic apostrophe.
+pub(crate) const TRAINING_REFUSAL: &str = "i don\u{2019}t know";
+
+/// Returns the answer for the training judge and the self-filter: the answer block, or the whole text
+/// without one.
+pub(crate) fn training_answer(completion: &str) -> &str {
+    answer_block(completion).unwrap_or(strip(completion))
+}
+
+/// Returns the answer for the evaluation: from `<answer>` to the end of the text, closing tag
+/// included.
+pub(crate) fn evaluation_answer(completion: &str) -> &str {
+    completion.split_once(ANSWER.open).map_or("", |(_, rest)| strip(rest))
+}
+
+/// Returns true if an evaluated completion keeps the format. The published script puts a missing
+/// `<think>` in front first.
+#[must_use]
+pub fn keeps_evaluation_format(completion: &str) -> bool {
+    completion.split_once(THINK.close).is_some_and(|(_, rest)| rest.contains(ANSWER.open))
+}
+
+/// Returns true if a completion matches the format pattern of training, here looser than the paper and
+/// there stricter.
+///
+/// All but `<answer>` may be missing: `<think>` is put in front of a text that does not begin with
+/// it. The characters of `</think>` and blanks before it count towards the 30, and only ASCII
+/// letters are letters.
+pub(crate) fn keeps_format(completion: &str) -> bool {
+    let body =
+        completion.strip_prefix(THINK.open).unwrap_or(completion).trim_start_matches(is_space);
+    if body.is_empty() || body.starts_with('<') {
+        return false;
+    }
+    let Some((region, answer)) = body.split_once(ANSWER.open) else { return false };
+    let answer = answer.trim_start_matches(is_space);
+    let Some(first) = answer.chars().next() else { return false };
+    let tail = &answer[first.len_utf8()..];
+    if region.contains(THINK.open) || tail.contains(THINK.open) || tail.contains(ANSWER.open) {
+        return false;
+    }
+    reasoning(region).is_some_and(|text| text.contains(|c: char| c.is_ascii_alphabetic()))
+}
+
+/// The shortest prefix of `region` with at least [`MIN_REASONING`] characters that only white space
+/// and at most one `</think>` follow.
+fn reasoning(region: &str) -> Option<&str> {
+    let trimmed = region.trim_end_matches(is_space);
+    let closed = trimmed.strip_suffix(THINK.close).and_then(|inside| prefix_within(inside, inside));
+    closed.or_else(|| prefix_within(trimmed, region))
+}
+
+/// The shortest prefix of `whole` that covers `least` without its trailing white space and is long
+/// enough.
+fn prefix_within<'a>(least: &str, whole: &'a str) -> Option<&'a str> {
+    let needed = least.trim_end_matches(is_space).chars().count().max(MIN_REASONING);
+    match whole.char_indices().nth(needed) {
+        Some((end, _)) => Some(&whole[..end]),
+        None => (whole.chars().count() == needed).then_some(whole),
+    }
+}
+
+/// Splits a completion: sections are the first closed blocks, located by searching for their trimmed
+/// text.
+pub(crate) fn split(completion: &str) -> Split {
+    if strip(completion).is_empty() {
+        return Split::default();
+    }
+    // The block's trimmed text, and where its closing tag ends.
+    let block = |tags: Tags| {
+        let start = completion.find(tags.open)? + tags.open.len();
+        let length = completion[start..].find(tags.close)?;
+        Some((strip(&completion[start..start + length]), start + length + tags.close.len()))
+    };
+    let offsets = CharOffsets::new(completion);
+    let mut split = Split::default();
+    let (think, answer) = (block(THINK), block(ANSWER));
+    let after_think = think.map_or(0, |(_, end)| end);
+    for (section, block, from) in
+        [(Section::Think, think, 0), (Section::Answer, answer, after_think)]
+    {
+        let Some((text, _)) = block.filter(|(text, _)| !text.is_empty()) else { continue };
+        let start = completion[from..].find(text).map(|at| from + at);
+        if let Some(start) = start {
+            split.sections.push(offsets.at(start)..offsets.at(start + text.len()));
+        }
+        search_sentences(completion, text, section, start, &offsets, &mut split.sentences);
+    }
+    if [think, answer].iter().flatten().all(|(text, _)| text.is_empty()) {
+        split.sections.push(0..completion.chars().count());
+        search_sentences(
+            completion,
+            completion,
+            Section::Body,
+            Some(0),
+            &offsets,
+            &mut split.sentences,
+        );
+    }
+    split
+}
+
+/// Each sentence is searched from the end of the one before. A section that was not found starts at
+/// −1, which Python reads as “the last character”.
+fn search_sentences(
+    completion: &str,
+    section_text: &str,
+    section: Section,
+    start: Option<usize>,
+    offsets: &CharOffsets<'_>,
+    sentences: &mut Vec<Sentence>,
+) {
+    let last = completion.char_indices().next_back().map_or(0, |(at, _)| at);
+    let mut from = start.unwrap_or(last);
+    for text in split_sentences(section_text) {
+        let span = completion[from..].find(text).map(|at| {
+            let start = from + at;
+            from = start + text.len();
+            offsets.at(start)..offsets.at(from)
+        });
+        sentences.push(Sentence { text: text.to_owned(), section, span, triplets: Vec::new() });
+    }
+}
+
+/// Token spans the way the published code finds them: every token decoded alone, lengths added up.
+/// They drift from the true text wherever a token is a piece of a character or loses its leading
+/// space.
+///
+/// `pieces` is `[T]`; `None` or an empty text for a special token.
+#[must_use]
+pub fn spans_of_pieces<S: AsRef<str>>(pieces: &[Option<S>]) -> Vec<Option<Range<usize>>> {
+    let mut end = 0;
+    pieces
+        .iter()
+        .map(|piece| {
+            let length = piece.as_ref().map_or(0, |text| text.as_ref().chars().count());
+            let start = end;
+            end += length;
+            (length > 0).then_some(start..end)
+        })
+        .collect()
+}
