@@ -41,7 +41,7 @@ pub fn load_policy(_: &Settings, _: &Path, _: Option<&Path>) -> Result<Policy> {
     bail!(NO_LIBTORCH)
 }
 
-pub fn load_trainee(_: &Settings, _: &PolicyConfig, _: &Path) -> Result<Policy> {
+pub fn load_learner(_: &Settings, _: &PolicyConfig, _: &Path) -> Result<Policy> {
     bail!(NO_LIBTORCH)
 }
 

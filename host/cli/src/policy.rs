@@ -96,7 +96,7 @@ pub fn load_policy(settings: &Settings, model: &Path, adapter: Option<&Path>) ->
 
 /// Loads the policy that a run trains: with fresh adapters, or with those of `policy.adapter`,
 /// which are then its reference too.
-pub fn load_trainee(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<Policy> {
+pub fn load_learner(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<Policy> {
     let Some(adapter) = &policy.adapter else { return load_policy(settings, model, None) };
     let policy = load_policy(settings, model, Some(adapter))?;
     let (stored, set) = (policy.model().lora().copied().unwrap_or_default(), settings.update.lora);

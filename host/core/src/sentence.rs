@@ -2,8 +2,8 @@
 //!
 //! The paper and the authors' published code differ here. [`Compatibility::Paper`] is the method as
 //! written: sections are where their tags are, and tokens carry exact character spans.
-//! [`Compatibility::Reference`] reproduces the code ([`compat`]), whose offsets drift and which finds sections
-//! by searching for their text; the golden vectors pin it.
+//! [`Compatibility::Reference`] reproduces the code ([`compat`]), whose offsets drift and which
+//! finds sections by searching for their text; the golden vectors pin it.
 
 use std::ops::Range;
 

@@ -48,7 +48,7 @@ pub fn run(args: &SftArgs, json: bool) -> Result<()> {
     settings.rollout = Sampling { num_generations: 1, max_completion_length, ..settings.rollout };
     let memory = policy::plan_memory(&mut settings, &policy, &model)?;
     policy::choose_threads(&mut settings)?;
-    let mut policy = policy::load_trainee(&settings, &policy, &model)?;
+    let mut policy = policy::load_learner(&settings, &policy, &model)?;
     policy.set_system_prompt(&settings.policy.system_prompt);
     demonstrations.check_lengths(&policy.lengths(&demonstrations.all)?, settings.sft.max_length)?;
 

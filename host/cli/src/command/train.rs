@@ -239,7 +239,7 @@ pub fn train_once(
     let Prepared { config, settings, model, memory } = prepared;
 
     let engine = engine::open(&settings, &config.policy, &model)?;
-    let mut policy = policy::load_trainee(&settings, &config.policy, &model)?;
+    let mut policy = policy::load_learner(&settings, &config.policy, &model)?;
     policy.set_system_prompt(&plan.prompts.train);
     policy.check_prompts(&plan.train.questions, &plan.step.sampling)?;
     // From here on there is something to go on with.
