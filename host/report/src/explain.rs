@@ -128,12 +128,16 @@ pub fn of_step(
     let traces = run.traces_of(step)?;
     let (count, size) = (traces.len(), run.settings.rollout.num_generations.max(1));
     if !count.is_multiple_of(size) {
-        return Err(ReportError::Incomplete { step, count, size });
+        return Err(ReportError::NotThere(format!(
+            "step {step} is not whole: it has {count} completions, and its groups have {size}"
+        )));
     }
     let means: Vec<f64> = traces.iter().map(|trace| trace.mean_return).collect();
     let places = match completion {
         Some(completion) if completion >= count => {
-            return Err(ReportError::NoCompletion { step, completion, count });
+            return Err(ReportError::NotThere(format!(
+                "step {step} has no completion {completion}: it has {count}, counted from 0"
+            )));
         }
         Some(completion) => vec![completion],
         None => best_and_worst(&means),

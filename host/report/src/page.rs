@@ -31,8 +31,11 @@ pub fn page(title: &str, body: &Markup) -> String {
 /// # Errors
 /// Where the file cannot be written.
 pub fn save(path: &Path, page: &str) -> Result<(), ReportError> {
-    whole::write(path, page.as_bytes())
-        .map_err(|source| ReportError::Write { path: path.to_owned(), source })
+    whole::write(path, page.as_bytes()).map_err(|source| ReportError::Io {
+        action: "write",
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// A table of figures: the first column names the row, the others stand to the right.

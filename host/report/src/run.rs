@@ -67,12 +67,16 @@ impl Run {
     pub fn open(path: &Path) -> Result<Self, ReportError> {
         for missing in [MANIFEST, CONFIG] {
             if !path.join(missing).is_file() {
-                return Err(ReportError::NoRun { path: path.to_owned(), missing });
+                let path = path.display();
+                return Err(ReportError::NotThere(format!(
+                    "{path} holds no run: it has no {missing}"
+                )));
             }
         }
         let config = read(&path.join(CONFIG))?.unwrap_or_default();
-        let damaged = |source| ReportError::Config { path: path.join(CONFIG), source };
-        let settings: Settings = toml::from_str(&config).map_err(damaged)?;
+        let settings: Settings = toml::from_str(&config).map_err(|error| {
+            ReportError::Damaged(format!("{} is damaged: {error}", path.join(CONFIG).display()))
+        })?;
         let mut metrics = Vec::new();
         for_each_line(&path.join(METRICS), |line| {
             metrics.push(line.parse()?);
@@ -149,7 +153,17 @@ impl Run {
             }
             Ok(if of > step { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
-        if traces.is_empty() { Err(ReportError::NoStep { path, step, steps }) } else { Ok(traces) }
+        if traces.is_empty() {
+            let there = match steps {
+                Some((first, last)) => format!("steps {first} to {last}"),
+                None => "none yet".to_owned(),
+            };
+            let path = path.display();
+            return Err(ReportError::NotThere(format!(
+                "{path} has no step {step}: it has {there}"
+            )));
+        }
+        Ok(traces)
     }
 }
 
@@ -175,9 +189,10 @@ struct Line<'a> {
 
 impl Line<'_> {
     fn parse<T: DeserializeOwned>(&self) -> Result<T, ReportError> {
-        let damaged =
-            |source| ReportError::Line { path: self.path.to_owned(), line: self.number, source };
-        serde_json::from_slice(self.text).map_err(damaged)
+        serde_json::from_slice(self.text).map_err(|error| {
+            let path = self.path.display();
+            ReportError::Damaged(format!("{path}:{} is damaged: {error}", self.number))
+        })
     }
 }
 
@@ -187,7 +202,7 @@ fn for_each_line(
     path: &Path,
     mut each: impl FnMut(Line<'_>) -> Result<ControlFlow<()>, ReportError>,
 ) -> Result<(), ReportError> {
-    let failed = |source| ReportError::Read { path: path.to_owned(), source };
+    let failed = |source| ReportError::Io { action: "read", path: path.to_owned(), source };
     let file = match File::open(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
         opened => opened.map_err(failed)?,
@@ -208,13 +223,16 @@ fn read(path: &Path) -> Result<Option<String>, ReportError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(ReportError::Read { path: path.to_owned(), source }),
+        Err(source) => Err(ReportError::Io { action: "read", path: path.to_owned(), source }),
     }
 }
 
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ReportError> {
-    let damaged = |source| ReportError::Damaged { path: path.to_owned(), source };
-    read(path)?.map(|text| serde_json::from_str(&text).map_err(damaged)).transpose()
+    let Some(text) = read(path)? else { return Ok(None) };
+    match serde_json::from_str(&text) {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => Err(ReportError::Damaged(format!("{} is damaged: {error}", path.display()))),
+    }
 }
 
 #[cfg(test)]

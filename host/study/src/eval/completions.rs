@@ -16,57 +16,18 @@ pub enum CompletionsError {
     /// The file cannot be read.
     #[error("cannot read the completions {}: {source}", path.display())]
     Read {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's reason.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A line is not what it should be.
-    #[error(
-        "{}:{line}: {source}; a line is {{\"question\", \"answers\", \"title\", \"evidence\", \"completion\"}}, where \"title\" and \"evidence\" (a list of texts) may be left out, with \"triplets\" as [[sentence, [[head, relation, tail], …]], …] where no extractor runs",
-        path.display()
-    )]
-    Line {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        source: serde_json::Error,
-    },
-    /// Two lines give different triplets for one sentence.
-    #[error("{}:{line}: other triplets were given before for the sentence {sentence:?}", path.display())]
-    Conflict {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-        /// The sentence.
-        sentence: String,
-    },
-    /// Some lines give triplets, and some do not.
-    #[error("{}:{line}: this line has no \"triplets\", others have; give them in every line or in none", path.display())]
-    Mixed {
-        /// Which file.
-        path: PathBuf,
-        /// The first line without them, counted from 1.
-        line: usize,
-    },
-    /// The file has no line.
-    #[error("{} holds no completion", path.display())]
-    Empty {
-        /// Which file.
-        path: PathBuf,
-    },
-    /// No triplets for a sentence that needs them.
-    #[error(
-        "no triplets are given for the sentence {sentence:?}; where it states no fact, give [{sentence:?}, []]"
-    )]
-    NotGiven {
-        /// The sentence.
-        sentence: String,
-    },
+    /// The file cannot be used; the message says where and why.
+    #[error("{0}")]
+    Invalid(String),
 }
+
+/// Form of a line.
+const FORM: &str = r#"a line is {"question", "answers", "title", "evidence", "completion"}, where "title" and "evidence" (a list of texts) may be left out, with "triplets" as [[sentence, [[head, relation, tail], …]], …] where no extractor runs"#;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -130,17 +91,18 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
         if text.trim().is_empty() {
             continue;
         }
-        let at =
-            |source| CompletionsError::Line { path: path.to_owned(), line: number + 1, source };
+        let place = format!("{}:{}", path.display(), number + 1);
+        let at = |problem: serde_json::Error| {
+            CompletionsError::Invalid(format!("{place}: {problem}; {FORM}"))
+        };
         let line: Line = serde_json::from_str(&text).map_err(at)?;
         if line.triplets.is_none() {
             without.get_or_insert(number + 1);
         }
         for (sentence, triplets) in line.triplets.into_iter().flatten() {
-            given.add(sentence, triplets).map_err(|sentence| CompletionsError::Conflict {
-                path: path.to_owned(),
-                line: number + 1,
-                sentence,
+            given.add(sentence, triplets).map_err(|sentence| {
+                let problem = "other triplets were given before for the sentence";
+                CompletionsError::Invalid(format!("{place}: {problem} {sentence:?}"))
             })?;
         }
         let golds =
@@ -157,12 +119,17 @@ pub fn read_completions(path: &Path) -> Result<Completions, CompletionsError> {
         });
     }
     if completions.rollouts.is_empty() {
-        return Err(CompletionsError::Empty { path: path.to_owned() });
+        let problem = format!("{} holds no completion", path.display());
+        return Err(CompletionsError::Invalid(problem));
     }
     match without {
         None => completions.triplets = Some(given),
         Some(line) if !given.0.is_empty() => {
-            return Err(CompletionsError::Mixed { path: path.to_owned(), line });
+            return Err(CompletionsError::Invalid(format!(
+                "{}:{line}: this line has no \"triplets\", others have; give them in every line or \
+                 in none",
+                path.display()
+            )));
         }
         Some(_) => {}
     }
@@ -190,7 +157,11 @@ impl Extractor for GivenTriplets {
         let given = |sentence: &&str| {
             let known = self.0.get(*sentence).cloned();
             known.ok_or_else(|| {
-                CompletionsError::NotGiven { sentence: (*sentence).to_owned() }.into()
+                format!(
+                    "no triplets are given for the sentence {sentence:?}; where it states no fact, \
+                     give [{sentence:?}, []]"
+                )
+                .into()
             })
         };
         sentences.iter().map(given).collect()
@@ -207,6 +178,11 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(text.as_bytes()).unwrap();
         read_completions(file.path())
+    }
+
+    fn refusal(text: &str) -> String {
+        let Err(error) = read(text) else { panic!("it is refused") };
+        error.to_string()
     }
 
     #[test]
@@ -247,7 +223,7 @@ mod tests {
 
     #[test]
     fn an_empty_file_is_no_result() {
-        assert!(matches!(read("\n"), Err(CompletionsError::Empty { .. })));
+        assert!(refusal("\n").ends_with("holds no completion"));
     }
 
     #[test]
@@ -263,8 +239,8 @@ mod tests {
             "without them every completion would be graded wrong: {error}"
         );
         let twice = r#"{"completion": "x", "answers": "z", "triplets": [["S.", []], ["S.", [["A", "r", "B"]]]]}"#;
-        assert!(matches!(read(twice), Err(CompletionsError::Conflict { .. })));
+        assert!(refusal(twice).contains("other triplets were given before"));
         let mixed = "{\"completion\": \"x\", \"answers\": \"z\", \"triplets\": [[\"S.\", []]]}\n{\"completion\": \"S.\", \"answers\": \"z\"}\n";
-        assert!(matches!(read(mixed), Err(CompletionsError::Mixed { line: 2, .. })));
+        assert!(refusal(mixed).contains(":2: this line has no \"triplets\""));
     }
 }

@@ -1,6 +1,6 @@
 //! Two policies on the same questions: is the difference more than chance?
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use corver_core::Label;
 use rand::{Rng, SeedableRng};
@@ -23,42 +23,9 @@ pub enum DiffError {
     /// The answers cannot be read.
     #[error(transparent)]
     Graded(#[from] GradedError),
-    /// The questions differ.
-    #[error(
-        "line {line} answers {first:?} in the first file and {second:?} in the second; only answers to the same questions compare"
-    )]
-    OtherQuestion {
-        /// Counted from 1.
-        line: usize,
-        /// Its question in the first file.
-        first: String,
-        /// Its question in the second file.
-        second: String,
-    },
-    /// One file has more lines.
-    #[error(
-        "the first file has {first} answers, the second {second}; only answers to the same questions compare"
-    )]
-    OtherLength {
-        /// Lines of the first file.
-        first: usize,
-        /// Lines of the second file.
-        second: usize,
-    },
-    /// A file has several answers to a question.
-    #[error(
-        "{}:{line}: the answers are drawn ones, several to a question; `eval` without --samples writes what compares",
-        path.display()
-    )]
-    Drawn {
-        /// Which file.
-        path: PathBuf,
-        /// Counted from 1.
-        line: usize,
-    },
-    /// The files have no line.
-    #[error("there are no answers to compare")]
-    Empty,
+    /// The answers do not compare; the message says why.
+    #[error("{0}")]
+    NotComparable(String),
 }
 
 /// What a comparison needs of a [`super::GradedAnswer`].
@@ -81,7 +48,12 @@ pub struct Answer {
 pub fn read_answers(path: &Path) -> Result<Vec<Answer>, DiffError> {
     let answers: Vec<Answer> = read_graded(path)?;
     match answers.iter().position(|answer| answer.sample.is_some()) {
-        Some(drawn) => Err(DiffError::Drawn { path: path.to_owned(), line: drawn + 1 }),
+        Some(drawn) => Err(DiffError::NotComparable(format!(
+            "{}:{}: the answers are drawn ones, several to a question; `eval` without --samples writes \
+             what compares",
+            path.display(),
+            drawn + 1
+        ))),
         None => Ok(answers),
     }
 }
@@ -199,13 +171,21 @@ pub fn diff(first: &[Answer], second: &[Answer], seed: u64) -> Result<Diff, Diff
         first.iter().zip(second).position(|(first, second)| first.question != second.question);
     if let Some(n) = other {
         let [first, second] = [first, second].map(|answers| answers[n].question.clone());
-        return Err(DiffError::OtherQuestion { line: n + 1, first, second });
+        return Err(DiffError::NotComparable(format!(
+            "line {} answers {first:?} in the first file and {second:?} in the second; only answers to \
+             the same questions compare",
+            n + 1
+        )));
     }
     if first.len() != second.len() {
-        return Err(DiffError::OtherLength { first: first.len(), second: second.len() });
+        return Err(DiffError::NotComparable(format!(
+            "the first file has {} answers, the second {}; only answers to the same questions compare",
+            first.len(),
+            second.len()
+        )));
     }
     if first.is_empty() {
-        return Err(DiffError::Empty);
+        return Err(DiffError::NotComparable("there are no answers to compare".to_owned()));
     }
     let pairs: Vec<[Label; 2]> =
         first.iter().zip(second).map(|(first, second)| [first.grade, second.grade]).collect();
@@ -418,11 +398,10 @@ mod tests {
         let two = answers(&[Good, Bad]);
         let mut other = two.clone();
         other[1].question = "?".into();
-        assert!(matches!(diff(&two, &other, 1), Err(DiffError::OtherQuestion { line: 2, .. })));
-        assert!(matches!(
-            diff(&two, &two[..1], 1),
-            Err(DiffError::OtherLength { first: 2, second: 1 })
-        ));
-        assert!(matches!(diff(&[], &[], 1), Err(DiffError::Empty)));
+        let refusal = |first, second| diff(first, second, 1).unwrap_err().to_string();
+        assert!(refusal(&two, &other).starts_with("line 2 answers"));
+        let shorter = refusal(&two, &two[..1]);
+        assert!(shorter.starts_with("the first file has 2 answers, the second 1"), "{shorter}");
+        assert_eq!(refusal(&[], &[]), "there are no answers to compare");
     }
 }

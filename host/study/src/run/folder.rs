@@ -36,44 +36,15 @@ pub enum RunDirError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A file is in the way.
-    #[error("{} is a file; a run needs a folder of its own", path.display())]
-    NotAFolder {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The folder holds something already.
-    #[error("{} is not empty; resume that run with --resume, or choose another folder with --out", path.display())]
-    NotEmpty {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// Another process is working on the run.
-    #[error("another corver-host is working on the run in {}", path.display())]
-    InUse {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// There is no run to resume.
-    #[error("{} holds no run to resume: it has no manifest.json", path.display())]
-    NoRun {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The run has ended.
-    #[error("the run in {} has finished its {steps} steps; --steps with a larger number extends it", path.display())]
-    Finished {
-        /// The folder.
-        path: PathBuf,
-        /// Those behind it.
-        steps: usize,
-    },
+    /// The folder cannot take the run; the message says what to do.
+    #[error("{0}")]
+    Unusable(String),
     /// A file of the run cannot be understood.
     #[error("{} is damaged: {source}", path.display())]
     Damaged {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// Where it breaks.
+        /// Error of the parser.
         source: serde_json::Error,
     },
     /// What decides the run has changed since it began.
@@ -108,7 +79,10 @@ impl RunManifest {
     pub fn check(&self, path: &Path, free: &[&str]) -> Result<(), RunDirError> {
         let recorded_at = path.join(MANIFEST);
         if !recorded_at.is_file() {
-            return Err(RunDirError::NoRun { path: path.to_owned() });
+            return Err(RunDirError::Unusable(format!(
+                "{} holds no run to resume: it has no {MANIFEST}",
+                path.display()
+            )));
         }
         let text = fs::read(&recorded_at).map_err(io("read", &recorded_at))?;
         let recorded: Self = serde_json::from_slice(&text)
@@ -160,7 +134,10 @@ impl RunDir {
     /// Where the folder holds something or cannot be written.
     pub fn create(path: &Path, config: &str, manifest: &RunManifest) -> Result<Self, RunDirError> {
         if path.is_file() {
-            return Err(RunDirError::NotAFolder { path: path.to_owned() });
+            return Err(RunDirError::Unusable(format!(
+                "{} is a file; a run needs a folder of its own",
+                path.display()
+            )));
         }
         fs::create_dir_all(path).map_err(io("create the run folder", path))?;
         let run = Self::lock(path)?;
@@ -171,7 +148,11 @@ impl RunDir {
                 || name.as_encoded_bytes().starts_with(UNFINISHED.as_bytes())
         };
         if entries.flatten().any(|entry| !is_ours(&entry.file_name())) {
-            return Err(RunDirError::NotEmpty { path: path.to_owned() });
+            return Err(RunDirError::Unusable(format!(
+                "{} is not empty; resume that run with --resume, or choose another folder with \
+                 --out",
+                path.display()
+            )));
         }
         run.write(CONFIG, config.as_bytes())?;
         run.write_json(MANIFEST, manifest)?;
@@ -195,7 +176,11 @@ impl RunDir {
     pub fn go_on(&self, config: &str, steps_done: usize, steps: usize) -> Result<(), RunDirError> {
         let has_finished = self.path.join(SUMMARY).exists();
         if steps < steps_done || (has_finished && steps == steps_done) {
-            return Err(RunDirError::Finished { path: self.path.clone(), steps: steps_done });
+            return Err(RunDirError::Unusable(format!(
+                "the run in {} has finished its {steps_done} steps; --steps with a larger number \
+                 extends it",
+                self.path.display()
+            )));
         }
         self.reopen(config)
     }
@@ -223,7 +208,10 @@ impl RunDir {
             File::options().create(true).append(true).open(&name).map_err(io("open", &name))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(fs::TryLockError::WouldBlock) => Err(RunDirError::InUse { path: path.to_owned() }),
+            Err(fs::TryLockError::WouldBlock) => Err(RunDirError::Unusable(format!(
+                "another corver-host is working on the run in {}",
+                path.display()
+            ))),
             Err(fs::TryLockError::Error(source)) => Err(io("lock", &name)(source)),
         }
     }
@@ -422,10 +410,8 @@ mod tests {
     fn two_processes_do_not_share_a_run() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::create(folder.path(), "", &manifest("a")).unwrap();
-        assert!(matches!(
-            RunDir::resume(folder.path(), &manifest("a")),
-            Err(RunDirError::InUse { .. })
-        ));
+        let refused = RunDir::resume(folder.path(), &manifest("a")).unwrap_err().to_string();
+        assert!(refused.contains("is working on the run"), "{refused}");
         drop(run);
         RunDir::resume(folder.path(), &manifest("a")).unwrap();
     }
@@ -440,10 +426,8 @@ mod tests {
     fn a_folder_with_content_is_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
-        assert!(matches!(
-            RunDir::create(folder.path(), "", &manifest("a")),
-            Err(RunDirError::NotEmpty { .. })
-        ));
+        let refused = RunDir::create(folder.path(), "", &manifest("a")).unwrap_err().to_string();
+        assert!(refused.contains("is not empty"), "{refused}");
     }
 
     #[test]
@@ -456,26 +440,23 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "whole");
         fs::remove_file(folder.path().join(MANIFEST)).unwrap();
         fs::write(folder.path().join("notes.txt"), "mine").unwrap();
-        assert!(matches!(
-            RunDir::create(folder.path(), "", &manifest("a")),
-            Err(RunDirError::NotEmpty { .. })
-        ));
+        let refused = RunDir::create(folder.path(), "", &manifest("a")).unwrap_err().to_string();
+        assert!(refused.contains("is not empty"), "{refused}");
     }
 
     #[test]
     fn a_run_resumes_only_with_what_it_began_with() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(
-            RunDir::resume(folder.path(), &manifest("a")),
-            Err(RunDirError::NoRun { .. })
-        ));
+        let refused = RunDir::resume(folder.path(), &manifest("a")).unwrap_err().to_string();
+        assert!(refused.contains("holds no run to resume"), "{refused}");
         drop(RunDir::create(folder.path(), "", &manifest("a")).unwrap());
         let run = RunDir::resume(folder.path(), &manifest("a")).unwrap();
         let error = RunDir::resume(folder.path(), &manifest("b")).unwrap_err();
         assert!(error.to_string().contains("another plugin"), "{error}");
         run.finish(&json!({})).unwrap();
 
-        assert!(matches!(run.go_on("", 4, 4), Err(RunDirError::Finished { steps: 4, .. })));
+        let refused = run.go_on("", 4, 4).unwrap_err().to_string();
+        assert!(refused.contains("has finished its 4 steps"), "{refused}");
         run.go_on("longer", 4, 6).unwrap();
         assert!(!folder.path().join(SUMMARY).exists());
         assert_eq!(fs::read_to_string(folder.path().join(CONFIG)).unwrap(), "longer");
