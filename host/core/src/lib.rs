@@ -28,6 +28,7 @@ pub mod rollout;
 pub mod score;
 pub mod sentence;
 pub mod stage;
+pub mod stats;
 pub mod step;
 pub mod template;
 pub mod text;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use corver_core::Trace;
 use corver_settings::{GraderSection, Plugin, Settings};
 use corver_study::eval::Evaluation;
-use corver_study::run::folder::{CONFIG, MANIFEST, METRICS, SUMMARY, TRACES};
+use corver_study::run::folder::{CONFIG, MANIFEST, METRICS_LOG, SUMMARY, TRACES};
 use corver_study::run::{RewardNames, RunManifest, Summary};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -78,7 +78,7 @@ impl Run {
             ReportError::Damaged(format!("{} is damaged: {error}", path.join(CONFIG).display()))
         })?;
         let mut metrics = Vec::new();
-        for_each_line(&path.join(METRICS), |line| {
+        for_each_line(&path.join(METRICS_LOG), |line| {
             metrics.push(line.parse()?);
             Ok(ControlFlow::Continue(()))
         })?;
@@ -269,7 +269,7 @@ mod tests {
         for (name, text, place) in [
             (CONFIG, "run = 7", "config.toml is damaged"),
             (MANIFEST, "{", "manifest.json is damaged"),
-            (METRICS, "{}\n{\n", "metrics.jsonl:2 is damaged"),
+            (METRICS_LOG, "{}\n{\n", "metrics.jsonl:2 is damaged"),
             (TRACES, "{}\n", "traces.jsonl:1 is damaged"),
         ] {
             let told = told(name, text);

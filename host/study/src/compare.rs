@@ -1,9 +1,9 @@
 //! The same training in several arms, each with the same seeds: does an arm differ from the first
 //! by more than the seeds do?
 
+use corver_core::stats::{mean, unbiased_std};
 use serde::Serialize;
 use statrs::distribution::{ContinuousCDF, StudentsT};
-use statrs::statistics::Statistics;
 
 use crate::eval::Direction::Down;
 use crate::eval::Unit::{Count, Money, Number, Seconds};
@@ -68,7 +68,8 @@ impl Spread {
     /// Returns the spread of `values`, with their difference from those of the first arm.
     #[must_use]
     pub fn of(figure: &'static str, values: Vec<f64>, first: Option<&[f64]>) -> Self {
-        let (mean, deviation) = mean_and_deviation(&values);
+        let mean = mean(&values);
+        let deviation = unbiased_std(&values);
         let difference = first.map(|first| PairedDifference::of(first, &values));
         Self { figure, values, mean, deviation, difference }
     }
@@ -87,7 +88,8 @@ impl PairedDifference {
     fn of(first: &[f64], other: &[f64]) -> Self {
         let differences: Vec<f64> =
             other.iter().zip(first).map(|(other, first)| other - first).collect();
-        let (mean, deviation) = mean_and_deviation(&differences);
+        let mean = mean(&differences);
+        let deviation = unbiased_std(&differences);
         let seeds = differences.len() as f64;
         let interval = (differences.len() > 1).then(|| {
             let t = StudentsT::new(0.0, 1.0, seeds - 1.0)
@@ -140,7 +142,9 @@ pub fn compare(names: &[String], summaries: &[Vec<Summary>], a1: Option<usize>) 
         summaries.iter().all(|arm| arm.len() == summaries[0].len()),
         "every arm has the same seeds"
     );
-    let seconds = |arm: &[Summary]| arm.iter().map(|summary| summary.seconds_per_step).mean();
+    let seconds = |arm: &[Summary]| {
+        mean(&arm.iter().map(|summary| summary.seconds_per_step).collect::<Vec<_>>())
+    };
     let mut arms = Vec::new();
     for (name, runs) in names.iter().zip(summaries) {
         let first = (!arms.is_empty()).then_some(summaries[0].as_slice());
@@ -174,11 +178,6 @@ fn spreads<T>(
         }
     }
     spreads
-}
-
-/// Returns the mean and the standard deviation of a sample; that of one value is 0.
-fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
-    (values.mean(), if values.len() > 1 { values.std_dev() } else { 0.0 })
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@
 
 use crate::{AdvantageSettings, ScaleRewards};
 
-use super::{Baseline, mean, unbiased_std};
+use super::Baseline;
+use crate::stats::{mean, unbiased_std};
 
 const EPSILON: f64 = 1e-4;
 

@@ -20,6 +20,7 @@ mod signs;
 
 use serde::Serialize;
 
+use crate::stats::{mean, unbiased_std};
 use crate::{AdvantageSettings, PartError, ScaleRewards, ScoredCompletion};
 
 pub use gae::{GaeSettings, gae, whiten};
@@ -251,21 +252,6 @@ fn subtract_baselines(completions: &[ScoredCompletion], baselines: &[Baseline]) 
 /// Returns R_k of each completion.
 fn mean_returns(completions: &[ScoredCompletion]) -> Vec<f64> {
     completions.iter().map(|completion| mean(&completion.returns)).collect()
-}
-
-/// 0 for no values.
-fn mean(values: &[f64]) -> f64 {
-    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
-}
-
-/// The n − 1 estimator; 0 where there are fewer than two values.
-fn unbiased_std(values: &[f64]) -> f64 {
-    if values.len() < 2 {
-        return 0.0;
-    }
-    let centre = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - centre).powi(2)).sum();
-    (squares / (values.len() - 1) as f64).sqrt()
 }
 
 #[cfg(test)]

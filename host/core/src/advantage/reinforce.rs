@@ -8,7 +8,8 @@
 //! completions of a step that bias is far below the noise. Nothing is divided by a spread: an easy
 //! question and a hard one keep their distance.
 
-use super::{Baseline, mean, unbiased_std};
+use super::Baseline;
+use crate::stats::{mean, unbiased_std};
 
 /// Returns one baseline per completion. The spread is its group's, for the logs.
 pub(super) fn baselines(mean_returns: &[f64], num_generations: usize) -> Vec<Baseline> {

@@ -7,7 +7,8 @@
 //! The baseline knows nothing of the completion itself, so it has no bias. Nothing is divided by a
 //! spread.
 
-use super::{Baseline, unbiased_std};
+use super::Baseline;
+use crate::stats::unbiased_std;
 
 /// Returns one baseline per completion; one that is alone in its group is its own. The spread is the
 /// group's, for the logs.

@@ -120,11 +120,11 @@ pub const MANIFEST: &str = "manifest.json";
 /// What came out of a run, in its folder when it has finished.
 pub const SUMMARY: &str = "summary.json";
 /// One line per step: see [`super::metrics::METRICS`].
-pub const METRICS: &str = "metrics.jsonl";
+pub const METRICS_LOG: &str = "metrics.jsonl";
 /// One line per completion: its step, and a [`corver_core::Trace`].
 pub const TRACES: &str = "traces.jsonl";
 const LOCK: &str = ".lock";
-const LOGS: [&str; 2] = [METRICS, TRACES];
+const LOGS: [&str; 2] = [METRICS_LOG, TRACES];
 
 impl RunDir {
     /// Starts a run in a new or empty folder. The manifest begins a run: what a start that was
@@ -283,7 +283,7 @@ impl RunDir {
     /// # Errors
     /// Where a file cannot be written.
     pub fn append_metrics(&self, metrics: &Map<String, Value>) -> Result<(), RunDirError> {
-        self.append(METRICS, [metrics])?;
+        self.append(METRICS_LOG, [metrics])?;
         let path = self.path.join(events::EVENTS);
         let file = File::options().create(true).append(true).open(&path).map_err(io("open", &path));
         file?.write_all(&events::of_step(metrics)).map_err(io("write", &path))

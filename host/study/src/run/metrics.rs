@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use corver_core::stats::{mean, unbiased_std};
 use corver_core::{Channel, SentenceTrace, StepReport, Tally, Trace, UpdateReport, Usage, Verdict};
 use serde_json::{Map, Value, json};
 
@@ -55,9 +56,9 @@ pub const METRICS: &[Metric] = &[
         .means("questions without any spread: these teach nothing"),
     metric("rewards/judge/mean", "", |s| Some(mean(&s.of_completions(judge)?)))
         .means("mean and standard deviation of each channel; several rules have one each"),
-    metric("rewards/judge/std", "", |s| Some(std(&s.of_completions(judge)?))),
+    metric("rewards/judge/std", "", |s| Some(unbiased_std(&s.of_completions(judge)?))),
     metric("rewards/format/mean", "", |s| Some(mean(&s.of_completions(format)?))),
-    metric("rewards/format/std", "", |s| Some(std(&s.of_completions(format)?))),
+    metric("rewards/format/std", "", |s| Some(unbiased_std(&s.of_completions(format)?))),
     metric(RULE_MEAN, "", |_| None),
     metric(RULE_STD, "", |_| None),
     metric("completions/mean_length", "tokens", |s| Some(mean(&s.lengths()?)))
@@ -202,7 +203,7 @@ pub fn step_metrics(step: &Step<'_>) -> Map<String, Value> {
     }
     for (rule, rewards) in step.rules() {
         metrics.insert(RULE_MEAN.replace("RULE", rule), json!(mean(&rewards)));
-        metrics.insert(RULE_STD.replace("RULE", rule), json!(std(&rewards)));
+        metrics.insert(RULE_STD.replace("RULE", rule), json!(unbiased_std(&rewards)));
     }
     metrics
 }
@@ -283,18 +284,6 @@ fn used(tally: Tally) -> Option<Tally> {
 /// Returns the share of `all` for which `is` holds; 0 of none.
 fn share<T>(all: &[T], is: fn(&T) -> bool) -> f64 {
     mean(&all.iter().map(|one| f64::from(is(one))).collect::<Vec<_>>())
-}
-
-/// Returns the mean; 0 of nothing.
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
-/// Returns the n − 1 standard deviation; 0 of fewer than two.
-fn std(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    if values.len() < 2 { 0.0 } else { (squares / (values.len() - 1) as f64).sqrt() }
 }
 
 /// Returns the smallest value; 0 of nothing.

@@ -14,7 +14,7 @@ use crate::data::Curriculum;
 
 use super::cost::{Asked, Prices};
 use super::data_order::{questions_of_step, seed_of_step};
-use super::folder::{METRICS, RunDir, RunDirError, TRACES};
+use super::folder::{METRICS_LOG, RunDir, RunDirError, TRACES};
 use super::metrics::{Step, step_metrics};
 use super::warnings::Warnings;
 use crate::eval::{EvaluateError, EvaluatePlan, Evaluation, GradedAnswer, Truth, evaluate};
@@ -410,7 +410,7 @@ struct StepLog {
 impl StepLog {
     fn read(run: &RunDir) -> Result<Self, TrainError> {
         let mut log = Self::default();
-        for metrics in run.read_lines::<Map<String, Value>>(METRICS)? {
+        for metrics in run.read_lines::<Map<String, Value>>(METRICS_LOG)? {
             log.num_tokens =
                 metrics.get("num_tokens").and_then(Value::as_f64).unwrap_or(0.0) as u64;
             log.add(&metrics);

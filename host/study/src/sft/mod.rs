@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::run::data_order::questions_of_step;
-use crate::run::folder::METRICS;
+use crate::run::folder::METRICS_LOG;
 use crate::run::metrics::{Step, step_metrics};
 use crate::run::{RunDir, RunDirError};
 
@@ -124,7 +124,7 @@ pub fn sft(
             return Err(SftError::Stopped { step: number + 1 });
         }
     }
-    let log: Vec<Map<String, Value>> = run.read_lines(METRICS)?;
+    let log: Vec<Map<String, Value>> = run.read_lines(METRICS_LOG)?;
     let of = |step: Option<&Map<String, Value>>, name| {
         step.and_then(|step| step.get(name)?.as_f64()).unwrap_or(0.0)
     };
