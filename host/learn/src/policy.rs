@@ -208,7 +208,8 @@ impl Policy {
     }
 
     /// Returns the rollouts of `questions`, and hands them over as [`Sampler::sample`] says: on a GPU
-    /// while others are drawn, on the CPU at the end, since whoever takes them would take its time.
+    /// while others are drawn; on the CPU at the end, because extraction would compete with sampling
+    /// for the cores.
     fn draw(
         &mut self,
         questions: &[Question],

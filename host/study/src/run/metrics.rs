@@ -154,9 +154,9 @@ pub const METRICS: &[Metric] = &[
         .means("tokens to the chat model, and of its replies; once for each prompt of a run"),
     metric("verify/completion_tokens", "tokens", |s| Some(s.usage()?.completion_tokens as f64)),
     metric("seconds/rollout", "seconds", |s| Some(s.report?.seconds.rollout)).means(
-        "duration of the stages; `reward` holds the six before it. On a GPU `extract` runs beside \
-         the rollout, and `prepare` (the base model's log-probabilities) beside the rest of the \
-         reward",
+        "duration of the stages; `reward` holds the six before it. On a GPU, and with an engine, \
+         extraction begins during the rollout, and `extract` is the time after it; `prepare` (the \
+         base model's log-probabilities) runs beside the rest of the reward",
     ),
     metric("seconds/extract", "seconds", |s| Some(s.report?.seconds.extract)),
     metric("seconds/count", "seconds", |s| Some(s.report?.asked.count.seconds)),
@@ -213,8 +213,8 @@ impl<'a> Step<'a> {
         Some(self.report?.completions.iter().map(|one| value(&one.trace)).collect())
     }
 
-    /// Returns the reward of every sentence, and what each rule of a blend paid it before the
-    /// weights, by the rule's name.
+    /// Returns the reward of every sentence by the run's rule, and by each rule of a blend before the
+    /// weights.
     fn rules(&self) -> BTreeMap<&'a str, Vec<f64>> {
         let sentences = self.sentences().unwrap_or_default();
         let names: BTreeSet<&str> = sentences
