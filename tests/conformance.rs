@@ -9,7 +9,8 @@ use std::path::Path;
 
 use corver_core::compat::spans_of_pieces;
 use corver_core::returns::{SentenceReward, token_returns};
-use corver_core::sentence::{align, split};
+use corver_core::sentence::align;
+use corver_core::split::split;
 use corver_core::{
     AdvantageSettings, Alignment, Compatibility, CorpusSize, Count, Counter, Estimator, Extractor,
     Grade, Graders, Granularity, PartError, Query, Question, ResponseGrades, RewardSettings,

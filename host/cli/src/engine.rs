@@ -11,12 +11,12 @@ use corver_core::{
 };
 use corver_engine::{AdapterPlace, Engine, EngineSettings, Kind, ModelShape};
 use corver_http::Token;
-use corver_pretrained::{ChatTokenizer, Dialogue, ModelConfig};
+use corver_pretrained::{Dialogue, ModelConfig};
 use corver_reward::config::{EngineConfig, PolicyConfig};
-use corver_reward::parts;
 use corver_settings::{EngineKind, EngineSection, Settings};
 
 use crate::policy::{self, Policy};
+use crate::tokenizer::load_tokenizer;
 
 /// Finds the engine of the settings; `model` is the folder of the model that it serves.
 pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<Option<Engine>> {
@@ -37,17 +37,9 @@ pub fn open(settings: &Settings, policy: &PolicyConfig, model: &Path) -> Result<
     let of_model = || format!("reading the model {}", model.display());
     let ModelConfig { vocab_size, max_positions, .. } =
         ModelConfig::read(&model.join("config.json")).with_context(of_model)?;
-    let dialogue = Dialogue::new(tokenizer(settings, model).with_context(of_model)?);
+    let dialogue = Dialogue::new(load_tokenizer(settings, model).with_context(of_model)?);
     let dialogue = dialogue.with_compatibility(settings.reward.compatibility);
     Ok(Some(Engine::open(&engine, dialogue, ModelShape { vocab_size, max_positions })?))
-}
-
-/// The tokenizer of the policy's model, with the chat template's switches and the stop texts of the
-/// settings.
-pub fn tokenizer(settings: &Settings, model: &Path) -> Result<ChatTokenizer> {
-    let tokenizer =
-        ChatTokenizer::load_with_child(model, parts::renderer()?, settings.policy.chat.clone())?;
-    Ok(tokenizer.with_stop_texts(settings.policy.stop.clone())?)
 }
 
 /// Where adapters are written for the server: `otherwise` where no setting names a folder.

@@ -12,6 +12,7 @@
 mod args;
 mod command;
 mod engine;
+mod index_folder;
 mod interrupt;
 mod output;
 #[cfg_attr(not(feature = "torch"), path = "no_policy.rs")]
@@ -20,7 +21,9 @@ mod questions;
 mod recording;
 mod resumed;
 mod scoring;
+mod server;
 mod settings;
+mod tokenizer;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;

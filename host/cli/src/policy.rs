@@ -9,7 +9,7 @@ use corver_learn::{Load, Model};
 use corver_reward::config::PolicyConfig;
 use corver_settings::Settings;
 
-use crate::engine;
+use crate::tokenizer::load_tokenizer;
 
 pub use corver_learn::{MemoryPlan, Policy};
 
@@ -76,7 +76,7 @@ pub fn load_policy(settings: &Settings, model: &Path, adapter: Option<&Path>) ->
         corver_learn::set_num_threads(threads);
     }
     let of_policy = || format!("loading the policy {}", model.display());
-    let tokenizer = engine::tokenizer(settings, model).with_context(of_policy)?;
+    let tokenizer = load_tokenizer(settings, model).with_context(of_policy)?;
     let mut weights =
         Model::load(model, settings.policy.precision, device).with_context(of_policy)?;
     if let Some(adapter) = adapter {

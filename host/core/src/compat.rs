@@ -3,9 +3,8 @@
 
 use std::ops::Range;
 
-use crate::response::{MIN_REASONING, answer_block};
 use crate::sentence::{Section, Sentence, Split, split_sentences};
-use crate::template::{ANSWER, THINK, Tags};
+use crate::template::{ANSWER, MIN_REASONING, THINK, Tags, answer_block};
 use crate::text::{CharOffsets, is_space, strip};
 
 /// A refusal that only the training judge knows: with a typographic apostrophe.

@@ -27,6 +27,7 @@ pub mod returns;
 pub mod rollout;
 pub mod score;
 pub mod sentence;
+pub mod split;
 pub mod stage;
 pub mod stats;
 pub mod step;

@@ -4,12 +4,10 @@
 use serde::{Deserialize, Serialize};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::template::{ANSWER, THINK};
+use crate::template::{ANSWER, MIN_REASONING, THINK, answer_block};
 use crate::text::{is_space, strip, words};
 use crate::{Compatibility, Completion, Exchange, Lookup, PartError, Verifier, Verifiers, compat};
 
-/// Characters of reasoning below which the format is not kept.
-pub const MIN_REASONING: usize = 30;
 
 /// The paper's refusals, in lower case (App. A.2, “NA detection”).
 const REFUSALS: [&str; 2] = ["i don't know", "i do not know"];
@@ -261,14 +259,6 @@ impl AnswerRule {
             || REFUSALS.contains(&spoken)
             || (self == Self::PublishedTraining && spoken == compat::TRAINING_REFUSAL)
     }
-}
-
-/// Returns the text behind the first `<answer>`, up to `</answer>` or the end, trimmed; `None`
-/// where there is no such tag.
-#[must_use]
-pub fn answer_block(completion: &str) -> Option<&str> {
-    let (_, rest) = completion.split_once(ANSWER.open)?;
-    Some(strip(rest.split(ANSWER.close).next().unwrap_or(rest)))
 }
 
 /// NOT_ATTEMPTED where nothing is left of `answer` after normalising; otherwise GOOD if it equals,

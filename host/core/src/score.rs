@@ -5,7 +5,8 @@ use tracing::info_span;
 use crate::returns::{
     advantage_signs, response_return, sentence_rewards, token_returns, token_rewards,
 };
-use crate::sentence::{Split, align, split};
+use crate::sentence::{Split, align};
+use crate::split::split;
 use crate::stage::{Stage, StageSeconds, StageTimer, StepError};
 use crate::trace::SentenceTrace;
 use crate::triplet::ExtractionBatch;

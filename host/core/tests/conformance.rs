@@ -7,7 +7,8 @@ use corver_core::advantage::normalize;
 use corver_core::compat::spans_of_pieces;
 use corver_core::response::{self, AnswerRule, format_reward};
 use corver_core::returns::{SentenceReward, token_returns};
-use corver_core::sentence::{align, split, split_sentences};
+use corver_core::sentence::{align, split_sentences};
+use corver_core::split::split;
 use corver_core::{
     AdvantageSettings, Alignment, Compatibility, Estimator, Grade, Granularity, Label,
     ResponseGrades, RewardSettings, ScaleRewards, ScoredCompletion, SentenceMean, question,

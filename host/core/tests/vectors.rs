@@ -9,7 +9,8 @@ use std::ops::Range;
 use corver_core::advantage::normalize;
 use corver_core::response::{self, AnswerRule, format_reward};
 use corver_core::returns::{SentenceReward, token_returns};
-use corver_core::sentence::{align, split, split_sentences};
+use corver_core::sentence::{align, split_sentences};
+use corver_core::split::split;
 use corver_core::triplet::{Element, Triplet, read_reply, triplets_from_reply};
 use corver_core::{
     AdvantageSettings, Alignment, Compatibility, Grade, Granularity, Label, ResponseGrades,

@@ -4,7 +4,8 @@
 
 use corver_core::Compatibility;
 use corver_core::compat::spans_of_pieces;
-use corver_core::sentence::{align, split};
+use corver_core::sentence::align;
+use corver_core::split::split;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (&str, &[u8])| {

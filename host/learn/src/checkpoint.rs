@@ -29,8 +29,6 @@ use crate::policy::Policy;
 const FORMAT: u32 = 1;
 const PREFIX: &str = "step-";
 const CRITIC: &str = "critic.safetensors";
-/// A folder with this file is a checkpoint.
-pub(crate) const STATE: &str = "state.json";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,7 +66,7 @@ impl Policy {
             }
             let state = State { format: FORMAT, steps, settings: *self.settings() };
             let state = serde_json::to_string_pretty(&state).expect("numbers and names serialise");
-            files::write_whole(&temporary.join(STATE), state.as_bytes())?;
+            files::write_whole(&temporary.join(files::CHECKPOINT_STATE), state.as_bytes())?;
             files::write_checksums(temporary)
         })?;
         let mut all = checkpoints(root)?;
@@ -86,7 +84,7 @@ impl Policy {
     /// checkpoint's, the length of the run aside; the policy is then as before.
     pub fn resume(&mut self, checkpoint: &Path) -> Result<()> {
         files::verify_checksums(checkpoint)?;
-        let path = checkpoint.join(STATE);
+        let path = checkpoint.join(files::CHECKPOINT_STATE);
         let text = std::fs::read_to_string(&path).map_err(PretrainedError::io("read", &path))?;
         let state: State = serde_json::from_str(&text)
             .map_err(|error| PretrainedError::malformed(&path, "a checkpoint's state", error))?;

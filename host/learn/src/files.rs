@@ -10,6 +10,9 @@ use tch::{Device, Kind, Tensor};
 
 use crate::error::{LearnError, Result};
 
+/// State of the optimiser. A folder with this file is a checkpoint.
+pub(crate) const CHECKPOINT_STATE: &str = "state.json";
+
 /// Writes `bytes` under a temporary name, syncs, and renames: readers see the old file or the new
 /// one.
 pub(crate) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {

@@ -8,19 +8,10 @@
 //! its completion.
 
 use corver_core::{Demonstration, LearnSettings, LossSettings, LossType, Rollout, UpdateReport};
-use tch::Tensor;
 
 use crate::error::Result;
 use crate::policy::Policy;
 use crate::update::{Objective, Row, prepare};
-
-/// L of the `[n]` log-probabilities of a batch's completion tokens; `weights` `[n]` are 1/N.
-///
-/// # Errors
-/// Where the tensors' shapes do not fit.
-pub fn imitation_loss(log_probs: &Tensor, weights: &Tensor) -> Result<Tensor> {
-    Ok(log_probs.f_mul(weights)?.f_sum(log_probs.f_kind()?)?.f_neg()?)
-}
 
 impl Policy {
     /// Tokens of each demonstration, prompt and completion together.

@@ -135,7 +135,7 @@ pub(crate) struct Stored {
 impl Stored {
     /// The files of a checkpoint are compared with their checksums first.
     pub(crate) fn read(folder: &Path, device: Device) -> Result<Self> {
-        if folder.join(crate::checkpoint::STATE).exists() {
+        if folder.join(files::CHECKPOINT_STATE).exists() {
             files::verify_checksums(folder)?;
         }
         let config_path = folder.join("adapter_config.json");

@@ -130,6 +130,15 @@ fn row_means(values: &Tensor, inputs: &LossInputs<'_>) -> Result<Tensor> {
     Ok(sums.f_div(&lengths)?.f_index_select(0, inputs.rows)?)
 }
 
+/// Returns the negative log-likelihood of demonstrations, L of [`crate::imitation`], from the `[n]`
+/// log-probabilities of a batch's completion tokens; `weights` `[n]` are 1/N.
+///
+/// # Errors
+/// If the tensors' shapes do not fit.
+pub fn imitation_loss(log_probs: &Tensor, weights: &Tensor) -> Result<Tensor> {
+    Ok(log_probs.f_mul(weights)?.f_sum(log_probs.f_kind()?)?.f_neg()?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

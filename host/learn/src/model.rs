@@ -14,7 +14,7 @@ use crate::files;
 use crate::layer::{Layer, rms_norm};
 use crate::linear::{Linear, project};
 use crate::lora::{self, Adapter};
-use crate::packed::Packed;
+use crate::packed::{Packed, check_sequence};
 use crate::prompts::PromptKeys;
 use crate::rope::Rope;
 use crate::weights::{Role, Weights};
@@ -323,7 +323,7 @@ impl Model {
     /// next token.
     pub(crate) fn prefill(&self, prompts: &[&[u32]]) -> Result<(PromptKeys, Tensor)> {
         let groups: Vec<_> = prompts.iter().map(|&prompt| (prompt, Vec::new())).collect();
-        let packed = Packed::new(self, &groups)?;
+        let packed = Packed::new(&self.config, self.device, &groups)?;
         let mut keys = PromptKeys::with_capacity(self.layers.len());
         let hidden = self.forward(&packed.tokens, &mut Pass::Prefill(&packed, &mut keys))?; // [1, ΣP, D]
         let last: Vec<i64> =
@@ -366,28 +366,13 @@ impl Model {
         let longest = rows.iter().map(|r| r.len()).max().unwrap_or(0);
         let mut flat = Vec::with_capacity(rows.len() * longest);
         for row in rows {
-            self.check_sequence(row)?;
+            check_sequence(&self.config, row)?;
             flat.extend(row.iter().map(|&id| i64::from(id)));
             flat.resize(flat.len() + longest - row.len(), 0);
         }
         Ok(Tensor::f_from_slice(&flat)?
             .f_view([rows.len() as i64, longest as i64])?
             .f_to_device(self.device)?)
-    }
-
-    /// That the model has places and embeddings for these tokens.
-    pub(crate) fn check_sequence(&self, sequence: &[u32]) -> Result<()> {
-        let (most, vocab) = (self.config.max_positions, self.config.vocab_size);
-        if sequence.is_empty() || sequence.len() > most {
-            let (expected, got) =
-                (format!("1 to {most} tokens"), format!("{} tokens", sequence.len()));
-            return Err(LearnError::Input { what: "token sequence", expected, got });
-        }
-        if let Some(id) = sequence.iter().find(|&&id| id as usize >= vocab) {
-            let expected = format!("ids below {vocab} (the model's vocabulary)");
-            return Err(LearnError::Input { what: "token id", expected, got: id.to_string() });
-        }
-        Ok(())
     }
 
     /// Prompts with their completions → the final hidden states `[N, D]`, in the order of the flat

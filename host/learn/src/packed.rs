@@ -4,8 +4,9 @@
 
 use tch::{Device, Kind, Tensor};
 
-use crate::error::Result;
-use crate::model::Model;
+use corver_pretrained::ModelConfig;
+
+use crate::error::{LearnError, Result};
 
 /// The tokens of a pass, and who sees whom.
 pub(crate) struct Packed {
@@ -43,19 +44,22 @@ pub(crate) struct Completions {
 
 impl Packed {
     /// Packs `(prompt, completions)`; a completion may be empty.
-    pub(crate) fn new(model: &Model, groups: &[(&[u32], Vec<&[u32]>)]) -> Result<Self> {
-        let device = model.device();
+    pub(crate) fn new(
+        config: &ModelConfig,
+        device: Device,
+        groups: &[(&[u32], Vec<&[u32]>)],
+    ) -> Result<Self> {
         let (mut flat, mut positions, mut packed) = (Vec::new(), Vec::new(), Vec::new());
         for (prompt, completions) in groups {
             let (start, length) = (flat.len() as i64, prompt.len() as i64);
-            model.check_sequence(prompt)?;
+            check_sequence(config, prompt)?;
             flat.extend_from_slice(prompt);
             positions.extend(0..length);
             let longest = completions.iter().map(|c| c.len()).max().unwrap_or(0) as i64;
             let (mut places, mut present) = (Vec::new(), Vec::new());
             for (row, completion) in completions.iter().enumerate() {
                 let (first, tokens) = (flat.len() as i64, completion.len() as i64);
-                model.check_sequence(&[*prompt, *completion].concat())?;
+                check_sequence(config, &[*prompt, *completion].concat())?;
                 flat.extend_from_slice(completion);
                 positions.extend(length..length + tokens);
                 present.extend((0..tokens).map(|t| row as i64 * longest + t));
@@ -81,6 +85,29 @@ impl Packed {
     }
 }
 
+/// Checks that the model has positions and embeddings for a sequence.
+///
+/// # Errors
+/// If the sequence is empty or too long, or holds an id beyond the vocabulary.
+pub(crate) fn check_sequence(config: &ModelConfig, sequence: &[u32]) -> Result<()> {
+    let max_positions = config.max_positions;
+    if sequence.is_empty() || sequence.len() > max_positions {
+        return Err(LearnError::Input {
+            what: "token sequence",
+            expected: format!("1 to {max_positions} tokens"),
+            got: format!("{} tokens", sequence.len()),
+        });
+    }
+    if let Some(id) = sequence.iter().find(|&&id| id as usize >= config.vocab_size) {
+        return Err(LearnError::Input {
+            what: "token id",
+            expected: format!("ids below {} (the model's vocabulary)", config.vocab_size),
+            got: id.to_string(),
+        });
+    }
+    Ok(())
+}
+
 fn integers(values: &[i64], device: Device) -> Result<Tensor> {
     Ok(Tensor::f_from_slice(values)?.f_to_device(device)?)
 }
@@ -88,7 +115,12 @@ fn integers(values: &[i64], device: Device) -> Result<Tensor> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Model;
     use crate::testing::tiny;
+
+    fn pack(model: &Model, groups: &[(&[u32], Vec<&[u32]>)]) -> Result<Packed> {
+        Packed::new(model.config(), model.device(), groups)
+    }
 
     #[test]
     fn hidden_states_are_those_of_whole_sequences() {
@@ -100,7 +132,7 @@ mod tests {
                 (&[10, 11, 12, 13], vec![&[4, 5]]),
                 (&[14, 15], vec![]),
             ];
-            let packed = model.hidden_packed(&Packed::new(&model, &groups).unwrap()).unwrap();
+            let packed = model.hidden_packed(&pack(&model, &groups).unwrap()).unwrap();
             let mut next = 0;
             let mut same = |whole: &Tensor, first: usize, tokens: usize| {
                 let expected = whole.select(0, 0).narrow(0, first as i64, tokens as i64);
@@ -126,9 +158,9 @@ mod tests {
     fn sequences_that_the_model_has_no_places_for_are_refused() {
         let model = tiny("llama", 1);
         let long = [1; 60];
-        assert!(Packed::new(&model, &[(&long, vec![&[1; 4]])]).is_ok());
-        assert!(Packed::new(&model, &[(&long, vec![&[1; 5]])]).is_err());
-        assert!(Packed::new(&model, &[(&[], vec![&[1]])]).is_err());
-        assert!(Packed::new(&model, &[(&[1], vec![&[99]])]).is_err());
+        assert!(pack(&model, &[(&long, vec![&[1; 4]])]).is_ok());
+        assert!(pack(&model, &[(&long, vec![&[1; 5]])]).is_err());
+        assert!(pack(&model, &[(&[], vec![&[1]])]).is_err());
+        assert!(pack(&model, &[(&[1], vec![&[99]])]).is_err());
     }
 }

@@ -12,8 +12,7 @@ use tch::{Kind, Tensor};
 use crate::critic::{Critic, explained_variance};
 use crate::dpo::{PairInputs, dpo_loss, kl_sum, margins};
 use crate::error::{LearnError, Result};
-use crate::imitation::imitation_loss;
-use crate::loss::{Loss, LossInputs, grpo_loss, row_weights};
+use crate::loss::{Loss, LossInputs, grpo_loss, imitation_loss, row_weights};
 use crate::model::Model;
 use crate::packed::Packed;
 use crate::scores::{log_probs, score};
@@ -343,7 +342,7 @@ impl Batch {
                 (row(&rows[0]).prompt, completions.collect())
             })
             .collect();
-        let packed = Packed::new(model, &groups)?;
+        let packed = Packed::new(model.config(), model.device(), &groups)?;
         let (mut next, mut last_of_prompt) = (0, 0); // in the flat list
         let (mut places, mut targets, mut rows, mut questions) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());

@@ -8,7 +8,7 @@ use corver_pretrained::PretrainedError;
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use crate::folder::invalid;
+use crate::error::invalid_model;
 use crate::{NliError, Result};
 
 /// What config.json says.
@@ -73,7 +73,7 @@ impl Config {
 }
 
 fn unknown(path: &Path, got: &str) -> NliError {
-    invalid(format!(
+    invalid_model(format!(
         "{}: an NLI model of the architecture {got} is not supported; \
          HHEMv2ForSequenceClassification (vectara/hallucination_evaluation_model) and \
          DebertaV2ForSequenceClassification (such as MoritzLaurer/DeBERTa-v3-base-mnli-fever-anli) \
@@ -164,7 +164,7 @@ fn labels(json: &Json, path: &Path) -> Result<Labels> {
         None => {
             let got = named.into_values().collect::<Vec<_>>().join(", ");
             let got = if got.is_empty() { "nothing".to_owned() } else { got };
-            Err(invalid(format!(
+            Err(invalid_model(format!(
                 "{}: id2label names {got}; it has to name `entailment`, and may name `neutral` and \
                  `contradiction`",
                 path.display()

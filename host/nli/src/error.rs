@@ -36,3 +36,8 @@ pub enum NliError {
 
 /// Shorthand of this crate.
 pub type Result<T> = std::result::Result<T, NliError>;
+
+/// Returns the error of a model's folder that cannot be used.
+pub(crate) fn invalid_model(problem: String) -> NliError {
+    PretrainedError::InvalidModel(problem).into()
+}

@@ -111,7 +111,7 @@ fn encoder(folder: &Path, config: &Config, max_tokens: Option<usize>) -> Result<
     let path = folder.join("tokenizer.json");
     match config {
         // The published folder of HHEM has no tokenizer.
-        Config::Hhem if !path.exists() => Err(invalid(format!(
+        Config::Hhem if !path.exists() => Err(invalid_model(format!(
             "{} is missing. HHEM reads with the tokenizer of google/flan-t5-base: put its \
              tokenizer.json there",
             path.display()
@@ -175,13 +175,9 @@ fn malformed(path: &Path, expected: String, got: String) -> NliError {
 }
 
 fn no_model(folder: &Path) -> NliError {
-    invalid(format!(
+    invalid_model(format!(
         "{}: no NLI model here. It is a Hugging Face folder with config.json, tokenizer.json, and \
          model.safetensors or model.onnx",
         folder.display()
     ))
-}
-
-pub(crate) fn invalid(problem: String) -> NliError {
-    PretrainedError::InvalidModel(problem).into()
 }

@@ -1,6 +1,6 @@
 //! A completion as text in which every sentence has the colour of its reward.
 
-use corver_core::sentence::split;
+use corver_core::split::split;
 use corver_core::{Compatibility, SentenceTrace, Trace};
 use maud::{Markup, html};
 

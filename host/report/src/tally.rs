@@ -3,7 +3,8 @@
 
 use std::collections::HashSet;
 
-use corver_core::response::{AnswerRule, MIN_REASONING};
+use corver_core::response::AnswerRule;
+use corver_core::template::MIN_REASONING;
 use corver_core::text::words;
 use corver_core::{Compatibility, Label, Section, Trace};
 use corver_study::eval::{Missing, missing};

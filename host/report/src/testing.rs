@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 
 use corver_core::response::Grade;
-use corver_core::sentence::split;
+use corver_core::split::split;
 use corver_core::{Compatibility, ResponseGrades, SentenceTrace, Trace, Verdict};
 use serde_json::json;
 use tempfile::TempDir;

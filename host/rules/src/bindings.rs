@@ -1,7 +1,7 @@
 //! The contract's types, generated from `wit/corver.wit`, and how the host's own become these. They
 //! borrow every text, so that calling a rule copies it once: into the rule's memory.
 
-use corver_core::response::answer_block;
+use corver_core::template::answer_block;
 use corver_core::text::strip;
 use corver_core::{Completion, Section, Sentence, Triplet};
 

@@ -4,19 +4,20 @@ use anyhow::{Context, Result};
 use corver_core::sentence::split_sentences;
 use corver_core::with_causes;
 use corver_corpus::OpenOptions;
-use corver_counts::{Source, TOKEN_VARIABLE, Token};
+use corver_counts::Source;
 use corver_reward::check::{Checked, Text};
 use corver_reward::config::{self, DemoOr, RewardConfig};
 use corver_reward::{Scorer, parts};
 use corver_serve::{
-    CountLimits, Limits, Metrics, Queue, QueueLimits, Refusal, Server, between_batches, counts,
+    CountLimits, Limits, Metrics, Queue, QueueLimits, Refusal, between_batches, counts,
     get_reward, score,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::args::{ServeArgs, ServerArgs};
-use crate::command::index::{name_of, open_folder};
+use crate::args::ServeArgs;
+use crate::index_folder::{name_of, open_folder};
+use crate::server::bind;
 use crate::{output, settings};
 
 /// Passages of the corpus for a claim, at most.
@@ -116,18 +117,4 @@ fn check(scorer: &mut Scorer, request: CheckRequest) -> Result<CheckReply, Refus
         .check(&texts, passages)
         .map_err(|error| Refusal::failed(with_causes(error.as_ref())))?;
     Ok(CheckReply { texts: checked })
-}
-
-/// Takes the address, and warns where everyone can reach it.
-pub fn bind(args: &ServerArgs, limits: Limits, metrics: Metrics) -> Result<Server> {
-    let token = Token::load(args.token_file.as_deref(), Some(TOKEN_VARIABLE))?;
-    let is_open = token.is_none();
-    let server = Server::bind(args.listen, limits, token, metrics)?;
-    if is_open && !args.listen.ip().is_loopback() {
-        let address = server.address();
-        tracing::warn!(
-            "anyone who can reach {address} can use this server: set --token-file or {TOKEN_VARIABLE}"
-        );
-    }
-    Ok(server)
 }

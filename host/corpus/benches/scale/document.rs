@@ -4,6 +4,7 @@
 use crate::lexicon::Words;
 use crate::pairs::{Plant, SHORTEST_DOCUMENT};
 use crate::random::{Alias, Draw, Purpose};
+use crate::shape::Shape;
 
 const COMMON_WORDS: usize = 500_000;
 const GIVEN_NAMES: usize = 3_000;
@@ -22,15 +23,6 @@ const MEDIAN_WORDS: f64 = 215.0;
 const SPREAD: f64 = 1.2;
 const STUBS: f64 = 0.1;
 const REPEATING: f64 = 0.001;
-
-/// How long a document is, and of which kind; names that are planted do not count.
-#[derive(Debug, Clone, Copy)]
-pub struct Shape {
-    pub words: usize,
-    template: Option<usize>,
-    /// The earlier document that a passage is taken from.
-    repeats: Option<u64>,
-}
 
 /// All that documents are made of.
 pub struct World {

@@ -20,6 +20,7 @@ mod lexicon;
 mod official;
 mod pairs;
 mod random;
+mod shape;
 mod report;
 mod text;
 mod vocabulary;

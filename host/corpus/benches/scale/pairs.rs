@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use crate::document::Shape;
 use crate::random::{Draw, Purpose};
+use crate::shape::Shape;
 
 pub const PAIRS: usize = 1_000;
 /// A pair is planted only in documents that have the same remainder by this number.

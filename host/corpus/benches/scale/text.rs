@@ -12,7 +12,8 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::document::{Shape, World};
+use crate::document::World;
+use crate::shape::Shape;
 use crate::pairs::{self, PAIRS, Pairs, Tally};
 use crate::vocabulary;
 

@@ -1,7 +1,7 @@
 //! The same for response rules: whatever a completion looks like, it earns the same whenever and
 //! with whomever it is graded.
 
-use corver_core::sentence::split;
+use corver_core::split::split;
 use corver_core::{Compatibility, Completion, Grade};
 use serde::Serialize;
 

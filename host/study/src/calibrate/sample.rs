@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use corver_core::sentence::split;
+use corver_core::split::split;
 use corver_core::{
     Compatibility, Completion, Extractor, PartError, Question, Sampler, Sampling, Section,
     Sentence, SentenceScorer, Verdict, Verifiers,

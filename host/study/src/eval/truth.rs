@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use corver_core::Compatibility;
-use corver_core::sentence::split;
+use corver_core::split::split;
 use serde::{Deserialize, Serialize};
 
 /// Knows what is true, in a world that is known altogether.

@@ -10,8 +10,8 @@ use corver_reward::config::{self, DemoOr};
 use corver_reward::parts;
 use serde_json::json;
 
-use super::open::open_folder;
 use crate::args::CountArgs;
+use crate::index_folder::open_folder;
 use crate::output;
 
 /// Seconds that a server is asked again.

@@ -3,8 +3,8 @@
 use anyhow::{Context, Result};
 use corver_corpus::Index;
 
-use super::open::folder;
 use crate::args::InfoArgs;
+use crate::index_folder::folder;
 use crate::output;
 
 pub fn run(args: &InfoArgs, json: bool) -> Result<()> {

@@ -3,7 +3,6 @@
 mod build;
 pub mod count;
 mod info;
-mod open;
 mod passages;
 mod search;
 mod serve;
@@ -12,8 +11,6 @@ mod verify;
 use anyhow::Result;
 
 use crate::args::{IndexArgs, IndexCommand};
-
-pub use open::{name_of, open_folder};
 
 pub fn run(args: &IndexArgs, json: bool) -> Result<()> {
     match &args.command {

@@ -6,8 +6,8 @@ use anyhow::Result;
 use corver_passages::{BuildOptions, Place, build};
 use serde_json::json;
 
-use super::open::folder;
 use crate::args::PassagesArgs;
+use crate::index_folder::folder;
 use crate::output;
 
 pub fn run(args: &PassagesArgs, json: bool) -> Result<()> {

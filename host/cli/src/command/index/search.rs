@@ -8,8 +8,8 @@ use corver_core::Search;
 use corver_passages::{PassageError, Passages, Place};
 use serde_json::json;
 
-use super::open::folder;
 use crate::args::SearchArgs;
+use crate::index_folder::folder;
 use crate::output;
 
 pub fn run(args: &SearchArgs, json: bool) -> Result<()> {

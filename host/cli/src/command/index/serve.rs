@@ -7,10 +7,10 @@ use corver_corpus::OpenOptions;
 use corver_serve::{CountLimits, Metrics, counts};
 use serde_json::json;
 
-use super::open::{folder, is_demo, name_of, open_folder};
 use crate::args::IndexServeArgs;
-use crate::command::serve::bind;
+use crate::index_folder::{folder, is_demo, name_of, open_folder};
 use crate::output;
+use crate::server::bind;
 
 pub fn run(args: &IndexServeArgs, json: bool) -> Result<()> {
     let path = folder(args.index.as_deref())?;

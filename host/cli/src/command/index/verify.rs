@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 use corver_corpus::{Level, OpenOptions, verify};
 use serde_json::json;
 
-use super::open::folder;
 use crate::args::VerifyArgs;
+use crate::index_folder::folder;
 use crate::output;
 
 /// Neighbouring suffixes that a quick verification compares, per shard.

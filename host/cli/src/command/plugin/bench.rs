@@ -4,7 +4,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use corver_core::sentence::{Split, split};
+use corver_core::sentence::Split;
+use corver_core::split::split;
 use corver_core::{
     ChatModel, ChatReply, Compatibility, Completion, CorpusSize, Count, Counter, Entailment,
     NliModel, Pair, PartError, Passage, Prompt, Query, Retriever, Search, Sentence, Triplet, Usage,

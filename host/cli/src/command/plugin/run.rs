@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use corver_core::sentence::{Split, split};
+use corver_core::sentence::Split;
+use corver_core::split::split;
 use corver_core::trace::SentenceTrace;
 use corver_core::{Completion, Extractor as _, Section, Sentence, Triplet, Verifiers};
 use corver_reward::config::{self, ExtractorConfig, RulesConfig};
