@@ -67,15 +67,25 @@
  * @typedef {{tag: 'graded', val: Grade} | {tag: 'ask', val: Request[]}} Assessment
  */
 
-const STOP_WORDS = new Set(
-  ('a an and are as at be been being but by did do does for from had has have if in is it its no not of on or so the to' +
-    ' was were with').split(' '),
-);
-const PRONOUNS = new Set(
-  ('anyone anything everyone everything he her here hers herself him himself his i it its itself me mine my myself' +
-    ' nobody nothing our ours she someone something that their theirs them themselves there these they this those us we' +
-    ' which who whom you your yours yourself').split(' '),
-);
+// Written by sdk/tests/words.rs from the files named.
+const STOP_WORDS = new Set([
+  // words/stop_words.txt
+  'a', 'an', 'and', 'are', 'as', 'at', 'be', 'been', 'being', 'but',
+  'by', 'did', 'do', 'does', 'for', 'from', 'had', 'has', 'have',
+  'if', 'in', 'is', 'it', 'its', 'no', 'not', 'of', 'on', 'or',
+  'so', 'the', 'to', 'was', 'were', 'with',
+  // end of words/stop_words.txt
+]);
+const PRONOUNS = new Set([
+  // words/pronouns.txt
+  'anyone', 'anything', 'everyone', 'everything', 'he', 'her', 'here',
+  'hers', 'herself', 'him', 'himself', 'his', 'i', 'it', 'its',
+  'itself', 'me', 'mine', 'my', 'myself', 'nobody', 'nothing', 'our',
+  'ours', 'she', 'someone', 'something', 'that', 'their', 'theirs',
+  'them', 'themselves', 'there', 'these', 'they', 'this', 'those', 'us',
+  'we', 'which', 'who', 'whom', 'you', 'your', 'yours', 'yourself',
+  // end of words/pronouns.txt
+]);
 
 // The published code's white space: Unicode's, with the information separators and without U+FEFF.
 const SPACES =

@@ -218,14 +218,28 @@ class Grade:
     note: Optional[str] = None
 
 
+# Written by sdk/tests/words.rs from the files named.
 STOP_WORDS = frozenset(
-    "a an and are as at be been being but by did do does for from had has have if in is it its no not of on or so the to"
-    " was were with".split()
+    [
+        # words/stop_words.txt
+        "a", "an", "and", "are", "as", "at", "be", "been", "being", "but",
+        "by", "did", "do", "does", "for", "from", "had", "has", "have",
+        "if", "in", "is", "it", "its", "no", "not", "of", "on", "or",
+        "so", "the", "to", "was", "were", "with",
+        # end of words/stop_words.txt
+    ]
 )
 PRONOUNS = frozenset(
-    "anyone anything everyone everything he her here hers herself him himself his i it its itself me mine my myself"
-    " nobody nothing our ours she someone something that their theirs them themselves there these they this those us we"
-    " which who whom you your yours yourself".split()
+    [
+        # words/pronouns.txt
+        "anyone", "anything", "everyone", "everything", "he", "her", "here",
+        "hers", "herself", "him", "himself", "his", "i", "it", "its",
+        "itself", "me", "mine", "my", "myself", "nobody", "nothing", "our",
+        "ours", "she", "someone", "something", "that", "their", "theirs",
+        "them", "themselves", "there", "these", "they", "this", "those", "us",
+        "we", "which", "who", "whom", "you", "your", "yours", "yourself",
+        # end of words/pronouns.txt
+    ]
 )
 
 

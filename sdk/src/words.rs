@@ -7,57 +7,7 @@ use crate::{Query, Sentence, Triplet};
 /// Whether `entity` is a word that names nothing by itself.
 #[must_use]
 pub fn is_pronoun(entity: &str) -> bool {
-    in_lower_case::<{ "themselves".len() }>(strip(entity), |word| {
-        matches!(
-            word,
-            b"anyone"
-                | b"anything"
-                | b"everyone"
-                | b"everything"
-                | b"he"
-                | b"her"
-                | b"here"
-                | b"hers"
-                | b"herself"
-                | b"him"
-                | b"himself"
-                | b"his"
-                | b"i"
-                | b"it"
-                | b"its"
-                | b"itself"
-                | b"me"
-                | b"mine"
-                | b"my"
-                | b"myself"
-                | b"nobody"
-                | b"nothing"
-                | b"our"
-                | b"ours"
-                | b"she"
-                | b"someone"
-                | b"something"
-                | b"that"
-                | b"their"
-                | b"theirs"
-                | b"them"
-                | b"themselves"
-                | b"there"
-                | b"these"
-                | b"they"
-                | b"this"
-                | b"those"
-                | b"us"
-                | b"we"
-                | b"which"
-                | b"who"
-                | b"whom"
-                | b"you"
-                | b"your"
-                | b"yours"
-                | b"yourself"
-        )
-    })
+    in_lower_case::<{ "themselves".len() }>(strip(entity), is_listed_pronoun)
 }
 
 /// The words of `entity` that its queries are made of: its capitalised words; without any, its
@@ -104,45 +54,37 @@ pub fn word_query(head: &str, tail: &str) -> Option<Query> {
 }
 
 fn is_stop_word(word: &str) -> bool {
-    in_lower_case::<{ "being".len() }>(word, |word| {
-        matches!(
-            word,
-            b"a" | b"an"
-                | b"and"
-                | b"are"
-                | b"as"
-                | b"at"
-                | b"be"
-                | b"been"
-                | b"being"
-                | b"but"
-                | b"by"
-                | b"did"
-                | b"do"
-                | b"does"
-                | b"for"
-                | b"from"
-                | b"had"
-                | b"has"
-                | b"have"
-                | b"if"
-                | b"in"
-                | b"is"
-                | b"it"
-                | b"its"
-                | b"no"
-                | b"not"
-                | b"of"
-                | b"on"
-                | b"or"
-                | b"so"
-                | b"the"
-                | b"to"
-                | b"was"
-                | b"were"
-                | b"with"
-        )
-    })
+    in_lower_case::<{ "being".len() }>(word, is_listed_stop_word)
+}
+
+// Written by tests/words.rs from the files named.
+
+#[rustfmt::skip]
+fn is_listed_stop_word(word: &[u8]) -> bool {
+    matches!(
+        word,
+        // words/stop_words.txt
+        | b"a" | b"an" | b"and" | b"are" | b"as" | b"at" | b"be" | b"been" | b"being" | b"but"
+        | b"by" | b"did" | b"do" | b"does" | b"for" | b"from" | b"had" | b"has" | b"have"
+        | b"if" | b"in" | b"is" | b"it" | b"its" | b"no" | b"not" | b"of" | b"on" | b"or"
+        | b"so" | b"the" | b"to" | b"was" | b"were" | b"with"
+        // end of words/stop_words.txt
+    )
+}
+
+#[rustfmt::skip]
+fn is_listed_pronoun(word: &[u8]) -> bool {
+    matches!(
+        word,
+        // words/pronouns.txt
+        | b"anyone" | b"anything" | b"everyone" | b"everything" | b"he" | b"her" | b"here"
+        | b"hers" | b"herself" | b"him" | b"himself" | b"his" | b"i" | b"it" | b"its"
+        | b"itself" | b"me" | b"mine" | b"my" | b"myself" | b"nobody" | b"nothing" | b"our"
+        | b"ours" | b"she" | b"someone" | b"something" | b"that" | b"their" | b"theirs"
+        | b"them" | b"themselves" | b"there" | b"these" | b"they" | b"this" | b"those" | b"us"
+        | b"we" | b"which" | b"who" | b"whom" | b"you" | b"your" | b"yours" | b"yourself"
+        // end of words/pronouns.txt
+    )
 }
 
 /// Whether `is` holds for a word in lower case, where it is not longer than `LONGEST` bytes.
@@ -218,6 +160,13 @@ mod tests {
             assert_eq!(triplet.relation_query(), triplet.word_query(), "{relation:?}");
         }
         assert_eq!(relation_words("was the capital of"), ["capital"]);
+    }
+
+    #[test]
+    fn every_listed_word_is_known() {
+        let words = |list: &'static str| list.split_whitespace();
+        assert!(words(include_str!("../words/pronouns.txt")).all(is_pronoun));
+        assert!(words(include_str!("../words/stop_words.txt")).all(is_stop_word));
     }
 
     #[test]
