@@ -134,9 +134,10 @@ fn word_pair(row: &Value) -> Option<(String, String, u64)> {
         .all(|clause| clause.as_array().is_some_and(|terms| terms.len() == 1));
     let [head, tail] = words[..] else { return None };
     // Stop words and pronouns make no query of their own.
-    let stop = "the and for with from was were are been being had has have does did not but him his she her hers its they them \
-                their theirs our ours mine you your yours this that these those who whom which himself herself itself \
-                themselves myself yourself there here someone something anyone anything everyone everything nobody nothing";
+    let stop = concat!(
+        include_str!("../../sdk/words/stop_words.txt"),
+        include_str!("../../sdk/words/pronouns.txt")
+    );
     let stop: Vec<&str> = stop.split_whitespace().collect();
     let plain = |word: &str| {
         word.len() > 2

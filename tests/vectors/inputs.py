@@ -268,7 +268,8 @@ def replies():
 
 
 def words():
-    for entity in ENTITIES + SUBJECTS:
+    listed = [f"{word.title()} Vyre" for word in sorted(ref.STOP_WORDS)] + sorted(ref.PRONOUNS)
+    for entity in ENTITIES + SUBJECTS + listed:
         yield {"entity": entity, "words": ref.content_words(entity), "pronoun": entity.strip().lower() in ref.PRONOUNS}
 
 

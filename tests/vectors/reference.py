@@ -6,6 +6,7 @@ the comments say what holds. Characters are Unicode code points; white space and
 """
 
 import math
+import pathlib
 import re
 import unicodedata
 
@@ -244,15 +245,13 @@ def triplets(reply):
     return [[h, words(r), t] for h, r, t in threes if isinstance(h, str) and isinstance(t, str)]
 
 
-PRONOUNS = set(
-    "he him his she her hers it its they them their theirs we us our ours i me my mine you your yours this that "
-    "these those who whom which himself herself itself themselves myself yourself there here someone something "
-    "anyone anything everyone everything nobody nothing".split()
-)
-STOP_WORDS = set(
-    "the a an of in at on for by with to from and or is was are were be been being has had have do does did not no "
-    "but if so as its it".split()
-)
+def word_list(name):
+    """A list of the published code; the SDKs have theirs from the same file."""
+    return set((pathlib.Path(__file__).parents[2] / "sdk/words" / name).read_text().split())
+
+
+PRONOUNS = word_list("pronouns.txt")
+STOP_WORDS = word_list("stop_words.txt")
 
 
 def is_valid(triplet):
